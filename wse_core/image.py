@@ -9,6 +9,7 @@ offsets when the engine is imported.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -102,6 +103,7 @@ __all__ = [
     "UT_PRIORITY",
     "FabricSpec",
     "ProgramImage",
+    "RouteTable",
     "Symbol",
 ]
 
@@ -235,6 +237,70 @@ class ProgramImage:
     lines: dict[int, str] = field(default_factory=dict)
 
 
+class RouteTable:
+    """The routing of one color: the few records that occur, and which of them each PE has.
+
+    Indexed as the array of records that it stands for: ``table["rx"]``, ``table[y, x]``, ``table[mask]``; what is
+    returned is a copy.  A whole wafer has hundreds of thousands of PEs and seldom ten kinds of them.
+
+    Parameters
+    ----------
+    kinds : ndarray[ROUTE_DTYPE], shape (n,)
+    which : ndarray of uint8 or uint16, shape (height, width)
+        Number of each PE's record.
+    """
+
+    def __init__(self, kinds: np.ndarray, which: np.ndarray) -> None:
+        self.kinds, self.which = kinds.view(), which.view()
+        self.kinds.setflags(write=False)
+        self.which.setflags(write=False)
+
+    @classmethod
+    def of(cls, records: np.ndarray) -> RouteTable:
+        """Return the table of an array[ROUTE_DTYPE] of shape (height, width)."""
+        raw = np.ascontiguousarray(records, ROUTE_DTYPE).view(f"V{ROUTE_DTYPE.itemsize}")
+        kinds, which = np.unique(raw, return_inverse=True)
+        small = np.min_scalar_type(len(kinds) - 1)
+        return cls(kinds.view(ROUTE_DTYPE), which.reshape(raw.shape).astype(small))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        return self.which.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the records."""
+        return self.kinds.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both arrays."""
+        return self.kinds.nbytes + self.which.nbytes
+
+    def __getitem__(self, where: Any) -> Any:
+        if isinstance(where, str):
+            return self.kinds[where][self.which]
+        return self.kinds[self.which[where]]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.kinds[self.which]
+
+    def count(self, field: str) -> int:
+        """Return the number of PEs in whose record a field is not 0."""
+        n = len(self.kinds)
+        some = self.kinds[field].reshape(n, -1).any(axis=1)
+        return int(np.bincount(self.which.reshape(-1), minlength=n)[some].sum())
+
+    def filtered(self, slots: np.ndarray) -> RouteTable:
+        """Return the table with another filter per PE: its number from 1, or 0, shape (height, width)."""
+        base = int(slots.max(initial=0)) + 1
+        pairs, which = np.unique(self.which.astype(np.intp) * base + slots, return_inverse=True)
+        kinds = self.kinds[pairs // base]
+        kinds["filter"] = pairs % base
+        return RouteTable(kinds, which.reshape(self.shape).astype(np.min_scalar_type(len(kinds) - 1)))
+
+
 @dataclass(frozen=True)
 class FabricSpec:
     """A validated fabric, ready to run.
@@ -246,7 +312,7 @@ class FabricSpec:
     programs : tuple[ProgramImage, ...]
     program_index : ndarray[int16], shape (height, width)
         Program of each PE; -1 = router only.
-    routes : dict[int, ndarray[ROUTE_DTYPE]]
+    routes : dict[int, RouteTable]
         Per used color, shape (height, width).
     filters : ndarray[FILTER_DTYPE] or None
         Shape (height, width, n_filters); None if no PE uses a filter.
@@ -259,7 +325,7 @@ class FabricSpec:
     height: int
     programs: tuple[ProgramImage, ...]
     program_index: np.ndarray
-    routes: dict[int, np.ndarray]
+    routes: dict[int, RouteTable]
     filters: np.ndarray | None = None
     inputs: tuple[tuple[int, int, int, int], ...] = ()
     outputs: tuple[tuple[int, int, int, int], ...] = ()

@@ -125,26 +125,27 @@ cdef _routes(Memory m, spec):
     # Route words row by row; only rows that use a color are written.  Most rows are like the one above and take its
     # words, most cells in the others are like the one before: what is left costs a few ns per row, color and kind.
     cdef region_t* s = m.s
-    cdef const unsigned char[:, ::1] records
+    cdef const unsigned char[:, ::1] kinds
+    cdef const uint16_t[:, ::1] which
     cdef const int16_t[:, ::1] index = np.ascontiguousarray(spec.program_index, np.int16)
     cdef const int64_t[::1] slot
     cdef uint64_t[::1] words = np.empty(s.f.width, np.uint64)
     cdef uint8_t[:, ::1] used = np.zeros((N_COLORS, s.f.height), np.uint8)
-    cdef const route_t* row
+    cdef uint64_t row = s.f.width * sizeof(uint16_t)        # bytes, of numbers of programs too
     cdef int c, y
     cdef bint some = False, edge
     queue_slots = _queue_slots(spec)
     for c, table in sorted(spec.routes.items()):
         s.f.route[c] = <uint64_t*>m.map(s.f.n_cells * sizeof(uint64_t))
         s.f.shared_bits[c] = <uint64_t*>m.map(s.f.n_words * sizeof(uint64_t))
-        records = np.ascontiguousarray(table).view(np.uint8)
+        kinds = np.ascontiguousarray(table.kinds).view(np.uint8).reshape(len(table.kinds), sizeof(route_t))
+        which = np.ascontiguousarray(table.which, np.uint16)
         slot = np.ascontiguousarray(queue_slots[:, c])
         for y in range(s.f.height):
-            row = <const route_t*>&records[y, 0]
             edge = y <= 1 or y == s.f.height - 1
-            if edge or not (memcmp(row, &records[y - 1, 0], s.f.width * sizeof(route_t)) == 0
-                            and memcmp(&index[y, 0], &index[y - 1, 0], s.f.width * sizeof(int16_t)) == 0):
-                some = _row_words(s, &words[0], row, &index[y, 0], slot, y)
+            if edge or not (memcmp(&which[y, 0], &which[y - 1, 0], row) == 0
+                            and memcmp(&index[y, 0], &index[y - 1, 0], row) == 0):
+                some = _row_words(s, &words[0], <const route_t*>&kinds[0, 0], &which[y, 0], &index[y, 0], slot, y)
             if some:
                 used[c, y] = 1
                 memcpy(s.f.route[c] + <uint64_t>(y + 1) * s.f.stride + 1, &words[0], s.f.width * sizeof(uint64_t))
@@ -152,23 +153,25 @@ cdef _routes(Memory m, spec):
     if spec.filters is not None:
         _filters(m, spec)
 
-cdef bint _row_words(region_t* s, uint64_t* words, const route_t* row, const int16_t* index,
+cdef bint _row_words(region_t* s, uint64_t* words, const route_t* kinds, const uint16_t* which, const int16_t* index,
                      const int64_t[::1] slot, int y) noexcept:
     # Route words of a row of PEs; whether any is not 0.  `slot`: place of the color's input queue per program, the last
     # one without a program.
     cdef int x, last = s.f.width - 1, program
     cdef uint32_t edges
     cdef uint64_t some = 0
+    cdef const route_t* r
     for x in range(s.f.width):
-        if 1 < x < last and index[x] == index[x - 1] and memcmp(&row[x], &row[x - 1], sizeof(route_t)) == 0:
+        if 1 < x < last and index[x] == index[x - 1] and which[x] == which[x - 1]:
             words[x] = words[x - 1]
             continue
         edges = (<uint32_t>(x == 0) << DIR_W | <uint32_t>(x == last) << DIR_E
                  | <uint32_t>(y == 0) << DIR_N | <uint32_t>(y == s.f.height - 1) << DIR_S)
         program = index[x] if index[x] >= 0 else <int>slot.shape[0] - 1
-        words[x] = _route_word(&row[x], <int>slot[program], edges)
-        s.f.injects |= row[x].inject != 0
-        s.f.swaps |= row[x].swap != 0
+        r = &kinds[which[x]]
+        words[x] = _route_word(r, <int>slot[program], edges)
+        s.f.injects |= r.inject != 0
+        s.f.swaps |= r.swap != 0
         some |= words[x]
     return some != 0
 

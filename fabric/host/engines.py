@@ -76,11 +76,8 @@ def estimate_bytes(spec: FabricSpec, backend: str = "compiled") -> int:
     cells = spec.width * spec.height
     depth = spec.machine["router.depth"]
     ports, total = 5, 1 << 20
-    used = np.zeros((spec.height, spec.width), bool)
     for table in spec.routes.values():
-        routed = int(np.count_nonzero(table["valid"]))
-        total += (16 + 8 + 1) * cells + routed * ports * (8 * depth + 17)
-        used |= table["valid"] != 0
+        total += table.nbytes + (8 + 1) * cells + table.count("valid") * ports * (8 * depth + 17)
     running = np.bincount(spec.program_index.reshape(-1) + 1, minlength=len(spec.programs) + 1)[1:].tolist()
     for n, program in zip(running, spec.programs, strict=True):
         queues = sum(c >= 0 for c in program.inq_color) + sum(c >= 0 for c in program.outq_color)
@@ -88,7 +85,10 @@ def estimate_bytes(spec: FabricSpec, backend: str = "compiled") -> int:
         total += n * (data + 1024 + 256 * queues + 32 * len(program.descriptors))
     if backend == "reference":
         words = sum(n * program.footprint for n, program in zip(running, spec.programs, strict=True))
-        total += 8 * words + 20000 * int(np.count_nonzero(used | (spec.program_index >= 0)))
+        used = spec.program_index >= 0
+        for table in spec.routes.values():
+            used |= table["valid"] != 0
+        total += 8 * words + 20000 * int(np.count_nonzero(used))
     if spec.filters is not None:
         total += 2 * spec.filters.nbytes
     return int(total)

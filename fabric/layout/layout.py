@@ -4,7 +4,7 @@ A `Layout` is painted: `Layout.place` and `Layout.route` cover rectangles, later
 `Layout.build` checks the whole picture and returns the `wse_core.image.FabricSpec` that a machine is made from.
 
 Painting and checking work on one small number per PE and color (the number of a configuration), so both cost a few
-passes over an array of bytes per color, also for a whole wafer; only the result has a record per PE.
+passes over an array of bytes per color, also for a whole wafer; what is built has the same numbers.
 
 What is refused (`RouteError` unless said otherwise), each with the PE, color, direction and what to try:
 
@@ -355,10 +355,8 @@ class Layout:
         routes = {}
         bound = {c for p in programs for c in (*p.inq_color, *p.outq_color) if c >= 0}
         for color in sorted(bound | set(self._painting.ids)):
-            routes[color] = self._painting.records(color)
-            if color in slots:
-                routes[color]["filter"] = slots[color]
-            frozen(routes[color])
+            table = self._painting.table(color)
+            routes[color] = table.filtered(slots[color]) if color in slots else table
         for name, value, rect in self._params:
             writes_of(programs, self._index, name, value, rect, self.machine["num.cb16_bias"])
         return FabricSpec(

@@ -1,7 +1,6 @@
 """Routing of a color: what one call of `Layout.route` says, checked, and which PE has which of these.
 
-Painting works on one small number per PE and color, the number of a configuration; only `Painting.records` has a record
-per PE.
+Painting works on one small number per PE and color, the number of a configuration, and so does what comes of it.
 """
 
 from __future__ import annotations
@@ -210,15 +209,15 @@ class Painting:
         values = np.array([0 if c is None else function(c) for c in configs], np.uint8)
         return values[self.ids[color]]
 
-    def records(self, color: int) -> np.ndarray:
-        """Return the routes of a color as a new array of ROUTE_DTYPE per PE."""
-        if color not in self.ids:
-            return np.zeros((self.height, self.width), im.ROUTE_DTYPE)
-        table = np.zeros(len(self.configs[color]), im.ROUTE_DTYPE)
-        for k, config in enumerate(self.configs[color]):
+    def table(self, color: int) -> im.RouteTable:
+        """Return the routes of a color; what is painted later does not change them."""
+        configs = self.configs.get(color, [None])
+        kinds = np.zeros(len(configs), im.ROUTE_DTYPE)
+        for k, config in enumerate(configs):
             if config is not None:
-                table[k] = config.row()
-        return table[self.ids[color]]
+                kinds[k] = config.row()
+        ids = self.ids.get(color)
+        return im.RouteTable(kinds, np.zeros((self.height, self.width), np.uint8) if ids is None else ids.copy())
 
     def picture(self, color: int) -> str:
         """Return a text picture of a color; see `Layout.picture`."""

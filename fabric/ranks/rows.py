@@ -28,7 +28,7 @@ def crosses(spec: FabricSpec, y: int) -> bool:
     """Say whether a route leads from row `y` to the one above it or back, in any position of a switch."""
     if not 0 < y < spec.height:
         return False
-    return any((t["tx"][y - 1] & 1 << DIR_S).any() or (t["tx"][y] & 1 << DIR_N).any() for t in spec.routes.values())
+    return any((t[y - 1]["tx"] & 1 << DIR_S).any() or (t[y]["tx"] & 1 << DIR_N).any() for t in spec.routes.values())
 
 
 def part_of(spec: FabricSpec, low: int, high: int) -> FabricSpec:

@@ -219,7 +219,7 @@ def fabric(programs, routes=None, size=(1, 1), inputs=(), outputs=(), filters=()
         height,
         tuple(images),
         index,
-        tables,
+        {color: im.RouteTable.of(rows) for color, rows in tables.items()},
         table,
         *links,
     )

@@ -13,7 +13,7 @@ from fabric.csl.compile import Compiled, CompiledProgram
 from fabric.csl.comptime.values import Function, Value
 from fabric.csl.rules import TASKS_IN_TURN
 from fabric.csl.types import FnType, PointerType
-from wse_core.image import FabricSpec, ProgramImage
+from wse_core.image import FabricSpec, ProgramImage, RouteTable
 from wse_core.params import Machine
 from wse_core.params import machine as default_machine
 
@@ -124,7 +124,7 @@ class Bundle:
             height=self.height,
             programs=tuple(self.programs),
             program_index=self.index,
-            routes=self.routes,
+            routes={color: RouteTable.of(table) for color, table in self.routes.items()},
             filters=self.filters,
             inputs=self.inputs,
             outputs=self.outputs,
