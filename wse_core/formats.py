@@ -10,6 +10,7 @@ Sources: binary16 and binary32 of IEEE 754; cb16 as `num.cb16_bias` of `wse_core
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
@@ -163,17 +164,54 @@ class Arithmetic:
             return np.full(shape, self.encode(1.0))
         bits = np.empty(shape, self.bits_dtype)
         flat = bits.reshape(-1)
-        table = self.quantiles() if self.fmt != "f32" and flat.size >= MANY else None
-        drawn = np.empty(min(BLOCK, flat.size))  # float64 takes two to four times the room of the bits
-        for first in range(0, flat.size, BLOCK):
-            part = flat[first : first + BLOCK]
-            if table is not None:
-                np.take(table, rng.integers(0, QUANTILES, part.size, dtype=np.uint16), out=part, mode="clip")
-            else:
-                part[...] = self.encode(rng.standard_normal(out=drawn[: part.size]))
+        first = 0
+        for part in self._normal(rng, flat.size):
+            flat[first : first + part.size] = part
+            first += part.size
         if data == "special" and bits.size:
             values = self.specials()
-            flat = bits.reshape(-1)
             count = min(flat.size, max(len(values) if terms == 1 else 1, flat.size // (8 * terms)))
             flat[rng.choice(flat.size, count, replace=False)] = np.resize(rng.permutation(values), count)
         return bits
+
+    def random_rows(
+        self, rng: np.random.Generator, shape: tuple[int, int], rows: int, data: str = "normal", terms: int = 1
+    ) -> Iterator[Bits]:
+        """Yield what `random` returns for a matrix, so many rows at a time.
+
+        Normal data are drawn as they are asked for, into one array: a band is there until the next one is.
+
+        Parameters
+        ----------
+        rng, shape, data, terms
+            As `random` takes them.
+        rows : int
+            Of a band; the last one may have fewer.
+        """
+        height, width = shape
+        if data != "normal":
+            whole = self.random(rng, shape, data, terms)
+            yield from (whole[first : first + rows] for first in range(0, height, rows))
+            return
+        band = np.empty((rows, width), self.bits_dtype)
+        flat, filled = band.reshape(-1), 0
+        for part in self._normal(rng, height * width):
+            while part.size >= flat.size - filled:
+                flat[filled:] = part[: flat.size - filled]
+                part, filled = part[flat.size - filled :], 0
+                yield band
+            flat[filled : filled + part.size] = part
+            filled += part.size
+        if filled:
+            yield band[: filled // width]
+
+    def _normal(self, rng: np.random.Generator, size: int) -> Iterator[Bits]:
+        """Yield so many normally distributed numbers, a block at a time."""
+        table = self.quantiles() if self.fmt != "f32" and size >= MANY else None
+        drawn = np.empty(min(BLOCK, size))  # float64 takes two to four times the room of the bits
+        for first in range(0, size, BLOCK):
+            count = min(BLOCK, size - first)
+            if table is not None:
+                yield np.take(table, rng.integers(0, QUANTILES, count, dtype=np.uint16), mode="clip")
+            else:
+                yield self.encode(rng.standard_normal(out=drawn[:count]))

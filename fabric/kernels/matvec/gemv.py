@@ -60,13 +60,11 @@ from wse_core.errors import ProgramError
 from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine
 
-__all__ = ["Gemv", "gemv", "gemv_params", "local_products"]
+__all__ = ["Gemv", "Operands", "gemv", "gemv_params", "local_products"]
 
 QUEUE_X = 3
-BLOCK = 1 << 11
-"""Rows of A that are compared with float64 at a time."""
 ELEMENTS = 1 << 22
-"""Elements of A that are written into the PEs at a time."""
+"""Elements of A that are written into the PEs, or compared with float64, at a time."""
 STRIDE = 16
 """Of so many rows of a PE a sample has one."""
 START, END, BEGUN, DONE = range(4)
@@ -214,9 +212,14 @@ class Gemv:
 
     # --- references ---------------------------------------------------------------------------------------------------
 
-    def sampled_rows(self, m: int) -> NDArray[np.int64]:
-        """Return rows of A, one in `STRIDE` of every PE's, at least one each; all PEs of a row of PEs sum them."""
+    def compared_rows(self, m: int, n: int) -> NDArray[np.int64]:
+        """Return the rows of A that `compare` takes: all of them or, if A is large, a sample.
+
+        Of every PE's rows a sample has one in `STRIDE`, at least one; all PEs of a row of PEs sum them.
+        """
         rows = np.arange(m)
+        if not sampling(m * n, m * n):
+            return rows
         y, own = np.divmod(rows, self.shape.rows)
         return rows[((own + y) % STRIDE == 0) | (own == 0)]
 
@@ -233,15 +236,22 @@ class Gemv:
 
     # --- a run --------------------------------------------------------------------------------------------------------
 
-    def inputs(self, a: Bits, x: Bits) -> Iterator[tuple[str, Bits, int, int]]:
-        """Yield the tiles of the padded A by bands of rows of PEs, so that A is never there twice, and the padded x."""
-        shape, width, height = self.shape, self.width, self.height
-        step = max(1, ELEMENTS // (shape.rows * a.shape[1]))
-        for y in range(0, height, step):
-            band = a[y * shape.rows : (y + step) * shape.rows]
-            yield "a", tiles.columns_first(tiles.tiles(band, len(band) // shape.rows, width)), 0, y
-        chunks = x.reshape(1, width, shape.depth)
-        yield "x", chunks if self.sends_x else np.repeat(chunks, height, axis=0), 0, 0
+    def band(self) -> int:
+        """Return the rows of PEs whose tiles are written at a time, so that the whole padded A is never there."""
+        return max(1, ELEMENTS // (self.shape.rows * self.width * self.shape.depth))
+
+    def tiles_of(self, a: Bits, y: int) -> tuple[str, Bits, int, int]:
+        """Return the padded tiles of rows of A for the rows of PEs from y on, as `Session` takes them."""
+        shape, width = self.shape, self.width
+        high = min(self.band(), self.height - y)
+        padded = tiles.pad(a, high * shape.rows, width * shape.depth)
+        return "a", tiles.columns_first(tiles.tiles(padded, high, width)), 0, y
+
+    def chunks_of(self, x: Bits) -> tuple[str, Bits, int, int]:
+        """Return the padded parts of x for the row that sends them, or for all rows."""
+        shape, width = self.shape, self.width
+        chunks = tiles.pad(x, width * shape.depth, 1).reshape(1, width, shape.depth)
+        return "x", chunks if self.sends_x else np.repeat(chunks, self.height, axis=0), 0, 0
 
     def keeps(self) -> tuple[int, int]:
         """Return the columns of PEs that end with a part of y: the first of them and how many."""
@@ -263,32 +273,35 @@ class Gemv:
         compute = (done - begun)[-1].max()  # of the last row, which only receives: nothing else runs beside its product
         return int(cycles), int(compute)
 
-    def compare(self, a: Bits, x: Bits, got: Bits) -> Check:
-        """Compare y with the oracle and with float64: all of it, or sampled rows if A is large.
+    def compare(self, rows: NDArray[np.int64], a: Bits, x: Bits, got: Bits) -> Check:
+        """Compare elements of y with the oracle and with float64.
 
         Parameters
         ----------
+        rows : ndarray
+            Which ones: what `compared_rows` returns.
         a, x : ndarray
-            The operands without padding.
+            These rows of A, and x, without padding.
         got : ndarray
             What `result` returns.
         """
-        shape, m = self.shape, len(a)
+        shape = self.shape
         given = Arithmetic.of(self.machine, shape.dtype)
         depth = self.width * shape.depth
-        picks = self.sampled_rows(m) if sampling(a.size, a.size) else np.arange(m)
-        expected = self.reference(tiles.pad(a[picks], len(picks), depth), tiles.pad(x, depth, 1), picks)
-        plain, magnitude = np.empty((2, len(picks)))
+        expected = self.reference(tiles.pad(a, len(a), depth), tiles.pad(x, depth, 1), rows)
+        plain, magnitude = np.empty((2, len(rows)))
         x_values = given.operand(x)[:, 0]
-        for first in range(0, len(picks), BLOCK):
-            at = slice(first, first + BLOCK)
-            values = given.operand(a[picks[at]])
+        step = max(1, ELEMENTS // len(x))
+        for first in range(0, len(rows), step):
+            at = slice(first, first + step)
+            values = given.operand(a[at])
             with np.errstate(invalid="ignore", over="ignore"):
-                plain[at], magnitude[at] = values @ x_values, np.abs(values) @ np.abs(x_values)
-        seen = len(got), len(picks)
+                plain[at] = values @ x_values
+                magnitude[at] = np.abs(values, out=values) @ np.abs(x_values)
+        seen = len(got), len(rows)
         part = check_sum(
             Arithmetic.of(self.machine, shape.c_dtype),
-            got[:, picks],
+            got[:, rows],
             np.broadcast_to(expected, seen),
             np.broadcast_to(plain, seen),
             np.broadcast_to(magnitude, seen),
@@ -322,6 +335,48 @@ class Gemv:
         """Return cycles that no schedule of this product on these tiles stays below."""
         shape = self.shape
         return math.ceil(shape.rows / shape.lanes(self.machine)) * shape.depth + self.sum.lower_bound()
+
+
+class Operands:
+    """A and x of a product, drawn while they are written: there is no room for all of a large A beside the PEs.
+
+    Parameters
+    ----------
+    plan : Gemv
+    m, n, seed, data
+        As the kernel's.
+
+    Attributes
+    ----------
+    rows : ndarray
+        Numbers of the rows of A that are kept to be compared.
+    x : ndarray
+        Bits of x, shape (n, 1).
+    """
+
+    def __init__(self, plan: Gemv, m: int, n: int, seed: int, data: str) -> None:
+        self.plan, self.size, self.seed, self.data = plan, (m, n), seed, data
+        self.given = Arithmetic.of(plan.machine, plan.shape.dtype)
+        self.rows = plan.compared_rows(m, n)
+        self.x = np.zeros((n, 1), self.given.bits_dtype)
+        self._kept: list[Bits] = []
+
+    def inputs(self) -> Iterator[tuple[str, Bits, int, int]]:
+        """Yield what a `Session` writes: the tiles of A by bands of rows of PEs, then x."""
+        plan, rng, high = self.plan, np.random.default_rng(self.seed), self.plan.band()
+        band = high * plan.shape.rows
+        for k, part in enumerate(self.given.random_rows(rng, self.size, band, self.data, terms=self.size[1])):
+            here = self.rows[(self.rows >= k * band) & (self.rows < (k + 1) * band)]
+            self._kept.append(part[here - k * band])
+            yield plan.tiles_of(part, k * high)
+        x = "ones" if self.data == "ones" else "normal"  # one NaN here would be in every result
+        self.x[...] = self.given.random(rng, self.x.shape, x)
+        yield plan.chunks_of(self.x)
+
+    def a(self) -> Bits:
+        """Return the kept rows of A."""
+        self._kept = [np.concatenate(self._kept)]
+        return self._kept[0]
 
 
 def gemv_params(algorithms: tuple[str, ...] = ALGORITHMS) -> list[KernelParam]:
@@ -395,16 +450,11 @@ def gemv(
     most = min(machine["fabric.width"], machine["fabric.height"])
     sizes, ranges = {"p": p, "m": m, "n": n}, {"m": (1, m), "n": (1, n), "p": (p, most)}
     plan, layout = fit("kernel gemv", machine, build, sizes, ranges, lambda **at: planned(**at).try_program())
-    shape, given = plan.shape, Arithmetic.of(machine, dtype)
-    rng = np.random.default_rng(seed)
-    a = given.random(rng, (m, n), data, terms=n)
-    x = given.random(rng, (n, 1), "ones" if data == "ones" else "normal")  # one NaN here would be in every result
-    depth = width * shape.depth
-    padded = tiles.pad(a, height * shape.rows, depth), tiles.pad(x, depth, 1)
-    a = padded[0][:m, :n]  # the one that was drawn goes
-    session = Session(layout, plan.inputs(*padded), expected=plan.cycles)
+    shape = plan.shape
+    operands = Operands(plan, m, n, seed, data)
+    session = Session(layout, operands.inputs(), expected=plan.cycles)
     got = plan.result(session, m)
-    check = compared(lambda: plan.compare(a, x, got))
+    check = compared(lambda: plan.compare(operands.rows, operands.a(), operands.x, got))
     cycles, compute = plan.times(session)
     return report(
         session,

@@ -23,6 +23,22 @@ def test_random_data_do_not_depend_on_the_block(fmt, data, monkeypatch):
     assert np.array_equal(arithmetic.random(np.random.default_rng(4), (37, 11), data), whole)
 
 
+@pytest.mark.parametrize("fmt", ["f16", "f32"])
+@pytest.mark.parametrize("data", ["normal", "special", "ones"])
+@pytest.mark.parametrize("many", [1, 1 << 25])
+def test_rows_drawn_as_they_are_asked_for_are_those_of_the_matrix(fmt, data, many, monkeypatch):
+    monkeypatch.setattr(formats, "BLOCK", 50)
+    monkeypatch.setattr(formats, "MANY", many)
+    arithmetic = Arithmetic.of(machine(), fmt)
+    for height, width, rows in ((37, 11, 5), (10, 20, 5), (4, 300, 1), (3, 7, 9)):
+        rng, other = np.random.default_rng(4), np.random.default_rng(4)
+        whole = arithmetic.random(rng, (height, width), data)
+        bands = [band.copy() for band in arithmetic.random_rows(other, (height, width), rows, data)]
+        assert [len(band) for band in bands] == [min(rows, height - y) for y in range(0, height, rows)]
+        assert np.array_equal(np.concatenate(bands), whole)
+        assert rng.random() == other.random()  # what is drawn next is the same too
+
+
 def test_random_data_need_little_more_than_their_bits():
     arithmetic = Arithmetic.of(machine(), "f16")
     tracemalloc.start()
@@ -39,7 +55,6 @@ def test_a_matrix_written_and_compared_by_bands_gives_the_same(algorithm, monkey
     values = {"p": 3, "height": 5, "m": 47, "n": 20, "algorithm": algorithm}
     whole = KERNELS["gemv"].run(machine(), **values)
     monkeypatch.setattr(module, "ELEMENTS", 2 * 10 * 21)  # bands of two rows of PEs, and a last one of one
-    monkeypatch.setattr(module, "BLOCK", 7)
     bands = KERNELS["gemv"].run(machine(), **values)
     assert bands["verified"]
     for key in ("cycles", "wavelet_hops", "macs", "n_results", "n_bounded"):
