@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import resource
 import sys
 import threading
 import time
@@ -207,6 +206,7 @@ def run_kernel(
         The keys of `KEYS` first, then whatever else the kernel reports.
     """
     from fabric.host.bands import arranged
+    from fabric.host.resident import peak_bytes
 
     started = time.perf_counter()
     with arranged(bands, threads, trains) as arrangement:
@@ -217,7 +217,7 @@ def run_kernel(
     result.setdefault("host_seconds", elapsed)
     result.setdefault("host_bands", arrangement.most_bands)
     result.setdefault("host_threads", arrangement.most_threads)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = peak_bytes()
     result.setdefault("host_ranks", 1 if ranks is None else ranks.size)
     result.setdefault("peak_rss_bytes", peak if ranks is None else max(ranks.share(peak)))  # of the largest rank
     ordered = {key: result.pop(key) for key in KEYS if key in result}
@@ -360,6 +360,7 @@ def say_what_it_takes(kernel: Kernel, machine: Machine, values: dict[str, Any]) 
 @contextlib.contextmanager
 def _watching(progress: Progress, aloud: bool) -> Iterator[None]:
     """Show how far the run of the block is; say what is left of one beyond `LONG` seconds, again if it changes."""
+    from fabric.host.resident import peak_bytes
     from fabric.kernels.kit.watch import Status, watching
 
     said, again, begun, heard = 0.0, LONG / 4, threading.Event(), 0
@@ -375,7 +376,7 @@ def _watching(progress: Progress, aloud: bool) -> Iterator[None]:
         whole = status.seconds + status.left
         if whole > LONG and not said / 2 < whole < said * 2:
             said = whole
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+            peak = peak_bytes() / 2**30
             print(
                 f"wse: about {status.left:,.0f} s of simulation are left ({status.cycles:,} of "
                 f"{status.expected:,.0f} cycles done, {peak:.1f} GiB so far); Ctrl-C ends it",

@@ -8,11 +8,11 @@ order of the PEs.  What they are not: one program with the cache between them.
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from fabric.host.resident import peak_bytes
 from fabric.kernels.registry import KERNELS
 from fabric.networks.inference.decoder import Decoder
 from harness.figures import Result, figure
@@ -66,7 +66,7 @@ def layer(machine: Machine, decoder: Decoder, side: int, progress: Progress | No
                 "error": result["expected_cycles"] / result["cycles"] - 1,
                 "verified": bool(result["verified"]),
                 "host_seconds": time.process_time() - begun,
-                "host_gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6,
+                "host_gigabytes": peak_bytes() / 1e9,
             }
         )
         if progress is not None:

@@ -15,7 +15,6 @@ asked for; ``wse view`` draws more of the run file at any time.
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -228,6 +227,8 @@ def classify(config: JobConfig, machine: Machine, a: NDArray[Any], b: NDArray[An
 
 def measured(config: JobConfig, machine: Machine, passes: Passes) -> dict[str, Any]:
     """Return the numbers of a result that do not depend on what the digits mean: checks, counts, rates."""
+    from fabric.host.resident import peak_bytes
+
     options, totals, checks = config.options, passes.totals, passes.checks
     pe_cycles = options.pes**2 * totals["cycles"]
     return {
@@ -250,7 +251,7 @@ def measured(config: JobConfig, machine: Machine, passes: Passes) -> dict[str, A
         "verify_seconds": passes.verify_seconds,
         "hops_per_second": totals["wavelet_hops"] / passes.host_seconds,
         "pe_cycles_per_second": pe_cycles / passes.host_seconds,
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_rss_bytes": peak_bytes(),
     }
 
 

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fabric.host.resident import resident_bytes
+
 __all__ = ["Rate", "build_seconds", "idle_cost", "pairs", "rate", "resident", "run_child", "traced", "yardstick"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -168,12 +170,6 @@ def build_seconds(width, height):
     return middle - begin, end - middle
 
 
-def _resident_bytes():
-    """Return the resident memory of this process [bytes]."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def _child(kind, width, height):
     """Measure in this process; the result is printed as JSON."""
     from tests.bench import workloads
@@ -181,17 +177,17 @@ def _child(kind, width, height):
     n = 32
     workloads.exchange(4, 4, 4).run()
     workloads.broadcast(4, 4, 4).run()
-    start = _resident_bytes()
+    start = resident_bytes()
     if kind == "idle":
         workload = workloads.broadcast(width, height, n, rows=1)
     elif kind == "streaming":
         workload = workloads.broadcast(width, height, n)
     else:
         workload = workloads.exchange(width, height, n)
-    described = _resident_bytes()
+    described = resident_bytes()
     engine = workload.engine()
     status = engine.run(workload.limit)
-    end = _resident_bytes()
+    end = resident_bytes()
     assert status == "complete"
     sram = (
         2

@@ -14,12 +14,12 @@ a PE, stays.
 from __future__ import annotations
 
 import math
-import resource
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fabric.host.resident import peak_bytes, resident_bytes, restart_peak
 from fabric.kernels.kit.verify import sampling
 from wse_core.errors import WseError
 
@@ -125,13 +125,14 @@ def estimate(
         run(scaled(name, asked, 1))  # imports and tables are paid once
         for share in sorted(COPIES, reverse=True):
             copy = scaled(name, asked, min(pes // share, MOST * COPIES[1] // share))
-            begin = time.process_time()
+            restart_peak()
+            before, begin = resident_bytes(), time.process_time()
             result = run(copy)
-            seconds, peak = time.process_time() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            seconds, more = time.process_time() - begin, peak_bytes() - before
             w, h = mesh(copy)
             simulated = min(seconds, float(result.get("run_cpu_seconds", 0.0)))
             found.append(
-                _Copy(w * h, w + h, result["cycles"], result["wavelet_hops"], seconds - simulated, simulated, peak)
+                _Copy(w * h, w + h, result["cycles"], result["wavelet_hops"], seconds - simulated, simulated, more)
             )
     except (WseError, ValueError):
         return None
@@ -141,13 +142,14 @@ def estimate(
     turn = many.simulated / many.pes
     if many.hops:
         turn *= _along(few.hops / few.pes, few, many.hops / many.pes, many, further) / (many.hops / many.pes)
-    memory = max(0, many.peak - few.peak) / max(1, many.pes - few.pes) * pes + many.peak
+    grown = max(0, many.more - few.more) / max(1, many.pes - few.pes) * (pes - many.pes)
+    memory = resident_bytes() + many.more + grown
     cycles = _along(few.cycles, few, many.cycles, many, further)
-    return Estimate(pes, cycles, many.made + each * (pes - many.pes) + turn * pes, memory / 2**20)
+    return Estimate(pes, cycles, many.made + each * (pes - many.pes) + turn * pes, memory / 2**30)
 
 
 class _Copy(NamedTuple):
-    """What was found: PEs, sum of the sides, cycles, hops, CPU seconds without and of the simulation, memory [kB]."""
+    """What was found: PEs, sum of the sides, cycles, hops, CPU seconds without and of the simulation, bytes taken."""
 
     pes: int
     side: int
@@ -155,7 +157,7 @@ class _Copy(NamedTuple):
     hops: float
     made: float
     simulated: float
-    peak: int
+    more: int
 
 
 def _along(less: float, few: _Copy, more: float, many: _Copy, further: int) -> float:

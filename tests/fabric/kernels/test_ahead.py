@@ -79,6 +79,23 @@ def test_the_sum_is_right_where_costs_are_as_supposed(monkeypatch):
     assert sum(ran) < found.pes / 16
 
 
+def test_memory_is_that_of_the_pes_and_of_what_is_there(monkeypatch):
+    """A PE takes 5 kB of memory, everything else 2 MB; the process has 50 MB."""
+    run, _ = fake(monkeypatch)
+    peak = [0]
+    monkeypatch.setattr(ahead, "restart_peak", lambda: peak.__setitem__(0, 50_000_000))
+    monkeypatch.setattr(ahead, "resident_bytes", lambda: 50_000_000)
+    monkeypatch.setattr(ahead, "peak_bytes", lambda: peak[0])
+
+    def taking(values):
+        w, h = mesh(values)
+        peak[0] += 2_000_000 + 5_000 * w * h
+        return run(values)
+
+    found = estimate("allreduce", defaults("allreduce", width=400, height=600, n=3), taking)
+    assert found.gigabytes * 2**30 == pytest.approx(50e6 + 2e6 + 5e3 * 240_000)
+
+
 def test_few_pes_and_copies_that_cannot_run_give_none(monkeypatch):
     run, ran = fake(monkeypatch)
     assert estimate("gemv", defaults("gemv", p=63), run) is None
