@@ -114,6 +114,7 @@ GOALS = {
         Goal("gemv16k", "GEMV of 16,384 x 16,384 on 720 x 720 PEs: whole command", "s", 15, False, "wafer"),
         Goal("gemv16k_bytes", "the same: most memory", "GB", 3, False, "wafer"),
         Goal("allreduce1_ratio", "all-reduce of a word per PE, 757 x 996", "times", 2, False, "commands"),
+        Goal("allreduce256_ratio", "all-reduce of 256 words per PE, 757 x 996", "times", None, False, "commands"),
         Goal("gemv16k_ratio", "GEMV of 16,384 x 16,384 on 720 x 720", "times", 2, False, "commands"),
         Goal("gemv64_ratio", "GEMV of 2,048 x 2,048 on 64 x 64", "times", None, False, "commands"),
         Goal("gemm16_ratio", "SUMMA of 960 x 960 x 960 on 16 x 16", "times", None, False, "commands"),
@@ -228,7 +229,7 @@ def whole_wafers(quick=False, progress=lambda text: None, without=()):
 def whole_commands(quick=False, progress=lambda text: None, without=()):
     """Measure the rows of part ``commands``: CPU of a command over CPU of its simulation."""
     for name in (key.removesuffix("_ratio") for key, goal in GOALS.items() if goal.part == "commands"):
-        if name in without or (quick and name == "gemv16k"):
+        if name in without or (quick and name in ("gemv16k", "allreduce256")):
             continue
         words = _shrunk(wafer.COMMANDS[name], quick)
         progress(f"wse kernel {' '.join(words)}")

@@ -137,9 +137,7 @@ def broadcast(
     got = session.read("x", 0, 0, width, height)
 
     def compare() -> Check:
-        expected = np.broadcast_to(x, got.shape)
-        plain = arithmetic.decode(expected)
-        return check_sum(arithmetic, got, expected, plain, np.abs(plain), 0)
+        return check_sum(arithmetic, got, np.broadcast_to(x, got.shape), None, None, 0)
 
     check = compared(compare)
     wavelets = -(-n // 2) if arithmetic.words == 1 else n

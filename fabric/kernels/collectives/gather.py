@@ -209,8 +209,7 @@ def _run(
     ends = last[:rows, :columns] if kind is Gather else last
 
     def compare() -> Check:
-        plain = arithmetic.decode(expected)
-        return check_sum(arithmetic, got, expected, plain, np.abs(plain), 0)
+        return check_sum(arithmetic, got, expected, None, None, 0)
 
     check = compared(compare)
     count, b, wire = move.total // move.block, move.pieces[0].w, costs.Wire.of(machine)

@@ -38,7 +38,7 @@ from fabric.kernels.collectives.pieces.line_reduce import Reduce
 from fabric.kernels.collectives.pieces.lines import compose
 from fabric.kernels.collectives.pieces.ring_allreduce import RingAllreduce
 from fabric.kernels.collectives.pieces.sums import FORMS, admit, format_params, lines_of, pick_sums, reduces
-from fabric.kernels.kit.check import Check, check_sum
+from fabric.kernels.kit.check import BLOCK, Check, check_sum
 from fabric.kernels.kit.data import data_params, wavelets_of
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
@@ -145,10 +145,19 @@ def reference(
 
 def plain_sums(form: str, x: Bits, given: Arithmetic, touched: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return (sums, sums of absolute values) in float64, shape as `reference`; `touched`: any operation was done."""
-    values = given.operand(x) if touched else given.decode(x)
-    axes = {"row": (1,), "column": (0,)}.get(form, (0, 1))
-    with np.errstate(invalid="ignore"):
-        return values.sum(axis=axes, keepdims=True), np.abs(values).sum(axis=axes, keepdims=True)
+    height, width, n = x.shape
+    along_x, along_y = form != "column", form != "row"
+    sums = np.zeros((2, 1 if along_y else height, 1 if along_x else width, n))
+    step = max(1, BLOCK // (width * n))  # rows whose float64 copies stay in cache
+    for y in range(0, height, step):
+        rows = x[y : y + step]
+        values = given.operand(rows) if touched else given.decode(rows)
+        place = slice(0, 1) if along_y else slice(y, y + step)
+        axes = (1,) * along_x + (0,) * along_y
+        with np.errstate(invalid="ignore"):
+            sums[0, place] += values.sum(axis=axes, keepdims=True)
+            sums[1, place] += np.abs(values).sum(axis=axes, keepdims=True)
+    return sums[0], sums[1]
 
 
 @kernel(

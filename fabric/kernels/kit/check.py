@@ -23,15 +23,18 @@ plain numpy is no finite number on the machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wse_core.formats import Arithmetic
 
-__all__ = ["Check", "check_sum", "sequential_sum"]
+__all__ = ["BLOCK", "Check", "check_sum", "sequential_sum"]
+
+BLOCK = 1 << 16
+"""Results that are compared at a time: a dozen float64 copies of them stay in cache."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +93,12 @@ def check_sum(
     arithmetic: Arithmetic,
     got: np.ndarray,
     expected: np.ndarray,
-    plain: np.ndarray,
-    magnitude: np.ndarray,
+    plain: np.ndarray | None,
+    magnitude: np.ndarray | None,
     roundings: int,
     operations: float | None = None,
 ) -> Check:
-    """Compare results that are sums of terms; see the head of this module.
+    """Compare results that are sums of terms, a part at a time; see the head of this module.
 
     Parameters
     ----------
@@ -104,7 +107,7 @@ def check_sum(
     got, expected : ndarray
         Bit patterns from the machine and from the reference.
     plain, magnitude : ndarray of float64
-        Sum of the terms and of their absolute values by numpy.
+        Sum of the terms and of their absolute values by numpy, of the same shape; None for copies: what `expected` is.
     roundings : int
         Roundings that a term goes through at most; 0 for copies.
     operations : float, optional
@@ -115,28 +118,78 @@ def check_sum(
     Check
     """
     operations = roundings if operations is None else operations
-    values = arithmetic.decode(got)
-    plain, magnitude = np.asarray(plain, np.float64), np.asarray(magnitude, np.float64)
+    got, expected = np.asarray(got), np.asarray(expected)
+    plain, magnitude = (None if given is None else np.asarray(given, np.float64) for given in (plain, magnitude))
+    same = got.shape == expected.shape
+    found = []
+    for at in _parts(got.shape, BLOCK):
+        values = arithmetic.decode(got[at])
+        near = arithmetic.decode(expected[at]) if plain is None else plain[at]
+        size = np.abs(near) if magnitude is None else magnitude[at]
+        found.append(_compared(arithmetic, values, near, size, roundings, operations))
+        same = same and np.array_equal(got[at], expected[at])
+    bounded = sum(part.n_bounded for part in found)
+    errors = [part.bounded_error if bounded else part.finite_error for part in found]
+    return Check(
+        bit_exact=bool(same),
+        within_bound=all(part.within_bound for part in found),
+        max_abs_error=float(np.max(errors, initial=0.0)),  # NaN, if one is
+        max_bound=max((part.max_bound for part in found if part.n_bounded), default=math.nan),
+        n_results=int(got.size),
+        n_bounded=bounded,
+    )
+
+
+class _Part(NamedTuple):
+    """What was found of a part: as in `Check`; the largest error where a bound applies, and where both are finite."""
+
+    within_bound: bool
+    bounded_error: float
+    finite_error: float
+    max_bound: float
+    n_bounded: int
+
+
+def _compared(
+    arithmetic: Arithmetic,
+    values: np.ndarray,
+    plain: np.ndarray,
+    magnitude: np.ndarray,
+    roundings: int,
+    operations: float,
+) -> _Part:
+    """Hold values against plain numpy."""
     growth = arithmetic.growth(roundings)
     host = roundings * 2.0**-52  # g for u = 2^-53, with room
     with np.errstate(over="ignore", invalid="ignore"):
         bound = (growth + host) * magnitude + operations * arithmetic.underflow * (1 + growth)
         applies = np.isfinite(bound) & ((1 + growth) * magnitude <= arithmetic.largest) & np.isfinite(plain)
         error = np.abs(values - plain)
-    compared = applies if applies.any() else np.isfinite(values) & np.isfinite(plain)
+    finite = np.isfinite(values) & np.isfinite(plain)
     sound = np.where(
         applies,
         error <= np.where(applies, bound, 0.0),
         np.where(np.isnan(plain), np.isnan(values), np.isfinite(plain) | ~np.isfinite(values)),
     )
-    return Check(
-        bit_exact=bool(np.array_equal(got, expected)),
-        within_bound=bool(sound.all()),
-        max_abs_error=float(error[compared].max()) if compared.any() else 0.0,
-        max_bound=float(bound[applies].max()) if applies.any() else math.nan,
-        n_results=int(values.size),
-        n_bounded=int(np.count_nonzero(applies)),
+    return _Part(
+        bool(sound.all()),
+        float(np.max(error, initial=0.0, where=applies)),
+        float(np.max(error, initial=0.0, where=finite)),
+        float(np.max(bound, initial=0.0, where=applies)),
+        int(np.count_nonzero(applies)),
     )
+
+
+def _parts(shape: tuple[int, ...], most: int) -> Iterator[tuple[slice, ...]]:
+    """Yield slices that cut an array into parts of at most so many elements."""
+    if math.prod(shape) <= most:
+        yield ()
+        return
+    rest = math.prod(shape[1:])
+    step = max(1, most // rest)
+    for first in range(0, shape[0], step):
+        for inner in _parts(shape[1:], most) if rest > most else ((),):
+            yield (slice(first, first + step), *inner)
 
 
 def sequential_sum(arithmetic: Arithmetic, parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -7,6 +7,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from fabric.kernels.collectives import reduce
+from fabric.kernels.kit import check
 from fabric.kernels.matvec import gemv as module
 from fabric.kernels.registry import KERNELS
 from wse_core import formats
@@ -61,3 +63,18 @@ def test_a_matrix_written_and_compared_by_bands_gives_the_same(algorithm, monkey
         assert bands[key] == whole[key]
     assert bands["max_abs_error"] == pytest.approx(whole["max_abs_error"], rel=1e-6)
     assert np.array_equal(bands["arrays"]["y"], whole["arrays"]["y"])
+
+
+@pytest.mark.parametrize("form", ["row", "column", "xy", "snake"])
+@pytest.mark.parametrize("name", ["reduce", "allreduce"])
+def test_sums_compared_by_rows_give_the_same(name, form, monkeypatch):
+    values = {"form": form, "width": 7, "height": 5, "n": 3, "dtype": "f16"}
+    whole = KERNELS[name].run(machine(), **values)
+    monkeypatch.setattr(reduce, "BLOCK", 50)  # two rows of the five
+    monkeypatch.setattr(check, "BLOCK", 10)
+    parts = KERNELS[name].run(machine(), **values)
+    assert parts["verified"]
+    for key in ("cycles", "wavelet_hops", "n_results", "n_bounded"):
+        assert parts[key] == whole[key]
+    for key in ("max_abs_error", "max_bound"):
+        assert parts[key] == pytest.approx(whole[key], rel=1e-6)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.kit import tiles
+from fabric.kernels.kit import check, tiles
 from fabric.kernels.kit.check import check_sum, sequential_sum
 from fabric.kernels.kit.session import Session
 from fabric.kernels.registry import KERNELS
@@ -78,6 +79,47 @@ def test_check_of_what_is_not_finite(value, plain, sound):
     found = check_sum(F32, bits, bits, [plain], [abs(plain)], 3)
     assert found.within_bound is sound
     assert found.n_bounded == (plain == 1.0)
+
+
+@given(st.lists(st.integers(0, 9), max_size=4).map(tuple), st.integers(1, 40))
+def test_parts_of_an_array_are_its_elements_once_each(shape, most):
+    seen = np.zeros(shape, int)
+    for at in check._parts(shape, most):
+        assert seen[at].size <= most
+        seen[at] += 1
+    assert (seen == 1).all()
+
+
+@given(st.integers(0, 1 << 32), st.integers(1, 30), st.booleans(), st.booleans())
+def test_a_comparison_by_parts_is_that_of_the_whole(seed, most, special, wrong):
+    rng = np.random.default_rng(seed)
+    bits = F32.random(rng, (3, 4, 5), "special" if special else "normal")
+    got = bits.copy()
+    if wrong:
+        got[tuple(rng.integers(0, bits.shape))] ^= np.uint32(1 << int(rng.integers(32)))
+    plain = F32.decode(bits) * (1 + 2.0**-24 * rng.standard_normal(bits.shape))
+    sums = (plain, np.abs(plain)), (None, None)
+    for terms, roundings in zip(sums, (5, 0), strict=True):
+        with np.errstate(invalid="ignore"):
+            whole = check_sum(F32, got, bits, *terms, roundings)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(check, "BLOCK", most)
+                parts = check_sum(F32, got, bits, *terms, roundings)
+        assert str(parts) == str(whole)  # (a NaN is not equal to itself)
+        assert whole.bit_exact is not wrong
+    assert whole.verified or wrong
+
+
+def test_a_comparison_takes_little_memory():
+    bits = F32.random(np.random.default_rng(0), (1 << 10, 1 << 11))
+    few = np.broadcast_to(F32.decode(bits[:1]), bits.shape)
+    tracemalloc.start()
+    try:
+        check_sum(F32, bits, bits, few, few, 3)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < bits.nbytes
 
 
 @pytest.mark.parametrize("name", ["chain_reduce", "gemv", "gemm", "vector", "broadcast"])
