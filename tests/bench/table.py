@@ -108,11 +108,15 @@ GOALS = {
                 ("wafer_exchange", "a hop of a saturated exchange"),
             )
         ),
+        Goal("wafer_threads", "two threads against one, exchange on 757 x 996: time", "times", 1.6, True, "wafer"),
         Goal("trains", "hops of chains of 256 words, 757 x 99, moved as trains", "M hops/s", 300, True, "wafer"),
         Goal("allreduce1", "all-reduce of a word per PE, 757 x 996: simulation", "s", 1, False, "wafer", True),
         Goal("allreduce256", "all-reduce of 256 words per PE, 757 x 996: simulation", "s", 12, False, "wafer", True),
         Goal("gemv16k", "GEMV of 16,384 x 16,384 on 720 x 720 PEs: whole command", "s", 15, False, "wafer"),
-        Goal("gemv16k_bytes", "the same: most memory", "GB", 3, False, "wafer"),
+        Goal("gemv16k_bytes", "GEMV of 16,384: most memory", "GB", 3, False, "wafer"),
+        Goal("gemv32k", "GEMV of 32,768 x 32,768 on 720 x 720 PEs: whole command", "s", None, False, "wafer"),
+        Goal("gemv32k_bytes", "GEMV of 32,768: most memory", "GB", None, False, "wafer"),
+        Goal("meshgemm64", "MeshGEMM of 256 x 256 x 256 on 64 x 64 PEs: simulation", "s", 3, False, "wafer", True),
         Goal("allreduce1_ratio", "all-reduce of a word per PE, 757 x 996", "times", 2, False, "commands"),
         Goal("allreduce256_ratio", "all-reduce of 256 words per PE, 757 x 996", "times", None, False, "commands"),
         Goal("gemv16k_ratio", "GEMV of 16,384 x 16,384 on 720 x 720", "times", 2, False, "commands"),
@@ -209,21 +213,25 @@ def whole_wafers(quick=False, progress=lambda text: None, without=()):
         progress(f"{make.__name__} {shown}")
         ratio, cost = wafer.cost_of_hops(make, size, wafer.SMALL, words, 1 if quick else 2)
         yield Row(GOALS[key], ratio, f"{shown}, {words} words: {cost:.0f} ns of CPU")
+    progress(f"exchange {shown}, two threads and one")
+    ratio, seconds = wafer.gain_of_threads(workloads.exchange, size, 8, 1 if quick else 3)
+    yield Row(GOALS["wafer_threads"], ratio, f"8 words: {seconds:.2f} s with two")
     chains = size[0], size[1] // 10
     progress(f"chain_reduce {chains[0]} x {chains[1]} as trains")
     ratio, cost = wafer.cost_of_trains(workloads.chain_reduce, chains, 256, 1 if quick else 3)
     yield Row(GOALS["trains"], 1e3 / cost, f"{ratio:.1f} times as fast as hop by hop; {cost:.2f} ns of CPU each")
-    for name in ("allreduce1",) if quick else ("allreduce1", "gemv16k", "allreduce256"):
+    for name in ("allreduce1",) if quick else ("allreduce1", "gemv16k", "gemv32k", "allreduce256", "meshgemm64"):
         if name in without:
             continue
         words = _shrunk(wafer.COMMANDS[name], quick)
         progress(f"wse kernel {' '.join(words)}")
         found = _ran(words)
-        seconds = found.cpu if name == "gemv16k" else found.simulation
+        whole = f"{name}_bytes" in GOALS
+        seconds = found.cpu if whole else found.simulation
         remark = f"{found.result['cycles']:,} cycles; yardstick {found.yardstick:.2f} ns"
         yield Row(GOALS[name], seconds, remark, found.yardstick)
-        if name == "gemv16k":
-            yield Row(GOALS["gemv16k_bytes"], found.bytes / 1e9, f"compared: {found.result['compared_fraction']:.1%}")
+        if whole:
+            yield Row(GOALS[f"{name}_bytes"], found.bytes / 1e9, f"compared: {found.result['compared_fraction']:.1%}")
 
 
 def whole_commands(quick=False, progress=lambda text: None, without=()):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.train.config import load_train
-from tests.bench import against, instructions, measure, table, wafer, workloads
+from tests.bench import against, instructions, measure, smallest, table, wafer, workloads
 from tests.bench.products import cost_of_product
 from tests.bench.weights import gradients, weights
 
@@ -208,3 +208,13 @@ def test_every_command_that_is_told_is_known():
     told = {key for key, goal in table.GOALS.items() if goal.part == "commands"}
     assert {f"{name}_ratio" for name in wafer.COMMANDS} >= told
     assert {goal.part for goal in table.GOALS.values()} == set(table.PARTS)
+
+
+def test_smallest_fabrics_are_measured_and_checked():
+    """This tree beside itself: every case runs and is compared; one whose results are wrong is no figure."""
+    found = smallest.compare(measure.ROOT, smallest.CASES, 1)
+    assert list(found) == list(smallest.CASES)
+    assert all(0 < then < 1e6 and 0 < now < 1e6 and ratio == now / then for then, now, ratio in found.values())
+    assert smallest.render({"a": (2.0, 1.0, 0.5)}).endswith("| a | 2.0 | 1.0 | 0.50 |")
+    with pytest.raises(RuntimeError, match="AssertionError"):
+        smallest.nanoseconds(measure.ROOT, {"sums that f16 does not hold": "vector_tiles(1, 1, 8, 24, repeat=99)"})

@@ -1,6 +1,7 @@
 """Rows of wafer size, and of whole commands: what a hop costs there against one on 64 x 64, and what is simulation.
 
-Everything is CPU time: a host is never quiet, and what else runs on it takes the clock, not the CPU time.  A hop on a
+Everything but the gain of threads is CPU time: a host is never quiet, and what else runs on it takes the clock, not the
+CPU time.  A hop on a
 large fabric is compared with one on 64 x 64 in the same process and thread, which runs before and after it.  A command
 runs in a process of its own, as a user's does, and is compared with its own simulation (``run_cpu_seconds`` of its
 result).  Seconds of commands are those of this host, with the yardstick beside them.
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from tests.bench import measure, workloads
 
-__all__ = ["COMMANDS", "HOPS", "WAFER", "Command", "cost_of_hops", "cost_of_trains", "run_command"]
+__all__ = ["COMMANDS", "HOPS", "WAFER", "Command", "cost_of_hops", "cost_of_trains", "gain_of_threads", "run_command"]
 
 WAFER = (757, 996)
 SMALL = (64, 64)
@@ -33,6 +34,8 @@ COMMANDS = {
     "allreduce1": ["allreduce", *WHOLE, "n=1"],
     "allreduce256": ["allreduce", *WHOLE, "n=256"],
     "gemv16k": ["gemv", "p=720", "m=16384", "n=16384"],
+    "gemv32k": ["gemv", "p=720", "m=32768", "n=32768"],
+    "meshgemm64": ["gemm", "p=64", "m=256", "k=256", "n=256", "algorithm=meshgemm"],
     "gemv64": ["gemv", "p=64", "m=2048", "n=2048"],
     "gemm16": ["gemm", "p=16", "m=960", "k=960", "n=960"],
     "meshgemm": ["gemm", "p=16", "m=480", "k=480", "n=480", "algorithm=meshgemm"],
@@ -83,6 +86,36 @@ def cpu_per_hop(workload):
     seconds = time.process_time() - begin
     workload.finish(engine, status)
     return seconds / workload.work["hops"] * 1e9
+
+
+def gain_of_threads(make, size, words, rounds=3):
+    """Compare the time of a run in one thread with that in two.
+
+    Parameters
+    ----------
+    make, size, words, rounds
+        As `cost_of_trains`.
+
+    Returns
+    -------
+    ratio, seconds : float
+        Medians: one thread over two, and the time in two.  Needs two cores with nothing else to do.
+    """
+    workload, found = make(*size, words), []
+
+    def timed(threads):
+        engine = workload.engine()
+        engine.arrange(None if threads == 1 else -(-size[1] // 8), threads)
+        begin = time.perf_counter()
+        status = engine.run(workload.limit)
+        seconds = time.perf_counter() - begin
+        workload.finish(engine, status)
+        return seconds
+
+    timed(2)  # the first run pays for memory that the host has not given yet
+    for _ in range(rounds):
+        found.append((timed(1), timed(2)))
+    return statistics.median(one / two for one, two in found), statistics.median(two for _, two in found)
 
 
 def cost_of_trains(make, size, words, rounds=3):

@@ -81,8 +81,9 @@ class Workload:
         }
 
     def run(self, warm=0):
-        """Run once, check, and return a `Sample`; the first `warm` cycles count for nothing."""
+        """Run once in one thread, check, and return a `Sample`; the first `warm` cycles count for nothing."""
         engine = self.engine()
+        engine.arrange(threads=1)
         if warm:
             engine.run(warm)
         before, at = self.done(engine), engine.cycle

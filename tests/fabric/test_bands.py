@@ -237,11 +237,13 @@ def test_the_command_takes_bands_and_threads(capsys):
     assert "--threads" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("height", "most"), [(150, 19), (40, 1)])
-def test_narrow_rows_stay_together(height, most):
-    """Rows that share a word of 64 cells are in one band, those of a small fabric all; the results are those of rows
-    that do not share."""
-    workload = workloads.exchange(5, height, 10)
+@pytest.mark.parametrize(
+    ("width", "height", "most"), [(5, 150, 19), (5, 40, 1), (48, 30, 4), (64, 30, 30), (70, 30, 30), (70, 240, 31)]
+)
+def test_rows_that_share_words_stay_together(width, height, most):
+    """Rows that share words of 64 cells are in one band, those of a small fabric all, rows of more than a word only
+    where memory counts; the results are those of rows that do not share."""
+    workload = workloads.exchange(width, height, 10)
     states = []
     for pack, bands, ran in ((True, height, most), (False, height, height), (True, 1, 1)):
         engine = Engine(workload.spec, pack=pack)
