@@ -207,7 +207,7 @@ class Painting:
         if configs is None:
             return np.zeros((self.height, self.width), np.uint8)
         values = np.array([0 if c is None else function(c) for c in configs], np.uint8)
-        return values[self.ids[color]]
+        return np.take(values, self.ids[color])  # half the time of an index
 
     def table(self, color: int) -> im.RouteTable:
         """Return the routes of a color; what is painted later does not change them."""

@@ -214,8 +214,8 @@ def whole_wafers(quick=False, progress=lambda text: None, without=()):
         ratio, cost = wafer.cost_of_hops(make, size, wafer.SMALL, words, 1 if quick else 2)
         yield Row(GOALS[key], ratio, f"{shown}, {words} words: {cost:.0f} ns of CPU")
     progress(f"exchange {shown}, two threads and one")
-    ratio, seconds = wafer.gain_of_threads(workloads.exchange, size, 8, 1 if quick else 3)
-    yield Row(GOALS["wafer_threads"], ratio, f"8 words: {seconds:.2f} s with two")
+    ratio, seconds = wafer.gain_of_threads(workloads.exchange, size, 16, 1 if quick else 3)
+    yield Row(GOALS["wafer_threads"], ratio, f"16 words: {seconds:.2f} s with two")
     chains = size[0], size[1] // 10
     progress(f"chain_reduce {chains[0]} x {chains[1]} as trains")
     ratio, cost = wafer.cost_of_trains(workloads.chain_reduce, chains, 256, 1 if quick else 3)

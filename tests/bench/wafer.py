@@ -1,10 +1,9 @@
 """Rows of wafer size, and of whole commands: what a hop costs there against one on 64 x 64, and what is simulation.
 
 Everything but the gain of threads is CPU time: a host is never quiet, and what else runs on it takes the clock, not the
-CPU time.  A hop on a
-large fabric is compared with one on 64 x 64 in the same process and thread, which runs before and after it.  A command
-runs in a process of its own, as a user's does, and is compared with its own simulation (``run_cpu_seconds`` of its
-result).  Seconds of commands are those of this host, with the yardstick beside them.
+CPU time.  A hop on a large fabric is compared with one on 64 x 64 in the same process and thread, which runs before and
+after it.  A command runs in a process of its own, as a user's does, and is compared with its own simulation
+(``run_cpu_seconds`` of its result).  Seconds of commands are those of this host, with the yardstick beside them.
 """
 
 from __future__ import annotations
@@ -99,9 +98,9 @@ def gain_of_threads(make, size, words, rounds=3):
     Returns
     -------
     ratio, seconds : float
-        Medians: one thread over two, and the time in two.  Needs two cores with nothing else to do.
+        The fastest run in one thread over that in two, and its time.  Needs two cores with nothing else to do.
     """
-    workload, found = make(*size, words), []
+    workload = make(*size, words)
 
     def timed(threads):
         engine = workload.engine()
@@ -113,9 +112,8 @@ def gain_of_threads(make, size, words, rounds=3):
         return seconds
 
     timed(2)  # the first run pays for memory that the host has not given yet
-    for _ in range(rounds):
-        found.append((timed(1), timed(2)))
-    return statistics.median(one / two for one, two in found), statistics.median(two for _, two in found)
+    one, two = (min(times) for times in zip(*((timed(1), timed(2)) for _ in range(rounds)), strict=True))
+    return one / two, two
 
 
 def cost_of_trains(make, size, words, rounds=3):

@@ -41,17 +41,17 @@ from fabric.kernels.collectives.pieces.ring_allreduce import RingAllreduce
 from fabric.kernels.collectives.pieces.sums import admit, color_pool, lines_of, pick_sums, reduces
 from fabric.kernels.collectives.reduce import model_cycles, plain_sums, program, reduce_params, reference
 from fabric.kernels.kit import timing
-from fabric.kernels.kit.check import Check, check_sum
+from fabric.kernels.kit.check import BLOCK, Check, check_sum
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.kernel import kernel
 from fabric.kernels.kit.plmr import Device, Plan
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
-from fabric.kernels.kit.verify import compared
+from fabric.kernels.kit.verify import compared, joined
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
-from wse_core.formats import Arithmetic
+from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine
 
 __all__ = ["RINGS", "allreduce"]
@@ -256,21 +256,23 @@ def allreduce(
     x = given.random(np.random.default_rng(seed), (height, width, n), data, terms=width * height)
     written = np.pad(x, ((0, 0), (0, 0), (0, case.padded - n))) if case.padded > n else x
     session = Session(layout, [("x", written, 0, 0)], expected=case.expected)
-    got = session.read("total" if dtype != sums else "x", 0, 0, width, height)[..., :n]
     first, last = session.stamps(0, 0, width, height)
 
+    def totals(y: int, rows: int) -> Bits:
+        return session.read("total" if dtype != sums else "x", 0, y, width, rows)[..., :n]
+
     def compare() -> Check:
+        # By rows: of all PEs of a wafer the results are as large as what they hold.
         expected, roundings = reference(form, case.pieces, x, given, result)
-        plain, magnitude = plain_sums(form, x, given, dtype != sums or any(len(line) > 1 for line in case.lines))
-        return check_sum(
-            result,
-            got,
-            np.broadcast_to(expected, got.shape),
-            np.broadcast_to(plain, got.shape),
-            np.broadcast_to(magnitude, got.shape),
-            roundings,
-            width * height,
-        )
+        adds = dtype != sums or any(len(line) > 1 for line in case.lines)
+        terms = expected, *plain_sums(form, x, given, adds)
+        wanted = [np.broadcast_to(values, (height, width, n)) for values in terms]
+        parts, step = [], max(1, BLOCK // (width * n))
+        for y in range(0, height, step):
+            got = totals(y, min(step, height - y))
+            bits, plain, magnitude = (values[y : y + step] for values in wanted)
+            parts.append(check_sum(result, got, bits, plain, magnitude, roundings, width * height))
+        return joined(parts, height * width * n)
 
     check = compared(compare)
     span = {"row": (width, 1), "column": (1, height)}.get(form, (width, height))
@@ -286,5 +288,5 @@ def allreduce(
         additions=case.additions,
         algorithms=case.name,
         colors=case.colors,
-        arrays={"total": got} if got.nbytes <= 1 << 24 else {},
+        arrays={"total": totals(0, height)} if height * width * n * 2 * result.words <= 1 << 24 else {},
     )

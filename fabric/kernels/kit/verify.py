@@ -60,11 +60,12 @@ def places(height: int, width: int) -> list[tuple[int, int]]:
 def joined(parts: Sequence[Check], results: int) -> Check:
     """Return the comparison of so many results of which `parts` were compared."""
     bounds = [part.max_bound for part in parts if not math.isnan(part.max_bound)]
+    errors = [part.max_abs_error for part in parts if part.n_bounded] or [part.max_abs_error for part in parts]
     count = sum(part.n_results for part in parts)
     return Check(
         bit_exact=all(part.bit_exact for part in parts),
         within_bound=all(part.within_bound for part in parts),
-        max_abs_error=max((part.max_abs_error for part in parts), default=0.0),
+        max_abs_error=max(errors, default=0.0),
         max_bound=max(bounds, default=math.nan),
         n_results=count,
         n_bounded=sum(part.n_bounded for part in parts),

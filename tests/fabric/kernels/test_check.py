@@ -110,6 +110,26 @@ def test_a_comparison_by_parts_is_that_of_the_whole(seed, most, special, wrong):
     assert whole.verified or wrong
 
 
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 2), (0, 1, 2), ()])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_copies_are_compared_as_their_first(axes, wrong):
+    """Whether an expectation is broadcast or written out changes nothing."""
+    rng = np.random.default_rng(3)
+    few = F32.random(rng, tuple(1 if axis in axes else n for axis, n in enumerate((4, 5, 6))), "special")
+    expected = np.broadcast_to(few, (4, 5, 6))
+    got = expected.copy()
+    if wrong:
+        got[3, 4, 5] ^= 1 << 30
+    with np.errstate(invalid="ignore"):
+        plain = F32.decode(few) * (1 + 2.0**-23)
+        sums = [np.broadcast_to(values, got.shape) for values in (plain, np.abs(plain))]
+        found = check_sum(F32, got, expected, *sums, 3)
+        whole = check_sum(F32, got, expected.copy(), *(values.copy() for values in sums), 3)
+    assert str(found) == str(whole)
+    assert found.bit_exact is not wrong
+    assert found.n_results == 120
+
+
 def test_a_comparison_takes_little_memory():
     bits = F32.random(np.random.default_rng(0), (1 << 10, 1 << 11))
     few = np.broadcast_to(F32.decode(bits[:1]), bits.shape)
