@@ -23,10 +23,12 @@ from pathlib import Path
 from tests.bench import measure, wafer, workloads
 from tests.bench.products import cost_of_product, product_workload
 
-__all__ = ["GOALS", "PARTS", "YARDSTICK", "Goal", "Row", "main", "render", "replace_block", "small_fabrics"]
+__all__ = ["GOALS", "PARTS", "SHORT", "YARDSTICK", "Goal", "Row", "main", "render", "replace_block", "small_fabrics"]
 
 YARDSTICK = 0.4
 """Of the host for which scaled targets are given [ns]."""
+SHORT = 5
+"""CPU seconds below which a command runs three times."""
 
 
 @dataclass(frozen=True)
@@ -250,8 +252,17 @@ _RAN = {}
 
 
 def _ran(words):
-    """Run a command, once for all parts that tell of it."""
-    return _RAN.get(tuple(words)) or _RAN.setdefault(tuple(words), wafer.run_command(words))
+    """Run a command, once for all parts that tell of it; return the fastest of three of one that takes some seconds.
+
+    A first run may have to wait for memory that the host has not given yet.
+    """
+    key = tuple(words)
+    if key not in _RAN:
+        found = [wafer.run_command(words)]
+        while found[0].cpu < SHORT and len(found) < 3:
+            found.append(wafer.run_command(words))
+        _RAN[key] = min(found, key=lambda run: run.simulation)
+    return _RAN[key]
 
 
 def _shrunk(words, quick):
