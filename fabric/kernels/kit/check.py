@@ -119,7 +119,10 @@ def check_sum(
     """
     operations = roundings if operations is None else operations
     got, expected = np.asarray(got), np.asarray(expected)
-    plain, magnitude = (None if given is None else np.asarray(given, np.float64) for given in (plain, magnitude))
+    plain, magnitude = (
+        None if given is None else np.broadcast_to(np.asarray(given, np.float64), got.shape)
+        for given in (plain, magnitude)
+    )
     same = got.shape == expected.shape and all(np.array_equal(got[at], expected[at]) for at in _parts(got.shape, BLOCK))
     n_results, times = got.size, 1
     if same:  # copies of one result are told by the first of them
