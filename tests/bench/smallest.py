@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 
 from tests.bench.against import tree_of
-from tests.bench.measure import ROOT
+from tests.bench.measure import ROOT, run_child
 from tests.bench.table import replace_block
 
 __all__ = ["CASES", "compare", "main", "nanoseconds", "render"]
@@ -58,14 +56,7 @@ def nanoseconds(tree, cases):
     RuntimeError
         A case does not run there, or its results are wrong.
     """
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, json.dumps(cases)],
-        cwd=tree,
-        env=os.environ | {"PYTHONPATH": str(tree)},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    done, _ = run_child([sys.executable, "-c", CHILD, json.dumps(cases)], tree, tree)
     if done.returncode:
         raise RuntimeError(f"the smallest fabrics do not run in {tree}:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout)
