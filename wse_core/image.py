@@ -258,10 +258,14 @@ class RouteTable:
     @classmethod
     def of(cls, records: np.ndarray) -> RouteTable:
         """Return the table of an array[ROUTE_DTYPE] of shape (height, width)."""
-        raw = np.ascontiguousarray(records, ROUTE_DTYPE).view(f"V{ROUTE_DTYPE.itemsize}")
-        kinds, which = np.unique(raw, return_inverse=True)
-        small = np.min_scalar_type(len(kinds) - 1)
-        return cls(kinds.view(ROUTE_DTYPE), which.reshape(raw.shape).astype(small))
+        records = np.ascontiguousarray(records, ROUTE_DTYPE)
+        number = np.zeros(records.size, np.intp)
+        for half in records.view(np.uint64).reshape(-1, 2).T:  # whole numbers are sorted several times as fast
+            found, which = np.unique(half, return_inverse=True)
+            number = number * len(found) + which
+        _, first, which = np.unique(number, return_index=True, return_inverse=True)
+        small = np.min_scalar_type(len(first) - 1)
+        return cls(records.reshape(-1)[first], which.reshape(records.shape).astype(small))
 
     @property
     def shape(self) -> tuple[int, ...]:

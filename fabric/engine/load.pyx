@@ -90,7 +90,7 @@ cdef _tables(Memory m, spec, bint pack):
         s.f.stride = wide
         s.f.grid.words = (wide * high + 63) // 64
     # Rows that share words are advanced together, so bands of a few rows, which fit into a core's cache, need rows of
-    # their own. Gain: a tenth of a hop of chains over 64 x 64 PEs, a twentieth of an exchange.
+    # their own. Gain: a sixth of a hop of chains over 64 x 64 PEs, a twentieth of one of an exchange.
     pack = pack and (wide <= 64 or spec.width * spec.height >= MEMORY_COUNTS)
     while pack and cells > 64 // TOGETHER and (s.f.stride - wide) * SPARE > wide:
         cells //= 2

@@ -32,9 +32,8 @@ class Check:
     ) -> None:
         self.painting, self.links_to_host, self.programs = painting, streams, programs
         n, colors = len(programs), machine["router.colors"]
-        self.index = np.where(program_index < 0, n, program_index).astype(
-            np.intp
-        )  # last column of the tables below: no program
+        index = np.where(program_index < 0, n, program_index)  # last column of the tables below: no program
+        self.index = index.astype(np.intp)
         self.has_in = np.zeros((colors, n + 1), bool)
         self.has_out = np.zeros((colors, n + 1), bool)
         self.runtime = np.zeros((colors, n + 1), bool)

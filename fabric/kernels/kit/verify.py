@@ -20,7 +20,7 @@ from contextlib import contextmanager
 
 from fabric.kernels.kit.check import Check
 
-__all__ = ["ELEMENTS", "MODES", "PRODUCTS", "asked_for", "compared", "joined", "places", "sampling"]
+__all__ = ["ELEMENTS", "MODES", "PRODUCTS", "asked_for", "compared", "comparing", "joined", "places", "sampling"]
 
 MODES = ("auto", "full", "sample", "off")
 ELEMENTS = 1 << 24
@@ -41,9 +41,14 @@ def asked_for(mode: str) -> Iterator[None]:
         _MODE.reset(token)
 
 
+def comparing() -> bool:
+    """Whether anything is to be compared."""
+    return _MODE.get() != "off"
+
+
 def compared(compare: Callable[[], Check]) -> Check:
     """Return what `compare` finds, or a `Check` of nothing if nothing is to be compared."""
-    return Check.of_nothing() if _MODE.get() == "off" else compare()
+    return compare() if comparing() else Check.of_nothing()
 
 
 def sampling(elements: int, products: int) -> bool:

@@ -51,7 +51,7 @@ from fabric.kernels.kit.plmr import Device, Plan
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
-from fabric.kernels.kit.verify import compared, joined, sampling
+from fabric.kernels.kit.verify import compared, comparing, joined, sampling
 from fabric.kernels.matmul.local import Shape, emit_product, product_cycles
 from fabric.kernels.matvec.line_sum import ALGORITHMS, LineSum, check_group
 from fabric.layout.layout import Layout
@@ -213,11 +213,11 @@ class Gemv:
     # --- references ---------------------------------------------------------------------------------------------------
 
     def compared_rows(self, m: int, n: int) -> NDArray[np.int64]:
-        """Return the rows of A that `compare` takes: all of them or, if A is large, a sample.
+        """Return the rows of A that `compare` takes: all of them, a sample if A is large, none if it is not called.
 
         Of every PE's rows a sample has one in `STRIDE`, at least one; all PEs of a row of PEs sum them.
         """
-        rows = np.arange(m)
+        rows = np.arange(m if comparing() else 0)
         if not sampling(m * n, m * n):
             return rows
         y, own = np.divmod(rows, self.shape.rows)
