@@ -241,6 +241,11 @@ cdef class Engine:
         """Return dict name -> uint64 array (height, width); see docs/internals.md."""
         return inspect.counters(self.memory, self.spec)
 
+    def totals(self, rows=None):
+        """Return dict name -> sum of the counter over all PEs, or over those of rows (first, behind the last)."""
+        low, high = rows or (0, self.s.f.height)
+        return inspect.totals(self.memory, self.spec, low, high)
+
     def link_counts(self):
         """Return dict color -> uint64 (height, width, 5): wavelets that left each input port's queue."""
         return inspect.link_counts(self.memory, self.spec)

@@ -433,14 +433,12 @@ class Fabric:
         self._ticks = [tick for tick in self._ticks if tick[1] != call]
 
     def _sums(self) -> dict[str, int]:
-        totals = getattr(self.engine, "totals", None)  # over ranks: sums are less to send than arrays
+        totals = getattr(self.engine, "totals", None)  # sums are less to make and to send than arrays
         if totals is not None:
-            return {**totals(), "wavelet_hops": self.engine.wavelet_hops}
+            return {**totals(), "wavelet_hops": int(self.engine.wavelet_hops)}
         sums = {key: int(values.sum()) for key, values in self.engine.counters().items()}
-        hops = getattr(self.engine, "wavelet_hops", None)
-        if hops is None:
-            hops = sum(int(values.sum()) for values in self.engine.link_counts().values())
-        return {**sums, "wavelet_hops": int(hops)}
+        hops = sum(int(values.sum()) for values in self.engine.link_counts().values())
+        return {**sums, "wavelet_hops": hops}
 
     def counters(self) -> dict[str, np.ndarray]:
         """Return the engine's counters since it was built: dict name -> uint64 array (height, width)."""

@@ -177,8 +177,8 @@ class RankedEngine:
     # --- looking inside -----------------------------------------------------------------------------------------------
     def totals(self) -> dict[str, int]:
         """Return the sum of each counter over all PEs."""
-        mine = self._engine.counters()
-        sums = self.world.gather(np.array([values[self.low : self.high].sum() for values in mine.values()], np.int64))
+        mine = self._engine.totals((self.low, self.high))
+        sums = self.world.gather(np.array(list(mine.values()), np.int64))
         return dict(zip(mine, sums.sum(axis=0).tolist(), strict=True))
 
     def _whole(self, mine: dict[Any, NDArray[np.uint64]]) -> dict[Any, NDArray[np.uint64]]:

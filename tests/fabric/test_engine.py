@@ -36,6 +36,9 @@ def test_every_cycle_is_busy_stalled_or_idle(case, cycles):
     has_program = spec.program_index >= 0
     assert (total[has_program] == engine.cycle).all()
     assert (total[~has_program] == 0).all()
+    for rows in (None, (0, 1), (spec.height // 2, spec.height)):
+        low, high = rows or (0, spec.height)
+        assert engine.totals(rows) == {name: int(values[low:high].sum()) for name, values in counters.items()}
 
 
 @examples(80)
