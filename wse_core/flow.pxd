@@ -1,4 +1,5 @@
 # Flows: the questions asked at every look, inline; `flow_run` and others do the steps.
+from wse_core.arithmetic cimport f32_add
 from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.emit cimport emit, record_fault
@@ -22,9 +23,26 @@ cdef enum:
 cdef uint64_t flow_run(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t start, bint alone) noexcept nogil
 cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil
 cdef bint flow_takes(region_t* s, ce_t* ce, uint32_t cell, uint64_t payload) noexcept nogil
+cdef bint flow_takes_any(region_t* s, ce_t* ce, uint32_t cell, uint64_t payload) noexcept nogil
 cdef bint flow_looks(region_t* s, ce_t* ce, uint32_t cell) noexcept nogil
 cdef void taking_counts(ce_t* ce, uint32_t sign) noexcept nogil
 cdef int any_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint64_t heard) noexcept nogil
+
+cdef inline void brief_put(const num_t* num, thread_t* th, uint16_t* m, uint32_t value) noexcept nogil:
+    # What a step of BRIEF_TAKES does with the word that has come: to memory, or added to what is there.
+    cdef const form_t* f = th.form
+    cdef uint32_t k = th.k
+    cdef uint16_t* a = m + (th.base_a + <int64_t>k * f.a.step)
+    if f.quick != QUICK_TAKE:
+        m += th.base_b + <int64_t>k * f.b.step if f.quick == QUICK_SUM_B else th.base_c + <int64_t>k * f.c.step
+        value = f32_add((<const uint32_t*>m)[0], value, num.ftz)
+    elif f.b.words == 1:
+        value &= 0xFFFF
+    if f.a.words == 2:
+        (<uint32_t*>a)[0] = value
+    else:
+        a[0] = <uint16_t>value
+    th.k = k + 1
 
 cdef inline bint flow_on(ce_t* ce, thread_t* th) noexcept nogil:
     # A flow with no control wavelet at its head.

@@ -72,10 +72,14 @@ cdef inline bint has_outputs(region_t* s, plane_t* q, uint32_t cell, uint32_t ou
             return sleep_on_link(s, q, cell, t, to, place)
     return True
 
+cdef inline plane_t* plane_there(plane_t* q, plain_t* plain) noexcept nogil:
+    # The plane of the neighbour's queue into which a plain route leads.
+    return <plane_t*>(<char*>q + plain.there)
+
 cdef inline bint plain_has_room(region_t* s, plane_t* q, plain_t* plain, uint32_t cell) noexcept nogil:
     # The same for a plain route.
     cdef inq_t* i
-    cdef plane_t* t = q + plain.side
+    cdef plane_t* t = plane_there(q, plain)
     cdef uint32_t to = cell + plain.delta
     cdef uint64_t place
     if plain.down:

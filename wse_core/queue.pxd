@@ -70,9 +70,9 @@ cdef inline uint64_t* tail_in(uint64_t* m) noexcept nogil:
 
 cdef inline void tail_moves(uint64_t* m, uint32_t cap) noexcept nogil:
     # After a push.
-    cdef uint64_t state = m[0] + (1 << TAIL)
-    if (state >> TAIL) & HEAD == cap:
-        state -= <uint64_t>cap << TAIL
+    cdef uint64_t state = m[0] + (1 << TAIL), end = <uint64_t>cap << TAIL
+    if state & (HEAD << TAIL) == end:
+        state -= end
     m[0] = state
 
 cdef inline uint64_t head_moves(uint64_t* m, uint32_t cap) noexcept nogil:

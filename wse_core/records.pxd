@@ -57,10 +57,11 @@ cdef enum:
     QUICK_HALF = 4          # the same, 16 bits
     QUICK_TAKE = 5          # the word that has come, as it is
 
-cdef enum:                  # steps that `flows_in_turn` does itself: of single elements, computed the short way,
+cdef enum:                  # steps of microthreads in turn that are done the short way: of single elements,
     BRIEF_NOT = 0
     BRIEF_TAKES = 1         # from a queue into memory
-    BRIEF_SENDS = 2         # and from memory into a queue
+    BRIEF_SENDS = 2         # and from memory into a queue,
+    BRIEF_HALVES = 3        # or either with two elements of 16 bits in a word, moved as they are
 
 cdef enum:                  # how the elements of a whole operation are done
     WAY_NOT = 0             # not as a whole
@@ -401,10 +402,9 @@ ctypedef struct watch_t:    # per cell, only while events are recorded
 ctypedef struct plain_t:    # of a plane: what the last plain route of its wavelets comes to (`is_plain` in router.pyx)
     uint64_t route          # all ones, which is none: nothing found yet
     int32_t delta           # to the neighbour's cell,
-    int8_t side             # and to the plane there, from this one
+    int16_t there           # and to the plane there, from this one, in bytes
     uint8_t link            # it has an output to a neighbour,
     uint8_t down            # and one to the input queue of the CE at this place, from 1; 0: none
-    uint8_t pad
 
 ctypedef struct told_t:     # of a color that one PE sends
     uint64_t moved          # when so many wavelets had left its router,

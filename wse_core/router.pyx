@@ -19,8 +19,8 @@ from wse_core.block cimport ce_awaken, inq_at
 from wse_core.builtins cimport TRACE, clz64, ctz64, keep, unlikely
 from wse_core.emit cimport emit, record_fault, vary
 from wse_core.flow cimport flow_takes, taking_ends
-from wse_core.link cimport all_have_room, has_outputs, host_at, later, not_ready, plain_has_room, room_at, \
-    sleep_on_link, sleep_on_ramp, soon, stream_take, take_head, wake_upstream
+from wse_core.link cimport all_have_room, has_outputs, host_at, later, not_ready, plain_has_room, \
+    plane_there, room_at, sleep_on_link, sleep_on_ramp, soon, stream_take, take_head, wake_upstream
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.route cimport *
@@ -384,7 +384,7 @@ cdef bint is_plain(region_t* s, plane_t* q, plain_t* plain, uint64_t route) noex
     if links:
         d = ctz64(links)
         plain.delta = s.f.delta[d]
-        plain.side = <int8_t>(<int>(d ^ 1) - q.port)
+        plain.there = <int16_t>((<int>(d ^ 1) - q.port) * <int>sizeof(plane_t))
     if tx & RAMP:
         plain.down = <uint8_t>(((route >> RT_INQ) & (N_BINDINGS - 1)) + 1)
     return True
@@ -440,7 +440,7 @@ cdef inline void visit(region_t* s, plane_t* q, plain_t* plain, uint64_t now, co
         if not TRACE and unlikely(want == WANTS_TRAIN) and train_leaves(s, q, cell):
             return
     if plain.link:
-        t = q + plain.side
+        t = plane_there(q, plain)
         to = cell + plain.delta
         there = queue_at(t, to)
         place = tail_in(there)
@@ -543,7 +543,7 @@ cdef inline void scan_row(region_t* s, plane_t* q, uint32_t row, bint down, bint
         while b:
             at = 63 - clz64(b) if down else ctz64(b)
             visit(s, q, plain, now, routes, w * 64 + at, ramp)
-            b = b ^ <uint64_t>1 << at if down else b & (b - 1)
+            b = b & ~(<uint64_t>1 << at) if down else b & (b - 1)
         if q.map.bits[w] == 0:
             q.map.top[row] &= ~(<uint64_t>1 << (w - first))
 

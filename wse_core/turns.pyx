@@ -9,10 +9,9 @@ Steps of single elements from a queue into memory, or from memory into one, are 
 (`any_in_turn` in `wse_core.flow`): inline, they would take registers from those that are short.
 """
 from wse_core.account cimport *
-from wse_core.arithmetic cimport f32_add
 from wse_core.block cimport *
 from wse_core.builtins cimport *
-from wse_core.flow cimport ABLE, NOT_ABLE, STARVED, TOOK_LAST, UNCERTAIN, any_in_turn
+from wse_core.flow cimport ABLE, NOT_ABLE, STARVED, TOOK_LAST, UNCERTAIN, any_in_turn, brief_put
 from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
@@ -34,27 +33,15 @@ cdef inline int takes_in_turn(region_t* s, const program_t* g, ce_t* ce, uint32_
     # `stamp`: of the next cycle.
     cdef const form_t* f = th.form
     cdef inq_t* q = <inq_t*>(<char*>ce + g.inq_at[f.inq])
-    cdef uint32_t head = q.head, k = th.k, value
+    cdef uint32_t head = q.head
     cdef uint64_t word = q.slots[head]
-    cdef uint16_t* a
     if not is_valid(word):
         return STARVED if heard else UNCERTAIN
     if is_control(word):
         return UNCERTAIN
     if not is_past(word, stamp):
         return NOT_ABLE
-    value = <uint32_t>word
-    a = m + (th.base_a + <int64_t>k * f.a.step)
-    if f.quick != QUICK_TAKE:
-        m += th.base_b + <int64_t>k * f.b.step if f.quick == QUICK_SUM_B else th.base_c + <int64_t>k * f.c.step
-        value = f32_add((<const uint32_t*>m)[0], value, g.num.ftz)
-    elif f.b.words == 1:
-        value &= 0xFFFF
-    if f.a.words == 2:
-        (<uint32_t*>a)[0] = value
-    else:
-        a[0] = <uint16_t>value
-    th.k = k + 1
+    brief_put(&g.num, th, m, <uint32_t>word)
     q.slots[head] = stamp
     head += 1
     if head == q.cap:
@@ -71,7 +58,7 @@ cdef inline int sends_in_turn(region_t* s, uint32_t cell, thread_t* th, const ui
     cdef plane_t* q = &s.plane[f.plane]
     cdef uint64_t* queue = queue_at(q, cell)
     cdef uint64_t state = queue[0]
-    cdef uint32_t tail = (state >> TAIL) & HEAD, k = th.k
+    cdef uint32_t tail = (state >> TAIL) & HEAD, k = th.k, cap = q.cap[cell]
     cdef uint64_t* place = queue + 1 + tail
     if is_valid(place[0]):
         return NOT_ABLE if seen else UNCERTAIN
@@ -81,9 +68,7 @@ cdef inline int sends_in_turn(region_t* s, uint32_t cell, thread_t* th, const ui
     th.k = k + 1
     behind += stamp
     place[0] = behind | ((<const uint32_t*>m)[0] if f.quick == QUICK_COPY else m[0])
-    queue[0] = state + (1 << TAIL)
-    if tail + 1 == q.cap[cell]:
-        queue[0] = state - (<uint64_t>tail << TAIL)
+    queue[0] = state + (1 << TAIL) if tail + 1 != cap else state - (<uint64_t>tail << TAIL)
     if tail == state & HEAD:                            # it was empty
         comes_due(s, f.plane, cell, ready_cycle(behind, s.now))
     return ABLE

@@ -144,13 +144,16 @@ cdef void check_range(ce_t* ce, opnd_t* o, int32_t base, uint32_t n) noexcept no
 cdef inline bint wide(const opnd_t* o) noexcept nogil:
     return o.mode == OPND_MEM1D and o.words == 2
 
+cdef inline bint moves(const form_t* f) noexcept nogil:
+    return f.op == OP_MOV32 or f.op == OP_FMOVS or f.op == OP_MOV16 or f.op == OP_FMOVH
+
 cdef inline uint8_t quick_way(const form_t* f) noexcept nogil:
     # Of a flow: the sums and copies that most streams are made of.
     if f.op == OP_FADDS and wide(&f.b) and f.c.mode == OPND_FABIN:
         return QUICK_SUM_B
     if f.op == OP_FADDS and wide(&f.c) and f.b.mode == OPND_FABIN:
         return QUICK_SUM_C
-    if f.op == OP_MOV32 or f.op == OP_FMOVS or f.op == OP_MOV16 or f.op == OP_FMOVH:
+    if moves(f):
         if f.b.mode == OPND_MEM1D:
             return QUICK_COPY if f.b.words == 2 else QUICK_HALF
         if f.b.mode == OPND_FABIN and f.group == 1:
@@ -188,8 +191,11 @@ cdef void set_flow(ce_t* ce, form_t* f) noexcept nogil:
         f.inq2 = ce.prog.inq_slot[f.c.queue]
     if f.kind == KIND_FLOW:
         f.quick = quick_way(f)
-    if f.quick != QUICK_NOT and f.group == 1 and not f.zeroes and (f.inq == NO_PLACE) != (f.plane == NO_PLACE):
-        f.brief = BRIEF_TAKES if f.plane == NO_PLACE else BRIEF_SENDS
+    if not f.zeroes and (f.inq == NO_PLACE) != (f.plane == NO_PLACE) and f.kind == KIND_FLOW:
+        if f.quick != QUICK_NOT and f.group == 1:
+            f.brief = BRIEF_TAKES if f.plane == NO_PLACE else BRIEF_SENDS
+        elif f.group == 2 and (f.quick == QUICK_HALF if f.inq == NO_PLACE else moves(f) and f.a.words == 1):
+            f.brief = BRIEF_HALVES
 
 cdef inline void set_issue(form_t* f, const instr_t* ins, int id) noexcept nogil:
     # What the instruction says about the thread.

@@ -24,8 +24,11 @@ WAITS = st.lists(st.sampled_from([0, 0, 0, 0, 1, 2, 3, 9, 30]), min_size=1, max_
 """Cycles between words of a stream, over and over."""
 
 
-def begin(p, kind, k, n, level):
-    """Begin microthread `k`: it takes color k, and the next one as well if it is a pair, or sends color k + 8."""
+def begin(p, kind, k, n, level, odd, stride):
+    """Begin microthread `k`: it takes color k, and the next one as well if it is a pair, or sends color k + 8.
+
+    Of two halves in a word the last one may be alone (`odd`), and they lie `stride` apart.
+    """
     ways = {"async_": True, "priority": level, "ut": k}
     row = p.array(f"row{k}", n, "f32", np.arange(n) / 4 + k)
     packed = kind.endswith("two halves")
@@ -43,13 +46,14 @@ def begin(p, kind, k, n, level):
     elif kind == "send":
         p.fmovs(p.fabout(k + 8, n), row, **ways)
     else:
-        n *= 1 + packed
-        halves = p.array(f"halves{k}", n, "u16", np.arange(n) + k)
+        n = 2 * n - odd if packed else n
+        places = p.array(f"halves{k}", 2 * n, "u16", np.arange(2 * n) + k)
+        halves = p.mem1d(places, n, stride=stride, offset=n - 1 if stride < 0 else 0)
         port = (p.fabin if kind in TAKES else p.fabout)(k if kind in TAKES else k + 8, n, packed, dtype="u16")
         p.mov16(*((halves, port) if kind in TAKES else (port, halves)), **ways)
 
 
-def one_pe(kinds, n, levels, main, work):
+def one_pe(kinds, n, levels, main, work, odd, stride):
     """Return the `FabricSpec` of a PE with a microthread per kind and `work` operations of the main thread beside them.
 
     The second input of a pair may be the queue of another microthread: they take turns at it.
@@ -69,7 +73,7 @@ def one_pe(kinds, n, levels, main, work):
         p.output_queue(color - 8, color)
     with p.task("main"):
         for k, kind in enumerate(kinds):
-            begin(p, kind, k, n, levels[k % len(levels)])
+            begin(p, kind, k, n, levels[k % len(levels)], odd, stride)
         for _ in range(work):
             p.fadds(mine, mine, mine)
     p.start("main")
@@ -96,12 +100,14 @@ def one_pe(kinds, n, levels, main, work):
     taken=st.lists(WAITS, min_size=8, max_size=8),
     command=st.integers(-40, 19),
     sizes=st.lists(st.integers(1, 60), min_size=1, max_size=6),
+    odd=st.booleans(),
+    stride=st.sampled_from([1, 1, 2, -1]),
 )
 def test_any_microthreads_in_turn_are_those_of_the_reference(
-    kinds, n, levels, main, work, waits, taken, command, sizes
+    kinds, n, levels, main, work, waits, taken, command, sizes, odd, stride
 ):
     """Words come in any cycles and leave in any, a command among them perhaps, and the run is cut anywhere."""
-    spec = one_pe(kinds, n, levels, main, work)
+    spec = one_pe(kinds, n, levels, main, work, odd, stride)
 
     def cycles(wait, count):
         return np.cumsum(np.resize(wait, count)).tolist()
