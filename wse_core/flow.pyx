@@ -360,51 +360,33 @@ cdef inline void step_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th
         ce.counts[COUNT_MACS] += g
     th.k += g
 
-cdef inline int halves_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t,
-                               uint64_t heard) noexcept nogil:
-    # Both of BRIEF_HALVES: two elements move between memory and a queue, as they are; one, if no other is left.
+cdef inline void halves_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
+    # The same of BRIEF_HALVES: two elements move between memory and a queue, as they are; one, if no other is left.
     # Gain: half the instructions of such a step, of which matrices of 16 bits that are shifted are made.
     cdef const form_t* f = th.form
     cdef uint16_t* m = ce.sram - ce.prog.code_words
-    cdef uint32_t k = th.k, two = th.n - k > 1, b
-    cdef uint64_t word
-    cdef uint64_t* out
-    cdef inq_t* q
+    cdef uint32_t k = th.k, two = th.n - k > 1, word
     if f.plane == NO_PLACE:
-        q = inq_at(ce, f.inq)
-        word = q.slots[q.head]
-        if not is_valid(word):
-            return UNCERTAIN if t > heard else STARVED
-        if is_control(word):
-            return UNCERTAIN
-        if not usable(word, t):
-            return NOT_ABLE
-        inq_take(s, ce, cell, q, t)
+        word = <uint32_t>inq_take(s, ce, cell, inq_at(ce, f.inq), t)
         m += th.base_a + <int64_t>k * f.a.step
         m[0] = <uint16_t>word
         if two:
             m[f.a.step] = <uint16_t>(word >> 16)
     else:
-        out = queue_at(&s.plane[f.plane], cell)
-        word = tail_in(out)[0]
-        if not has_room(word, t):
-            return UNCERTAIN if t > s.now + 1 and is_valid(word) else NOT_ABLE
         m += th.base_b + <int64_t>k * f.b.step
-        b = m[0]
+        word = m[0]
         if two:
-            b |= <uint32_t>m[f.b.step] << 16
-        push_to_record(s, f.plane, cell, out, b, t + s.f.p.execute + s.f.p.ramp_out)
-        ce.counts[COUNT_SENT] += 1
+            word |= <uint32_t>m[f.b.step] << 16
+        send(s, ce, cell, f.plane, word, t, 1)
     ce.counts[COUNT_ELEMENTS] += 1 + two
     th.k = k + 1 + two
-    return ABLE
 
 cdef int any_in_turn(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint64_t heard) noexcept nogil:
     # Of a flow or pair among microthreads that take turns: its step in cycle t, if it is able.
-    cdef int able
-    if not TRACE and th.form.brief == BRIEF_HALVES:
-        return halves_in_turn(s, ce, cell, th, t, heard)
-    able = able_in_turn(s, ce, cell, th, t, heard)
+    cdef int able = able_in_turn(s, ce, cell, th, t, heard)
     if able == ABLE:
-        step_in_turn(s, ce, cell, th, t)
+        if th.form.brief == BRIEF_HALVES:
+            halves_in_turn(s, ce, cell, th, t)
+        else:
+            step_in_turn(s, ce, cell, th, t)
     return able
