@@ -35,14 +35,24 @@ def loops(directory, text):
     ]
 
 
-def cycles(directory, text, wanted):
-    """Return the cycles of a program whose variable `y` ends as it should."""
+def ran(directory, text, like):
+    """Return what variable `y` of a program ends as, a list of numbers of the type of `like`, and the cycles."""
     directory.mkdir()
     device = device_of(directory, {"top.csl": text})
     device.settle()
-    found = device.symbol(0, 0, "y").view(np.asarray(wanted).dtype)
-    assert found.tolist() == np.asarray(wanted).tolist()
-    return device.fabric.cycle
+    return device.symbol(0, 0, "y").view(like.dtype).tolist(), device.fabric.cycle
+
+
+def y_of(directory, text, like):
+    """Return what variable `y` of a program ends as."""
+    return ran(directory, text, like)[0]
+
+
+def cycles(directory, text, wanted):
+    """Return the cycles of a program whose variable `y` ends as it should."""
+    found, end = ran(directory, text, wanted)
+    assert found == wanted.tolist()
+    return end
 
 
 GEMV = """
@@ -76,7 +86,8 @@ task job() void {{ @fadds(dy, dy, dx); @fadds(dy, dy, dx); @fmuls(dy, dy, 0.5); 
     names = [name for _, name, _ in instructions(tmp_path, text)]
     # dy as destination and first source, dx, and dy as the only source, which has a place of its own.
     assert names.count("dsr_load") == 4
-    cycles(tmp_path / "a", text, np.full(16, 2, np.float32))
+    wanted = np.full(16, 2, np.float32)
+    assert y_of(tmp_path / "a", text, wanted) == wanted.tolist()
 
 
 def test_a_function_that_is_called_in_a_loop_does_not_disturb_its_descriptors(tmp_path):
@@ -89,7 +100,8 @@ task job() void {{
   inner();
 }}
 {START}"""
-    cycles(tmp_path / "a", text, np.full(16, 40, np.float32))
+    wanted = np.full(16, 40, np.float32)
+    assert y_of(tmp_path / "a", text, wanted) == wanted.tolist()
 
 
 STENCIL = """
@@ -131,7 +143,8 @@ var p: [*]i16 = &a;
 task job() void {{ p[0] = 0; p = @ptrcast([*]i16, &y);
   for (@range(u16, 30)) |j| {{ y += a[j]; if (j == 20) {{ p[0] = 7; }} }} }}
 {START}"""
-    cycles(tmp_path / "a", text, np.array([7 + 9 * 3], np.int16))
+    wanted = np.array([7 + 9 * 3], np.int16)
+    assert y_of(tmp_path / "a", text, wanted) == wanted.tolist()
 
 
 def test_a_loop_whose_bounds_are_known_where_it_is_called_is_unrolled(tmp_path):
@@ -141,7 +154,8 @@ inline fn sum(n: u16) i16 {{ var s: i16 = 0; for (@range(u16, n)) |i| {{ s += a[
 task job() void {{ y = sum(4); }}
 {START}"""
     assert loops(tmp_path, text) == []
-    cycles(tmp_path / "a", text, np.array([10], np.int16))
+    wanted = np.array([10], np.int16)
+    assert y_of(tmp_path / "a", text, wanted) == wanted.tolist()
 
 
 def test_small_arrays_lie_in_registers(tmp_path):
@@ -161,7 +175,8 @@ task job() void {{
     assert names.count("tsc") == 2
     assert names[names.index("tsc") + 1] == "tsc"
     assert names.count("st16") == 1
-    cycles(tmp_path / "a", text, np.array([5, 0, 0, 0, 0, 0], np.uint16))
+    wanted = np.array([5, 0, 0, 0, 0, 0], np.uint16)
+    assert y_of(tmp_path / "a", text, wanted) == wanted.tolist()
 
 
 def test_a_running_sum_begins_with_its_scalar(tmp_path):
@@ -173,7 +188,7 @@ task job() void {{ const first = s * 3.0; @fadds(&y[0], first, dx); y[1] = first
 {START}"""
     wanted = np.zeros(16, np.float32)
     wanted[:2] = 35, 3
-    cycles(tmp_path / "a", text, wanted)
+    assert y_of(tmp_path / "a", text, wanted) == wanted.tolist()
 
 
 def test_a_program_always_becomes_the_same_code(tmp_path):
@@ -220,7 +235,8 @@ def test_a_map_has_no_loop_and_waits_for_no_element(tmp_path, what):
     text = OUTER.replace("WHAT", what) + START
     names = [name for _, name, _ in instructions(tmp_path, text)]
     assert names == ["dsr_load"] * 3 + ["ld32"] * 2 + ["fmacs", "ld32"] * 4 + ["fmacs"] * 2 + ["done"]
-    cycles(tmp_path / "a", text, np.full(4, 10.5, np.float32))
+    wanted = np.full(4, 10.5, np.float32)
+    assert y_of(tmp_path / "a", text, wanted) == wanted.tolist()
 
 
 def test_an_element_that_the_function_changes_is_loaded_after_it(tmp_path):
@@ -233,7 +249,8 @@ const dy = @get_dsd(mem1d_dsd, .{{ .tensor_access = |i|{{4}} -> y[i] }});
 fn grow(e: f32) void {{ @fadds(dx, dx, e); }}
 task job() void {{ @map(grow, dx); @fmovs(dy, dx); }}
 {START}"""
-    cycles(tmp_path / "a", text, np.array([9, 8, 8, 8], np.float32))
+    wanted = np.array([9, 8, 8, 8], np.float32)
+    assert y_of(tmp_path / "a", text, wanted) == wanted.tolist()
 
 
 @pytest.mark.parametrize("turns", [3, 300])
@@ -249,14 +266,16 @@ fn same(a: i16) i16 {{ return a; }}
 fn taken(a: i16) i16 {{ return count(); }}
 task job() void {{ @map(taken, back, back); @map(same, back, dy); }}
 {START}"""
-    cycles(tmp_path / "a", text, np.arange(1, turns + 1, dtype=np.int16))
+    wanted = np.arange(1, turns + 1, dtype=np.int16)
+    assert y_of(tmp_path / "a", text, wanted) == wanted.tolist()
 
 
 def test_a_constant_is_put_into_a_register_once(tmp_path):
     text = f"{GEMV}task job() void {{ {'@fmuls(dy, dy, 0.5); @fadds(dy, dy, 3.0);' * 4} }}\n{START}"
     names = [name for _, name, _ in instructions(tmp_path, text)]
     assert names.count("ldi32") == 2
-    cycles(tmp_path / "a", text, np.full(16, 5.625, np.float32))
+    wanted = np.full(16, 5.625, np.float32)
+    assert y_of(tmp_path / "a", text, wanted) == wanted.tolist()
 
 
 def test_a_task_that_counts_goes_on_without_a_jump_while_it_counts(tmp_path):
@@ -275,7 +294,8 @@ task job() void {{
 {START}"""
     names = [name for _, name, _ in instructions(tmp_path, text)]
     assert names == ["ld16", "sub16", "st16", "br16", "activate", "done", "ldi", "st16", "done"]
-    cycles(tmp_path / "a", text, np.array([7], np.uint16))
+    wanted = np.array([7], np.uint16)
+    assert y_of(tmp_path / "a", text, wanted) == wanted.tolist()
 
 
 def test_an_inline_function_of_known_numbers_does_what_it_says_when_it_is_called(tmp_path):
@@ -299,4 +319,5 @@ task job() void {{
 task second() void {{ y[0] = 1.0 + y[8]; }}
 comptime {{ @bind_local_task(second, @get_local_task_id(9)); }}
 {START}"""
-    cycles(tmp_path / "a", text, np.array([3, *[2] * 14, 5], np.float32))
+    wanted = np.array([3, *[2] * 14, 5], np.float32)
+    assert y_of(tmp_path / "a", text, wanted) == wanted.tolist()

@@ -30,27 +30,28 @@ def refusal(directory, capsys, marked, **files):
     return found, place
 
 
-def check(found, place, piece):
+def told(found):
+    """Return the one message: place, file, text, the column above which the caret stands, and the line of source."""
+    ((match, (source, caret)),) = found
+    return (
+        (int(match["line"]), int(match["column"])),
+        match["file"],
+        match["message"],
+        caret.index("^") - 4 + 1,
+        source[4:].strip(),
+    )
+
+
+@pytest.mark.parametrize(("marked", "piece"), [*PROGRAMS.values(), *LAYOUTS.values()], ids=[*PROGRAMS, *LAYOUTS])
+def test_a_wrong_source(tmp_path, capsys, marked, piece):
     """One message, at the place, with the line and a caret under the column."""
-    ((match, shown),) = found
-    assert (int(match["line"]), int(match["column"])) == place, match[0]
-    assert match["file"].endswith("top.csl")
-    assert piece in match["message"]
-    source, caret = shown
-    assert caret.index("^") == 4 + place[1] - 1
-    assert source[4:].strip()
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_wrong_program(tmp_path, capsys, name):
-    marked, piece = PROGRAMS[name]
-    check(*refusal(tmp_path, capsys, marked), piece)
-
-
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_a_wrong_layout(tmp_path, capsys, name):
-    marked, piece = LAYOUTS[name]
-    check(*refusal(tmp_path, capsys, marked), piece)
+    found, place = refusal(tmp_path, capsys, marked)
+    at, file, message, caret, source = told(found)
+    assert at == place, message
+    assert file.endswith("top.csl")
+    assert piece in message
+    assert caret == place[1]
+    assert source
 
 
 def test_there_are_two_hundred():

@@ -33,7 +33,10 @@ def pipeline(decoder, width, height, regions, tokens, policy="shift", dtype="f16
 
 
 def run(built, tokens, seed=0, backend=None):
-    """Let every request take so many tokens, all of them on the way at once; return (passing, what came)."""
+    """Let every request take so many tokens, all of them on the way at once; return (passing, what came).
+
+    What came has the logits and tokens of the oracle.
+    """
     decoder, requests = built.place.decoder, built.place.requests
     weights = random_weights(decoder, seed)
     passing, oracle = Passing(built, weights, backend=backend), PipelineOracle(built, weights)
@@ -65,7 +68,9 @@ def run(built, tokens, seed=0, backend=None):
 def test_bits_are_the_oracles(decoder, width, height, regions, requests, policy, dtype, seed):
     """Any split, mesh and number of requests, tokens following one another through the regions."""
     built = pipeline(decoder, width, height, min(regions, decoder.layers), height + 2, policy, dtype, requests)
-    run(built, min(height + 2, 5), seed)
+    tokens = min(height + 2, 5)
+    _, found = run(built, tokens, seed)
+    assert len(found) == tokens * requests  # each with the oracle's bits
 
 
 def test_both_engines_give_the_same():
