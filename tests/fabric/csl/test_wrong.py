@@ -43,7 +43,7 @@ def told(found):
 
 
 @pytest.mark.parametrize(("marked", "piece"), [*PROGRAMS.values(), *LAYOUTS.values()], ids=[*PROGRAMS, *LAYOUTS])
-def test_a_wrong_source(tmp_path, capsys, marked, piece):
+def test_a_wrong_program(tmp_path, capsys, marked, piece):
     """One message, at the place, with the line and a caret under the column."""
     found, place = refusal(tmp_path, capsys, marked)
     at, file, message, caret, source = told(found)
