@@ -1,0 +1,1 @@
+"""Streamed networks: what their operations become, and that it stays so."""
