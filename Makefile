@@ -21,7 +21,7 @@ PACKAGES := wse_core fabric memx swarm harness traces
 COMPILED := wse_core fabric
 SOURCES := $(filter-out %/opcodes.pxd %/constants.pxd wse_core/traced_%,$(shell find $(COMPILED) -name '*.pyx' -o -name '*.pxd' -o -name '*.h'))
 INPUTS := setup.py wse_core/encoding.py wse_core/isa.py $(SOURCES)
-TREE := $(wildcard .ci .gitignore CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE MANIFEST.in Makefile README.md docs pyproject.toml setup.py tests $(PACKAGES))
+TREE := $(wildcard .ci .gitignore CHANGELOG.md CITATION.cff CONTRIBUTING.md LICENSE MANIFEST.in Makefile README.md docs pyproject.toml setup.py tests tools $(PACKAGES))
 
 # The stamp alone does not tell whether somebody built another mode in place since.
 STAMP := build/release/in-place
@@ -170,5 +170,5 @@ clean:
 	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .coverage .benchmarks
 	@rm -f wse_core/opcodes.pxd wse_core/constants.pxd wse_core/traced_*.pyx wse_core/traced_*.pxd wse_core/traced_*.c wse_core/_build_info.py
 	@find $(PACKAGES) tests -name '*.so' -exec rm -f {} +
-	@find $(PACKAGES) tests -name __pycache__ -prune -exec rm -rf {} +
+	@find $(PACKAGES) tests tools -name __pycache__ -prune -exec rm -rf {} +
 	@for f in $(SOURCES:.pyx=.c); do case $$f in *.c) rm -f $$f;; esac; done

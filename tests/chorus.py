@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 
 from fabric.ranks.engine import RankedEngine
-from fabric.ranks.inside import worlds
+from tests.thread_ranks import worlds
 
 __all__ = ["Chorus"]
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from harness.docs import api
 from tests.conftest import ROOT
+from tools.docs import api
 from wse_core import errors, isa
 
 
@@ -17,7 +17,7 @@ def page():
 
 
 def test_the_page_is_current():
-    assert api.page() == page(), "python -m harness.docs.api --write docs/api.md"
+    assert api.page() == page(), "python -m tools.docs.api --write docs/api.md"
 
 
 def test_everything_in_it_is_described():

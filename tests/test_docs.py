@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from harness.cli import main as cli
-from harness.docs import support
 from tests.bench import instructions, table
 from tests.conftest import ROOT
+from tools.docs import support
 from wse_core import isa
 from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS
@@ -168,10 +168,10 @@ def test_accuracy_of_kernels(capsys):
 
 
 def test_accuracy_tables_are_generated():
-    """docs/accuracy.md holds what harness.docs.support writes; the command says so too."""
+    """docs/accuracy.md holds what tools.docs.support writes; the command says so too."""
     path = ROOT / "docs" / "accuracy.md"
     text = text_of(path)
-    assert support.fill(text) == text, "python -m harness.docs.support rewrites docs/accuracy.md"
+    assert support.fill(text) == text, "python -m tools.docs.support rewrites docs/accuracy.md"
     assert set(re.findall(r"<!-- begin (\w+) -->", text)) == {*support.TABLES, support.MEASURED}
     assert support.main(["--check", str(path)]) == 0
     for op in isa.OPS:

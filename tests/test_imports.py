@@ -14,6 +14,8 @@ from tests.conftest import ROOT
 from tests.trees import statements
 
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
+TOOLS = "tools"
+"""Scripts that make files of the project; they are no part of what is installed, and no package imports them."""
 BASE = ("wse_core.params", "wse_core.schema", "wse_core.errors")
 
 # An entry permits the module itself and everything below it; the longest key that fits an importer decides.
@@ -34,6 +36,7 @@ PERMITTED = {
     "memx": ("wse_core", "fabric", "memx"),
     "swarm": ("wse_core", "fabric", "memx", "swarm"),
     "harness": PACKAGES,
+    TOOLS: (*PACKAGES, TOOLS),
 }
 
 BASE_ROOMS = ("harness.config", "harness.kit")
@@ -72,7 +75,6 @@ ROOMS = {
             )
         ),
     ),
-    "harness.docs": (*BASE_ROOMS, "harness.sdk"),
     "harness.__main__": ("harness.cli",),
     "fabric.asm": (),
     "fabric.program": ("fabric.asm",),
@@ -115,17 +117,6 @@ ROOM_EXCEPTIONS = {
         "harness.figures.vendor_summa",
         "harness.validation.programs.summa_library",
     ): "the published figure measures against the vendor's program, which is a published program",
-    (
-        "harness.docs.gallery",
-        "harness.cli.main",
-    ): "draws the pictures of the documentation by the commands that it names",
-    ("harness.docs.gallery", "harness.train.config"): "records a training run for one of the pictures",
-    ("harness.docs.gallery", "harness.train.phases"): "the same",
-    ("harness.docs.gallery", "harness.train.trainer"): "the same",
-    **{
-        ("harness.docs.placement", f"harness.place.{module}"): "places the problems that a page has a table of"
-        for module in ("kgraph", "picture", "solution", "solve")
-    },
 }
 """Edges between rooms that are not in `ROOMS`, and why; each must still be there."""
 
@@ -136,6 +127,7 @@ LIBRARIES = {
     "swarm": {"numpy", "cython", "libc", "cpython"},
     "harness": {"numpy", "h5py", "matplotlib"},
     "traces": {"numpy", "h5py", "matplotlib", "cython", "libc", "cpython"},
+    TOOLS: {"numpy", "h5py", "matplotlib"},
 }
 OPTIONAL = {
     "plotly",
@@ -243,7 +235,7 @@ def edge_faults(path, root=ROOT):
     faults = []
     for imported, at_load in imports_of(path, root):
         other = imported.partition(".")[0]
-        if other in PACKAGES:
+        if other in (*PACKAGES, TOOLS):
             if not permitted(importer, imported):
                 faults.append(f"{importer} may not import {imported}")
         elif other in OPTIONAL:
@@ -298,7 +290,7 @@ def import_graph(root=ROOT):
         importer = module_name(path, root)
         edges = graph.setdefault(importer, set())
         for imported, _, for_types in all_imports_of(path, root):
-            if imported.partition(".")[0] in PACKAGES and imported != importer and not for_types:
+            if imported.partition(".")[0] in (*PACKAGES, TOOLS) and imported != importer and not for_types:
                 edges.add(imported)
     return graph
 
@@ -307,7 +299,7 @@ def sources(root=ROOT):
     """Return every source file of the packages that is not generated."""
     return sorted(
         path
-        for package in PACKAGES
+        for package in (*PACKAGES, TOOLS)
         for path in Path(root, package).rglob("*")
         if path.suffix in (".py", ".pyx", ".pxd")
         and path.name not in ("opcodes.pxd", "constants.pxd")
@@ -422,6 +414,7 @@ def test_no_module_imports_the_build_or_the_tests():
         ("traces/a.py", "from wse_core import isa", "traces.a may not import wse_core.isa"),
         ("wse_core/events.pyx", "from traces import writer", "wse_core.events may not import traces.writer"),
         ("traces/a.pyx", "from wse_core.numerics cimport (f16,\n    f32)", "traces.a may not import wse_core.numerics"),
+        ("harness/a.py", "from tools.docs import api", "harness.a may not import tools.docs"),
         ("harness/a.py", "import torch", "harness.a imports torch, which is no dependency of harness"),
         ("harness/a.py", "import rich.console", "harness.a imports the optional rich while it loads"),
         ("fabric/a.py", "import h5py", "fabric.a imports h5py, which is no dependency of fabric"),
@@ -443,6 +436,7 @@ def test_a_forbidden_edge_is_seen(tmp_path, place, text, fault):
     [
         ("harness/a.py", "from swarm import links\nimport memx, traces.writer, os"),
         ("harness/a.py", "def f():\n    import sklearn.datasets\n"),
+        ("tools/a.py", "from harness.cli import main\nfrom tools import stubs"),
         ("fabric/a.pyx", "from wse_core.numerics cimport f16 as g\ncimport numpy as cnp\nfrom libc.stdint cimport *"),
         ("wse_core/a.pyx", '"""Text.\n\nimport harness\n"""\nfrom .isa import OPS\ncimport cython'),
         ("traces/a.py", "from wse_core.errors import TraceError\nfrom . import schema"),
@@ -473,7 +467,7 @@ def private_imports(text: str) -> list[str]:
     return [alias.name for node in nodes for alias in node.names if re.match(r"_[a-z]", alias.name)]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, TOOLS])
 def test_no_module_takes_private_names_of_another(package):
     for path in sorted(Path(ROOT, package).rglob("*.py")):
         assert [n for n in private_imports(path.read_text(encoding="utf-8")) if n != "_build_info"] == [], path

@@ -341,7 +341,8 @@ def test_every_package_is_typed_and_has_a_head():
 def test_sources_carry_no_machine_paths():
     found = []
     kinds = (".py", ".pyx", ".pxd", ".pyi", ".toml", ".md", ".in", ".h")
-    for path in [*ROOT.glob("*.*"), *(p for package in (*PACKAGES, "docs") for p in Path(ROOT, package).rglob("*"))]:
+    folders = (ROOT / name for name in (*PACKAGES, "tools", "docs"))
+    for path in [*ROOT.glob("*.*"), *(path for folder in folders for path in folder.rglob("*"))]:
         if path.suffix in kinds and path.name != "_build_info.py":
             text = path.read_text(encoding="utf-8")
             found += [str(path) for word in ("home", "root", "work", "Users") if f"/{word}/" in text]
@@ -407,7 +408,7 @@ def sources():
         "MANIFEST.in",
         ".ci/run",
     ]
-    for package in (*PACKAGES, "tests", "docs"):
+    for package in (*PACKAGES, "tools", "tests", "docs"):
         for path in Path(ROOT, package).rglob("*"):
             if path.suffix in KINDS and path.is_file():
                 wanted.append(str(path.relative_to(ROOT)))

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.trees import FUNCTIONS, statements
 
-PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tests")
+PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tools", "tests")
 MOST_LINES = {".py": 500, ".pyi": 500, ".pyx": 700, ".pxd": 700}
 LONGER = {"fabric/program/program.pyi": "generated from the table of operations"}
 """Files that may be longer, and why."""

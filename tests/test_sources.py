@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 from wse_core import isa
 from wse_core.params import PARAMETERS
 
-PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tests")
+PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tools", "tests")
 SUFFIXES = (".py", ".pyx", ".pxd", ".pyi", ".h", ".toml")
 SECTION = re.compile(r"§(\d+(?:\.\d+)*)")
 REQUIREMENT = re.compile(r"\b(WS|WL|LP|LGA|FMT)-(\d\d)\b(?:((?:, \d\d\b)+)| to \1-(\d\d)\b)?")

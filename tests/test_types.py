@@ -11,7 +11,7 @@ from fabric.engine.engine import Engine
 from tests.conftest import ROOT
 from tests.trees import BODIES
 
-PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
+PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tools")
 
 with open(ROOT / "pyproject.toml", "rb") as _stream:
     MYPY = tomllib.load(_stream)["tool"]["mypy"]

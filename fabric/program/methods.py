@@ -1,7 +1,7 @@
 """One method of `Program` per operation of the op table, and one refusal per operation that is not modelled.
 
 The methods are made, but carry real signatures and docstrings: `help`, editors (`fabric/program/program.pyi`, made by
-`fabric.program.stubs`) and the tests see them.
+`tools/stubs.py`) and the tests see them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The face of `Program` for editors and type checkers.
 
-Written by `python -m fabric.program.stubs --write`; do not edit.
+Written by `python -m tools.stubs --write`; do not edit.
 """
 
 from collections.abc import Mapping, Sequence

@@ -5,7 +5,6 @@ module         what it is
 =============  =======================================================================================================
 `world`        what ranks need of each other: neighbours swap messages, all gather
 `mpi`          ranks that an MPI launcher started; the optional dependency mpi4py
-`inside`       ranks that are threads of this process, for tests and for looking at one
 `rows`         which rows are whose
 `clock`        cycles of one rank, the exchanges between them, and when all stop
 `engine`       the engine interface over ranks: every rank calls the same, and every rank gets the same

@@ -1,6 +1,6 @@
 """One fabric over ranks: random machines over 1 to 4 ranks, cut at random cycles, against one engine and the reference.
 
-The ranks are threads of this process (`fabric.ranks.inside`), so that borders and exchanges are tested where there is
+The ranks are threads of this process (`tests.thread_ranks`), so that borders and exchanges are tested where there is
 no MPI; `test_ranks_mpi.py` starts processes.
 """
 
@@ -19,7 +19,6 @@ from fabric.host.fabric import Fabric
 from fabric.layout.layout import Layout
 from fabric.program.program import Program
 from fabric.ranks import clock
-from fabric.ranks.inside import on_ranks
 from fabric.ranks.joined import joined
 from fabric.ranks.rows import owner, rows_of
 from tests.bench import workloads
@@ -28,6 +27,7 @@ from tests.compare import cases, compare, difference, fault_of, memory, seeded, 
 from tests.examples import examples, some
 from tests.random_traffic import random_traffic
 from tests.random_vectors import random_vectors
+from tests.thread_ranks import on_ranks
 from wse_core.errors import ConfigError, SramFault, UnsupportedError, WseError
 
 

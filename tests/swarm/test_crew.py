@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.ranks.inside import on_ranks
 from harness.train.config import load_train
 from harness.train.trainer import Trainer
 from swarm import crew as crews
 from swarm.crew import crew, current
 from tests.examples import examples
 from tests.swarm.test_system import Case
+from tests.thread_ranks import on_ranks
 from wse_core.errors import DeadlockError, InternalError
 
 

@@ -10,9 +10,9 @@ import pytest
 from fabric.csl.census import take
 from fabric.csl.comptime.session import LIBRARY, Options
 from fabric.csl.projects import find_projects, parse_params
-from harness.docs import csl
 from tests.conftest import ROOT
 from tests.fabric.csl.test_programs import PROGRAMS
+from tools.docs import csl
 from wse_core.errors import ConfigError
 
 SCRIPT = """#!/usr/bin/env bash
@@ -94,7 +94,7 @@ def test_the_page_has_the_tables_of_the_source(tmp_path, capsys):
     path = ROOT / csl.PAGE
     text = path.read_text(encoding="utf-8")
     assert set(re.findall(r"<!-- begin (\w+) -->", text)) == set(csl.TABLES)
-    assert csl.fill(text) == text, "python -m harness.docs.csl"
+    assert csl.fill(text) == text, "python -m tools.docs.csl"
     page = tmp_path / "csl.md"
     page.write_text("<!-- begin refused -->\nold\n<!-- end refused -->\n", encoding="utf-8")
     assert csl.main(["--check", str(page)]) == 1

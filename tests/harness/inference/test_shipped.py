@@ -8,8 +8,8 @@ import re
 import pytest
 
 from harness.cli import main as cli
-from harness.models.training import texts
 from tests.examples import some
+from tools.models.training import texts
 
 
 @pytest.mark.slow

@@ -1,1 +1,1 @@
-"""Language models: files, conversions, plain numpy, training."""
+"""Language models: files, conversions, plain numpy."""

@@ -8,7 +8,7 @@ import pytest
 
 from harness.kit import modules
 from harness.models.tokens import Characters, Unfolding, character_file, load_tokenizer
-from harness.models.training import ALPHABET
+from tools.models.training import ALPHABET
 from wse_core.errors import ConfigError
 
 TEXT = 'The "for" statement\n***\n\tx'.replace("\t", "  ")

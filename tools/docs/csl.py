@@ -1,6 +1,6 @@
 """Tables of docs/csl.md that come from the source: builtins, modules, features, functions.
 
-    python -m harness.docs.csl [--check]
+    python -m tools.docs.csl [--check]
 
 Rewrites what stands between a line ``<!-- begin NAME -->`` and the line ``<!-- end NAME -->``; names are those of
 `TABLES`.  With ``--check`` nothing is written and the exit status is 1 if the page is behind.
@@ -16,8 +16,8 @@ from pathlib import Path
 from fabric.csl.census.features import UNSUPPORTED
 from fabric.csl.comptime.builtins import BUILTINS
 from fabric.csl.comptime.session import LIBRARY
-from harness.docs.csl_probes import FEATURES, answer, library_answers
-from harness.docs.support import BLOCK
+from tools.docs.csl_probes import FEATURES, answer, library_answers
+from tools.docs.support import BLOCK
 from traces.provenance import ROOT
 
 __all__ = ["PAGE", "TABLES", "fill", "main"]
@@ -101,7 +101,7 @@ def fill(text: str) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Rewrite or check the page; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m harness.docs.csl", description="Renew the tables of docs/csl.md.")
+    parser = argparse.ArgumentParser(prog="python -m tools.docs.csl", description="Renew the tables of docs/csl.md.")
     parser.add_argument("--check", action="store_true", help="write nothing, say whether the page is behind")
     parser.add_argument("file", nargs="?", type=Path, default=Path(ROOT, PAGE))
     args = parser.parse_args(argv)
@@ -110,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
     if text == wanted:
         return 0
     if args.check:
-        print(f"{args.file} is behind the source: python -m harness.docs.csl", file=sys.stderr)
+        print(f"{args.file} is behind the source: python -m tools.docs.csl", file=sys.stderr)
         return 1
     args.file.write_text(wanted, encoding="utf-8")
     return 0

@@ -4,7 +4,7 @@ The text is `pydoc_data.topics`, which every Python installation has: what ``hel
 brought to plain ASCII, so that 96 characters are the whole vocabulary; topics whose place in the alphabet is a multiple
 of 16 are held out.  A run takes about twenty minutes of one core and prints the loss of both parts::
 
-    python -m harness.models.training DIRECTORY [--steps N] [--seed N]
+    python -m tools.models.training DIRECTORY [--steps N] [--seed N]
 
 The result is a directory as of the hub: ``config.json``, ``model.safetensors`` (f16), ``tokenizer.json``.  The same
 Python version, numpy and seed give the same text and, up to the rounding of the host's products, the same weights; a
@@ -26,10 +26,10 @@ import numpy as np
 
 from fabric.networks.inference.decoder import Decoder
 from harness.models.configuration import Configuration
-from harness.models.gradients import loss_and_gradients
 from harness.models.hub import save_model
 from harness.models.tokens import character_file
 from memx.optimizer import AdamW
+from tools.models.gradients import loss_and_gradients
 from wse_core.errors import ConfigError, WseError
 
 __all__ = [
@@ -201,7 +201,7 @@ def save_trained(directory: str | Path, decoder: Decoder, weights: Weights) -> N
 
 def main(words: Sequence[str] | None = None) -> int:
     """Train the shipped model and write it."""
-    parser = argparse.ArgumentParser(prog="python -m harness.models.training", description="Train the shipped model.")
+    parser = argparse.ArgumentParser(prog="python -m tools.models.training", description="Train the shipped model.")
     parser.add_argument("directory", help="where it is written")
     parser.add_argument("--steps", type=int, default=Schedule.steps, help=f"updates (default: {Schedule.steps})")
     parser.add_argument("--seed", type=int, default=Schedule.seed, help=f"default: {Schedule.seed}")

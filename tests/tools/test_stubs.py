@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from fabric import Fabric, Layout, Program, Received
-from fabric.program import stubs
 from fabric.program.methods import operand_names
+from tools import stubs
 from wse_core import isa
 
 
 def test_the_stub_is_current():
-    assert stubs.FILE.read_text(encoding="utf-8") == stubs.text(), "python -m fabric.program.stubs --write"
+    assert stubs.FILE.read_text(encoding="utf-8") == stubs.text(), "python -m tools.stubs --write"
 
 
 def test_the_stub_has_every_public_name_of_a_program():

@@ -1,6 +1,6 @@
 """The picture of docs/architecture.md: packages and their edges, a wavelet's way, a weight's way, the two engines.
 
-    python -m harness.docs.architecture [FILE]
+    python -m tools.docs.architecture [FILE]
 
 Everything that is drawn stands in the tables below; `tests/test_architecture.py` compares packages, edges and modules
 with the source, and the size of the file with `MOST_BYTES`.
@@ -26,7 +26,7 @@ PACKAGES = {
     "fabric": ("programs, layouts, engine,", "host, kernels, networks"),
     "memx": ("weights, optimizers,", "coordinator, tiers"),
     "swarm": ("tree, system of wafers,", "cluster"),
-    "harness": ("command line, training,", "planner, validation, docs"),
+    "harness": ("command line, training,", "planner, validation"),
 }
 """Package -> what it holds, two lines."""
 
@@ -173,7 +173,7 @@ def _reduced(data: io.BytesIO) -> bytes:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Draw the picture; return 1 if it is too large to be kept."""
-    parser = argparse.ArgumentParser(prog="python -m harness.docs.architecture", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tools.docs.architecture", description=__doc__.split("\n")[0])
     parser.add_argument("out", nargs="?", default=PICTURE, metavar="FILE", help="default %(default)s")
     args = parser.parse_args(argv)
     data = draw()

@@ -1,10 +1,10 @@
 """The table of WaferLLM's products in docs/csl.md, from a tree of its sources that the reader brings.
 
-    python -m harness.docs.waferllm TREE [--sizes 4,8,16] [--write docs/csl.md]
+    python -m tools.docs.waferllm TREE [--sizes 4,8,16] [--write docs/csl.md]
 
 Runs MeshGEMM and MeshGEMV of the tree (``MeshGEMM/WSE-2`` and ``MeshGEMV/WSE-2``) by their own ``run_sim.sh``, in
 copies, with `cslc` and `cs_python` of this project on the path, and our own kernels beside them.  What comes from the
-wafer must be, bit for bit, the sums in f16 in the order of the PEs (`harness.docs.waferllm_order`); how far that is
+wafer must be, bit for bit, the sums in f16 in the order of the PEs (`tools.docs.waferllm_order`); how far that is
 from a product in float64 stands in the table.  Without ``--write`` the table is printed; with it, rows of sizes that
 were not asked for stay on the page.
 """
@@ -24,8 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.docs.waferllm_order import gemm, gemv
 from harness.sdk.scripts import environment
+from tools.docs.waferllm_order import gemm, gemv
 from traces.provenance import ROOT
 from wse_core.errors import ConfigError, WseError
 
@@ -35,7 +35,7 @@ GROUPS = {4: 2, 8: 2, 16: 4, 64: 8}
 """Groups of MeshGEMV per size of the mesh."""
 TILE = 4
 MEAN = re.compile(r"Mean cycle count: (-?[0-9.]+(?:e[-+]?[0-9]+)?)")
-BEGIN, END = "<!-- rows of python -m harness.docs.waferllm -->\n", "<!-- end of rows -->"
+BEGIN, END = "<!-- rows of python -m tools.docs.waferllm -->\n", "<!-- end of rows -->"
 OWN = {"gemm": ("gemm", "algorithm=meshgemm"), "gemv": ("gemv", "broadcast=true", "replicated=true")}
 
 
@@ -49,7 +49,7 @@ def _public(tree: Path, name: str, words: list[int]) -> str:
         shutil.copytree(source, directory / "copy")
         found = environment(directory)
         arrays = directory / "arrays.npz"
-        tool = shlex.join([sys.executable, "-P", "-m", "harness.docs.recorded", str(arrays)])
+        tool = shlex.join([sys.executable, "-P", "-m", "tools.docs.recorded", str(arrays)])
         (directory / "cs_python").write_text(f'#!/bin/sh\nexec {tool} "$@"\n', encoding="utf-8")
         done = subprocess.run(
             ["bash", "run_sim.sh", *map(str, words)],
@@ -127,7 +127,7 @@ def _rows(text: str) -> dict[int, str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Print or write the table; return 1 after a message."""
-    parser = argparse.ArgumentParser(prog="python -m harness.docs.waferllm", description="Products of WaferLLM.")
+    parser = argparse.ArgumentParser(prog="python -m tools.docs.waferllm", description="Products of WaferLLM.")
     parser.add_argument("tree", type=Path, metavar="TREE", help="the sources of WaferLLM")
     parser.add_argument("--sizes", default="4,8,16", metavar="P,...", help="sizes of the mesh; default 4,8,16")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table between the marks of this page")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.docs import placement
 from tests.harness.place.problems import text
+from tools.docs import placement
 
 
 def test_a_page_is_written(tmp_path, capsys):

@@ -1,6 +1,6 @@
 """What WaferLLM's Decode computes, bit for bit in f16: a tree of its sources, run and compared with numpy.
 
-    python -m harness.docs.waferllm_decode TREE [--mesh 8] [--tile 8] [--seeds 3]
+    python -m tools.docs.waferllm_decode TREE [--mesh 8] [--tile 8] [--seeds 3]
 
 ``Decode/WSE-2`` of the tree is compiled and does one token of one layer with numbers of our own, small enough that no
 sum overflows (its own script fills everything with numbers of one sign and looks at no result).  `decode` does the same
@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from fabric.csl.artefact import bundle_of, write_bundle
 from fabric.csl.compile import compile_file
 from fabric.csl.comptime.session import Options
-from harness.docs.waferllm_order import product, summed
 from harness.sdk.runtime import MemcpyDataType, MemcpyOrder, SdkRuntime
+from tools.docs.waferllm_order import product, summed
 from wse_core.errors import ConfigError, WseError
 
 __all__ = ["decode", "main", "of_wafer"]
@@ -139,7 +139,7 @@ def decode(given: dict[str, Half], groups: int) -> Half:
 
 def main(arguments: list[str] | None = None) -> int:
     """Compare; return 1 if a number differs."""
-    parser = argparse.ArgumentParser(prog="python -m harness.docs.waferllm_decode", description="Decode of WaferLLM.")
+    parser = argparse.ArgumentParser(prog="python -m tools.docs.waferllm_decode", description="Decode of WaferLLM.")
     parser.add_argument("tree", type=Path, metavar="TREE", help="the sources of WaferLLM")
     parser.add_argument("--mesh", type=int, default=8, metavar="P", help="PEs of a side; default 8")
     parser.add_argument("--tile", type=int, default=8, metavar="N", help="features of a PE, even; default 8")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from fabric.networks.inference.decoder import Decoder
-from harness.models import training
 from harness.models.hub import EXAMPLES, find_model
 from harness.models.plain import PlainDecoder
-from harness.models.training import ALPHABET, PYDOC, Schedule, encode_text, loss_of, texts, train
+from tools.models import training
+from tools.models.training import ALPHABET, PYDOC, Schedule, encode_text, loss_of, texts, train
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.docs import waferllm, waferllm_decode, waferllm_order
+from tools.docs import waferllm, waferllm_decode, waferllm_order
 
 SCRIPT = 'test -x "$(command -v cslc)" && cs_python host.py "$@" && echo "Mean cycle count: 1$1$2.4"\n'
 HOST = """import sys

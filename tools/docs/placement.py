@@ -1,6 +1,6 @@
 """The table and the picture of docs/placement.md: contest problems placed, checked and drawn.
 
-    python -m harness.docs.placement PROBLEMS SOLUTIONS [--seconds S] [--processes P]
+    python -m tools.docs.placement PROBLEMS SOLUTIONS [--seconds S] [--processes P]
 
 PROBLEMS is a directory of ``.kgraph`` files, which are not part of this project; those in whose score adapters count
 are left out.  SOLUTIONS gets a placement for each, with what was spent on it; one that is there is checked and shown,
@@ -91,9 +91,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Search what is missing, check everything, write table and picture."""
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.docs.placement", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.docs.placement", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("problems", type=Path, metavar="PROBLEMS")
     parser.add_argument("solutions", type=Path, metavar="SOLUTIONS")
     parser.add_argument("--seconds", type=float, default=60.0, help="CPU time of a process (default %(default)s)")

@@ -1,7 +1,9 @@
-"""``program.pyi``: what editors and type checkers see of `Program`, whose methods are made when it is imported.
+"""The stub ``fabric/program/program.pyi``: what editors and type checkers see of `Program`.
 
-    python -m fabric.program.stubs            # print
-    python -m fabric.program.stubs --write    # write fabric/program/program.pyi
+Its methods are made when it is imported, so no checker finds them in the source.
+
+    python -m tools.stubs            # print
+    python -m tools.stubs --write    # write fabric/program/program.pyi
 
 A test keeps the file in step with the op table and the parts.
 """
@@ -13,21 +15,21 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from fabric.program.methods import REFUSED, operand_names
 from fabric.program.program import Program
+from traces.provenance import ROOT
 from wse_core import isa
 
 __all__ = ["FILE", "main", "text"]
 
-FILE = Path(__file__).with_name("program.pyi")
+FILE = ROOT / "fabric" / "program" / "program.pyi"
 WIDTH = 120
 
 HEAD = '''"""The face of `Program` for editors and type checkers.
 
-Written by `python -m fabric.program.stubs --write`; do not edit.
+Written by `python -m tools.stubs --write`; do not edit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -148,7 +150,7 @@ def _lines(name: str, parameters: list[str], returned: str, doc: str) -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Print or write the file."""
-    parser = argparse.ArgumentParser(prog="python -m fabric.program.stubs", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tools.stubs", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--write", action="store_true", help=f"write {FILE.name}")
     if parser.parse_args(argv).write:
         FILE.write_text(text(), encoding="utf-8")

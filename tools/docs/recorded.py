@@ -1,6 +1,6 @@
 """``cs_python`` that keeps the arrays which a host script multiplies and prints.
 
-    python -m harness.docs.recorded ARRAYS.npz SCRIPT [ARGUMENT ...]
+    python -m tools.docs.recorded ARRAYS.npz SCRIPT [ARGUMENT ...]
 
 Scripts that only print what they expected and what came leave the comparison to the reader; whoever wants to make it
 needs the numbers.  The script itself stays as it is: operands of ``numpy.matmul`` and arrays that it prints are written

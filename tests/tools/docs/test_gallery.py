@@ -7,8 +7,8 @@ import re
 import pytest
 from PIL import Image
 
-from harness.docs import gallery
 from tests.conftest import ROOT
+from tools.docs import gallery
 
 FOLDER = ROOT / "docs" / "figures"
 

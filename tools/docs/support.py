@@ -1,6 +1,6 @@
 """Tables of the documentation that come from the source: modelled numbers, operations, what is refused.
 
-    python -m harness.docs.support [--check] [FILE ...]
+    python -m tools.docs.support [--check] [FILE ...]
 
 Rewrites, in each file (default: docs/accuracy.md of the checkout), what stands between a line ``<!-- begin NAME -->``
 and the line ``<!-- end NAME -->``.  With ``--check`` nothing is written and the exit status is 1 if a file is behind.
@@ -135,7 +135,7 @@ def fill(text: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Rewrite or check files; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m harness.docs.support", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tools.docs.support", description=__doc__.split("\n")[0])
     parser.add_argument("files", nargs="*", metavar="FILE", help="Markdown files (default: docs/accuracy.md)")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is behind")
     args = parser.parse_args(argv)
@@ -152,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with open(path, "w", encoding="utf-8") as file:
                 file.write(wanted)
     for path in behind:
-        print(f"{path} is behind the source; python -m harness.docs.support rewrites it", file=sys.stderr)
+        print(f"{path} is behind the source; python -m tools.docs.support rewrites it", file=sys.stderr)
     return 1 if behind else 0
 
 

@@ -1,6 +1,6 @@
 """The pictures of docs/figures, drawn anew: every figure of `wse view` for a few runs.
 
-    python -m harness.docs.gallery [DIR]
+    python -m tools.docs.gallery [DIR]
 
 Kernels are run by ``wse kernel`` and drawn by ``wse view``, as anybody would; of training, the first iteration of the
 example ``digits`` is recorded on one of its wafers.  Pictures are reduced to 64 colours so that they stay small.
@@ -124,7 +124,7 @@ def _wse(*words: str | Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Draw everything; return 1 if a picture is too large to be kept."""
-    parser = argparse.ArgumentParser(prog="python -m harness.docs.gallery", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tools.docs.gallery", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("out", nargs="?", default="docs/figures", metavar="DIR", help="default %(default)s")
     parser.add_argument("--run", choices=list(RUNS), action="append", help="only this run; may be repeated")
     args = parser.parse_args(argv)

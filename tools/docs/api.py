@@ -1,6 +1,6 @@
 """docs/api.md: the public classes and functions, from their signatures and docstrings.
 
-    python -m harness.docs.api [--write FILE | --check FILE]
+    python -m tools.docs.api [--write FILE | --check FILE]
 
 Without an option the page is printed.  `PARTS` says what it holds.  Methods that the op table names are not repeated
 here: one line points at their table.  A test keeps the page in step (`tests/test_api.py`).
@@ -60,7 +60,7 @@ PARTS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
 HEAD = """# API
 
 The classes and functions that programs of users touch, with their signatures and what they say of themselves. Written
-by `python -m harness.docs.api --write docs/api.md`. [kernels.md](kernels.md) teaches how to use them,
+by `python -m tools.docs.api --write docs/api.md`. [kernels.md](kernels.md) teaches how to use them,
 [trace-format.md](trace-format.md) has run files, [glossary.md](glossary.md) the words.
 
 Most of it is in reach of one line: `from fabric import Program, Layout, Fabric, machine`.
@@ -247,7 +247,7 @@ def page() -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Print, write or check the page; return 1 if it is behind."""
-    parser = argparse.ArgumentParser(prog="python -m harness.docs.api", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m tools.docs.api", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--write", metavar="FILE", help=f"write it there, usually {PAGE}")
     parser.add_argument("--check", metavar="FILE", help="exit with 1 if the file holds something else")
     args = parser.parse_args(argv)
@@ -256,9 +256,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         Path(args.write).write_text(text, encoding="utf-8")
     elif args.check:
         if Path(args.check).read_text(encoding="utf-8") != text:
-            print(
-                f"{args.check} is behind the source: python -m harness.docs.api --write {args.check}", file=sys.stderr
-            )
+            print(f"{args.check} is behind the source: python -m tools.docs.api --write {args.check}", file=sys.stderr)
             return 1
     else:
         print(text, end="")

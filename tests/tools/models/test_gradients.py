@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from harness.models.gradients import loss_and_gradients
 from harness.models.plain import PlainDecoder
 from tests.harness.models.small_decoders import TINY, random_weights
+from tools.models.gradients import loss_and_gradients
 
 KINDS = [{"qkv_bias": True}, {"tied": True}, {"kv_heads": 1, "head_size": 2}]
 

@@ -1,0 +1,1 @@
+"""The script that trains the shipped model."""

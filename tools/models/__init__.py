@@ -1,0 +1,1 @@
+"""The script that trains the language model which is shipped with the project."""
