@@ -7,9 +7,9 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from harness.kit import page
 from harness.kit.console import print_json
-from harness.kit.facts import summary
+from harness.report import page
+from harness.report.facts import summary
 from traces.atomic import atomic_file
 from traces.trace import Trace
 

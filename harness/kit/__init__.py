@@ -1,1 +1,1 @@
-"""What every command stands on: terminal, staged files, provenance, optional modules."""
+"""What every command stands on: terminal, tables and pictures as files, staging, samples, optional modules."""

@@ -81,7 +81,7 @@ def write(
         recorder.finish(writer)
     if not report:
         return ["run.h5"]
-    from harness.kit.page import page
+    from harness.report.page import page
     from traces.trace import Trace
 
     with Trace.open(recorder.path) as trace, atomic_file(directory / "report.html") as file:

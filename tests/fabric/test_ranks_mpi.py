@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from harness.cli.main import main
-from harness.kit.facts import HOST
+from harness.report.facts import HOST
 from tests.mpi import MPIEXEC, environment, mpiexec, needs_mpi
 from traces.reader import RunFile
 

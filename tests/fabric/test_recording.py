@@ -9,7 +9,7 @@ import fabric as face
 from fabric import Fabric, Layout, Program
 from fabric.kernels.collectives.chain import chain_layout
 from harness.cli import main as cli
-from harness.kit import page
+from harness.report import page
 from tests.conftest import ROOT
 from tests.test_docs import run_page
 from traces.export.formats import FORMATS, export

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from harness.cli import main as cli
-from harness.kit import page
+from harness.report import page
 from tests.conftest import ROOT
 from tests.traces.test_event_log import META, many
 from traces import event_log as event_files

@@ -13,7 +13,7 @@ from fabric.host.fabric import Fabric
 from fabric.host.recording import Recorder
 from fabric.kernels.collectives.chain import chain_layout
 from harness.cli import main as cli
-from harness.kit import page
+from harness.report import page
 from tests.fabric.test_debug import echo
 from tests.traces.export import perfetto_file
 from traces import pictures

@@ -9,8 +9,8 @@ from html.parser import HTMLParser
 import pytest
 
 from harness.cli import main as cli
-from harness.kit import facts as facts_of
-from harness.kit import interactive, page
+from harness.report import facts as facts_of
+from harness.report import interactive, page
 from traces.run_format import RunMeta
 from traces.trace import Trace
 from traces.writer import RunWriter

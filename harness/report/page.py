@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.kit.facts import HOST, cycles_explained, headline, roofs, summary
-from harness.kit.markup import document, image, number, table, text
+from harness.report.facts import HOST, cycles_explained, headline, roofs, summary
+from harness.report.markup import document, image, number, table, text
 from traces import pictures
 from traces.heatmap import plane, write_heatmap
 from traces.meanings import of_result
@@ -104,7 +104,7 @@ def compare(first: Trace, second: Trace) -> str:
 
 def _closer(trace: Trace) -> list[str]:
     """Return the parts to zoom into under their heading."""
-    from harness.kit.interactive import figures
+    from harness.report.interactive import figures
 
     parts = figures(trace)
     return ["<h2>Look closer</h2>", *parts] if parts else []

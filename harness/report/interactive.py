@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.kit.markup import text
+from harness.report.markup import text
 from traces.heatmap import plane
 from traces.naming import clean, task_name
 from traces.pictures import longest
