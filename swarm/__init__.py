@@ -13,7 +13,6 @@ module          content
 `oracle`        a wafer's place taken by numpy, the same order of additions
 `tree`          broadcast-reduce nodes, their tree, the order of additions, traffic of each link
 `planes`        links side by side, a tree on each
-`nodes`         which nodes trees take: one 1:4 or two 1:2
 `timing`        rates and latency
 `cluster`       the same layer by layer, for systems too large for cycles
 ==============  ======================================================================================================

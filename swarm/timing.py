@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from swarm.tree import WAYS, depth
+from swarm.tree import WAYS, depth, nodes
 from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS, Machine
 
@@ -75,6 +75,10 @@ class Links:
     def bytes_per_second(self) -> float:
         """Of a system, each direction."""
         return self.planes * self.rate / 8
+
+    def nodes(self, systems: int) -> int:
+        """Return how many nodes stand between the memory service and so many systems, on all planes together."""
+        return nodes(systems, self.planes, self.ways)
 
     def one_way(self, systems: int) -> float:
         """Return the latency between memory service and systems [s]."""

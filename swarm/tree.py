@@ -7,6 +7,7 @@ node adds what its children send, chunk by chunk, in the order of its ports, and
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ __all__ = [
     "groups",
     "levels",
     "node_equivalents",
+    "nodes",
 ]
 
 CHUNK = 1024
@@ -171,6 +173,11 @@ def node_equivalents(systems: int, ways: int = WAYS) -> float:
         needed += sum({1: 0.0, 2: 0.5}.get(size, 1.0) for size in sizes)
         systems = len(sizes)
     return needed
+
+
+def nodes(systems: int, planes: int, ways: int = WAYS) -> int:
+    """Return how many nodes the trees of all planes take: two 1:2 share a node, whatever their planes are."""
+    return math.ceil(planes * node_equivalents(systems, ways))
 
 
 def gather(endpoint: Endpoint, count: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from harness.plan.units import DAY
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.shapes import Mesh
 from swarm.cluster.timeline import iteration
+from swarm.timing import Links
 from wse_core.params import Machine
 
 __all__ = ["levels", "paragraph"]
@@ -36,6 +37,7 @@ def levels(model: Model, numbers: Machine, planned: dict[str, Any]) -> dict[str,
     """
     mesh, systems = Mesh(numbers), planned["systems"]
     at_once = int(planned["samples"]) * model.sequence * systems
+    links = Links.of(numbers)
     tokens = model.tokens or STEPS * model.critical_batch * model.sequence
     timeline = iteration(layers_of(model), at_once, Cluster(systems, mesh))
     passes = tokens / at_once
@@ -57,6 +59,10 @@ def levels(model: Model, numbers: Machine, planned: dict[str, Any]) -> dict[str,
         "compute_at_full_rate_of_pes": ideal * matrices / operations(model),
         "bytes_out_per_pass": timeline.bytes_out,
         "bytes_back_per_pass": timeline.bytes_back,
+        "systems": systems,
+        "planes": links.planes,
+        "tree_nodes": links.nodes(systems),
+        "tree_seconds": links.one_way(systems),
     }
 
 
@@ -77,5 +83,6 @@ def paragraph(found: dict[str, Any]) -> str:
         f"gradient takes a conversion, a product and a sum of 32 bits.  Weights and gradients alone keep the link busy "
         f"for {days('planned_traffic')} by the plan, and for {days('traffic')} with all commands "
         f"({found['bytes_out_per_pass'] / 1e9:,.4g} GB out and {found['bytes_back_per_pass'] / 1e9:,.4g} GB back a "
-        f"pass), behind the compute."
+        f"pass), behind the compute.  Trees of {found['tree_nodes']:,} nodes on {found['planes']} planes tie "
+        f"{found['systems']:,} systems to the memory service, {found['tree_seconds'] * 1e6:.3g} us one way."
     )

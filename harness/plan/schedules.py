@@ -168,12 +168,6 @@ class ScheduleTimeline:
                 hidden += sum(max(0.0, min(span.end, c.end) - max(span.start, c.start)) for c in compute)
         return hidden / total if total else 1.0
 
-    @property
-    def reduction_window(self) -> float:
-        """Compute time on the first device from when its first reduction can begin to its end."""
-        start = min((span.start for span in self.of("reduce", device=0)), default=0.0)
-        return sum(s.end - s.start for s in self.of(*COMPUTE, device=0) if s.start >= start)
-
     def peak(self, kind: str, device: int | None = None) -> int:
         """Return the most buffers alive at once on one device; a buffer freed at a moment is gone by then."""
         devices = range(self.schedule.devices) if device is None else [device]

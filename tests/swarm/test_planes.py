@@ -7,12 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from swarm.nodes import operations, pack
 from swarm.planes import Planes, share
 from swarm.timing import Links
-from swarm.tree import CHUNK, Endpoint, build, depth, gather, levels, node_equivalents
+from swarm.tree import CHUNK, Endpoint, Node, build, depth, gather, levels, nodes
 from tests.examples import examples
 from wse_core.errors import ConfigError
+
+
+def operations(top):
+    """Return all broadcast-reduce operations of a tree, from the top; none for a single system."""
+    if not isinstance(top, Node):
+        return []
+    return [top, *(found for child in top.children for found in operations(child))]
 
 
 class System(Endpoint):
@@ -87,29 +93,27 @@ def test_one_system_needs_no_nodes():
     gradient = drawn(1, 3 * CHUNK)[0]
     fabric = Planes([System(gradient)])
     assert np.array_equal(gather(fabric, len(gradient)), gradient)
-    assert pack(fabric.tops) == []
+    assert Links().nodes(1) == 0
     assert fabric.bytes_of(0) == (0, 0)
 
 
 @pytest.mark.parametrize(
-    ("n", "whole", "shared"),
+    ("n", "whole", "pairs"),
     [(1, 0, 0), (2, 0, 1), (4, 1, 0), (8, 2, 1), (16, 5, 0), (64, 21, 0), (3, 1, 0), (5, 1, 1), (10, 3, 1)],
 )
-def test_nodes_of_one_plane(n, whole, shared):
-    nodes = pack([build([System() for _ in range(n)])])
-    assert [node.mode for node in nodes] == ["1:4"] * whole + ["2 x 1:2"] * shared
-    assert whole + shared == -(-int(2 * node_equivalents(n)) // 2)
+def test_nodes_of_one_plane(n, whole, pairs):
+    ports = [len(node.children) for node in operations(build([System() for _ in range(n)]))]
+    assert (sum(p > 2 for p in ports), sum(p == 2 for p in ports)) == (whole, pairs)
+    assert nodes(n, 1) == whole + -(-pairs // 2)
 
 
 @given(n=st.integers(1, 70), planes=st.sampled_from([1, 2, 12]))
 def test_two_pairs_share_a_node(n, planes):
-    """All planes together need the equivalents of one, times the planes, rounded up once."""
-    fabric = Planes([System() for _ in range(n)], planes)
-    nodes = pack(fabric.tops)
-    assert len(nodes) == -(-int(2 * planes * node_equivalents(n)) // 2)
-    assert all(len(node.operations) == 1 for node in nodes if node.mode == "1:4")
-    assert all(node.links <= 6 for node in nodes)
-    assert sum(len(node.operations) for node in nodes) == planes * len(operations(fabric.tops[0]))
+    """An operation of three or four ports takes a node, two of two ports share one, whatever their planes."""
+    tops = Planes([System() for _ in range(n)], planes).tops
+    ports = [len(node.children) for top in tops for node in operations(top)]
+    assert nodes(n, planes) == sum(p > 2 for p in ports) + -(-sum(p == 2 for p in ports) // 2)
+    assert Links(planes=planes).nodes(n) == nodes(n, planes)
 
 
 @given(n=st.integers(1, 300))

@@ -33,7 +33,6 @@ __all__ = [
     "ALGORITHMS",
     "Wire",
     "best",
-    "best_group",
     "broadcast",
     "broadcast_2d",
     "chain",
@@ -47,7 +46,6 @@ __all__ = [
     "optimal",
     "optimal_depth",
     "reduce",
-    "reduce_2d",
     "reduce_broadcast",
     "ring",
     "star",
@@ -131,11 +129,6 @@ def optimal(p: int, b: int, wire: Wire) -> float:
 def default_group(p: int) -> int:
     """Return the group size nearest above sqrt(P)."""
     return max(1, math.isqrt(p - 1) + 1) if p > 1 else 1
-
-
-def best_group(p: int, b: int, wire: Wire) -> int:
-    """Return the group size that `two_phase` is cheapest with."""
-    return min(range(1, p + 1), key=lambda s: (two_phase(p, b, s, wire), s))
 
 
 def reduce(algorithm: str, p: int, b: int, wire: Wire, group: int | None = None) -> float:
@@ -239,15 +232,6 @@ def ring(p: int, b: int, wire: Wire) -> float:
 def reduce_broadcast(algorithm: str, p: int, b: int, wire: Wire, group: int | None = None) -> float:
     """FORM-RB: T = T_reduce + T_broadcast."""
     return reduce(algorithm, p, b, wire, group) + broadcast(p, b, wire)
-
-
-def reduce_2d(
-    form: str, algorithm: str, width: int, height: int, b: int, wire: Wire, group: int | None = None
-) -> float:
-    """Return the cost of a reduce of a rectangle: ``xy`` (rows, then the first column) or ``snake`` (a chain)."""
-    if form == "snake":
-        return reduce(algorithm, width * height, b, wire, group)
-    return reduce(algorithm, width, b, wire, group) + reduce(algorithm, height, b, wire, group)
 
 
 def summa(p: int, mt: int, kt: int, nt: int) -> float:

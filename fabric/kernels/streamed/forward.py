@@ -60,16 +60,7 @@ from wse_core import isa, numerics
 from wse_core.formats import Arithmetic
 from wse_core.params import Machine
 
-__all__ = [
-    "COLOR_W",
-    "ProductTasks",
-    "expected_cycles",
-    "pair_cycles",
-    "product_layout",
-    "reference",
-    "route_product",
-    "ws_forward",
-]
+__all__ = ["COLOR_W", "ProductTasks", "expected_cycles", "product_layout", "reference", "route_product", "ws_forward"]
 
 COLOR_W, RING, RETURN = 4, (0, 1), 2
 QUEUE_W, QUEUE_RING = 0, 2
@@ -308,16 +299,6 @@ def weight_cycles(tokens: int, machine: Machine, feature: int = 0) -> int:
     x = X_BANK + feature * tokens, 1
     product = vector.expected_cycles(isa.BY_NAME["fmachs"], tokens, 1, m, sums, [sums, x]) - m["ce.tsc_read"]
     return m["task.start"] + 1 + m["ce.dsr_edit"] + product + 1
-
-
-def pair_cycles(tokens: int, machine: Machine, feature: int = 0) -> int:
-    """Return the cycles that two weights of a dense row cost their PE, whose features stand one behind the other."""
-    m, sums = machine, (0, 2)
-    each = [
-        vector.expected_cycles(isa.BY_NAME["fmachs"], tokens, 1, m, sums, [sums, (X_BANK + k * tokens, 1)])
-        for k in (feature, feature + 1)
-    ]
-    return m["task.start"] + sum(each) - 2 * m["ce.tsc_read"] + 2 * m["ce.dsr_edit"] + 1
 
 
 def expected_cycles(

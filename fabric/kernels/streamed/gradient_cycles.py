@@ -12,7 +12,7 @@ from fabric.kernels.kit import timing
 from fabric.kernels.streamed.placement import Placement
 from wse_core.params import Machine
 
-__all__ = ["QUEUES", "dot_cycles", "expected_cycles", "turn_cycles"]
+__all__ = ["QUEUES", "dot_cycles", "expected_cycles"]
 
 QUEUES = 1, 3
 """Input queue and output queue of the rows of dY."""
@@ -26,13 +26,6 @@ def dot_cycles(tokens: int, machine: Machine) -> int:
     m = machine
     product = timing.elementwise(m, "fh2s", tokens) + timing.elementwise(m, "fmuls", tokens)
     return m["task.start"] + 1 + m["ce.dsr_edit"] + 1 + product + _added(tokens, m) + timing.operation(m, 1) + 1
-
-
-def turn_cycles(tokens: int, machine: Machine) -> int:
-    """Return the cycles that two neighbouring places of a dense mask cost their PE when a command asks for a row."""
-    m = machine
-    answer = dot_cycles(tokens, m) - m["task.start"] - 1 - m["ce.dsr_edit"] - 1
-    return 2 * (answer + m["ce.dsr_edit"]) + 1 + m["ce.branch_taken"]
 
 
 def _added(steps: int, m: Machine) -> int:

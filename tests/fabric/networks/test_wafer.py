@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.asm import control
-from fabric.kernels.streamed.forward import COLOR_W, pair_cycles
-from fabric.kernels.streamed.gradient_cycles import turn_cycles
+from fabric.kernels.basic import vector
+from fabric.kernels.streamed.forward import COLOR_W, X_BANK
+from fabric.kernels.streamed.gradient_cycles import dot_cycles
 from fabric.kernels.streamed.placement import Placement
 from fabric.networks.streamed import commands
 from fabric.networks.streamed.network import Layer, Network
@@ -17,6 +18,7 @@ from fabric.networks.streamed.resident import Resident
 from memx.pattern import Pattern
 from tests.examples import examples
 from tests.fabric.networks import Case
+from wse_core import isa
 from wse_core.errors import ConfigError
 from wse_core.params import machine
 
@@ -176,6 +178,19 @@ def test_time_follows_the_nonzeros():
         assert cycles[density] == pytest.approx(density * cycles[1.0], rel=0.1)
     for count, whole in ((macs, 2400 * 8 * 8), (sent, 2400 * 8), (came, 2400 * 8)):
         assert all(count[density] == density * whole for density in count)
+
+
+def pair_cycles(tokens, m, feature):
+    """Return the cycles that two weights of a dense row cost their PE, whose features stand one behind the other."""
+    places = [[(0, 2), (X_BANK + k * tokens, 1)] for k in (feature, feature + 1)]
+    each = [vector.expected_cycles(isa.BY_NAME["fmachs"], tokens, 1, m, (0, 2), sources) for sources in places]
+    return m["task.start"] + sum(each) - 2 * m["ce.tsc_read"] + 2 * m["ce.dsr_edit"] + 1
+
+
+def turn_cycles(tokens, m):
+    """Return the cycles that two neighbouring places of a dense mask cost their PE when a command asks for a row."""
+    answer = dot_cycles(tokens, m) - m["task.start"] - 1 - m["ce.dsr_edit"] - 1
+    return 2 * (answer + m["ce.dsr_edit"]) + 1 + m["ce.branch_taken"]
 
 
 @pytest.mark.parametrize("tokens", [1, 4, 7])

@@ -58,6 +58,16 @@ def test_the_reasons_make_up_the_difference():
         assert f"{found[key] / DAY:,.3g} days" in text
 
 
+@pytest.mark.parametrize(("systems", "tree_nodes", "stages"), [(4, 12, 1), (16, 60, 2)])
+def test_the_tree_of_a_plan(systems, tree_nodes, stages):
+    """Twelve planes of nodes that are one 1:4 or two 1:2, and a latency per level."""
+    given, model = machine("wse2"), replace(find_model(MODEL), layers=1)
+    found = levels(model, given, streaming_run(model, wafer(given), systems))
+    assert found["tree_nodes"] == tree_nodes
+    assert found["tree_seconds"] == pytest.approx(stages * given["node.latency"] * 1e-9)
+    assert f"Trees of {tree_nodes} nodes on 12 planes tie {systems} systems" in paragraph(found)
+
+
 def test_command(capsys):
     words = ["plan", MODEL, "--strategy", "streaming", "--hardware", "cs2", "--devices", "4", "--layer-level"]
     assert not main.main([*words, "--json"])

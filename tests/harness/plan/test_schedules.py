@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.plan.checkpoints import Store, media
-from harness.plan.elastic import growth, train_elastic
 from harness.plan.hardware import A100
 from harness.plan.models import find_model
 from harness.plan.schedules import COMPUTE, KINDS, Schedule, order, owner, simulate
@@ -66,7 +65,9 @@ def test_restores_and_reductions():
 def test_window_of_the_reduction(kind, window):
     """In steps of a backward pass: how much is left to compute when the first reduction can begin."""
     timeline = simulate(Schedule(kind, 4, 4, recompute=0, gradient=1, reduce=0.001))
-    assert timeline.reduction_window == window
+    first = min(span.start for span in timeline.of("reduce", device=0))
+    left = (s for s in timeline.of("forward", "recompute", "gradient", device=0) if s.start >= first)
+    assert sum(span.end - span.start for span in left) == window
 
 
 def test_only_the_last_reduction_shows_when_it_fits():
@@ -197,15 +198,14 @@ def test_elastic_equals_fixed(partitioned):
     schedule = Schedule("modular", 4, 2, 2, partitioned)
     batches = [batch(24, 4, seed) for seed in range(4)]
     fixed, elastic = (TensorTrainer(random_layers(4, 4), 2, partitioned, TensorAdam(epsilon=1e-2)) for _ in range(2))
-    train_elastic(fixed, schedule, batches, [2, 2, 2, 2])
-    train_elastic(elastic, schedule, batches, [2, 4, 4, 3])
+    for data, degree in zip(batches, (2, 4, 4, 3), strict=True):
+        fixed.train(schedule, *data)
+        elastic.resize(degree)
+        elastic.train(schedule, *data)
     np.testing.assert_allclose(elastic.parameters, fixed.parameters, rtol=1e-5, atol=1e-6)
     before = [elastic.whole(layer) for layer in range(4)]
     elastic.resize(5)
     assert all(np.array_equal(elastic.whole(layer), old) for layer, old in enumerate(before))
-    assert growth([10, 25, 60], 1, 5) == [2, 5, 12]
-    with pytest.raises(ConfigError, match="below the 5"):
-        growth([4], 1, 5)
 
 
 class Crash(Exception):
