@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,8 @@ def call_function(path: Path, call: str, options: Options) -> tuple[int, dict[st
         directory = Path(text)
         (directory / "layout.csl").write_text(LAYOUT, encoding="utf-8")
         (directory / "pe.csl").write_text(source.replace("CALL", call), encoding="utf-8")
-        made = compile_file(directory / "layout.csl", Options(import_paths=options.import_paths, fp16=options.fp16))
+        settings = replace(options, params={}, root=path.resolve().parent)
+        made = compile_file(directory / "layout.csl", settings)
         bundle = bundle_of(made)
         device = Device(bundle, directory)
         device.settle()

@@ -98,8 +98,8 @@ def check_file(path: str | Path, options: Options | None = None) -> Compilation:
     ConfigError
         If the file cannot be read.
     """
-    session = Session(options or Options())
     path = Path(path)
+    session = Session(options or Options(), top=path)
     if not path.is_file():
         raise ConfigError("there is no such file", where=str(path))
     found = Compilation(path, None, report=session.report)

@@ -10,6 +10,7 @@ from typing import Any
 
 from fabric.csl import tree
 from fabric.csl.check.operations import VectorOperations
+from fabric.csl.check.values import root_of
 from fabric.csl.comptime.values import FAULTY, NOTHING, Cell, Range, Scope, Struct, Value, copied
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
@@ -266,6 +267,13 @@ class RunTimeStatements(VectorOperations):
         )
         if isinstance(step, Const) and step.value.data == 0:
             raise Fault("the step of the range is 0", node.sequence.span)
+        if kind.element == COMPTIME_INT and (numbers := self.numbers(sequence, node)):
+            for number in (numbers[0], numbers[-1]):
+                if not I16.holds(number):
+                    hint = "name a type that holds it: @range(i32, ...)"
+                    raise Fault(
+                        f"{number} does not fit into {I16}, which this loop counts in", node.sequence.span, hint
+                    )
         return [tree.ForRange(node.span, item, index, start, stop, step, self._round(node.body, inner, label), label)]
 
     def _array(self, node: n.For, scope: Scope, sequence: Any) -> tree.Expr:
@@ -346,6 +354,10 @@ class RunTimeStatements(VectorOperations):
         kind = I16 if kind == COMPTIME_INT else F32 if kind == COMPTIME_FLOAT else kind
         for end, value in left:
             end.value = self.as_expr(self.convert(value, kind, end.span, "the value of the block"), end.span)
+        for inner in tree.nodes(block):  # what is to the left of the block reads the old value: not a register
+            local = getattr(root_of(inner.place), "variable", None) if isinstance(inner, tree.Assign) else None
+            if isinstance(local, Local) and not isinstance(local.type, DsdType):
+                local.addressed = True
         return tree.BlockValue(kind, node.span, block)
 
     # ---- does it end?

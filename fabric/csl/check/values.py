@@ -31,7 +31,7 @@ from fabric.csl.types import (
 )
 from fabric.csl.types.rules import common, is_integer, is_number, widens
 
-__all__ = ["RunTimeValues"]
+__all__ = ["RunTimeValues", "root_of"]
 
 
 class RunTimeValues(Interpreter):
@@ -267,9 +267,7 @@ class RunTimeValues(Interpreter):
     def run_address(self, place: tree.Place, span: Span) -> Any:
         if self.forced:
             return super().run_address(place, span)
-        root: Any = place
-        while isinstance(root, (Element, Member)) and isinstance(root.base, tree.Place):
-            root = root.base
+        root = root_of(place)
         if isinstance(root, VariablePlace) and isinstance(root.variable, Local):
             root.variable.addressed = True
         return tree.AddressOf(PointerType(place.type, place.const), span, place)
@@ -380,3 +378,10 @@ class RunTimeValues(Interpreter):
     def is_options(self, value: Any) -> bool:
         """Whether an operand is a struct of options."""
         return isinstance(value, Value) and isinstance(value.data, Struct)
+
+
+def root_of(place: Any) -> Any:
+    """Return the place that an element or field is a part of."""
+    while isinstance(place, (Element, Member)) and isinstance(place.base, tree.Place):
+        place = place.base
+    return place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from fabric.csl.comptime.numbers import bits_of, float_of, rounded
+from fabric.csl.comptime.numbers import bits_of, float_of, of_integer, rounded
 from fabric.csl.comptime.values import Function, Pointer, Struct, Value, shown, struct_type
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.types import (
@@ -65,7 +65,7 @@ def coerce(value: Value, target: Type | None, span: Span, what: str = "this") ->
         if target == COMPTIME_INT:
             return Value(target, value.data)
         if source == COMPTIME_INT and is_float(target):
-            return Value(target, rounded(float(value.data), target))
+            return Value(target, of_integer(value.data, target))
     elif is_float(source):
         if target == COMPTIME_FLOAT or (
             isinstance(target, FloatType) and (source == COMPTIME_FLOAT or widens(source, target))
@@ -143,7 +143,7 @@ def cast(value: Value, target: Type, span: Span) -> Value:
         if target == COMPTIME_INT:
             return Value(target, data)
         if is_float(target):
-            return Value(target, rounded(float(data), target))
+            return Value(target, of_integer(data, target))
     if is_float(source):
         if is_float(target):
             return Value(target, rounded(data, target))

@@ -15,11 +15,28 @@ from typing import Any
 import numpy as np
 
 from fabric.csl.diagnostics import Fault, Span
-from fabric.csl.types import BOOL, COMPTIME_FLOAT, COMPTIME_INT, FloatType, IntType, Type
+from fabric.csl.types import BOOL, COMPTIME_FLOAT, COMPTIME_INT, F32, FloatType, IntType, Type
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
-__all__ = ["bits_of", "calculate", "compare", "divide", "float_of", "remainder", "rounded"]
+__all__ = ["bits_of", "calculate", "compare", "divide", "float_of", "of_integer", "remainder", "rounded"]
+
+
+def of_integer(number: int, type: Type) -> float:
+    """Return an integer as a float, as the machine converts it: rounded once, for 16 bits by way of f32.
+
+    A double in between would round twice; so all bits behind its first 52 become one that says whether there are any.
+    """
+    lost = max(0, abs(number).bit_length() - 52)
+    try:
+        if type == COMPTIME_FLOAT:
+            return float(number)
+        kept = abs(number) >> lost
+        kept |= (kept << lost) != abs(number)
+        near = math.ldexp(-kept if number < 0 else kept, lost)
+    except OverflowError:
+        near = -math.inf if number < 0 else math.inf
+    return rounded(rounded(near, F32), type)
 
 
 def rounded(number: float, type: Type) -> float:

@@ -33,7 +33,10 @@ class Options:
     params : dict
         Values for params of the top file: numbers by name.
     import_paths : tuple of str
-        Directories searched for modules in angle brackets, before our own library.
+        Directories searched for modules: for those in angle brackets before our own library, for files last.
+    root : pathlib.Path or None
+        The directory that files are looked for in where they do not lie beside the importer; None for that of the top
+        file.
     fp16 : str
         The 16-bit float of the program: ``f16``, ``cb16`` or ``bf16``.
     fabric, offsets : tuple of int
@@ -44,6 +47,7 @@ class Options:
 
     params: dict[str, int] = field(default_factory=dict)
     import_paths: tuple[str, ...] = ()
+    root: Path | None = None
     fp16: str = "f16"
     fabric: tuple[int, int] = (757, 996)
     offsets: tuple[int, int] = (4, 1)
@@ -64,10 +68,13 @@ class Session:
     options : Options
     report : Report
         The messages so far.
+    root : pathlib.Path
+        The directory of the top file.
     """
 
-    def __init__(self, options: Options, report: Report | None = None) -> None:
+    def __init__(self, options: Options, report: Report | None = None, top: Path | None = None) -> None:
         self.options = options
+        self.root = options.root or (top.parent if top is not None else Path())
         self.report = report or Report()
         self._files: dict[Path, tuple[Source, n.File]] = {}
         self.missing_libraries: dict[str, Span] = {}
@@ -106,7 +113,13 @@ class Session:
         Parameters
         ----------
         name : str
-            As the program wrote it: a path relative to the importing file, or ``<module>``.
+            As the program wrote it: ``<module>``, or a path relative to the importing file, else to the top file, else
+            to an import path.  The compilers of SDK 1.0 to 1.3 went from the top file.
+
+        Raises
+        ------
+        Fault
+            If there is no such file; it names every directory that was looked in.
         """
         if name.startswith("<") and name.endswith(">"):
             inner = name[1:-1]
@@ -116,11 +129,19 @@ class Session:
                         return found
             self.missing_libraries.setdefault(name, span)
             raise Fault(f"there is no module {name}", span, "its directory can be given with --import-path")
-        base = importer.path.parent if importer.path else Path()
-        found = Path(base, name)
-        if not found.is_file():
-            raise Fault(f"there is no file '{name}' beside {importer.name}", span)
-        return found
+        beside = importer.path.parent if importer.path else Path()
+        places: dict[Path, str] = {}
+        for directory, where in (
+            (beside, f"beside {importer.name}"),
+            (self.root, f"in {self.name_of(self.root.resolve())}, the directory of the top file"),
+            *((Path(entry), f"in {entry} (--import-path)") for entry in self.options.import_paths),
+        ):
+            found = Path(directory, name)
+            if found.is_file():
+                return found
+            places.setdefault(directory.resolve(), where)
+        looked = ", nor ".join(list(places.values())[: 1 if Path(name).is_absolute() else None])
+        raise Fault(f"there is no file '{name}' {looked}", span)
 
     def name_of(self, path: Path) -> str:
         """Return how messages call a file."""

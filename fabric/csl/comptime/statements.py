@@ -160,7 +160,7 @@ class Statements(Calls):
         sequence = self.known(node.sequence, scope, "what a loop runs over")
         found = self.items(sequence, node)
         for index, value in enumerate(found):
-            signal = self.for_body(node, scope, value, Value(U16, index))
+            signal = self.for_body(node, scope, value, Value(U16, index & 0xFFFF))
             if signal is not None and (signal := self._after(signal, label)) is not None:
                 return None if signal.kind == "end" else signal
         return None

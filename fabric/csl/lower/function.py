@@ -16,6 +16,7 @@ from fabric.csl.lower.descriptors import Slot
 from fabric.csl.lower.dsd import Descriptor
 from fabric.csl.lower.routines import ROUTINES
 from fabric.csl.lower.routines.machine import Machine
+from fabric.csl.lower.values import acts
 from fabric.csl.lower.wide import is_wide
 from fabric.csl.types import VOID, ArrayType, DsdType, StructType, Type
 
@@ -77,7 +78,7 @@ class FunctionLowering(Machine):
 
     def begin_param(self, param: tree.Local, value: Operand) -> None:
         """Let a parameter stand for a value."""
-        self._bind(param, value)
+        self.bind(param, value)
 
     def leave(self, value: Operand | None) -> None:
         if self.block.ended:
@@ -132,16 +133,23 @@ class FunctionLowering(Machine):
     def _expanded(self, function: tree.Function, expr: tree.Call) -> Any:
         """Write a function's body in place of a call."""
         arguments: list[Any] = []
+        ordered = len(expr.arguments) > 1 and any(map(acts, expr.arguments))
         for param, entry in zip(function.params, expr.arguments, strict=True):
             if isinstance(param.type, DsdType):
                 arguments.append(self.alternatives(entry))
             elif is_wide(param.type):
                 arguments.append(self.halves(entry))
             elif isinstance(param.type, (ArrayType, StructType)):
-                arguments.append(entry)
+                arguments.append(self._settled(entry) if ordered else entry)
             else:
                 arguments.append(self.value(entry))
         return self.expand(function, arguments)
+
+    def _settled(self, value: tree.Expr) -> tree.Expr:
+        """Return an array or struct as it is now, in memory of its own."""
+        local = tree.Local("argument", value.type, True, value.span)
+        self.declare(local, value)
+        return tree.Load(value.type, value.span, tree.VariablePlace(value.type, value.span, local))
 
     def pointer_call(self, expr: tree.PointerCall) -> Operand | None:
         """Write a call through a pointer: what it holds is a number, which is compared with those of the functions."""
@@ -178,7 +186,7 @@ class FunctionLowering(Machine):
             elif _is_whole(param.type):
                 self.declare(param, value)
             else:
-                self._bind(param, value if not isinstance(value, Vreg) else self.copied(value, value.size, param.name))
+                self.bind(param, value if not isinstance(value, Vreg) else self.copied(value, value.size, param.name))
         result: Any = None
         if isinstance(function.result, DsdType):
             result = Slot()
@@ -207,7 +215,7 @@ class FunctionLowering(Machine):
                 if isinstance(param.type, DsdType):
                     self.env[id(param)] = self.descriptor(entry)
                 else:
-                    self._bind(param, self.copied(self.value(entry), words_of_type(param.type, param.span)))
+                    self.bind(param, self.copied(self.value(entry), words_of_type(param.type, param.span)))
             return self.descriptor(body[0].value)
         return self._expanded(expr.function, expr)
 

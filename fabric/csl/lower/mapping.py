@@ -15,8 +15,8 @@ from fabric.csl import tree
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import AutoDsr, ExplicitDsr, Operand, Vector, Vreg
 from fabric.csl.lower.dsd import Descriptor, Fixed
+from fabric.csl.lower.ranges import Ranges
 from fabric.csl.lower.size import weight
-from fabric.csl.lower.statements import Statements
 from fabric.csl.rules import unrolls
 from fabric.csl.types import DsdType, DsrType, Type
 
@@ -27,7 +27,7 @@ HELD = ("base", "extent", "stride")
 """Numbers of a DSR that are kept in memory where `@map` walks over it."""
 
 
-class Mapping(Statements):
+class Mapping(Ranges):
     """`@map`; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     def map(self, expr: tree.BuiltinCall) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 from fabric.csl import tree
 from fabric.csl.comptime.values import Value
 from fabric.csl.diagnostics import Fault
-from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg, signed
+from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg
 from fabric.csl.lower.constants import words_of_type
 from fabric.csl.lower.descriptors import Descriptors, Slot
-from fabric.csl.lower.values import part_of_word
+from fabric.csl.lower.values import acts, part_of_word
 from fabric.csl.lower.wide import Halves, is_wide
-from fabric.csl.types import ArrayType, DsdType, IntType, StructType, Type
+from fabric.csl.types import ArrayType, DsdType, StructType, Type
 
-__all__ = ["Statements"]
+__all__ = ["Exit", "Statements"]
 
 
 @dataclass(eq=False)
@@ -104,13 +104,11 @@ class Statements(Descriptors):
                 self.fill(base, offset + k * (kind.element.words or 0), kind.element, item)
         elif isinstance(value, tree.BuiltinCall) and value.name == "struct":
             assert isinstance(kind, StructType)
-            for name, part in kind.fields:
-                if name not in value.options:
-                    continue
+            for name, entry in value.options.items():
                 if (shared := kind.bits_of(name)) is not None:
-                    self.put_into(base, offset + kind.offset(name), shared, self.value(value.options[name]))
+                    self.put_into(base, offset + kind.offset(name), shared, self.value(entry))
                 else:
-                    self.fill(base, offset + kind.offset(name), part, value.options[name])
+                    self.fill(base, offset + kind.offset(name), entry.type, entry)
         elif isinstance(value, tree.BuiltinCall) and value.name == "@constants":
             assert isinstance(kind, ArrayType)
             self.spread(base, offset, kind, self.value(value.arguments[0]))
@@ -158,8 +156,8 @@ class Statements(Descriptors):
         if isinstance(kind, (ArrayType, StructType)):
             if isinstance(node.value, tree.BuiltinCall) and reads_memory(node.value):
                 # It may read what it replaces: {a, b} = {b, a}.
-                where = self.address(node.value)
-                self.copy_words(self.address(node.place), where, kind.words or 0)
+                goal = self.address(node.place)
+                self.copy_words(goal, self.address(node.value), kind.words or 0)
             else:
                 self.fill(*self.address(node.place), kind, node.value)
             return
@@ -167,23 +165,33 @@ class Statements(Descriptors):
             self.wide_assign(node)
             return
         size = words_of_type(kind, node.span)
-        if node.op == "=":
+        held = self.env.get(id(node.place.variable)) if isinstance(node.place, tree.VariablePlace) else None
+        right_acts = acts(node.value)
+        if node.op == "=" and (isinstance(held, Vreg) or not (right_acts or acts(node.place))):
             value = self.value(node.value)
             self.store(node.place, value)
             return
-        if part_of_word(node.place) is not None:
-            old = self.load(node.place)
-            self.store(node.place, self.binary(node.op[:-1], kind, old, self.value(node.value), node.value.type))
-            return
-        local = self.env.get(id(node.place.variable)) if isinstance(node.place, tree.VariablePlace) else None
-        if isinstance(local, Vreg):
-            made = self.binary(node.op[:-1], kind, local, self.value(node.value), node.value.type)
-            self.set(local, made)
+        if isinstance(held, Vreg):
+            made = self.binary(node.op[:-1], kind, held, self.value(node.value), node.value.type)
+            self.set(held, made)
             return
         base, offset = self.address(node.place)
-        right = self.value(node.value)
-        old = self.load_at(base, offset, size)
-        self.store_at(base, offset, self.binary(node.op[:-1], kind, old, right, node.value.type), size)
+        part = part_of_word(node.place)
+        if node.op == "=":
+            value = self.value(node.value)
+        else:
+            # In the order of the text; without effects, later: a register less is taken.
+            right = None if right_acts or part is not None else self.value(node.value)
+            old: Operand = self.load_at(base, offset, size if part is None else 1)
+            if part is not None:
+                assert isinstance(old, Vreg)
+                old = self.taken_out(old, *part, kind)
+            right = self.value(node.value) if right is None else right
+            value = self.binary(node.op[:-1], kind, old, right, node.value.type)
+        if part is not None:
+            self.put_into(base, offset, part, value)
+        else:
+            self.store_at(base, offset, value, size)
 
     def _write_Evaluate(self, node: tree.Evaluate) -> None:
         if isinstance(node.value, tree.Call):
@@ -314,99 +322,10 @@ class Statements(Descriptors):
         self.depth -= 1
         self.place(done)
 
-    def _write_ForRange(self, node: tree.ForRange) -> None:
-        kind = node.item.type
-        if is_wide(kind):
-            self._wide_loop(node)
-            return
-        start, stop, step = (self.value(part) for part in (node.start, node.stop, node.step))
-        wide = words_of_type(kind, node.span) == 2
-        known = _known_turns(kind, start, stop, step)
-        if known is not None:
-            if known == 0:
-                return
-            assert isinstance(start, int)
-            assert isinstance(step, int)
-            if self.unrolled(node, known, start, step):
-                return
-        item = self.copied(start, 2 if wide else 1, node.item.name)
-        if known is None:  # what the loop changes does not change its end
-            stop, step = (self.copied(x, x.size) if isinstance(x, Vreg) else x for x in (stop, step))
-        self._loop(node, item, start, step, stop, known, wide)
-
-    def _loop(
-        self,
-        node: tree.ForRange,
-        item: Vreg,
-        start: Operand,
-        step: Operand,
-        stop: Operand,
-        known: int | None,
-        wide: bool,
-    ) -> None:
-        """Write a counted loop: with known bounds it compares at its end, else at its top."""
-        row = "br32" if wide else "br16"
-        kind = node.item.type
-        signed = isinstance(kind, IntType) and kind.signed
-        index = self._index(node.index)
-        body, again, done = (self.new_block() for _ in range(3))
-        top = body
-        down = isinstance(step, int) and bool(step >> (31 if wide else 15))
-        less = "lt" if signed or down else "ltu"
-        self.depth += 1
-        if known is None:
-            top = self.new_block()
-            self.place(top)
-            if isinstance(step, Vreg):  # its sign is known at run time only
-                falling, rising = self.new_block(), self.new_block()
-                self.branch(row, "lt", step, 0, falling, rising)
-                self.place(falling)
-                self.branch(row, less, stop, item, body, done)
-                self.place(rising)
-            a, b = (stop, item) if down else (item, stop)
-            self.branch(row, less, a, b, body, done)
-        self.place(body)
-        self._bind(node.item, item)
-        self._body_of(node, index, done, again)
-        self.place(again)
-        self.span = node.span
-        self.put("add32" if wide else "add16", item, item, step)
-        if index is not None:
-            self.put("add16", index, index, 1)
-        if known is None:
-            self.jump(top)
-        else:
-            assert isinstance(start, int)
-            assert isinstance(step, int)
-            end = (start + known * step) & (0xFFFFFFFF if wide else 0xFFFF)
-            self.branch(row, "ne", item, end, body, done)
-        self.depth -= 1
-        self.place(done)
-
-    def _wide_loop(self, node: tree.ForRange) -> None:
-        index = self._index(node.index)
-
-        def turn(item: Halves, again: Block, done: Block) -> None:
-            self.declare(node.item, item)
-            self._body_of(node, index, done, again)
-            if index is not None:
-                self.place(again)
-                self.put("add16", index, index, 1)
-
-        self.wide_range(node, turn)
-
-    def _body_of(self, node: tree.ForRange, index: Vreg | None, done: Block, again: Block) -> None:
-        """Write the body of a loop, whose item is bound already."""
-        if node.index is not None and index is not None:
-            self._bind(node.index, index)
-        self.exits.append(Exit(node.label, done, again))
-        self.statements(node.body)
-        self.exits.pop()
-
-    def _index(self, local: tree.Local | None) -> Vreg | None:
+    def index(self, local: tree.Local | None) -> Vreg | None:
         return None if local is None else self.copied(0, 1, local.name)
 
-    def _bind(self, local: tree.Local, register: Operand) -> None:
+    def bind(self, local: tree.Local, register: Operand) -> None:
         """Let a loop's variable stand for a register; in memory if its address is taken."""
         if local.addressed:
             memory = self.program.frame(self.function, local)
@@ -415,25 +334,6 @@ class Statements(Descriptors):
         else:
             self.env[id(local)] = register
 
-    def unrolled(self, node: tree.ForRange, turns: int, start: int, step: int) -> bool:
-        """Write all turns one after the other if they are few enough; tell whether that was done."""
-        if turns > 1 and not self.program.unrolls(node, turns):
-            return False
-        kind, done = node.item.type, self.new_block()
-        assert isinstance(kind, IntType)
-        for turn in range(turns):
-            number = (start + turn * step) & (0xFFFFFFFF if kind.words == 2 else 0xFFFF)
-            self._bind(node.item, number)
-            if node.index is not None:
-                self._bind(node.index, turn)
-            again = self.new_block()
-            self.exits.append(Exit(node.label, done, again))
-            self.statements(node.body)
-            self.exits.pop()
-            self.place(again)
-        self.place(done)
-        return True
-
     def _write_ForArray(self, node: tree.ForArray) -> None:
         kind: Any = node.array.type
         place = node.array.place if isinstance(node.array, tree.Load) else node.array
@@ -441,16 +341,16 @@ class Statements(Descriptors):
         words = kind.element.words or 0
         at = self.copied(self.joined(base, offset), 1)
         left = self.copied(kind.count, 1)
-        index = self._index(node.index)
+        index = self.index(node.index)
         body, again, done = (self.new_block() for _ in range(3))
         self.depth += 1
         self.place(body)
         if is_wide(kind.element) or isinstance(kind.element, StructType):
             self._begin_element(node.item, at)
         else:
-            self._bind(node.item, self.load_at(at, 0, words_of_type(kind.element, node.span)))
+            self.bind(node.item, self.load_at(at, 0, words_of_type(kind.element, node.span)))
         if node.index is not None and index is not None:
-            self._bind(node.index, index)
+            self.bind(node.index, index)
         self.exits.append(Exit(node.label, done, again))
         self.statements(node.body)
         self.exits.pop()
@@ -471,16 +371,6 @@ class Statements(Descriptors):
         memory = self.program.frame(self.function, item)
         self.copy_words((None, Sym(memory)), (at, 0), item.type.words or 0)
         self.env[id(item)] = memory
-
-
-def _known_turns(kind: Type, start: Operand, stop: Operand, step: Operand) -> int | None:
-    """Return how often a loop runs if that is known; a step may be negative also in an unsigned type."""
-    if not (isinstance(start, int) and isinstance(stop, int) and isinstance(step, int)):
-        return None
-    bits = 32 if kind.words == 2 else 16
-    if isinstance(kind, IntType) and kind.signed:
-        start, stop = signed(start, bits), signed(stop, bits)
-    return max(0, -(-(stop - start) // signed(step, bits)))
 
 
 def reads_memory(value: Any) -> bool:

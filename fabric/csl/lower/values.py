@@ -14,7 +14,7 @@ from fabric.csl.lower.registers import read_register, register_at, write_registe
 from fabric.csl.lower.wide import WideNumbers, is_wide
 from fabric.csl.types import BOOL, ArrayType, EnumType, FloatType, IntType, PointerType, StructType, Type
 
-__all__ = ["Expressions"]
+__all__ = ["Expressions", "acts", "part_of_word"]
 
 COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "lt", ">=": "le"}
 SWAPPED = (">", ">=")
@@ -84,8 +84,8 @@ class Expressions(WideNumbers):
         if expr.op in COMPARISONS or expr.op in ("and", "or"):
             return self._as_number(expr)
         if is_wide(expr.right.type):  # a count of 64 bits
-            right, count = self.halves(expr.right).low, IntType(32, False)
-            return self.binary(expr.op, expr.type, self.value(expr.left), right, count)
+            left = self.value(expr.left)
+            return self.binary(expr.op, expr.type, left, self.halves(expr.right).low, IntType(32, False))
         left, right = self.value(expr.left), self.value(expr.right)
         return self.binary(expr.op, expr.type, left, right, expr.right.type)
 
@@ -374,10 +374,10 @@ class Expressions(WideNumbers):
         base, offset = self.address(place)
         if (part := part_of_word(place)) is not None:
             word = self.load_at(base, offset, 1)
-            return self._taken_out(word, *part, place.type)
+            return self.taken_out(word, *part, place.type)
         return self.load_at(base, offset, words_of_type(place.type, place.span))
 
-    def _taken_out(self, word: Operand, at: int, bits: int, kind: Type) -> Operand:
+    def taken_out(self, word: Operand, at: int, bits: int, kind: Type) -> Operand:
         """Return a field of some bits of a word."""
         if isinstance(kind, IntType) and kind.signed:
             return self.alu("sar16", self.alu("sll16", word, 16 - at - bits), 16 - bits)
@@ -421,6 +421,15 @@ class Expressions(WideNumbers):
         self.put("store", None, self.reg(value, size), *(() if base is None else (base,)), data=offset)
 
 
+def acts(value: Any) -> bool:
+    """Whether an expression may change what another one reads, so that the order of the two matters."""
+    return any(
+        isinstance(node, (tree.Call, tree.PointerCall, tree.BlockValue))
+        or (isinstance(node, tree.BuiltinCall) and node.name.startswith("@"))
+        for node in tree.nodes(value)
+    )
+
+
 def part_of_word(place: Any) -> tuple[int, int] | None:
     """Return first bit and width of a place that shares its word with others, else None."""
     if not isinstance(place, tree.Member):
@@ -444,6 +453,8 @@ def linear_terms(expr: Any) -> list[tuple[Any, int]] | None:
         else:
             found.append((here, factor))
     varying = [term for term in found if not isinstance(term[0], tree.Const)]
+    if acts(expr):
+        return None
     return (
         found if len(varying) > 1 and all(isinstance(e.type, IntType) and e.type.bits == 16 for e, _ in found) else None
     )

@@ -141,8 +141,8 @@ class WideNumbers(Conversions):
             self.wide_set(where, value)
             return
         if node.op == "=":
-            value = self.halves(node.value)
-            self.wide_store_at(*self.address(place), value)
+            at = self.address(place)
+            self.wide_store_at(*at, self.halves(node.value))
             return
         at = self.address(place)
         self.wide_store_at(*at, self._assigned(node, self._from_memory(*at)))
@@ -340,25 +340,66 @@ class WideNumbers(Conversions):
 
     # ---- loops
 
-    def wide_range(self, node: tree.ForRange, write: Callable[[Halves, Block, Block], None]) -> None:
-        """Write a counted loop; `write` gets the number, and the blocks where it goes on and ends."""
-        if not isinstance(node.step, tree.Const):
-            raise Fault(f"the step of a range of {node.item.type} must be known", node.span)
-        stop = self.wide_copy(self.halves(node.stop))
+    def wide_range(
+        self, node: tree.ForRange, index: Vreg | None, write: Callable[[Halves, Block, Block], None]
+    ) -> None:
+        """Write a counted loop; `write` gets the number, and the blocks where it goes on and ends.
+
+        What is left between the number and the last one before the end is counted down by the size of the step.
+        """
+        kind, (stop, step) = node.item.type, (self._end_of(part) for part in (node.stop, node.step))
+        assert isinstance(kind, IntType)
         item = self.wide_copy(self.halves(node.start), node.item.name)
-        top, body, again, done = (self.new_block() for _ in range(4))
-        down = int(node.step.value.data) < 0
-        ends = (stop, item) if down else (item, stop)
+        left, size = self._registers(), self.wide_copy(self._magnitude(node.step, step))
+        rising, falling, top, more, again, done = (self.new_block() for _ in range(6))
+        if isinstance(node.step, tree.Const):
+            self.jump(falling if node.step.value.data < 0 else rising)
+        elif kind.signed:
+            self.branch("br32", "lt", step.high, 0, falling, rising)
+        known = node.stop.value.data if isinstance(node.stop, tree.Const) else None
+        for way, (a, b), beyond in ((rising, (item, stop), kind.high + 1), (falling, (stop, item), kind.low - 1)):
+            self.place(way)
+            if known is None or kind.holds(known):
+                enough = self.new_block()
+                self.wide_compare("<", kind, a, b, enough, done)
+                self.place(enough)
+            elif known != beyond:
+                self.jump(done)
+            self.wide_set(left, self._difference(self._difference(b, a), _halves(1)))
+            self.jump(top)
         self.depth += 1
         self.place(top)
-        self.wide_compare("<", node.item.type, *ends, body, done)
-        self.place(body)
         write(item, again, done)
         self.place(again)
-        self.wide_set(item, self._sum(item, self.halves(node.step)))
+        self.wide_compare("<", IntType(LONGEST, False), left, size, done, more)
+        self.place(more)
+        self.wide_set(left, self._difference(left, size))
+        self.wide_set(item, self._sum(item, step))
+        if index is not None:
+            self.put("add16", index, index, 1)
         self.jump(top)
         self.depth -= 1
         self.place(done)
+
+    def _end_of(self, part: Any) -> Halves:
+        """Return a stop or step in registers of its own, since the loop may change what it came from."""
+        if isinstance(part, tree.Const):
+            return _halves(int(part.value.data))
+        return self.wide_copy(self.halves(part))
+
+    def _magnitude(self, part: Any, step: Halves) -> Halves:
+        """Return the size of a step without its sign."""
+        if isinstance(part, tree.Const):
+            return _halves(abs(int(part.value.data)))
+        if not part.type.signed:
+            return step
+        size = self._registers()
+        self._fork(
+            lambda then, otherwise: self.branch("br32", "lt", step.high, 0, then, otherwise),
+            lambda: self.wide_set(size, self._difference(_halves(0), step)),
+            lambda: self.wide_set(size, step),
+        )
+        return size
 
     # ---- what other parts of the lowering have
 

@@ -10,7 +10,7 @@ from fabric.csl.comptime.builtins.table import builtin
 from fabric.csl.comptime.convert import bitcast
 from fabric.csl.comptime.lanes import uniform
 from fabric.csl.comptime.values import Pointer, Range, Value, integer
-from fabric.csl.diagnostics import Fault
+from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import BOOL, U16, ArrayType, EnumType, FloatType, IdType, IntType, PointerType, RangeType, Type
 from fabric.csl.types.rules import is_integer
@@ -85,18 +85,30 @@ def _range(ev: Any, node: n.Builtin, scope: Any) -> Value:
     for value, at in given:
         if not is_integer(value.type):
             raise Fault(f"a bound of @range must be an integer, not {value.type}", at)
-    # The end may be one past the largest number of the type.
-    parts = []
-    for value, at in given:
-        if value.__class__ is Value and isinstance(kind, IntType) and value.data == kind.high + 1:
-            parts.append(integer(value.data))
-        elif isinstance(value, tree.Expr):
-            parts.append(ev.run_convert(value, kind, at, "a bound"))
-        else:
-            parts.append(ev.convert(value, kind if value.__class__ is Value and value.data >= 0 else None, at))
-    if len(parts) == 1:
-        return Value(RangeType(kind), Range(Value(kind, 0), parts[0], Value(kind, 1)))
-    return Value(RangeType(kind), Range(*parts))
+    start, stop, step = (
+        (_bound(ev, kind, *entry, name) if entry is not None else None)
+        for entry, name in zip(
+            (None, given[0], None) if len(given) == 1 else given, ("start", "stop", "step"), strict=True
+        )
+    )
+    return Value(RangeType(kind), Range(start or Value(kind, 0), stop, step or Value(kind, 1)))
+
+
+def _bound(ev: Any, kind: Type, value: Any, at: Span, name: str) -> Any:
+    """Return a part of a range as an operand; known numbers stay as they are where the type cannot hold them.
+
+    A stop lies beyond the type where the range takes in the type's last number, and a step may lead down in an unsigned
+    type.
+    """
+    if isinstance(value, tree.Expr):
+        return ev.run_convert(value, kind, at, "a bound")
+    if value.__class__ is not Value or not isinstance(kind, IntType):
+        return ev.convert(value, kind, at)
+    number = value.data
+    beyond = number == kind.high + 1 or number < 0
+    if (name == "stop" and beyond) or (name == "step" and -kind.high <= number < 0):
+        return integer(number)
+    return ev.convert(value, kind, at)
 
 
 def _part(name: str, which: str) -> None:
