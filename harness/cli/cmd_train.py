@@ -328,7 +328,7 @@ def _checkpoint(name: str) -> Path:
 def _trainer(config: TrainConfig, args: argparse.Namespace) -> Any:
     """Return what trains, compiled."""
     if args.reference:
-        return need("harness.train.plain", PURPOSE).PlainTrainer.of(config)
+        return need("harness.train.plain", PURPOSE).PlainTrainer(config)
     if args.mode == "pipelined":
         pipelined = need("harness.train.pipelined", PURPOSE).PipelinedTrainer(config, compiled=args.compiled)
         pipelined.compile()

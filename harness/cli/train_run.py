@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import argparse
-import math
 import shlex
 import signal
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from harness.config.machine import numbers_of
 from harness.kit.modules import need
 from harness.kit.staging import staged_directory
-from swarm.waits import bottleneck
-from wse_core.errors import CheckpointError, ConfigError, TrainingError
+from wse_core.errors import CheckpointError, ConfigError
 
 if TYPE_CHECKING:
     from harness.kit.console import Progress
     from harness.train.config import TrainConfig
-    from harness.train.plain import PlainTrainer
-    from harness.train.trainer import Trainer
+    from harness.train.loop import Loop
 
 __all__ = ["FOLDER", "PURPOSE", "Run", "folder_of", "library", "place_of", "read_checkpoint"]
 
@@ -76,15 +71,10 @@ class Run:
     """A run in its directory: log, checkpoints, interruption."""
 
     def __init__(
-        self,
-        args: argparse.Namespace,
-        config: TrainConfig,
-        trainer: Trainer | PlainTrainer,
-        source: Path | None,
-        out: Path,
+        self, args: argparse.Namespace, config: TrainConfig, trainer: Loop, source: Path | None, out: Path
     ) -> None:
         self.args, self.config, self.out = args, config, out
-        self.trainer: Any = trainer  # what only one on wafers has is asked for where it is one
+        self.trainer = trainer
         self.folder = folder_of(config, out)
         self.digest = config.fingerprint() + "-reference" * args.reference
         self.saved: int | None = None
@@ -112,7 +102,7 @@ class Run:
         """Train until so many iterations are done; return the exit status."""
         restore = self._catch()
         try:
-            while self.trainer.iteration < stop and (self._under_way or not self.interrupted):
+            while self.trainer.iteration < stop and (self.trainer.under_way or not self.interrupted):
                 self._step(stop, progress)
         finally:
             for number, handler in restore.items():
@@ -122,26 +112,15 @@ class Run:
             self.save()
         return 130 if self.interrupted else 0
 
-    @property
-    def _under_way(self) -> bool:
-        """Whether the weights on the wafer are ahead of the iterations that were told of."""
-        return getattr(self.trainer, "under_way", False)
-
     def _step(self, stop: int, progress: Progress) -> None:
         """Run one iteration, with what belongs to it."""
         trainer, config = self.trainer, self.config
-        step, tested = trainer.step(), {}
-        if not math.isfinite(step.loss):
-            raise TrainingError(
-                f"the loss is {step.loss}",
-                iteration=step.iteration,
-                layer=trainer.culprit(),
-                cause="numbers too large for 16 bits",
-                hint="a smaller learning rate, or dtype cb16",
-            )
+        step, tested = trainer.step(), dict[str, float]()
         if config.train.evaluate and step.iteration % config.train.evaluate == 0:
             data = trainer.dataset
-            tested["test_accuracy"] = self.tested = trainer.evaluate(data.x_test, data.y_test)
+            found = trainer.test(data.x_test, data.y_test)
+            tested |= {"test_accuracy": found.accuracy, "test_loss": found.loss}
+            self.tested = found.accuracy
         if self.comparison and step.iteration <= self.args.compare:
             tested["numpy_loss"] = self.comparison.step(step)
             if step.iteration == min(self.args.compare, stop):
@@ -207,37 +186,6 @@ class Run:
         words = ["wse", "train", "--resume", str(self.last)]
         return shlex.join([*words, "--out", str(self.out)] if self.out != self.last.parent.parent else words)
 
-    def _clock(self) -> dict[str, Any]:
-        """Return what the clock of the wafers says."""
-        trainer, sums = self.trainer, {name: Counter[str]() for name in ("waits", "stages", "traffic")}
-        for row in self.log.rows:
-            for name, table in sums.items():
-                table.update(row.get(name, {}))
-        hertz, training = trainer.compile().hertz, max(1, trainer.cycles - trainer.test_cycles)
-        if self.args.mode == "pipelined":
-            return {
-                "cycles": trainer.cycles,
-                "test_cycles": trainer.test_cycles,
-                "simulated_seconds": trainer.cycles / hertz,
-                "samples_per_simulated_second": self.config.data.batch * len(self.log.rows) / (training / hertz),
-                "pipeline": trainer.pipeline_facts(),
-            }
-        waits, shares = sums["waits"], trainer.utilisation()
-        lost = sum(row.get("boundary", 0) for row in self.log.rows)
-        return {
-            "cycles": trainer.cycles,
-            "test_cycles": trainer.test_cycles,
-            "simulated_seconds": trainer.cycles / hertz,
-            "samples_per_simulated_second": self.config.data.batch * trainer.iteration / (training / hertz),
-            "lost_cycles": lost,
-            "waits": dict(waits),
-            "stages": dict(sums["stages"]),
-            "traffic_bytes": dict(sums["traffic"]),
-            "column_utilisation": {"least": min(shares), "mean": sum(shares) / len(shares), "most": max(shares)},
-            "bottleneck": bottleneck(waits, training),
-            "numbers": numbers_of(trainer.machine),
-        }
-
     def result(self, figure: bool) -> dict[str, Any]:
         """Return what the run gave, and write its table, with or without its figure."""
         rows, config = self.log.rows, self.config
@@ -248,8 +196,8 @@ class Run:
             "loss": last.get("loss"),
             "skipped": self.trainer.iteration - self.trainer.updates,
         }
-        if "cycles" in last:
-            found |= self._clock()
+        if rows:
+            found |= self.trainer.clock_facts(rows)
         if self.verdict:
             found |= {
                 "compared_iterations": self.verdict.iterations,

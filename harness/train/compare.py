@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.train.plain import PlainTrainer
-from harness.train.trainer import Step, Trainer
 
-if TYPE_CHECKING:  # a run in one mode does not wait for the other
-    from harness.train.pipelined import PipelinedStep, PipelinedTrainer
+if TYPE_CHECKING:
+    from harness.train.loop import Step
+    from harness.train.pipelined import PipelinedTrainer
+    from harness.train.trainer import Trainer
 
 __all__ = ["Comparison", "Verdict"]
 
@@ -55,14 +56,14 @@ class Comparison:
 
     def __init__(self, trainer: Trainer | PipelinedTrainer) -> None:
         self.trainer = trainer
-        self.exact, self.plain = type(trainer)(trainer.config, "numpy"), PlainTrainer.of(trainer.config)
+        self.exact, self.plain = type(trainer)(trainer.config, "numpy"), PlainTrainer(trainer.config)
         self._start = self._weights()
         self._equal, self._apart, self.iterations = True, 0.0, 0
 
     def _weights(self) -> dict[str, np.ndarray]:
         return {parameter.name: parameter.dense.copy() for parameter in self.trainer.parameters}
 
-    def step(self, step: Step | PipelinedStep) -> float:
+    def step(self, step: Step) -> float:
         """Do what the trainer has just done; return the loss of plain numpy."""
         exact, plain = self.exact.step(), self.plain.step()
         self._equal &= np.array_equal(np.float64(exact.loss), np.float64(step.loss), equal_nan=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fabric.networks.streamed.network import Layer, Network
 from harness.train import sparsity, weights
 from harness.train.config import TrainConfig
 from memx.parameter import Parameter
@@ -19,17 +18,13 @@ from wse_core.errors import ConfigError
 __all__ = ["initial_parameters", "with_bias"]
 
 
-def with_bias(mask: np.ndarray, layer: Layer) -> Pattern:
+def with_bias(mask: np.ndarray, bias: bool) -> Pattern:
     """Return the pattern of a layer's matrix: its mask, and the column of biases if it has one."""
-    return Pattern.of_mask(np.concatenate([mask, np.ones((layer.outputs, int(layer.bias)), bool)], axis=1))
+    return Pattern.of_mask(np.concatenate([mask, np.ones((len(mask), int(bias)), bool)], axis=1))
 
 
 def initial_parameters(
-    config: TrainConfig,
-    network: Network,
-    exponent_bias: int,
-    slots: Sequence[str] = (),
-    stores: Sequence[MemoryStore | FileStore] = (),
+    config: TrainConfig, exponent_bias: int, slots: Sequence[str] = (), stores: Sequence[MemoryStore | FileStore] = ()
 ) -> tuple[list[Parameter], dict[int, Parameter], int]:
     """Return the parameters that training begins with.
 
@@ -39,7 +34,6 @@ def initial_parameters(
     Parameters
     ----------
     config : TrainConfig
-    network : Network
     exponent_bias : int
         Of cb16.
     slots : sequence of str
@@ -57,21 +51,23 @@ def initial_parameters(
     """
     rng, matrices = np.random.default_rng(config.seed), []
     norms: dict[int, Parameter] = {}
-    for k, (layer, mask) in enumerate(zip(network.layers, sparsity.initial_masks(config), strict=True)):
+    layers = zip(config.network.layers, config.widths, sparsity.initial_masks(config), strict=False)
+    for k, (layer, inputs, mask) in enumerate(layers):
         name, store = f"layer{k + 1}.weight", stores[k] if stores else MemoryStore()
-        dense = store.zeros(name, layer.shape)
-        spread = math.sqrt(2 / max(1.0, mask.sum() / layer.outputs))
-        for first, end in row_blocks(layer.shape):
-            dense[first:end, : layer.inputs] = rng.standard_normal((end - first, layer.inputs)) * spread
-        matrices.append(Parameter(name, dense, network.dtype, exponent_bias, with_bias(mask, layer), slots, store))
+        shape = layer.outputs, inputs + layer.bias
+        dense, spread = store.zeros(name, shape), math.sqrt(2 / max(1.0, mask.sum() / layer.outputs))
+        for first, end in row_blocks(shape):
+            dense[first:end, :inputs] = rng.standard_normal((end - first, inputs)) * spread
+        pattern = with_bias(mask, layer.bias)
+        matrices.append(Parameter(name, dense, config.dtype, exponent_bias, pattern, slots, store))
         if layer.norm:
             both = np.stack([np.ones(layer.outputs), np.zeros(layer.outputs)])
-            norms[k] = Parameter(f"layer{k + 1}.norm", both, network.dtype, exponent_bias, slots=slots)
+            norms[k] = Parameter(f"layer{k + 1}.norm", both, config.dtype, exponent_bias, slots=slots)
     every = [*matrices, *(norms[k] for k in sorted(norms))]
-    return matrices, norms, _from_files(config, network, every)
+    return matrices, norms, _from_files(config, every)
 
 
-def _from_files(config: TrainConfig, network: Network, parameters: Sequence[Parameter]) -> int:
+def _from_files(config: TrainConfig, parameters: Sequence[Parameter]) -> int:
     """Put what files say into parameters; return the updates that were made before."""
     folder, updates = Path(config.source).parent, 0
     for key, name, kinds in (
@@ -90,7 +86,7 @@ def _from_files(config: TrainConfig, network: Network, parameters: Sequence[Para
         slots = {slot for parameter in parameters for slot in parameter.state}
         if not slots:  # another optimizer, or none that remembers: its state is of no use
             tensors = {tensor: values for tensor, values in tensors.items() if _is_value(tensor)}
-        updates = weights.put(tensors, parameters, network.layers, f"{key}: {folder / name}") or updates
+        updates = weights.put(tensors, parameters, config.widths[:-1], f"{key}: {folder / name}") or updates
     return updates
 
 

@@ -1,8 +1,7 @@
 """Training layer by layer on one wafer: runs of minibatches through the pipeline, weights updated where they are.
 
-What `harness.train.trainer.Trainer` is to weight streaming; both hand out a `Step` per iteration and keep their state
-under the same names, so a checkpoint of one goes on in the other.  Between runs the pipeline is empty, and the weights
-on the wafer are those of an iteration; `under_way` says that steps of a run have yet to be handed out.
+The back end of `harness.train.loop.Loop` whose updates the PEs do themselves.  Between runs the pipeline is empty, and
+the weights on the wafer are those of an iteration; `under_way` says that steps of a run have yet to be handed out.
 
 The loss scale does not change: a PE updates its weights with its own gradients and nobody else's, so no update can be
 left out because of an overflow elsewhere.
@@ -14,7 +13,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
@@ -26,52 +25,18 @@ from fabric.networks.pipelined.fit import loss_rows
 from fabric.networks.pipelined.oracle import Oracle
 from fabric.networks.pipelined.pipeline import Pipeline
 from fabric.networks.pipelined.wafer import PipelinedWafer, Run
-from harness.train import artefact, checkpoint, clock_state, sparsity
+from harness.train import artefact, checkpoint
 from harness.train.config import TrainConfig
-from harness.train.data import DataService, load
-from harness.train.initial import initial_parameters
-from harness.train.loss_scale import LossScale
+from harness.train.loop import Loop, Step, judged
 from harness.train.pipeline_config import minibatch_of, refuse_gaps, refuse_unsupported, rule_of, run_length
 from harness.train.placement import placement
-from memx.parameter import Parameter
 from wse_core.errors import CheckpointError, ConfigError, ProgramError, TrainingError
 from wse_core.formats import Arithmetic
 
-__all__ = ["DEFAULT_SCALE", "Compiled", "PipelinedStep", "PipelinedTrainer", "config_digest"]
+__all__ = ["DEFAULT_SCALE", "Compiled", "PipelinedTrainer", "config_digest"]
 
 DEFAULT_SCALE = {"f16": 2.0**10, "cb16": 1.0}
 """Loss scale of a file that names none: it must do for the whole run."""
-
-
-@dataclass(frozen=True)
-class PipelinedStep:
-    """What an iteration did.
-
-    Attributes
-    ----------
-    iteration : int
-        From 1.
-    loss, accuracy : float
-        Mean over the batch, and share of it whose largest logit is that of its label, before its update.
-    cycles : int
-        From the loss of the iteration before to its own; the last one of a run until the pipeline is empty.
-    simulated_seconds : float
-        Since the start of training.
-    scale : float
-        Loss scale.
-    skipped : bool
-        Never.
-    host_seconds : float
-    """
-
-    iteration: int
-    loss: float
-    accuracy: float
-    cycles: int
-    simulated_seconds: float
-    scale: float
-    skipped: bool
-    host_seconds: float
 
 
 @dataclass(frozen=True)
@@ -98,8 +63,8 @@ def config_digest(config: TrainConfig) -> str:
     return hashlib.sha256((config.fingerprint() + mine).encode()).hexdigest()
 
 
-class PipelinedTrainer:
-    """Trains what a configuration describes, all layers on one wafer.
+class PipelinedTrainer(Loop):
+    """Trains with all layers on one wafer.
 
     Parameters
     ----------
@@ -111,50 +76,39 @@ class PipelinedTrainer:
 
     Attributes
     ----------
-    iteration, iterations : int
-        Iterations handed out, and of the whole run.
-    cycles, test_cycles : int
-        Of the wafer so far, and part of them in which tests ran.
+    cycles : int
+        Of the wafer so far; `harness.train.loop.Loop` has further attributes.
     """
 
     def __init__(
         self, config: TrainConfig, backend: str | None = None, compiled: str | PathLike[str] | None = None
     ) -> None:
         refuse_unsupported(config)
-        self.config, self.backend = config, backend
+        self.backend, self.network = backend, config.build_network()
         self.artefact = None if compiled is None else artefact.read(compiled, config_digest(config))
-        self.machine, self.network = config.build_machine(), config.build_network()
+        super().__init__(config)
         self.arithmetic = Arithmetic.of(self.machine, self.network.dtype)
-        self.dataset = load(config)
-        self.data = DataService.of(config, self.dataset)
-        self.optimizer = config.train.optimizer.build()
         self.rule = rule_of(self.optimizer)
-        self.loss_scale = LossScale.of(config)
         if config.train.loss_scale.initial is None:
             self.loss_scale.value = DEFAULT_SCALE[self.network.dtype]
-        self.iterations = config.iterations(len(self.dataset.x_train))
-        self.phases = sparsity.phases(config.sparsity, self.iterations)
-        self.minibatch, self.run_length = minibatch_of(config), run_length(config)
-        self.iteration = self.updates = self.cycles = self.test_cycles = 0
-        self.pending: list[PipelinedStep] = []
-        self.matrices, self.norms, self.earlier = initial_parameters(
-            config, self.network, self.machine["num.cb16_bias"], self.optimizer.slots
-        )
-        if not all(parameter.pattern.mask().all() for parameter in self.parameters):
-            refuse_gaps("network.weights")
+        self.minibatch, self.run_length, self.cycles = minibatch_of(config), run_length(config), 0
+        self._refuse_gaps()
         self._compiled: Compiled | None = None
         self._times: list[np.ndarray] = []
         self._busy: dict[str, float] = {}
 
-    @property
-    def parameters(self) -> list[Parameter]:
-        """All parameters, in the order of `harness.train.trainer.Trainer`."""
-        return [*self.matrices, *(self.norms[k] for k in sorted(self.norms))]
+    def _refuse_gaps(self) -> None:
+        if not all(parameter.pattern.mask().all() for parameter in self.parameters):
+            refuse_gaps("network.weights")
+
+    def load_weights(self, source: str | PathLike[str] | Mapping[str, np.ndarray]) -> None:
+        """Begin with weights of a file, as `harness.train.loop.Loop.load_weights`; masks with gaps are refused."""
+        super().load_weights(source)
+        self._refuse_gaps()
 
     @property
-    def under_way(self) -> bool:
-        """Whether steps of a run have yet to be handed out; the weights are those at its end."""
-        return bool(self.pending)
+    def _begun(self) -> bool:
+        return self._compiled is not None
 
     def compile(self) -> Compiled:
         """Place the network on its wafer, refuse what does not fit; the same every time."""
@@ -202,19 +156,12 @@ class PipelinedTrainer:
 
     # --- iterations ---------------------------------------------------------------------------------------------------
 
-    def step(self) -> PipelinedStep:
-        """Return the `PipelinedStep` of the next iteration, after the run that it belongs to."""
-        if not self.pending:
-            self._run()
-        self.iteration += 1
-        return self.pending.pop(0)
-
-    def _run(self) -> None:
-        """Run the minibatches until the pipeline is to be empty."""
+    def _run(self) -> list[Step]:
+        """Run the minibatches until the pipeline is to be empty; return the step of each iteration among them."""
         clock, compiled, batch = time.perf_counter(), self.compile(), self.config.data.batch
         first = self.iteration
         count = min((first // self.run_length + 1) * self.run_length, self.iterations) - first
-        shards = [self.data.batch(first + k)[0] for k in range(count)]
+        steps, shards = [], [self.data.batch(first + k)[0] for k in range(count)]
         labels = np.concatenate([y for _, y in shards])
         inputs = self.encode(np.concatenate([x for x, _ in shards]))
         wanted = self.encode(np.eye(self.network.features[-1])[labels])
@@ -242,23 +189,20 @@ class PipelinedTrainer:
         seconds = (time.perf_counter() - clock) / count
         for k in range(count):
             self.cycles += int(times[k + 1] - times[k])
-            self.pending.append(
-                PipelinedStep(
-                    first + k + 1,
-                    float(losses[k]),
-                    float(right[k]),
-                    int(times[k + 1] - times[k]),
-                    self.cycles / compiled.hertz,
-                    scale,
-                    False,
-                    seconds,
+            steps.append(
+                Step(
+                    iteration=first + k + 1,
+                    loss=float(losses[k]),
+                    accuracy=float(right[k]),
+                    cycles=int(times[k + 1] - times[k]),
+                    simulated_seconds=self.cycles / compiled.hertz,
+                    scale=scale,
+                    density=self.density,
+                    host_seconds=seconds,
                 )
             )
         self._fetch(first + count)
-
-    def _rate(self, iteration: int) -> float:
-        phase = sparsity.phase_at(self.phases, min(iteration, self.iterations - 1))
-        return sparsity.learning_rate(self.config.train.schedule, self.optimizer.lr, phase, iteration)
+        return steps
 
     def _fetch(self, iteration: int) -> None:
         """Take weights and optimizer state from the wafer."""
@@ -277,24 +221,15 @@ class PipelinedTrainer:
             for slot, values in state.items():
                 parameter.state[slot][...] = values
 
-    def evaluate(self, inputs: np.ndarray, labels: np.ndarray) -> float:
-        """Return the share of samples whose largest logit is that of their label; they stream through the pipeline.
-
-        Parameters
-        ----------
-        inputs : ndarray, shape (samples, features)
-        labels : ndarray of int, shape (samples,)
-        """
-        if not len(inputs):
-            return 0.0
+    def _classify(self, inputs: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
+        """Let samples stream through the pipeline; the host looks at the logits that come out."""
         padded = np.zeros((-(-len(inputs) // self.minibatch) * self.minibatch, inputs.shape[1]), inputs.dtype)
         padded[: len(inputs)] = inputs
-        wafer = self.compile().wafer
-        done = wafer.run(self.encode(padded))
+        done = self.compile().wafer.run(self.encode(padded))
         if isinstance(done, Run):
             self.cycles += done.cycles
             self.test_cycles += done.cycles
-        return float((self.arithmetic.decode(done.logits[: len(inputs)]).argmax(1) == labels).mean())
+        return judged(self.arithmetic.decode(done.logits[: len(inputs)]), labels)
 
     def culprit(self) -> int | None:
         """Return None: which activations were not finite first is not known, since nothing of them leaves."""
@@ -329,62 +264,32 @@ class PipelinedTrainer:
             "utilisation": {name: round(share, 4) for name, share in shares.items()},
         }
 
-    # --- checkpoints --------------------------------------------------------------------------------------------------
-
-    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return (tensors, everything else as JSON values), between runs."""
-        assert not self.pending
-        tensors = {}
-        for parameter in self.parameters:
-            tensors[parameter.name] = parameter.dense
-            tensors[f"{parameter.name}.pattern"] = np.packbits(parameter.pattern.mask())
-            for slot, values in parameter.state.items():
-                tensors[f"{parameter.name}.{slot}"] = values
-        return tensors, {
-            "mode": "pipelined",
-            "iteration": self.iteration,
-            "updates": self.updates,
+    def clock_facts(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return what the clock of the wafer says."""
+        hertz, training = self.compile().hertz, max(1, self.cycles - self.test_cycles)
+        return {
             "cycles": self.cycles,
             "test_cycles": self.test_cycles,
-            "earlier": self.earlier,
-            "loss_scale": self.loss_scale.state(),
-            "data": self.data.state(),
+            "simulated_seconds": self.cycles / hertz,
+            "samples_per_simulated_second": self.config.data.batch * self.iteration / (training / hertz),
+            "pipeline": self.pipeline_facts(),
         }
 
-    def restore(self, tensors: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned, or that of `harness.train.trainer.Trainer`; nothing changes if it does not
-        fit.
+    # --- checkpoints --------------------------------------------------------------------------------------------------
 
-        Raises
-        ------
-        CheckpointError
-            Tensors that are missing, unknown or of another shape.
-        """
-        tensors = {name: values for name, values in tensors.items() if not name.startswith(clock_state.PREFIX)}
-        expected = self.state()[0]
-        for name in sorted(set(tensors) ^ set(expected)):
-            raise CheckpointError(
-                f"tensor {name!r} is {'unknown' if name in tensors else 'missing'}",
-                hint="the configuration that the checkpoint was made with",
-            )
-        for name, values in expected.items():
-            if tensors[name].shape != values.shape or tensors[name].dtype != values.dtype:
-                raise CheckpointError(
-                    f"tensor {name!r} has shape {tensors[name].shape} and type {tensors[name].dtype}, not "
-                    f"{values.shape} and {values.dtype}",
-                    hint="the configuration that the checkpoint was made with",
-                )
+    def _clock_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        return {}, {"mode": "pipelined", "cycles": self.cycles}
+
+    def _read_clock(
+        self, tensors: Mapping[str, np.ndarray], state: Mapping[str, Any], masks: Mapping[str, np.ndarray]
+    ) -> Any:
+        if not all(mask.all() for mask in masks.values()):
+            raise CheckpointError("weights are missing, and tiles are dense", hint="--mode streaming")
         mine = state.get("mode") == "pipelined"
-        names = "iteration", "updates", "test_cycles", "earlier"
-        iteration, updates, tests, self.earlier = checkpoint.counts(state, names)
-        (cycles,) = checkpoint.counts(state, ("cycles",)) if mine else (tests,)
-        self.data.restore(state.get("data"))
-        self.loss_scale.restore(state.get("loss_scale"))
-        self.iteration, self.updates, self.cycles, self.test_cycles = iteration, updates, cycles, tests
-        for parameter in self.parameters:
-            parameter.dense[...] = tensors[parameter.name]
-            for slot, values in parameter.state.items():
-                values[...] = tensors[f"{parameter.name}.{slot}"]
+        return checkpoint.counts(state, ("cycles" if mine else "test_cycles",))[0]
+
+    def _set_clock(self, clock: Any) -> None:
+        self.cycles = clock
         if self._compiled is not None:
             wafer = self._compiled.wafer
             if isinstance(wafer, PipelinedWafer):

@@ -22,29 +22,27 @@ D. Hendrycks and K. Gimpel, "Gaussian error linear units", 2016 (tanh form).
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from harness.config.options import place
-from harness.train import checkpoint, sparsity
-from harness.train.clipping import factor, global_norm
 from harness.train.config import TrainConfig
-from harness.train.data import DataService, Dataset, load
-from harness.train.loss_scale import LossScale
+from harness.train.data import Dataset
+from harness.train.loop import judged
+from harness.train.masters import BatchResult, MasterLoop
 from memx.parameter import Parameter
 from wse_core import numerics
-from wse_core.errors import CheckpointError, ConfigError, MemoryLimitError, TrainingError
+from wse_core.errors import ConfigError, MemoryLimitError
 
 if TYPE_CHECKING:
     from wse_core.numerics import Stored
 
-__all__ = ["FORMATS", "PlainNetwork", "PlainStep", "PlainTrainer", "check_memory"]
+__all__ = ["FORMATS", "PlainNetwork", "PlainTrainer", "check_memory"]
 
 FORMATS = ("f16", "cb16", "bf16", "f64")
 EPSILON = 1e-5
@@ -211,228 +209,66 @@ class PlainNetwork:
         return next((k for k, rows in enumerate(self.activations) if not np.isfinite(rows).all()), None)
 
 
-@dataclass(frozen=True)
-class PlainStep:
-    """What an iteration did.
-
-    Attributes
-    ----------
-    iteration : int
-        From 1.
-    loss : float
-        Mean over the batch, before the update.
-    accuracy : float
-        Share of the batch that was classified rightly, before the update.
-    scale : float
-        Loss scale that was used.
-    skipped : bool
-        Gradients overflowed, nothing was updated.
-    host_seconds : float
-    """
-
-    iteration: int
-    loss: float
-    accuracy: float
-    scale: float
-    skipped: bool
-    host_seconds: float
-
-
-class PlainTrainer:
+class PlainTrainer(MasterLoop):
     """Trains what a configuration describes, on the host.
 
     Parameters
     ----------
     config : TrainConfig
-    matrices : list of Parameter
-        First weights and patterns of each layer; copied.
-    norms : dict[int, Parameter]
-        Factors and shifts by number of the layer from 0; copied.
-    dataset : Dataset, optional
-        Instead of the one that the configuration names.
+    data : Dataset or iterable of (inputs, labels), optional
     fmt : str, optional
         Instead of the format of the configuration; see `FORMATS`.
-    earlier : int, optional
-        Updates that made the first weights, for optimizers that count.
-
-    Attributes
-    ----------
-    weights : dict[str, ndarray of float32]
-        Master weights: ``layerK.weight`` with the bias as last column, ``layerK.norm``.
-    masks : dict[str, ndarray of bool]
-        Which of them exist.
-    slots : dict[str, dict[str, ndarray]]
-        Optimizer state.
-    iteration, updates : int
-        Iterations done, and those that changed the weights.
+    parameters : (matrices, norms), optional
+        First weights; see `harness.train.loop.Loop`, which has further attributes.
     """
 
     def __init__(
         self,
         config: TrainConfig,
-        matrices: Sequence[Parameter],
-        norms: Mapping[int, Parameter],
-        dataset: Dataset | None = None,
+        data: Dataset | Iterable[tuple[ArrayLike, ArrayLike]] | None = None,
         fmt: str | None = None,
-        earlier: int = 0,
+        parameters: tuple[list[Parameter], dict[int, Parameter]] | None = None,
     ) -> None:
-        machine = config.build_machine()
-        self.config, self.dataset = config, dataset or load(config)
-        self.data = DataService.of(config, self.dataset)
-        self.model = PlainNetwork(
-            config.network.layers, fmt or config.dtype, machine["num.cb16_bias"], machine["num.ftz"]
-        )
-        self.optimizer, self.loss_scale = config.train.optimizer.build(), LossScale.of(config)
-        self.iterations = config.iterations(len(self.dataset.x_train))
-        self.phases = sparsity.phases(config.sparsity, self.iterations)
-        self.weights, self.masks = {}, {}
-        named = {f"layer{k}.weight": parameter for k, parameter in enumerate(matrices, 1)}
-        for name, parameter in (named | {f"layer{k + 1}.norm": norm for k, norm in norms.items()}).items():
-            self.weights[name] = parameter.dense.astype(self.model.dtype)
-            self.masks[name] = parameter.pattern.mask()
-        self.slots = {
-            name: {slot: np.zeros_like(value) for slot in self.optimizer.slots} for name, value in self.weights.items()
-        }
-        for name, parameter in (named | {f"layer{k + 1}.norm": norm for k, norm in norms.items()}).items():
-            self.slots[name] |= {slot: state.astype(self.model.dtype) for slot, state in parameter.state.items()}
-        self.iteration = self.updates = 0
-        self.earlier = earlier
+        super().__init__(config, data, parameters)
+        numbers = self.machine["num.cb16_bias"], self.machine["num.ftz"]
+        self.model = PlainNetwork(config.network.layers, fmt or config.dtype, *numbers)
 
-    @classmethod
-    def of(cls, config: TrainConfig) -> Self:
-        """Return the plain counterpart of `harness.train.trainer.Trainer`: the same first weights and masks."""
-        from fabric.networks.streamed.network import Layer, Network
-        from harness.train.initial import initial_parameters
+    @property
+    def weights(self) -> dict[str, np.ndarray]:
+        """Master weights by name, of shape (outputs, inputs, and one for a bias); of a normalisation two rows."""
+        return {parameter.name: parameter.dense for parameter in self.parameters}
 
-        layers = (
-            Layer(inputs, layer.outputs, layer.activation, layer.bias, layer.norm)
-            for inputs, layer in zip(config.widths, config.network.layers, strict=False)
-        )
-        bias, slots = config.build_machine()["num.cb16_bias"], config.train.optimizer.build().slots
-        matrices, norms, earlier = initial_parameters(config, Network(tuple(layers)), bias, slots)
-        return cls(config, matrices, norms, earlier=earlier)
+    @property
+    def masks(self) -> dict[str, np.ndarray]:
+        """Which of the `weights` exist, as arrays of bool."""
+        return {parameter.name: parameter.pattern.mask() for parameter in self.parameters}
+
+    @property
+    def slots(self) -> dict[str, dict[str, np.ndarray]]:
+        """Optimizer state of the `weights`."""
+        return {parameter.name: parameter.state for parameter in self.parameters}
+
+    def compile(self) -> PlainNetwork:
+        """Return the network; it has no place to take."""
+        return self.model
 
     def _active(self) -> dict[str, np.ndarray]:
         """Return the weights that exist, zero elsewhere, by name."""
-        return {name: np.where(self.masks[name], value, 0) for name, value in self.weights.items()}
+        masks = self.masks
+        return {name: np.where(masks[name], value, self.model.dtype.type(0)) for name, value in self.weights.items()}
 
-    def step(self) -> PlainStep:
-        """Run one iteration; return its `PlainStep`.
-
-        Raises
-        ------
-        TrainingError
-            The loss is not finite; the message names iteration and layer.
-        """
-        clock = time.perf_counter()
-        phase = sparsity.phase_at(self.phases, min(self.iteration, self.iterations - 1))
-        if self.iteration and self.iteration == phase.begin:
-            self._change_masks(phase.density)
+    def _batch(self, scale: float) -> BatchResult:
+        """Let the whole batch pass at once."""
         x, labels = (np.concatenate(parts) for parts in zip(*self.data.batch(self.iteration), strict=True))
-        scale, batch = self.loss_scale.value, self.config.data.batch
         with np.errstate(over="ignore", invalid="ignore"):
-            loss, gradients = self.model.gradients(self._active(), x, labels, scale)
-        self.iteration += 1
-        if not np.isfinite(loss):
-            raise TrainingError(
-                f"the loss is {loss}",
-                iteration=self.iteration,
-                layer=self.model.first_bad(),
-                hint="a smaller learning rate",
-            )
-        finite = all(np.isfinite(value[self.masks[name]]).all() for name, value in gradients.items())
-        skipped = self.loss_scale.update(finite, self.iteration)
-        if not skipped:
-            self.updates += 1
-            self._update(gradients, scale * batch, phase)
-            self._exchange(gradients)
-        right = (self.model.activations[-1].argmax(1) == labels).mean()
-        return PlainStep(
-            self.iteration,
-            float(loss / self.model.dtype.type(batch)),
-            float(right),
-            scale,
-            skipped,
-            time.perf_counter() - clock,
-        )
+            loss, found = self.model.gradients(self._active(), x, labels, scale)
+        right = int((self.model.activations[-1].argmax(1) == labels).sum())
+        gradients = [found[p.name].reshape(-1)[p.gradient_pattern.flat] for p in self.parameters]
+        return BatchResult(loss, right, gradients)
 
-    def _update(self, gradients: Mapping[str, np.ndarray], divisor: float, phase: sparsity.Phase) -> None:
-        lr = sparsity.learning_rate(self.config.train.schedule, self.optimizer.lr, phase, self.iteration - 1)
-        share = self.model.dtype.type(divisor)
-        clip = self.config.train.clip
-        if clip is not None:
-            length = global_norm([gradients[name][mask] / share for name, mask in self.masks.items()])
-            share /= self.model.dtype.type(factor(length, clip))
-        for name, mask in self.masks.items():
-            state = {slot: value[mask] for slot, value in self.slots[name].items()}
-            self.weights[name][mask] = self.optimizer.update(
-                self.earlier + self.updates, self.weights[name][mask], gradients[name][mask] / share, state, lr
-            )
-            for slot, value in state.items():
-                self.slots[name][slot][mask] = value
+    def _classify(self, inputs: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
+        return judged(self.model.forward(self._active(), inputs), labels)
 
-    def _exchange(self, gradients: Mapping[str, np.ndarray]) -> None:
-        """Let the smallest weights of each matrix go and as many come, if it is time."""
-        schedule = self.config.sparsity
-        share = sparsity.exchanged(schedule, self.iterations, self.iteration)
-        for k, inputs in enumerate(self.config.widths[:-1] if share else ()):
-            name = f"layer{k + 1}.weight"
-            weights, mask = self.weights[name][:, :inputs], self.masks[name][:, :inputs]
-            if mask.all():
-                continue
-            scores = gradients[name][:, :inputs]
-            if schedule.schedule == "set":
-                scores = sparsity.drawn(schedule, self.iteration, k, mask.size)
-            self._set_mask(name, sparsity.swapped(weights, mask, share, scores))
-
-    def _change_masks(self, density: float) -> None:
-        for k, inputs in enumerate(self.config.widths[:-1], 1):
-            name = f"layer{k}.weight"
-            weights, mask = self.weights[name], self.masks[name]
-            self._set_mask(name, sparsity.moved(weights[:, :inputs], mask[:, :inputs], density))
-
-    def _set_mask(self, name: str, chosen: np.ndarray) -> None:
-        """Change which weights of a matrix exist, biases apart; those that come begin at zero, as does their state."""
-        found = self.masks[name].copy()
-        found[:, : chosen.shape[1]] = chosen
-        for values in (self.weights[name], *self.slots[name].values()):
-            values[found & ~self.masks[name]] = 0
-        self.masks[name] = found
-
-    def evaluate(self, inputs: np.ndarray, labels: np.ndarray) -> float:
-        """Return the share of samples whose largest logit is that of their label."""
-        return float((self.model.forward(self._active(), inputs).argmax(1) == labels).mean())
-
-    # --- checkpoints, as those of the wafers --------------------------------------------------------------------------
-
-    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return (tensors, everything else as JSON values)."""
-        tensors = {}
-        for name, weights in self.weights.items():
-            tensors[name], tensors[f"{name}.pattern"] = weights, np.packbits(self.masks[name])
-            tensors |= {f"{name}.{slot}": value for slot, value in self.slots[name].items()}
-        return tensors, {
-            "iteration": self.iteration,
-            "updates": self.updates,
-            "earlier": self.earlier,
-            "loss_scale": self.loss_scale.state(),
-            "data": self.data.state(),
-        }
-
-    def restore(self, tensors: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned; `CheckpointError`, and no change, if it does not fit."""
-        expected, _ = self.state()
-        for name in sorted({*expected, *tensors}):
-            here, there = expected.get(name), tensors.get(name)
-            if here is None or there is None or (here.shape, here.dtype) != (there.shape, there.dtype):
-                raise CheckpointError(f"tensor {name!r} does not fit the configuration")
-        counts = checkpoint.counts(state, ("iteration", "updates", "earlier"))
-        self.data.restore(state.get("data"))
-        self.loss_scale.restore(state.get("loss_scale"))
-        self.iteration, self.updates, self.earlier = counts
-        for name, weights in self.weights.items():
-            weights[...] = tensors[name]
-            bits = np.unpackbits(tensors[f"{name}.pattern"], count=weights.size)
-            self.masks[name] = bits.astype(bool).reshape(weights.shape)
-            for slot, value in self.slots[name].items():
-                value[...] = tensors[f"{name}.{slot}"]
+    def culprit(self) -> int | None:
+        """Return the number of the first layer whose activations are not finite (0: the inputs), or None."""
+        return self.model.first_bad()

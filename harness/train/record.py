@@ -25,8 +25,7 @@ from wse_core.errors import ConfigError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from harness.train.plain import PlainStep
-    from harness.train.trainer import Step
+    from harness.train.loop import Step
 
 __all__ = ["Log"]
 
@@ -76,16 +75,17 @@ class Log:
                 rows.append(row)
         return rows
 
-    def add(self, step: Step | PlainStep, **facts: Any) -> dict[str, Any]:
-        """Append what an iteration gave; return it as a dict.
+    def add(self, step: Step, **facts: Any) -> dict[str, Any]:
+        """Append what an iteration gave, without what it does not have; return it as a dict.
 
         Parameters
         ----------
-        step : Step or PlainStep
+        step : Step
         **facts
             Further things.
         """
-        row = plain(dataclasses.asdict(step) | facts)
+        known = {key: value for key, value in dataclasses.asdict(step).items() if value is not None}
+        row = plain(known | facts)
         self.rows.append(row)
         try:
             self._file.write(json.dumps(row) + "\n")

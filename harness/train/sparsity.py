@@ -17,7 +17,8 @@ set             the same, but those that come are drawn at random
 ==============  =====================================================================================================
 
 The share of `rigl` and `set` falls from ``fraction`` as a cosine until it is zero at ``until``; weights that come
-begin at zero, with their optimizer state.  Masks concern weight matrices; biases and normalisation stay whole.
+begin at zero, with their optimizer state, but for those that go and come back at once (`harness.train.masters`).
+Masks concern weight matrices; biases and normalisation stay whole.
 
 Sources: weight streaming white paper, section 6.2; A. Renda et al., "Comparing rewinding and fine-tuning in neural
 network pruning", 2020 (weights stay, the learning rate is rewound); U. Evci et al., "Rigging the lottery", 2020 (rigl;
@@ -40,6 +41,7 @@ from wse_core.errors import ConfigError
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
     from harness.train.tables import ScheduleConfig, SparsityConfig
+    from memx.parameter import Parameter
 
 __all__ = [
     "Phase",
@@ -48,6 +50,7 @@ __all__ = [
     "initial_masks",
     "learning_rate",
     "moved",
+    "of_existing",
     "phase_at",
     "phases",
     "swapped",
@@ -181,6 +184,14 @@ def swapped(weights: np.ndarray, mask: np.ndarray, share: float, scores: np.ndar
     free = np.flatnonzero(~found)
     found[free[np.argsort(-np.abs(scores.reshape(-1)[free]), kind="stable")[:count]]] = True
     return found.reshape(mask.shape)
+
+
+def of_existing(parameter: Parameter, gradients: np.ndarray) -> np.ndarray:
+    """Return the gradients of weights that exist, of those that were asked for of a parameter."""
+    asked, pattern = parameter.gradient_pattern, parameter.pattern
+    if asked is pattern:
+        return gradients
+    return gradients[np.isin(asked.flat, pattern.flat, assume_unique=True)]
 
 
 def widened(widths: Sequence[int], density: float) -> tuple[int, ...]:

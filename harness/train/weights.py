@@ -39,8 +39,8 @@ def _library() -> Any:
     return need("safetensors.numpy", "a file of weights")
 
 
-def views(parameters: Sequence[Parameter], layers: Sequence[Any]) -> dict[str, np.ndarray]:
-    """Return the arrays behind all names but masks and updates, as views; `layers` say which have a bias."""
+def views(parameters: Sequence[Parameter], inputs: Sequence[int]) -> dict[str, np.ndarray]:
+    """Return the arrays behind all names but masks and updates, as views; `inputs` are the features of each layer's."""
     found: dict[str, np.ndarray] = {}
     for parameter in parameters:
         layer, what = parameter.name.split(".")
@@ -48,19 +48,19 @@ def views(parameters: Sequence[Parameter], layers: Sequence[Any]) -> dict[str, n
             if what == "norm":
                 found[f"{layer}.norm.weight{slot}"], found[f"{layer}.norm.bias{slot}"] = array
                 continue
-            inputs = layers[int(layer.removeprefix("layer")) - 1].inputs
-            found[f"{layer}.weight{slot}"] = array[:, :inputs]
-            if array.shape[1] > inputs:
-                found[f"{layer}.bias{slot}"] = array[:, inputs]
+            count = inputs[int(layer.removeprefix("layer")) - 1]
+            found[f"{layer}.weight{slot}"] = array[:, :count]
+            if array.shape[1] > count:
+                found[f"{layer}.bias{slot}"] = array[:, count]
     return found
 
 
-def taken(parameters: Sequence[Parameter], layers: Sequence[Any], updates: int) -> dict[str, np.ndarray]:
+def taken(parameters: Sequence[Parameter], inputs: Sequence[int], updates: int) -> dict[str, np.ndarray]:
     """Return everything by name, as copies; what does not exist is zero."""
-    found = {name: np.ascontiguousarray(array) for name, array in views(parameters, layers).items()}
-    for layer, parameter in zip(layers, parameters, strict=False):
+    found = {name: np.ascontiguousarray(array) for name, array in views(parameters, inputs).items()}
+    for count, parameter in zip(inputs, parameters, strict=False):
         name = parameter.name.removesuffix(".weight")
-        found[f"{name}.mask"] = np.ascontiguousarray(parameter.pattern.mask()[:, : layer.inputs])
+        found[f"{name}.mask"] = np.ascontiguousarray(parameter.pattern.mask()[:, :count])
         for key in [key for key in found if key == parameter.name or key.startswith(f"{parameter.name}.")]:
             found[key] = np.where(found[f"{name}.mask"], found[key], np.float32(0))
     return found | {UPDATES: np.array([updates], np.int64)}
@@ -119,7 +119,7 @@ def read(path: str | Path) -> dict[str, np.ndarray]:
 
 
 def put(
-    tensors: Mapping[str, np.ndarray], parameters: Sequence[Parameter], layers: Sequence[Any], where: object = "weights"
+    tensors: Mapping[str, np.ndarray], parameters: Sequence[Parameter], inputs: Sequence[int], where: object = "weights"
 ) -> int:
     """Give parameters the values, masks and state that tensors have; return the updates that were made before.
 
@@ -129,8 +129,8 @@ def put(
         By the names of this module.
     parameters : sequence of Parameter
         The matrices of all layers, then the normalisations.
-    layers : sequence
-        Objects with `inputs`.
+    inputs : sequence of int
+        Features that each layer takes.
     where
         For messages.
 
@@ -140,8 +140,8 @@ def put(
         A name that the network does not have, another shape, no numbers, or a part of what belongs together; nothing
         has changed then.
     """
-    held = views(parameters, layers)
-    masks = {parameter.name.removesuffix("weight") + "mask": parameter for parameter in parameters[: len(layers)]}
+    held = views(parameters, inputs)
+    masks = {parameter.name.removesuffix("weight") + "mask": parameter for parameter in parameters[: len(inputs)]}
     shapes = {name: array.shape for name, array in held.items()} | {UPDATES: (1,)}
     shapes |= {name: held[parameter.name].shape for name, parameter in masks.items()}
     for name, tensor in tensors.items():

@@ -78,7 +78,7 @@ def test_wafers_and_numpy_agree_bit_for_bit_and_runs_go_on(folder, words):
     second.restore({k: v.copy() for k, v in tensors.items()}, json.loads(json.dumps(state)))
     assert [s.cycles for s in train(second, 3)] == [s.cycles for s in steps[0][3:]]
     assert np.array_equal(bits(runs[0]), bits(second))
-    plain = PlainTrainer.of(config(*words))
+    plain = PlainTrainer(config(*words))
     assert [plain.step().loss for _ in range(6)] == pytest.approx([s.loss for s in steps[0]], rel=2e-3)
 
 

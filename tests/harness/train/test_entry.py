@@ -243,6 +243,6 @@ def test_the_command_takes_and_gives_weights(folder, capsys):
     status, _, err = blobs.run(capsys, "a.toml --out three --save-weights one.bin")
     assert status == 2
     assert "no form of weights" in err
-    run = PlainTrainer.of(parse_train((folder / "a.toml").read_text(), "a.toml", ["network.weights=one.npz"]))
+    run = PlainTrainer(parse_train((folder / "a.toml").read_text(), "a.toml", ["network.weights=one.npz"]))
     assert run.earlier == 4
     assert run.slots["layer1.weight"]["m"].any()

@@ -279,8 +279,9 @@ def test_an_interrupted_run_ends_with_an_empty_pipeline(capsys, monkeypatch):
     simulate = PipelinedTrainer._run
 
     def interrupted(self):
-        simulate(self)
+        steps = simulate(self)
         signal.raise_signal(signal.SIGINT)
+        return steps
 
     monkeypatch.setattr(PipelinedTrainer, "_run", interrupted)
     assert run(capsys, "a.toml --mode pipelined --out parts --no-report")[0] == 130

@@ -50,10 +50,12 @@ def trainer(text=TEXT, fmt=None, scale=1.0):
         weights = np.zeros((outputs, inputs + layer.bias), np.float32)
         weights[:, :inputs] = scale * rng.standard_normal(mask.shape) * math.sqrt(2 / inputs)
         whole = np.concatenate([mask, np.ones((outputs, int(layer.bias)), bool)], axis=1)
-        matrices.append(Parameter("w", weights, pattern=Pattern.of_mask(whole)))
+        matrices.append(Parameter(f"layer{k + 1}.weight", weights, pattern=Pattern.of_mask(whole), slots=("m", "v")))
         if layer.norm:
-            norms[k] = Parameter("n", np.stack([np.ones(outputs), np.zeros(outputs)]))
-    return PlainTrainer(config, matrices, norms, blobs(), fmt)
+            norms[k] = Parameter(
+                f"layer{k + 1}.norm", np.stack([np.ones(outputs), np.zeros(outputs)]), slots=("m", "v")
+            )
+    return PlainTrainer(config, blobs(), fmt, (matrices, norms))
 
 
 def example(activation, norm, bias, seed=0, widths=(6, 5, 7, 3), fmt="f64"):

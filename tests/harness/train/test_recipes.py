@@ -31,7 +31,7 @@ SPARSITIES = (0.20, 0.36, 0.50, 0.60, 0.70, 0.799, 0.838, 0.865, 0.891)
 
 def train(iterations, sparsity=""):
     """Return (trainer, loss of each iteration)."""
-    run = PlainTrainer.of(parse_train(TEXT.format(iterations=iterations, sparsity=sparsity)))
+    run = PlainTrainer(parse_train(TEXT.format(iterations=iterations, sparsity=sparsity)))
     return run, np.array([run.step().loss for _ in range(iterations)])
 
 

@@ -1,0 +1,391 @@
+"""The training loop: one for all back ends, which only say what a batch gives.
+
+`harness.train.trainer` streams weights past wafers, `harness.train.pipelined` has all layers on one wafer, and
+`harness.train.plain` is numpy.  What they share stands here:
+steps, held-out samples, checkpoints, files of weights.  Where the host updates weights, `harness.train.masters` says
+how an iteration goes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from harness.train import checkpoint, clock_state, sparsity, weights
+from harness.train.config import TrainConfig
+from harness.train.data import DataService, Dataset, load
+from harness.train.feed import BatchFeed
+from harness.train.initial import initial_parameters
+from harness.train.loss_scale import LossScale
+from memx.parameter import Parameter
+from memx.pattern import Pattern
+from memx.store import FileStore, MemoryStore
+from wse_core.errors import CheckpointError, ConfigError, TrainingError
+
+__all__ = ["HeldOut", "Loop", "Step", "judged"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """An iteration, as every back end tells of it; what a back end has no clock for is None.
+
+    Attributes
+    ----------
+    iteration : int
+        From 1.
+    loss, accuracy : float
+        Mean over the batch, and share of it whose largest logit is that of its label, before the update.
+    cycles : int or None
+        From this iteration to the next one; in a pipeline from the loss of the iteration before to its own, and the
+        last one of a run until the pipeline is empty.
+    boundary : int or None
+        Part of it that was lost because words were not there, or gradients could not leave.
+    waits : dict[str, float] or None
+        The cycles of `boundary` by what was waited for.
+    stages : dict[str, int] or None
+        Cycles by layer and phase.
+    traffic : dict[str, int] or None
+        Bytes on links by what they are for.
+    bottleneck : str or None
+        What was waited for most, ``wafers`` if nothing.
+    simulated_seconds : float or None
+        Since the start of training, this iteration and tests before it included.
+    scale : float
+        Loss scale that was used.
+    skipped : bool
+        Gradients overflowed, nothing was updated.
+    norm : float or None
+        Of the gradients of all weights that exist together, before they were clipped; None if they are not, or nothing
+        was updated.
+    density : float
+        Share of the weights that exist, biases and normalisation left out.
+    words, gradient_words : int or None
+        On the link of the memory service.
+    hops, macs : int or None
+        Wavelet hops and multiply-add operations of all wafers; gradients multiply and add in two operations, which
+        are none.
+    host_seconds : float
+    """
+
+    iteration: int
+    loss: float
+    accuracy: float
+    cycles: int | None = None
+    boundary: int | None = None
+    waits: Mapping[str, float] | None = None
+    stages: Mapping[str, int] | None = None
+    traffic: Mapping[str, int] | None = None
+    bottleneck: str | None = None
+    simulated_seconds: float | None = None
+    scale: float
+    skipped: bool = False
+    norm: float | None = None
+    density: float
+    words: int | None = None
+    gradient_words: int | None = None
+    hops: int | None = None
+    macs: int | None = None
+    host_seconds: float
+
+
+class HeldOut(NamedTuple):
+    """How a network does on samples that it was not trained on.
+
+    Attributes
+    ----------
+    accuracy : float
+        Share of the samples no logit of which is larger than that of their label.
+    loss : float
+        Mean over the samples of ``-log softmax(logits)[label]``, which the host takes in float64 from the logits.
+    """
+
+    accuracy: float
+    loss: float
+
+
+def judged(logits: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
+    """Return how many samples are right, and the sum of their losses.
+
+    Parameters
+    ----------
+    logits : ndarray, shape (samples, classes)
+    labels : ndarray of int, shape (samples,)
+
+    Examples
+    --------
+    >>> right, loss = judged(np.array([[0.0, 0.0], [3.0, -3.0]]), np.array([1, 1]))
+    >>> right, round(loss, 3)
+    (1, 6.696)
+    """
+    if not len(labels):
+        return 0, 0.0
+    values = np.asarray(logits, np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        below = values - values.max(1, keepdims=True)
+        own = below[np.arange(len(labels)), labels]
+        return int((own == 0).sum()), float((np.log(np.exp(below).sum(1)) - own).sum())
+
+
+class Loop(ABC):
+    """Trains what a configuration describes; the base of the back ends.
+
+    Parameters
+    ----------
+    config : TrainConfig
+    data : Dataset or iterable of (inputs, labels), optional
+        Samples, or batches one after the other (`harness.train.feed.BatchFeed`), instead of what the configuration
+        names.
+    parameters : (matrices, norms), optional
+        First weights, instead of what the configuration asks for; they are changed in place.
+
+    Attributes
+    ----------
+    matrices : list of Parameter
+        Weights of each layer; a bias is the last column.
+    norms : dict[int, Parameter]
+        Factors and shifts by number of the layer from 0.
+    iteration, iterations : int
+        Iterations done (in a pipeline: handed out), and of the whole run.
+    updates, earlier : int
+        Updates of this run, and those that made the first weights.
+    test_cycles : int
+        Part of the cycles in which tests ran.
+    phases : tuple of Phase
+        Stretches with the same masks.
+    """
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        data: Dataset | Iterable[tuple[ArrayLike, ArrayLike]] | None = None,
+        parameters: tuple[list[Parameter], dict[int, Parameter]] | None = None,
+    ) -> None:
+        self.config, self.machine = config, config.build_machine()
+        self.data: DataService | BatchFeed
+        if data is None or isinstance(data, Dataset):
+            self.data = DataService.of(config, data or load(config))
+        else:
+            self.data = BatchFeed(data, config.data.batch, config.wafers, config.widths[0], config.widths[-1])
+        self.optimizer, self.loss_scale = config.train.optimizer.build(), LossScale.of(config)
+        samples = len(self.dataset.x_train) if isinstance(self.data, DataService) else None
+        self.iterations = config.iterations(samples)
+        self.phases = sparsity.phases(config.sparsity, self.iterations)
+        self.iteration = self.updates = self.test_cycles = self.earlier = 0
+        if parameters is None:
+            bias, slots = self.machine["num.cb16_bias"], self.optimizer.slots
+            self.matrices, self.norms, self.earlier = initial_parameters(config, bias, slots, self._stores())
+        else:
+            self.matrices, self.norms = parameters
+        self._waiting: list[Step] = []
+
+    # --- what a back end says -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def compile(self) -> Any:
+        """Place the network, refuse what does not fit; return what runs, the same every time."""
+
+    @abstractmethod
+    def _run(self) -> list[Step]:
+        """Run the next iteration, or as many as have to be run together; return their steps."""
+
+    @abstractmethod
+    def _classify(self, inputs: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
+        """Return (samples that are right, sum of their losses), as `judged` does; their time belongs to tests."""
+
+    @abstractmethod
+    def culprit(self) -> int | None:
+        """Return the number of the first layer whose activations are not finite, None if that is not known."""
+
+    def _clock_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return (tensors, JSON values) of the clock for a checkpoint; the tensors' names begin as those of clocks."""
+        return {}, {}
+
+    def _read_clock(
+        self, tensors: Mapping[str, np.ndarray], state: Mapping[str, Any], masks: Mapping[str, np.ndarray]
+    ) -> Any:
+        """Return what `_set_clock` takes, from a checkpoint of any back end; `CheckpointError` if it does not fit."""
+        return None
+
+    def _set_clock(self, clock: Any) -> None:
+        """Go on from a clock; parameters have been restored."""
+        del clock
+
+    def clock_facts(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return what the clock says of the lines of a log."""
+        return {}
+
+    def _stores(self) -> list[MemoryStore | FileStore]:
+        """Return where each layer's matrix lies; none: in memory."""
+        return []
+
+    # --- parameters and data ------------------------------------------------------------------------------------------
+
+    @property
+    def dataset(self) -> Dataset:
+        """The samples that the configuration names; `ConfigError` if batches are handed over instead."""
+        if isinstance(self.data, BatchFeed):
+            raise ConfigError("batches are handed over, there is no data set", where="data")
+        return self.data.dataset
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """All parameters, in the order of the gradients."""
+        return [*self.matrices, *(self.norms[k] for k in sorted(self.norms))]
+
+    @property
+    def density(self) -> float:
+        """Share of the weights that exist; biases and normalisation, which always do, are not counted."""
+        inputs = self.config.widths[:-1]
+        active = sum(int((p.pattern.indices < n).sum()) for p, n in zip(self.matrices, inputs, strict=True))
+        return active / sum(len(p.dense) * n for p, n in zip(self.matrices, inputs, strict=True))
+
+    @property
+    def under_way(self) -> bool:
+        """Whether steps have yet to be handed out; the weights are those after the last of them."""
+        return bool(self._waiting)
+
+    # --- iterations ---------------------------------------------------------------------------------------------------
+
+    def step(self) -> Step:
+        """Run one iteration; return its `Step`.
+
+        Raises
+        ------
+        TrainingError
+            The loss is not finite; the message names iteration and layer.
+        """
+        if not self._waiting:
+            self._waiting = self._run()
+        self.iteration += 1
+        found = self._waiting.pop(0)
+        if not np.isfinite(found.loss):
+            raise TrainingError(
+                f"the loss is {found.loss}",
+                iteration=found.iteration,
+                layer=self.culprit(),
+                cause="numbers too large for 16 bits",
+                hint="a smaller learning rate, or dtype cb16",
+            )
+        return found
+
+    def _phase(self, iteration: int) -> sparsity.Phase:
+        """Return the phase of an iteration counted from 0; the last one goes on."""
+        return sparsity.phase_at(self.phases, min(iteration, self.iterations - 1))
+
+    def _rate(self, iteration: int) -> float:
+        """Return the learning rate of an iteration counted from 0."""
+        return sparsity.learning_rate(self.config.train.schedule, self.optimizer.lr, self._phase(iteration), iteration)
+
+    # --- held-out samples ---------------------------------------------------------------------------------------------
+
+    def test(self, inputs: np.ndarray, labels: np.ndarray) -> HeldOut:
+        """Return how the network does on samples.
+
+        Parameters
+        ----------
+        inputs : ndarray, shape (samples, features)
+        labels : ndarray of int, shape (samples,)
+        """
+        right, loss = self._classify(inputs, labels) if len(inputs) else (0, 0.0)
+        return HeldOut(right / max(1, len(inputs)), loss / max(1, len(inputs)))
+
+    def evaluate(self, inputs: np.ndarray, labels: np.ndarray) -> float:
+        """Return the share of samples that is classified rightly; see `test`."""
+        return self.test(inputs, labels).accuracy
+
+    # --- files of weights ---------------------------------------------------------------------------------------------
+
+    def tensors(self) -> dict[str, np.ndarray]:
+        """Return weights, masks and optimizer state by the names of `harness.train.weights`, as copies."""
+        return weights.taken(self.parameters, self.config.widths[:-1], self.earlier + self.updates)
+
+    def save_weights(self, path: str | PathLike[str]) -> None:
+        """Write weights, masks and optimizer state to a .safetensors or .npz file."""
+        weights.write(Path(path), self.tensors())
+
+    def load_weights(self, source: str | PathLike[str] | Mapping[str, np.ndarray]) -> None:
+        """Begin with weights, masks or optimizer state of a file, or of tensors by name, before the first iteration.
+
+        Raises
+        ------
+        ConfigError
+            They do not fit, or training has begun.
+        """
+        if self.iteration or self._begun:
+            raise ConfigError("training has begun", where="load_weights", hint="before compile and the first step")
+        tensors = source if isinstance(source, Mapping) else weights.read(Path(source))
+        self.earlier = weights.put(tensors, self.parameters, self.config.widths[:-1]) or self.earlier
+
+    @property
+    def _begun(self) -> bool:
+        """Whether the network has been placed with the weights of now."""
+        return False
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return (tensors, everything else as JSON values), when no step is under way."""
+        assert not self._waiting
+        tensors, clock = self._clock_state()
+        return self._tensors() | tensors, {
+            "iteration": self.iteration,
+            "updates": self.updates,
+            "earlier": self.earlier,
+            "test_cycles": self.test_cycles,
+            "loss_scale": self.loss_scale.state(),
+            "data": self.data.state(),
+            **clock,
+        }
+
+    def _tensors(self) -> dict[str, np.ndarray]:
+        """Return the tensors of a checkpoint but those of the clock."""
+        tensors = {}
+        for parameter in self.parameters:
+            tensors[parameter.name] = parameter.dense
+            tensors[f"{parameter.name}.pattern"] = np.packbits(parameter.pattern.mask())
+            for slot, values in parameter.state.items():
+                tensors[f"{parameter.name}.{slot}"] = values
+        return tensors
+
+    def restore(self, tensors: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
+        """Go on from what `state` of any back end returned; nothing changes if it does not fit.
+
+        Raises
+        ------
+        CheckpointError
+            Tensors that are missing, unknown or of another shape.
+        """
+        times = {name: values for name, values in tensors.items() if name.startswith(clock_state.PREFIX)}
+        tensors = {name: values for name, values in tensors.items() if name not in times}
+        hint, expected = "the configuration that the checkpoint was made with", self._tensors()
+        for name in sorted(set(tensors) ^ set(expected)):
+            raise CheckpointError(f"tensor {name!r} is {'unknown' if name in tensors else 'missing'}", hint=hint)
+        for name, values in expected.items():
+            found = tensors[name]
+            if (found.shape, found.dtype) != (values.shape, values.dtype):
+                kinds = [f"{one.shape} and {one.dtype}" for one in (found, values)]
+                raise CheckpointError(f"tensor {name!r} has shape and type {kinds[0]}, not {kinds[1]}", hint=hint)
+        known = {"test_cycles": 0} | dict(state)  # a run by numpy has no cycles
+        counts = checkpoint.counts(known, ("iteration", "updates", "earlier", "test_cycles"))
+        masks = {
+            p.name: np.unpackbits(tensors[f"{p.name}.pattern"], count=p.dense.size).astype(bool).reshape(p.dense.shape)
+            for p in self.parameters
+        }
+        clock = self._read_clock(times, known, masks)
+        self.data.restore(state.get("data"))
+        self.loss_scale.restore(state.get("loss_scale"))
+        self.iteration, self.updates, self.earlier, self.test_cycles = counts
+        for parameter in self.parameters:
+            parameter.dense[...] = tensors[parameter.name]
+            for slot, values in parameter.state.items():
+                values[...] = tensors[f"{parameter.name}.{slot}"]
+            parameter.set_pattern(Pattern.of_mask(masks[parameter.name]))
+        self._waiting = []
+        self._set_clock(clock)

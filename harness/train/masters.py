@@ -1,0 +1,148 @@
+"""An iteration whose FP32 master weights the host updates: the memory service beside wafers, and the plain trainer.
+
+Masks change if a phase begins.  The back end gives loss and gradients of a batch, summed over its samples and
+multiplied by the loss scale; gradients are divided by scale and batch in FP32 and clipped; weights are updated, and a
+share of them exchanged if it is time.  If a number that was asked for is not finite, nothing is updated and the loss
+scale is halved.
+
+Rules of an exchange, which are those of the RigL authors' code (google-research/rigl, ``sparse_optimizers_base.py``):
+the optimizer, and so the norm by which gradients are clipped, sees gradients of weights that exist; the other ones only
+say what grows.  A weight that goes and comes back at once keeps its value and its optimizer state
+(``reinit_when_same=False``, the default there); one that comes anew begins at zero.
+
+Sources: weight streaming white paper, sections 6.2 and 7; U. Evci et al., "Rigging the lottery", 2020.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from harness.train import sparsity
+from harness.train.clipping import factor, global_norm
+from harness.train.initial import with_bias
+from harness.train.loop import Loop, Step
+from memx.pattern import Pattern
+
+__all__ = ["BatchResult", "MasterLoop"]
+
+
+@dataclass(frozen=True)
+class BatchResult:
+    """What the batch of an iteration gave.
+
+    Attributes
+    ----------
+    loss : numpy.floating
+        Sum over the samples, in FP32.
+    right : int
+        Samples whose largest logit is that of their label.
+    gradients : list of ndarray of float32
+        Per parameter, one per entry of its gradient pattern: sums over the samples, times the loss scale.
+    clock : dict
+        Further fields of `Step`.
+    """
+
+    loss: np.floating[Any]
+    right: int
+    gradients: Sequence[np.ndarray]
+    clock: Mapping[str, Any] = field(default_factory=dict)
+
+
+class MasterLoop(Loop):
+    """A training loop whose back end hands gradients over; the base of wafers that stream and of the plain trainer."""
+
+    @abstractmethod
+    def _batch(self, scale: float) -> BatchResult:
+        """Let the batch of the next iteration pass with a loss scale; return what it gave."""
+
+    def _run(self) -> list[Step]:
+        """Run one iteration."""
+        self.compile()
+        clock, number = time.perf_counter(), self.iteration + 1
+        phase = self._phase(self.iteration)
+        if self.iteration and self.iteration == phase.begin:
+            self._change_masks(phase.density)
+        scale, batch, share = self.loss_scale.value, self.config.data.batch, self._exchanged(number)
+        norm = None
+        with self._asked_everywhere(bool(share) and self.config.sparsity.schedule == "rigl"):
+            done = self._batch(scale)
+            finite = all(bool(np.isfinite(part).all()) for part in done.gradients)
+            usable = bool(np.isfinite(done.loss))  # if it is not, `step` says so
+            if usable and not self.loss_scale.update(finite, number):
+                self.updates += 1
+                norm = self._update([part / np.float32(scale * batch) for part in done.gradients], share)
+        return [
+            Step(
+                iteration=number,
+                loss=float(done.loss / np.float32(batch)),
+                accuracy=done.right / batch,
+                scale=scale,
+                skipped=not finite,
+                norm=norm,
+                density=self.density,
+                host_seconds=time.perf_counter() - clock,
+                **done.clock,
+            )
+        ]
+
+    def _exchanged(self, number: int) -> float:
+        """Return the share of the weights that is exchanged in an iteration counted from 1."""
+        return sparsity.exchanged(self.config.sparsity, self.iterations, number)
+
+    @contextmanager
+    def _asked_everywhere(self, everywhere: bool) -> Iterator[None]:
+        """Ask for gradients at all places of the matrices meanwhile, if `everywhere`."""
+        sparse = [matrix for matrix in self.matrices if everywhere and matrix.pattern.density < 1]
+        for matrix in sparse:
+            matrix.gradient_pattern = Pattern.dense(matrix.dense.shape)
+        try:
+            yield
+        finally:
+            for matrix in sparse:
+                matrix.gradient_pattern = None
+
+    def _update(self, gradients: list[np.ndarray], share: float) -> float | None:
+        """Clip gradients, update all parameters, exchange a share of the weights; return the norm, None if not taken.
+
+        Parameters
+        ----------
+        gradients : list of ndarray of float32
+            Per parameter, at all places that were asked for.
+        share : float
+            Of the weights that are exchanged.
+        """
+        lr, most, norm = self._rate(self.iteration), self.config.train.clip, None
+        if most is not None:
+            both = zip(self.parameters, gradients, strict=True)
+            norm = global_norm([sparsity.of_existing(parameter, own) for parameter, own in both])
+            gradients = [own * np.float32(factor(norm, most)) for own in gradients]
+        for number, (parameter, own) in enumerate(zip(self.parameters, gradients, strict=True)):
+            parameter.update(self.optimizer, self.earlier + self.updates, own, lr)
+            if share and number < len(self.matrices) and parameter.pattern.density < 1:
+                self._exchange(number, share, own)
+        return norm
+
+    def _exchange(self, number: int, share: float, gradients: np.ndarray) -> None:
+        """Let the smallest weights of a matrix go and as many come; biases stay."""
+        matrix, layer = self.matrices[number], self.config.network.layers[number]
+        inputs, schedule = self.config.widths[number], self.config.sparsity
+        shape = matrix.dense.shape[0], inputs
+        if schedule.schedule == "set":
+            scores = sparsity.drawn(schedule, self.iteration + 1, number, shape[0] * inputs)
+        else:
+            scores = gradients.reshape(matrix.dense.shape)[:, :inputs]
+        mask = matrix.pattern.mask()[:, :inputs]
+        matrix.become(with_bias(sparsity.swapped(matrix.dense[:, :inputs], mask, share, scores), layer.bias))
+
+    def _change_masks(self, density: float) -> None:
+        """Begin a phase: weights go, or come back as zeros with their optimizer state."""
+        for matrix, inputs, layer in zip(self.matrices, self.config.widths, self.config.network.layers, strict=False):
+            old = matrix.pattern.mask()[:, :inputs]
+            matrix.become(with_bias(sparsity.moved(matrix.dense[:, :inputs], old, density), layer.bias))
