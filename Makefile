@@ -165,6 +165,7 @@ lint: lint-tools
 	@$(PY) -m ruff format --check .
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" cython-lint $(filter %.pyx %.pxd,$(SOURCES))
 	@$(PY) -m mypy
+	@$(PY) -m tools.sizes
 
 clean:
 	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .coverage .benchmarks

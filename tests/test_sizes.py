@@ -1,4 +1,4 @@
-"""One idea per file, a few steps per function: none is longer than allowed, except tables and generated files."""
+"""A few steps per function: none is longer than allowed. Long files are named by `tools/sizes.py`, as advice."""
 
 from __future__ import annotations
 
@@ -8,39 +8,41 @@ import pytest
 
 from tests.conftest import ROOT
 from tests.trees import FUNCTIONS, statements
+from tools import sizes
 
 PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tools", "tests")
-MOST_LINES = {".py": 500, ".pyi": 500, ".pyx": 700, ".pxd": 700}
-LONGER = {"fabric/program/program.pyi": "generated from the table of operations"}
-"""Files that may be longer, and why."""
-
 MOST_OF_A_FUNCTION = 80
 """Lines of a Python function with signature and docstring; a longer one is cut into named steps."""
 
 
-def too_long(root):
-    """Return {file: lines} of the sources and tests that are longer than allowed."""
-    found = {}
-    for package in PACKAGES:
-        for suffix, most in MOST_LINES.items():
-            for path in (root / package).rglob(f"*{suffix}"):
-                lines = len(path.read_text(encoding="utf-8").splitlines())
-                if lines > most:
-                    found[path.relative_to(root).as_posix()] = lines
-    return found
-
-
-def test_files_are_short():
-    assert set(too_long(ROOT)) == set(LONGER), "cut it by ideas; a file that became short leaves the list"
-
-
 @pytest.mark.parametrize(
-    ("name", "lines", "seen"), [("a.py", 500, False), ("a.py", 501, True), ("a.pyx", 700, False), ("a.pxd", 701, True)]
+    ("name", "lines", "seen"),
+    [
+        ("a.py", 600, False),
+        ("a.py", 601, True),
+        ("a.pyx", 800, False),
+        ("a.pxd", 801, True),
+        ("traced_a.pyx", 801, False),
+    ],
 )
-def test_a_long_file_is_seen(tmp_path, name, lines, seen):
+def test_a_long_file_is_named(tmp_path, name, lines, seen):
     (tmp_path / "memx").mkdir()
     (tmp_path / "memx" / name).write_text("x = 1\n" * lines, encoding="utf-8")
-    assert too_long(tmp_path) == ({f"memx/{name}": lines} if seen else {})
+    assert sizes.long_files(tmp_path) == ({f"memx/{name}": lines} if seen else {})
+
+
+def test_the_longest_is_named_first(tmp_path, monkeypatch, capsys):
+    (tmp_path / "tests").mkdir()
+    for name, lines in (("a.py", 700), ("b.py", 900), ("c.py", 10)):
+        (tmp_path / "tests" / name).write_text("x = 1\n" * lines, encoding="utf-8")
+    found = sizes.long_files(tmp_path)
+    assert list(found) == ["tests/b.py", "tests/a.py"]
+    monkeypatch.setattr(sizes, "long_files", lambda: found)
+    sizes.main()
+    assert [line.partition(";")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "tests/b.py: 900 lines",
+        "tests/a.py: 700 lines",
+    ]
 
 
 def long_functions(root):
