@@ -2,60 +2,38 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wse_core.errors import ConfigError
+from harness.cli.shared import CLOCKS
 
 if TYPE_CHECKING:
-    from harness.inference.asking import Model
+    from harness.inference.asking import Request
     from harness.inference.regions import Flow
     from traces.writer import RunWriter
     from wse_core.params import Machine
 
-__all__ = ["estimated", "estimated_rows", "fill", "refused", "result_of", "rows"]
+__all__ = ["estimated", "estimated_rows", "fill", "result_of", "rows"]
 
 
-def refused(args: argparse.Namespace) -> None:
-    """Refuse options that mean nothing for regions."""
-    if args.prefill == "mesh":
-        raise ConfigError(
-            "regions read prompts token by token, one following the other", where="--prefill mesh", hint="leave it out"
-        )
-    if args.regions < 1:
-        raise ConfigError(f"{args.regions} regions", where="--regions", hint="1 or more")
-    if args.requests < 1:
-        raise ConfigError(f"{args.requests} requests", where="--requests", hint="1 or more")
-
-
-def estimated(
-    args: argparse.Namespace,
-    machine: Machine,
-    model: Model,
-    prompt: Sequence[int],
-    mesh: tuple[int, int],
-    answers: int | None,
-) -> dict[str, Any]:
+def estimated(request: Request) -> dict[str, Any]:
     """Return a round of the last position by closed form; nothing is run."""
+    from fabric.networks.inference.pipeline import Pipeline
     from fabric.networks.inference.pipeline_cycles import PipelineCycles
-    from harness.inference.admission import admitted_regions
+    from harness.inference.admission import admitted
 
-    prompts = [prompt] * args.requests
-    built = admitted_regions(
-        machine, model, prompts, args.tokens, mesh, args.regions, args.cache, args.dtype, answers
-    )  # fmt: skip
+    built, _ = admitted(request)
+    assert isinstance(built, Pipeline)
     form = PipelineCycles(built)
-    found = form.round(len(prompt) + args.tokens - 2)
+    found = form.round(request.tokens - 1)
     return {
         "regions": len(built.stages),
         "layers": [stage.place.decoder.layers for stage in built.stages],
-        "requests": args.requests,
-        "prompt_tokens": len(prompt),
+        "requests": len(request.prompts),
+        "prompt_tokens": len(request.prompt),
         "estimated_cycles": {
-            "prefill": form.prompt(len(prompt)),
+            "prefill": form.prompt(len(request.prompt)),
             "token": found.latency,
             "round": found.cycles,
             "busy": found.busy,
@@ -64,19 +42,18 @@ def estimated(
     }
 
 
-def result_of(
-    args: argparse.Namespace, machine: Machine, flow: Flow, clocks: Sequence[str], prompt: Sequence[int], name: str
-) -> dict[str, Any]:
+def result_of(request: Request, flow: Flow) -> dict[str, Any]:
     """Return what is printed as JSON."""
+    machine = request.machine
     tokens = sum(len(each) for each in flow.token_cycles)
-    rate = {f"{machine[key]} GHz": tokens * machine[key] * 1e9 / max(1, flow.answer_cycles) for key in clocks}
+    rate = {f"{machine[key]} GHz": tokens * machine[key] * 1e9 / max(1, flow.answer_cycles) for key in CLOCKS}
     cycles = {"prompt": flow.prompt_cycles, "answer": flow.answer_cycles}
     return {
-        "model": name,
-        "mesh": args.mesh,
-        "cache": args.cache,
-        "dtype": args.dtype,
-        "prompt": list(prompt),
+        "model": request.model.name,
+        "mesh": "{}x{}".format(*request.mesh),
+        "cache": request.policy,
+        "dtype": request.dtype,
+        "prompt": list(request.prompt),
         "prompt_read_by": "decode, token by token",
         "requests": len(flow.tokens),
         "tokens": flow.tokens[0],
@@ -116,7 +93,7 @@ def result_of(
     }
 
 
-def estimated_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+def estimated_rows(found: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
     """Return an estimate for people."""
     cycles = found["estimated_cycles"]
     layers = ", ".join(map(str, found["layers"]))

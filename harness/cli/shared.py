@@ -1,10 +1,15 @@
-"""Options that several subcommands share."""
+"""Options that several subcommands share, and the one door through which each kind of their values comes in."""
 
 from __future__ import annotations
 
 import argparse
 
-__all__ = ["add_machine_options", "add_overrides"]
+from wse_core.errors import ConfigError
+
+__all__ = ["CLOCKS", "add_machine_options", "add_overrides", "mesh_of", "token_ids_of"]
+
+CLOCKS = ("clock.ghz", "plan.core_ghz")
+"""Numbers of the machine at which tokens per second are given: the vendor's scripts, and the published rate."""
 
 
 def add_machine_options(parser: argparse.ArgumentParser) -> None:
@@ -23,3 +28,31 @@ def add_overrides(parser: argparse.ArgumentParser) -> None:
         metavar="machine.key=value",
         help="change a modelled number, for example --set machine.router.hop=2; may be repeated",
     )
+
+
+def mesh_of(text: str, option: str) -> tuple[int, int]:
+    """Return PEs along x and y of a text such as ``16x16``.
+
+    Raises
+    ------
+    ConfigError
+        The text is none; names the option.
+    """
+    parts = text.lower().split("x")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**6 for part in parts):
+        raise ConfigError(f"{text!r} is no mesh", where=option, hint="WxH, for example 16x16")
+    return int(parts[0]), int(parts[1])
+
+
+def token_ids_of(text: str, option: str) -> list[int]:
+    """Return the tokens of a text such as ``1,2,3``.
+
+    Raises
+    ------
+    ConfigError
+        The text is none; names the option.
+    """
+    try:
+        return [int(word) for word in text.replace(",", " ").split()]
+    except ValueError:
+        raise ConfigError(f"{text!r} is no list of tokens", where=option, hint=f"{option} 1,2,3") from None

@@ -1,4 +1,4 @@
-"""What is asked of a language model: a prompt, how many tokens, how they are chosen; and what cannot be answered."""
+"""What is asked of a language model: a `Request`, which is checked when it is made."""
 
 from __future__ import annotations
 
@@ -9,19 +9,35 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.rows import POLICIES
 from harness.models.configuration import Configuration
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
+from wse_core.params import Machine
+from wse_core.schema import Field
 
-__all__ = ["Hear", "Model", "Sampling", "checked", "known_policy"]
+__all__ = ["PREFILLS", "SEED", "Hear", "Mesh", "Model", "Request", "Sampling"]
 
 Hear = Callable[[int, int], None]
 """Called with the number of a step and its token, as each token of the answer comes."""
 
+Mesh = tuple[int, int]
+"""PEs along x and y."""
+
+PREFILLS = ("auto", "mesh", "token")
+"""How a prompt is read: at once if that fits, at once, or token by token."""
+
+SEED = Field("seed", int, low=0, high=2**63 - 1)
+COLDEST = float(np.finfo(np.float32).max) / float(np.finfo(np.float64).max)
+"""Least temperature but 0: a logit of f32 that is divided by less is no number of f64."""
+
 
 class Model(Protocol):
     """What answers: `harness.models.hub.LanguageModel`, or one of random weights."""
+
+    @property
+    def name(self) -> str: ...
 
     @property
     def configuration(self) -> Configuration: ...
@@ -47,10 +63,12 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.temperature) and self.temperature >= 0):
-            raise ConfigError(f"{self.temperature} is no temperature", where="--temperature", hint="0 or more")
+        if not (np.isfinite(self.temperature) and (self.temperature == 0 or self.temperature >= COLDEST)):
+            hint = f"0, or {COLDEST:.3g} and more" if 0 < self.temperature < COLDEST else "0 or more"
+            raise ConfigError(f"{self.temperature} is no temperature", where="--temperature", hint=hint)
         if self.top_k < 0:
             raise ConfigError(f"{self.top_k} tokens to draw from", where="--top-k", hint="1 or more; 0: all")
+        SEED.check(self.seed, "--seed")
 
     def drawer(self, answers: int | None = None) -> Callable[[NDArray[np.float32], int], int]:
         """Return a function of logits and the likeliest token that gives the next one, below `answers`."""
@@ -67,9 +85,106 @@ class Sampling:
         return draw
 
 
-def checked(model: Model, prompt: Sequence[int], count: int) -> int:
-    """Return how many tokens the cache must take, or refuse a prompt that cannot be answered."""
-    decoder = model.configuration.decoder
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What shall be answered, by what, and how; a request that cannot be answered on any machine is refused here.
+
+    Attributes
+    ----------
+    machine : Machine
+    model : LanguageModel or RandomModel
+    prompts : sequence of sequence of int
+        Tokens; more than one prompt only in regions, where their tokens enter in turns.
+    count : int
+        Tokens to generate for each prompt; fewer come if the model ends its answer.
+    mesh : (int, int)
+        PEs along x and y: of all, of the mesh that reads the prompt, or of one region.
+    policy : {"shift", "concat", "round"}
+        Of the cache.
+    dtype : {"f16", "cb16"}
+    sampling : Sampling
+        By default the likeliest token is found on the wafer.  Prompt k draws with the k-th seed.
+    verify : bool
+        Whether every step is compared with the oracle and with plain numpy.
+    answers : int or None
+        Only the first so many tokens are answered; None: all.
+    prefill : {"auto", "mesh", "token"}
+        Whether the prompt is read at once, if that fits; at once; or token by token.
+    decode_mesh : (int, int) or None
+        Another mesh, east of the first one, that decodes; the first one reads the prompt, at once.
+    regions : int or None
+        Meshes beside each other over which the layers are spread.
+
+    Raises
+    ------
+    ConfigError
+        An empty prompt, a token that does not exist, more tokens than the context, options that exclude each other.
+    """
+
+    machine: Machine
+    model: Model
+    prompts: Sequence[Sequence[int]]
+    count: int
+    mesh: Mesh
+    policy: str = "shift"
+    dtype: str = "f16"
+    sampling: Sampling = Sampling()
+    verify: bool = True
+    answers: int | None = None
+    prefill: str = "auto"
+    decode_mesh: Mesh | None = None
+    regions: int | None = None
+
+    def __post_init__(self) -> None:
+        for option, value, known in (("cache", self.policy, POLICIES), ("prefill", self.prefill, PREFILLS)):
+            if value not in known:
+                raise ConfigError(f"unknown {option} {value!r}", where=f"--{option}", hint=", ".join(known))
+        self._check_options()
+        for prompt in self.prompts:
+            _check_prompt(self.decoder, prompt, self.count)
+
+    def _check_options(self) -> None:
+        """Refuse options that exclude each other."""
+        if self.decode_mesh is not None:
+            if self.regions is not None:
+                raise ConfigError("not with --decode-mesh", where="--regions", hint="one of the two")
+            if self.prefill == "token":
+                what = "then nothing is read on the first mesh"
+                raise ConfigError(what, where="--prefill token", hint="leave it out")
+        if self.regions is not None:
+            if self.prefill == "mesh":
+                what = "regions read prompts token by token, one following the other"
+                raise ConfigError(what, where="--prefill mesh", hint="leave it out")
+            if self.regions < 1:
+                raise ConfigError(f"{self.regions} regions", where="--regions", hint="1 or more")
+        if not self.prompts:
+            raise ConfigError("0 requests", where="--requests", hint="1 or more")
+        if len(self.prompts) > 1 and self.regions is None:
+            raise ConfigError(f"{len(self.prompts)} prompts without regions", where="--requests", hint="--regions 1")
+
+    @property
+    def decoder(self) -> Decoder:
+        """Sizes of the model."""
+        return self.model.configuration.decoder
+
+    @property
+    def prompt(self) -> Sequence[int]:
+        """The first prompt, which is the only one if there are no regions."""
+        return self.prompts[0]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the cache takes at most: the last one of an answer is never read."""
+        return max(len(prompt) for prompt in self.prompts) + self.count - 1
+
+    @property
+    def last_mesh(self) -> Mesh:
+        """PEs along x and y of the mesh that decodes."""
+        return self.decode_mesh or self.mesh
+
+
+def _check_prompt(decoder: Decoder, prompt: Sequence[int], count: int) -> None:
+    """Refuse a prompt that cannot be answered."""
     if not prompt:
         raise ConfigError("an empty prompt", where="prompt", hint="at least one token")
     if count < 1:
@@ -79,8 +194,7 @@ def checked(model: Model, prompt: Sequence[int], count: int) -> int:
         raise ConfigError(
             f"token {wrong} is none of the {decoder.vocabulary} of the model", where="prompt", value=int(wrong)
         )
-    tokens = len(prompt) + count - 1  # the last one is never read
-    if tokens + 1 > decoder.context:
+    if len(prompt) + count > decoder.context:
         shorter = decoder.context - count, decoder.context - len(prompt)
         rooms = [
             f"{room} tokens of {what}" for room, what in zip(shorter, ("prompt", "answer"), strict=True) if room > 0
@@ -90,10 +204,3 @@ def checked(model: Model, prompt: Sequence[int], count: int) -> int:
             where="prompt",
             hint=f"at most {' or '.join(rooms)}" if rooms else "a shorter prompt and a shorter answer",
         )
-    return tokens
-
-
-def known_policy(policy: str) -> None:
-    """Refuse a cache policy that does not exist."""
-    if policy not in POLICIES:
-        raise ConfigError(f"unknown cache policy {policy!r}", where="--cache", hint=", ".join(POLICIES))

@@ -7,16 +7,16 @@ part by part, on sizes they were not written from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.move.cycles import MoveCycles
+from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.prefill.cycles import PromptCycles
 from fabric.networks.inference.prefill.program import Prefill
-from harness.inference.admission import admitted, admitted_meshes
-from harness.inference.asking import Model, checked
-from wse_core.params import Machine
+from harness.inference.admission import admitted
+from harness.inference.asking import Request
 
 __all__ = ["WITHIN", "Estimate", "estimate"]
 
@@ -50,30 +50,19 @@ class Estimate:
     memory: dict[str, int]
 
 
-def estimate(
-    machine: Machine,
-    model: Model,
-    prompt: Sequence[int],
-    count: int,
-    mesh: tuple[int, int],
-    policy: str = "shift",
-    dtype: str = "f16",
-    answers: int | None = None,
-    prefill: str = "auto",
-    decode_mesh: tuple[int, int] | None = None,
-) -> Estimate:
-    """Return what `harness.inference.generate.generate` would take; parameters and errors are its own."""
-    length, tokens = len(prompt), checked(model, prompt, count)
-    if decode_mesh is not None:
-        meshes, words = admitted_meshes(machine, model, (length, tokens), (mesh, decode_mesh), policy, dtype, answers)
-        reading, moving = MoveCycles(meshes).cycles()
-        first, *further = map(StepCycles(meshes.decode).step, range(length - 1, tokens))
-        return Estimate(True, reading, moving, first, further, {name: 2 * each for name, each in words.items()})
-    decode, words = admitted(machine, model, (length, tokens), mesh, policy, dtype, answers, prefill)
-    form = StepCycles(decode)
+def estimate(request: Request) -> Estimate:
+    """Return what `harness.inference.generate.answer` would take for a request without regions; errors are its own."""
+    built, (words,) = admitted(request)
+    length, tokens = len(request.prompt), request.tokens
     memory = {name: 2 * each for name, each in words.items()}
+    if isinstance(built, TwoMeshes):
+        reading, moving = MoveCycles(built).cycles()
+        first, *further = map(StepCycles(built.decode).step, range(length - 1, tokens))
+        return Estimate(True, reading, moving, first, further, memory)
+    assert isinstance(built, Decode), "regions have an estimate of their own"
+    form = StepCycles(built)
     further = [form.step(position) for position in range(length, tokens)]
-    if decode.prompt is None:
+    if built.prompt is None:
         return Estimate(False, sum(form.step(position) for position in range(length)), 0, 0, further, memory)
-    reading = round(PromptCycles(Prefill(machine, decode.prompt)).prompt_cycles())
+    reading = round(PromptCycles(Prefill(request.machine, built.prompt)).prompt_cycles())
     return Estimate(True, reading, form.transition(), form.answer(length - 1), further, memory)

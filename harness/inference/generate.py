@@ -6,7 +6,8 @@ has to load: the cycles which that takes at least are told apart (`Load`), since
 
 A prompt may also be read by the decoding program itself, one token per step; then nothing moves between prompt and
 answer.  Or it is read on another mesh, beside that which decodes: then keys and values move over the wafer (the
-transition), no program is loaded, and the last token of the prompt is the first that the decoding mesh takes.
+transition), no program is loaded, and the last token of the prompt is the first that the decoding mesh takes.  Or the
+layers are spread over several meshes (`harness.inference.regions`).
 
 With `verify` every step is compared bit by bit with the oracle (numpy in the order of the PEs), and its logits with a
 plain decoder in float64 on the same rounded weights.
@@ -15,7 +16,7 @@ plain decoder in float64 on the same rounded weights.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,19 +27,24 @@ from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.oracle import Oracle
+from fabric.networks.inference.pipeline import Pipeline
 from fabric.networks.inference.prefill.oracle import PrefillOracle
+from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import read_prompt
 from fabric.networks.inference.resident import Resident, Resumed, Step
-from harness.inference.admission import admitted, admitted_meshes
-from harness.inference.asking import Hear, Model, Sampling, checked
+from harness.inference.admission import admitted
+from harness.inference.asking import Hear, Request
+from harness.inference.regions import Flow, flow_of
 from harness.inference.yardsticks import Agreement, Yardstick
 from harness.kit.console import Progress
 from traces.marks import mark
 from wse_core.formats import Arithmetic
-from wse_core.params import Machine
 
-__all__ = ["Answer", "Load", "generate"]
+__all__ = ["Answer", "Load", "answer"]
+
+Weights = Mapping[str, NDArray[Any]]
+"""Tensors by the hub's names, as the PEs have them."""
 
 TRACK = "answer"
 """What phases of an answer belong to, in run files."""
@@ -134,7 +140,7 @@ class Answer(Agreement):
 class _Compared:
     """An answer's oracle and plain numpy beside it."""
 
-    def __init__(self, oracle: Oracle, weights: Mapping[str, NDArray[Any]], answer: Answer) -> None:
+    def __init__(self, oracle: Oracle, weights: Weights, answer: Answer) -> None:
         self.oracle, self.yardstick = oracle, Yardstick(oracle.place, weights, answer)
 
     def compare(self, token: int, step: Step) -> None:
@@ -147,18 +153,38 @@ class _Compared:
         self.yardstick.compare(self.oracle.answer(hidden), prompt, resumed)
 
 
-def _begun(
-    decode: Decode | TwoMeshes, weights: Mapping[str, NDArray[Any]], prompt: Sequence[int], answer: Answer, verify: bool
-) -> tuple[Resident, Resumed | None, _Compared | None]:
-    """Return the decoder, what came of a prompt that was read at once, and what to compare with; note what it took."""
-    if isinstance(decode, TwoMeshes):
-        return _begun_on_two(decode, weights, prompt, answer, verify)
-    tables = decode.tables(weights)
-    compared = _Compared(Oracle(decode, weights, tables), weights, answer) if verify else None
-    if decode.prompt is None:
-        return Resident(decode, weights, tables=tables), None, compared
-    prefill = Prefill(decode.machine, decode.prompt)
-    reading = read_prompt(prefill, weights, tables, prompt)
+@dataclass
+class _Begun:
+    """An answer behind its prompt: the decoder, what came of a prompt that was read at once, what to compare with."""
+
+    resident: Resident
+    resumed: Resumed | None
+    compared: _Compared | None
+
+
+def _begun(built: Decode | TwoMeshes, request: Request, weights: Weights, answer: Answer) -> _Begun:
+    """Let the prompt be read as the programs do it, unless the decoder itself takes its tokens; note what it took."""
+    if isinstance(built, TwoMeshes):
+        return _on_two_meshes(built, request, weights, answer)
+    tables = built.tables(weights)
+    compared = _Compared(Oracle(built, weights, tables), weights, answer) if request.verify else None
+    if built.prompt is None:
+        return _Begun(Resident(built, weights, tables=tables), None, compared)
+    return _at_once(built, built.prompt, request, weights, tables, answer, compared)
+
+
+def _at_once(
+    decode: Decode,
+    place: PromptPlacement,
+    request: Request,
+    weights: Weights,
+    tables: dict[str, NDArray[Any]],
+    answer: Answer,
+    compared: _Compared | None,
+) -> _Begun:
+    """Let a program of its own read the prompt on the mesh that then decodes."""
+    prefill = Prefill(decode.machine, place)
+    reading = read_prompt(prefill, weights, tables, request.prompt)
     mark(reading.begun, "prefill", TRACK, reading.begun + reading.cycles)
     resident = Resident(decode, weights, kept=reading.kept)
     resumed = resident.resume()
@@ -172,28 +198,25 @@ def _begun(
     answer.hops += reading.hops + resumed.hops
     answer.counters = reading.counters
     if compared is not None:
-        compared.compare_prompt(prefill, prompt, resumed)
-    return resident, resumed, compared
+        compared.compare_prompt(prefill, request.prompt, resumed)
+    return _Begun(resident, resumed, compared)
 
 
-def _begun_on_two(
-    meshes: TwoMeshes, weights: Mapping[str, NDArray[Any]], prompt: Sequence[int], answer: Answer, verify: bool
-) -> tuple[Resident, None, _Compared | None]:
-    """Return as `_begun` does, all but the last token of the prompt having been read on the first mesh."""
-    tables, read = meshes.tables(weights), prompt[:-1]
+def _on_two_meshes(meshes: TwoMeshes, request: Request, weights: Weights, answer: Answer) -> _Begun:
+    """Let the first mesh read all but the last token of the prompt, whose keys and values move to the second."""
+    tables, read = meshes.tables(weights), request.prompt[:-1]
     resident, move = meshes.read(weights, read, tables=tables)
     end = move.begun + move.cycles
     mark(move.begun, "prefill", TRACK, end)
     mark(end, "transition", TRACK, end + move.transition)
     answer.prompt_cycles, answer.transition, answer.at_once = [move.cycles], move.transition, True
-    decoder = meshes.decode.place.decoder
-    answer.moved_bytes = len(read) * decoder.layers * decoder.token_bytes()
+    answer.moved_bytes = len(read) * request.decoder.layers * request.decoder.token_bytes()
     answer.hops += move.hops
     compared = None
-    if verify:
+    if request.verify:
         compared = _Compared(meshes.oracle(weights, read, tables), weights, answer)
         compared.yardstick.follow(read)
-    return resident, None, compared
+    return _Begun(resident, None, compared)
 
 
 def _taken(resident: Resident, token: int, of_prompt: bool, answer: Answer, compared: _Compared | None) -> Step:
@@ -213,23 +236,16 @@ def _silent(progress: Progress) -> Progress:
     return Progress()
 
 
-def _answered(
-    begun: tuple[Resident, Resumed | None, _Compared | None],
-    prompt: Sequence[int],
-    tokens: int,
-    draw: Callable[[NDArray[np.float32], int], int],
-    stops: set[int],
-    answer: Answer,
-    hear: Hear | None,
-    progress: Progress,
-) -> list[int]:
+def _answered(begun: _Begun, request: Request, answer: Answer, hear: Hear | None, progress: Progress) -> list[int]:
     """Let the decoder take what is left of the prompt, and what it answers; return all tokens that were taken."""
-    (resident, came, compared), queue = begun, list(prompt)
-    for position in range(len(prompt) - 1 if answer.at_once else 0, tokens):
-        step = came or _taken(resident, queue[position], position < len(prompt) - answer.at_once, answer, compared)
+    queue, length, tokens, came = list(request.prompt), len(request.prompt), request.tokens, begun.resumed
+    draw, stops = request.sampling.drawer(request.answers), request.model.configuration.stops
+    for position in range(length - 1 if answer.at_once else 0, tokens):
+        of_prompt = position < length - answer.at_once
+        step = came or _taken(begun.resident, queue[position], of_prompt, answer, begun.compared)
         came = None
         progress.update(position + 1, tokens, cycles=sum(answer.prompt_cycles[-1:] + answer.token_cycles[-1:]))
-        if position < len(prompt) - 1:
+        if position < length - 1:
             continue
         logits = step.logits.view(np.float32)
         token = draw(logits, step.token)
@@ -243,75 +259,39 @@ def _answered(
     return queue[:-1]
 
 
-def generate(
-    machine: Machine,
-    model: Model,
-    prompt: Sequence[int],
-    count: int,
-    mesh: tuple[int, int],
-    policy: str = "shift",
-    dtype: str = "f16",
-    sampling: Sampling | None = None,
-    verify: bool = True,
-    hear: Hear | None = None,
-    progress: Progress | None = None,
-    answers: int | None = None,
-    prefill: str = "auto",
-    decode_mesh: tuple[int, int] | None = None,
-) -> Answer:
-    """Return the answer to a prompt.
+def answer(request: Request, hear: Hear | None = None, progress: Progress | None = None) -> Answer | Flow:
+    """Answer a request: a `Flow` of several answers if it has regions, else an `Answer`.
 
     Parameters
     ----------
-    machine : Machine
-    model : LanguageModel or RandomModel
-    prompt : sequence of int
-        Tokens.
-    count, mesh : int, (int, int)
-        Tokens to generate, fewer if the model ends its answer; PEs along x and y.
-    policy : {"shift", "concat", "round"}
-        Of the cache.
-    dtype : {"f16", "cb16"}
-    sampling : Sampling, optional
-        Default: the likeliest token, found on the wafer.
-    verify : bool
-        Whether every step is compared with the oracle and with plain numpy.
+    request : Request
     hear : callable, optional
-        Hears of every token as it comes.
+        Hears of every token of the first answer as it comes.
     progress : Progress, optional
         Shows how far prompt and answer are; up to the first token, if somebody hears of them.
-    answers : int, optional
-        Only the first so many tokens are answered; default all.
-    prefill : {"auto", "mesh", "token"}
-        Whether the prompt is read at once, if that fits; at once; or token by token.
-    decode_mesh : (int, int), optional
-        Another mesh, east of the first one, that decodes; the first one reads the prompt, at once.
 
     Raises
     ------
     ConfigError
-        An empty prompt, a token that does not exist, more tokens than the context.
+        A weight that the 16-bit format does not have.
     PlanError
         The model does not fit; names tensor, PE and the smallest mesh that carries it.
     """
-    started = time.perf_counter()
-    progress, tokens = progress or Progress(), checked(model, prompt, count)
-    request = len(prompt), tokens
-    built: Decode | TwoMeshes
-    if decode_mesh is None:
-        built, words = admitted(machine, model, request, mesh, policy, dtype, answers, prefill)
+    started, progress = time.perf_counter(), progress or Progress()
+    built, words = admitted(request)
+    beside = "" if request.regions is None else f"{request.regions} regions of "
+    progress.phase(f"weights and programs of {beside}{request.mesh[0]} x {request.mesh[1]} PEs")
+    weights, _ = request.model.rounded(Arithmetic.of(request.machine, request.dtype))
+    found: Answer | Flow
+    if isinstance(built, Pipeline):
+        found = flow_of(request, built, words, weights, hear, progress)
     else:
-        built, words = admitted_meshes(machine, model, request, (mesh, decode_mesh), policy, dtype, answers)
-    progress.phase(f"weights and programs of {mesh[0]} x {mesh[1]} PEs")
-    weights, _ = model.rounded(Arithmetic.of(machine, dtype))
-    answer = Answer(memory={name: 2 * count for name, count in words.items()})
-    draw, stops = (sampling or Sampling()).drawer(answers), set(model.configuration.stops)
-    begun = _begun(built, weights, prompt, answer, verify)
-    progress.phase("prompt and answer")
-    taken = _answered(begun, prompt, tokens, draw, stops, answer, hear, progress)
-    resident, _, compared = begun
-    answer.conclude(resident)
-    if compared is not None:
-        compared.yardstick.conclude(taken, answer.logits)
-    answer.host_seconds = time.perf_counter() - started
-    return answer
+        found = Answer(memory={name: 2 * count for name, count in words[0].items()})
+        begun = _begun(built, request, weights, found)
+        progress.phase("prompt and answer")
+        taken = _answered(begun, request, found, hear, progress)
+        found.conclude(begun.resident)
+        if begun.compared is not None:
+            begun.compared.yardstick.conclude(taken, found.logits)
+    found.host_seconds = time.perf_counter() - started
+    return found

@@ -7,32 +7,24 @@ regions, and for that of the answers, where one answer alone leaves all regions 
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.inference.edge import Came
-from fabric.networks.inference.fit import needed_words
-from fabric.networks.inference.log import PAIRS
 from fabric.networks.inference.passing import Passing, PipelineOracle
 from fabric.networks.inference.pipeline import Pipeline
 from fabric.networks.inference.pipeline_cycles import Bubbles, PipelineCycles
-from harness.inference.admission import admitted_regions
-from harness.inference.asking import Hear, Model, Sampling
+from harness.inference.admission import Words
+from harness.inference.asking import Hear, Request
 from harness.inference.yardsticks import Agreement, Yardstick
 from harness.kit.console import Progress
 from traces.marks import mark
-from wse_core.formats import Arithmetic
-from wse_core.params import Machine
 
-__all__ = ["Flow", "Region", "generate_regions"]
-
-LOG_WORDS = 8 * PAIRS
-"""Words of a PE's notes of when tokens came, at most."""
+__all__ = ["Flow", "Region", "flow_of"]
 
 
 @dataclass(frozen=True)
@@ -103,21 +95,20 @@ def _worked(busy: list[tuple[int, int]], first: int, last: int) -> int:
     return sum(max(0, min(end, last) - max(begin, first)) for begin, end in busy)
 
 
-class _Request:
-    """One of several requests: the tokens that are known, and what came of those that went through."""
+class _Going:
+    """One of several answers: the tokens that are known, and what came of those that went through."""
 
     def __init__(
         self,
         prompt: Sequence[int],
-        count: int,
-        stops: set[int],
+        request: Request,
         draw: Callable[[NDArray[np.float32], int], int],
         flow: Flow,
         number: int,
         yardstick: Yardstick,
     ) -> None:
-        self.length, self.count, self.stops, self.draw = len(prompt), count, stops, draw
-        self.queue, self.done, self.number, self.yardstick = list(prompt), False, number, yardstick
+        self.length, self.count, self.stops = len(prompt), request.count, request.model.configuration.stops
+        self.queue, self.done, self.number, self.yardstick, self.draw = list(prompt), False, number, yardstick, draw
         self.tokens, self.logits, self.cycles = flow.tokens[number], flow.logits[number], flow.token_cycles[number]
         self.track = f"request {number + 1}"
         self.read = 0  # the cycle in which its first token left
@@ -144,88 +135,76 @@ class _Request:
         return True
 
 
-def _feed(passing: Passing, requests: Sequence[_Request], longest: int) -> None:
+def _feed(passing: Passing, going: Sequence[_Going], longest: int) -> None:
     """Send all tokens that are known, in turns; an answer that has ended keeps its place, for what nobody reads."""
-    while passing.edge.sent < len(requests) * longest:
-        position, r = divmod(passing.edge.sent, len(requests))
-        request = requests[r]
-        if position >= len(request.queue) and not request.done:
+    while passing.edge.sent < len(going) * longest:
+        position, r = divmod(passing.edge.sent, len(going))
+        if position >= len(going[r].queue) and not going[r].done:
             return
-        passing.send(0 if request.done else request.queue[position])
+        passing.send(0 if going[r].done else going[r].queue[position])
 
 
-def generate_regions(
-    machine: Machine,
-    model: Model,
-    prompts: Sequence[Sequence[int]],
-    count: int,
-    mesh: tuple[int, int],
-    regions: int,
-    policy: str = "shift",
-    dtype: str = "f16",
-    sampling: Sampling | None = None,
-    verify: bool = True,
-    hear: Hear | None = None,
-    progress: Progress | None = None,
-    answers: int | None = None,
+def flow_of(
+    request: Request,
+    built: Pipeline,
+    words: Sequence[Words],
+    weights: Mapping[str, NDArray[Any]],
+    hear: Hear | None,
+    progress: Progress,
 ) -> Flow:
-    """Return the answers to prompts, which may be of different lengths.
+    """Return the answers to the prompts of a request, which may be of different lengths.
 
     Parameters
     ----------
-    prompts : sequence of sequence of int
-        One per request; their tokens enter in turns.
-    mesh : (int, int)
-        PEs along x and y of one region.
-    regions : int
-    machine, model, count, policy, dtype, sampling, verify, hear, progress, answers
-        As of `harness.inference.generate.generate`; request k draws with the k-th seed, and `hear` hears the first.
-
-    Raises
-    ------
-    ConfigError, PlanError
-        As of `harness.inference.generate.generate`; or more regions than layers or than the wafer is wide.
+    built, words
+        What was admitted for the request.
+    weights : mapping
+        Tensors by the hub's names, as the PEs have them.
+    hear, progress
+        As of `harness.inference.generate.answer`; `hear` hears of the first answer.
     """
-    started, progress = time.perf_counter(), progress or Progress()
-    built = admitted_regions(machine, model, prompts, count, mesh, regions, policy, dtype, answers)
-    progress.phase(f"weights and programs of {regions} regions of {mesh[0]} x {mesh[1]} PEs")
-    weights, _ = model.rounded(Arithmetic.of(machine, dtype))
-    tables, sampling = built.tables(weights), sampling or Sampling()
-    turns, stops = len(prompts), set(model.configuration.stops)
-    draws = [Sampling(sampling.temperature, sampling.top_k, sampling.seed + k).drawer(answers) for k in range(turns)]
-    longest = max(len(prompt) for prompt in prompts) + count - 1
-    flow = Flow([[] for _ in prompts], [[] for _ in prompts], [[] for _ in prompts], Bubbles(0, [], 1))
-    requests = [
-        _Request(prompt, count, stops, draw, flow, k, Yardstick(built.place, weights, flow))
-        for k, (prompt, draw) in enumerate(zip(prompts, draws, strict=True))
+    tables, sampling, turns = built.tables(weights), request.sampling, len(request.prompts)
+    flow = Flow([[] for _ in range(turns)], [[] for _ in range(turns)], [[] for _ in range(turns)], Bubbles(0, [], 1))
+    going = [
+        _Going(
+            prompt,
+            request,
+            replace(sampling, seed=sampling.seed + k).drawer(request.answers),
+            flow,
+            k,
+            Yardstick(built.place, weights, flow),
+        )
+        for k, prompt in enumerate(request.prompts)
     ]
     passing = Passing(built, weights, tables)
-    oracle = PipelineOracle(built, weights, tables) if verify else None
+    oracle = PipelineOracle(built, weights, tables) if request.verify else None
     progress.phase("prompts and answers")
     first, end, number = 0, 0, 0  # cycles in which the first token enters and the last one leaves; tokens so far
-    while not all(request.done for request in requests):
-        _feed(passing, requests, longest)
+    while not all(each.done for each in going):
+        _feed(passing, going, request.tokens)
         passed = passing.receive()
         position, r = divmod(number, turns)
         number += 1
         first = passed.begun if number == 1 else first
-        if requests[r].done:
+        if going[r].done:
             continue
         end = passed.begun + passed.cycles
-        progress.update(number, turns * longest, cycles=passed.cycles)
-        if requests[r].take(position, passed, oracle) and hear is not None and r == 0:
+        progress.update(number, turns * request.tokens, cycles=passed.cycles)
+        if going[r].take(position, passed, oracle) and hear is not None and r == 0:
             progress.close()
             progress = Progress()
             hear(len(flow.tokens[r]), flow.tokens[r][-1])
     passing.finish()
-    for request in requests if verify else ():
-        request.yardstick.conclude(request.queue[:-1], request.logits)
-    _conclude(flow, built, passing, (first, max(request.read for request in requests), end), (number - 1) // turns)
-    flow.host_seconds = time.perf_counter() - started
+    for each in going if request.verify else ():
+        each.yardstick.conclude(each.queue[:-1], each.logits)
+    cycles = first, max(each.read for each in going), end
+    _conclude(flow, built, words, passing, cycles, (number - 1) // turns)
     return flow
 
 
-def _conclude(flow: Flow, built: Pipeline, passing: Passing, cycles: tuple[int, int, int], position: int) -> None:
+def _conclude(
+    flow: Flow, built: Pipeline, words: Sequence[Words], passing: Passing, cycles: tuple[int, int, int], position: int
+) -> None:
     """Note what the regions did and what the closed form says of the last round."""
     first, read, end = cycles
     flow.prompt_cycles, flow.answer_cycles = read - first, end - read
@@ -233,13 +212,11 @@ def _conclude(flow: Flow, built: Pipeline, passing: Passing, cycles: tuple[int, 
         for begin, through in busy:
             mark(begin, f"layers {stage.place.first + 1} to {stage.place.first + stage.place.decoder.layers}",
                  f"region {k + 1}", through)  # fmt: skip
-        words = needed_words(stage.place)
-        words["vectors"] += LOG_WORDS
         flow.regions.append(
             Region(
                 stage.place.first,
                 stage.place.decoder.layers,
-                {name: 2 * each for name, each in words.items()},
+                {name: 2 * each for name, each in words[k].items()},
                 _worked(busy, first, read),
                 _worked(busy, read, end),
             )

@@ -18,7 +18,7 @@ from harness.inference.costs import all_reduce, cdiv, elementwise, matrix_vector
 from harness.inference.phase import Phase
 from wse_core.params import Machine
 
-__all__ = ["PROGRAMS", "Request", "clocks", "extras", "growing", "request", "transition"]
+__all__ = ["PROGRAMS", "RequestCycles", "clocks", "extras", "growing", "request", "transition"]
 
 PROGRAMS = {"A": authors, "B": correct}
 """By name: the authors' program as it is, and a correct one."""
@@ -35,7 +35,7 @@ def transition(machine: Machine, decoder: Decoder, side: int) -> float:
 
 
 @dataclass(frozen=True)
-class Request:
+class RequestCycles:
     """Cycles of a request.
 
     Attributes
@@ -84,7 +84,7 @@ def request(
     prompt: int,
     tokens: int,
     cached: int | None = None,
-) -> Request:
+) -> RequestCycles:
     """Return a request of `prompt` tokens in and `tokens` out.
 
     Parameters
@@ -101,7 +101,7 @@ def request(
         if cached is None
         else tokens * phases.decode(machine, decoder, *mesh, cached).cycles
     )
-    return Request(
+    return RequestCycles(
         phases.prefill(machine, decoder, *prefill_mesh, prompt).cycles,
         transition(machine, decoder, min(prefill_mesh)),
         steps,

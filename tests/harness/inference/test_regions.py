@@ -9,7 +9,8 @@ import pytest
 
 from fabric.networks.inference.decoder import Decoder
 from harness.cli.main import main
-from harness.inference.regions import generate_regions
+from harness.inference.asking import Request
+from harness.inference.generate import answer
 from harness.models.configuration import Configuration
 from harness.models.hub import find_model, save_model
 from harness.models.plain import PlainDecoder
@@ -85,7 +86,8 @@ def test_an_answer_leaves_bubbles_and_requests_fill_them(model, capsys, tmp_path
 def test_prompts_of_different_lengths(model):
     """Each request goes at its own pace: prompts of other lengths, one that ends its answer first."""
     prompts = [[3, 0, 1, 7], [5], [2, 2]]
-    flow = generate_regions(machine(), find_model(str(model)), prompts, 3, (3, 2), 2)
+    model = find_model(str(model))
+    flow = answer(Request(machine=machine(), model=model, prompts=prompts, count=3, mesh=(3, 2), regions=2))
     assert flow.bit_exact is True
     for prompt, tokens in zip(prompts, flow.tokens, strict=True):
         weights = rounded(random_weights(DECODER), "f16")

@@ -1,0 +1,178 @@
+"""What ``wse generate`` says of one answer: estimated, and measured; `generate_regions` says the same of regions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.cli.shared import CLOCKS
+
+if TYPE_CHECKING:
+    from fabric.networks.inference.placement import Placement
+    from harness.inference.asking import Request
+    from harness.inference.generate import Answer
+    from traces.writer import RunWriter
+    from wse_core.params import Machine
+
+__all__ = ["estimated", "estimated_rows", "fill", "result_of", "rows"]
+
+
+def estimated(request: Request) -> dict[str, Any]:
+    """Return what an answer will take, by closed forms; nothing is run."""
+    from harness.inference.estimate import WITHIN, estimate
+
+    found, machine = estimate(request), request.machine
+    total = found.prefill + found.transition + found.first_token + sum(found.tokens)
+    return {
+        "model": request.model.name,
+        "mesh": "{}x{}".format(*request.mesh),
+        "decode_mesh": "{}x{}".format(*request.last_mesh),
+        "prompt_tokens": len(request.prompt),
+        "prompt_read_by": "prefill, at once" if found.at_once else "decode, token by token",
+        "estimated_cycles": {
+            "prefill": found.prefill,
+            "transition": found.transition,
+            "first_token": found.first_token,
+            "tokens": found.tokens,
+        },
+        "within": WITHIN,
+        "seconds": {f"{machine[key]} GHz": total / (machine[key] * 1e9) for key in CLOCKS},
+        "memory_per_pe": sum(found.memory.values()),
+        "memory_parts": found.memory,
+    }
+
+
+def estimated_rows(facts: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
+    """Return an estimate for people."""
+    cycles, within = facts["estimated_cycles"], facts["within"]
+    steps, first = cycles["tokens"], cycles["first_token"]
+    beside = " (the transition and 1% of the prompt)" if facts["decode_mesh"] != facts["mesh"] else ""
+    read_by = facts["prompt_read_by"]
+    rows = [("prompt", f"{facts['prompt_tokens']} tokens, {cycles['prefill']:,} cycles (by {read_by})")]
+    if "at once" in read_by:
+        rows.append(("transition", f"{cycles['transition']:,} cycles; first token {first:,} more"))
+    if steps:
+        rows.append(("cycles per token", f"{sum(steps) / len(steps):,.0f} ({min(steps):,} to {max(steps):,})"))
+    total = cycles["prefill"] + cycles["transition"] + first + sum(steps)
+    return [
+        *rows,
+        ("all", f"{total:,} cycles: " + ", ".join(f"{s:.3g} s at {c}" for c, s in facts["seconds"].items())),
+        ("memory of a PE", f"{facts['memory_per_pe']:,} of {2 * machine['mem.words']:,} bytes"),
+        ("how sure", f"closed forms, within {within:.0%} of a run in tests{beside}; nothing was run"),
+    ]
+
+
+def fill(writer: RunWriter, answer: Answer, counters: bool) -> None:
+    """Put an answer into a run file, and the counters of the PEs if they are wanted."""
+    for name, (values, unit) in answer.counters.items() if counters else ():
+        writer.add_counter(name, values, unit)
+    cycles = [*answer.prompt_cycles, *answer.token_cycles]
+    writer.add_result("cycles", sum(cycles) + answer.transition + answer.first_cycles)
+    writer.add_result("step_cycles", np.array(cycles), "cycles", "of each step, hand-over to hand-over, prompt first")
+    if answer.at_once:
+        what = "keys and values" if answer.moved_bytes else "the last token's hidden features"
+        writer.add_result("transition_cycles", answer.transition, "cycles", f"of {what}")
+        writer.add_result("first_token_cycles", answer.first_cycles, "cycles", "until the first token has left")
+    writer.add_result("tokens", np.array(answer.tokens), "1", "tokens of the answer")
+    writer.add_result("wavelet_hops", answer.hops)
+    writer.add_result("host_seconds", answer.host_seconds)
+    if answer.bit_exact is not None:
+        writer.add_result("bit_exact", answer.bit_exact)
+        writer.add_result("max_abs_error", answer.max_abs_error)
+
+
+def result_of(request: Request, answer: Answer) -> dict[str, Any]:
+    """Return what is printed as JSON."""
+    from fabric.networks.inference.placement import Placement
+
+    decoder, mesh, machine = request.decoder, request.last_mesh, request.machine
+    steps = answer.token_cycles or ([answer.expected_cycles] if answer.at_once else answer.prompt_cycles[-1:])
+    mean = sum(steps) / len(steps)
+    useful = decoder.layers * decoder.product_parameters + decoder.vocabulary * decoder.hidden
+    place = Placement(decoder, *mesh, 1, request.dtype)
+    lanes = place.shapes["head"].lanes(machine)
+    return {
+        "model": request.model.name,
+        "mesh": "{}x{}".format(*request.mesh),
+        "decode_mesh": "{}x{}".format(*mesh),
+        "cache": request.policy,
+        "dtype": request.dtype,
+        "prompt": list(request.prompt),
+        "prompt_read_by": "prefill, at once" if answer.at_once else "decode, token by token",
+        "tokens": answer.tokens,
+        "text": None,
+        "cycles": {
+            "prefill": sum(answer.prompt_cycles),
+            "transition": answer.transition,
+            "first_token": answer.first_cycles,
+            "tokens": answer.token_cycles,
+        },
+        "moved_bytes": answer.moved_bytes,
+        "program_load": None if answer.load is None else {"words": answer.load.words, "cycles": answer.load.cycles},
+        "expected_cycles": answer.expected_cycles,
+        "layer_cycles": answer.layer_cycles,
+        "tokens_per_second": {f"{machine[key]} GHz": machine[key] * 1e9 / mean for key in CLOCKS},
+        "utilisation": useful / (mesh[0] * mesh[1] * lanes * mean),
+        "wavelet_hops": answer.hops,
+        "bit_exact": answer.bit_exact,
+        "max_abs_error": answer.max_abs_error,
+        "error_bound": answer.error_bound,
+        "error_share": answer.error_share,
+        "logits_read": _logits_read(request, place),
+        "memory_per_pe": sum(answer.memory.values()),
+        "memory_parts": answer.memory,
+        "host_seconds": answer.host_seconds,
+    }
+
+
+def _logits_read(request: Request, place: Placement) -> dict[str, int] | None:
+    """Return what the host reads to draw a token; None if the wafer finds the likeliest.
+
+    The host takes the logits from the memory of the PEs of row 0: that is in no count of cycles.  Over the north edge,
+    one wavelet per column and cycle, it would take so many cycles at least.
+    """
+    if request.sampling.temperature == 0:
+        return None
+    return {"bytes_per_token": 4 * place.decoder.vocabulary, "cycles_per_token": place.vocabulary}
+
+
+def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
+    """Return what is printed for people."""
+    cycles = result["cycles"]
+    tokens = cycles["tokens"]
+    parts = result["layer_cycles"]
+    part = max(parts, key=lambda name: parts[name])
+    speed = ", ".join(f"{value:,.0f} at {clock}" for clock, value in result["tokens_per_second"].items())
+    exact = {True: "yes", False: "NO", None: "not checked"}[result["bit_exact"]]
+    found = [
+        ("mesh", f"{result['mesh']} PEs, {result['cache']} cache, {result['dtype']}"),
+        ("prompt", f"{len(result['prompt'])} tokens, {cycles['prefill']:,} cycles (by {result['prompt_read_by']})"),
+    ]
+    if result["decode_mesh"] != result["mesh"]:
+        found.insert(1, ("decode mesh", f"{result['decode_mesh']} PEs beside it"))
+    if cycles["transition"]:
+        moved = f" for {result['moved_bytes']:,} bytes of keys and values" if result["moved_bytes"] else ""
+        text = f"{cycles['transition']:,} cycles{moved}; first token {cycles['first_token']:,} more"
+        found.append(("transition", text))
+    if result["program_load"] is not None:
+        load = result["program_load"]
+        words = f"{load['words']:,} words of code, {load['cycles']:,} cycles at least, in no other number"
+        found.append(("program load", words))
+    if tokens:
+        found.append(("cycles per token", f"{sum(tokens) / len(tokens):,.0f} ({min(tokens):,} to {max(tokens):,})"))
+    found += [
+        ("tokens per second", speed),
+        ("longest part", f"{part}, {100 * parts[part] / sum(parts.values()):.0f} % of a layer (closed form)"),
+        ("utilisation", f"{100 * result['utilisation']:.3g} % of the multiply-adds of all PEs"),
+        ("memory of a PE", f"{result['memory_per_pe']:,} of {2 * machine['mem.words']:,} bytes"),
+        ("bits as numpy's", exact),
+    ]
+    if result["max_abs_error"] is not None:
+        bound = "" if result["error_bound"] is None else f" (bound {result['error_bound']:.3g})"
+        found.append(("largest error", f"{result['max_abs_error']:.3g} of a logit, against float64{bound}"))
+    if result["logits_read"] is not None:
+        read = result["logits_read"]
+        text = f"by the host, {read['bytes_per_token']:,} bytes a token: {read['cycles_per_token']:,} cycles at least"
+        found.append(("logits read", f"{text}, in no other number"))
+    return [*found, ("host seconds", f"{result['host_seconds']:.1f}")]
