@@ -18,8 +18,8 @@ from fabric import Fabric, Layout, Program, machine
 ====================  ============================================================================================
 
 Importing the package loads none of them and no compiled module; each name loads what it needs when it is first used.
-Rooms: `fabric.asm`, `fabric.program`, `fabric.layout`, `fabric.host`, `fabric.engine`, `fabric.kernels`,
-`fabric.networks`.
+Rooms: `fabric.asm`, `fabric.program`, `fabric.layout`, `fabric.price`, `fabric.host`, `fabric.engine`,
+`fabric.kernels`, `fabric.networks`, `fabric.csl`.
 """
 
 from __future__ import annotations

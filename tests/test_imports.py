@@ -81,13 +81,14 @@ ROOMS = {
     "fabric.asm": (),
     "fabric.program": ("fabric.asm",),
     "fabric.layout": ("fabric.asm", "fabric.program"),
-    "fabric.csl": ASSEMBLING,
+    "fabric.price": ASSEMBLING,
+    "fabric.csl": (*ASSEMBLING, "fabric.price"),
     "fabric.engine": (),
     "fabric.ranks": ("fabric.engine",),
     "fabric.host": (*ASSEMBLING, "fabric.engine", "fabric.ranks"),
-    "fabric.kernels": (*ASSEMBLING, "fabric.host"),
-    "fabric.networks": (*ASSEMBLING, "fabric.host", "fabric.kernels"),
-    "fabric": (*ASSEMBLING, "fabric.host"),
+    "fabric.kernels": (*ASSEMBLING, "fabric.price", "fabric.host"),
+    "fabric.networks": (*ASSEMBLING, "fabric.price", "fabric.host", "fabric.kernels"),
+    "fabric": (*ASSEMBLING, "fabric.price", "fabric.host"),
 }
 
 CSL_ROOMS = {

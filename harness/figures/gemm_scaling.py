@@ -165,7 +165,7 @@ def lockstep(product: Product, cycles: float) -> float:
 
     Shifts overlap with the products, so that the longer of the two counts; broadcasts do not.
     """
-    from fabric.kernels.kit import timing
+    from fabric.price import timing
 
     m = product.machine
     hops = min(2, product.width - 1) if product.algorithm == "meshgemm" else product.width - 1

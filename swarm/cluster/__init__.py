@@ -4,7 +4,6 @@
 module          content
 ==============  ======================================================================================================
 `shapes`        a layer and the mesh it is laid out on
-`task_costs`    cycles of a task, read from its instructions
 `programs`      the program of a PE, whose tasks stand for those of all PEs
 `columns`       one row of PEs at work: when each column can go on, who waits for whom
 `layer_costs`   cycles, words and numbers of each phase of an iteration on a wafer

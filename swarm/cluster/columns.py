@@ -7,8 +7,8 @@ ring       the sums of a row of a product go round all columns to the column tha
 join       sums that all columns need go along all columns, and round them again
 broadcast  a row of gradients goes from its owner to all columns
 
-What a task takes is what its instructions take (`swarm.cluster.task_costs`), what lies between two columns the numbers
-of ramps, routers and queues (`fabric.kernels.kit.timing`), as in the kernels' own closed forms
+What a task takes is what its instructions take (`fabric.price`), what lies between two columns the numbers
+of ramps, routers and queues (`fabric.price.timing`), as in the kernels' own closed forms
 (`fabric.kernels.streamed.forward`, `fabric.kernels.streamed.gradient_cycles`).
 """
 
@@ -17,10 +17,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.kernels.kit import timing
 from fabric.kernels.streamed.forward import QUEUE_RING
 from fabric.kernels.streamed.gradient_cycles import QUEUES
-from swarm.cluster.task_costs import TaskCost
+from fabric.price import timing
+from fabric.price.prices import TaskPrice
 from wse_core.params import Machine
 
 __all__ = ["Columns"]
@@ -84,7 +84,7 @@ class Columns:
         last = np.maximum(first + self.tokens, arrival + self._train)
         return first, np.maximum(last, first + self._late)
 
-    def ring(self, owner: int, begin: TaskCost, through: TaskCost, land: TaskCost) -> None:
+    def ring(self, owner: int, begin: TaskPrice, through: TaskPrice, land: TaskPrice) -> None:
         """Send the sums of a row round the ring: the column after the owner begins, the owner lands them."""
         if self.count == 1:
             self.spend(land.alone)
@@ -112,7 +112,7 @@ class Columns:
         last[-1] += land.after - through.after
         self.free[order] = last
 
-    def join(self, take: TaskCost, onward: TaskCost, again: TaskCost) -> None:
+    def join(self, take: TaskPrice, onward: TaskPrice, again: TaskPrice) -> None:
         """Join sums over all columns: each adds its own to what comes and sends it on; then `again` takes the total."""
         if self.count == 1:
             return
@@ -126,18 +126,18 @@ class Columns:
             else:
                 self.free[column] = done
 
-    def _onward(self, column: int, begin: float, onward: TaskCost) -> float:
+    def _onward(self, column: int, begin: float, onward: TaskPrice) -> float:
         """Let a column send its sums on; return its first step."""
         self.free[column] = begin + onward.before + self._sending + onward.after
         return begin + onward.before
 
-    def _done(self, column: int, sent: float, delay: int, take: TaskCost) -> float:
+    def _done(self, column: int, sent: float, delay: int, take: TaskPrice) -> float:
         """Return when a column is through with what was sent, its task included."""
         arrival = sent + delay
         first = max(float(self.free[column]) + take.before, arrival)
         return max(first + self.tokens, arrival + self._train, first + self._late) + take.after
 
-    def broadcast(self, owner: int, send: TaskCost, take: TaskCost) -> None:
+    def broadcast(self, owner: int, send: TaskPrice, take: TaskPrice) -> None:
         """Send a row of gradients from its owner to all columns; `send` takes it, too, after an instruction more.
 
         A router passes a wavelet to its column and to the next router at once: only if both have room, and only if its

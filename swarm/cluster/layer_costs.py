@@ -24,9 +24,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.kernels.kit import timing
 from fabric.kernels.streamed.gradient import SKIP
 from fabric.kernels.streamed.placement import chunks
+from fabric.price import timing
 from swarm.cluster.columns import Columns
 from swarm.cluster.programs import Tasks, form_of, tasks_of
 from swarm.cluster.shapes import LayerShape, Mesh

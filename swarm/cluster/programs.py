@@ -16,8 +16,9 @@ from fabric.kernels.streamed.gradient import row_kind
 from fabric.networks.streamed.commands import IDS
 from fabric.networks.streamed.network import Layer, Network
 from fabric.networks.streamed.resident import Resident
+from fabric.price.prices import TaskPrice
+from fabric.price.tasks import Pricer
 from swarm.cluster.shapes import LayerShape, Mesh
-from swarm.cluster.task_costs import TaskCost, TaskCosts
 from wse_core.errors import ConfigError, ProgramError
 
 __all__ = ["Tasks", "form_of", "tasks_of"]
@@ -35,12 +36,12 @@ class Tasks:
 
     def __init__(self, resident: Resident, column: int, row: int | str) -> None:
         image, self._tokens = resident.program(column, row).assemble(), resident.tokens
-        self._costs = TaskCosts(image, resident.machine)
+        self._costs = Pricer(image, resident.machine)
         self._address = {name: symbol.address for name, symbol in image.symbols.items()}
 
-    def command(self, name: str, array: str | None = None, data: int | None = None) -> TaskCost:
+    def command(self, name: str, array: str | None = None, data: int | None = None) -> TaskPrice:
         """Return the cost of a command; `array` is the one over whose rows it moves, if that is known."""
-        return self._costs.command(IDS[name], self._address.get(array or ""), data)
+        return self._costs.task("control", IDS[name], self._address.get(array or ""), data)
 
     def alone(self, *names: str) -> float:
         """Return the cycles of commands one after the other, if none has to wait."""
@@ -48,8 +49,7 @@ class Tasks:
 
     def row(self, name: str, places: int) -> float:
         """Return what a command that begins a row takes longer if its data ask for gradients."""
-        number = IDS[name]
-        return self._costs.command(number, data=places).alone - self._costs.command(number, data=0).alone
+        return self.command(name, data=places).alone - self.command(name, data=0).alone
 
     def weight(self, array: str, form: str, mixed: bool) -> float:
         """Return the cycles of a wavelet with a weight and a step, or with a pair of weights.
@@ -65,7 +65,8 @@ class Tasks:
         address = self._address.get(array)
         if address is not None and form == "pairs" and array[0] == "a":
             address += self._tokens  # behind the row of ones
-        return self._costs.data(COLOR_W, address, IDS[form] if mixed else None).alone
+        told = ("control", IDS[form]) if mixed else None
+        return self._costs.task("task", COLOR_W, address, after=told).alone
 
 
 def form_of(layers: Sequence[LayerShape]) -> str:

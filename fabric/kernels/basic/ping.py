@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import Check
 from fabric.kernels.kit.data import DATA
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -29,6 +28,7 @@ from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core.errors import PlanError
 from wse_core.params import Machine

@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 
 from fabric.asm.operands import Dsd, Dsr, Reg, Var
 from fabric.kernels.basic.vector_checks import check, reference
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import Check
 from fabric.kernels.kit.data import data_params, integers
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -44,6 +43,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core import isa
 from wse_core.errors import ConfigError

@@ -40,7 +40,6 @@ from fabric.kernels.collectives.pieces.lines import Areas, Line, compose
 from fabric.kernels.collectives.pieces.ring_allreduce import RingAllreduce
 from fabric.kernels.collectives.pieces.sums import admit, color_pool, lines_of, pick_sums, reduces
 from fabric.kernels.collectives.reduce import model_cycles, plain_sums, program, reduce_params, reference
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import BLOCK, Check, check_sum
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.kernel import kernel
@@ -50,6 +49,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import compared, joined
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine

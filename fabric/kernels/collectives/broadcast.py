@@ -32,7 +32,6 @@ import numpy as np
 
 from fabric.kernels.collectives.pieces.flood import flood_line, flood_rectangle
 from fabric.kernels.collectives.pieces.lines import Line
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -41,6 +40,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core.formats import Arithmetic
 from wse_core.params import Machine

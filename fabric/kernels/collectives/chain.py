@@ -43,7 +43,6 @@ from fabric.kernels.collectives.pieces import trees
 from fabric.kernels.collectives.pieces.line_reduce import Reduce, Role
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import format_params, pick_sums
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import Check, check_sum, sequential_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -52,6 +51,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core import numerics
 from wse_core.formats import Arithmetic

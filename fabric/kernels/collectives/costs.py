@@ -26,7 +26,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.kernels.kit import timing
+from fabric.price import timing
 from wse_core.params import Machine
 
 __all__ = [

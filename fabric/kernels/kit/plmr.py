@@ -49,8 +49,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fabric.kernels.kit import timing
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from wse_core.errors import ConfigError, PlanError, WseError
 from wse_core.params import Machine
 

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.host.running import Progress
-from fabric.kernels.kit import tiles, timing
+from fabric.kernels.kit import tiles
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.plmr import Device, Plan, routes_used
@@ -43,6 +43,7 @@ from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import joined, places, sampling
 from fabric.kernels.matmul.local import Shape, product_cycles
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core.errors import PlanError
 from wse_core.formats import Arithmetic, Bits

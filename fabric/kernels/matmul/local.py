@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fabric.asm.operands import Dsr, Reg, Var
-from fabric.kernels.kit import timing
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core import isa
 from wse_core.isa import Op

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.kernels.kit import timing
 from fabric.kernels.matmul.local import Shape, product_cycles
 from fabric.kernels.matmul.relay_axis import QUEUES
+from fabric.price import timing
 from wse_core.params import Machine
 
 __all__ = ["SIDES", "STEPS", "relay_cycles"]

@@ -63,12 +63,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.kernels.collectives.pieces.ring import Ring
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.matmul.distributed import Product, place_all, strides
 from fabric.kernels.matmul.local import emit_product, product_cycles
 from fabric.kernels.matmul.ring_axis import BACK, BACK_QUEUES, FIRST, QUEUES, RingAxis
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core.formats import Bits
 from wse_core.params import Machine

@@ -62,12 +62,12 @@ from typing import Any
 import numpy as np
 
 from fabric.asm.operands import Reg
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.session import Stamps
 from fabric.kernels.matmul.broadcast_axis import AXES, BroadcastAxis
 from fabric.kernels.matmul.distributed import Product
 from fabric.kernels.matmul.local import emit_product, product_cycles
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core.formats import Bits
 from wse_core.params import Machine

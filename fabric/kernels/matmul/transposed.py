@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 
 from fabric.asm.operands import Reg, Var
 from fabric.kernels.collectives.pieces.ring import Ring
-from fabric.kernels.kit import tiles, timing
+from fabric.kernels.kit import tiles
 from fabric.kernels.kit.check import sequential_sum
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.session import Stamps
@@ -56,6 +56,7 @@ from fabric.kernels.matmul.local import Shape, emit_product
 from fabric.kernels.matmul.ring_axis import FIRST, RingAxis
 from fabric.kernels.matmul.transposed_cycles import expected_cycles
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core.formats import Bits
 from wse_core.params import Machine

@@ -7,7 +7,7 @@ it on; one that is early waits, one that is late makes the PEs behind it wait wh
 The root adds one side, then the other, stores and clears.  The next step begins when a PE is done and its tile is
 there.
 
-Timing: no numbers of its own, `fabric.kernels.kit.timing`.
+Timing: no numbers of its own, `fabric.price.timing`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabric.kernels.kit import timing
 from fabric.kernels.matmul.local import product_cycles
+from fabric.price import timing
 
 if TYPE_CHECKING:
     from fabric.kernels.matmul.transposed import GemmT

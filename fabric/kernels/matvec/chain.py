@@ -37,7 +37,7 @@ import numpy as np
 
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import color_pool
-from fabric.kernels.kit import tiles, timing
+from fabric.kernels.kit import tiles
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -50,6 +50,7 @@ from fabric.kernels.matmul.local import Shape, emit_product, product_cycles
 from fabric.kernels.matvec.gemv import gemv_params, local_products
 from fabric.kernels.matvec.line_sum import LineSum, Queues, check_group
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core import numerics
 from wse_core.formats import Arithmetic, Bits

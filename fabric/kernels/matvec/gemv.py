@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import color_pool
-from fabric.kernels.kit import tiles, timing
+from fabric.kernels.kit import tiles
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params, wavelets_of
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -55,6 +55,7 @@ from fabric.kernels.kit.verify import compared, comparing, joined, sampling
 from fabric.kernels.matmul.local import Shape, emit_product, product_cycles
 from fabric.kernels.matvec.line_sum import ALGORITHMS, LineSum, check_group
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core.errors import ProgramError
 from wse_core.formats import Arithmetic, Bits

@@ -20,9 +20,9 @@ from fabric.kernels.collectives.pieces.flood import flood_line
 from fabric.kernels.collectives.pieces.line_reduce import Reduce
 from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.collectives.pieces.ring_allreduce import RingAllreduce
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core.errors import ConfigError, PlanError
 from wse_core.formats import Arithmetic, Bits

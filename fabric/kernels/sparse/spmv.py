@@ -41,7 +41,6 @@ from fabric.kernels.collectives.pieces.flood import flood_line
 from fabric.kernels.collectives.pieces.line_reduce import Reduce, Role
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.sums import AUTO, admit, color_pool, reduces
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params, wavelets_of
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -51,6 +50,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine

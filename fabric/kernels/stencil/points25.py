@@ -51,7 +51,6 @@ from numpy.typing import NDArray
 from fabric.kernels.basic import vector
 from fabric.kernels.collectives.pieces.lines import Line, compose
 from fabric.kernels.collectives.pieces.neighbours import Nearby, SidePlan
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -60,6 +59,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core import isa
 from wse_core.errors import ConfigError

@@ -47,7 +47,6 @@ from numpy.typing import NDArray
 
 from fabric.asm.operands import Dsd, Reg, Var
 from fabric.kernels.basic import vector
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -56,6 +55,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import compared
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core import isa
 from wse_core.formats import Arithmetic, Bits

@@ -36,7 +36,6 @@ from numpy.typing import NDArray
 
 from fabric.asm.operands import Dsr, Reg, Var
 from fabric.kernels.basic import vector
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -55,6 +54,7 @@ from fabric.kernels.streamed.placement import (
 )
 from fabric.layout.layout import Layout
 from fabric.layout.streams import Stream
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core import isa, numerics
 from wse_core.formats import Arithmetic

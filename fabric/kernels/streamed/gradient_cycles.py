@@ -1,6 +1,6 @@
 """How long a streamed gradient takes: rows of PEs of `fabric.kernels.streamed.gradient` followed mask row by mask row.
 
-Timing: no numbers of its own, `fabric.kernels.kit.timing`.
+Timing: no numbers of its own, `fabric.price.timing`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.kernels.kit import timing
 from fabric.kernels.streamed.placement import Placement
+from fabric.price import timing
 from wse_core.params import Machine
 
 __all__ = ["QUEUES", "dot_cycles", "expected_cycles"]

@@ -8,7 +8,7 @@ Streams
     wavelet that moves its switch on; the gate is busy with the loop around its samples besides.
 Sums and inputs
     Inputs of a layer and the sums of its first row go east over the same links, which both then pass every other cycle.
-    The sums of a minibatch are a wave that moves a column of tiles in `kit.timing.stage` cycles; as long as it is under
+    The sums of a minibatch are a wave that moves a column of tiles in `timing.stage` cycles; as long as it is under
     way the stream goes at half its rate, whichever link the wave is on.  Where a tile has so many inputs that these
     land more slowly than that at half the rate, the wave is held up by them part of its way: the mean of both counts.
 There and back
@@ -37,7 +37,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.host.fabric import Fabric
-from fabric.kernels.kit.timing import stage
 from fabric.layout.layout import Layout
 from fabric.networks.pipelined import colors
 from fabric.networks.pipelined.loss import gate_program
@@ -49,6 +48,7 @@ from fabric.networks.pipelined.turns import Turn, pace
 from fabric.networks.pipelined.updates import Rule
 from fabric.networks.pipelined.wafer import PipelinedWafer
 from fabric.networks.streamed.network import Network
+from fabric.price.timing import stage
 from fabric.program.program import Program
 from wse_core.params import Machine
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.kit import timing
 from fabric.kernels.registry import KERNELS
+from fabric.price import timing
 from tests.examples import SLOW_BUILD, examples
 from tests.fabric.kernels import run
 from wse_core.params import machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fabric.kernels.kit import timing
+from fabric.price import timing
 from tests.fabric.kernels import run
 from wse_core.params import machine
 

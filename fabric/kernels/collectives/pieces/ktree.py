@@ -38,10 +38,10 @@ from fabric.asm.operands import Var
 from fabric.kernels.collectives.pieces import trees
 from fabric.kernels.collectives.pieces.line_reduce import COMBINE, Reduce, Role
 from fabric.kernels.collectives.pieces.lines import Line
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.plmr import ktree_groups
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic, Bits

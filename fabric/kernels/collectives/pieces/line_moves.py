@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from fabric.asm.operands import Dsr, Var
 from fabric.kernels.collectives.pieces import trees
 from fabric.kernels.collectives.pieces.lines import Line
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core.errors import InternalError
 from wse_core.params import Machine

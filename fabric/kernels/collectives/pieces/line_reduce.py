@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from fabric.asm.operands import Var
 from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.collectives.pieces.trees import Tree
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.program import Program
 from wse_core import numerics
 from wse_core.formats import Arithmetic, Bits

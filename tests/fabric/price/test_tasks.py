@@ -10,9 +10,9 @@ from fabric.networks.streamed import commands
 from fabric.networks.streamed.network import Network
 from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.wafer import Wafer
+from fabric.price.tasks import Pricer
 from fabric.program.program import Program
-from swarm.cluster.task_costs import TaskCosts
-from wse_core.errors import InternalError
+from wse_core.errors import InternalError, ProgramError
 from wse_core.params import machine
 
 RING = {"begin", "pass", "from_west", "from_east", "onward", "join_add", "join_max", "take"}
@@ -35,7 +35,7 @@ def test_every_command_costs_what_its_instructions_take(tokens, activation):
     """To two cycles in a hundred: the banks of the arrays that pointers move over are those of an average row."""
     resident = Resident(Network.dense((6, 5, 4, 3), activation, norm=True), machine(), 1, 1, tokens)
     wafer, numbers = Wafer(resident), resident.arrays
-    costs = TaskCosts(resident.program(0, "only").assemble(), machine())
+    costs = Pricer(resident.program(0, "only").assemble(), machine())
     arrays = {"source": "a0", "result": "a1.rows", "mine": "d1", "row": "a1.rows", "aux": "n1", "delta": "d0"}
     arrays |= {"label": "labels", "wide": "v1"}
     before = [commands.word(name, numbers[array]) for name, array in arrays.items()]
@@ -45,18 +45,18 @@ def test_every_command_costs_what_its_instructions_take(tokens, activation):
             continue
         word = commands.word(name, numbers[arrays[name]] if name in arrays else 0)
         took = measured(wafer, before, word)
-        assert costs.command(number).alone == pytest.approx(took, rel=0.025, abs=0.5 if tokens % 2 else 4), name
+        assert costs.task("control", number).alone == pytest.approx(took, rel=0.025, abs=0.5 if tokens % 2 else 4), name
         compared += 1
     assert compared > 30
     took = measured(wafer, before, 0x3C00, control=False)
-    assert costs.data(COLOR_W).alone == pytest.approx(took, abs=0.5)
+    assert costs.task("task", COLOR_W).alone == pytest.approx(took, abs=0.5)
 
 
 def test_the_bank_of_an_array_counts():
     """A source in the bank of the sums costs conflicts: the walk over instructions sees addresses."""
     resident = Resident(Network.dense((6, 5, 3)), machine(), 1, 1, 16)
-    costs = TaskCosts(resident.program(0, "only").assemble(), machine())
-    assert costs.data(COLOR_W, 2000).alone > costs.data(COLOR_W, 2001).alone
+    costs = Pricer(resident.program(0, "only").assemble(), machine())
+    assert costs.task("task", COLOR_W, 2000).alone > costs.task("task", COLOR_W, 2001).alone
 
 
 def program(write):
@@ -70,7 +70,7 @@ def program(write):
     p.start("prepare")
     with p.task("told", kind="control", id=3) as t:
         write(p, t, dsr)
-    return TaskCosts(p.assemble(), machine())
+    return Pricer(p.assemble(), machine())
 
 
 def test_branches_follow_the_data_of_the_wavelet():
@@ -84,23 +84,36 @@ def test_branches_follow_the_data_of_the_wavelet():
         p.br16("ne", left, 0, turn)
 
     costs = program(write)
-    turns = [costs.command(3, data=count).alone for count in (1, 2, 3, 9)]
+    turns = [costs.task("control", 3, data=count).alone for count in (1, 2, 3, 9)]
     assert turns[2] - turns[1] == turns[1] - turns[0] == (turns[3] - turns[2]) / 6 > 1
 
 
-def test_what_is_not_known_beforehand_is_refused():
+def test_what_is_not_known_before_a_run_is_said():
     def write(p, t, _):
         end = p.new_label()
         p.br16("eq", t.data, 0, end)
+        p.nop()
         p.place(end)
 
-    with pytest.raises(InternalError, match="not known beforehand"):
-        program(write).command(3)
-    with pytest.raises(InternalError, match="no such task"):
-        program(write).command(4)
+    found = program(write).task("control", 3)
+    assert [one.task for one in found.unknown] == ["told"]
+    assert "br16" in str(found.unknown[0])
+    m = machine()
+    ways = m["ce.branch_taken"], m["ce.branch_not_taken"] + 1
+    assert (found.least, found.most) == (m["task.start"] + min(ways) + 1, m["task.start"] + max(ways) + 1)
+    with pytest.raises(ProgramError, match="not known before a run"):
+        _ = found.alone
+    with pytest.raises(InternalError, match="no control 4"):
+        program(write).task("control", 4)
 
-    def lengths(p, t, dsr):
+
+def test_lengths_follow_the_data_of_the_wavelet():
+    def write(p, t, dsr):
         p.dsr_len(dsr, t.data)
+        there = p.dsr("dest")
+        p.load(there, p.mem1d(p.array("copy", 8, "f32")))
+        p.fmovs(there, dsr)
 
-    with pytest.raises(InternalError, match="not known beforehand"):
-        program(lengths).command(3)
+    assert "how many elements fmovs has" in program(write).task("control", 3).unknown[0].what
+    three, five = (program(write).task("control", 3, data=count).alone for count in (3, 5))
+    assert five - three == 1  # two lanes

@@ -1,0 +1,111 @@
+"""Instructions as a walk needs them, what it notes of the fabric, and what it cannot know."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fabric.price.state import is_register
+from wse_core import isa
+from wse_core.image import ProgramImage
+from wse_core.isa import Op
+
+__all__ = ["Choice", "Code", "Coded", "Meeting", "NotKnown"]
+
+
+class NotKnown(Exception):
+    """Something on which cycles depend is not known before the run.
+
+    Attributes
+    ----------
+    what : str
+    at : int
+        Code word of the instruction.
+    """
+
+    def __init__(self, what: str, at: int) -> None:
+        super().__init__(what)
+        self.what, self.at = what, at
+
+
+class Choice(NotKnown):
+    """A branch depends on what is not known; the walk can go on when `Walker.choice` says how."""
+
+
+class Coded(NamedTuple):
+    """An instruction and the code word index of the one after it."""
+
+    op: Op
+    a: int
+    b: int
+    c: int
+    d: int
+    imm: int | None
+    next: int
+    vector: bool
+    reads: tuple[int, ...]
+    dsrs: frozenset[int]
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether it is a vector operation of a microthread."""
+        return self.vector and self.imm is not None and bool(self.imm & 1)
+
+
+class Code(dict[int, Coded]):
+    """The instructions of an image by their code words."""
+
+    def __init__(self, image: ProgramImage) -> None:
+        super().__init__()
+        for at, op, a, b, c, d, imm in isa.decode(image.code):
+            vector = isa.is_vector(op, a, b, c)
+            reads = tuple(_reads(op, (a, b, c, d), imm, vector))
+            if op.form == "dsr":
+                dsrs = frozenset([a])
+            else:
+                named = zip((a, b, c, d), op.types, strict=True)
+                dsrs = frozenset(f for f, letter in named if vector and letter != "-" and not is_register(f))
+            self[at] = Coded(op, a, b, c, d, imm, at + (1 if imm is None else 2), vector, reads, dsrs)
+
+
+def _reads(op: Op, fields: tuple[int, int, int, int], imm: int | None, vector: bool) -> list[int]:
+    """Return the numbers of the registers that an instruction reads at its issue."""
+    a, b, c, d = fields
+    t = op.types
+    chosen: list[tuple[int, str]] = []
+    if op.form in ("alu", "dfilt"):
+        chosen = [(b, t[1]), (d, t[3])] + ([] if imm is not None and not vector else [(c, t[2])])
+    elif op.form in ("ld", "flt") or (op.form == "dsr" and imm is None):
+        chosen = [(b, "i")]
+    elif op.form in ("st", "br"):
+        chosen = [(a, t[0]), (b, t[1] if op.form == "br" else "i")]
+    return [(field & 15) + k for field, letter in chosen if is_register(field) for k in range(isa.WORDS[letter])]
+
+
+class Meeting(NamedTuple):
+    """A synchronous operation with operands on the fabric.
+
+    Attributes
+    ----------
+    at : int
+        Its code word.
+    first : float
+        Its first step, in cycles from the beginning of the walk.
+    length : float
+        Cycles of its steps, if nothing has to be waited for.
+    takes, sends : tuple of int
+        Its input queues, and its output queues.
+    wavelets : int
+        Of each.
+    """
+
+    at: int
+    first: float
+    length: float
+    takes: tuple[int, ...]
+    sends: tuple[int, ...]
+    wavelets: int
+
+    @property
+    def end(self) -> float:
+        """Cycle behind its last step."""
+        return self.first + self.length

@@ -1,0 +1,57 @@
+"""What an instruction costs by its class: one table from the classes of `wse_core.isa` to numbers of the machine.
+
+An instruction that issues in cycle t keeps the pipeline for `slots` cycles, the next one of its thread can issue in
+t + `follow`, and what it makes can be used in t + `result`.
+
+Timing: docs/machine.md, "Issue".
+Source: the numbers' own, `wse_core.params`.
+"""
+
+from __future__ import annotations
+
+from wse_core.isa import Op
+from wse_core.params import Machine
+
+__all__ = ["follow", "result", "slots"]
+
+SLOTS = {"divide": "ce.divide", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read", "config": "ce.config"}
+"""Number of the machine that says how long an instruction of a class keeps the pipeline; others keep it a cycle."""
+FOLLOW = {"call": "ce.call", "ret": "ce.ret", "dsr_load": "ce.dsr_load"}
+"""Number that says when the next instruction can issue, if that is not said by `SLOTS`; branches have two."""
+LATENCY = {"int": "ce.int_latency", "fp": "ce.fp_latency", "load": "ce.load_latency"}
+"""Number that says when a result can be used, if that is not said by `SLOTS`."""
+
+
+def slots(machine: Machine, op: Op) -> int:
+    """Return the cycles for which a scalar instruction keeps the pipeline."""
+    return machine[SLOTS[op.cost]] if op.cost in SLOTS else 1
+
+
+def follow(machine: Machine, op: Op, taken: bool = False, dimensions: int = 1) -> int:
+    """Return the cycles from the issue of a scalar instruction to that of the next one of its thread.
+
+    Parameters
+    ----------
+    machine : Machine
+    op : Op
+    taken : bool
+        Whether a branch is taken; a jump always is.
+    dimensions : int
+        Of the descriptor that is loaded.
+    """
+    if op.cost == "branch":
+        return machine["ce.branch_taken" if taken or op.form == "jmp" else "ce.branch_not_taken"]
+    if op.cost in FOLLOW:
+        return machine[FOLLOW[op.cost]] + (dimensions - 1) * machine["ce.dsr_dimension"]
+    return slots(machine, op)
+
+
+def result(machine: Machine, op: Op, taken: int | None = None) -> int:
+    """Return the cycles from the issue of an instruction until its result can be used.
+
+    With `taken`, the cycles of the last step of a vector operation, it is counted from that step.
+    """
+    least = slots(machine, op) if taken is None else taken
+    if taken is not None:
+        return max(least, machine["ce.fp_latency" if op.cost == "fp" else "ce.int_latency"])
+    return max(least, machine[LATENCY[op.cost]]) if op.cost in LATENCY else least

@@ -1,0 +1,79 @@
+"""Whole runs of one PE, priced, against what the engine takes: to the cycle."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from fabric.engine.engine import Engine
+from fabric.price import price_code, price_run
+from fabric.program.program import Program
+from tests.compare import cases
+from tests.draw import Seeded
+from tests.examples import examples, seeds
+from tests.random_vectors import random_vectors
+from wse_core.errors import ProgramError
+from wse_core.params import machine
+
+LIMIT = 1_000_000
+
+
+def compared(spec):
+    """Whether a run without a fault is priced to the cycle; None if there is a fault."""
+    engine = Engine(spec)
+    if engine.run(LIMIT) != "complete":
+        return None
+    return price_run(spec.programs[0], spec.machine) == engine.last_active + 1
+
+
+@examples(200)
+@given(cases(random_vectors))
+def test_random_vector_programs_cost_what_the_engine_takes(case):
+    assert compared(case.spec) is not False
+
+
+def test_most_of_the_random_programs_are_compared():
+    found = [compared(random_vectors(Seeded(seed))) for seed in seeds(100)]
+    assert False not in found
+    assert sum(one is True for one in found) > len(found) / 2
+
+
+@pytest.mark.parametrize(
+    "numbers", [{}, {"vec.start": 4}, {"vec.drain": 3}, {"ce.dsr_load": 5}, {"ce.load_latency": 9, "ce.fp_latency": 7}]
+)
+@pytest.mark.parametrize("preset", ["wse2", "wse3"])
+def test_a_piece_of_code_costs_what_its_numbers_say(preset, numbers):
+    m = machine(preset, numbers)
+
+    def write(p, x):
+        p.fmuls(x, x, x)
+        register = p.reg32("r")
+        p.ld32(register, x)
+        p.fadds(register, register, 1.0)
+        p.fadds(register, register, 1.0)
+
+    found = price_code(write, m, declare=lambda p: p.array("x", 10, "f32"))
+    conflicts = 0 if m["mem.conflict_rule"] == "none" else m["mem.conflict_cycles"]
+    lanes = m.lanes("fmuls")
+    steps = -(-10 // lanes) * (1 + conflicts)
+    product = 2 * m["ce.dsr_load"] + 1 + m["vec.start"] + steps + m["vec.drain"]
+    assert found.alone == product + m["ce.load_latency"] + m["ce.fp_latency"] + 1
+    assert sum(found.lines.values()) == found.alone
+
+
+def test_a_run_that_depends_on_data_is_refused_by_name():
+    p = Program("asks")
+    n = p.scalar("n", "u16")
+    with p.task("main"):
+        count = p.reg16("count")
+        p.ld16(count, n)
+        with p.loop(count):
+            p.nop()
+    p.start("main")
+    with pytest.raises(ProgramError, match="of unknown data"):
+        price_run(p, initial=False)
+    few, many = (price_run(p, initial=False, given={"n": count}) for count in (2, 9))
+    m = machine()
+    assert many - few == 7 * (1 + 1 + m["ce.branch_taken"])
+    with pytest.raises(ProgramError, match="no variable 'm'"):
+        price_run(p, given={"m": 1})
