@@ -4,39 +4,45 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fabric.csl import tree
 from fabric.csl.comptime.values import Dsd, Pointer, Struct, Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import AutoDsr, ExplicitDsr, Operand, Sym, Template, Vreg
-from fabric.csl.lower.dsd import FIELDS, Descriptor, DsdVariable, Fixed, access_of, flag, numbers, plain_strides
+from fabric.csl.lower.dsd import (
+    CHANGES,
+    FIELDS,
+    Chosen,
+    Descriptor,
+    DsdVariable,
+    Fixed,
+    access_of,
+    fabric_kind,
+    memory_kind,
+)
+from fabric.csl.lower.kinds import returned
 from fabric.csl.lower.values import Expressions
 from fabric.csl.types import ArrayType, PointerType, Type
 from wse_core import image as im
 
-__all__ = ["Chosen", "Descriptors", "Slot"]
+__all__ = ["Descriptors", "Slot"]
 
-PACKED = ("simd_32", "simd_64", "simd_32_or_64")
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """One of several descriptors that differ in more than numbers; `which` says at run time which one."""
-
-    which: Vreg
-    options: tuple[Descriptor, ...]
+BITS_OF_ID = 5
+"""Bits of a color or queue where the numbers of both tell what was chosen."""
 
 
 class Slot:
     """Where a function that is written in place keeps the descriptor that it returns."""
 
-    held: Descriptor | None = None
+    held: Descriptor | Chosen | None = None
 
 
 class Descriptors(Expressions):
     """Descriptors; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+
+    expanding: list[tree.Function]
+    """The function at work, and those that are written in place of calls, innermost last."""
 
     # ---- values
 
@@ -44,7 +50,7 @@ class Descriptors(Expressions):
         """Return the descriptor that an expression gives, one of a kind."""
         made = self.alternatives(expr)
         if isinstance(made, Chosen):
-            raise Fault("these descriptors differ in more than numbers", self.span, "choose between operations instead")
+            raise Fault("this takes descriptors of one kind only", self.span, "choose between operations instead")
         return made
 
     def alternatives(self, expr: Any) -> Descriptor | Chosen:
@@ -58,18 +64,31 @@ class Descriptors(Expressions):
             return self._loaded(expr.place)
         if isinstance(expr, tree.Select):
             which = self.value(expr.condition)
-            return self.choice(which, (self.descriptor(expr.otherwise), self.descriptor(expr.then)))
+            return self._either(which, expr)
         if isinstance(expr, tree.BuiltinCall):
             if expr.name == "@get_dsd":
                 return self.described(str(expr.type), expr.options)
-            return self.edited(self.descriptor(expr.arguments[0]), expr.name, expr.arguments[1:])
+            return self.edited(self.alternatives(expr.arguments[0]), expr.name, expr.arguments[1:])
         if isinstance(expr, tree.Call):
             made = self.call_for_descriptor(expr)
             if made is not None:
                 return made
         if isinstance(expr, tree.Convert):
-            return self.descriptor(expr.value)
+            return self.alternatives(expr.value)
         raise Fault("the back end cannot follow this descriptor", expr.span, "choose between operations instead")
+
+    def _either(self, which: Operand, expr: tree.Select) -> Descriptor | Chosen:
+        """Return one of two descriptors; what makes them is done before it is chosen."""
+        options = (self.alternatives(expr.otherwise), self.alternatives(expr.then))
+        if isinstance(which, int):
+            return options[which]
+        assert isinstance(which, Vreg)
+        plain = tuple(option for option in options if isinstance(option, Descriptor))
+        if len(plain) == 2:
+            return self.choice(which, plain)
+        goal = self.fresh_choice(tuple(dict.fromkeys([*options[0].kinds, *options[1].kinds])), options[0])
+        self.select(which, (0, 1), lambda number: self.give(goal, options[number]))
+        return goal
 
     def choice(self, which: Operand, options: tuple[Descriptor, ...]) -> Descriptor | Chosen:
         """Return one of some descriptors: with numbers in registers if nothing else is different."""
@@ -78,7 +97,7 @@ class Descriptors(Expressions):
         assert isinstance(which, Vreg)
         first = options[0]
         if any(option.fixed != first.fixed for option in options):
-            return Chosen(which, options)
+            return Chosen(which, tuple(range(len(options))), options)
         moving = [
             name
             for name in FIELDS
@@ -93,6 +112,33 @@ class Descriptors(Expressions):
 
         self.select(which, range(len(options)), write)
         return first.with_(**registers)
+
+    def fresh_choice(self, kinds: tuple[Fixed, ...], like: Descriptor | Chosen) -> Chosen:
+        """Return registers for a descriptor of one of some kinds, which have the numbers that another one has."""
+        example = like.options[0] if isinstance(like, Chosen) else like
+        numbers = {name: self.new(1, name) for name in example.numbers}
+        codes = tuple(map(self.program.kinds.number, kinds))
+        return Chosen(self.new(1, "kind"), codes, tuple(Descriptor(kind, **numbers) for kind in kinds))
+
+    def give(self, goal: Descriptor | Chosen, made: Descriptor | Chosen) -> None:
+        """Set registers to a descriptor of one of their kinds."""
+        if isinstance(made, Chosen):
+            if isinstance(goal, Chosen) and (made.codes, made.options) == (goal.codes, goal.options):
+                self.set(goal.which, made.which) if made.which is not goal.which else None
+                return
+            self.select(made.which, made.codes, lambda number: self.give(goal, made.options[number]))
+            return
+        target = goal
+        if isinstance(goal, Chosen):
+            target = next((option for option in goal.options if option.fixed == made.fixed), goal.options[0])
+            self.set(goal.which, self.program.kinds.number(made.fixed))
+        assert isinstance(target, Descriptor)
+        if target.fixed != made.fixed:
+            raise Fault("this descriptor is of a kind that was not foreseen", self.span)
+        for name in FIELDS:
+            register, number = getattr(target, name), getattr(made, name)
+            if register is not None and number is not None and register is not number:
+                self.set(register, number)
 
     def select(self, which: Vreg, numbers: Sequence[int], write: Callable[[int], object]) -> None:
         """Write code for each of some numbers, by its place among them; the last is chosen without a comparison."""
@@ -110,56 +156,51 @@ class Descriptors(Expressions):
         self.place(done)
 
     def keep(self, slot: Slot, node: tree.Return) -> None:
-        """Keep the descriptor that a function returns; all that it returns are of one kind."""
-        made = self.descriptor(node.value)
+        """Keep the descriptor that a function returns."""
+        made = self.alternatives(node.value)
         if slot.held is None:
-            slot.held = self._own(made)
-            return
-        self._same(slot.held.fixed, made.fixed, node)
-        for name in FIELDS:
-            goal, number = getattr(slot.held, name), getattr(made, name)
-            if goal is not None and number is not None:
-                self.set(goal, number)
+            kinds = self.program.kinds.of(returned(self.expanding[-1]), self.env)
+            kinds = tuple(dict.fromkeys([*made.kinds, *kinds]))
+            if len(kinds) == 1 and isinstance(made, Descriptor):
+                slot.held = self._own(made)
+                return
+            slot.held = self.fresh_choice(kinds, made)
+        self.give(slot.held, made)
 
     @abstractmethod
-    def call_for_descriptor(self, expr: tree.Call) -> Descriptor | None:
+    def call_for_descriptor(self, expr: tree.Call) -> Descriptor | Chosen | None:
         """Return the descriptor that a function gives."""
 
-    def known_descriptor(self, dsd: Dsd) -> Descriptor:
+    def known_descriptor(self, dsd: Dsd) -> Descriptor | Chosen:
         """Return a descriptor that the program wrote as a constant."""
         made = self.described(dsd.kind, dsd.fields)
         for name, arguments in dsd.edits:
             made = self.edited(made, name, arguments)
         return made
 
-    def described(self, kind: str, fields: dict[str, Any]) -> Descriptor:
+    def described(self, kind: str, fields: dict[str, Any]) -> Descriptor | Chosen:
         """Return the descriptor of the fields of `@get_dsd`."""
         if kind in ("mem1d_dsd", "mem4d_dsd"):
             return self._memory(kind, fields)
         if kind == "fifo_dsd":
             return Descriptor(Fixed("fifo", fifo=self.program.fifo_of(fields, self.span)))
         if kind == "circbuf_dsd":
-            base = self._pointer(fields["base_address"])
-            length = self._number(fields.get("wraparound") or fields["extent"])
-            if not isinstance(length, int):
-                raise Fault("the length of a circular buffer must be known", self.span)
-            return Descriptor(Fixed("circular", length=length), base, self._number(fields["extent"]), 1)
+            fixed = memory_kind(kind, fields, self.span)
+            return Descriptor(fixed, self._pointer(fields["base_address"]), self.value(fields["extent"]), 1)
         return self._fabric(kind, fields)
 
     def _memory(self, kind: str, fields: dict[str, Any]) -> Descriptor:
         entry = fields.get("tensor_access")
-        access = access_of(fields)
+        access, fixed = access_of(fields), memory_kind(kind, fields, self.span)
         if access is None and isinstance(getattr(entry, "data", None), Struct):
             fields = {**fields, **entry.data.fields}  # type: ignore[union-attr]
-        indexed = flag(fields, "wavelet_index_offset")
         if access is not None:
             element = access.element.words or 1 if access.element is not None else 1
             offset = access.offset.data * element
             base = self._moved(self._pointer(access.base), offset) if access.base is not None else 0
-            extents, strides = access.extents, access.strides
             if kind == "mem1d_dsd":
-                return Descriptor(Fixed("mem1d", indexed=indexed), base, extents[0], strides[0] & 0xFFFF)
-            return Descriptor(Fixed("mem4d", extents=extents, strides=strides), base)
+                return Descriptor(fixed, base, access.extents[0], access.strides[0] & 0xFFFF)
+            return Descriptor(fixed, base)
         pointer = fields["base_address"]
         base = self._pointer(pointer)
         if "offset" in fields:
@@ -171,36 +212,33 @@ class Descriptors(Expressions):
                 base = self.alu("add16", self._times(offset, words), base)
         if kind == "mem1d_dsd":
             stride = self._number(fields["stride"]) if "stride" in fields else 1
-            return Descriptor(Fixed("mem1d", indexed=indexed), base, self._number(fields["extent"]), stride)
-        extents = numbers(fields["extent"], self.span)
-        deltas = numbers(fields["stride"], self.span) if "stride" in fields else (1,) * len(extents)
-        return Descriptor(Fixed("mem4d", extents=extents, strides=plain_strides(extents, deltas)), base)
+            return Descriptor(fixed, base, self._number(fields["extent"]), stride)
+        return Descriptor(fixed, base)
 
-    def _fabric(self, kind: str, fields: dict[str, Any]) -> Descriptor:
-        color = fields.get("fabric_color")
-        queue = fields.get("input_queue" if kind == "fabin_dsd" else "output_queue")
-        mode = fields.get("simd_mode")
-        packed = mode is not None and any(
-            name in PACKED and bool(entry.data) for name, entry in mode.data.fields.items()
-        )
-        fixed = Fixed(
-            "fabin" if kind == "fabin_dsd" else "fabout",
-            color=None if color is None else self._id(color, "color"),
-            queue=None if queue is None else self._id(queue, "queue"),
-            packed=packed,
-            control=flag(fields, "control"),
-            advance=flag(fields, "advance_switch"),
-            zero=fields.get("zero") is not None and any(flag(fields["zero"].data.fields, x) for x in _SOURCES),
-            indexed=flag(fields, "wavelet_index_offset"),
-        )
-        return Descriptor(fixed, None, self._number(fields["extent"]))
-
-    def _id(self, value: Any, what: str) -> int:
-        if isinstance(value, tree.Const):
-            value = value.value
-        if isinstance(value, Value) and isinstance(value.data, int):
-            return value.data
-        raise Fault(f"the {what} of a descriptor must be known when it is compiled", self.span)
+    def _fabric(self, kind: str, fields: dict[str, Any]) -> Descriptor | Chosen:
+        port = "input_queue" if kind == "fabin_dsd" else "output_queue"
+        extent = self._number(fields["extent"])
+        codes: list[tuple[int, int | None, int | None]] = [(0, None, None)]
+        which: Operand = 0
+        for place, (name, id_name) in enumerate((("fabric_color", "color"), (port, port))):
+            ids = self.program.kinds.known_ids(fields.get(name), id_name)
+            code = [0] * len(ids)
+            if isinstance(fields.get(name), tree.Expr) and not isinstance(fields[name], tree.Const):
+                if not ids:
+                    raise Fault(f"no {id_name} that this could be is named in the program", self.span)
+                which = self._plus(self._times(which, 1 << BITS_OF_ID), self.value(fields[name]))
+                code = [ident or 0 for ident in ids]
+                codes = [(number << BITS_OF_ID, color, queue) for number, color, queue in codes]
+            codes = [
+                (number + extra, ident, None) if place == 0 else (number + extra, color, ident)
+                for number, color, _ in codes
+                for extra, ident in zip(code, ids, strict=True)
+            ]
+        options = tuple(Descriptor(fabric_kind(kind, fields, *ids), None, extent) for _, *ids in codes)
+        if isinstance(which, int):
+            return options[0]
+        assert isinstance(which, Vreg)
+        return Chosen(which, tuple(code for code, *_ in codes), options)
 
     def _number(self, value: Any) -> Operand:
         return self.value(value)
@@ -219,22 +257,30 @@ class Descriptors(Expressions):
 
     # ---- edits
 
-    def edited(self, dsd: Descriptor, name: str, arguments: tuple[Any, ...]) -> Descriptor:
+    def edited(self, dsd: Descriptor | Chosen, name: str, arguments: tuple[Any, ...]) -> Descriptor | Chosen:
         """Return a descriptor after one of the builtins that change one."""
-        if name == "@set_dsd_base_addr":
-            return dsd.with_(base=self._pointer(arguments[0]))
-        if name == "@set_dsd_length":
-            return dsd.with_(extent=self._number(arguments[0]))
-        if name == "@set_dsd_stride":
-            return dsd.with_(stride=self._number(arguments[0]))
-        if name != "@increment_dsd_offset":
+        if name not in CHANGES:
             raise Fault(f"the back end has no {name}", self.span)
-        count, kind = self._number(arguments[0]), arguments[1].type
-        words = kind.words or 1
-        base = dsd.base if dsd.base is not None else 0
+        if name != "@increment_dsd_offset":
+            number = self._pointer(arguments[0]) if name == "@set_dsd_base_addr" else self._number(arguments[0])
+            return dsd.with_(**{CHANGES[name]: number})
+        count, words = self._number(arguments[0]), arguments[1].type.words or 1
+        moved: Operand
         if isinstance(count, int):
-            return dsd.with_(base=self._moved(base, (count - 0x10000 if count & 0x8000 else count) * words))
-        return dsd.with_(base=self.alu("add16", self._times(count, words), base))
+            moved = (count - 0x10000 if count & 0x8000 else count) * words
+        else:
+            moved = self._times(count, words)
+        bases: dict[Any, Operand] = {}  # options that have one base go on having one
+
+        def later(option: Descriptor) -> Descriptor:
+            base = option.base if option.base is not None else 0
+            if base not in bases:
+                bases[base] = self._moved(base, moved) if isinstance(moved, int) else self.alu("add16", moved, base)
+            return option.with_(base=bases[base])
+
+        if isinstance(dsd, Chosen):
+            return Chosen(dsd.which, dsd.codes, tuple(map(later, dsd.options)))
+        return later(dsd)
 
     # ---- variables
 
@@ -246,68 +292,89 @@ class Descriptors(Expressions):
         local = self.env.get(id(place.variable))
         if isinstance(local, (Chosen, Descriptor)):
             return local
-        found: DsdVariable = self.program.dsd_variable(place.variable)
+        return self._held_in(self.program.dsd_variable(place.variable), None)
+
+    def _held_in(self, found: DsdVariable, at: Vreg | None) -> Descriptor | Chosen:
+        """Return the descriptor in a variable, or, in an array, that at some words behind its begin."""
         values: dict[str, Operand] = {}
         for k, name in enumerate(found.fields):
-            values[name] = self.load_at(None, Sym(found.memory, k), 1)
-        return found.initial.with_(**values)
+            values[name] = self.load_at(at, Sym(found.memory, k), 1)
+        if len(found.kinds) == 1:
+            return found.initial.with_(**values)
+        which = self.load_at(at, Sym(found.memory, len(found.fields)), 1)
+        codes = tuple(map(self.program.kinds.number, found.kinds))
+        return Chosen(which, codes, tuple(Descriptor(kind, **values) for kind in found.kinds))
+
+    def _place_of(self, place: tree.Element, found: DsdVariable) -> Vreg | None:
+        """Return how many words behind the begin of an array of descriptors an element lies."""
+        kind: Any = place.base.type
+        index: Operand = 0
+        for size, subscript in zip(kind.dims, place.subscripts, strict=True):
+            index = self._plus(self._times(index, size), self._subscript_of(subscript))
+        return self.reg(self._times(index, found.words), 1)
+
+    def _subscript_of(self, subscript: tree.Expr) -> Operand:
+        value, more = self._subscript(subscript)
+        return value if more == 0 else self._plus(value, more & 0xFFFF)
 
     def _of_array(self, place: tree.Element, variable: Any) -> Descriptor | Chosen:
-        """Return an element of an array of descriptors that never changes."""
+        """Return an element of an array of descriptors."""
         known = getattr(variable, "initial", None)
-        if known is None or self.program.is_assigned(variable) or len(place.subscripts) != 1:
-            raise Fault("only arrays of descriptors that never change are supported", place.span)
+        if self.program.is_assigned(variable):
+            found = self.program.dsd_variable(variable)
+            return self._held_in(found, self._place_of(place, found))
+        if known is None or len(place.subscripts) != 1:
+            raise Fault("this array of descriptors has no values", place.span)
         options = tuple(self.known_descriptor(entry) for entry in known.data)
-        return self.choice(self.value(place.subscripts[0]), options)
+        plain = tuple(option for option in options if isinstance(option, Descriptor))
+        return self.choice(self._subscript_of(place.subscripts[0]), plain)
 
     def declare_dsd(self, local: tree.Local, value: Any) -> None:
         """Begin a local descriptor."""
-        if value is None:
-            self.env[id(local)] = self._own(self.program.first_value(local, self))
-            return
-        made = self.alternatives(value)
-        if isinstance(made, Chosen):
-            if not local.const:
-                raise Fault("a var cannot hold descriptors that differ in more than numbers", local.span, "use const")
+        made = self.program.first_value(local, self) if value is None else self.alternatives(value)
+        if value is not None and not self.program.is_assigned(local):
             self.env[id(local)] = made
             return
-        self.env[id(local)] = self._own(made) if self.program.is_assigned(local) else made
+        kinds = self.program.kinds.of(local, self.env)
+        kinds = tuple(dict.fromkeys([*(() if value is None and kinds else made.kinds), *kinds]))
+        if len(kinds) == 1 and isinstance(made, Descriptor):
+            self.env[id(local)] = self._own(made)
+            return
+        self.env[id(local)] = goal = self.fresh_choice(kinds, made)
+        self.give(goal, made if made.kinds[0] in kinds else goal.options[0])
 
     def _own(self, dsd: Descriptor) -> Descriptor:
         """Return a descriptor with registers of its own, which assignments set."""
-        changes = {}
-        for name in FIELDS:
-            number = getattr(dsd, name)
-            if number is not None:
-                changes[name] = self.copied(number, 1, name)
-        return dsd.with_(**changes)
+        return dsd.with_(**{name: self.copied(getattr(dsd, name), 1, name) for name in dsd.numbers})
 
     def assign_dsd(self, node: tree.Assign) -> None:
         """Give a variable another descriptor."""
-        if not isinstance(node.place, tree.VariablePlace):
-            raise Fault("a descriptor in a struct or array cannot change", node.span)
-        made = self.descriptor(node.value)
-        target = self.env.get(id(node.place.variable))
-        if isinstance(target, Descriptor):
-            self._same(target.fixed, made.fixed, node)
-            for name in FIELDS:
-                goal, number = getattr(target, name), getattr(made, name)
-                if goal is not None and number is not None and goal is not number:
-                    self.set(goal, number)
+        element = node.place if isinstance(node.place, tree.Element) else None
+        place = node.place if element is None else element.base
+        if not isinstance(place, tree.VariablePlace):
+            raise Fault("a descriptor in a struct cannot change", node.span)
+        target = self.env.get(id(place.variable))
+        if isinstance(target, (Descriptor, Chosen)):
+            self.give(target, self.alternatives(node.value))
             return
-        found: DsdVariable = self.program.dsd_variable(node.place.variable)
-        self._same(found.initial.fixed, made.fixed, node)
-        for k, name in enumerate(found.fields):
-            self.store_at(None, Sym(found.memory, k), getattr(made, name), 1)
-
-    @staticmethod
-    def _same(old: Fixed, new: Fixed, node: tree.Statement) -> None:
-        if old != new:
-            raise Fault(
-                "the variable would hold descriptors that differ in more than base, length and stride",
-                node.span,
-                "a variable for each kind",
-            )
+        found: DsdVariable = self.program.dsd_variable(place.variable)
+        at = None if element is None else self._place_of(element, found)
+        made = self.alternatives(node.value)
+        fields, several = found.fields, len(found.kinds) > 1
+        if several:
+            goal = self.fresh_choice(found.kinds, made)
+            self.give(goal, made)
+            changed = self.program.changed(node.value, place.variable) if element is None else set(FIELDS)
+            if changed < set(FIELDS):  # it stays what it is, with another number
+                fields = tuple(name for name in fields if name in changed)
+            else:
+                self.store_at(at, Sym(found.memory, len(found.fields)), goal.which, 1)
+            made = goal.options[0]
+        assert isinstance(made, Descriptor)
+        if made.fixed not in found.kinds:
+            raise Fault("this descriptor is of a kind that was not foreseen", node.span)
+        for name in fields:
+            self.store_at(at, Sym(found.memory, found.fields.index(name)), getattr(made, name), 1)
 
     # ---- DSRs
 
@@ -343,9 +410,6 @@ class Descriptors(Expressions):
         for op, number in (("dsr_base", dsd.base), ("dsr_len", dsd.extent), ("dsr_stride", dsd.stride)):
             if isinstance(number, Vreg):
                 self.put(op, None, number, data=dsr)
-
-
-_SOURCES = ("first_source", "second_source")
 
 
 def _element_words(kind: Type) -> int:

@@ -5,11 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from fabric.csl import tree
 from fabric.csl.comptime.values import Dsd, Struct, TensorAccess, Value
 from fabric.csl.diagnostics import Fault, Span
-from fabric.csl.ir import Fifo, Operand
+from fabric.csl.ir import Fifo, Operand, Vreg
 
-__all__ = ["Descriptor", "DsdVariable", "Fixed", "plain_strides"]
+__all__ = ["CHANGES", "FIELDS", "Chosen", "Descriptor", "DsdVariable", "Fixed", "fabric_kind", "memory_kind"]
+
+CHANGES = {
+    "@set_dsd_base_addr": "base",
+    "@increment_dsd_offset": "base",
+    "@set_dsd_length": "extent",
+    "@set_dsd_stride": "stride",
+}
+"""Builtins that change a number of a descriptor, and which."""
+PACKED = ("simd_32", "simd_64", "simd_32_or_64")
+_SOURCES = ("first_source", "second_source")
 
 
 @dataclass(frozen=True)
@@ -48,17 +59,100 @@ class Descriptor:
         """Return the descriptor with other numbers."""
         return replace(self, **changes)
 
+    @property
+    def kinds(self) -> tuple[Fixed, ...]:
+        """Its kind."""
+        return (self.fixed,)
+
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The names of its numbers; those of a mem4d but its base are fixed, and a stream has a length only."""
+        return tuple(name for name in FIELDS if getattr(self, name) is not None)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """One of several descriptors of different kinds; `which` says at run time, by one of `codes`, which one."""
+
+    which: Vreg
+    codes: tuple[int, ...]
+    options: tuple[Descriptor, ...]
+
+    @property
+    def kinds(self) -> tuple[Fixed, ...]:
+        """The kinds that it may have."""
+        return tuple(option.fixed for option in self.options)
+
+    def with_(self, **changes: Any) -> Chosen:
+        """Return the same choice among descriptors with other numbers."""
+        return replace(self, options=tuple(option.with_(**changes) for option in self.options))
+
 
 FIELDS = ("base", "extent", "stride")
 
 
 @dataclass(frozen=True)
 class DsdVariable:
-    """A global variable that holds a descriptor: in memory lie the numbers that some assignment changes."""
+    """A global variable that holds descriptors.
+
+    Attributes
+    ----------
+    memory : Memory
+        Per descriptor the numbers that some assignment changes, behind them, if there are several kinds, that of its
+        kind.
+    initial : Descriptor
+        With what it begins.
+    fields : tuple of str
+        The names of those numbers.
+    kinds : tuple of Fixed
+        The kinds that it may have.
+    """
 
     memory: Any
     initial: Descriptor
     fields: tuple[str, ...]
+    kinds: tuple[Fixed, ...]
+
+    @property
+    def words(self) -> int:
+        """Words per descriptor."""
+        return len(self.fields) + (len(self.kinds) > 1)
+
+
+def memory_kind(kind: str, fields: dict[str, Any], span: Span) -> Fixed:
+    """Return the kind of a descriptor of memory with some fields of `@get_dsd`."""
+    if kind == "circbuf_dsd":
+        length = fields.get("wraparound") or fields["extent"]
+        length = length.value if isinstance(length, tree.Const) else length
+        if not isinstance(length, Value):
+            raise Fault("the length of a circular buffer must be known", span)
+        return Fixed("circular", length=length.data)
+    entry, access = fields.get("tensor_access"), access_of(fields)
+    if kind == "mem1d_dsd":
+        return Fixed("mem1d", indexed=flag(fields, "wavelet_index_offset"))
+    if access is not None:
+        return Fixed("mem4d", extents=access.extents, strides=access.strides)
+    if isinstance(getattr(entry, "data", None), Struct):
+        fields = {**fields, **entry.data.fields}  # type: ignore[union-attr]
+    extents = numbers(fields["extent"], span)
+    deltas = numbers(fields["stride"], span) if "stride" in fields else (1,) * len(extents)
+    return Fixed("mem4d", extents=extents, strides=plain_strides(extents, deltas))
+
+
+def fabric_kind(kind: str, fields: dict[str, Any], color: int | None, queue: int | None) -> Fixed:
+    """Return the kind of a descriptor of a stream with some fields of `@get_dsd`, whose ids are known."""
+    mode = fields.get("simd_mode")
+    packed = mode is not None and any(name in PACKED and bool(entry.data) for name, entry in mode.data.fields.items())
+    return Fixed(
+        "fabin" if kind == "fabin_dsd" else "fabout",
+        color=color,
+        queue=queue,
+        packed=packed,
+        control=flag(fields, "control"),
+        advance=flag(fields, "advance_switch"),
+        zero=fields.get("zero") is not None and any(flag(fields["zero"].data.fields, x) for x in _SOURCES),
+        indexed=flag(fields, "wavelet_index_offset"),
+    )
 
 
 def plain_strides(extents: tuple[int, ...], deltas: tuple[int, ...]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import Function, Operand, Vreg
 from fabric.csl.lower.constants import words_of_type
 from fabric.csl.lower.descriptors import Slot
-from fabric.csl.lower.dsd import Descriptor
+from fabric.csl.lower.dsd import Chosen, Descriptor
 from fabric.csl.lower.routines import ROUTINES
 from fabric.csl.lower.routines.machine import Machine
 from fabric.csl.lower.values import acts
@@ -54,7 +54,7 @@ class FunctionLowering(Machine):
         self.exits, self.returns = [], []
         self.ends = {id(call) for call in node.fact("ends", tail_calls)}
         self.begin(made)
-        self.expanding: list[tree.Function] = [node]
+        self.expanding = [node]
         self._enter(kind)
         if node.body is not None:
             self.statements(node.body)
@@ -206,17 +206,17 @@ class FunctionLowering(Machine):
         self.place(end)
         return result.held if isinstance(result, Slot) else result
 
-    def call_for_descriptor(self, expr: tree.Call) -> Descriptor | None:
+    def call_for_descriptor(self, expr: tree.Call) -> Descriptor | Chosen | None:
         if expr.function.body is None:
             raise Fault("this function gives no descriptor", expr.span)
         body = expr.function.body.body
         if len(body) == 1 and isinstance(body[0], tree.Return):  # no register needs to hold its numbers
             for param, entry in zip(expr.function.params, expr.arguments, strict=True):
                 if isinstance(param.type, DsdType):
-                    self.env[id(param)] = self.descriptor(entry)
+                    self.env[id(param)] = self.alternatives(entry)
                 else:
                     self.bind(param, self.copied(self.value(entry), words_of_type(param.type, param.span)))
-            return self.descriptor(body[0].value)
+            return self.alternatives(body[0].value)
         return self._expanded(expr.function, expr)
 
     def value(self, expr: Any) -> Operand:

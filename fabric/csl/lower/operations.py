@@ -11,8 +11,7 @@ from fabric.csl.comptime.builtins.operations import OPERATIONS
 from fabric.csl.comptime.values import Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import AutoDsr, Ending, ExplicitDsr, Operand, Sym, Vector, Vreg
-from fabric.csl.lower.descriptors import Chosen
-from fabric.csl.lower.dsd import Descriptor, Fixed
+from fabric.csl.lower.dsd import Chosen, Descriptor, Fixed
 from fabric.csl.lower.mapping import HELD, Mapping
 from fabric.csl.lower.vectors import saves_address
 from fabric.csl.types import DsdType, DsrType, PointerType
@@ -67,7 +66,7 @@ class Operations(Mapping):
                 def one(number: int, place: int = place, options: Any = options) -> None:
                     self._for_each([*operands[:place], options[number], *operands[place + 1 :]], write)
 
-                self.select(value.which, range(len(options)), one)
+                self.select(value.which, value.codes, one)
                 return
         write(operands)
 
@@ -88,7 +87,7 @@ class Operations(Mapping):
         result: Vreg | None = None
         scalars: list[Operand] = []
         slots: list[Any] = []
-        thread = self.program.thread_of(operands, ending)
+        thread = self.program.thread_of(operands, ending, self.span)
         on_control = self.program.on_control(options, self.span)
         for place, value in enumerate(operands):
             if place == 0 and is_pointer:
@@ -175,8 +174,10 @@ class Operations(Mapping):
 
     def load_to_dsr(self, expr: tree.BuiltinCall) -> None:
         """Write a `@load_to_dsr`."""
-        dsr, dsd = self.explicit(expr.arguments[0]), self.descriptor(expr.arguments[-1])
-        self.load_explicit(dsr, dsd, expr.options)
+        dsr, made = self.explicit(expr.arguments[0]), self.alternatives(expr.arguments[-1])
+        if isinstance(made, Chosen):
+            self.program.note_choice(dsr)
+        self._for_each([made], lambda one: self.load_explicit(dsr, one[0], expr.options))
 
     def load_explicit(self, dsr: ExplicitDsr, dsd: Descriptor, options: dict[str, Any]) -> None:
         """Load a DSR that the program named; its options hold for the operations that use it."""
@@ -190,10 +191,13 @@ class Operations(Mapping):
 
     def filtered(self, expr: tree.BuiltinCall) -> None:
         """Write a `@dfilt`."""
-        dsd = self.descriptor(expr.arguments[0])
+        self._for_each([self.alternatives(expr.arguments[0])], lambda one: self._filter(expr, one[0]))
+
+    def _filter(self, expr: tree.BuiltinCall, dsd: Descriptor) -> None:
+        """Write a `@dfilt` with this descriptor."""
         ending = self.program.ending(expr.options, [dsd], self.span) or Ending()
         dsr = AutoDsr("src1")
-        dsr.thread = self.program.thread_of([dsd], ending)
+        dsr.thread = self.program.thread_of([dsd], ending, self.span)
         self.load_dsr(dsr, dsd, self.program.on_control(expr.options, self.span))
         self.put("vector", None, data=Vector("dfilt", (dsr,), ending))
 

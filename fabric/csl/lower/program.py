@@ -19,6 +19,7 @@ from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Function, Memory, Sym, Vreg
 from fabric.csl.ir.machine import Program
 from fabric.csl.lower.constants import element_of, words_of, words_of_type
+from fabric.csl.lower.dsd import Descriptor
 from fabric.csl.lower.function import FunctionLowering
 from fabric.csl.lower.runtime import Runtime
 from fabric.csl.lower.size import folds, weight
@@ -164,7 +165,9 @@ class ProgramLowering(Attributes):
             code.store_at(None, self.held(color), code.in_teardown(color), 1)
         for dsr, dsd, options, span in self.checked.unit.loads:
             code.span = span
-            code.load_explicit(code.explicit(dsr), code.known_descriptor(dsd.data), options)
+            known = code.known_descriptor(dsd.data)
+            assert isinstance(known, Descriptor)
+            code.load_explicit(code.explicit(dsr), known, options)
         code.put("ret")
         self.made.tasks.append(("local", START, made, True))
 

@@ -14,8 +14,9 @@ from fabric.csl.diagnostics import Fault, Source, Span
 from fabric.csl.ir import Block, Ending, ExplicitDsr, Fifo, Memory, Sym, Vreg
 from fabric.csl.ir import Function as Made
 from fabric.csl.lower.descriptors import Descriptors
-from fabric.csl.lower.dsd import FIELDS, Descriptor, DsdVariable, Fixed
-from fabric.csl.types import DsdType, IntType
+from fabric.csl.lower.dsd import CHANGES, FIELDS, Chosen, Descriptor, DsdVariable, Fixed
+from fabric.csl.lower.kinds import Kinds, about_descriptors
+from fabric.csl.types import ArrayType
 from wse_core import image as im
 
 __all__ = ["Attributes"]
@@ -24,12 +25,6 @@ FILES = {"dsr_dest": "dest", "dsr_src0": "src0", "dsr_src1": "src1", "dsr_fifo_d
 PRIORITIES = ("low", "medium", "high")
 MAIN_PRIORITIES = ("medium_low", "medium", "medium_high", "high")
 """In the order of `level` in <tile_config/main_thread_priority>."""
-CHANGES = {
-    "@set_dsd_base_addr": "base",
-    "@increment_dsd_offset": "base",
-    "@set_dsd_length": "extent",
-    "@set_dsd_stride": "stride",
-}
 
 
 class Attributes(ABC):
@@ -50,17 +45,21 @@ class Attributes(ABC):
         self._assigned: dict[int, list[Any]] = {}
         self._fifos: dict[int, Fifo] = {}
         self._asking: set[int] = set()
+        self.kinds = Kinds(checked.functions, checked.variables, self.fifo_of)
+        self._several: set[ExplicitDsr] = set()
         self._scan()
 
     # ---- what the program says somewhere
 
     def _scan(self) -> None:
         for function in self.checked.functions:
-            for node in function.fact("descriptors", _about_descriptors):
+            for node in function.fact("descriptors", about_descriptors):
                 if isinstance(node, tree.Assign):
                     variable = getattr(getattr(node.place, "base", node.place), "variable", None)
                     if variable is not None:
                         self._assigned.setdefault(id(variable), []).append(node.value)
+                elif not isinstance(node, tree.BuiltinCall):
+                    continue
                 elif node.name == "@map":
                     self._mapped |= {dsr for value in node.arguments[1:] if (dsr := explicit_dsr(value)) is not None}
                 else:
@@ -111,6 +110,10 @@ class Attributes(ABC):
         """Return a word that the program does not see."""
 
     # ---- attributes of operations
+
+    def note_choice(self, dsr: ExplicitDsr) -> None:
+        """Keep in mind that a DSR is loaded with descriptors of several kinds in one place."""
+        self._several.add(dsr)
 
     def note_load(self, dsr: ExplicitDsr, dsd: Descriptor, options: dict[str, Any], block: Block, span: Span) -> None:
         """Keep in mind that a DSR was loaded here."""
@@ -183,10 +186,14 @@ class Attributes(ABC):
                 task = self.number(fields[name], span)
         return bits, task
 
-    def thread_of(self, operands: list[Any], ending: Ending | None) -> int:
+    def thread_of(self, operands: list[Any], ending: Ending | None, span: Span) -> int:
         """Return a number for the microthread of an operation: operations of one number share their DSRs."""
         if ending is None:
             return -1
+        unknown = next((x for x in operands if x in self._several), None)
+        if unknown is not None and any(isinstance(x, Descriptor) for x in operands):
+            what = f"{unknown} holds one of several descriptors, so the thread of this operation is not known"
+            raise Fault(what, span, "load its other operands into DSRs too")
         dsd = self._leading(operands)
         if dsd is None:
             return 40
@@ -232,51 +239,50 @@ class Attributes(ABC):
     # ---- variables that hold descriptors
 
     def dsd_variable(self, variable: tree.Variable) -> DsdVariable:
-        """Return what lies in memory of a variable that holds a descriptor."""
+        """Return what lies in memory of a variable that holds a descriptor, or an array of them."""
         found = self._dsd_variables.get(id(variable))
         if found is not None:
             return found
         code = quiet(self)
-        if variable.initial is not None:
-            initial = code.known_descriptor(variable.initial.data)
-        else:
-            initial = self.first_value(variable, code)
+        data = None if variable.initial is None else variable.initial.data
+        entries = data if isinstance(data, list) else [] if data is None else [data]
+        first = [code.known_descriptor(entry) for entry in entries]
+        if any(isinstance(entry, Chosen) for entry in first):
+            raise Fault("a color or queue is known here that only a running program could choose", variable.span)
+        initial = first[0] if first else self.first_value(variable, code)
+        assert isinstance(initial, Descriptor)
         changed: set[str] = set()
         for value in self._assigned.get(id(variable), ()):
-            changed |= self._changed(value, variable)
-        fields = tuple(
-            name
-            for name in FIELDS
-            if name in changed and not (name == "base" and not initial.fixed.is_memory) and self._has(initial, name)
-        )
-        memory = Memory(f"{variable.name}", max(1, len(fields)), "u16", None, 1)
-        if fields:
+            changed |= self.changed(value, variable) if len(entries) <= 1 else set(FIELDS)
+        several = self.kinds.of(variable) or (initial.fixed,)
+        fields = tuple(name for name in initial.numbers if name in changed or (len(several) > 1 and changed))
+        count = variable.type.count if isinstance(variable.type, ArrayType) else 1
+        memory = Memory(f"{variable.name}", max(1, count * (len(fields) + (len(several) > 1))), "u16", None, 1)
+        made = self._dsd_variables[id(variable)] = DsdVariable(memory, initial, fields, several)
+        if made.words:
             self.made.memories.append(memory)
-            self._start(memory, initial, fields)
-        found = self._dsd_variables[id(variable)] = DsdVariable(memory, initial, fields)
-        return found
+            self._start(made, first or [initial] * count)  # type: ignore[arg-type]
+        return made
 
-    @staticmethod
-    def _has(initial: Descriptor, name: str) -> bool:
-        return not (initial.fixed.kind == "mem4d" and name != "base") and not (
-            initial.fixed.kind in ("fabin", "fabout") and name == "stride"
-        )
-
-    @staticmethod
-    def _start(memory: Memory, initial: Descriptor, fields: tuple[str, ...]) -> None:
-        words = np.zeros(len(fields), np.uint16)
-        for k, name in enumerate(fields):
-            number = getattr(initial, name)
-            if isinstance(number, int):
-                words[k] = number & 0xFFFF
-            elif number is not None:
-                memory.relocations[k] = number
+    def _start(self, found: DsdVariable, first: list[Descriptor]) -> None:
+        """Give a variable's memory the descriptors with which it begins."""
+        memory, words = found.memory, np.zeros(len(first) * found.words, np.uint16)
+        for n, dsd in enumerate(first):
+            for k, name in enumerate(found.fields):
+                number = getattr(dsd, name)
+                if isinstance(number, int):
+                    words[n * found.words + k] = number & 0xFFFF
+                elif number is not None:
+                    memory.relocations[n * found.words + k] = number
+            if len(found.kinds) > 1:
+                kind = dsd.fixed if dsd.fixed in found.kinds else found.kinds[0]
+                words[n * found.words + len(found.fields)] = self.kinds.number(kind)
         memory.init = words
 
-    def _changed(self, value: Any, variable: Any) -> set[str]:
+    def changed(self, value: Any, variable: Any) -> set[str]:
         """Return which numbers of a variable an assigned descriptor may change."""
         if isinstance(value, tree.BuiltinCall) and value.name in CHANGES:
-            return {CHANGES[value.name]} | self._changed(value.arguments[0], variable)
+            return {CHANGES[value.name]} | self.changed(value.arguments[0], variable)
         if isinstance(value, tree.Load) and getattr(value.place, "variable", None) is variable:
             return set()
         return set(FIELDS)
@@ -297,34 +303,21 @@ class Attributes(ABC):
             if isinstance(inner, tree.Const):
                 inner = inner.value
             if isinstance(inner, Value) and isinstance(inner.data, Dsd):
-                return quiet(self).known_descriptor(inner.data)
+                known = quiet(self).known_descriptor(inner.data)
+                if isinstance(known, Descriptor):
+                    return known
             other = getattr(inner.place, "variable", None) if isinstance(inner, tree.Load) else None
-            if id(other) in self._asking:  # d = @set_dsd_length(d, n) says nothing about its kind
-                continue
-            if isinstance(other, tree.Variable):
+            if isinstance(other, tree.Variable) and id(other) not in self._asking:
                 return self.dsd_variable(other).initial
-            if isinstance(inner, tree.BuiltinCall) and inner.name == "@get_dsd":
-                known = {n: v for n, v in inner.options.items() if not isinstance(v, tree.Expr) or n not in _NUMBERS}
-                for name in _NUMBERS:
-                    if name in inner.options and name not in known and name != "base_address":
-                        known[name] = ZERO
-                known.setdefault("extent", ZERO)
-                if "base_address" not in known and str(inner.type).startswith("mem"):
-                    return Descriptor(Fixed("mem1d"), 0, 0, 1)
-                return quiet(self).described(str(inner.type), known)
-        if str(variable.type) == "mem1d_dsd":
-            return Descriptor(Fixed("mem1d"), 0, 0, 1)
-        raise Fault(f"'{variable.name}' never gets a descriptor whose kind is known", variable.span)
-
-
-def _about_descriptors(function: tree.Function) -> list[Any]:
-    """Return the nodes of a function that load DSRs, walk over them or give a descriptor to a variable."""
-    return [
-        node
-        for node in tree.nodes(function.body)
-        if (isinstance(node, tree.BuiltinCall) and (node.name == "@map" or node.name.startswith("@load_to_dsr")))
-        or (isinstance(node, tree.Assign) and isinstance(node.place.type, DsdType))
-    ]
+        kinds = self.kinds.of(variable)
+        kind = variable.type.element if isinstance(variable.type, ArrayType) else variable.type
+        if not kinds and str(kind) == "mem1d_dsd":
+            kinds = (Fixed("mem1d"),)
+        if not kinds:
+            raise Fault(f"'{variable.name}' never gets a descriptor whose kind is known", variable.span)
+        memory = kinds[0].is_memory
+        stride = 1 if memory and kinds[0].kind != "mem4d" else None
+        return Descriptor(kinds[0], 0 if memory else None, None if kinds[0].kind == "mem4d" else 0, stride)
 
 
 def explicit_dsr(value: Any) -> ExplicitDsr | None:
@@ -338,10 +331,6 @@ def explicit_dsr(value: Any) -> ExplicitDsr | None:
 def saves_address(options: dict[str, Any]) -> bool:
     """Whether a DSR keeps the address where an operation ended."""
     return "save_address" in options and bool(options["save_address"].data)
-
-
-ZERO = Value(IntType(16, False), 0)
-_NUMBERS = ("extent", "stride", "offset", "base_address")
 
 
 def _named(fields: dict[str, Any]) -> str | None:
