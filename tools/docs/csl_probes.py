@@ -132,8 +132,8 @@ FEATURES: dict[str, dict[str, tuple[str, str]]] = {
             "var d = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{2} -> numbers[i] });",
         ),
         "descriptor of a color known at run time": (
-            "@fmovs(@get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = @get_color(vu) }), 1.0);",
-            "",
+            "@fmovs(@get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = c }), 1.0);",
+            "var c: color = @get_color(1); export var other: color = @get_color(2);",
         ),
         "explicit DSRs": ("@load_to_dsr(d, mem); @fmovs(d, 1.0);", "const d = @get_dsr(dsr_dest, 2);"),
         "FIFOs": ("@fmovs(f, in_dsd, .{ .async = true });", "var b: [4]f32; const f = @allocate_fifo(b);"),

@@ -226,7 +226,10 @@ class Descriptors(Expressions):
             if isinstance(fields.get(name), tree.Expr) and not isinstance(fields[name], tree.Const):
                 if not ids:
                     raise Fault(f"no {id_name} that this could be is named in the program", self.span)
-                which = self._plus(self._times(which, 1 << BITS_OF_ID), self.value(fields[name]))
+                ident = self.value(fields[name])
+                if id_name in self.program.kinds.made and isinstance(ident, Vreg):
+                    self._one_of(ident, ids)
+                which = self._plus(self._times(which, 1 << BITS_OF_ID), ident)
                 code = [ident or 0 for ident in ids]
                 codes = [(number << BITS_OF_ID, color, queue) for number, color, queue in codes]
             codes = [
@@ -239,6 +242,16 @@ class Descriptors(Expressions):
             return options[0]
         assert isinstance(which, Vreg)
         return Chosen(which, tuple(code for code, *_ in codes), options)
+
+    def _one_of(self, ident: Vreg, ids: tuple[int | None, ...]) -> None:
+        """Stop the machine unless an id that was made of a number is one that the program names."""
+        good = self.new_block()
+        for known in ids:
+            rest = self.new_block()
+            self.branch("br16", "eq", ident, known or 0, good, rest)
+            self.place(rest)
+        self.put("trap", None, data=self.span.line)
+        self.place(good)
 
     def _number(self, value: Any) -> Operand:
         return self.value(value)

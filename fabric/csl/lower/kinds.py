@@ -9,10 +9,11 @@ parameters, results and choices.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 from fabric.csl import tree
-from fabric.csl.comptime.values import Value
+from fabric.csl.comptime.values import Dsd, Value
 from fabric.csl.diagnostics import Source, Span
 from fabric.csl.ir import Fifo
 from fabric.csl.lower.dsd import CHANGES, Fixed, fabric_kind, memory_kind
@@ -30,12 +31,14 @@ class Kinds:
         All checked functions.
     variables : list of tree.Variable
         All globals.
+    unit : ProgramUnit
+        The colors and queues that the program configures.
     fifo : callable
         Returns the FIFO of the fields of a descriptor.
     """
 
     def __init__(
-        self, functions: list[Any], variables: list[Any], fifo: Callable[[dict[str, Any], Span], Fifo]
+        self, functions: list[Any], variables: list[Any], unit: Any, fifo: Callable[[dict[str, Any], Span], Fifo]
     ) -> None:
         self._fifo = fifo
         self._span = functions[0].span if functions else Span(Source("", ""), 0, 0)
@@ -48,7 +51,7 @@ class Kinds:
                 for goal, value in _given(node):
                     self._given.setdefault(id(goal), []).append(value)
         self._roots = [function.body for function in functions]
-        self._variables = variables
+        self._variables, self._unit = variables, unit
 
     def number(self, kind: Fixed) -> int:
         """Return the number of a kind in this program."""
@@ -61,7 +64,15 @@ class Kinds:
                 self._ids.setdefault(kind, {})[number] = None
         return tuple(sorted(self._ids.get(name, ())))
 
+    @cached_property
+    def made(self) -> frozenset[str]:
+        """The types of ids that the program makes of numbers while it runs, which may be others than it names."""
+        found = [node for node in tree.nodes(self._roots) if isinstance(node, tree.Convert)]
+        return frozenset(str(x.type) for x in found if isinstance(x.type, IdType) and x.value.type != x.type)
+
     def _named(self) -> Iterator[tuple[str, int]]:
+        yield from (("color", number) for number in self._unit.configs)
+        yield from self._unit.queues
         values = [variable.initial for variable in self._variables if isinstance(variable.initial, Value)]
         for node in tree.nodes(self._roots):
             if isinstance(node, tree.Const):
@@ -69,7 +80,10 @@ class Kinds:
             elif isinstance(node, (tree.Call, tree.BuiltinCall)):
                 values += [entry for entry in node.arguments if isinstance(entry, Value)]
                 values += [entry for entry in getattr(node, "options", {}).values() if isinstance(entry, Value)]
-        for value in values:
+        while values:
+            value = values.pop()
+            if isinstance(value.data, Dsd):
+                values += [entry for entry in value.data.fields.values() if isinstance(entry, Value)]
             if isinstance(value.type, IdType) and isinstance(value.data, int):
                 yield str(value.type), value.data
             elif isinstance(value.type, ArrayType) and isinstance(value.type.element, IdType):

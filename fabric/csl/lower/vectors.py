@@ -45,7 +45,7 @@ class Attributes(ABC):
         self._assigned: dict[int, list[Any]] = {}
         self._fifos: dict[int, Fifo] = {}
         self._asking: set[int] = set()
-        self.kinds = Kinds(checked.functions, checked.variables, self.fifo_of)
+        self.kinds = Kinds(checked.functions, checked.variables, checked.unit, self.fifo_of)
         self._several: set[ExplicitDsr] = set()
         self._scan()
 

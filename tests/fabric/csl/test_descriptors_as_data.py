@@ -10,6 +10,7 @@ import pytest
 
 from fabric.csl.diagnostics import CslError
 from tests.fabric.csl.running import run_task
+from wse_core.errors import WseError
 
 DECLARATIONS = """
 const red: color = @get_color(4);
@@ -90,6 +91,11 @@ CASES = {
         "@mov32(out, from_a, .{ .async = true }); }",
         "send(if (k == 1) blue else red); expect();",
     ),
+    "a color made of a number": (
+        "var w: u16 = 4;",
+        "w += k; const c = @get_color(w); "
+        f"const out = @get_dsd(fabout_dsd, .{{ .extent = 4, .fabric_color = c }}); {SEND}",
+    ),
     "in a DSR": (
         "const dsr = @get_dsr(dsr_dest, 1); const source = @get_dsr(dsr_src1, 1); var out: fabout_dsd;",
         "out = if (k == 1) out_blue else out_red; @load_to_dsr(dsr, out, .{ .async = true }); "
@@ -129,6 +135,12 @@ def test_a_turned_walk_is_chosen(tmp_path):
         tmp_path, body.replace("n == 4", "n != 4"), DECLARATIONS.format(k=1), declarations, results={"b": "u4"}
     )  # fmt: skip
     assert found["b"].tolist() == [1, 3, 2, 4]
+
+
+def test_a_number_that_is_no_color_of_the_program_stops_the_machine(tmp_path):
+    declarations, body = CASES["a color made of a number"]
+    with pytest.raises(WseError, match="assert|trap"):
+        run_task(tmp_path, body, DECLARATIONS.format(k=1), declarations.replace("= 4", "= 9"), results={})
 
 
 def test_one_that_never_gets_a_value_is_refused(tmp_path):

@@ -318,7 +318,7 @@ BACK_END = {
     ),
     "color of a descriptor at run time": (
         task("@fmovs(¶@get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = @get_color(w) }), 1.0);", "var w: u16 = 9;"),
-        "must be known",
+        "no color that this could be is named",
     ),
     "id of a color in use": (
         "¶task late() void { @fmovs(fa, in_, .{ .async = true }); }\n"
