@@ -29,6 +29,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TypeVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from wse_core.params import Machine
@@ -138,7 +139,7 @@ def sending(machine: Machine, wavelets: int, into: int, out: int, hops: int = 1)
     return max(wavelets, m["ramp.execute"] + m["ramp.out"] + train(m, behind, into, out, hops) + 1)
 
 
-def receiver(machine: Machine, wavelets: int, into: int, out: int) -> Callable[[float, float], float]:
+def receiver(machine: Machine, wavelets: int, into: int, out: int) -> Callable[[Any, Any], Any]:
     """Return ``received(ready, arrival)`` for trains of so many wavelets: what is the same for all is reckoned once."""
     m = machine
     waiting = m["queue.in_depth"][into] + m["ramp.in_buffer"] + m["router.depth"]
@@ -147,11 +148,14 @@ def receiver(machine: Machine, wavelets: int, into: int, out: int) -> Callable[[
     rest = refill + train(m, wavelets - waiting, into, out) if wavelets > waiting else wavelets
     rest = max(rest, wavelets)
 
-    def received(ready: float, arrival: float) -> float:
+    def received(ready: Any, arrival: Any) -> Any:
         """Return the cycle behind the last step of a receiver that can begin at `ready`; the first comes at `arrival`.
 
-        One that is late finds wavelets in its queue and in the router before it, and takes those one a cycle.
+        One that is late finds wavelets in its queue and in the router before it, and takes those one a cycle.  Both
+        are numbers or arrays of them.
         """
+        if isinstance(ready, np.ndarray) or isinstance(arrival, np.ndarray):
+            return np.maximum(np.maximum(ready, arrival) + rest, arrival + whole)
         return max(max(ready, arrival) + rest, arrival + whole)
 
     return received

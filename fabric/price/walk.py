@@ -421,15 +421,27 @@ class Walker:
     def _overwrite(self, one: Content, words: int) -> None:
         """Forget what memory held where an operation may write."""
         memory, n = self.state.memory, one.elements
-        if not memory:
+        if not memory or n == 0:
             return
-        if one.moves or n is None or one.kind in (DSD_MEM4D, DSD_FIFO) or one.flags & 2:
+        if one.moves or n is None or one.kind == DSD_FIFO or one.flags & 2:
             self.state.store(None, 1, None)
             return
-        stride = one.stride[0] or 0
-        count = one.length if one.length else n
-        for k in range(count):
-            self.state.store(one.base + k * (stride if not one.length else 1) * words, words, None)
+        if one.kind == DSD_MEM4D:  # all between its ends, which is more than it writes
+            sides = list(zip(one.extent, one.stride, strict=True))[: one.ndim]
+            ends = [((size or 1) - 1) * (step or 0) for size, step in sides]
+            first = one.base + words * sum(min(0, end) for end in ends)
+            last = one.base + words * (sum(max(0, end) for end in ends) + 1)
+            self.state.memory = {at: word for at, word in memory.items() if not first <= at < last}
+            return
+        stride = 1 if one.length else one.stride[0] or 0
+        written = range(one.base, one.base + (one.length or n) * stride * words, stride * words or 1)
+        whole = written or range(one.base, one.base + 1)  # all elements at one place
+        if len(memory) < words * len(whole):
+            gone = [at for at in memory if at in whole or (words == 2 and at - 1 in whole)]
+        else:
+            gone = [at + k for at in whole for k in range(words)]
+        for at in gone:
+            memory.pop(at, None)
 
     # --- FIFOs --------------------------------------------------------------------------------------------------------
 

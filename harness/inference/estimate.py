@@ -57,12 +57,13 @@ def estimate(request: Request) -> Estimate:
     memory = {name: 2 * each for name, each in words.items()}
     if isinstance(built, TwoMeshes):
         reading, moving = MoveCycles(built).cycles()
-        first, *further = map(StepCycles(built.decode).step, range(length - 1, tokens))
+        first, *further = StepCycles(built.decode).steps(range(length - 1, tokens)).tolist()
         return Estimate(True, reading, moving, first, further, memory)
     assert isinstance(built, Decode), "regions have an estimate of their own"
     form = StepCycles(built)
-    further = [form.step(position) for position in range(length, tokens)]
     if built.prompt is None:
-        return Estimate(False, sum(form.step(position) for position in range(length)), 0, 0, further, memory)
+        steps = form.steps(range(tokens)).tolist()
+        return Estimate(False, sum(steps[:length]), 0, 0, steps[length:], memory)
+    further = form.steps(range(length, tokens)).tolist()
     reading = round(PromptCycles(Prefill(request.machine, built.prompt)).prompt_cycles())
     return Estimate(True, reading, form.transition(), form.answer(length - 1), further, memory)

@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fabric.asm.operands import Var
 from fabric.kernels.collectives.pieces import ktree, trees
 from fabric.kernels.collectives.pieces.flood import flood_line
@@ -265,20 +268,22 @@ class LineSum:
         """Return the cycle in which the last place with the sum can go on, if all places begin in cycle `start`."""
         return self._end(self.piece, start)
 
-    def ends(self, starts: Sequence[int]) -> list[int]:
-        """Return when each place of a K-tree whose sum is given to all can go on, if each begins when `starts` says."""
+    def ends(self, starts: NDArray[Any]) -> NDArray[Any]:
+        """Return when each place of a K-tree whose sum is given to all can go on, if each begins when `starts` says.
+
+        The last axis of `starts` has the places; each of the others is a sum of its own.
+        """
         assert isinstance(self.piece, ktree.KTree)
-        m, root, now = self.machine, self.piece.root, self.piece.end(starts, self.machine)
+        m, root = self.machine, self.piece.root
+        now = np.asarray(self.piece.end(starts, m))[..., np.newaxis]
         if not self.floods:
-            return [now] * len(self.line)
+            return np.broadcast_to(now, starts.shape).copy()
         w, into, out = self.wavelets, self.queues.flood_in, self.queues.flood_out
         load, issue = timing.load(m, 2), timing.issue(m)
         first = now + load + issue  # the step that sends the first wavelet
-        found = []
-        for place, start in enumerate(starts):
-            arrival = first + timing.way(m, abs(place - root))
-            found.append(int(timing.received(m, w, start + load + issue, arrival, into, out)) + m["vec.drain"])
-        found[root] = first + timing.sending(m, w, into, out) + m["vec.drain"]
+        arrival = first + timing.way(m, abs(np.arange(starts.shape[-1]) - root))
+        found: NDArray[Any] = timing.receiver(m, w, into, out)(starts + load + issue, arrival) + m["vec.drain"]
+        found[..., root] = first[..., 0] + timing.sending(m, w, into, out) + m["vec.drain"]
         return found
 
     def _end(self, piece: Piece, start: int) -> int:

@@ -195,9 +195,15 @@ class Decode:
         def summed(name: str, var: Var) -> Callable[[], None]:
             line = self.sums[name]
             role = column.tree if line.line is self.x.line else row.tree
-            return lambda: line.emit(p, role, var)
+
+            def write() -> None:
+                with w.cut(name):
+                    line.emit(p, role, var)
+
+            return write
 
         def done(part: str) -> None:
+            w.mark(f"done {part}")
             if stamps is not None:
                 stamps.store(1 + PARTS.index(part))
 
@@ -216,6 +222,7 @@ class Decode:
                 log.begin()
             start = p.label("next token")
             self._enter(w, column, log)
+            w.mark("entered")
             if stamps is not None:
                 stamps.store(0)
             summed("back", w.back)()
@@ -227,6 +234,7 @@ class Decode:
                 rotary.position()
             done("begin")
             with p.loop(place.decoder.layers, counter=turn):
+                w.mark("layer")
                 self._layer(w, rotary, cache, attention, summed, done)
             p.place(behind)
             if search is not None:
@@ -294,7 +302,8 @@ class Decode:
         cache.update()
         done("cache")
         attention.scores()
-        attention.sum_scores()
+        with w.cut("heads"):
+            attention.sum_scores()
         done("scores")
         attention.peaks()
         summed("peaks", w.peaks)()
@@ -378,6 +387,13 @@ class Decode:
         found: Role | None = column.tree[0][0] if self.place.group > 1 else None
         return found
 
+    def roles(self) -> tuple[list[ColumnRole], list[RowRole]]:
+        """Return what the program of each column, and of each row, depends on."""
+        last, parity = self.place.height - 1, 2 if self.policy == "shift" else 1
+        columns = [ColumnRole(tree, k == 0) for k, tree in enumerate(self.sums["back"].roles())]
+        rows = [RowRole(tree, k % parity, k == 0, k == last) for k, tree in enumerate(self.sums["qkv"].roles())]
+        return columns, rows
+
     # --- layout -------------------------------------------------------------------------------------------------------
 
     def layout(self) -> Layout:
@@ -390,11 +406,7 @@ class Decode:
     def paint(self, layout: Layout) -> None:
         """Put the mesh into a layout: programs, routes, parameters, and streams where the wafer's edge is."""
         place, height, first = self.place, self.place.height, self.column
-        columns = [ColumnRole(tree, k == 0) for k, tree in enumerate(self.sums["back"].roles())]
-        rows = [
-            RowRole(tree, k % 2 if self.policy == "shift" else 0, k == 0, k == height - 1)
-            for k, tree in enumerate(self.sums["qkv"].roles())
-        ]
+        columns, rows = self.roles()
         compose(layout, [(self.x.line, columns), (self.y.line, rows)], lambda roles: self.program(*roles))
         self.sums["back"].routes(layout)
         self.sums["qkv"].routes(layout)

@@ -1,49 +1,73 @@
-"""How long a step of the resident decoder takes, part by part, from sizes and modelled numbers alone.
+"""How long a step of the resident decoder takes, part by part, from its program and the modelled numbers.
 
-Work on a PE is counted instruction by instruction from the text of the parts, with conflicts of banks; all-reduces are
-those of the trees (`LineSum.ends`), each begun by every PE when it is ready (`Front`).  Lengths that follow the tokens
-of a row are rounded up to multiples of 4.
+Work on a PE is the program's own, followed from one all-reduce to the next (`fabric.networks.inference.course`) for
+each kind of row; all-reduces are those of the trees (`LineSum.ends`), each begun by every PE when it is ready
+(`Front`).  All layers do the same, and behind an all-reduce PEs are as far apart as behind the same one of the layer
+before: once a layer has moved all times by one number, those that follow do too.
 
 Measured against the engine part by part and step by step: tests/fabric/networks/inference/test_decode_cycles.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fabric.kernels.collectives.pieces.ktree import KTree
 from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
-from fabric.kernels.matmul.local import product_cycles
-from fabric.networks.inference.attention import unrolled
-from fabric.networks.inference.axes import QUEUE_HEAD
-from fabric.networks.inference.decode import PARTS, Decode
-from fabric.networks.inference.elementwise import ANGLE_BANK, TURNED_BANK
+from fabric.networks.inference.axes import QUEUE_HEAD, QUEUE_IN, QUEUE_SHIFT
+from fabric.networks.inference.course import MOST_WORDS, Course, MarkedProgram
+from fabric.networks.inference.decode import PARTS, ColumnRole, Decode, RowRole
 from fabric.networks.inference.front import Front
-from fabric.networks.inference.rows import Rows
-from fabric.networks.inference.work import Work
-from fabric.networks.inference.writer import CHUNK
+from fabric.networks.inference.placement import Placement
 
-__all__ = ["StepCycles", "held_tokens"]
+__all__ = ["StepCycles", "Way"]
 
-FOUR = 4
+Cycles = NDArray[np.int64]
+LAYER = PARTS[PARTS.index("norm 1") : PARTS.index("norm 3")]
+TOGETHER = 64
+"""Steps that are reckoned together: as many as fit into a cache."""
 
 
-def up(n: int) -> int:
+def up(n: Cycles) -> Cycles:
     """Return n rounded up to a multiple of 4."""
-    return FOUR * -(-n // FOUR)
+    return 4 * -(-n // 4)
 
 
-def held_tokens(rows: int, count: int, policy: str) -> list[int]:
-    """Return how many tokens each row holds when the cache has `count`."""
-    if policy == "concat":
-        return [0] * (rows - 1) + [count]
-    return [count // rows + (row < count % rows) for row in range(rows)]
+class RowKind(NamedTuple):
+    """What the work of a step depends on in a row: equal for all PEs of it, and for most rows.
+
+    Attributes
+    ----------
+    row : int
+        One of this kind.
+    phase, held : int
+        Tokens that the cache has, modulo its rows, and those of this row.
+    """
+
+    row: int
+    phase: int
+    held: int
 
 
-class StepCycles(Work):
-    """Closed forms of a decoder's step.
+def gaps(course: Course) -> tuple[int, ...]:
+    """Return the cycles before the first step of each operation that meets the fabric, and behind the last one."""
+    found, now = [], 0
+    for met in course.meetings:
+        found.append(met.first - now)
+        now = met.first + met.steps
+    return (*found, course.cycles[-1] - now)
+
+
+class StepCycles:
+    """Cycles of a decoder's steps.
 
     Parameters
     ----------
@@ -51,219 +75,152 @@ class StepCycles(Work):
     """
 
     def __init__(self, decode: Decode) -> None:
-        super().__init__(decode.machine)
-        self.decode, self.place = decode, decode.place
-        self.stamp = timing.stamp(self.m) if decode.timed else 0
+        self.decode, self.place, self.m = decode, decode.place, decode.machine
+        self._programs: dict[tuple[int, int], MarkedProgram] = {}
+        self._wholes: dict[tuple[MarkedProgram, int], Course] = {}
+        self._attentions: dict[tuple[MarkedProgram, object], Course] = {}
+        self._courses: dict[tuple[RowKind, bool, int], Course] = {}
 
-    # --- words --------------------------------------------------------------------------------------------------------
+    # --- programs -----------------------------------------------------------------------------------------------------
 
-    def _meetings(self, offset: int, pitch: int, rows: int, slack: int = 0) -> int:
-        """Return how many of `rows` rows of two f32 vectors, so many words apart and more with each, meet in a bank.
+    @cached_property
+    def priced(self) -> Decode:
+        """The decoder with one layer, since all do the same, on PEs with room for it."""
 
-        `slack`: words that elements of one step may lie apart.
+        def short(place: Placement) -> Placement:
+            return replace(place, decoder=replace(place.decoder, layers=1))
+
+        decode = self.decode
+        prompt = decode.prompt and replace(decode.prompt, place=short(decode.prompt.place))
+        arrived = decode.arrived and tuple(replace(each, place=short(each.place)) for each in decode.arrived)
+        return Decode(
+            self.m.replace({"mem.words": MOST_WORDS}),
+            short(self.place),
+            decode.policy,
+            decode.timed,
+            None,
+            prompt,
+            decode.region,
+            arrived,  # type: ignore[arg-type]
+        )
+
+    @cached_property
+    def roles(self) -> tuple[list[ColumnRole], list[RowRole]]:
+        return self.priced.roles()
+
+    def program(self, column: int, row: int) -> MarkedProgram:
+        """Return the program of a PE."""
+        if (column, row) not in self._programs:
+            columns, rows = self.roles
+            image = self.priced.program(columns[column], rows[row]).assemble()
+            self._programs[column, row] = MarkedProgram(image, self.m)
+        return self._programs[column, row]
+
+    def course(self, kind: RowKind, at_edge: bool = False, request: int = 0) -> Course:
+        """Return the `Course` of a step in a row of a kind, in column 0 or in another one."""
+        key = kind, at_edge or self.place.width == 1, request
+        if key not in self._courses:
+            self._courses[key] = self._course(*key)
+        return self._courses[key]
+
+    def _course(self, kind: RowKind, at_edge: bool, request: int) -> Course:
+        """Return the `Course` of a step, of which only parts are followed if there is one of such a program already.
+
+        What rows have to say to a step is how it begins, what the cache does, and attention, by the tokens they hold.
         """
-        m = self.m
-        if m["mem.conflict_rule"] == "none":
-            return 0
-        apart = [(offset + pitch * row) % m["mem.banks"] for row in range(rows)]
-        return sum(min(a, m["mem.banks"] - a) <= slack for a in apart)
+        program = self.program(0 if at_edge else 1, kind.row)
+        given = {
+            **kind._asdict(),
+            "order": range(kind.held),
+            "passed": 0,
+            "request": 0,
+            "known": self.place.vocabulary,
+            "log_at": program.address("log"),
+        }
+        opened = program.follow("next token", "done begin", given)
+        state = opened.state
+        if request:  # the first request has opened the position
+            state.store(program.address("request"), 1, request)
+        whole = self._wholes.get((program, request))
+        if whole is None:
+            whole = program.follow("next token", "next token", given, state if request else None)
+            self._wholes[program, request] = whole
+        size = state.load(program.address("held"), 1)
+        if (program, size) not in self._attentions:
+            self._attentions[program, size] = program.follow("done cache", "done mix", None, state)
+        if not request:
+            whole = whole.spliced(opened, "")
+        whole = whole.spliced(program.follow("done rotary", "done cache", None, state), "done rotary")
+        return whole.spliced(self._attentions[program, size], "done cache")
 
-    # --- work ---------------------------------------------------------------------------------------------------------
+    def kinds(self, before: Cycles) -> tuple[list[RowKind], NDArray[np.int64]]:
+        """Return the kinds of rows of steps that take tokens with so many before, and which each row of each step is.
 
-    def product(self, name: str) -> int:
-        """Return the cycles of a local product, its result cleared before."""
-        shape = self.place.shapes[name]
-        return self.vector("mov32", shape.rows, 1) + self.taking + 1 + product_cycles(shape, self.m)
+        The second has the shape (steps, height).  Of rows that do the same one stands for all: those that are neither
+        first nor last, hold as many tokens, and lie above, below or at the row that gets one more.
+        """
+        decode, rows = self.decode, self.place.height
+        row, count = np.arange(rows), before[:, np.newaxis]
+        a, phase = np.divmod(count, rows)
+        prompt = decode.arrived[1] if decode.arrived else decode.prompt
+        if decode.policy == "concat":
+            counts = np.array(prompt.counts if prompt else [0] * rows)
+            held = counts + (row == rows - 1) * (count - counts.sum())
+            side = np.zeros_like(held)
+        else:
+            held, side = a + (row < phase), np.sign(row - phase)
+        edge = (row == 0) * 2 + (row == rows - 1)
+        codes = np.stack(np.broadcast_arrays(edge, held, side, phase == rows - 1), axis=-1).reshape(-1, 4)
+        unique, which = np.unique(codes, axis=0, return_inverse=True)
+        found = []
+        for at, tokens, beside, wraps in unique.tolist():
+            one = 0 if at > 1 else rows - 1 if at else 1
+            found.append(RowKind(one, rows - 1 if wraps else max(0, min(one - beside, rows - 2)), tokens))
+        return found, which.reshape(held.shape)
 
-    def norm(self) -> tuple[int, int]:
-        """Return the cycles before and behind the all-reduce of a norm."""
-        m, n = self.m, self.place.hidden
-        load, fp = self.load, m["ce.fp_latency"]
-        square = 3 * m["ce.dsr_load"] + timing.operation(m, n * (1 + m["mem.conflict_cycles"]))
-        before = square + 1 + self.serial(n, 1) + fp
-        behind = load + 2 * fp + 1 + self.function("rsqrt", 1) + load + self.vector("fmuls", n, 2)
-        behind += self.taking + m["ce.dsr_load"] + m["ce.dsr_edit"] + self.vector("fmuls", n, 1)
-        return before, behind + self.vector("fs2h", n, 2)
+    @cached_property
+    def heads(self) -> _Heads | None:
+        """The sum of the scores inside the columns of a head; None if each has one column."""
+        piece = self.decode.sums["back"].piece
+        return None if self.place.group == 1 or not isinstance(piece, KTree) else _Heads(self, piece)
 
-    def angles(self) -> int:
-        """Return the cycles of turning one angle by another."""
-        n = self.place.pairs
-        return 2 * self.vector("fmuls", n, 3) + 2 * self.vector("fmuls", n, 3) + 2 * self.vector("fadds", n, 2)
-
-    def begin(self, held: int, grows: bool, replaces: bool) -> int:
-        """Return the cycles of the beginning of a step in a row."""
-        m, load = self.m, self.load
-        taken = m["ce.branch_taken"]
-        common = 3 + load + 3 + (1 if grows else taken) + load + 5 + 1 + (taken if self.place.height > 1 else 1) + 2
-        change = 12 if grows else 0
-        if replaces:
-            change = 2 + load + 3 + m["ce.dsr_load"] + 1 + self.vector("mov16", max(0, held - 1), 1) + 7
-        return common + change + self.angles()
-
-    def rotary(self) -> int:
-        """Return the cycles of turning queries and keys."""
-        place = self.place
-        heads, n = place.heads + place.kv_heads, place.pairs
-        rows = heads * -(-n // 2)
-        meetings = sum(
-            n * self._meetings(first - ANGLE_BANK - second, 4 * n, heads)
-            for first, second in ((0, 2 * n), (2 * n, 2 * n), (0, 0), (2 * n, 0))
-        )
-        slack = 2 if n > 1 else 0
-        meetings += -(-n // 2) * self._meetings(-TURNED_BANK - 2 * heads * n, 2 * n, heads, slack)
-        meetings += -(-n // 2) * self._meetings(2 * n - TURNED_BANK, 2 * n, heads, slack)
-        found = meetings + 2 * self.vector("fmuls", heads * n, 3, 2) + 2 * self.vector("fmuls", heads * n, 2, 2)
-        found += 2 * (self.vector("fmuls", rows, 2, 1))
-        return found + self.vector("fmuls", place.query_rows, 1) + self.vector("fs2h", place.shapes["qkv"].rows, 2)
-
-    def cache(self, goes: bool, comes: int) -> int:
-        """Return the cycles of a layer's change of its cache; `comes`: 0 nothing, 1 from below, 2 the PE's own."""
-        m, place, load = self.m, self.place, self.load
-        n, by_head = place.kv_rows, place.kv_heads * -(-place.part // m.lanes("mov16"))
-        found = 3 + 2 * load + 3
-        walk = m["ce.dsr_load"] + m["ce.dsr_dimension"] + m["ce.dsr_edit"]
-        moving = self.decode.policy == "shift" and place.height > 1
-        if moving:
-            found += load + m["ce.branch_taken"]
-        if goes:
-            found += 2 * walk + self.serial(n, 1) + self.serial(by_head, 1) + 2 * m["ce.dsr_load"] + 1
-            found -= m["ce.branch_taken"] - 1
-        found += load + (m["ce.branch_taken"] if not comes else 1)
-        if comes:
-            found += 2 * walk + self.serial(n, 1) + self.serial(by_head, 1)
-        if comes == 1:
-            found += 1 + timing.transfer(m, n, 1, 1, 1) - (timing.way(m, 1) if goes else 0) + m["ce.branch_taken"]
-        elif comes and moving:
-            found += m["ce.branch_taken"]
-        return found
-
-    def scores(self, held: int) -> int:
-        """Return the cycles of the scores of a PE."""
-        m, place = self.m, self.place
-        n, together = up(held), unrolled(place)
-        feature = timing.elementwise(m, "fmachs", n) + m["ce.dsr_edit"]
-        group = together + 1 + together * feature
-        head = 2 * m["ce.dsr_edit"] + self.loop(place.part // together, group) + 1
-        kv = self.loop(place.decoder.group, head) + 1
-        begin = 2 + 3 * m["ce.dsr_load"] + 2 * m["ce.dsr_edit"] + timing.elementwise(m, "mov32", place.heads * n)
-        return begin + 4 + self.loop(place.kv_heads, kv)
-
-    def peaks(self, held: int) -> int:
-        """Return the cycles of the largest scores of a PE."""
-        m, n = self.m, up(held)
-        empty = timing.elementwise(m, "mov32", n - held)
-        head = 2 * m["ce.dsr_edit"] + empty + 1 + timing.operation(m, n) + m["ce.fp_latency"] + 3
-        return 2 + 2 * (m["ce.dsr_load"] + m["ce.dsr_edit"]) + 7 + self.loop(self.place.heads, head)
-
-    def exponentials(self, size: int) -> int:
-        """Return the cycles of the exponentials of so many scores."""
-        m, most = self.m, self.decode.place.heads * self.decode.place.capacity
-        chunk = max(CHUNK, self.place.ffn, self.place.heads)
-        found, left = 2 + self.load, size
-        while left > 0:
-            now = min(left, chunk)
-            found += self.function("exp", now) + 6 * m["ce.dsr_edit"] + 3 + 2 + m["ce.branch_taken"] + 5
-            left -= now
-        assert size <= most
-        return found + m["ce.branch_taken"]
-
-    def shares(self, held: int) -> int:
-        """Return the cycles of a PE's exponentials, their sums and their rounding."""
-        m, n, heads = self.m, up(held), self.place.heads
-        begin = self.load + m["ce.dsr_load"] + m["ce.dsr_edit"] + 3
-        less = self.load + m["ce.dsr_edit"] + timing.elementwise(m, "fsubs", n) + 2
-        total = 1 + m["ce.dsr_edit"] + timing.operation(m, n) + m["ce.fp_latency"] + 2
-        found = 2 * begin + self.loop(heads, less) + self.exponentials(heads * n) + self.loop(heads, total)
-        return found + self.load + m["ce.dsr_edit"] + self.vector("fs2h", heads * n, 2)
-
-    def mix(self, held: int) -> int:
-        """Return the cycles of a PE's values by their shares."""
-        m, place, n = self.m, self.place, up(held)
-        four = 5 + FOUR * timing.elementwise(m, "fmachs", place.part)
-        turns = n // FOUR
-        inner = 2 + (turns * (four + 1 + m["ce.branch_taken"]) - (m["ce.branch_taken"] - 1) if turns else 5)
-        head = 2 * m["ce.dsr_edit"] + inner + 1
-        kv = self.loop(place.decoder.group, head) + 1
-        begin = self.vector("mov32", place.query_rows, 1) + 2 * m["ce.dsr_load"] + 6 + self.load
-        return begin + self.loop(place.kv_heads, kv)
-
-    def divide(self) -> int:
-        """Return the cycles of the division by the sums of the shares."""
-        m, place = self.m, self.place
-        head = self.load + m["ce.dsr_edit"] + timing.elementwise(m, "fmuls", place.part) + 2
-        found = self.function("reciprocal", place.heads) + 2 + m["ce.dsr_load"] + self.loop(place.heads, head)
-        return found + self.vector("fs2h", place.query_rows, 2)
-
-    def swiglu(self) -> int:
-        """Return the cycles of SwiGLU."""
-        n = self.place.ffn
-        found = (
-            self.vector("fnegs", n, 2)
-            + self.vector("fmins", n, 1)
-            + self.function("exp", n)
-            + self.vector("fadds", n, 1)
-        )
-        return found + self.function("reciprocal", n) + 2 * self.vector("fmuls", n, 2) + self.vector("fs2h", n, 2)
-
-    def residual(self) -> int:
-        """Return the cycles of adding to the residual stream."""
-        return self.vector("fadds", self.place.hidden, 2)
-
-    def search(self) -> tuple[int, int, int]:
-        """Return the cycles of the arg max before, between and behind its all-reduces."""
-        m, n = self.m, self.place.vocabulary
-        before = self.load + m["ce.dsr_load"] + m["ce.dsr_edit"] + 1 + timing.operation(m, n) + m["ce.fp_latency"]
-        between = self.load + 1 + self.vector("fsubs", n, 2) + 2 * self.vector("fmuls", n, 1)
-        between += self.vector("fmins", n, 1) + self.vector("fadds", n, 2)
-        between += m["ce.dsr_load"] + m["ce.dsr_edit"] + 1 + timing.operation(m, n) + m["ce.fp_latency"]
-        return before, between, self.load + 1
+    def summed_scores(self, column: int) -> Course:
+        """Return the `Course` of a column's part in that sum."""
+        program = self.program(column, 0)
+        mark = next(name for name in program.marks if name.endswith(" behind heads"))
+        return program.follow(mark.replace("behind ", ""), mark, {"size": 4})
 
     # --- a step -------------------------------------------------------------------------------------------------------
 
-    def _sum_heads(self, front: Front, held: Sequence[int]) -> None:
-        """Move the front over the sum of the scores inside the columns of each head."""
-        piece = self.decode.sums["back"].piece
-        if self.place.group == 1 or not isinstance(piece, KTree):
-            return
-        m, starts = self.m, list(front.columns)
+    def steps(self, before: Sequence[int], parts: dict[str, Cycles] | None = None) -> Cycles:
+        """Return the cycles of the steps that take tokens with so many before, from hand-over to hand-over.
 
-        def ends(count: int) -> list[int]:
-            """Return the times of the columns behind a sum of `count` scores."""
-            found = list(starts)
-            w, load, edit = wavelets_of(count, "f32"), m["ce.dsr_load"], m["ce.dsr_edit"]
-            issue, queue = timing.issue(m), piece.queues[0]
-            for group in piece.levels[0]:
-                root = group[len(group) // 2]
-                begins = [starts[c] + self.load for c in range(len(starts))]
-                ready, passed = begins[root], 0
-                for side in piece.sides(group):
-                    first = begins[side[0]] + 2 * load + edit + issue
-                    for before, place in pairwise(side):
-                        first = max(begins[place] + 3 * load + edit + issue, first + timing.way(m, abs(place - before)))
-                    arrival = max(first + timing.way(m, abs(side[-1] - root)), passed)
-                    ready = int(timing.received(m, w, ready + 2 * load + edit + issue, arrival, queue, queue))
-                    passed = arrival + w + 1
-                send = ready + 2 * load + edit + issue
-                for c in group:
-                    arrival = send + timing.way(m, abs(c - root))
-                    found[c] = arrival + timing.train(m, w, QUEUE_HEAD, QUEUE_HEAD)
-                found[root] = send + w
-                if len(group) == 1:
-                    found[root] = starts[root]
-            return found
+        Parameters
+        ----------
+        before : sequence of int
+        parts : dict, optional
+            Takes when each of `PARTS` is done, those of layers in the last layer.
+        """
+        found = [np.zeros(0, np.int64)]
+        for first in range(0, len(before), TOGETHER):
+            way = Way(self, np.array(before[first : first + TOGETHER]))
+            way.through(self.arrival)
+            found.append(way.answered())
+            if parts is not None:
+                parts.update(way.parts)
+        return np.concatenate(found)
 
-        counts = [self.place.heads * up(n) for n in held]
-        slowest = {count: ends(count) for count in set(counts)}
-        most = max(slowest, key=lambda count: max(slowest[count]))
-        front.columns = slowest[most]
-        front.work([max(slowest[count]) - max(slowest[most]) for count in counts])
+    def step(self, before: int) -> int:
+        """Return the cycles of one step."""
+        return int(self.steps([before])[0])
 
     def parts(self, before: int) -> dict[str, int]:
-        """Return the cycles of each of `decode.PARTS` of the step that takes token number `before`; of the last layer.
-
-        A part's cycles are from when the slowest PE is through with the part before to when it is through with it.
-        """
-        return self._run(before)[0]
+        """Return the cycles of each of `PARTS` of the step that takes token number `before`; of the last layer."""
+        times: dict[str, Cycles] = {}
+        self.steps([before], times)
+        order = [name for name in PARTS if name in times]
+        cuts = [0, *[int(times[name][0]) for name in order]]
+        return {name: b - a for name, (a, b) in zip(order, pairwise(cuts), strict=True)}
 
     def layer(self, before: int) -> dict[str, int]:
         """Return the cycles of the parts of one layer, the last, of the step that takes token number `before`."""
@@ -272,160 +229,228 @@ class StepCycles(Work):
         # The first part of the last layer begins with the end of the layer before; its second norm takes as long.
         return {name: found["norm 2" if name == "norm 1" else name] for name in names}
 
-    def step(self, before: int) -> int:
-        """Return the cycles of the step that takes token number `before`, from hand-over to hand-over."""
-        return self._run(before)[1]
-
     def answer(self, before: int) -> int:
         """Return the cycles behind the layers of the step that takes token number `before`, until the next one left."""
-        parts, whole = self._run(before)
-        return whole - sum(parts.values()) + sum(parts[name] for name in ("norm 3", "head", "argmax"))
+        times: dict[str, Cycles] = {}
+        return int(self.steps([before], times)[0] - times["down"][0])
+
+    def entering(self, kind: RowKind, request: int = 0) -> int:
+        """Return the cycles from when column 0 can use the first wavelet until it has what enters."""
+        course = self.course(kind, True, request)
+        met = course.met("entered")[0]
+        return timing.train(self.m, met.wavelets, QUEUE_IN, QUEUE_IN) + course.cycles[0] - met.first - met.steps
+
+    @property
+    def taking(self) -> int:
+        """Cycles from when an embedding begins to enter until column 0 has it."""
+        return self.arrival + self.entering(RowKind(0, 0, 0))
+
+    @property
+    def arrival(self) -> int:
+        """Cycles from when an embedding begins to enter until column 0 can use its first wavelet."""
+        passing = (
+            self.decode.column * self.m["router.hop"] if self.decode.arrived else 0
+        )  # the mesh that read the prompt
+        return timing.ramps(self.m) + passing
 
     def transition(self) -> int:
         """Return the cycles in which the hidden features of a prompt's last token come to where a step has them."""
-        prompt, place, sums, m = self.decode.prompt, self.place, self.decode.sums, self.m
-        assert prompt is not None
-        front = Front(place.width, place.height)
-        front.work(m["task.start"])
-        front.along_y(sums["last"])
-        clear = self.vector("mov32", place.hidden, 1)
-        front.work(clear + self.load + 1 + 3 + 2 * m["ce.dsr_load"] + m["ce.dsr_edit"])
-        front.work(timing.elementwise(m, "mov32", place.hidden))
-        front.along_x(sums["back"])
-        front.work(self.vector("mov32", place.hidden, 2) + 4)
-        return front.last
+        program = self.program(min(1, self.place.width - 1), 0)
+        course = program.follow("token", "behind the layers", {"mine": 1})
+        front = Front(self.place.width, self.place.height)
+        for event, cycles in zip(course.events, course.cycles, strict=True):
+            front.work(cycles)
+            if event == "last":
+                front.along_y(self.decode.sums["last"])
+            elif event == "back":
+                front.along_x(self.decode.sums["back"])
+        return int(front.last[0]) - self.m["ce.branch_taken"]
 
-    def _run(self, before: int) -> tuple[dict[str, int], int]:
-        front, times = Front(self.place.width, self.place.height), {}
 
-        def done(part: str) -> None:
-            front.work(self.stamp)
-            times[part] = front.last
+class Way:
+    """The way of some tokens through a decoder, each by itself.
 
-        self.through(front, before, self.entering(), done)
-        whole = self.answered(front, done)
-        order = [name for name in PARTS if name in times]
-        cuts = [0, *[times[name] for name in order]]
-        return {name: cuts[k + 1] - cuts[k] for k, name in enumerate(order)}, whole
+    Parameters
+    ----------
+    form : StepCycles
+    before : ndarray of int
+        Tokens that went before each.
+    request : int
+        Of a round of several requests, whose token it is.
 
-    def entering(self) -> int:
-        """Return the cycles until column 0 has the embedding of a token that the wafer waits for."""
-        m, hidden = self.m, self.place.hidden
-        passing = self.decode.column * m["router.hop"] if self.decode.arrived else 0  # the mesh that read the prompt
-        return timing.ramps(m) + passing + timing.operation(m, hidden // 2) + self.vector("fh2s", hidden, 2)
+    Attributes
+    ----------
+    front : Front
+    parts : dict
+        When each part is done.
+    """
 
-    def through(
-        self, front: Front, before: int, entering: int, done: Callable[[str], None], opens: bool = True
-    ) -> None:
-        """Move the front behind the last layer, `entering` being the cycles until column 0 has what enters.
+    def __init__(self, form: StepCycles, before: Cycles, request: int = 0) -> None:
+        self.form, self.m, self.sums, self.request = form, form.m, form.decode.sums, request
+        self.kinds, self.which = form.kinds(before)
+        courses = [form.course(kind, request=request) for kind in self.kinds]
+        self.events = courses[0].events
+        self.cycles = np.array([course.cycles for course in courses])
+        self.layer, self.behind = self.events.index("layer"), self.events.index("behind the layers")
+        met = [self._shifted(course) for course in courses]
+        self.shifted = np.array(met, np.int64).T  # first step of what arrives, of what leaves; -1: there is none
+        self.held = np.array([kind.held for kind in self.kinds]) + np.array([self._grows(kind) for kind in self.kinds])
+        self.front = Front(form.place.width, form.place.height, len(before))
+        self.parts: dict[str, Cycles] = {}
 
-        `opens`: of several requests the first one, with which a position begins.
+    def at_edge(self) -> tuple[Cycles, Cycles]:
+        """Return, for column 0 of each row, the cycles from here to the next token, and to its first step of sending.
+
+        Each has the shape (steps, height); here is behind the last layer or, in the last region, behind the arg max.
         """
-        place, m, sums = self.place, self.m, self.decode.sums
-        rows, policy = place.height, self.decode.policy
-        was, held = held_tokens(rows, before, policy), held_tokens(rows, before + 1, policy)
-        grows = [b > a for a, b in zip(was, held, strict=True)]
-        first = next(r for r in range(rows) if grows[r])
-        replaces = [policy == "shift" and r > first and was[r] > 0 for r in range(rows)]
-        front.columns = [entering + self.stamp, *[0] * (place.width - 1)]
-        front.along_x(sums["back"])
-        pointers = 4 if place.decoder.qkv_bias else 3
-        front.work(self.vector("mov32", place.hidden, 2) + 2 * pointers)
-        turns = place.requests > 1
-        front.work(turns * (self.load + 5))
-        done("enter")
-        front.work(turns * (self.load + (1 if opens else m["ce.branch_taken"])))
-        if opens:
-            front.work([self.begin(n, g, r) for n, g, r in zip(was, grows, replaces, strict=True)])
-        done("begin")
-        front.work(1)
-        comes = self._comes(was, grows, replaces)
-        for _ in range(place.decoder.layers):
-            self._layer(front, held, list(zip(replaces, comes, strict=True)), done)
+        event = "done argmax" if self.form.place.last else "behind the layers"
+        courses = [self.form.course(kind, True, self.request) for kind in self.kinds]
+        sends = [next((met.first for met in course.met("next token")), 0) for course in courses]
+        return np.array([course.behind(event) for course in courses])[self.which], np.array(sends)[self.which]
 
-    def answered(self, front: Front, done: Callable[[str], None]) -> int:
-        """Move the front from behind the last layer to the next token; return when that has left."""
-        m, sums = self.m, self.decode.sums
-        self._norm(front, "norm 3", done)
-        self._product(front, "head", "head")
-        done("head")
-        head, middle, tail = self.search()
-        front.work(head)
-        front.along_x(sums["largest"])
-        front.work(middle)
-        front.along_x(sums["smallest"])
-        front.work(tail)
-        done("argmax")
-        corner = front.columns[0] + front.rows[0]
-        leaving = 2 * m["ce.dsr_load"] + timing.issue(m) + 2 + m["ramp.execute"] + m["ramp.out"] + m["router.hop"]
-        return int(corner + leaving)
+    def _grows(self, kind: RowKind) -> bool:
+        if self.form.decode.policy == "concat":
+            return kind.row == self.form.place.height - 1
+        return kind.row == kind.phase
 
-    def _norm(self, front: Front, part: str, done: Callable[[str], None]) -> None:
-        """Move the front over a norm."""
-        head, tail = self.norm()
-        front.work(head)
-        front.along_y(self.decode.sums["norm"])
-        front.work(tail)
-        done(part)
-
-    def _product(self, front: Front, name: str, total: str) -> None:
-        """Move the front over a product and its all-reduce."""
-        front.work(self.product(name))
-        (front.along_x if total == "back" else front.along_y)(self.decode.sums[total])
-
-    def _layer(
-        self, front: Front, held: Sequence[int], entries: Sequence[tuple[bool, int]], done: Callable[[str], None]
-    ) -> None:
-        """Move the front over a layer; `entries` says of each row whether one leaves and where one comes from."""
-        place, m, sums = self.place, self.m, self.decode.sums
-        self._norm(front, "norm 1", done)
-        self._product(front, "qkv", "qkv")
-        if place.decoder.qkv_bias:
-            front.work(self.taking + m["ce.dsr_edit"] + self.vector("faddhs", place.shapes["qkv"].rows, 3))
-        done("qkv")
-        front.work(self.rotary())
-        done("rotary")
-        front.work([self.cache(goes, comes) for goes, comes in entries])
-        done("cache")
-        front.work([self.scores(n) for n in held])
-        self._sum_heads(front, held)
-        done("scores")
-        front.work([self.peaks(n) for n in held])
-        front.along_y(sums["peaks"])
-        done("peaks")
-        front.work([self.shares(n) for n in held])
-        done("shares")
-        front.work([self.mix(n) for n in held])
-        front.along_y(sums["mixed"])
-        done("mix")
-        front.work(self.divide())
-        done("divide")
-        self._product(front, "o", "back")
-        front.work(self.residual())
-        done("o")
-        self._norm(front, "norm 2", done)
-        self._product(front, "gate_up", "gate_up")
-        done("gate_up")
-        front.work(self.swiglu())
-        done("swiglu")
-        self._product(front, "down", "back")
-        front.work(self.residual() + self.taking + self.load)
-        done("down")
-        front.work(1 + m["ce.branch_taken"])
-
-    def _comes(self, was: Sequence[int], grows: Sequence[bool], replaces: Sequence[bool]) -> list[int]:
-        """Return where each row's entry comes from: 0 nowhere, 1 below, 2 its own."""
-        rows, shift = len(was), self.decode.policy == "shift"
-        found = []
-        for r in range(rows):
-            if not (grows[r] or replaces[r]):
-                found.append(0)
+    @staticmethod
+    def _shifted(course: Course) -> tuple[int, int]:
+        """Return when, behind the part before, a row waits for an entry of the cache and when it sends one."""
+        arrives, leaves = -1, -1
+        for met in course.met("done cache"):
+            if met.takes:
+                arrives = met.first
             else:
-                below = shift and r < rows - 1 and was[r] > 0
-                found.append(1 if below else 2)
-        return found
+                leaves = met.first
+        return arrives, leaves
 
-    def request(self, prompt: int, answer: int) -> list[int]:
-        """Return the cycles of all steps of a prompt read token by token and an answer."""
-        most = Rows.most(self.place.height, self.place.tokens_per_row, self.decode.policy)
-        return [self.step(before) for before in range(min(most, prompt + answer - 1))]
+    def through(self, arrival: int) -> Cycles:
+        """Move the front behind the last layer; return when column 0 has what enters, (steps, height).
+
+        `arrival`: cycles until it can use the first wavelet.
+        """
+        form, front = self.form, self.front
+        entered = arrival + form.entering(self.kinds[0], self.request)
+        begun = front.rows + entered
+        front.work(self.cycles[0, 0])  # of columns that nothing enters
+        front.columns[:, 0] = entered - self.cycles[0, 0]
+        self._move(1, self.layer + 1)
+        count = form.place.decoder.layers
+        more = self.m["ce.branch_taken"] - self.m["ce.branch_not_taken"]
+        for layer in range(count):
+            columns, rows = front.columns, front.rows
+            self._move(self.layer + 1, self.behind + 1)
+            if layer < count - 1:
+                front.work(more)
+            moved = front.columns - columns, front.rows - rows
+            left = count - 1 - layer
+            if left > 1 and all((each == each[:, :1]).all() for each in moved):
+                # All that a layer does is to move all times by one number, so the others do too; the last branch falls.
+                columns, rows = moved[0][:, :1] * left, moved[1][:, :1] * left
+                front.columns, front.rows = front.columns + columns, front.rows + rows - more
+                shift = (columns + rows - more)[:, 0]
+                self.parts |= {part: time + shift for part, time in self.parts.items() if part in LAYER}
+                break
+        return begun
+
+    def answered(self) -> Cycles:
+        """Move the front from behind the last layer to the next token; return when that has left."""
+        m, front = self.m, self.front
+        self._move(self.behind + 1, self.events.index("done argmax") + 1)
+        course = self.form.course(self.kinds[self.which[0, 0]], True, self.request)
+        met = course.met("next token")[0]
+        leaving = met.first + met.steps + m["ramp.execute"] + m["ramp.out"] + m["router.hop"]
+        return np.asarray(front.columns[:, 0] + front.rows[:, 0] + leaving)
+
+    def _move(self, first: int, last: int) -> None:
+        """Move the front over events, from the one behind another."""
+        front = self.front
+        for number in range(first, last):
+            event = self.events[number]
+            begun = front.rows
+            front.work(self.cycles[:, number][self.which])
+            if event in self.sums:
+                line = self.sums[event]
+                (front.along_x if line.line is self.form.decode.x.line else front.along_y)(line)
+            elif event == "heads":
+                self._sum_heads()
+            elif event.startswith("done "):
+                if event == "done cache":
+                    self._shift(begun)
+                self.parts[event.removeprefix("done ")] = front.last
+
+    def _shift(self, begun: Cycles) -> None:
+        """Let rows wait for entries of the cache that the row below sends; rows began this part at `begun`."""
+        arrives, leaves = self.shifted[:, self.which]
+        if (arrives < 0).all():
+            return
+        m, wavelets = self.m, self.form.place.kv_rows
+        sent = np.roll(begun + leaves, -1, axis=1) + timing.way(m, 1)
+        received = timing.receiver(m, wavelets, QUEUE_SHIFT, QUEUE_SHIFT)(begun + arrives, sent)
+        self.front.work(np.where(arrives < 0, 0, received - begun - arrives - wavelets))
+
+    def _sum_heads(self) -> None:
+        """Move the front over the sum of the scores inside the columns of each head."""
+        heads = self.form.heads
+        if heads is None:
+            return
+        front = self.front
+        sizes = (self.form.place.heads * up(self.held))[self.which]  # of each row
+        each = np.unique(sizes)
+        times = np.array([heads.ends(front.columns, size) for size in each.tolist()])
+        ends = times.max(axis=2)  # of the slowest column, (sizes, steps)
+        step = np.arange(len(sizes))
+        most = np.searchsorted(each, sizes.max(axis=1))  # more scores never take less
+        front.columns = times[most, step]
+        front.work(ends[np.searchsorted(each, sizes), step[:, np.newaxis]] - ends[most, step][:, np.newaxis])
+
+
+class _Heads:
+    """The sum of the scores inside the columns of each head: who waits for whom, along x.
+
+    Parameters
+    ----------
+    form : StepCycles
+    piece : KTree
+        Along x; its lowest groups are the columns of the heads.
+    """
+
+    def __init__(self, form: StepCycles, piece: KTree) -> None:
+        self.m, self.queue, self.turns = form.m, piece.queues[0], piece.turns[0]
+        roles, found = [form.priced.level(column) for column in form.roles[0]], {}
+        for column, role in enumerate(roles):
+            if role not in found:
+                found[role] = gaps(form.summed_scores(column))
+        self.gaps = [found[role] for role in roles]  # of a root, one for each side, one for the flood, one behind
+        groups = piece.levels[0]
+        self.root = np.repeat([group[len(group) // 2] for group in groups], [len(group) for group in groups])
+
+    def ends(self, starts: Cycles, count: int) -> Cycles:
+        """Return when each column goes on if each begins when `starts` says, (steps, width); `count`: scores."""
+        m, w, queue = self.m, wavelets_of(count, "f32"), self.queue
+        if not count:
+            return starts + np.array([sum(each) for each in self.gaps])
+        received = timing.receiver(m, w, queue, queue)
+        begins = starts + [each[0] for each in self.gaps]
+        ready, passed = begins, np.zeros_like(starts)
+        behind = timing.train(m, w + 2, queue, queue) - 1
+        room = m["queue.in_depth"][queue] + m["ramp.in_buffer"]
+        for turn, sides in enumerate(self.turns):
+            ways = sides.members * timing.ramps(m) + sides.hops * m["router.hop"]
+            arrival = (begins[:, sides.places] + ways).max(axis=-1)
+            roots = sides.roots
+            arrival = np.maximum(arrival, passed[:, roots])
+            taken = np.maximum(ready[:, roots], arrival)
+            passed[:, roots] = np.maximum(arrival + behind, taken + w - room + m["ramp.in"] + 2 if w > room else 0)
+            ready = ready.copy()
+            ready[:, roots] = received(ready[:, roots], arrival) + [self.gaps[root][1 + turn] for root in roots]
+        sent = ready[:, self.root]  # the first step of the flood
+        places = np.arange(len(self.root))
+        own = begins + w + [each[min(1, len(each) - 1)] for each in self.gaps]
+        flood = timing.receiver(m, w, QUEUE_HEAD, QUEUE_HEAD)
+        found: Cycles = flood(own, sent + timing.way(m, abs(places - self.root)))
+        roots = np.unique(self.root)
+        found[:, roots] = ready[:, roots] + timing.sending(m, w, QUEUE_HEAD, QUEUE_HEAD)
+        alone = np.bincount(self.root, minlength=len(places))[self.root] == 1
+        found[:, alone] = starts[:, alone]  # a group of one only looks how many there are
+        return found + np.array([each[-1] for each in self.gaps])

@@ -7,7 +7,8 @@ moves one of the two lists only.  PEs near a root go on earlier, and the next al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
+from numpy.typing import NDArray
 
 from fabric.kernels.matvec.line_sum import LineSum
 
@@ -15,30 +16,31 @@ __all__ = ["Front"]
 
 
 class Front:
-    """Times of a mesh.
+    """Times of a mesh, of several steps at a time that have nothing to do with one another.
 
     Parameters
     ----------
     width, height : int
+    steps : int
 
     Attributes
     ----------
-    columns, rows : list of int
-        The time of PE (c, r) is ``columns[c] + rows[r]``.
+    columns, rows : ndarray of int64, shape (steps, width), (steps, height)
+        The time of PE (c, r) is ``columns[:, c] + rows[:, r]``.
     """
 
-    def __init__(self, width: int, height: int) -> None:
-        self.columns, self.rows = [0] * width, [0] * height
+    def __init__(self, width: int, height: int, steps: int = 1) -> None:
+        self.columns = np.zeros((steps, width), np.int64)
+        self.rows = np.zeros((steps, height), np.int64)
 
     @property
-    def last(self) -> int:
-        """Time of the slowest PE."""
-        return max(self.columns) + max(self.rows)
+    def last(self) -> NDArray[np.int64]:
+        """Time of the slowest PE in each step."""
+        return np.asarray(self.columns.max(axis=1) + self.rows.max(axis=1))
 
-    def work(self, cycles: int | Sequence[int]) -> None:
+    def work(self, cycles: int | NDArray[np.int64]) -> None:
         """Let all PEs work, or those of each row for so many cycles."""
-        each = cycles if isinstance(cycles, Sequence) else [cycles] * len(self.rows)
-        self.rows = [time + more for time, more in zip(self.rows, each, strict=True)]
+        self.rows = self.rows + cycles
 
     def along_x(self, line: LineSum) -> None:
         """Let all rows do an all-reduce."""

@@ -12,12 +12,13 @@ Measured against the engine: tests/fabric/networks/inference/test_pipeline.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from fabric.kernels.kit import timing
-from fabric.networks.inference.axes import QUEUE_HEAD, QUEUE_IN
-from fabric.networks.inference.decode_cycles import StepCycles
-from fabric.networks.inference.front import Front
+from fabric.networks.inference.decode_cycles import Cycles, StepCycles, Way
 from fabric.networks.inference.pipeline import Pipeline
 
 __all__ = ["Bubbles", "PipelineCycles"]
@@ -48,7 +49,7 @@ class Bubbles:
 
 
 class PipelineCycles:
-    """Closed forms of a decoder on several regions.
+    """Cycles of a decoder on several regions.
 
     Parameters
     ----------
@@ -59,48 +60,52 @@ class PipelineCycles:
         self.pipeline, self.place, self.m = pipeline, pipeline.place, pipeline.machine
         self.forms = [StepCycles(stage) for stage in pipeline.stages]
 
-    @property
-    def note(self) -> int:
-        """Cycles in which a region notes the time."""
-        return self.forms[0].load + timing.stamp(self.m) + 5 + self.m["ce.branch_taken"]
-
-    def token(self, before: int, opens: bool = True, closes: bool = True) -> tuple[int, list[int]]:
-        """Return the cycles of a token through empty regions, and those that each region works.
+    def tokens(self, before: Sequence[int], request: int = 0) -> tuple[Cycles, list[Cycles]]:
+        """Return the cycles of tokens through empty regions, each by itself, and those that each region works.
 
         Parameters
         ----------
-        before : int
-            Tokens of its request that went before.
-        opens, closes : bool
-            Whether it is that of the first and of the last request of a round.
+        before : sequence of int
+            Tokens of its request that went before each.
+        request : int
+            Of a round: the first one opens a position, the last one closes it.
         """
-        m, place, note = self.m, self.place, self.note
-        rows, busy, left = [0] * place.height, [], 0
-        for k, form in enumerate(self.forms):
-            front = Front(place.width, place.height)
-            front.rows = rows
-            handed = timing.transfer(m, place.hidden, place.width, QUEUE_IN, QUEUE_HEAD)
-            entering = form.entering() if k == 0 else handed
-            form.through(front, before, entering + note, lambda part: None, opens)
+        m, place = self.m, self.place
+        rows, arrival = np.zeros((len(before), place.height), np.int64), self.forms[0].arrival
+        busy: list[Cycles] = []
+        for form in self.forms:
+            token = Way(form, np.array(before), request)
+            token.front.rows = rows
+            begun = token.through(arrival)
             if form.place.last:
-                left = form.answered(front, lambda part: None)
-            ends = [front.columns[0] + row for row in front.rows]
-            sent = 0 if form.place.last else 2 * m["ce.dsr_load"] + timing.operation(m, place.hidden)
-            through = max(ends) + sent + note - min(rows) - entering
-            again = form.angles() + form.load + 5 if closes else 0
-            requests = 4 + form.load + m["ce.branch_taken"] if place.requests > 1 else 0
-            busy.append(int(through + again + requests))
-            rows = ends
-        return int(left), busy
+                left = token.answered()
+            ends = token.front.columns[:, :1] + token.front.rows
+            rest, sends = token.at_edge()
+            # Readings of the clock lie as far behind the beginning as behind the end, but for the jump between.
+            busy.append((ends + rest).max(axis=1) - begun.min(axis=1) - m["ce.branch_taken"])
+            rows, arrival = ends + sends, timing.way(m, place.width)
+        return left, busy
 
     def round(self, before: int) -> Bubbles:
         """Return a round of all requests, each of which has taken so many tokens."""
-        requests = self.place.requests
-        turns = [self.token(before, r == 0, r == requests - 1) for r in range(requests)]
-        busy = [sum(turn[1][k] for turn in turns) for k in range(len(self.forms))]
-        latency = max(turn[0] for turn in turns)
-        taking = requests * (self.forms[0].entering() + self.m["ce.branch_taken"])
-        return Bubbles(latency, busy, max(latency, taking + max(busy)))
+        return self.rounds([before])[0]
+
+    def rounds(self, before: Sequence[int]) -> list[Bubbles]:
+        """Return the rounds of several positions, as of `round`."""
+        requests = range(self.place.requests)
+        turns = [self.tokens(before, r) for r in sorted({0, min(1, len(requests) - 1), len(requests) - 1})]
+        middle = max(0, len(requests) - 2)
+        weights = [1, *[middle] * (len(turns) > 2), *[1] * (len(turns) > 1)]
+        found = []
+        for k in range(len(before)):
+            parts = [
+                sum(count * int(turn[1][region][k]) for count, turn in zip(weights, turns, strict=True))
+                for region in range(len(self.forms))
+            ]
+            latency = max(int(turn[0][k]) for turn in turns)
+            taking = len(requests) * (self.forms[0].taking + self.m["ce.branch_taken"])
+            found.append(Bubbles(latency, parts, max(latency, taking + max(parts))))
+        return found
 
     def prompt(self, length: int) -> int:
         """Return the cycles in which prompts of so many tokens are read, until the first token of the last answer left.
@@ -108,6 +113,6 @@ class PipelineCycles:
         Tokens follow one another, so that all but the last take as long as the slowest region works on them.
         """
         requests = self.place.requests
-        before = sum(max(self.round(position).busy) for position in range(length - 1))
-        last = self.round(length - 1)
+        *others, last = self.rounds(range(length))
+        before = sum(max(each.busy) for each in others)
         return before + max(last.busy) * (requests - 1) // requests + last.latency

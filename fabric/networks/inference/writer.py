@@ -57,7 +57,20 @@ class Idioms:
     pointers: dict[str, Var]
 
     def __init__(self, p: Program, place: Placement) -> None:
-        self.p, self.place = p, place
+        self.p, self.place, self.cuts = p, place, 0
+
+    def mark(self, name: str) -> None:
+        """Mark a place by a label that nobody sees but who prices the program (`fabric.networks.inference.course`)."""
+        self.p.label(f".{name}")
+
+    @contextmanager
+    def cut(self, name: str) -> Iterator[None]:
+        """Mark what the block writes: PEs do it together, so that it takes as long as they wait for one another."""
+        self.cuts += 1
+        number = self.cuts
+        self.mark(f"{number} {name}")
+        yield
+        self.mark(f"{number} behind {name}")
 
     def point(self, **addresses: Var | Address) -> None:
         """Set pointers."""

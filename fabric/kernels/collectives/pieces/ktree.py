@@ -30,8 +30,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fabric.asm.operands import Var
@@ -47,7 +48,7 @@ from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine
 
-__all__ = ["QUEUES", "KTree", "group_sizes"]
+__all__ = ["QUEUES", "KTree", "Sides", "group_sizes"]
 
 QUEUES = (2, 4, 5, 1, 0)
 """Input and output queue of each level: the limit of K."""
@@ -79,6 +80,47 @@ def group_sizes(n: int, levels: int, group: int = 0) -> tuple[int, ...]:
             hint=f"1 .. {most} levels: groups have at least two members",
         )
     return tuple(ktree_groups(n, levels, group))
+
+
+Starts: TypeAlias = "int | Sequence[int] | NDArray[Any]"
+"""When places begin."""
+
+
+class Sides(NamedTuple):
+    """The sides that the roots of a level let in at the same turn; shorter ones are filled up.
+
+    Attributes
+    ----------
+    roots : ndarray, shape (groups,)
+    places, members, hops : ndarray, shape (groups, longest)
+        Places of a side, how many messages it is from each to the root, and how many links.
+    loads : ndarray, shape (groups, longest)
+        Descriptors that a member loads: the far end only sends.
+    """
+
+    roots: NDArray[np.int64]
+    places: NDArray[np.int64]
+    members: NDArray[np.int64]
+    hops: NDArray[np.int64]
+    loads: NDArray[np.int64]
+
+    @staticmethod
+    def of(chains: Sequence[tuple[int, list[int]]]) -> Sides:
+        """Return the turn of chains, each with its root; what fills up repeats the member next to the root."""
+        longest = max(len(side) for _, side in chains)
+        roots = np.array([root for root, _ in chains])
+        places = np.array([side + side[-1:] * (longest - len(side)) for _, side in chains])
+        members = np.array([[max(1, len(side) - k) for k in range(longest)] for _, side in chains])
+        loads = np.full_like(places, 3)
+        loads[:, 0] = 2
+        loads[[len(side) == 1 for _, side in chains]] = 2
+        return Sides(roots, places, members, abs(places - roots[:, np.newaxis]), loads)
+
+    def delays(self, machine: Machine) -> NDArray[np.int64]:
+        """Return the cycles from when a member begins to when what it adds can arrive at the root."""
+        ways = self.members * timing.ramps(machine) + self.hops * machine["router.hop"]
+        found: NDArray[np.int64] = ways + timing.load(machine, self.loads) + timing.issue(machine)
+        return found
 
 
 @dataclass(frozen=True)
@@ -227,31 +269,43 @@ class KTree:
         """Additions of elements, all copies together: (P - 1) n each."""
         return self.line.copies * (len(self.line) - 1) * self.n
 
-    def end(self, start: int | Sequence[int], machine: Machine) -> int:
+    @cached_property
+    def turns(self) -> list[list[Sides]]:
+        """Per level the sides that roots let in first, and those that they let in second."""
+        found: list[list[Sides]] = []
+        for level in self.levels:
+            chains = [(group[len(group) // 2], self.sides(group)) for group in level]
+            turns = ([(root, sides[turn]) for root, sides in chains if len(sides) > turn] for turn in range(2))
+            found.append([Sides.of(each) for each in turns if each])
+        return found
+
+    def end(self, start: Starts, machine: Machine) -> Any:
         """Return the cycle in which the root can issue what follows, if the places begin in cycle `start`.
 
-        `start` is one number for all places or a sequence with one for each.
+        `start` is one number for all places, one for each, or an array whose last axis has one for each: then there is
+        a result for each of the others.
         """
-        m, w = machine, self.wavelets
+        m, w, drain = machine, self.wavelets, machine["vec.drain"]
         load, issue = timing.load(m), timing.issue(m)
-        times = list(start) if isinstance(start, Sequence) else [start] * len(self.line)
-        for number, level in enumerate(self.levels):
+        given = np.asarray(start)
+        times = np.array(np.broadcast_to(given, (*given.shape[:-1], len(self.line))))
+        for number, level in enumerate(self.turns):
             queue = self.queues[number]
             room = m["queue.in_depth"][queue] + m["ramp.in_buffer"]
             behind = timing.train(m, w + 2, queue, queue) - 1  # to the next message, behind a control wavelet
-            for group in level:
-                root = group[len(group) // 2]
-                ready, passed = times[root] + 2 * load + issue, 0
-                sides = self.sides(group)
-                for side in sides:
-                    first = times[side[0]] + 2 * load + issue
-                    for before, place in pairwise(side):
-                        first = max(times[place] + 3 * load + issue, first + timing.way(m, abs(place - before)))
-                    arrival = max(first + timing.way(m, abs(side[-1] - root)), passed)
-                    taken = max(ready, arrival)
-                    # The control wavelet follows the last one, which enters the queue when there is room for it.
-                    passed = max(arrival + behind, taken + w - room + m["ramp.in"] + 2 if w > room else 0)
-                    ready = timing.received(m, w, ready, arrival, queue, queue)
-                if sides:
-                    times[root] = ready + m["vec.drain"]
-        return times[self.root]
+            received = timing.receiver(m, w, queue, queue)
+            passed: Any = 0
+            for turn, sides in enumerate(level):
+                arrival = (times[..., sides.places] + sides.delays(m)).max(axis=-1)
+                if turn == 0:
+                    ready = times[..., sides.roots] + 2 * load + issue
+                else:  # groups with a second side are the first ones: only the last group may be short
+                    count = len(sides.roots)
+                    ready, arrival = ready[..., :count], np.maximum(arrival, passed[..., :count])
+                taken = np.maximum(ready, arrival)
+                # The control wavelet follows the last one, which enters the queue when there is room for it.
+                passed = np.maximum(arrival + behind, taken + w - room + m["ramp.in"] + 2 if w > room else 0)
+                ready = received(ready, arrival)
+                times[..., sides.roots] = ready + drain
+        root = times[..., self.root]
+        return root if root.ndim else root.item()

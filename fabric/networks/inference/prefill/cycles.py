@@ -359,9 +359,7 @@ class PromptCycles(Work):
 
     def _norm(self, at: Times) -> None:
         before, behind = self.norm()
-        line = self.prefill.squares
-        for y in range(self.place.height):
-            at[y] = line.ends([int(t) for t in at[y] + before]) if self.place.width > 1 else at[y] + before
+        at[:] = self.prefill.squares.ends((at + before).astype(np.int64)) if self.place.width > 1 else at + before
         at += behind
 
     def _product(self, at: Times, name: str) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fabric.networks.inference.decode import Decode
-from fabric.networks.inference.decode_messages import step_hops
 from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.resident import Resident
 from tests.examples import few
+from tests.fabric.networks.inference.hops import step_hops
 from tests.fabric.networks.inference.small_models import random_weights
 from wse_core.params import machine
 

@@ -13,7 +13,6 @@ from fabric.networks.inference.fit import needed_words, tokens_per_row
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill.fit import admit_prompt, prompt_words
-from fabric.networks.inference.prefill.messages import prompt_hops
 from fabric.networks.inference.prefill.oracle import PrefillOracle
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
@@ -24,6 +23,7 @@ from fabric.networks.inference.writer import CODE_WORDS
 from harness.models.bound import bounded_logits
 from harness.models.plain import PlainDecoder
 from tests.examples import examples
+from tests.fabric.networks.inference.hops import prompt_hops
 from tests.fabric.networks.inference.small_models import decoders, have_room, random_weights, rounded
 from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
