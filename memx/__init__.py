@@ -8,7 +8,6 @@ module          content
 `store`         where the dense store lies: in memory, or in files for runs larger than memory
 `optimizer`     SGD, momentum, Adam, AdamW in FP32 on active weights
 `tiers`         capacity and speed: flash behind DRAM, with prefetch
-`script`        words of an iteration laid out: streams of the columns, the one order of sending and of coming back
-`coordinator`   what is in a script: weights and commands that leave, gradients that come back
+`coordinator`   the parameters of a network, and what is streamed of them in an iteration
 ==============  ======================================================================================================
 """

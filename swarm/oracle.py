@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from fabric.networks.streamed.oracle import Oracle
+from fabric.networks.streamed.oracle.walk import StreamedOracle
 from fabric.networks.streamed.resident import Resident
+from fabric.networks.streamed.script import Script
 from memx.coordinator import Coordinator
-from memx.script import Script
 from swarm.tree import CHUNK, Endpoint
 
 __all__ = ["OraclePort"]
@@ -29,7 +29,9 @@ class OraclePort(Endpoint):
     """
 
     def __init__(self, resident: Resident, coordinator: Coordinator) -> None:
-        self.oracle, self.coordinator, self.wafer = Oracle(resident), coordinator, self
+        r = resident
+        self.oracle = StreamedOracle(r.network, r.machine, r.width, r.height, r.samples)
+        self.coordinator, self.wafer = coordinator, self
         self._numbers: np.ndarray = np.empty(0, np.float32)
 
     def load(self, inputs: np.ndarray, labels: np.ndarray) -> None:
@@ -45,13 +47,12 @@ class OraclePort(Endpoint):
 
     def work(self, kind: str, loss_scale: float = 1.0) -> None:
         """Calculate what the wafer would in a pass."""
-        self.oracle.forward(self._inputs, self.coordinator.weights())
+        self.oracle.forward(self._inputs, self.coordinator.parameters)
         if kind == "test":
             self._numbers = self.oracle.right(self._labels).view(np.float32)  # in the order of the columns
             return
         losses, delta = self.oracle.loss(self._labels, loss_scale)
-        gradients = self.coordinator.gradients(self.oracle.backward(delta))
-        self._numbers = np.concatenate([gradients, losses]).view(np.float32)[self._order]
+        self._numbers = np.concatenate([*self.oracle.backward(delta), losses]).view(np.float32)[self._order]
 
     def gradients(self, count: int) -> Iterator[np.ndarray]:
         for start in range(0, count, CHUNK):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memx.script import Script
+from fabric.networks.streamed.script import Script
 from swarm.servers import Server, in_order
 from swarm.tree import CHUNK, Endpoint
 

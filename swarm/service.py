@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fabric.networks.streamed.script import Script
 from memx.coordinator import Coordinator
 from memx.parameter import Parameter
 from memx.pattern import Pattern
-from memx.script import Script
 from memx.tiers import Tiers
 from swarm.up import Up
 from swarm.waits import CAUSES

@@ -31,12 +31,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fabric.host.engines import around, chosen
-from fabric.networks.streamed.network import Network
+from fabric.networks.graph.network import Network
 from fabric.networks.streamed.resident import Resident
+from fabric.networks.streamed.script import Script
 from fabric.networks.streamed.wafer import Wafer
 from memx.coordinator import Coordinator
 from memx.parameter import Parameter
-from memx.script import Script
 from memx.tiers import Tiers
 from swarm import waits
 from swarm.crew import current, wafers_here
@@ -76,8 +76,8 @@ class Iteration:
     stages : dict[str, int]
         Cycles by phase, on the slowest wafer: to its last gradient, or until the first word of the next one enters.
     traffic : dict[str, int]
-        Bytes on the link of the memory service by what they are for (`memx.script.Script.traffic`), and the samples on
-        the links of all wafers.
+        Bytes on the link of the memory service by what they are for (`Script.traffic`), and the samples on the links of
+        all wafers.
     words, gradient_words : int
         32-bit words on the link of the memory service, each way.
     hops, macs : int

@@ -200,8 +200,8 @@ def _choose(args: argparse.Namespace, config: TrainConfig, source: Path | None) 
 
 def _kernels(config: TrainConfig) -> dict[str, Any]:
     """Return which kernels do what of a network, a layer each."""
-    graph = need("fabric.networks.graph", PURPOSE)
-    found = graph.matched(graph.graph_of(config.build_network())) if config.dtype != "bf16" else None
+    kernels = need("fabric.networks.pipelined.kernels", PURPOSE)
+    found = kernels.matched(config.build_network()) if config.dtype != "bf16" else None
     if found is None:
         return {}
     return {

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.kernels.streamed.placement import random_mask
-from fabric.networks.streamed.network import Network
+from fabric.networks.graph.network import Network
 from fabric.networks.streamed.resident import Resident
 from harness.figures import Result, figure
 from swarm.cluster.check import compare, tasks

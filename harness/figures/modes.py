@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fabric.networks.graph.network import Network
 from fabric.networks.pipelined.updates import Rule
 from fabric.networks.pipelined.wafer import PipelinedWafer
-from fabric.networks.streamed.network import Network
 from harness.figures import Result, figure
 from harness.place.layers import Plan, network_placed
 from swarm.cluster.check import compare, tasks

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fabric.networks.graph.network import Network
 from fabric.networks.pipelined import costs
 from fabric.networks.pipelined.fit import loss_rows, outputs_words, tile_words
 from fabric.networks.pipelined.pipeline import Pipeline, Placed
 from fabric.networks.pipelined.tile import MOST_ROWS, Tile
-from fabric.networks.streamed.network import Network
 from harness.place.network import Cost, Placement, place
 from wse_core.errors import ConfigError, LayoutError
 

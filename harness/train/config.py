@@ -34,7 +34,7 @@ from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.schema import suggestion
 
 if TYPE_CHECKING:
-    from fabric.networks.streamed.network import Network
+    from fabric.networks.graph.network import Layer, Network
     from wse_core.numerics import Stored
     from wse_core.params import Machine
 
@@ -159,15 +159,25 @@ class TrainConfig(TrainFile):
             raise ConfigError("batches that are handed over have no epochs", where="train.epochs", hint="iterations")
         return self.train.iterations or (self.train.epochs or 0) * ((samples or 0) // self.data.batch)
 
+    @property
+    def layers(self) -> list[Layer]:
+        """The layers with the inputs of each, as `fabric.networks.graph.network.Network.of` takes them."""
+        from fabric.networks.graph.network import Layer
+
+        return [
+            Layer(inputs, layer.outputs, layer.activation, layer.bias, layer.norm)
+            for inputs, layer in zip(self.widths, self.network.layers, strict=False)
+        ]
+
     def build_network(self) -> Network:
-        """Return the `fabric.networks.streamed.network.Network` that wafers hold.
+        """Return the `fabric.networks.graph.network.Network` that wafers hold.
 
         Raises
         ------
         UnsupportedError
             PEs do not calculate in the format; plain numpy does.
         """
-        from fabric.networks.streamed.network import Layer, Network
+        from fabric.networks.graph.network import Network
 
         if self.dtype == "bf16":
             raise UnsupportedError(
@@ -176,11 +186,7 @@ class TrainConfig(TrainFile):
                 feature="bf16",
                 hint="f16 or cb16",
             )
-        layers = (
-            Layer(inputs, layer.outputs, layer.activation, layer.bias, layer.norm)
-            for inputs, layer in zip(self.widths, self.network.layers, strict=False)
-        )
-        return Network(tuple(layers), self.dtype)
+        return Network.of(self.layers, self.dtype)
 
     def check_memory(self) -> None:
         """Refuse a network whose activations cannot fit its PEs, before anything is made for it."""

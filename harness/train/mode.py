@@ -86,11 +86,8 @@ def choose(config: TrainConfig, asked: str | None = None) -> Choice:
 
 def _against(config: TrainConfig) -> str:
     """Return what speaks against the pipelined mode; errors say why it cannot be."""
-    from fabric.networks.graph import graph_of, network_of
-    from fabric.networks.pipelined.fit import parameters
-
     refuse_unsupported(config)
-    count = parameters(network_of(graph_of(config.build_network())))
+    count = config.build_network().size
     if count >= MOST_PARAMETERS:
         return f"{count:,} parameters, {MOST_PARAMETERS:.0e} or more"
     check(config)

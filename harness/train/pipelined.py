@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fabric.networks.pipelined.fit import loss_rows
-from fabric.networks.pipelined.oracle import Oracle
+from fabric.networks.pipelined.oracle import PipelinedOracle
 from fabric.networks.pipelined.pipeline import Pipeline
 from fabric.networks.pipelined.wafer import PipelinedWafer, Run
 from harness.train import artefact, checkpoint
@@ -46,14 +46,14 @@ class Compiled:
     Attributes
     ----------
     pipeline : Pipeline
-    wafer : PipelinedWafer or Oracle
+    wafer : PipelinedWafer or PipelinedOracle
         What runs.
     hertz : float
         Of the wafer's clock.
     """
 
     pipeline: Pipeline
-    wafer: PipelinedWafer | Oracle
+    wafer: PipelinedWafer | PipelinedOracle
     hertz: float
 
 
@@ -131,7 +131,7 @@ class PipelinedTrainer(Loop):
                 )
             values = self._values()
             if self.backend == "numpy":
-                wafer: PipelinedWafer | Oracle = Oracle(pipeline, *values)
+                wafer: PipelinedWafer | PipelinedOracle = PipelinedOracle(pipeline, *values)
             else:
                 try:
                     wafer = PipelinedWafer(pipeline, self.backend)

@@ -22,31 +22,28 @@ D. Hendrycks and K. Gimpel, "Gaussian error linear units", 2016 (tanh form).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fabric.networks.graph.network import Network
+from fabric.networks.graph.plain import PlainGraph
 from harness.config.options import place
 from harness.train.config import TrainConfig
 from harness.train.data import Dataset
 from harness.train.loop import judged
 from harness.train.masters import BatchResult, MasterLoop
 from memx.parameter import Parameter
-from wse_core import numerics
-from wse_core.errors import ConfigError, MemoryLimitError
+from wse_core.errors import MemoryLimitError
 
 if TYPE_CHECKING:
-    from wse_core.numerics import Stored
+    pass
 
-__all__ = ["FORMATS", "PlainNetwork", "PlainTrainer", "check_memory"]
+__all__ = ["PlainTrainer", "check_memory"]
 
-FORMATS = ("f16", "cb16", "bf16", "f64")
-EPSILON = 1e-5
-"""Added to the variance."""
 WEIGHT_BYTES = 64
 """Bytes of the host that each weight needs besides its optimizer state: measured, most of them in the first draw and in
 an update, where masters, masks, gradients and their copies are there at once."""
@@ -74,141 +71,6 @@ def check_memory(config: TrainConfig) -> None:
         )
 
 
-@dataclass
-class _Kept:
-    """What a layer's backward pass needs of its forward pass."""
-
-    inputs: np.ndarray
-    slopes: np.ndarray | None
-    unit: np.ndarray | None
-    inverse: np.ndarray | None
-
-
-class PlainNetwork:
-    """Forward and backward passes of a network.
-
-    Parameters
-    ----------
-    layers : sequence
-        Objects with `activation`, `bias` and `norm`, such as `fabric.networks.streamed.network.Layer`.
-    fmt : {"f16", "cb16", "bf16", "f64"}
-        Format of weights and activations.
-    bias : int
-        Exponent bias of cb16.
-    ftz : bool
-        Flush subnormals.
-
-    Attributes
-    ----------
-    activations : list of ndarray, shape (samples, features)
-        Of the last forward pass, inputs first.
-    """
-
-    def __init__(
-        self, layers: Sequence[Any], fmt: str = "f16", bias: int = numerics.BIAS_DEFAULT, ftz: bool = False
-    ) -> None:
-        if fmt not in FORMATS:
-            raise ConfigError(f"no format {fmt!r} for a network", where="plain numpy", hint=", ".join(FORMATS))
-        self.layers, self.fmt, self._bias, self._ftz = tuple(layers), fmt, bias, ftz
-        self.dtype = np.dtype(np.float64 if fmt == "f64" else np.float32)
-
-    def round(self, values: ArrayLike) -> np.ndarray:
-        """Return values rounded to 16 bits, as f32."""
-        if self.fmt == "f64":
-            return np.asarray(values, np.float64)
-        bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-        fmt = cast("Stored", self.fmt)  # f64 has been dealt with
-        half = numerics.convert(bits, "f32", fmt, self._bias, self._ftz)
-        return np.asarray(numerics.convert(half, fmt, "f32", self._bias, self._ftz), np.uint32).view(np.float32)
-
-    def activate(self, activation: str, values: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return (activations, slopes)."""
-        if activation == "relu":
-            return np.maximum(values, 0), (values > 0).astype(self.dtype)
-        if activation == "gelu":
-            c, k = self.dtype.type(np.sqrt(2 / np.pi)), self.dtype.type(0.044715)
-            square = values * values
-            t = np.tanh(c * values * (1 + k * square))
-            slope = (1 + t) / 2 + values * (1 - t * t) * c * (1 + 3 * k * square) / 2
-            return self.round(values * (1 + t) / 2), self.round(slope)
-        return values, None
-
-    def forward(self, parameters: Mapping[str, np.ndarray], x: np.ndarray) -> np.ndarray:
-        """Return the logits.
-
-        Parameters
-        ----------
-        parameters : dict[str, ndarray]
-            ``layerK.weight`` of shape (outputs, inputs, and one for a bias), ``layerK.norm`` of shape (2, outputs):
-            factors and shifts; K from 1.
-        x : ndarray, shape (samples, features)
-        """
-        rows, self._kept = self.round(x), []
-        self.activations = [rows]
-        for k, layer in enumerate(self.layers, 1):
-            weights, inputs, unit, inverse = self.round(parameters[f"layer{k}.weight"]), rows, None, None
-            rows = inputs @ weights[:, : inputs.shape[1]].T
-            if layer.bias:
-                rows = rows + weights[:, -1]
-            rows = self.round(rows)
-            if layer.norm:
-                factors, shifts = self.round(parameters[f"layer{k}.norm"])
-                centred = rows - rows.mean(1, keepdims=True)
-                inverse = 1 / np.sqrt((centred * centred).mean(1, keepdims=True) + self.dtype.type(EPSILON))
-                unit = self.round(centred * inverse)
-                rows = self.round(unit * factors + shifts)
-            rows, slopes = self.activate(layer.activation, rows)
-            self._kept.append(_Kept(inputs, slopes, unit, inverse))
-            self.activations.append(rows)
-        return rows
-
-    def loss(self, logits: np.ndarray, labels: np.ndarray) -> tuple[Any, np.ndarray]:
-        """Return (sum of the losses, softmax minus one-hot labels)."""
-        below = logits - logits.max(1, keepdims=True)
-        powers = np.exp(below)
-        sums = powers.sum(1, keepdims=True)
-        wanted = np.eye(logits.shape[1], dtype=self.dtype)[labels]
-        loss = (np.log(sums[:, 0]) - (wanted * below).sum(1)).sum(dtype=self.dtype)
-        return loss, powers / sums - wanted
-
-    def gradients(
-        self, parameters: Mapping[str, np.ndarray], x: np.ndarray, labels: np.ndarray, scale: float = 1.0
-    ) -> tuple[Any, dict[str, np.ndarray]]:
-        """Return (sum of the losses, gradients of that sum times `scale`, by name).
-
-        Parameters
-        ----------
-        parameters : dict[str, ndarray]
-        x : ndarray, shape (samples, features)
-        labels : ndarray of int, shape (samples,)
-        scale : float
-        """
-        loss, delta = self.loss(self.forward(parameters, x), labels)
-        delta, found = self.round(delta * self.dtype.type(scale)), {}
-        for k in range(len(self.layers), 0, -1):
-            layer, kept = self.layers[k - 1], self._kept[k - 1]
-            if kept.slopes is not None:
-                delta = self.round(kept.slopes * delta)
-            if layer.norm:
-                factors = self.round(parameters[f"layer{k}.norm"])[0]
-                found[f"layer{k}.norm"] = np.stack([(delta * kept.unit).sum(0), delta.sum(0)])
-                scaled = delta * factors
-                mean, dot = scaled.mean(1, keepdims=True), (scaled * kept.unit).mean(1, keepdims=True)
-                delta = self.round((scaled - mean - kept.unit * dot) * kept.inverse)
-            whole = [delta.T @ kept.inputs]
-            if layer.bias:
-                whole.append(delta.sum(0)[:, None])
-            found[f"layer{k}.weight"] = np.concatenate(whole, axis=1)
-            if k > 1:
-                weights = self.round(parameters[f"layer{k}.weight"])
-                delta = self.round(delta @ weights[:, : kept.inputs.shape[1]])
-        return loss, found
-
-    def first_bad(self) -> int | None:
-        """Return the number of the first layer whose activations are not finite (0: the inputs), or None."""
-        return next((k for k, rows in enumerate(self.activations) if not np.isfinite(rows).all()), None)
-
-
 class PlainTrainer(MasterLoop):
     """Trains what a configuration describes, on the host.
 
@@ -217,7 +79,7 @@ class PlainTrainer(MasterLoop):
     config : TrainConfig
     data : Dataset or iterable of (inputs, labels), optional
     fmt : str, optional
-        Instead of the format of the configuration; see `FORMATS`.
+        Instead of the format of the configuration; see `fabric.networks.graph.plain.PLAIN_FORMATS`.
     parameters : (matrices, norms), optional
         First weights; see `harness.train.loop.Loop`, which has further attributes.
     """
@@ -231,7 +93,7 @@ class PlainTrainer(MasterLoop):
     ) -> None:
         super().__init__(config, data, parameters)
         numbers = self.machine["num.cb16_bias"], self.machine["num.ftz"]
-        self.model = PlainNetwork(config.network.layers, fmt or config.dtype, *numbers)
+        self.model = PlainGraph(Network.of(config.layers), fmt or config.dtype, *numbers)
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
@@ -248,7 +110,7 @@ class PlainTrainer(MasterLoop):
         """Optimizer state of the `weights`."""
         return {parameter.name: parameter.state for parameter in self.parameters}
 
-    def compile(self) -> PlainNetwork:
+    def compile(self) -> PlainGraph:
         """Return the network; it has no place to take."""
         return self.model
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.kernels.streamed.placement import random_mask
-from fabric.networks.streamed.network import Layer, Network
+from fabric.networks.graph.network import Layer, Network
 from harness.train import sparsity
 from harness.train.config import TrainConfig
 from swarm.cluster.check import Both, compare, tasks
@@ -194,7 +194,7 @@ def _simulated(
 
 def _narrower(network: Network) -> Network:
     """Return a network with half of the features."""
-    return Network(
+    return Network.of(
         tuple(
             Layer(-(-one.inputs // 2), -(-one.outputs // 2), one.activation, one.bias, one.norm)
             for one in network.layers

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fabric.networks.graph.table import CHOICES
 from harness.config.options import option
 from harness.train.pipeline_config import MODES, PipelineConfig
 from memx.optimizer import OPTIMIZERS, Optimizer, make_optimizer
@@ -29,15 +30,13 @@ __all__ = [
     "TrainFile",
 ]
 
-ACTIVATIONS = ("none", "relu", "gelu")
-
 
 @dataclass(frozen=True)
 class LayerConfig:
     """A fully connected layer."""
 
     outputs: int = option(doc="features that the layer gives", low=1, high=10**7)
-    activation: str = option("none", doc="what follows the product", choices=ACTIVATIONS)
+    activation: str = option("none", doc="what follows the product", choices=CHOICES)
     bias: bool = option(True, doc="add a learned number to each output feature")
     norm: bool = option(False, doc="normalise the output features before the activation")
     density: float | None = option(

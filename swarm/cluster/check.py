@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.streamed.network import Network
+from fabric.networks.graph.network import Network
 from memx.parameter import Parameter
 from memx.pattern import Pattern
 from swarm.cluster.cluster import Cluster

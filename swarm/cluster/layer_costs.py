@@ -1,9 +1,10 @@
 """Cycles of the phases of an iteration on a wafer, layer by layer.
 
-A phase does for each row of a matrix what the coordinator's stream asks for (`memx.coordinator`), and each task costs
-what its instructions take (`swarm.cluster.programs`).  One row of PEs is followed through all rows of the matrix, its
-columns side by side (`swarm.cluster.columns`); of a matrix with more than `FOLLOWED` rows, as many are followed, and
-the others take as long.
+A phase does what the steps of its operations write (`fabric.networks.streamed.operations`): here the same steps are
+followed instead of being written as words, and each task costs what its instructions take
+(`swarm.cluster.programs`).  So an operation that can be streamed has a cost.  One row of PEs is followed through all
+rows of the matrix, its columns side by side (`swarm.cluster.columns`); of a matrix with more than `FOLLOWED` rows, as
+many are followed, and the others take as long.
 
 A pattern with gaps does not give all columns the same number of entries of a row; the ring waits for the busiest.  If
 it is not known which weights exist (`LayerShape.mask`), numbers are drawn, always the same ones: compared with another
@@ -17,7 +18,7 @@ Not included: attention between tokens, which has no weights and no program here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -26,6 +27,14 @@ from numpy.typing import NDArray
 
 from fabric.kernels.streamed.gradient import SKIP
 from fabric.kernels.streamed.placement import chunks
+from fabric.networks.graph.activations import ACTIVATIONS
+from fabric.networks.graph.network import Layer, Network
+from fabric.networks.graph.nodes import NetworkStep
+from fabric.networks.graph.plan import MemoryPlan
+from fabric.networks.graph.reverse import schedule
+from fabric.networks.graph.tensors import NetworkTensor
+from fabric.networks.streamed.operations.lowering import StepWriter
+from fabric.networks.streamed.operations.table import STREAMED, after
 from fabric.price import timing
 from swarm.cluster.columns import Columns
 from swarm.cluster.programs import Tasks, form_of, tasks_of
@@ -79,43 +88,74 @@ class PhaseCost:
     cost: Cost
 
 
-class _Follower:
-    """A network on a row of PEs.
+class _Follower(StepWriter):
+    """Follows steps on a row of PEs.
 
     Parameters
     ----------
     layers : sequence of LayerShape
-    active : sequence of bool
-        Whether the layer below each has an activation.
+        Their features need not fit from one to the next.
+    below : sequence of bool or None
+        Whether the layer below each has an activation; None: there is none below.
     tokens : int
         Of a PE.
     mesh : Mesh
     form : str
         How weights go out (`fabric.networks.streamed.resident.Resident`).
+
+    Attributes
+    ----------
+    phases : list of (str, int, list of NetworkStep)
+        Of an iteration: name, number of the layer, steps.
+    number : int
+        Of the layer that is followed.
     """
 
     def __init__(
-        self, layers: Sequence[LayerShape], active: Sequence[bool], tokens: int, mesh: Mesh, form: str
+        self, layers: Sequence[LayerShape], below: Sequence[bool | None], tokens: int, mesh: Mesh, form: str
     ) -> None:
-        self.layers, self.active, self.mesh, self.form = layers, active, mesh, form
+        self.layers, self.mesh, self.form = layers, mesh, form
+        network, numbers = _network(layers, below)
+        self.plan, self.phases = MemoryPlan(network, mesh.width), _phases(network, numbers)
         self.tasks: Tasks = tasks_of(layers, tokens, mesh, form)
         self.columns = Columns(mesh.machine, mesh.width, tokens, min(mesh.width, layers[0].outputs) - 1)
-        self.words = self.numbers = 0
+        self.words = self.numbers = self.number = 0
+
+    @property
+    def layer(self) -> LayerShape:
+        """The layer that is followed."""
+        return self.layers[self.number - 1]
 
     # --- pieces -------------------------------------------------------------------------------------------------------
 
-    def tell(self, *names: str) -> None:
-        """Send commands to all columns."""
-        self.columns.spend(self.tasks.alone(*names))
-        self.words += len(names) * self.mesh.width
+    def tell(self, *names: str, columns: Iterable[int] | None = None, **data: str | int) -> None:
+        cycles = self.tasks.alone(*names, *data)
+        if columns is None:
+            self.columns.spend(cycles)
+            self.words += (len(names) + len(data)) * self.mesh.width
+            return
+        for column in columns:
+            self.columns.free[column] += cycles
+            self.words += len(names) + len(data)
 
-    def each(self, features: int, *names: str) -> None:
-        """Send commands to every column, for each feature that it owns."""
-        self.columns.spend(np.diff(chunks(features, self.mesh.width)) * self.tasks.alone(*names))
-        self.words += len(names) * features
+    def each(self, tensor: NetworkTensor, *names: str) -> None:
+        self.columns.spend(np.diff(chunks(tensor.rows, self.mesh.width)) * self.tasks.alone(*names))
+        self.words += len(names) * tensor.rows
+
+    def factors(
+        self, step: NetworkStep, names: Sequence[str], shift: bool = False, gradient: int | None = None
+    ) -> None:
+        self.each(step.reads[0], "gamma", *names)
+        self.numbers += 0 if gradient is None else step.reads[0].rows
+
+    def scale(self) -> None:
+        self.tell("scale")
+
+    def answer(self) -> None:
+        self.tell("loss")
+        self.numbers += self.mesh.width
 
     def join(self, name: str) -> None:
-        """Join the sums of all columns."""
         if self.mesh.width > 1:
             command = self.tasks.command
             self.columns.join(command(name), command("onward"), command("take"))
@@ -136,16 +176,16 @@ class _Follower:
             pace = float((columns.free - filled).mean()) / (most - most // 4)
             columns.spend((count - most) * pace)
 
-    def entries(self, number: int, transposed: bool = False) -> Callable[[int], NDArray[np.float64]]:
+    def entries(self, step: NetworkStep) -> Callable[[int], NDArray[np.float64]]:
         """Return a function that gives the entries in each column of a row, given how many were followed before."""
-        layer = self.layers[number - 1]
+        layer, transposed = self.layer, step.direction == "back"
         rows, inputs = (layer.inputs, layer.outputs) if transposed else (layer.outputs, layer.inputs)
         starts = chunks(inputs, self.mesh.width)
         tile, most = np.diff(starts).astype(np.float64), min(rows, FOLLOWED)
         if layer.density == 1:
             return lambda followed: tile
         if layer.mask is None:
-            rng = np.random.default_rng((number, rows, inputs))
+            rng = np.random.default_rng((self.number, rows, inputs))
             found = rng.binomial(np.diff(starts), layer.density, (most, self.mesh.width))
         else:
             exists = layer.mask.exists.T if transposed else layer.mask.exists
@@ -153,14 +193,22 @@ class _Follower:
             found = np.diff(np.pad(before, ((0, 0), (1, 0)))[:, starts], axis=1)
         return lambda followed: found[followed].astype(np.float64)
 
-    def product(self, number: int, transposed: bool, array: str, after: float) -> None:
-        """Follow a product: weights of a row, partial sums round the ring, what follows where the row lands."""
-        tasks, columns, layer = self.tasks, self.columns, self.layers[number - 1]
-        bias, mixed = layer.bias and not transposed, self.form == "both"
+    # --- matrices -----------------------------------------------------------------------------------------------------
+
+    def in_pairs(self, step: NetworkStep) -> bool:
+        return self.form != "steps" and self.layer.density == 1
+
+    def product(self, step: NetworkStep) -> None:
+        tasks, columns, layer = self.tasks, self.columns, self.layer
+        transposed, mixed = step.direction == "back", self.form == "both"
+        array = f"d{(self.number - 1) % 2}" if transposed else f"a{self.number - 1}"
+        bias = layer.bias and not transposed
         outputs, inputs = (layer.inputs, layer.outputs) if transposed else (layer.outputs, layer.inputs)
+        names = after(step)
+        ending = sum(tasks.command(name, array if transposed else None).alone for name in names)
         if mixed:
             self.tell("pairs" if layer.density == 1 else "steps")
-        if layer.density == 1 and self.form != "steps":
+        if self.in_pairs(step):
             tile = np.diff(chunks(inputs, self.mesh.width))
             pair, last = tasks.weight(array, "pairs", mixed), tasks.alone("last")
             constant, works = tasks.alone("bias"), tile // 2 * pair + tile % 2 * last
@@ -168,135 +216,87 @@ class _Follower:
         else:
             constant, works = tasks.weight(array, "steps", mixed), None
             self.words += layer.weights - layer.bias * layer.outputs
-        entries = self.entries(number, transposed)
+        entries = self.entries(step)
         owners = np.searchsorted(chunks(outputs, self.mesh.width), np.arange(outputs), side="right") - 1
         land = self.tasks.command("land")
         alone = self.mesh.width == 1
         begin, through = (land, land) if alone else (self.tasks.command("begin"), self.tasks.command("pass"))
 
-        def step(row: int, followed: int) -> None:
+        def follow(row: int, followed: int) -> None:
             owner = int(owners[row])
             columns.spend(entries(followed) * constant if works is None else works)
             if bias:
                 columns.free[owner] += constant
             columns.ring(owner, begin, through, land)
-            columns.free[owner] += after
+            columns.free[owner] += ending
 
-        self.rows(outputs, step)
-        self.words += outputs * (bias + self.mesh.width + (after > 0))
+        self.rows(outputs, follow)
+        self.words += outputs * (bias + self.mesh.width + len(names))
 
-    # --- phases -------------------------------------------------------------------------------------------------------
-
-    def forward(self, number: int) -> None:
-        """Follow a layer's activations."""
-        layer = self.layers[number - 1]
-        active = layer.activation != "none"
-        self.tell("source", "result", "row", *(["aux"] if active else []))
-        after = self.tasks.alone(layer.activation) if active and not layer.norm else 0.0
-        self.product(number, False, f"a{number - 1}", after)
-
-    def normalise(self, number: int) -> None:
-        """Follow a normalisation, and the activation behind it."""
-        layer = self.layers[number - 1]
-        self.tell("k_low", "k_high", "row")
-        self.each(layer.outputs, "sum_row")
-        self.join("join_add")
-        self.tell("mean", "row")
-        self.each(layer.outputs, "var_row")
-        self.join("join_add")
-        self.tell("wide", "deviation", "row", "aux")
-        self.each(layer.outputs, "norm_row")
-        self.tell("row", "aux")
-        self.each(layer.outputs, "gamma", "affine")
-        if layer.activation != "none":
-            self.tell("row", "aux")
-            self.each(layer.outputs, layer.activation)
-
-    def loss(self, number: int) -> None:
-        """Follow the loss."""
-        classes = self.layers[number - 1].outputs
-        self.tell("floor", "row")
-        self.each(classes, "max_row")
-        self.join("join_max")
-        self.tell("peak", "row", "label", "wide")
-        self.each(classes, "exp_row")
-        self.join("join_add")
-        self.tell("share")
-        self.columns.free[0] += self.tasks.alone("log")
-        self.words += 1
-        self.tell("scale", "label", "wide", "delta")
-        self.each(classes, "delta_row")
-        self.tell("loss")
-        self.numbers += self.mesh.width
-
-    def norm(self, number: int) -> None:
-        """Follow the backward pass of a normalisation."""
-        features = self.layers[number - 1].outputs
-        self.tell("k_low", "k_high", "delta", "wide", "recall")
-        self.each(features, "gamma", "grad_beta")
-        self.tell("delta", "aux")
-        self.each(features, "gamma", "grad_gamma")
-        self.tell("delta")
-        self.each(features, "gamma", "back_sum")
-        self.join("join_add")
-        self.tell("mean", "delta", "aux")
-        self.each(features, "gamma", "back_dot")
-        self.join("join_add")
-        self.tell("dot", "delta", "aux")
-        self.each(features, "gamma", "back_row")
-        self.numbers += 2 * features
-
-    def backward(self, number: int) -> None:
-        """Follow the gradients of a layer's inputs: the product with the transposed stream, without biases."""
-        active = self.active[number - 1]
-        delta = f"d{(number - 1) % 2}"
-        self.tell("source", "result", *(["delta", "aux"] if active else []))
-        after = self.tasks.command("slope", delta).alone if active else 0.0
-        self.product(number, True, delta, after)
-
-    def gradient(self, number: int) -> None:
-        """Follow the gradients of a layer's weights."""
-        layer, columns, width = self.layers[number - 1], self.columns, self.mesh.width
-        self.tell("source", "mine")
+    def ask(self, step: NetworkStep) -> None:
+        layer, columns, width = self.layer, self.columns, self.mesh.width
         owners = np.searchsorted(chunks(layer.outputs, width), np.arange(layer.outputs), side="right") - 1
         send = self.tasks.command("send", data=0)
         take = send if width == 1 else self.tasks.command("from_west", data=0)
-        if layer.density == 1 and self.form != "steps":
+        if self.in_pairs(step):
             tile = np.diff(chunks(layer.inputs, width))
             kinds = {int(n): self.tasks.row("send", int(n) + SKIP if n else 0) for n in np.unique(tile)}
             works = np.array([kinds[int(n)] for n in tile])
             constant = {int(n): self.tasks.row("send", int(n) + 1) - kinds[int(n)] for n in np.unique(tile)}
         else:
-            entries, tile, works = self.entries(number), np.zeros(width, int), None
+            entries, tile, works = self.entries(step), np.zeros(width, int), None
             constant = {0: self.tasks.alone("ask")}
             self.words += layer.weights
 
-        def step(row: int, followed: int) -> None:
+        def follow(row: int, followed: int) -> None:
             owner = int(owners[row])
             columns.broadcast(owner, send, take)
             columns.spend(entries(followed) * constant[0] if works is None else works)
             if layer.bias:
                 columns.free[owner] += constant[int(tile[owner])]
 
-        self.rows(layer.outputs, step)
+        self.rows(layer.outputs, follow)
         self.words += layer.outputs * width
         self.numbers += layer.weights
 
+    def cost(self, phase: str, number: int, steps: Sequence[NetworkStep]) -> Cost:
+        """Follow the steps of a phase; return its `Cost`."""
+        before, self.number, self.words, self.numbers = self.columns.end, number, 0, 0
+        for step in steps:
+            STREAMED[step.op].write[step.direction](self, step)
+        rows = 1 if phase == "loss" else self.layer.inputs if phase == "backward" else self.layer.outputs
+        return Cost(rows, self.columns.end - before, self.words, self.numbers, _latency(phase, self.mesh))
 
-def _order(layers: Sequence[LayerShape]) -> Iterator[tuple[str, int, int]]:
-    """Yield (phase, layer, rows) of an iteration, in order."""
-    for number, layer in enumerate(layers, 1):
-        yield "forward", number, layer.outputs
-        if layer.norm:
-            yield "normalise", number, layer.outputs
-    yield "loss", len(layers), 1
-    for number in range(len(layers), 0, -1):
-        layer = layers[number - 1]
-        if layer.norm:
-            yield "norm", number, layer.outputs
-        if number > 1:
-            yield "backward", number, layer.inputs
-        yield "gradient", number, layer.outputs
+
+def _network(layers: Sequence[LayerShape], below: Sequence[bool | None]) -> tuple[Network, dict[str, int]]:
+    """Return a network with such layers, and their numbers by the groups of their nodes.
+
+    Where the layer before is not as `below` says, one that has no number stands between, as it does for the logits of
+    layers that are not the last.
+    """
+    shapes: list[Layer] = []
+    numbers: dict[str, int] = {}
+    active = next(iter(ACTIVATIONS))
+    for number, (one, wanted) in enumerate(zip(layers, below, strict=True), 1):
+        if wanted is not None and (not shapes or (shapes[-1].activation != "none") != wanted):
+            shapes.append(Layer(1, 1, active if wanted else "none"))
+        shapes.append(Layer(one.inputs, one.outputs, one.activation, one.bias, one.norm))
+        numbers[f"layer{len(shapes)}"] = number
+    if shapes[-1].activation != "none" or shapes[-1].norm:
+        shapes.append(Layer(1, 1))
+    numbers["loss"] = len(layers)
+    return Network.of(shapes, joined=False), numbers
+
+
+def _phases(network: Network, numbers: Mapping[str, int]) -> list[tuple[str, int, list[NetworkStep]]]:
+    """Return (phase, number of the layer, its steps) of an iteration, in order, of what has a number."""
+    found: list[tuple[str, int, list[NetworkStep]]] = []
+    for step in schedule(network, "train"):
+        phase = STREAMED[step.op].phases.get(step.direction)
+        if phase is not None:
+            found.append((phase[1], numbers.get(step.node.group, 0), []))
+        found[-1][2].append(step)
+    return [one for one in found if one[1]]
 
 
 def _latency(phase: str, mesh: Mesh) -> float:
@@ -312,21 +312,13 @@ def _tokens(tokens: int, mesh: Mesh) -> int:
     return -(-tokens // mesh.height)
 
 
-def _cost(follower: _Follower, phase: str, number: int, rows: int) -> Cost:
-    """Follow a phase; return its `Cost`."""
-    before, follower.words, follower.numbers = follower.columns.end, 0, 0
-    getattr(follower, phase)(number)
-    busy = follower.columns.end - before
-    return Cost(rows, busy, follower.words, follower.numbers, _latency(phase, follower.mesh))
-
-
 @lru_cache(maxsize=64)
 def _followed(
-    layers: tuple[LayerShape, ...], active: tuple[bool, ...], tokens: int, mesh: Mesh, form: str
+    layers: tuple[LayerShape, ...], below: tuple[bool | None, ...], tokens: int, mesh: Mesh, form: str
 ) -> dict[tuple[str, int], Cost]:
     """Return the cost of each phase of an iteration, one after the other."""
-    follower = _Follower(layers, active, tokens, mesh, form)
-    return {(phase, number): _cost(follower, phase, number, rows) for phase, number, rows in _order(layers)}
+    follower = _Follower(layers, below, tokens, mesh, form)
+    return {(phase, number): follower.cost(phase, number, steps) for phase, number, steps in follower.phases}
 
 
 def phases(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str | None = None) -> tuple[PhaseCost, ...]:
@@ -338,19 +330,20 @@ def phases(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str | No
     and the last layer stand for themselves.
     """
     bare = [replace(layer, name="") for layer in layers]
-    kinds = [(k in (0, len(bare) - 1), k and bare[k - 1].activation != "none", layer) for k, layer in enumerate(bare)]
+    below = [None, *(layer.activation != "none" for layer in bare[:-1])]
+    kinds = [(k in (0, len(bare) - 1), *of) for k, of in enumerate(zip(below, bare, strict=True))]
     short = list(dict.fromkeys(kinds[:-1])) + kinds[-1:]
     first = {kind: number for number, kind in enumerate(short, 1)}
-    chosen = tuple(layer for _, _, layer in short), tuple(bool(active) for _, active, _ in short)
+    chosen = tuple(layer for _, _, layer in short), tuple(active for _, active, _ in short)
     found = _followed(*chosen, _tokens(tokens, mesh), mesh, form or form_of(layers))
-    return tuple(PhaseCost(phase, n, found[phase, first[kinds[n - 1]]]) for phase, n, _ in _order(layers))
+    every = _phases(*_network(bare, below))
+    return tuple(PhaseCost(phase, n, found[phase, first[kinds[n - 1]]]) for phase, n, _ in every)
 
 
 def _alone(phase: str, layer: LayerShape, tokens: int, mesh: Mesh, form: str | None) -> Cost:
     """Return the `Cost` of a phase of a layer by itself."""
-    rows = layer.inputs if phase == "backward" else layer.outputs
     follower = _Follower((layer,), (False,), _tokens(tokens, mesh), mesh, form or form_of((layer,)))
-    return _cost(follower, phase, 1, rows)
+    return follower.cost(phase, 1, next(steps for name, _, steps in follower.phases if name == phase))
 
 
 def forward(layer: LayerShape, tokens: int, mesh: Mesh, form: str | None = None) -> Cost:

@@ -13,8 +13,7 @@ from functools import lru_cache
 
 from fabric.kernels.streamed.forward import COLOR_W
 from fabric.kernels.streamed.gradient import row_kind
-from fabric.networks.streamed.commands import IDS
-from fabric.networks.streamed.network import Layer, Network
+from fabric.networks.graph.network import Layer, Network
 from fabric.networks.streamed.resident import Resident
 from fabric.price.prices import TaskPrice
 from fabric.price.tasks import Pricer
@@ -36,12 +35,12 @@ class Tasks:
 
     def __init__(self, resident: Resident, column: int, row: int | str) -> None:
         image, self._tokens = resident.program(column, row).assemble(), resident.tokens
-        self._costs = Pricer(image, resident.machine)
+        self._costs, self._ids = Pricer(image, resident.machine), resident.ids
         self._address = {name: symbol.address for name, symbol in image.symbols.items()}
 
     def command(self, name: str, array: str | None = None, data: int | None = None) -> TaskPrice:
         """Return the cost of a command; `array` is the one over whose rows it moves, if that is known."""
-        return self._costs.task("control", IDS[name], self._address.get(array or ""), data)
+        return self._costs.task("control", self._ids[name], self._address.get(array or ""), data)
 
     def alone(self, *names: str) -> float:
         """Return the cycles of commands one after the other, if none has to wait."""
@@ -65,7 +64,7 @@ class Tasks:
         address = self._address.get(array)
         if address is not None and form == "pairs" and array[0] == "a":
             address += self._tokens  # behind the row of ones
-        told = ("control", IDS[form]) if mixed else None
+        told = ("control", self._ids[form]) if mixed else None
         return self._costs.task("task", COLOR_W, address, after=told).alone
 
 
@@ -104,8 +103,8 @@ def _tasks(
             for below, above, kind in zip(sizes, sizes[1:], chosen, strict=False)
         ]
         try:
-            resident = Resident(Network(tuple(layers)), mesh.machine, width, height, tokens * height, form)
-            words = sum(rows * tokens * (2 if dtype == "f32" else 1) for rows, dtype in resident.sizes.values())
+            resident = Resident(Network.of(layers), mesh.machine, width, height, tokens * height, form)
+            words = sum(map(resident.words, resident.plan.arrays))
             if words < mesh.machine["mem.words"]:
                 return Tasks(resident, column, row)
         except (ConfigError, ProgramError):

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.streamed.network import ACTIVATIONS, Network
+from fabric.networks.graph.network import Network
+from fabric.networks.graph.table import activation
 from wse_core.errors import ConfigError
 from wse_core.params import Machine
 
@@ -38,7 +39,8 @@ class LayerShape:
     density : float
         Share of the weights that are not zero; biases always exist.
     name : str
-    activation : {"none", "relu", "gelu"}
+    activation : str
+        One of `fabric.networks.graph.table.CHOICES`.
     bias : bool
     norm : bool
         Whether the output features are normalised before the activation.
@@ -61,8 +63,7 @@ class LayerShape:
             raise ConfigError(f"a layer from {self.inputs} to {self.outputs} features", where=where)
         if not 0 <= self.density <= 1:
             raise ConfigError(f"{self.density} is no density", where=where, hint="a number from 0 to 1")
-        if self.activation not in ACTIVATIONS:
-            raise ConfigError(f"unknown activation {self.activation!r}", where=where, hint=", ".join(ACTIVATIONS))
+        activation(self.activation)
 
     @property
     def weights(self) -> int:

@@ -7,10 +7,10 @@ from collections import Counter, deque
 import numpy as np
 import pytest
 
-from fabric.networks.streamed import commands
+from fabric.networks.streamed.commands import HOMES, POINTERS, given_out, word
 from tests.fabric.networks import Case
 
-NAMES = {int(commands.word(name)) >> 16: name for name in commands.IDS}
+NAMES = {int(word(number)) >> 16: name for name, number in given_out(HOMES).items()}
 NETWORKS = [
     {"features": [7, 5, 3], "width": 3},
     {"features": [6, 8, 5, 4], "width": 4, "activation": "gelu", "norm": True},
@@ -96,7 +96,7 @@ def test_words_of_each_layer_are_counted(network):
     found = Counter(name for column in columns for name in column)
     taken = found.pop("from_west", 0) + found.pop("from_east", 0)
     assert taken == (width - 1) * sum(layer.outputs for layer in layers)
-    pointers = sum(found.pop(name, 0) for name in commands.POINTERS)
+    pointers = sum(found.pop(name, 0) for name in POINTERS)
     assert pointers % width == 0  # all columns set theirs alike
     assert found == +want
     script = case.coordinator.script("train")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fabric.networks.streamed.network import Network
+from fabric.networks.graph.network import Network
 from memx.parameter import Parameter
 from memx.pattern import Pattern
 from swarm.system import System

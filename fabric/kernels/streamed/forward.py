@@ -84,7 +84,7 @@ class ProductTasks:
         Holds the address of the input features; default that of `x`.
     form : {"steps", "pairs", "both"}
         What a data wavelet carries: a weight and the step to its feature, or the weights of the next two features; with
-        both a register says which, that commands set (`fabric.networks.streamed.commands.DENSE`).
+        both a register says which, that commands set (`fabric.networks.streamed.operations.linear.DENSE`).
 
     Attributes
     ----------

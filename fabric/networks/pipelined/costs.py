@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from fabric.host.fabric import Fabric
 from fabric.layout.layout import Layout
+from fabric.networks.graph.network import Network
 from fabric.networks.pipelined import colors
 from fabric.networks.pipelined.loss import gate_program
 from fabric.networks.pipelined.matrix import MatrixPlace, matrix_program
@@ -47,7 +48,6 @@ from fabric.networks.pipelined.tile import Tile
 from fabric.networks.pipelined.turns import Turn, pace
 from fabric.networks.pipelined.updates import Rule
 from fabric.networks.pipelined.wafer import PipelinedWafer
-from fabric.networks.streamed.network import Network
 from fabric.price.timing import stage
 from fabric.program.program import Program
 from wse_core.params import Machine
@@ -320,7 +320,7 @@ def _last_turn(tile: Tile, rule: Rule, machine: Machine, half: str, loss_rows: i
 
 @lru_cache(maxsize=1024)
 def _last(tile: Tile, rule: Rule, machine: Machine, half: str, loss_rows: int, per_update: int) -> float:
-    network = Network((tile.layer,), half)
+    network = Network.of((tile.layer,), half)
     turns = 2 * TURNS
     pipeline = Pipeline(
         network, machine, [Placed(1, 1, tile.columns, tile.rows)], tile.batch, rule, turns, loss_rows=loss_rows

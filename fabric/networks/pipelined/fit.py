@@ -11,14 +11,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from fabric.networks.graph.network import Layer, Network
+from fabric.networks.graph.table import activation
+from fabric.networks.pipelined.kernels import layers_of
 from fabric.networks.pipelined.pipeline import Placed, row_of_rectangles
 from fabric.networks.pipelined.tile import MOST_ROWS, Tile, even
 from fabric.networks.pipelined.updates import CONSTANTS, Rule
-from fabric.networks.streamed.network import Layer, Network
 from wse_core.errors import ConfigError
 from wse_core.params import Machine
 
-__all__ = ["CODE", "loss_rows", "outputs_words", "parameters", "placed_in_a_row", "tile_words", "words"]
+__all__ = ["CODE", "loss_rows", "outputs_words", "placed_in_a_row", "tile_words", "words"]
 
 CODE = 1600
 """SRAM words that the program of a tile takes at most, and that of outputs without normalisation."""
@@ -26,11 +28,6 @@ NORM_CODE = 1900
 """SRAM words that a normalisation adds to it at most."""
 Size: TypeAlias = Any
 """A number of elements, or an array of them."""
-
-
-def parameters(network: Network) -> int:
-    """Return the number of weights, biases and factors."""
-    return sum(layer.outputs * (layer.inputs + layer.bias + 2 * layer.norm) for layer in network.layers)
 
 
 def words(tile: Tile, rule: Rule, updates: int) -> int:
@@ -55,14 +52,16 @@ def outputs_words(layer: Layer, outputs: Size, batch: int, kept: int, rule: Rule
     """Return the SRAM words of PEs with so many outputs: what comes and goes, slopes, functions, normalisation."""
     size = outputs * batch
     held = 4 * size + CODE
-    if layer.activation != "none":
+    row = activation(layer.activation)
+    smooth = row is not None and row.smooth
+    if row is not None:
         held = held + kept * size
-    if layer.activation == "gelu":
+    if smooth:
         held = held + 4 * size
     if layer.norm:
         held = held + 6 * size + kept * (size + 2 * batch) + 4 * batch
         held = held + outputs * (2 * (5 + 2 * len(rule.slots)) + 2) + 2 * len(CONSTANTS) * updates + NORM_CODE
-    lengths = [size * (layer.activation == "gelu")] + [batch, outputs * rule.adam] * layer.norm
+    lengths = [size * smooth] + [batch, outputs * rule.adam] * layer.norm
     longest = lengths[0]
     for length in lengths[1:]:
         longest = np.maximum(longest, length)
@@ -91,7 +90,8 @@ def placed_in_a_row(
     ConfigError
         They do not fit; the message says which layer, and how many columns all of them need.
     """
-    layers, depth = network.layers, len(network.layers)
+    layers = layers_of(network)
+    depth = len(layers)
     room = width - 2 - depth  # without the gate, the loss, the outputs of each layer
     rows = [max(1, min(height - 1, -(-layer.outputs // 2))) for layer in layers]
 

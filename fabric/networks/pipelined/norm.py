@@ -10,10 +10,10 @@ Padding is left out: its rows stay zero.
 from __future__ import annotations
 
 from fabric.asm.operands import Dsd, Dsr, Var
+from fabric.networks.graph.operations import EPSILON
 from fabric.networks.pipelined.colors import NORM
 from fabric.networks.pipelined.tile import Tile
 from fabric.networks.pipelined.updates import CONSTANTS, Rule, UpdateCode
-from fabric.networks.streamed.rows import EPSILON
 from fabric.program import functions
 from fabric.program.program import Program
 

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fabric.networks.arithmetic import MixedArithmetic
+from fabric.networks.graph.operations import EPSILON
+from fabric.networks.graph.table import activation
 from fabric.networks.pipelined.pipeline import Pipeline
 from fabric.networks.pipelined.tile import Tile
 from fabric.networks.pipelined.updates import CONSTANTS, TINY
-from fabric.networks.streamed.rows import EPSILON
-from fabric.program import functions
-from wse_core import numerics
-from wse_core.formats import Arithmetic
 
-__all__ = ["Oracle", "Trained"]
+__all__ = ["PipelinedOracle", "Trained"]
 
 Bits = NDArray[np.uint32]
 Halves = NDArray[np.uint16]
@@ -43,7 +42,7 @@ class Trained:
     steps: list[list[tuple[int, str, int]]]
 
 
-class Oracle:
+class PipelinedOracle(MixedArithmetic):
     """The network of a `Pipeline` with its weights.
 
     Parameters
@@ -59,10 +58,8 @@ class Oracle:
         weights: Sequence[NDArray[np.float32]],
         state: Sequence[Mapping[str, NDArray[np.float32]]],
     ) -> None:
-        self.pipeline, self.rule, machine = pipeline, pipeline.rule, pipeline.machine
-        self.half, self.single = Arithmetic.of(machine, pipeline.network.dtype), Arithmetic.of(machine, "f32")
-        self.functions = functions.Evaluate(machine)
-        self.one = np.uint16(self.half.encode(1.0))
+        super().__init__(pipeline.machine, pipeline.network.dtype)
+        self.pipeline, self.rule = pipeline, pipeline.rule
         norms: list[int | None] = [None] * len(pipeline.tiles)
         for at, k in enumerate(pipeline.normalised, len(pipeline.tiles)):
             norms[k] = at
@@ -119,36 +116,6 @@ class Oracle:
             steps.append(done)
         return Trained(np.array(losses, np.uint32).view(np.float32), np.concatenate(logits), steps)
 
-    # --- small pieces -------------------------------------------------------------------------------------------------
-
-    def add(self, a: Bits, b: Bits) -> Bits:
-        """Return a + b in f32."""
-        return self.single.call("add", a, b)
-
-    def sub(self, a: Bits, b: Bits) -> Bits:
-        """Return a - b in f32."""
-        return self.single.call("sub", a, b)
-
-    def mul(self, a: Bits, b: Bits) -> Bits:
-        """Return a b in f32."""
-        return self.single.call("mul", a, b)
-
-    def times(self, a: Bits, number: float) -> Bits:
-        """Return a times a number in f32."""
-        return self.mul(a, np.full_like(a, np.array(number, np.float32).view(np.uint32)))
-
-    def fma(self, a: Halves, b: Halves, c: Bits) -> Bits:
-        """Return a b + c, rounded once."""
-        return self.half.call("fma_mixed", *np.broadcast_arrays(a, b), c)
-
-    def widen(self, bits: Halves) -> Bits:
-        """Return 16-bit numbers as f32."""
-        return np.asarray(numerics.convert(bits, self.half.fmt, "f32", self.half.bias, self.half.ftz), np.uint32)
-
-    def narrow(self, bits: Bits) -> Halves:
-        """Return f32 numbers rounded to the 16-bit format."""
-        return np.asarray(numerics.convert(bits, "f32", self.half.fmt, self.half.bias, self.half.ftz), np.uint16)
-
     # --- loss ---------------------------------------------------------------------------------------------------------
 
     def loss(self, rows: Halves, labels: Halves, scale: float) -> tuple[int, Halves]:
@@ -157,7 +124,7 @@ class Oracle:
         below, wanted = self.widen(rows[:classes]), self.widen(labels)
         peak = np.full(below.shape[1], 0xFF800000, np.uint32)
         for row in below:
-            peak = self.single.call("maximum", peak, row)
+            peak = self.larger(peak, row)
         below = self.sub(below, np.broadcast_to(peak, below.shape))
         hits = np.zeros_like(peak)
         for row in self.mul(wanted, below):
@@ -182,7 +149,7 @@ class Oracle:
 class _Parameter:
     """Weights with gradients and optimizer state, and their update."""
 
-    def __init__(self, oracle: Oracle, weights: Bits, state: dict[str, Bits]) -> None:
+    def __init__(self, oracle: PipelinedOracle, weights: Bits, state: dict[str, Bits]) -> None:
         self.oracle, self.w, self.state = oracle, weights, state
         self.g = np.zeros_like(weights)
 
@@ -200,10 +167,8 @@ class _Parameter:
             v = o.add(o.times(self.state["v"], rule.beta2), o.times(o.mul(g, g), 1 - rule.beta2))
             self.state["m"], self.state["v"] = m, v
             corrected = o.mul(v, second)
-            tiny = np.full_like(v, np.array(TINY, np.float32).view(np.uint32))
-            root = o.mul(corrected, o.functions.rsqrt(o.add(corrected, tiny)))
-            eps = np.full_like(v, np.array(rule.eps, np.float32).view(np.uint32))
-            g = o.mul(o.mul(o.mul(m, first), o.functions.reciprocal(o.add(root, eps))), rate)
+            root = o.mul(corrected, o.functions.rsqrt(o.plus(corrected, TINY)))
+            g = o.mul(o.mul(o.mul(m, first), o.functions.reciprocal(o.plus(root, rule.eps))), rate)
         elif rule.momentum:
             self.state["velocity"] = g = o.add(o.times(self.state["velocity"], rule.momentum), g)
             g = o.mul(g, rate)
@@ -217,7 +182,7 @@ class _Norm(_Parameter):
     """Factors (row 0) and shifts (row 1) of a normalised layer, padding included."""
 
     def __init__(
-        self, oracle: Oracle, tile: Tile, norm: NDArray[np.float32], state: Mapping[str, NDArray[np.float32]]
+        self, oracle: PipelinedOracle, tile: Tile, norm: NDArray[np.float32], state: Mapping[str, NDArray[np.float32]]
     ) -> None:
         self.tile = tile
         slots = {name: self.full(state[name]) for name in oracle.rule.slots}
@@ -252,7 +217,7 @@ class _Norm(_Parameter):
         wide = o.widen(rows)[:real]
         wide = o.sub(wide, np.broadcast_to(self.mean(wide), wide.shape))
         variance = self.mean(o.mul(wide, wide))
-        inverse = o.functions.rsqrt(o.add(variance, np.full_like(variance, np.float32(EPSILON).view(np.uint32))))
+        inverse = o.functions.rsqrt(o.plus(variance, EPSILON))
         unit = o.narrow(o.mul(wide, np.broadcast_to(inverse, wide.shape)))
         self.kept.append((unit, inverse))
         factors, shifts = o.narrow(self.w)[:, :real, None]
@@ -283,7 +248,7 @@ class _Layer(_Parameter):
 
     def __init__(
         self,
-        oracle: Oracle,
+        oracle: PipelinedOracle,
         tile: Tile,
         weights: NDArray[np.float32],
         state: Mapping[str, NDArray[np.float32]],
@@ -338,14 +303,8 @@ class _Layer(_Parameter):
 
     def activate(self, rows: Halves) -> tuple[Halves, Halves | None]:
         """Return (activations, slopes)."""
-        o, activation = self.oracle, self.tile.layer.activation
-        if activation == "relu":
-            rows = o.half.call("maximum", rows, np.zeros_like(rows))
-            return rows, np.where(rows.view(np.int16) > 0, o.one, 0).astype(np.uint16)
-        if activation == "gelu":
-            values, slopes = o.functions.gelu(o.widen(rows))
-            return o.narrow(values), o.narrow(slopes)
-        return rows, None
+        row = activation(self.tile.layer.activation)
+        return (rows, None) if row is None else row.bits(self.oracle, rows)
 
     def back(self, gradients: Halves) -> Halves:
         """Take gradients of the activations; return those of the inputs."""

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 
 from fabric.asm import control
 from fabric.asm.operands import Dsr, Queue, Reg, Var
+from fabric.networks.graph.activations import ActivationOperands
+from fabric.networks.graph.table import activation
 from fabric.networks.pipelined.colors import DELTA, EAST, NORTH
 from fabric.networks.pipelined.norm import NormCode
 from fabric.networks.pipelined.tile import Tile
@@ -119,14 +121,17 @@ class _Outputs:
         self.forwards, self.backwards = p.scalar("forwards", "u16"), p.scalar("backwards", "u16")
         self.y, self.dy = p.array("y", size, "half", bank=0), p.array("dy", size, "half", bank=0)
         self.slopes: Var | None = None
-        activation = tile.layer.activation
-        if activation != "none":
+        self.activation = activation(tile.layer.activation)
+        smooth = self.activation is not None and self.activation.smooth
+        if self.activation is not None:
             self.slopes = p.array("slopes", tile.kept * size, "half", bank=1)
             self.newest, self.oldest = p.scalar("newest", "u16"), p.scalar("oldest", "u16")
             self.keeps, self.kept = p.dsr("dest"), p.dsr("src1")
-        if activation == "gelu":
-            self.wide, self.slope = p.array("wide", size, "f32", bank=0), p.array("slope", size, "f32", bank=4)
-        layer, lengths = tile.layer, [size * (activation == "gelu")]
+        self.wide: tuple[Var, ...] = ()
+        if smooth:
+            wide = p.array("wide", size, "f32", bank=0)
+            self.wide = wide, wide, p.array("slope", size, "f32", bank=4)
+        layer, lengths = tile.layer, [size * smooth]
         lengths += [tile.batch, tile.outputs * rule.adam] if layer.norm else []
         self.functions = functions.Emit(p, max(lengths)) if max(lengths) else None
         self.norm: NormCode | None = None
@@ -248,25 +253,11 @@ class _Outputs:
 
     def activate(self) -> None:
         """Emit the activation, and its slopes into their ring."""
-        p, activation = self.p, self.tile.layer.activation
-        if self.slopes is None:
-            return
-        self.ring(self.newest, self.keeps)
-        if activation == "relu":
-            one = 0x3C00 if p.half == "f16" else p.machine["num.cb16_bias"] << 9
-            p.fmaxh(self.y, self.y, 0.0)
-            bits = p.mem1d(self.dy, dtype="u16")  # not in use on the way forward
-            p.sub16(bits, 0, p.mem1d(self.y, dtype="u16"))
-            p.sar16(bits, bits, 15)
-            p.and16(bits, bits, one)
-            p.fmovh(self.keeps, self.dy)
-        else:
-            p.fh2s(self.wide, self.y)
-            assert self.functions is not None
-            with self.functions.first(self.size):
-                self.functions.gelu(self.wide, self.slope, self.wide)
-            p.fs2h(self.y, self.wide)
-            p.fs2h(self.keeps, self.slope)
+        if self.activation is not None:
+            self.ring(self.newest, self.keeps)
+            # ``dy`` is not in use on the way forward.
+            rows = self.y, self.y, None, self.dy, self.keeps
+            self.activation.emit(ActivationOperands(self.p, *rows, self.wide, self.functions))
 
     def receive(self) -> None:
         """Emit the receipt of a minibatch's gradients, beside what the main thread does."""

@@ -16,14 +16,15 @@ import numpy as np
 
 from fabric.layout.layout import Layout
 from fabric.layout.streams import Stream
+from fabric.networks.graph.network import Network
 from fabric.networks.pipelined import colors
+from fabric.networks.pipelined.kernels import layers_of
 from fabric.networks.pipelined.loss import gate_program, loss_program
 from fabric.networks.pipelined.matrix import MatrixPlace, matrix_program
 from fabric.networks.pipelined.outputs import OutputsPlace, outputs_program, passing_program
 from fabric.networks.pipelined.paths import Path, Way, colored, paint
 from fabric.networks.pipelined.tile import Tile, received
 from fabric.networks.pipelined.updates import Rule
-from fabric.networks.streamed.network import Network
 from fabric.program.program import Program
 from wse_core.errors import ConfigError
 from wse_core.params import Machine
@@ -108,7 +109,7 @@ class Pipeline:
     ) -> None:
         self.network, self.machine, self.placed, self.batch = network, machine, list(placed), batch
         self.rule, self.updates, self.gate, self.loss_rows, self.ways = rule, updates, gate, loss_rows, ways
-        layers = network.layers
+        layers = layers_of(network)
         if len(self.placed) != len(layers):
             raise ConfigError(f"{len(self.placed)} rectangles for {len(layers)} layers", where="placement")
         if batch % loss_rows:
@@ -126,8 +127,7 @@ class Pipeline:
     @property
     def shapes(self) -> list[tuple[int, int]]:
         """Of the layers' weights, biases in the last column, then of factors and shifts of the normalised ones."""
-        layers = self.network.layers
-        return [*(layer.shape for layer in layers), *((2, layer.outputs) for layer in layers if layer.norm)]
+        return [parameter.shape for parameter in self.network.parameters]
 
     @property
     def normalised(self) -> list[int]:

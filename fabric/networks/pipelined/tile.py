@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fabric.networks.streamed.network import Layer
+from fabric.networks.graph.network import Layer
 from wse_core.errors import ConfigError
 
 __all__ = ["MOST_ROWS", "Tile", "even"]

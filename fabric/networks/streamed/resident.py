@@ -20,14 +20,19 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.asm.operands import Dsr, Reg
+from fabric.asm.operands import Reg
 from fabric.kernels.streamed.forward import COLOR_W, ProductTasks, route_product
 from fabric.kernels.streamed.gradient import DOWN, GradientTasks, route_gradient, row_kind
 from fabric.kernels.streamed.placement import Placement
 from fabric.layout.layout import Layout
-from fabric.networks.streamed.commands import FORMS, IDS
-from fabric.networks.streamed.network import Network
-from fabric.networks.streamed.rows import RowTasks
+from fabric.networks.graph.layouts import ColumnLayout
+from fabric.networks.graph.network import Network
+from fabric.networks.graph.plan import MemoryPlan
+from fabric.networks.streamed.commands import FORMS
+from fabric.networks.streamed.operations.code import ProgramCode
+from fabric.networks.streamed.operations.linear import dense_tasks
+from fabric.networks.streamed.operations.rows import slope_task
+from fabric.networks.streamed.operations.table import STREAMED, ids_of
 from fabric.program.program import Program
 from wse_core.errors import ConfigError, ProgramError
 from wse_core.params import Machine
@@ -48,12 +53,14 @@ class Resident:
         Tokens of this wafer: one sample each.
     form : {"steps", "pairs", "both"}, optional
         How weights may come: with the steps between them, dense rows in pairs without, or either (a branch more per
-        wavelet); see `fabric.networks.streamed.commands.DENSE`.
+        wavelet); see `fabric.networks.streamed.operations.linear.DENSE`.
 
     Attributes
     ----------
-    places : list of Placement
-        Of the features of each level, inputs first.
+    plan : MemoryPlan
+        Arrays of a PE, and where the features of each level lie, inputs first.
+    ids : dict[str, int]
+        Control task id of each command of the network.
     tokens : int
         Samples of a PE.
     arrays : dict[str, int]
@@ -64,6 +71,8 @@ class Resident:
     ConfigError
         Samples that do not divide by the rows of PEs, or a network that does not fit into the SRAM: the message names
         the largest array and its bytes.
+    UnsupportedError
+        Operations that weight streaming does not do; all are named.
     """
 
     def __init__(
@@ -79,21 +88,23 @@ class Resident:
             )
         self.network, self.machine, self.width, self.height, self.samples = network, machine, width, height, samples
         self.tokens, self.form = samples // height, form
-        self.places = [Placement(features, samples, width, height) for features in network.features]
-        self.most = [max(1, int(np.diff(place.feature_starts).max())) for place in self.places]
-        self.sizes = self._sizes()
-        self._views = [(name, 0) for name in self.sizes]
-        self._views += [(f"a{k}", self.tokens) for k in range(len(self.places))]
-        names = [*self.sizes, *(f"a{k}.rows" for k in range(len(self.places)))]
+        self.plan, self.ids = MemoryPlan(network, width, STREAMED), ids_of(network)
+        self._views = [(name, 0) for name in self.plan.arrays]
+        self._views += [(name, self.tokens) for name, array in self.plan.arrays.items() if array.ones]
+        names = [name if not behind else f"{name}.rows" for name, behind in self._views]
         self.arrays = {name: k for k, name in enumerate(names)}
         if self._largest()[1] > 2 * machine["mem.words"]:
             raise self._too_large()  # before weights are drawn and programs written for nothing
 
     def _largest(self) -> tuple[str, int]:
         """Return (name, bytes) of the largest array."""
-        words = {"half": 1, "f32": 2}
-        sizes = ((name, rows * self.tokens * words[dtype] * 2) for name, (rows, dtype) in self.sizes.items())
+        sizes = ((name, self.words(name) * 2) for name in self.plan.arrays)
         return max(sizes, key=lambda item: item[1])
+
+    def words(self, name: str) -> int:
+        """Return the SRAM words of an array."""
+        array = self.plan.arrays[name]
+        return array.rows * self.tokens * (2 if array.format == "f32" else 1)
 
     def _too_large(self, cause: str | None = None) -> ConfigError:
         name, size = self._largest()
@@ -106,28 +117,10 @@ class Resident:
             hint="more PEs, or fewer samples per wafer",
         )
 
-    def _sizes(self) -> dict[str, tuple[int, str]]:
-        """Return {array: (rows, format)}."""
-        layers, most = self.network.layers, self.most
-        found = {f"a{k}": (1 + n, "half") for k, n in enumerate(most)}
-        for k, layer in enumerate(layers, 1):
-            if layer.activation != "none":
-                found[f"s{k}"] = most[k], "half"
-            if layer.norm:
-                found[f"n{k}"], found[f"v{k}"] = (most[k], "half"), (1, "f32")
-        for k in range(2):
-            found[f"d{k}"] = max(most[1 + k :: 2], default=1), "half"
-        found["labels"], found["expo"] = (most[-1], "half"), (most[-1], "f32")
-        return found
-
     @property
     def one(self) -> int:
         """Bits of 1 in the format of the activations."""
         return 0x3C00 if self.network.dtype == "f16" else self.machine["num.cb16_bias"] << 9
-
-    def delta(self, level: int) -> str:
-        """Return the array of the gradients of a level's rows."""
-        return f"d{(level - 1) % 2}"
 
     # --- programs -----------------------------------------------------------------------------------------------------
 
@@ -140,65 +133,61 @@ class Resident:
         row : {"only", "top", "bottom", 0, 1}
             Place in the column; the parity of the row in its middle.
         """
-        layers, tokens = self.network.layers, self.tokens
+        tokens = self.tokens
         p = Program(f"resident network, column {column}, row {row}", self.machine, half=self.network.dtype)
         table = p.param("table", "u16", count=len(self.arrays))
         held = {}
-        for name, (rows, dtype) in self.sizes.items():
-            ones = np.full(tokens, self.one, np.uint16) if name[0] == "a" else None
-            held[name] = p.array(name, rows * tokens, dtype, init=ones, bank=1 if name[0] == "a" else None)
-
-        def place(number: Reg) -> Reg:
-            address = p.reg16("address")
-            p.ld16(address, table, index=number)
-            return address
-
+        for name, array in self.plan.arrays.items():
+            ones = np.full(tokens, self.one, np.uint16) if array.ones else None
+            held[name] = p.array(name, array.rows * tokens, array.format, init=ones, bank=1 if array.ones else None)
         base = p.reg16("address of the source")
         product = ProductTasks(p, column, self.width, held["a0"], held["a1"], tokens, base, self.form)
         dense = self.form != "steps"
-        gradient = GradientTasks(p, column, self.places[0], row, 0, held["a0"], held["d0"], tokens, base, dense)
-        row_tasks = RowTasks(
-            p,
-            product,
-            gradient,
-            held["a0"],
-            held["expo"],
-            tokens,
-            frozenset(layer.activation for layer in layers),
-            any(layer.norm for layer in layers),
-            place,
-        )
-        parts: tuple[ProductTasks | GradientTasks | RowTasks, ...] = (product, gradient, row_tasks)
+        place = self._mesh(self.plan.layouts[0])
+        gradient = GradientTasks(p, column, place, row, 0, held["a0"], held["d0"], tokens, base, dense)
+        present = {node.op for node in self.network.nodes}
+        lowerings = [lowering for name, lowering in STREAMED.items() if name in present]
+        code = ProgramCode(p, self.ids, table, product, gradient, held, tokens, lowerings)
         constant = p.dsr("src1") if dense else None
         with p.task("prepare"):
-            for part in parts:
+            for part in (product, gradient, code):
                 part.prepare()
             if constant is not None:
                 p.load(constant, p.mem1d(held["a0"], tokens))
         p.start("prepare")
-        for part in parts:
-            part.tasks()
+        product.tasks()
+        gradient.tasks()
+        self._row_tasks(code)
         if constant is not None:
-            self._dense_tasks(p, product, constant)
-        with p.task("source", kind="control", id=IDS["source"]) as t:
-            p.ld16(base, table, index=t.data)
-            p.dsr_base(product.column_x, base)
-        for name, dsr in (("result", product.result), ("mine", gradient.mine)):
-            with p.task(name, kind="control", id=IDS[name]) as t:
-                p.dsr_base(dsr, place(t.data))
+            dense_tasks(code, constant)
+        self._pointer_tasks(code, base)
         p.assemble()
         return p
 
-    def _dense_tasks(self, p: Program, product: ProductTasks, constant: Dsr) -> None:
-        """Write the commands between pairs of weights; `constant` reads the constant input."""
-        for name, row in (("bias", constant), ("last", product.column_x)):
-            with p.task(name, kind="control", id=IDS[name]) as t:
-                p.fmachs(product.total, product.total, row, t.data)
-        if product.in_pairs is None:
-            return
-        for name in ("pairs", "steps"):
-            with p.task(name, kind="control", id=IDS[name]):
-                p.mov16(product.in_pairs, int(name == "pairs"))
+    def _mesh(self, layout: ColumnLayout) -> Placement:
+        """Return a level as the kernels of products place it: which columns and rows of PEs there are."""
+        return Placement(layout.features, self.samples, self.width, self.height)
+
+    def _row_tasks(self, code: ProgramCode) -> None:
+        """Write the tasks of what is done to rows."""
+        code.pointer_tasks()
+        for part in code.alone:
+            part.tasks()
+        if "slope" in self.ids:
+            slope_task(code)
+        code.ring_tasks()
+        for part in code.joining:
+            part.tasks()
+
+    def _pointer_tasks(self, code: ProgramCode, base: Reg) -> None:
+        """Write the commands that set the pointers of products and gradients."""
+        p, product = code.p, code.product
+        with code.command("source") as t:
+            p.ld16(base, code.table, index=t.data)
+            p.dsr_base(product.column_x, base)
+        for name, dsr in (("result", product.result), ("mine", code.gradient.mine)):
+            with code.command(name) as t:
+                p.dsr_base(dsr, code.place(t.data))
 
     @cached_property
     def layout(self) -> Layout:
@@ -211,9 +200,10 @@ class Resident:
                 if key not in made:
                     made[key] = self._fitting(x, row)
                 layout.place(made[key], x, y)
-        route_product(layout, self.places[0])
-        last = self.places[1].features - 1  # its row of gradients is the last one that a pass sends
-        route_gradient(layout, self.places[0], self.places[1].owner(last))
+        below, above = self.plan.layouts[:2]
+        route_product(layout, self._mesh(below))
+        last = above.owners(np.array([above.features - 1]))[0]  # its row of gradients is the last one that a pass sends
+        route_gradient(layout, self._mesh(below), int(last))
         for key, program in made.items():
             symbols = program.assemble().symbols
             addresses = [symbols[name].address + offset for name, offset in self._views]
@@ -236,21 +226,6 @@ class Resident:
 
     # --- data ---------------------------------------------------------------------------------------------------------
 
-    def located(self, rows: np.ndarray, indices: np.ndarray, level: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return where the inputs of weights lie, given the output and the input feature of each weight of a layer.
-
-        Returns
-        -------
-        column : ndarray of int
-            That of the input feature; the bias lies with the output feature.
-        local : ndarray of int
-            Row in that column's tile; row 0 is the row of ones, the input of a bias.
-        """
-        below, above = self.places[level - 1], self.places[level]
-        bias = indices == below.features
-        column = np.where(bias, above.owners(rows), below.owners(np.where(bias, 0, indices)))
-        return column, np.where(bias, 0, 1 + indices - below.feature_starts[column])
-
     def tiles(self, name: str, values: NDArray[np.uint16]) -> NDArray[np.uint16]:
         """Return what the PEs hold of an array, shape (height, width, words of 16 bits).
 
@@ -260,22 +235,12 @@ class Resident:
             ``a0`` (with a row of ones before) or ``labels``.
         values : ndarray of uint16, shape (features, samples)
         """
-        level = 0 if name == "a0" else len(self.places) - 1
-        place, first = self.places[level], int(name == "a0")
-        found = np.zeros((self.height, self.width, self.sizes[name][0], self.tokens), np.uint16)
+        layout, first = self.plan.layouts[0 if name == "a0" else -1], int(name == "a0")
         by_row = values.reshape(len(values), self.height, self.tokens)
-        starts = place.feature_starts
-        for x in range(self.width):
-            part = by_row[starts[x] : starts[x + 1]]
-            found[:, x, first : first + len(part)] = part.transpose(1, 0, 2)
+        found = layout.tiles(by_row, first).transpose(2, 0, 1, 3)
         return found.reshape(self.height, self.width, -1)
 
     def rows(self, level: int, tiles: NDArray[np.uint16]) -> NDArray[np.uint16]:
         """Return the features of a level from what the PEs hold, shape (features, samples); inverse of `tiles`."""
-        place = self.places[level]
-        held = tiles.reshape(self.height, self.width, 1 + self.most[level], self.tokens)
-        found = np.empty((place.features, self.height, self.tokens), tiles.dtype)
-        for x in range(self.width):
-            low, high = place.feature_starts[x : x + 2]
-            found[low:high] = held[:, x, 1 : 1 + high - low].transpose(1, 0, 2)
-        return found.reshape(place.features, self.samples)
+        held = tiles.reshape(self.height, self.width, -1, self.tokens).transpose(1, 2, 0, 3)
+        return self.plan.layouts[level].rows(held, 1).reshape(-1, self.samples)

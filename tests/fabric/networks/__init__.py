@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.networks.streamed.network import Network
-from fabric.networks.streamed.oracle import Oracle
+from fabric.networks.graph.network import Network
+from fabric.networks.streamed.oracle.walk import StreamedOracle
 from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.wafer import Wafer
 from memx.coordinator import Coordinator
@@ -51,7 +51,7 @@ class Case:
             if layer.norm:
                 self.norms[k] = Parameter(f"n{k}", 1 + 0.3 * rng.standard_normal((2, layer.outputs)), dtype)
         self.coordinator = Coordinator(self.resident, self.matrices, self.norms)
-        self.oracle = Oracle(self.resident)
+        self.oracle = StreamedOracle(self.network, machine(), width, height, height * tokens)
         self.wafer = Wafer(self.resident, backend)
         samples = self.resident.samples
         self.inputs = self.oracle.half.encode(rng.standard_normal((features[0], samples)))
@@ -74,6 +74,6 @@ class Case:
 
     def expected(self, scale=1.0):
         """Return what `train` must give."""
-        self.oracle.forward(self.inputs, self.coordinator.weights())
+        self.oracle.forward(self.inputs, self.coordinator.parameters)
         losses, delta = self.oracle.loss(self.labels, scale)
-        return np.concatenate([self.coordinator.gradients(self.oracle.backward(delta)), losses])
+        return np.concatenate([*self.oracle.backward(delta), losses])

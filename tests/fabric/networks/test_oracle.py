@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 
-from fabric.networks.streamed.network import Network
-from fabric.networks.streamed.oracle import Oracle, Weights
-from fabric.networks.streamed.resident import Resident
+from fabric.networks.graph.network import Network
+from fabric.networks.streamed.oracle.walk import StreamedOracle
 from wse_core.params import machine
 
 
 def test_arrays_are_enough():
     """Logits, loss and gradients agree with float64 within what 16-bit numbers allow, in any order of the weights."""
     network = Network.dense((6, 5, 3), "relu")
-    oracle = Oracle(Resident(network, machine(), 2, 2, 8))
+    oracle = StreamedOracle(network, machine(), 2, 2, 8)
     rng = np.random.default_rng(4)
     matrices, weights = [], []
     for layer in network.layers:
@@ -24,7 +25,8 @@ def test_arrays_are_enough():
         matrix[tuple(places.T)] = oracle.half.decode(bits)
         matrices.append(matrix)
         asked = np.argwhere(np.ones(layer.shape))
-        weights.append(Weights(bits, *places.T, *asked.T))
+        given, wanted = (SimpleNamespace(rows=at[:, 0], indices=at[:, 1]) for at in (places, asked))
+        weights.append(SimpleNamespace(values=bits, pattern=given, gradient_pattern=wanted))
     inputs = oracle.half.encode(rng.standard_normal((6, 8)))
     wanted = np.eye(3)[rng.integers(0, 3, 8)].T
 
@@ -40,8 +42,7 @@ def test_arrays_are_enough():
     assert np.isclose(losses.view(np.float32).sum(), -np.log(share[wanted > 0]).sum(), rtol=0.01)
     assert np.allclose(oracle.half.decode(delta), share - wanted, atol=0.01)
 
-    (first, no_norm), (second, _) = oracle.backward(delta)
-    assert no_norm is None
+    first, second = oracle.backward(delta)
     assert np.allclose(second.view(np.float32).reshape(3, 6), (share - wanted) @ hidden.T, atol=0.05)
     below = (matrices[1][:, :5].T @ (share - wanted)) * (hidden[:5] > 0)
     assert np.allclose(first.view(np.float32).reshape(5, 7), below @ x.T, atol=0.05)

@@ -11,9 +11,8 @@ from fabric.asm import control
 from fabric.kernels.basic import vector
 from fabric.kernels.streamed.forward import COLOR_W, X_BANK
 from fabric.kernels.streamed.gradient_cycles import dot_cycles
-from fabric.kernels.streamed.placement import Placement
-from fabric.networks.streamed import commands
-from fabric.networks.streamed.network import Layer, Network
+from fabric.networks.graph.network import Layer, Network
+from fabric.networks.streamed.commands import HOMES, given_out, word
 from fabric.networks.streamed.resident import Resident
 from memx.pattern import Pattern
 from tests.examples import examples
@@ -79,7 +78,7 @@ def test_a_test_counts_what_is_right_and_does_nothing_else(**values):
     case.load()
     for _ in range(2):  # what one pass counted is not in the next
         passed = case.wafer.run(case.coordinator.streams("test"))
-        logits = case.oracle.forward(case.inputs, case.coordinator.weights())
+        logits = case.oracle.forward(case.inputs, case.coordinator.parameters)
         assert np.array_equal(case.wafer.activations(len(case.network.layers)), logits)
         found = np.array([number for numbers in passed.numbers for number in numbers])
         assert found.view(np.uint32).tolist() == case.oracle.right(case.labels).tolist()
@@ -95,7 +94,7 @@ def test_logits_next_to_each_other_differ(dtype):
     half = case.oracle.half
     top = int(half.encode(np.array([60000.0]))[0])
     rows = np.array([[1, 2, top, 0x8001, 7, 0], [2, 1, top - 1, 0x8002, 7, 0x8000]], np.uint16)
-    case.oracle.activations = [case.inputs, rows]
+    case.oracle.results = {case.network.logits.name: rows}
     numbers = half.decode(rows)
     for label in (0, 1):
         labels = half.encode(np.eye(2)[[label] * 6].T)
@@ -224,21 +223,22 @@ def test_what_does_not_fit_is_named():
 
 
 def test_networks_that_make_no_sense_are_refused():
-    with pytest.raises(ConfigError, match="layer 1 gives 3 features, layer 2 takes 4"):
-        Network((Layer(2, 3), Layer(4, 1)))
+    with pytest.raises(ConfigError, match=r"layer1\.linear gives 3 features, layer2\.linear takes 4"):
+        Network.of((Layer(2, 3), Layer(4, 1)))
     with pytest.raises(ConfigError, match="logits"):
-        Network((Layer(2, 3, "relu"),))
+        Network.of((Layer(2, 3, "relu"),))
     with pytest.raises(ConfigError, match="unknown activation"):
         Layer(2, 3, "tanh")
     with pytest.raises(ConfigError, match="16-bit format"):
-        Network((Layer(2, 3),), "bf16")
+        Network.of((Layer(2, 3),), "bf16")
 
 
 def test_every_command_has_its_own_task():
-    assert len(set(commands.IDS.values())) == len(commands.MEANING) <= 63
-    assert 31 not in commands.IDS.values()
-    for name, number in commands.IDS.items():
-        decoded = control.decode(int(commands.word(name, 0xABCD)))
+    ids = given_out(HOMES)
+    assert len(set(ids.values())) == len(HOMES) <= 63
+    assert 31 not in ids.values()
+    for number in ids.values():
+        decoded = control.decode(int(word(number, 0xABCD)))
         assert (decoded.task, decoded.data) == (number, 0xABCD)
 
 
@@ -246,7 +246,7 @@ def test_rows_go_where_they_belong():
     case = Case((7, 5), 3, 2, 2)
     tiles = case.resident.tiles("a0", case.inputs)
     assert np.array_equal(case.resident.rows(0, tiles), case.inputs)
-    assert isinstance(case.resident.places[0], Placement)
+    assert case.resident.plan.layouts[0].starts == (0, 3, 5, 7)
 
 
 def test_nothing_happens_without_commands():
@@ -275,7 +275,7 @@ def test_element_wise_work_moves_nothing():
 def test_a_wafer_holds_activations_only():
     """No array of a PE has the size of weights or of optimizer state; the stream does not depend on the optimizer."""
     case = Case((12, 10, 4), 2, 2, 3)
-    held = {name: rows for name, (rows, _) in case.resident.sizes.items()}
+    held = {name: array.rows for name, array in case.resident.plan.arrays.items()}
     assert set(held) == {"a0", "a1", "a2", "s1", "d0", "d1", "labels", "expo"}
     assert max(held.values()) == 1 + 6  # rows of tokens: the features of a column and the row of ones
     assert not any("Optimizer" in type(value).__name__ for value in vars(case.resident).values())

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fabric.kernels.streamed.forward import COLOR_W
-from fabric.networks.streamed import commands
-from fabric.networks.streamed.network import Network
+from fabric.networks.graph.network import Network
+from fabric.networks.streamed.commands import word as command
 from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.wafer import Wafer
 from fabric.price.tasks import Pricer
@@ -38,12 +38,12 @@ def test_every_command_costs_what_its_instructions_take(tokens, activation):
     costs = Pricer(resident.program(0, "only").assemble(), machine())
     arrays = {"source": "a0", "result": "a1.rows", "mine": "d1", "row": "a1.rows", "aux": "n1", "delta": "d0"}
     arrays |= {"label": "labels", "wide": "v1"}
-    before = [commands.word(name, numbers[array]) for name, array in arrays.items()]
+    before = [command(resident.ids[name], numbers[array]) for name, array in arrays.items()]
     compared = 0
-    for name, number in commands.IDS.items():
+    for name, number in resident.ids.items():
         if name in RING or costs.image.control_entry[number] < 0:
             continue
-        word = commands.word(name, numbers[arrays[name]] if name in arrays else 0)
+        word = command(number, numbers[arrays[name]] if name in arrays else 0)
         took = measured(wafer, before, word)
         assert costs.task("control", number).alone == pytest.approx(took, rel=0.025, abs=0.5 if tokens % 2 else 4), name
         compared += 1

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given
 
 from fabric import machine
+from fabric.networks.graph.network import Network
 from fabric.networks.pipelined.costs import last_cycles, layer_cycles, network_cycles
 from fabric.networks.pipelined.fit import loss_rows
 from fabric.networks.pipelined.tile import MOST_ROWS
 from fabric.networks.pipelined.updates import Rule
-from fabric.networks.streamed.network import Network
 from harness.place.layers import Plan, layer_cost, network_placed
 from harness.place.network import place
 from tests.examples import examples, few

@@ -100,7 +100,7 @@ def test_columns_are_at_work_in_the_cycles_in_which_they_do_not_wait():
     counters = fabric.counters()
     waits = sum(counters[name] for name in counters if name == "idle" or name.startswith("stall"))
     assert shares == pytest.approx(1 - waits.mean(axis=0) / fabric.cycle)
-    features = np.diff(run.system.resident.places[0].feature_starts)
+    features = run.system.resident.plan.layouts[0].counts
     assert max(features) > min(features)
     assert np.argmax(shares) in np.flatnonzero(features == max(features))
     assert 0.1 < min(shares) < max(shares) < 1

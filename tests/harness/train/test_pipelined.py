@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fabric.networks.graph import Graph, Node, graph_of, matched, network_of
-from fabric.networks.streamed.network import Network
+from fabric.networks.graph.network import Network
+from fabric.networks.graph.nodes import Node
+from fabric.networks.pipelined.kernels import layers_of, matched
 from harness.train import mode
 from harness.train.config import parse_train
 from harness.train.pipelined import PipelinedTrainer
@@ -138,38 +139,37 @@ def test_validation_lists_kernels_and_maps_nothing(capsys, monkeypatch):
     status, result, _ = run(capsys, "a.toml --validate-only --mode pipelined")
     assert status == 0
     assert result["kernels"] == [
-        "fully connected: layer1.matmul layer1.bias layer1.relu",
-        "fully connected: layer2.matmul layer2.bias",
+        "fully connected: layer1.linear layer1.relu",
+        "fully connected: layer2.linear",
         "softmax cross-entropy: loss",
     ]
     assert result["unsupported"] == []
-    graph = Graph(
-        (
-            Node("a", "matmul", ("input",), {"inputs": 3, "outputs": 4}),
-            Node("b", "convolution", ("a",)),
-            Node("c", "relu", ("a",)),
-            Node("d", "bias", ("c",)),
-            Node("e", "cross_entropy", ("a",)),
-        )
+    nodes = (
+        Node("a", "linear", ("input",), {"inputs": 3, "outputs": 4, "bias": 1}),
+        Node("b", "convolution", ("a",)),
+        Node("c", "relu", ("a",)),
+        Node("d", "norm", ("c",)),
+        Node("e", "cross_entropy", ("a",)),
     )
-    assert matched(graph).unsupported == [
+    network = Network(nodes, 3)
+    assert matched(network).unsupported == [
         "b: no kernel does convolution",
-        "d: bias does not follow a kernel that could do it",
+        "d: norm does not follow a kernel that could do it",
         "e: takes a, not only what c gives",
         "a: 3 operations take its result",
     ]
     with pytest.raises(UnsupportedError, match="no kernel does convolution"):
-        network_of(graph)
+        layers_of(network)
     with pytest.raises(ConfigError, match="comes later or never"):
-        Graph((Node("a", "relu", ("b",)),))
+        Network((Node("a", "relu", ("b",)), nodes[-1]), 3)
 
 
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
-def test_a_network_and_its_graph_are_one(activation, bias, norm):
+def test_a_network_and_its_layers_are_one(activation, bias, norm):
     network = Network.dense((5, 6, 7, 3), activation, "cb16", bias, norm)
-    assert network_of(graph_of(network)) == network
+    assert Network.of(layers_of(network), "cb16") == network
 
 
 def test_a_compiled_network_runs_without_mapping(capsys, monkeypatch):

@@ -9,11 +9,12 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from fabric.networks.graph.network import Layer, Network
+from fabric.networks.graph.plain import PlainArithmetic, PlainGraph
 from harness.train.config import parse_train
 from harness.train.data import Dataset
-from harness.train.plain import PlainNetwork, PlainTrainer
+from harness.train.plain import PlainTrainer
 from harness.train.sparsity import initial_masks
-from harness.train.tables import LayerConfig
 from memx.parameter import Parameter
 from memx.pattern import Pattern
 from wse_core.errors import CheckpointError, TrainingError
@@ -62,7 +63,8 @@ def example(activation, norm, bias, seed=0, widths=(6, 5, 7, 3), fmt="f64"):
     """Return (model, parameters, samples, labels) of three layers."""
     rng, last = np.random.default_rng(seed), len(widths) - 2
     layers = [
-        LayerConfig(m, activation if k < last else "none", bias, norm and k < last) for k, m in enumerate(widths[1:])
+        Layer(n, m, activation if k < last else "none", bias, norm and k < last)
+        for k, (n, m) in enumerate(pairwise(widths))
     ]
     parameters = {
         f"layer{k}.weight": rng.standard_normal((m, n + bias)) / 2 for k, (n, m) in enumerate(pairwise(widths), 1)
@@ -70,7 +72,8 @@ def example(activation, norm, bias, seed=0, widths=(6, 5, 7, 3), fmt="f64"):
     for k, layer in enumerate(layers, 1):
         if layer.norm:
             parameters[f"layer{k}.norm"] = rng.standard_normal((2, layer.outputs))
-    return PlainNetwork(layers, fmt), parameters, rng.standard_normal((4, widths[0])), rng.integers(0, widths[-1], 4)
+    model = PlainGraph(Network.of(layers), fmt)
+    return model, parameters, rng.standard_normal((4, widths[0])), rng.integers(0, widths[-1], 4)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -96,7 +99,7 @@ def test_gradients_are_those_of_finite_differences(activation, norm, bias):
 
 
 def test_the_loss_is_cross_entropy():
-    model = PlainNetwork([LayerConfig(3)], "f64")
+    model = PlainGraph(Network.dense((2, 3)), "f64")
     logits, labels = np.array([[1.0, 2, 3], [1000, 0, -1000]]), np.array([0, 2])
     loss, delta = model.loss(logits, labels)
     assert loss == pytest.approx(math.log(1 + math.e + math.e**2) + 2000)
@@ -110,7 +113,7 @@ def test_rounding_moves_gradients_by_little(fmt, activation, norm):
     """At most some ten roundings of 16 bits stand between inputs and a gradient; f32 sums add nothing visible."""
     model, parameters, x, labels = example(activation, norm, True, fmt=fmt, widths=(12, 10, 8, 4))
     rounded = {name: model.round(value).astype(np.float64) for name, value in parameters.items()}
-    exact = PlainNetwork(model.layers, "f64")
+    exact = PlainGraph(model.network, "f64")
     loss, expected = exact.gradients(rounded, model.round(x).astype(np.float64), labels)
     found_loss, found = model.gradients(parameters, x, labels)
     unit = {"f16": 2.0**-11, "cb16": 2.0**-10, "bf16": 2.0**-8}[fmt]
@@ -125,9 +128,9 @@ def test_rounding_is_that_of_the_formats():
     values = np.float32([1 + 2**-11, 1 + 3 * 2**-11, 65520, 1e-8, -(2**-25)])
     with np.errstate(over="ignore"):
         expected = values.astype(np.float16).astype(np.float32)
-    assert np.array_equal(PlainNetwork([]).round(values), expected)
-    assert PlainNetwork([], "bf16").round(np.float32([1 + 2**-9, 3e38]))[0] == 1
-    assert PlainNetwork([], "f64").round(1 + 2**-50) == 1 + 2**-50
+    assert np.array_equal(PlainArithmetic().round(values), expected)
+    assert PlainArithmetic("bf16").round(np.float32([1 + 2**-9, 3e38]))[0] == 1
+    assert PlainArithmetic("f64").round(1 + 2**-50) == 1 + 2**-50
 
 
 @pytest.mark.parametrize("fmt", ["f16", "cb16"])
@@ -144,9 +147,8 @@ def test_small_gradients_need_a_scale_in_f16_and_none_in_cb16():
     x, labels = np.array([[17.75]]), np.array([0])
 
     def gradients(fmt, scale=1.0):
-        return PlainNetwork([LayerConfig(2, bias=False)], fmt).gradients(parameters, x, labels, scale)[1][
-            "layer1.weight"
-        ]
+        model = PlainGraph(Network.dense((1, 2), bias=False), fmt)
+        return model.gradients(parameters, x, labels, scale)[1]["layer1.weight"]
 
     exact = gradients("f64")[1]
     assert 0 < exact < 1e-6

@@ -120,7 +120,7 @@ def test_layers_that_are_alike_are_followed_once():
     alike = {(one.phase, one.cost) for one in followed if one.layer in (3, 5, 7, 9)}
     assert len(alike) == 3
     every = layer_costs._followed(
-        (*block * 6,), (False, *(below.activation != "none" for below in (block * 6)[:-1])), 8, mesh, "pairs"
+        (*block * 6,), (None, *(below.activation != "none" for below in (block * 6)[:-1])), 8, mesh, "pairs"
     )
     assert sum(one.cost.busy for one in followed) == pytest.approx(sum(cost.busy for cost in every.values()), rel=0.01)
 

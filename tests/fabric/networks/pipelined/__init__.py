@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fabric.networks.pipelined.oracle import Oracle
+from fabric.networks.graph.network import Network
+from fabric.networks.pipelined.oracle import PipelinedOracle
 from fabric.networks.pipelined.pipeline import Pipeline, Placed, row_of_rectangles
 from fabric.networks.pipelined.updates import Rule
 from fabric.networks.pipelined.wafer import PipelinedWafer
-from fabric.networks.streamed.network import Network
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
@@ -52,7 +52,7 @@ class Case:
         ]
         self.wafer = PipelinedWafer(self.pipeline, backend)
         self.wafer.load(self.weights, self.state)
-        self.oracle = Oracle(self.pipeline, self.weights, self.state)
+        self.oracle = PipelinedOracle(self.pipeline, self.weights, self.state)
 
     def samples(self, minibatches):
         """Return (inputs, labels) as bit patterns."""

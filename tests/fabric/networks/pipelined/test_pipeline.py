@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabric.networks.graph.network import Network
 from fabric.networks.pipelined.paths import Path, colored
 from fabric.networks.pipelined.pipeline import Pipeline, Placed, row_of_rectangles
 from fabric.networks.pipelined.updates import Rule
-from fabric.networks.streamed.network import Network
 from memx.optimizer import SGD
 from tests.examples import examples
 from tests.fabric.networks import Case as Streamed

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fabric.networks.streamed.network import Layer, Network
+from fabric.networks.graph.network import Layer, Network
 from memx.optimizer import make_optimizer
 from memx.parameter import Parameter
 from memx.pattern import Pattern
@@ -41,7 +41,7 @@ def drawn(seed):
         for n, m in pairwise(features[:-1])
     ]
     layers.append(Layer(*features[-2:], "none", bool(rng.integers(2))))
-    network = Network(tuple(layers), str(rng.choice(["f16", "cb16"])))
+    network = Network.of(tuple(layers), str(rng.choice(["f16", "cb16"])))
     form = str(rng.choice(["steps", "pairs", "both"]))
     density = 1.0 if form == "pairs" else float(rng.choice([0.1, 0.3, 0.7, 1.0]))
     width, height = int(rng.integers(1, 8)), int(rng.integers(1, 6))

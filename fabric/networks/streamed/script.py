@@ -1,7 +1,8 @@
 """Words of an iteration, laid out once, filled with values when they are sent: a stream per column, one order of all.
 
-`memx.coordinator` writes a script and knows what the words mean; links and tree need to know only in which order they
-go out, which of them carry a value that has to be updated before, and in which order numbers come back.
+`fabric.networks.streamed.writer` writes a script and knows what the words mean; links and tree need to know only in
+which order they go out, which of them carry a value that has to be updated before, and in which order numbers come
+back.
 """
 
 from __future__ import annotations
@@ -12,8 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
-
-from fabric.networks.streamed import commands
 
 __all__ = ["Script"]
 
@@ -108,16 +107,6 @@ class Script:
     def turn(self, count: int = 1) -> None:
         """Say that what is appended from here on follows so many rows of all columns."""
         self._turn += count
-
-    def tell(self, *names: str, columns: Iterable[int] | None = None, **data: int) -> None:
-        """Append commands for some columns, or all; ``name=data`` for those with data, in order."""
-        payload = np.array(
-            [*(commands.word(name) for name in names), *(commands.word(name, value) for name, value in data.items())],
-            np.uint32,
-        )
-        for column in range(self.columns) if columns is None else columns:
-            self.words(column, payload, np.ones(len(payload), bool))
-        self.turn()
 
     def phase(self, label: str, answers: int | None = None) -> None:
         """Begin a stretch: what is appended from here on is for `label`; `answers`: the parameter that it asks for."""

@@ -9,11 +9,10 @@ Source: weight streaming white paper, section 6.2 (sparse weights carry an index
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-
-from fabric.networks.streamed import commands
 
 __all__ = ["Words", "pairs", "steps"]
 
@@ -54,7 +53,7 @@ def steps(rows: np.ndarray, entries: np.ndarray, between: np.ndarray) -> Words:
     )
 
 
-def pairs(rows: np.ndarray, entries: np.ndarray, constant: np.ndarray) -> Words:
+def pairs(rows: np.ndarray, entries: np.ndarray, constant: np.ndarray, alone: Mapping[str, np.ndarray]) -> Words:
     """Return the weights of rows without gaps, two by two.
 
     Parameters
@@ -63,6 +62,8 @@ def pairs(rows: np.ndarray, entries: np.ndarray, constant: np.ndarray) -> Words:
         As for `steps`.
     constant : ndarray of bool
         Per row: its first weight is that of the constant input.
+    alone : dict[str, ndarray of uint32]
+        Payload of the commands ``bias`` and ``last``, which carry one weight.
     """
     counts = np.bincount(rows, minlength=len(constant))
     place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts) - constant[rows]  # -1: constant input
@@ -70,9 +71,9 @@ def pairs(rows: np.ndarray, entries: np.ndarray, constant: np.ndarray) -> Words:
     lengths = np.where(counts > 0, pairs_of_row + constant, 0)
     word = (np.cumsum(lengths) - lengths)[rows] + np.where(place < 0, 0, constant[rows] + place // 2)
     payload, is_control = np.zeros(int(lengths.sum()), np.uint32), np.zeros(int(lengths.sum()), bool)
-    alone = (place % 2 == 0) & (place == (counts - constant)[rows] - 1)
-    for name, which in (("bias", place < 0), ("last", alone)):
-        payload[word[which]], is_control[word[which]] = commands.word(name), True
+    single = (place % 2 == 0) & (place == (counts - constant)[rows] - 1)
+    for name, which in (("bias", place < 0), ("last", single)):
+        payload[word[which]], is_control[word[which]] = alone[name], True
     upper = (place >= 0) & (place % 2 == 1)
     entries = np.asarray(entries)
     return Words(

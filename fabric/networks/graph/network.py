@@ -1,0 +1,256 @@
+"""A network: operations and what flows between them; the form that everything which runs one starts from.
+
+`Network.of` and `Network.dense` make a chain of layers with a classification loss: a layer computes
+``y = activation(norm(W x + b))``, the last one gives logits, and the loss is the sum over the samples of
+``-log softmax(logits)[label]``.  A bias is the weight of an input feature that is always one: the last column of the
+layer's matrix.
+
+Source: vendor documentation, page on execution modes: the compiler extracts the graph of operations; weight streaming
+white paper, sections 4 and 7; requirements WS-38 to WS-46.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.operations import CrossEntropy, NetworkOperation
+from fabric.networks.graph.table import OPERATIONS, activation
+from fabric.networks.graph.tensors import INPUT, NetworkTensor
+from wse_core.errors import ConfigError, UnsupportedError
+
+__all__ = ["Layer", "Network"]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A product and what is done at once to its rows: a recipe for operations, and what the pipelined mode places.
+
+    Attributes
+    ----------
+    inputs, outputs : int
+        Features.
+    activation : str
+        One of `fabric.networks.graph.table.CHOICES`.
+    bias : bool
+    norm : bool
+        Normalise the output features of each sample, then scale and shift them, before the activation.
+    """
+
+    inputs: int
+    outputs: int
+    activation: str = "none"
+    bias: bool = True
+    norm: bool = False
+
+    def __post_init__(self) -> None:
+        if self.inputs < 1 or self.outputs < 1:
+            raise ConfigError(f"a layer from {self.inputs} to {self.outputs} features", where="network")
+        activation(self.activation)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of the layer's matrix; the bias is its last column."""
+        return self.outputs, self.inputs + self.bias
+
+    def nodes(self, group: str, before: str) -> list[Node]:
+        """Return the operations of the layer, the first of which takes what `before` gives."""
+        sizes = {"inputs": self.inputs, "outputs": self.outputs, "bias": int(self.bias)}
+        found = [Node(f"{group}.linear", "linear", (before,), sizes)]
+        for op in ["norm"] * self.norm + [self.activation] * (self.activation != "none"):
+            found.append(Node(f"{group}.{op}", op, (found[-1].name,)))
+        return found
+
+
+@dataclass(frozen=True)
+class Network:
+    """Operations in an order in which they can be done.
+
+    Attributes
+    ----------
+    nodes : tuple of Node
+    inputs : int
+        Features of a sample.
+    dtype : {"f16", "cb16"}
+        Of weights and activations; sums are f32.
+    joined : bool
+        False: features need not fit from one operation to the next, since only what each costs is asked for.
+
+    Raises
+    ------
+    ConfigError
+        Names that occur twice or too late, operations that there are not, features that do not fit.
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: int
+    dtype: str = "f16"
+    joined: bool = True
+
+    def __post_init__(self) -> None:
+        if len(self.nodes) < 2:
+            raise ConfigError("a network without layers", where="network")
+        if self.dtype not in ("f16", "cb16"):
+            raise ConfigError(f"a PE has no 16-bit format {self.dtype!r}", where="network", hint="f16 or cb16")
+        known = {INPUT: ""}
+        for node in self.nodes:
+            missing = [name for name in node.inputs if name not in known]
+            if missing:
+                raise ConfigError(f"{node.name} takes {missing[0]!r}, which comes later or never", where="graph")
+            if node.name in known:
+                raise ConfigError(f"two operations are called {node.name!r}", where="graph")
+            if node.op not in OPERATIONS:
+                raise ConfigError(f"{node.name}: there is no operation {node.op!r}", where="graph")
+            if node.op == "cross_entropy" and known[node.inputs[0]] in ("norm", *_ELEMENTWISE):
+                raise ConfigError(
+                    f"{node.name} takes logits, which {node.inputs[0]} does not give: no activation and no "
+                    "normalisation behind the last product",
+                    where="network",
+                )
+            known[node.name] = node.op
+        assert self.tensors  # features fit
+
+    @classmethod
+    def of(cls, layers: Sequence[Layer], dtype: str = "f16", joined: bool = True) -> Network:
+        """Return the network of layers, first to last, with its loss."""
+        nodes: list[Node] = []
+        for number, layer in enumerate(layers, 1):
+            nodes += layer.nodes(f"layer{number}", nodes[-1].name if nodes else INPUT)
+        nodes.append(Node("loss", "cross_entropy", (nodes[-1].name if nodes else INPUT,)))
+        return cls(tuple(nodes), layers[0].inputs if layers else 0, dtype, joined)
+
+    @classmethod
+    def dense(
+        cls,
+        features: Sequence[int],
+        activation: str = "relu",
+        dtype: str = "f16",
+        bias: bool = True,
+        norm: bool = False,
+    ) -> Network:
+        """Return a network of so many features per level; all layers but the last are activated and normalised."""
+        last = len(features) - 2
+        layers = [
+            Layer(n, m, activation if k < last else "none", bias, norm and k < last)
+            for k, (n, m) in enumerate(pairwise(features))
+        ]
+        return cls.of(layers, dtype)
+
+    # --- what flows ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def tensors(self) -> dict[str, NetworkTensor]:
+        """The result of each node, and the samples, by name."""
+        found = {INPUT: NetworkTensor(INPUT, self.inputs)}
+        for node in self.nodes:
+            given = found[node.inputs[0]].rows if self.joined or node.op != "linear" else node.size("inputs")
+            found[node.name] = NetworkTensor(node.name, OPERATIONS[node.op].features(node, given))
+        return found
+
+    def parameter(self, node: Node) -> NetworkTensor | None:
+        """Return the parameter of a node, if it has one."""
+        return OPERATIONS[node.op].parameter(node, self.tensors[node.inputs[0]].rows)
+
+    @cached_property
+    def parameters(self) -> tuple[NetworkTensor, ...]:
+        """All parameters: matrices of products in order, then the others."""
+        ordered = sorted(self.nodes, key=lambda node: node.op != "linear")
+        return tuple(found for node in ordered if (found := self.parameter(node)) is not None)
+
+    @property
+    def size(self) -> int:
+        """The number of weights, biases and factors."""
+        return sum(parameter.rows * parameter.columns for parameter in self.parameters)
+
+    @property
+    def logits(self) -> NetworkTensor:
+        """What the loss takes."""
+        return self.tensors[self.nodes[-1].inputs[0]]
+
+    @property
+    def loss(self) -> CrossEntropy:
+        """The row of the loss."""
+        row = OPERATIONS[self.nodes[-1].op]
+        if not isinstance(row, CrossEntropy):
+            raise UnsupportedError(f"{self.nodes[-1].name}: a graph ends with its loss", where="graph")
+        return row
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """Features of the inputs and of each product's result."""
+        return (self.inputs, *(node.size("outputs") for node in self.nodes if node.op == "linear"))
+
+    @property
+    def levels(self) -> list[str]:
+        """The names of the samples and of what is left of each product's result when all is done that follows it."""
+        found = [INPUT]
+        for node in self.nodes[:-1]:
+            if not OPERATIONS[node.op].in_place:
+                found.append(node.name)
+            found[-1] = node.name
+        return found
+
+    # --- how it may be read -------------------------------------------------------------------------------------------
+
+    def refusals(self, done: Container[str], mode: str) -> list[str]:
+        """Return why a mode that does some operations, one behind the other, cannot run it: a line per node."""
+        found, before, used = [], INPUT, dict.fromkeys(self.tensors, 0)
+        for node in self.nodes:
+            for name in node.inputs:
+                used[name] += 1
+            if node.op not in done:
+                found.append(f"{node.name}: {mode} does not do {node.op}")
+            if node.inputs != (before,):
+                found.append(f"{node.name}: takes {', '.join(node.inputs)}, not only what {before} gives")
+            before = node.name
+        if self.nodes[-1].op != "cross_entropy":
+            found.append(f"{self.nodes[-1].name}: a graph ends with its loss")
+        return found + [f"{name}: {count} operations take its result" for name, count in used.items() if count > 1]
+
+    def chain(
+        self, done: Container[str] | None = None, mode: str = "plain numpy"
+    ) -> list[tuple[Node, NetworkOperation, NetworkTensor | None]]:
+        """Return (node, row, parameter) of all nodes before the loss.
+
+        Raises
+        ------
+        UnsupportedError
+            The nodes are no chain that ends with the loss, or some are not done; all are named.
+        """
+        every = [name for name, row in OPERATIONS.items() if not row.refused]
+        refused = self.refusals(every if done is None else done, mode)
+        if refused:
+            raise UnsupportedError("; ".join(refused), feature="operation", where="graph")
+        return [(node, OPERATIONS[node.op], self.parameter(node)) for node in self.nodes[:-1]]
+
+    @cached_property
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers of a chain as `Network.of` makes it.
+
+        Raises
+        ------
+        UnsupportedError
+            Operations stand in another order; the first one is named.
+        """
+        found: list[Layer] = []
+        behind: list[str] = []
+        for node, row, _ in self.chain():
+            if node.op == "linear":
+                behind = []
+                found.append(Layer(node.size("inputs"), node.size("outputs"), bias=bool(node.size("bias"))))
+                continue
+            if not found or "norm" in behind[1:] or any(op in behind for op in (node.op, *_ELEMENTWISE)):
+                raise UnsupportedError(
+                    f"{node.name}: {node.op} does not follow a product that it could end", where="graph"
+                )
+            behind.append(node.op)
+            last = found.pop()
+            name = node.op if row.rowwise else last.activation
+            found.append(Layer(last.inputs, last.outputs, name, last.bias, last.norm or node.op == "norm"))
+        return tuple(found)
+
+
+_ELEMENTWISE = tuple(name for name, row in OPERATIONS.items() if row.rowwise)

@@ -1,0 +1,81 @@
+"""An operation of a graph, and a step of a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fabric.networks.graph.tensors import NetworkTensor
+
+__all__ = ["NetworkStep", "Node"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operation in a network.
+
+    Attributes
+    ----------
+    name : str
+        Unique; ``layer3.norm`` belongs to the group ``layer3``.
+    op : str
+        Name of a row of `fabric.networks.graph.table.OPERATIONS`.
+    inputs : tuple of str
+        Names of the nodes whose results it takes; ``input`` is the samples.
+    sizes : tuple of (str, int)
+        What the operation has to know besides: of a linear one ``inputs``, ``outputs`` and ``bias``.  A mapping may be
+        given.
+    """
+
+    name: str
+    op: str
+    inputs: tuple[str, ...]
+    sizes: tuple[tuple[str, int], ...] | Mapping[str, int] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sizes", tuple(sorted(dict(self.sizes).items())))
+
+    def size(self, name: str) -> int:
+        """Return one of the sizes; `KeyError` if the node has none of that name."""
+        return dict(self.sizes)[name]
+
+    @property
+    def group(self) -> str:
+        """The part of the name before the last dot, or all of it."""
+        return self.name.rpartition(".")[0] or self.name
+
+    @property
+    def place(self) -> str:
+        """The group as it is spoken of: ``layer 3``."""
+        word = self.group.rstrip("0123456789")
+        return f"{word} {self.group[len(word) :]}".strip()
+
+
+@dataclass(frozen=True)
+class NetworkStep:
+    """What is done at once in a schedule.
+
+    Attributes
+    ----------
+    node : Node
+    direction : {"forward", "test", "back", "ask"}
+        ``test`` counts what is right instead of a loss; ``ask`` gives the gradient of a parameter alone.
+    reads, writes : tuple of NetworkTensor
+        Activations and gradients.
+    parameter : NetworkTensor or None
+        What is streamed, or whose gradient is asked for.
+    then : tuple of NetworkStep
+        Steps on each row of the result as soon as it is there.
+    """
+
+    node: Node
+    direction: str
+    reads: tuple[NetworkTensor, ...] = ()
+    writes: tuple[NetworkTensor, ...] = ()
+    parameter: NetworkTensor | None = None
+    then: tuple[NetworkStep, ...] = ()
+
+    @property
+    def op(self) -> str:
+        """The name of the operation."""
+        return self.node.op

@@ -1,0 +1,183 @@
+"""One row per operation of a network: what it computes, what it needs and keeps, and how it goes back.
+
+A row is read by everything that runs, prices or checks a network: weight streaming (`fabric.networks.streamed`), the
+pipelined mode (`fabric.networks.pipelined`), the oracles of both, the plain trainer, the layer model.  What a row does
+not have, and no mode refuses by name, `tests/fabric/networks/test_operations.py` does not let pass.
+
+==============  ==========================================  ==========================================  ============
+operation       forward                                     backward, from dy                           kept
+==============  ==========================================  ==========================================  ============
+linear          y_o = r(sum_i W_oi x_i + b_o)               dx_i = r(sum_o W_oi dy_o)                   x
+                                                            dW_oi = sum_t dy_o x_i, db_o = sum_t dy_o
+norm            u = r((x - mean x) / sqrt(var x + eps))     e = g dy, dg = sum_t dy u, ds = sum_t dy    u, 1 / sqrt
+                y = r(g u + s)                              dx = r((e - mean e - u mean(e u)) / sqrt)
+activations     y = r(f(x))                                 dx = r(f'(x) dy), f' rounded                slopes
+cross_entropy   sum over tokens of -log softmax(x)[label]   dx = r((softmax(x) - onehot) scale)         exponentials
+==============  ==========================================  ==========================================  ============
+
+r rounds to 16 bits, sums are f32; t runs over tokens, means over the features of a token.
+
+Sources: weight streaming white paper, sections 4.2 and 5.3; J. L. Ba et al., "Layer normalization", 2016.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fabric.networks.graph.nodes import NetworkStep, Node
+from fabric.networks.graph.plain import PlainArithmetic
+from fabric.networks.graph.tensors import INPUT, NetworkTensor
+from wse_core.errors import ConfigError
+
+__all__ = ["APART", "EPSILON", "CrossEntropy", "Declared", "Linear", "NetworkOperation", "Norm"]
+
+EPSILON = 1e-5
+"""Added to the variance before the root."""
+APART = 2.0**100
+"""Times this, any two 16-bit numbers that differ are more than one apart."""
+
+
+class NetworkOperation:
+    """A row of the table; subclasses say what differs.
+
+    Attributes
+    ----------
+    name, meaning : str
+    rowwise : bool
+        A row of the result depends on one row of what is given, so that it can be made as soon as that is there.
+    in_place : bool
+        The result takes the place of what is given.
+    keeps : tuple of (letter, per, format)
+        Arrays kept from forward to back: the letter that begins their names, a row per ``feature`` or one per
+        ``token`` alone, ``half`` or ``f32``.
+    refused : dict[str, str]
+        Modes that do not have it, and why.
+    """
+
+    name: ClassVar[str] = ""
+    meaning: ClassVar[str] = ""
+    rowwise: ClassVar[bool] = False
+    in_place: ClassVar[bool] = True
+    keeps: ClassVar[tuple[tuple[str, str, str], ...]] = ()
+    refused: ClassVar[Mapping[str, str]] = {}
+
+    def features(self, node: Node, given: int) -> int:
+        """Return the features of the result."""
+        return given
+
+    def parameter(self, node: Node, given: int) -> NetworkTensor | None:
+        """Return the parameter of a node that is given so many features."""
+        return None
+
+    def reverse(
+        self, node: Node, x: NetworkTensor, y: NetworkTensor, parameter: NetworkTensor | None, wanted: bool
+    ) -> list[NetworkStep]:
+        """Return the steps from the gradient of `y` to that of `x`, if it is wanted, and to that of the parameter."""
+        step = NetworkStep(node, "back", (y.gradient,), (x.gradient,), parameter)
+        return [step] if wanted or parameter is not None else []
+
+    def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
+        """Return (result, what is kept) by numpy, rows of samples; `values` is the rounded parameter."""
+        raise NotImplementedError
+
+    def plain_back(
+        self, a: PlainArithmetic, node: Node, delta: np.ndarray, kept: Any, values: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return (gradient of what was given, gradient of the parameter)."""
+        raise NotImplementedError
+
+
+class Linear(NetworkOperation):
+    """A product with a matrix; the weights of the constant input, biases, are its last column."""
+
+    name, meaning, in_place = "linear", "y = W x + b", False
+
+    def features(self, node: Node, given: int) -> int:
+        if given != node.size("inputs"):
+            raise ConfigError(
+                f"{node.inputs[0]} gives {given} features, {node.name} takes {node.size('inputs')}", where="network"
+            )
+        return node.size("outputs")
+
+    def parameter(self, node: Node, given: int) -> NetworkTensor:
+        columns = node.size("inputs") + node.size("bias")
+        return NetworkTensor(f"{node.group}.weight", node.size("outputs"), "parameter", columns)
+
+    def reverse(
+        self, node: Node, x: NetworkTensor, y: NetworkTensor, parameter: NetworkTensor | None, wanted: bool
+    ) -> list[NetworkStep]:
+        ask = NetworkStep(node, "ask", (x, y.gradient), (), parameter)
+        return [*super().reverse(node, x, y, parameter, wanted)[: int(wanted)], ask]
+
+    def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
+        assert values is not None
+        rows = x @ values[:, : x.shape[1]].T
+        return a.round(rows + values[:, -1] if node.size("bias") else rows), x
+
+    def plain_back(
+        self, a: PlainArithmetic, node: Node, delta: np.ndarray, kept: Any, values: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        assert values is not None
+        whole = [delta.T @ kept, delta.sum(0)[:, None]][: 1 + node.size("bias")]
+        first = node.inputs == (INPUT,)  # nobody needs the gradient of the samples
+        below = delta if first else a.round(delta @ values[:, : kept.shape[1]])
+        return below, np.concatenate(whole, axis=1)
+
+
+class Norm(NetworkOperation):
+    """Normalisation over the features of a token; its parameter has factors in row 0 and shifts in row 1."""
+
+    name, meaning = "norm", "y = g (x - mean x) / sqrt(var x + eps) + s"
+    keeps = (("n", "feature", "half"), ("v", "token", "f32"))
+
+    def parameter(self, node: Node, given: int) -> NetworkTensor:
+        return NetworkTensor(f"{node.group}.norm", 2, "parameter", given)
+
+    def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
+        assert values is not None
+        centred = x - x.mean(1, keepdims=True)
+        inverse = 1 / np.sqrt((centred * centred).mean(1, keepdims=True) + a.dtype.type(EPSILON))
+        unit = a.round(centred * inverse)
+        return a.round(unit * values[0] + values[1]), (unit, inverse)
+
+    def plain_back(
+        self, a: PlainArithmetic, node: Node, delta: np.ndarray, kept: Any, values: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        assert values is not None
+        unit, inverse = kept
+        scaled = delta * values[0]
+        mean, dot = scaled.mean(1, keepdims=True), (scaled * unit).mean(1, keepdims=True)
+        gradient = np.stack([(delta * unit).sum(0), delta.sum(0)])
+        return a.round((scaled - mean - unit * dot) * inverse), gradient
+
+
+class CrossEntropy(NetworkOperation):
+    """Softmax and cross-entropy against labels, summed over the tokens; it begins the way back."""
+
+    name, meaning = "cross_entropy", "-log softmax(x)[label], summed over tokens"
+
+    def plain_loss(self, a: PlainArithmetic, logits: np.ndarray, labels: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Return (sum of the losses, softmax minus one-hot labels)."""
+        below = logits - logits.max(1, keepdims=True)
+        powers = np.exp(below)
+        sums = powers.sum(1, keepdims=True)
+        wanted = np.eye(logits.shape[1], dtype=a.dtype)[labels]
+        loss = (np.log(sums[:, 0]) - (wanted * below).sum(1)).sum(dtype=a.dtype)
+        return loss, powers / sums - wanted
+
+
+class Declared(NetworkOperation):
+    """An operation that graphs may have and no mode does: it is read, and refused by name.
+
+    Parameters
+    ----------
+    name, meaning : str
+    """
+
+    def __init__(self, name: str, meaning: str) -> None:
+        self.name, self.meaning = name, meaning  # type: ignore[misc]
+        why = f"{name} is not modelled"
+        self.refused = dict.fromkeys(("streaming", "pipelined", "plain"), why)  # type: ignore[misc]

@@ -1,0 +1,32 @@
+"""The table of all operations of networks by name."""
+
+from __future__ import annotations
+
+from fabric.networks.graph.activations import ACTIVATIONS, Activation
+from fabric.networks.graph.operations import CrossEntropy, Declared, Linear, NetworkOperation, Norm
+from wse_core.errors import ConfigError
+
+__all__ = ["CHOICES", "OPERATIONS", "activation"]
+
+OPERATIONS: dict[str, NetworkOperation] = {
+    row.name: row
+    for row in (
+        Linear(),
+        Norm(),
+        *ACTIVATIONS.values(),
+        CrossEntropy(),
+        Declared("convolution", "y = sum of products with shifted inputs"),
+        Declared("attention", "y = softmax(q k) v"),
+    )
+}
+"""Rows by name."""
+
+CHOICES = ("none", *ACTIVATIONS)
+"""What may follow a product: names of activations, or nothing."""
+
+
+def activation(name: str) -> Activation | None:
+    """Return the row of an activation, None for ``none``; `ConfigError` for a name that there is not."""
+    if name not in CHOICES:
+        raise ConfigError(f"unknown activation {name!r}", where="network", hint=", ".join(CHOICES))
+    return ACTIVATIONS.get(name)

@@ -1,0 +1,41 @@
+"""What flows between the operations of a network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["INPUT", "NetworkTensor"]
+
+INPUT = "input"
+"""Name of the samples in a graph."""
+
+
+@dataclass(frozen=True)
+class NetworkTensor:
+    """A tensor of a network; tokens are no axis of it, since every PE row has its own.
+
+    Attributes
+    ----------
+    name : str
+        That of the node that gives it, ``input`` for the samples; a parameter has a name of its own.
+    rows : int
+        Features of a token; of a parameter rows of its matrix.
+    kind : {"activation", "gradient", "parameter"}
+    columns : int
+        Of a parameter's matrix, else 0.
+    """
+
+    name: str
+    rows: int
+    kind: str = "activation"
+    columns: int = 0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The shape of a parameter's matrix."""
+        return self.rows, self.columns
+
+    @property
+    def gradient(self) -> NetworkTensor:
+        """The gradient of an activation."""
+        return NetworkTensor(self.name, self.rows, "gradient")

@@ -1,0 +1,146 @@
+"""What the tasks of a resident program share: pointers, rows of f32 numbers, and the ring that joins sums.
+
+What moves
+    Nothing but the sums that the ring of columns joins, and one f32 number south per sum over tokens.  A command names
+    no place: pointers, set by commands, move to the next row of tokens with each use.
+
+Queues and colors
+    Those of the two products (`fabric.kernels.streamed.forward`, `fabric.kernels.streamed.gradient`).
+
+Rounding
+    A row is widened to f32, worked on in f32 (`fabric.program.functions` for exp, log and roots) and rounded once where
+    it is stored.
+
+Cycles
+    A command costs the start of a task, a DSR load per operand that is no pointer, and the steps of its operations.
+
+Source: requirements WS-38 to WS-46; the white paper leaves element-wise layers to the wafer (section 4.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from fabric.asm.operands import Reg, Task, Var
+from fabric.kernels.streamed.forward import ProductTasks
+from fabric.kernels.streamed.gradient import GradientTasks
+from fabric.networks.streamed.operations.lowering import Lowering
+from fabric.program import functions
+from fabric.program.program import Program
+
+__all__ = ["JOINS", "ProgramCode"]
+
+POINTERS = ("row", "aux", "delta", "label", "wide")
+"""Pointers of the tasks on rows: name of the command that sets each."""
+JOINS = {
+    "join_max": "sums: maximum with what arrives round the ring",
+    "join_add": "sums: plus what arrives round the ring",
+    "onward": "send the sums round the ring, and keep them",
+    "take": "sums: what arrives round the ring",
+}
+"""Commands that join the sums of all columns; there are none in a single column."""
+
+
+class ProgramCode:
+    """What is shared.
+
+    Parameters
+    ----------
+    p : Program
+    ids : dict[str, int]
+        Control task id of each command.
+    table : Var
+        Addresses of the arrays.
+    product : ProductTasks
+        Its sums and its ring of columns are used.
+    gradient : GradientTasks
+        Its way south is used.
+    held : dict[str, Var]
+        The arrays.
+    tokens : int
+        Elements of a row.
+    lowerings : sequence of Lowering
+        Operations that the program has, besides products.
+
+    Attributes
+    ----------
+    one, two, short, peak : Var
+        A row of tokens each, for whoever needs it: f32, f32, 16 bits, f32.  ``peak`` is kept through the loss.
+    reads, writes : dict[str, Dsr]
+        Pointers, by the names of their commands.
+    functions : Emit
+    """
+
+    def __init__(
+        self,
+        p: Program,
+        ids: Mapping[str, int],
+        table: Var,
+        product: ProductTasks,
+        gradient: GradientTasks,
+        held: Mapping[str, Var],
+        tokens: int,
+        lowerings: Sequence[Lowering],
+    ) -> None:
+        self.p, self.ids, self.table, self.product, self.gradient = p, ids, table, product, gradient
+        self.held, self.tokens = held, tokens
+        self.reads = {name: p.dsr("src1") for name in POINTERS}
+        self.writes = {name: p.dsr("dest") for name in POINTERS if name != "label"}
+        self.onward = p.dsr("dest") if product.arriving else None
+        self.one, self.two = p.array("one", tokens, "f32", bank=0), p.array("two", tokens, "f32", bank=2)
+        self.short, self.peak = p.array("short", tokens, "half"), p.array("peak", tokens, "f32", bank=4)
+        parts = [(lowering.joins, lowering.tasks_of(self)) for lowering in lowerings if lowering.tasks_of is not None]
+        self.alone = [part for joins, part in parts if not joins]
+        self.joining = [part for joins, part in parts if joins]
+        self.functions = functions.Emit(p, tokens)
+
+    def prepare(self) -> None:
+        """Emit the loads of the pointers."""
+        for pointers in (self.reads, self.writes):
+            for name, dsr in pointers.items():
+                var = self.held["expo" if name == "wide" else "a0"]
+                self.p.load(dsr, self.p.mem1d(var, self.tokens, save=True, check=False))
+        if self.onward:
+            self.p.load(self.onward, self.p.fabout(self.product.out, self.tokens, dtype="f32"))
+
+    def command(self, name: str) -> AbstractContextManager[Task]:
+        """Begin the task of a command."""
+        return self.p.task(name, kind="control", id=self.ids[name])
+
+    def place(self, number: Reg) -> Reg:
+        """Emit the look-up of an array's address; return the register with it."""
+        address = self.p.reg16("address")
+        self.p.ld16(address, self.table, index=number)
+        return address
+
+    def pointer_tasks(self) -> None:
+        """Write the commands that set pointers."""
+        for name in POINTERS:
+            with self.command(name) as t:
+                place = self.place(t.data)
+                self.p.dsr_base(self.reads[name], place)
+                if name in self.writes:
+                    self.p.dsr_base(self.writes[name], place)
+
+    def ring_tasks(self) -> None:
+        """Write what joins the sums of all columns."""
+        p, total, arriving = self.p, self.product.total, self.product.arriving
+        if arriving is None or self.onward is None:
+            return
+        with self.command("onward"):
+            p.mov32(self.onward, self.product.sums)
+        with self.command("join_add"):
+            p.fadds(total, total, arriving)
+        with self.command("take"):
+            p.mov32(total, arriving)
+        with self.command("join_max"):
+            p.fmaxs(total, total, arriving)
+
+    def send_sum(self, vector: Var) -> None:
+        """Emit the sum of a vector over the tokens, sent south."""
+        total = self.p.reg32("sum")
+        self.p.mov32(total, 0)
+        self.p.fadds(total, vector, total)
+        self.gradient.send_south(total)
+        self.p.free(total)

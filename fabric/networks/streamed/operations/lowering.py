@@ -1,0 +1,118 @@
+"""What there is to say of an operation in weight streaming, and what its steps are written with.
+
+The steps of an operation are written once, as calls of a `StepWriter`: `fabric.networks.streamed.writer` makes words
+of them, `swarm.cluster.layer_costs` follows what they cost.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from fabric.networks.graph.nodes import NetworkStep
+from fabric.networks.graph.plan import MemoryPlan
+from fabric.networks.graph.tensors import NetworkTensor
+
+if TYPE_CHECKING:
+    from fabric.networks.streamed.operations.code import ProgramCode
+
+__all__ = ["Lowering", "StepWriter", "TaskWriter"]
+
+
+class StepWriter(ABC):
+    """What steps are written with.
+
+    Attributes
+    ----------
+    plan : MemoryPlan
+        Arrays and layouts of the network.
+    """
+
+    plan: MemoryPlan
+
+    @abstractmethod
+    def tell(self, *names: str, columns: Iterable[int] | None = None, **data: str | int) -> None:
+        """Send commands to some columns, or all, then those with data: the name of an array, or a number."""
+
+    @abstractmethod
+    def each(self, tensor: NetworkTensor, *names: str) -> None:
+        """Send commands to every column, once per feature of a tensor that it owns."""
+
+    @abstractmethod
+    def join(self, name: str) -> None:
+        """All-reduce the sums over the columns: once along the ring to the last, once round to all."""
+
+    @abstractmethod
+    def in_pairs(self, step: NetworkStep) -> bool:
+        """Return whether the weights of a matrix go out two by two, without steps."""
+
+    @abstractmethod
+    def product(self, step: NetworkStep) -> None:
+        """Send a matrix, its rows in order, each with the commands that sum it and those of `then` where it lands."""
+
+    @abstractmethod
+    def ask(self, step: NetworkStep) -> None:
+        """Ask for the gradients of a matrix, row by row."""
+
+    @abstractmethod
+    def factors(
+        self, step: NetworkStep, names: Sequence[str], shift: bool = False, gradient: int | None = None
+    ) -> None:
+        """Send, per row that a column owns, the factor of the feature, then commands.
+
+        Parameters
+        ----------
+        step : NetworkStep
+            Its parameter has the factors in row 0 and the shifts in row 1.
+        names : sequence of str
+        shift : bool
+            The last command carries the shift.
+        gradient : int, optional
+            Row of the parameter whose gradient the last command sends.
+        """
+
+    @abstractmethod
+    def scale(self) -> None:
+        """Send the loss scale."""
+
+    @abstractmethod
+    def answer(self) -> None:
+        """Ask every column for its number."""
+
+
+class TaskWriter(Protocol):
+    """What writes the tasks of an operation."""
+
+    def tasks(self) -> None:
+        """Write the tasks."""
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """An operation in weight streaming.
+
+    Attributes
+    ----------
+    commands : dict[str, str]
+        What each of its commands does.
+    write : dict[str, callable]
+        By direction: takes a `StepWriter` and a step, and writes it.
+    phases : dict[str, (str, str)]
+        By direction, title of the stretch of the stream that begins with such a step (with ``{}`` for the place of its
+        node), and the layer model's name of it.  A step without one belongs to the stretch before.
+    after : dict[str, str]
+        By direction, of operations on single rows: the command per row, as it may end a row of a product.
+    tasks_of : callable, optional
+        Takes a `ProgramCode`, makes what its tasks hold between commands, and returns what writes them.
+    joins : bool
+        Its tasks come behind those of the ring.
+    """
+
+    commands: Mapping[str, str]
+    write: Mapping[str, Callable[[StepWriter, NetworkStep], None]]
+    phases: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    after: Mapping[str, str] = field(default_factory=dict)
+    tasks_of: Callable[[ProgramCode], TaskWriter] | None = None
+    joins: bool = False

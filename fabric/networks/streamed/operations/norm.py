@@ -1,0 +1,178 @@
+"""Normalisation over the features of a token, forward and backward, row by row; sums go round the ring of columns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.asm.operands import Reg
+from fabric.networks.graph.nodes import NetworkStep
+from fabric.networks.graph.operations import EPSILON
+from fabric.networks.streamed.operations.code import ProgramCode
+from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
+
+__all__ = ["NORM"]
+
+COMMANDS = {
+    "k_low": "data = lower half of an f32 constant, 1 / features",
+    "k_high": "data = its upper half",
+    "gamma": "data = factor of the next feature",
+    "sum_row": "sums: plus a row",
+    "mean": "keep sums times constant as the mean; sums: zero",
+    "var_row": "sums: plus the square of (row - mean)",
+    "deviation": "keep 1 / sqrt(sums times constant + epsilon), also as wide row; sums: zero",
+    "recall": "deviation: what the wide row keeps",
+    "norm_row": "aux row: (row - mean) / deviation",
+    "affine": "row: aux row times factor plus data",
+    "grad_gamma": "send the sum of delta row times aux row south",
+    "grad_beta": "send the sum of the delta row south",
+    "back_sum": "sums: plus delta row times factor",
+    "back_dot": "sums: plus delta row times factor times aux row",
+    "dot": "keep sums times constant as the mean product; sums: zero",
+    "back_row": "delta row: (delta row times factor - mean - aux row times mean product) / deviation, the wide row",
+}
+
+
+def forward(w: StepWriter, step: NetworkStep) -> None:
+    """Write the normalisation of a level: mean, deviation, unit rows, factors and shifts."""
+    y = step.writes[0]
+    rows, unit = f"{w.plan.array(y)}.rows", w.plan.kept(step, "n")
+    _constant(w, step)
+    w.tell(row=rows)
+    w.each(y, "sum_row")
+    w.join("join_add")
+    w.tell("mean", row=rows)
+    w.each(y, "var_row")
+    w.join("join_add")
+    w.tell(wide=w.plan.kept(step, "v"))
+    w.tell("deviation", row=rows, aux=unit)
+    w.each(y, "norm_row")
+    w.tell(row=rows, aux=unit)
+    w.factors(step, ("affine",), shift=True)
+
+
+def back(w: StepWriter, step: NetworkStep) -> None:
+    """Write the gradients of factors and shifts, then those of what was normalised."""
+    delta, unit = w.plan.array(step.writes[0]), w.plan.kept(step, "n")
+    _constant(w, step)
+    w.tell(delta=delta, wide=w.plan.kept(step, "v"))
+    w.tell("recall")
+    w.factors(step, ("grad_beta",), gradient=1)
+    w.tell(delta=delta, aux=unit)
+    w.factors(step, ("grad_gamma",), gradient=0)
+    w.tell(delta=delta)
+    w.factors(step, ("back_sum",))
+    w.join("join_add")
+    w.tell("mean", delta=delta, aux=unit)
+    w.factors(step, ("back_dot",))
+    w.join("join_add")
+    w.tell("dot", delta=delta, aux=unit)
+    w.factors(step, ("back_row",))
+
+
+def _constant(w: StepWriter, step: NetworkStep) -> None:
+    """Write the constant 1 / features."""
+    bits = int(np.array([1 / step.reads[0].rows], np.float32).view(np.uint32)[0])
+    w.tell(k_low=bits & 0xFFFF, k_high=bits >> 16)
+
+
+class NormTasks:
+    """What the tasks hold between commands, and the tasks."""
+
+    def __init__(self, code: ProgramCode) -> None:
+        self.code, p = code, code.p
+        self.mean, self.deviation = p.array("mean", code.tokens, "f32"), p.array("deviation", code.tokens, "f32")
+        self.dot = p.array("dot", code.tokens, "f32")
+        self.constant, self.gamma = p.reg32("constant"), p.reg16("gamma")
+
+    def tasks(self) -> None:
+        """Write the tasks."""
+        code, p, constant = self.code, self.code.p, self.constant
+        for name, half in (("k_low", constant.low), ("k_high", constant.high), ("gamma", self.gamma)):
+            with code.command(name) as t:
+                p.mov16(half, t.data)
+        self.forward(constant)
+        self.back()
+
+    def forward(self, constant: Reg) -> None:
+        """Write the commands on the way forward, and those of means, which both ways have."""
+        code, p = self.code, self.code.p
+        total, sums, one = code.product.total, code.product.sums, code.one
+        with code.command("sum_row"):
+            p.fh2s(one, code.reads["row"])
+            p.fadds(sums, sums, one)
+        for name, kept in (("mean", self.mean), ("dot", self.dot)):
+            with code.command(name):
+                p.fmuls(kept, sums, constant)
+                p.mov32(total, 0)
+        with code.command("var_row"):
+            self.centred()
+            p.fmuls(one, one, one)
+            p.fadds(sums, sums, one)
+        with code.command("deviation"):
+            p.fmuls(one, sums, constant)
+            p.fadds(one, one, EPSILON)
+            code.functions.rsqrt(self.deviation, one)
+            p.mov32(code.writes["wide"], self.deviation)
+            p.mov32(total, 0)
+        with code.command("recall"):
+            p.mov32(self.deviation, code.reads["wide"])
+        with code.command("norm_row"):
+            self.centred()
+            p.fmuls(one, one, self.deviation)
+            p.fs2h(code.writes["aux"], one)
+        with code.command("affine") as t:
+            beta = p.reg32("beta")
+            p.fh2s(beta, t.data)
+            p.mov32(one, beta)
+            p.fmachs(one, one, code.reads["aux"], self.gamma)
+            p.fs2h(code.writes["row"], one)
+
+    def back(self) -> None:
+        """Write the commands on the way back."""
+        code, p, one, two = self.code, self.code.p, self.code.one, self.code.two
+        sums = code.product.sums
+        with code.command("grad_beta"):
+            p.fh2s(one, code.reads["delta"])
+            code.send_sum(one)
+        with code.command("grad_gamma"):
+            p.fh2s(one, code.reads["delta"])
+            p.fh2s(two, code.reads["aux"])
+            p.fmuls(one, one, two)
+            code.send_sum(one)
+        with code.command("back_sum"):
+            self.scaled_delta()
+            p.fadds(sums, sums, one)
+        with code.command("back_dot"):
+            self.scaled_delta()
+            p.fh2s(two, code.reads["aux"])
+            p.fmuls(one, one, two)
+            p.fadds(sums, sums, one)
+        with code.command("back_row"):
+            self.scaled_delta()
+            p.fsubs(one, one, self.mean)
+            p.fh2s(two, code.reads["aux"])
+            p.fmuls(two, two, self.dot)
+            p.fsubs(one, one, two)
+            p.fmuls(one, one, self.deviation)
+            p.fs2h(code.writes["delta"], one)
+
+    def centred(self) -> None:
+        """Emit ``one`` = row - mean."""
+        self.code.p.fh2s(self.code.one, self.code.reads["row"])
+        self.code.p.fsubs(self.code.one, self.code.one, self.mean)
+
+    def scaled_delta(self) -> None:
+        """Emit ``one`` = delta row times factor."""
+        p, one = self.code.p, self.code.one
+        p.mov32(one, 0)
+        p.fmachs(one, one, self.code.reads["delta"], self.gamma)
+
+
+NORM = Lowering(
+    COMMANDS,
+    {"forward": forward, "back": back},
+    {"forward": ("forward, {}", "normalise"), "back": ("backward, {}", "norm")},
+    tasks_of=NormTasks,
+    joins=True,
+)
+"""Normalisation in weight streaming."""

@@ -1,0 +1,37 @@
+"""All operations of weight streaming by name."""
+
+from __future__ import annotations
+
+from fabric.networks.graph.network import Network
+from fabric.networks.graph.nodes import NetworkStep
+from fabric.networks.streamed.commands import POINTERS, given_out
+from fabric.networks.streamed.operations.code import JOINS
+from fabric.networks.streamed.operations.linear import LINEAR
+from fabric.networks.streamed.operations.loss import LOSS
+from fabric.networks.streamed.operations.lowering import Lowering
+from fabric.networks.streamed.operations.norm import NORM
+from fabric.networks.streamed.operations.rows import ROWS
+
+__all__ = ["MEANING", "STREAMED", "after", "ids_of"]
+
+STREAMED: dict[str, Lowering] = {"linear": LINEAR, **ROWS, "cross_entropy": LOSS, "norm": NORM}
+"""By the names of `fabric.networks.graph.table.OPERATIONS`, in the order in which programs have their tasks."""
+
+MEANING = POINTERS | JOINS
+for _lowering in STREAMED.values():
+    MEANING |= _lowering.commands
+"""What each command does."""
+
+
+def after(step: NetworkStep) -> list[str]:
+    """Return the commands that follow a row of a product where it lands."""
+    return [STREAMED[later.op].after[later.direction] for later in step.then]
+
+
+def ids_of(network: Network) -> dict[str, int]:
+    """Return the control task id of each command of a network's operations."""
+    present = {node.op for node in network.nodes}
+    used = [*POINTERS, *JOINS]
+    for name, lowering in STREAMED.items():
+        used += lowering.commands if name in present else ()
+    return given_out(used)

@@ -1,0 +1,71 @@
+"""Arithmetic on the mesh of a wafer: sums over columns and over tokens, in the machine's order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.kernels.streamed.placement import chunks
+from fabric.networks.arithmetic import MixedArithmetic
+from wse_core.params import Machine
+
+__all__ = ["MeshArithmetic"]
+
+Bits = NDArray[np.uint32]
+
+
+class MeshArithmetic(MixedArithmetic):
+    """Mixed precision on a mesh, features in nearly equal chunks over its columns, samples over its rows.
+
+    Parameters
+    ----------
+    machine : Machine
+    dtype : {"f16", "cb16"}
+    width, height : int
+        PEs.
+    samples : int
+        Of the wafer.
+    """
+
+    def __init__(self, machine: Machine, dtype: str, width: int, height: int, samples: int) -> None:
+        super().__init__(machine, dtype)
+        self.width, self.height, self.tokens = width, height, samples // height
+
+    def owners(self, features: int) -> NDArray[np.int64]:
+        """Return the column that owns each of so many features."""
+        return np.repeat(np.arange(self.width), np.diff(chunks(features, self.width)))
+
+    def over_columns(self, rows: Bits, operation: Callable[[Bits, Bits], Bits], start: int) -> list[Bits]:
+        """Return per column the operation over its rows, from `start` on."""
+        found = []
+        for low, high in pairwise(chunks(len(rows), self.width)):
+            total = np.full(rows.shape[1:], start, np.uint32)
+            for row in rows[low:high]:
+                total = operation(total, row)
+            found.append(total)
+        return found
+
+    def joined(self, parts: Sequence[Bits], operation: Callable[[Bits, Bits], Bits]) -> Bits:
+        """Return a sum or maximum over columns, column 0 first; `parts` has one row of samples per column."""
+        total = parts[0]
+        for part in parts[1:]:
+            total = operation(part, total)
+        return total
+
+    def mean(self, rows: Bits) -> Bits:
+        """Return the mean over the features."""
+        return self.times(self.joined(self.over_columns(rows, self.add, 0), self.add), 1 / len(rows))
+
+    def south(self, vectors: Bits) -> Bits:
+        """Return sums over the tokens: in each PE from 0, then north to south; the last axis goes."""
+        by_pe = vectors.reshape(*vectors.shape[:-1], self.height, self.tokens)
+        own = np.zeros(by_pe.shape[:-1], np.uint32)
+        for token in range(self.tokens):
+            own = self.add(by_pe[..., token], own)
+        total = own[..., 0]
+        for y in range(1, self.height):
+            total = self.add(total, own[..., y])
+        return total

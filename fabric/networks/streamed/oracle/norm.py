@@ -1,0 +1,41 @@
+"""Normalisation over the features of a token."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.networks.graph.operations import EPSILON
+from fabric.networks.streamed.oracle.mesh import MeshArithmetic
+from fabric.networks.streamed.oracle.weights import StreamedWeights
+
+__all__ = ["back", "forward"]
+
+Halves = NDArray[np.uint16]
+Bits = NDArray[np.uint32]
+
+
+def forward(a: MeshArithmetic, x: Halves, weights: StreamedWeights) -> tuple[Halves, tuple[Halves, Bits]]:
+    """Return (rows, (unit rows, 1 / deviation))."""
+    wide = a.widen(x)
+    centred = a.sub(wide, a.mean(wide)[None])
+    inverse = a.functions.rsqrt(a.plus(a.mean(a.mul(centred, centred)), EPSILON))
+    unit = a.narrow(a.mul(centred, inverse[None]))
+    factors, shifts = _factors(weights)
+    return a.narrow(a.fma(unit, factors, np.broadcast_to(a.widen(shifts), wide.shape))), (unit, inverse)
+
+
+def back(a: MeshArithmetic, delta: Halves, kept: tuple[Halves, Bits], weights: StreamedWeights) -> tuple[Halves, Bits]:
+    """Return (gradients of the rows before normalisation, gradients of factors and shifts)."""
+    (unit, inverse), wide = kept, a.widen(delta)
+    units = a.widen(unit)
+    gradients = np.concatenate([a.south(a.mul(wide, units)), a.south(wide)])
+    scaled = a.fma(delta, _factors(weights)[0], np.zeros_like(wide))
+    mean, dot = a.mean(scaled), a.mean(a.mul(scaled, units))
+    found = a.sub(a.sub(scaled, mean[None]), a.mul(units, dot[None]))
+    return a.narrow(a.mul(found, inverse[None])), gradients
+
+
+def _factors(weights: StreamedWeights) -> Halves:
+    """Return factors and shifts as columns, shape (2, features, 1)."""
+    return np.asarray(weights.values).reshape(2, -1, 1)

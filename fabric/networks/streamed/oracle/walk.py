@@ -1,0 +1,82 @@
+"""The oracle of a whole network: its operations one after the other, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.networks.graph.network import Network
+from fabric.networks.graph.tensors import INPUT
+from fabric.networks.streamed.oracle import loss
+from fabric.networks.streamed.oracle.mesh import MeshArithmetic
+from fabric.networks.streamed.oracle.table import BACK, FORWARD
+from fabric.networks.streamed.oracle.weights import StreamedWeights
+from wse_core.params import Machine
+
+__all__ = ["StreamedOracle"]
+
+
+class StreamedOracle(MeshArithmetic):
+    """A network on a wafer.
+
+    Parameters
+    ----------
+    network : Network
+    machine : Machine
+    width, height : int
+        PEs.
+    samples : int
+
+    Attributes
+    ----------
+    results : dict[str, ndarray of uint16], shape (features, samples)
+        Of each node, after `forward`; ``input`` is the samples.
+    """
+
+    def __init__(self, network: Network, machine: Machine, width: int, height: int, samples: int) -> None:
+        super().__init__(machine, network.dtype, width, height, samples)
+        self.network = network
+        self.results: dict[str, NDArray[np.uint16]] = {}
+
+    @property
+    def activations(self) -> list[NDArray[np.uint16]]:
+        """The samples, then what is left of the result of each product when all is done that follows it."""
+        return [self.results[name] for name in self.network.levels]
+
+    def forward(self, inputs: NDArray[np.uint16], weights: Sequence[StreamedWeights]) -> NDArray[np.uint16]:
+        """Return the logits of a batch, bit patterns of shape (classes, samples).
+
+        Parameters
+        ----------
+        inputs : ndarray of uint16, shape (features, samples)
+        weights : sequence of StreamedWeights
+            In the order of `Network.parameters`.
+        """
+        self._weights = dict(zip([tensor.name for tensor in self.network.parameters], weights, strict=True))
+        self.results, self._kept = {INPUT: inputs}, dict[str, Any]()
+        for node, _, parameter in self.network.chain():
+            given = None if parameter is None else self._weights[parameter.name]
+            found = FORWARD[node.op](self, node, self.results[node.inputs[0]], given)
+            self.results[node.name], self._kept[node.name] = found
+        return self.results[self.network.logits.name]
+
+    def loss(self, labels: NDArray[np.uint16], scale: float) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
+        """Return (losses per column as f32 bits, gradients of the logits)."""
+        return loss.forward(self, self.results[self.network.logits.name], labels, scale)
+
+    def right(self, labels: NDArray[np.uint16]) -> NDArray[np.uint32]:
+        """Return per column how many samples no logit of which is larger than that of their label, as f32 bits."""
+        return loss.right(self, self.results[self.network.logits.name], labels)
+
+    def backward(self, delta: NDArray[np.uint16]) -> list[NDArray[np.uint32]]:
+        """Return the gradients that are asked for as f32 bits, in the order of `Network.parameters`."""
+        found = {}
+        for node, _, parameter in reversed(self.network.chain()):
+            given = None if parameter is None else self._weights[parameter.name]
+            delta, gradient = BACK[node.op](self, node, delta, self._kept[node.name], given)
+            if parameter is not None:
+                found[parameter.name] = gradient
+        return [found[tensor.name] for tensor in self.network.parameters]

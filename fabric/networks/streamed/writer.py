@@ -1,0 +1,328 @@
+"""The words of an iteration: weights and commands of a schedule in the one order that wafers follow.
+
+What leaves
+    One stream per column of PEs, step by step: products (rows in order, each followed by partial-sum commands and by
+    what is done to the landed row), the loss, then back, the products of transposed matrices and the places at which
+    gradients of weights are asked for.  The order is the same for every wafer, so one copy serves all of them.
+
+Order
+    All columns' streams are cuts of one order of sending, `fabric.networks.streamed.script.Script.sequence`: row after
+    row of a matrix, and every sending of a PE before its taking.  A buffer of any size can hold a window of it without
+    a deadlock.
+
+What comes back
+    f32 numbers per column in the order of asking; `Script.places` says which parameter's entry each one is.  All wafers
+    give the same entries in the same order, `Script.back`, so a tree can add them as they pass.
+
+The words are laid out once per sparsity pattern; an iteration fills in values.
+
+Source: weight streaming white paper, sections 4.3 (order of an iteration), 7.3 (commands), 7.4 (one value array).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fabric.kernels.streamed.gradient import SKIP, row_commands
+from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
+from fabric.networks.graph.nodes import NetworkStep
+from fabric.networks.graph.reverse import schedule
+from fabric.networks.graph.tensors import NetworkTensor
+from fabric.networks.streamed import commands
+from fabric.networks.streamed.operations.lowering import StepWriter
+from fabric.networks.streamed.operations.table import STREAMED, after
+from fabric.networks.streamed.resident import Resident
+from fabric.networks.streamed.script import Script
+from fabric.networks.streamed.words import pairs, steps
+from wse_core.errors import ConfigError
+
+__all__ = ["StreamedParameter", "StreamedPattern", "script_of"]
+
+
+class StreamedPattern(Protocol):
+    """Which entries of a matrix exist, row by row; `memx.pattern.Pattern` is one."""
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The row of each entry: its output feature."""
+
+    @property
+    def indices(self) -> np.ndarray:
+        """The column of each entry: its input feature, the bias behind the last one."""
+
+    @property
+    def count(self) -> int:
+        """The number of entries."""
+
+    @property
+    def density(self) -> float:
+        """The share of the matrix."""
+
+
+class StreamedParameter(Protocol):
+    """A parameter as far as its words go; `memx.parameter.Parameter` is one."""
+
+    @property
+    def name(self) -> str:
+        """How it is spoken of."""
+
+    @property
+    def pattern(self) -> StreamedPattern:
+        """Entries that are streamed."""
+
+    @property
+    def gradient_pattern(self) -> StreamedPattern:
+        """Entries whose gradients are asked for."""
+
+    @property
+    def transposed(self) -> tuple[StreamedPattern, np.ndarray]:
+        """(Pattern, entry behind each of its entries) of the transposed matrix."""
+
+
+def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParameter]) -> Script:
+    """Return the `Script` of an iteration or of a test.
+
+    Parameters
+    ----------
+    resident : Resident
+    kind : {"train", "test"}
+    parameters : sequence of StreamedParameter
+        In the order of `Network.parameters`.
+
+    Raises
+    ------
+    ConfigError
+        A matrix with gaps, for wafers whose programs take pairs of weights only.
+    """
+    writer = _Words(resident, parameters)
+    title = ""
+    for step in schedule(resident.network, kind, STREAMED):
+        lowering = STREAMED[step.op]
+        found = lowering.phases.get(step.direction, (title, ""))[0].format(_place(step))
+        if found != title:
+            asked = writer.numbers[step.parameter.name] if step.direction == "ask" and step.parameter else None
+            writer.script.phase(found, asked)
+            title = found
+        lowering.write[step.direction](writer, step)
+    return writer.script.close()
+
+
+def _place(step: NetworkStep) -> str:
+    """Return how a step is spoken of: normalisations go back in a stretch of their own."""
+    place = step.node.place
+    return place.replace("layer", "normalisation") if (step.op, step.direction) == ("norm", "back") else place
+
+
+class _Words(StepWriter):
+    """Writes steps as words."""
+
+    def __init__(self, resident: Resident, parameters: Sequence[StreamedParameter]) -> None:
+        self.resident, self.plan, self.ids = resident, resident.plan, resident.ids
+        tensors = resident.network.parameters
+        self.numbers = {tensor.name: number for number, tensor in enumerate(tensors)}
+        self.parameters = dict(zip(self.numbers, parameters, strict=True))
+        for tensor in tensors if resident.form == "pairs" else ():
+            given = self.parameters[tensor.name]
+            if given.pattern.density < 1:
+                raise ConfigError(
+                    f"{given.name} has gaps, and the wafers take pairs of weights without steps",
+                    where="network",
+                    hint='form = "both"',
+                )
+        self.loss = len(parameters)  # the number of what carries the loss scale, and brings losses back
+        self.script = Script(
+            resident.width, [*(p.pattern.count for p in parameters), 1], [p.gradient_pattern.count for p in parameters]
+        )
+
+    # --- commands -----------------------------------------------------------------------------------------------------
+
+    def word(self, name: str, data: ArrayLike = 0) -> np.ndarray:
+        """Return the payload of a command."""
+        return commands.word(self.ids[name], data)
+
+    def tell(self, *names: str, columns: Iterable[int] | None = None, **data: str | int) -> None:
+        numbers = {name: self.resident.arrays[of] if isinstance(of, str) else of for name, of in data.items()}
+        payload = [*map(self.word, names), *(self.word(name, number) for name, number in numbers.items())]
+        for column in range(self.script.columns) if columns is None else columns:
+            self.script.words(column, np.array(payload, np.uint32), np.ones(len(payload), bool))
+        self.script.turn()
+
+    def each(self, tensor: NetworkTensor, *names: str) -> None:
+        block = np.array([self.word(name) for name in names], np.uint32)
+        for column, count in enumerate(self.plan.layout(tensor).counts):
+            payload = np.tile(block, count)
+            self.script.words(column, payload, np.ones(len(payload), bool))
+        self.script.turn()
+
+    def join(self, name: str) -> None:
+        last = self.resident.width - 1
+        for column in range(last + 1) if last else ():
+            if column:
+                self.tell(name, columns=[column])
+            self.tell("onward", columns=[column])
+        for column in range(last):
+            self.tell("take", columns=[column])
+            if column < last - 1:
+                self.tell("onward", columns=[column])
+
+    def scale(self) -> None:
+        none, one = np.zeros(1, np.int64), np.ones(1, bool)
+        for column in range(self.script.columns):
+            self.script.words(column, self.word("scale")[None], one, none, self.loss, none)
+        self.script.turn()
+
+    def answer(self) -> None:
+        for column in range(self.script.columns):
+            places = np.array([column])
+            self.script.words(column, self.word("loss")[None], np.ones(1, bool), parameter=self.loss, places=places)
+        self.script.turn()
+
+    def factors(
+        self, step: NetworkStep, names: Sequence[str], shift: bool = False, gradient: int | None = None
+    ) -> None:
+        layout, parameter = self.plan.layout(step.reads[0]), step.parameter
+        assert parameter is not None
+        block = [self.word("gamma"), *(self.word(name) for name in names)]
+        for column, count in enumerate(layout.counts):
+            mine = layout.column(column)
+            at = np.arange(count) * len(block)
+            slots, entries = (at, mine)
+            if shift:
+                slots, entries = np.concatenate([at, at + len(names)]), np.concatenate([mine, layout.features + mine])
+            self.script.words(
+                column,
+                np.tile(np.array(block, np.uint32), count),
+                np.ones(count * len(block), bool),
+                slots,
+                self.numbers[parameter.name],
+                entries,
+                None if gradient is None else layout.features * gradient + mine,
+            )
+        self.script.turn()
+
+    # --- matrices -----------------------------------------------------------------------------------------------------
+
+    def in_pairs(self, step: NetworkStep) -> bool:
+        return self.resident.form != "steps" and self._parameter(step).pattern.density == 1
+
+    def _parameter(self, step: NetworkStep) -> StreamedParameter:
+        assert step.parameter is not None
+        return self.parameters[step.parameter.name]
+
+    def _located(
+        self, step: NetworkStep, pattern: StreamedPattern, x: NetworkTensor
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the column of each entry's input and its row there: row 0 is the row of ones, the input of a bias.
+
+        A bias lies with the output feature.
+        """
+        below, above = self.plan.layout(x), self.plan.layouts[self.plan.level(step.node.name)]
+        bias = pattern.indices == x.rows
+        feature = np.where(bias, 0, pattern.indices)
+        column = np.where(bias, above.owners(pattern.rows), below.owners(feature))
+        return column, np.where(bias, 0, 1 + below.local(feature))
+
+    def product(self, step: NetworkStep) -> None:
+        parameter, layout = self._parameter(step), self.plan.layout(step.writes[0])
+        landing = layout.owners(np.arange(layout.features))
+        if step.direction == "forward":
+            pattern, entries = parameter.pattern, np.arange(parameter.pattern.count)
+            owner, local = self._located(step, pattern, step.reads[0])
+            self._rows(step, pattern.rows, entries, owner, local, landing, bool(step.node.size("bias")))
+            return
+        pattern, entries = parameter.transposed
+        kept, given = pattern.rows < layout.features, self.plan.layout(step.reads[0])  # nothing goes through a bias
+        features = pattern.indices[kept]
+        owner, local = given.owners(features), given.local(features)
+        self._rows(step, pattern.rows[kept], entries[kept], owner, local, landing)
+
+    def _rows(
+        self,
+        step: NetworkStep,
+        rows: np.ndarray,
+        entries: np.ndarray,
+        owner: np.ndarray,
+        local: np.ndarray,
+        landing: np.ndarray,
+        constant: bool = False,
+    ) -> None:
+        """Append a product: entries row by row, partial-sum commands, and commands for the column where a row lands.
+
+        `constant` says that the constant input is among the features: its weights are where rows land.
+        """
+        columns, in_pairs, number = self.resident.width, self.in_pairs(step), self._number(step)
+        names = after(step)
+        alone = {name: self.word(name) for name in ("bias", "last")}
+        if self.resident.form == "both":
+            self.tell("pairs" if in_pairs else "steps")
+        for column, (order, between) in enumerate(cut(rows, owner, local, columns)):
+            tasks, lands = sum_tasks(landing, column, columns), landing == column
+            mine = rows[order], order
+            sent = pairs(*mine, lands & constant, alone) if in_pairs else steps(*mine, between)
+            blocks = 1 + len(names) * lands
+            words, told = interleave(sent.rows, blocks)
+            block = np.zeros(int(blocks.sum()), np.uint32)
+            first = np.cumsum(blocks) - blocks
+            block[first] = self.word("begin") | tasks.astype(np.uint32) << 16  # ids 0, 1, 2
+            for k, name in enumerate(names, 1):
+                block[first[lands] + k] = self.word(name)
+            payload, is_control = np.zeros(len(words) + len(told), np.uint32), np.zeros(len(words) + len(told), bool)
+            payload[words], is_control[words] = sent.payload, sent.is_control
+            payload[told], is_control[told] = block, True
+            turns = np.empty(len(payload), np.int64)  # weights of a row, then its commands, from the one that begins on
+            round_ring = 1 + (column - landing - 1) % columns
+            turns[words] = sent.rows * (columns + 1)
+            turns[told] = np.repeat(np.arange(len(blocks)) * (columns + 1) + round_ring, blocks)
+            (low, lower), (high, upper) = sent.low, sent.high
+            self.script.words(
+                column,
+                payload,
+                is_control,
+                words[low],
+                number,
+                entries[lower],
+                rows=turns,
+                upper=words[high],
+                uppers=entries[upper],
+            )
+        self.script.turn(len(landing) * (columns + 1))
+
+    def _number(self, step: NetworkStep) -> int:
+        assert step.parameter is not None
+        return self.numbers[step.parameter.name]
+
+    def ask(self, step: NetworkStep) -> None:
+        x, delta = step.reads
+        pattern, n_rows = self._parameter(step).gradient_pattern, delta.rows
+        owner, local = self._located(step, pattern, x)
+        sender = self.plan.layout(delta).owners(np.arange(n_rows))
+        whole = self.resident.form != "steps" and pattern.density == 1  # one command asks for a row
+        for column, (order, between) in enumerate(cut(pattern.rows, owner, local, self.script.columns)):
+            heads = row_commands(sender, column)
+            if whole:
+                first, own = np.flatnonzero(np.diff(pattern.rows[order], prepend=-1)), pattern.rows[order]
+                counts = np.diff(first, append=len(order))
+                heads[own[first]] |= (counts + SKIP * (local[order][first] > 0)).astype(np.uint32)
+                payload, turns, asks = heads, 2 * np.arange(n_rows), own
+            else:
+                words, at = interleave(pattern.rows[order], np.ones(n_rows, np.int64), before=True)
+                payload = np.zeros(len(words) + n_rows, np.uint32)
+                payload[words], payload[at] = self.word("ask", between), heads
+                turns = np.empty(len(payload), np.int64)  # commands that move a row, then what is asked
+                turns[at], turns[words] = 2 * np.arange(n_rows), 2 * pattern.rows[order] + 1
+                asks = words
+            self.script.words(
+                column,
+                payload,
+                np.ones(len(payload), bool),
+                parameter=self._number(step),
+                places=order,
+                rows=turns,
+                asked=turns[asks],
+                asks=asks,
+            )
+        self.script.turn(2 * n_rows)
