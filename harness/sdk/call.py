@@ -13,6 +13,7 @@ import numpy as np
 from fabric.csl.artefact import bundle_of
 from fabric.csl.compile import compile_file
 from fabric.csl.comptime.session import Options
+from fabric.csl.types import ArrayType, IntType, leads_to_bytes
 from harness.sdk.device import Device
 
 __all__ = ["call_function"]
@@ -77,11 +78,25 @@ def call_function(path: Path, call: str, options: Options) -> tuple[int, dict[st
         device.settle()
         device.launch("call", bundle.names[0].ident, [])
     symbols = device.bundle.programs[0].symbols
+    types = {variable.name: variable.type for variable in made.programs[0].lowering.checked.variables}
     found: dict[str, Any] = {}
     for name, symbol in symbols.items():
         if name.startswith("code.") and name.count(".") == 1:
             kind = {"f32": "f4", "f16": "f2", "i16": "i2", "i32": "i4", "u32": "u4"}.get(symbol.dtype, "u2")
-            found[name[5:]] = np.ascontiguousarray(device.symbol(0, 0, name), "<u2").view(kind)
+            words = np.ascontiguousarray(device.symbol(0, 0, name), "<u2")
+            found[name[5:]] = words.view(_integers(types.get(name)) or kind)[: _count(types.get(name))]
     stamps = [device.symbol(0, 0, name) for name in ("begin", "end")]
     first, last = (int(s[0]) | int(s[1]) << 16 | int(s[2]) << 32 for s in stamps)
     return last - first, found
+
+
+def _integers(kind: Any) -> str | None:
+    """Return how numpy shows a type whose elements are no elements of the assembler: bytes, and 64 bits."""
+    element = kind.element if isinstance(kind, ArrayType) else kind
+    if not isinstance(element, IntType) or not (element.bits == 64 or leads_to_bytes(kind)):
+        return None
+    return f"{'i' if element.signed else 'u'}{element.bits // 8}"
+
+
+def _count(kind: Any) -> int | None:
+    return kind.count if isinstance(kind, ArrayType) and leads_to_bytes(kind) else None

@@ -24,6 +24,7 @@ from fabric.csl.types import (
     PointerType,
     StructType,
     Type,
+    leads_to_bytes,
 )
 from fabric.csl.types.rules import is_float, is_integer, widens
 
@@ -184,5 +185,6 @@ def bitcast(value: Value, target: Type, span: Span) -> Value:
     if isinstance(target, FloatType):
         return Value(target, float_of(data, target))
     if isinstance(target, PointerType):
-        return Value(target, data >> 1)  # as a number a pointer counts bytes
+        # As a number a pointer counts bytes; one to bytes keeps the half of the word in its highest bit.
+        return Value(target, data >> 1 | ((data & 1) << 15 if leads_to_bytes(target) else 0))
     return Value(target, data)

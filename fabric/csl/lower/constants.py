@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,18 @@ from fabric.csl.comptime.numbers import bits_of
 from fabric.csl.comptime.values import Function, Pointer, Struct, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Sym
-from fabric.csl.types import ArrayType, BoolType, EnumType, FloatType, IdType, IntType, PointerType, StructType, Type
+from fabric.csl.types import (
+    ArrayType,
+    BoolType,
+    EnumType,
+    FloatType,
+    IdType,
+    IntType,
+    PointerType,
+    StructType,
+    Type,
+    is_byte,
+)
 
 __all__ = ["element_of", "scalar_bits", "words_of", "words_of_type"]
 
@@ -26,6 +38,8 @@ def words_of_type(kind: Type, span: Span) -> int:
 
 def element_of(kind: Type) -> tuple[int, str]:
     """Return number and assembler type of the elements that a variable of a type takes in memory."""
+    if isinstance(kind, ArrayType) and is_byte(kind.element):
+        return kind.words or 0, "u16"
     if isinstance(kind, ArrayType):
         count, name = element_of(kind.element)
         return count * kind.count, name
@@ -71,6 +85,10 @@ def _collect(
     value: Value, span: Span, address: Callable[[Any, Span], int | Sym], found: list[int], relocations: dict[int, Sym]
 ) -> None:
     kind, data = value.type, value.data
+    if isinstance(kind, ArrayType) and is_byte(kind.element):
+        halves = [int(entry) & 0xFF for entry in data]
+        found += [low | high << 8 for low, high in zip_longest(halves[::2], halves[1::2], fillvalue=0)]
+        return
     if isinstance(kind, ArrayType):
         for entry in data:
             _collect(

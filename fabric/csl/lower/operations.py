@@ -14,7 +14,7 @@ from fabric.csl.ir import AutoDsr, Ending, ExplicitDsr, Operand, Sym, Vector, Vr
 from fabric.csl.lower.dsd import Chosen, Descriptor, Fixed
 from fabric.csl.lower.mapping import HELD, Mapping
 from fabric.csl.lower.vectors import saves_address
-from fabric.csl.types import DsdType, DsrType, PointerType
+from fabric.csl.types import DsdType, DsrType, PointerType, is_byte
 from wse_core import isa
 
 __all__ = ["Operations"]
@@ -218,8 +218,11 @@ class Operations(Mapping):
 
     def spread(self, base: Vreg | None, offset: int | Sym, kind: Any, value: Operand) -> None:
         """Fill an array with one number."""
-        size = kind.element.words
+        size, count = kind.element.words, kind.count
+        if is_byte(kind.element):
+            value = self.alu("or16", self.alu("and16", value, 0xFF), self.alu("sll16", value, 8))
+            count = kind.words
         dest = AutoDsr("dest")
-        self.load_dsr(dest, Descriptor(Fixed("mem1d"), self.joined(base, offset), kind.count, 1))
+        self.load_dsr(dest, Descriptor(Fixed("mem1d"), self.joined(base, offset), count, 1))
         op = "mov32" if size == 2 else "mov16"
         self.put("vector", None, self.reg(value, size), data=Vector(op, (dest, 0)))

@@ -18,6 +18,7 @@ from fabric.csl.comptime.values import Function as FunctionValue
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Function, Memory, Sym, Vreg
 from fabric.csl.ir.machine import Program
+from fabric.csl.lower.bytes import UPPER
 from fabric.csl.lower.constants import element_of, words_of, words_of_type
 from fabric.csl.lower.dsd import Descriptor
 from fabric.csl.lower.function import FunctionLowering
@@ -26,7 +27,7 @@ from fabric.csl.lower.size import folds, weight
 from fabric.csl.lower.vectors import Attributes
 from fabric.csl.lower.wide import is_wide
 from fabric.csl.rules import unrolls
-from fabric.csl.types import VOID, ArrayType, DsdType, StructType
+from fabric.csl.types import VOID, ArrayType, DsdType, StructType, is_byte, leads_to_bytes
 
 __all__ = ["START", "ProgramLowering", "lower"]
 
@@ -400,6 +401,10 @@ class ProgramLowering(Attributes):
         if isinstance(pointer.target, Cell):
             raise Fault(f"'{pointer.target.name}' exists at compile time only", span)
         kind = pointer.target.type
+        if isinstance(kind, ArrayType) and is_byte(kind.element):
+            word, upper = divmod(pointer.offset or 0, 2)
+            found = Sym(self.memory_of(pointer.target), word)
+            return found + UPPER if upper and leads_to_bytes(value.type) else found
         words = (kind.element.words if isinstance(kind, ArrayType) else 1) or 1
         return Sym(self.memory_of(pointer.target), (pointer.offset or 0) * words)
 

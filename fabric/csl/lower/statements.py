@@ -10,11 +10,12 @@ from fabric.csl import tree
 from fabric.csl.comptime.values import Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg
+from fabric.csl.lower.bytes import is_byte_place
 from fabric.csl.lower.constants import words_of_type
 from fabric.csl.lower.descriptors import Descriptors, Slot
 from fabric.csl.lower.values import acts, part_of_word
 from fabric.csl.lower.wide import Halves, is_wide
-from fabric.csl.types import ArrayType, DsdType, StructType, Type
+from fabric.csl.types import ArrayType, DsdType, StructType, Type, is_byte, leads_to_bytes
 
 __all__ = ["Exit", "Statements"]
 
@@ -101,6 +102,9 @@ class Statements(Descriptors):
         elif isinstance(value, tree.BuiltinCall) and value.name == "array":
             assert isinstance(kind, ArrayType)
             for k, item in enumerate(value.arguments):
+                if is_byte(kind.element):
+                    self.put_into(base, offset + k // 2, (8 * (k % 2), 8), self.value(item))
+                    continue
                 self.fill(base, offset + k * (kind.element.words or 0), kind.element, item)
         elif isinstance(value, tree.BuiltinCall) and value.name == "struct":
             assert isinstance(kind, StructType)
@@ -115,6 +119,7 @@ class Statements(Descriptors):
         elif isinstance(value, (tree.Const, Value)):
             self._fill_known(base, offset, kind, value.value if isinstance(value, tree.Const) else value)
         elif isinstance(value, tree.Load):
+            self._refuse_bytes_behind(value)
             self.copy_words((base, offset), self.address(value.place), kind.words or 0)
         elif isinstance(value, tree.Call):
             self.copy_words((base, offset), (None, Sym(self.call(value))), kind.words or 0)
@@ -154,6 +159,7 @@ class Statements(Descriptors):
             self.assign_dsd(node)
             return
         if isinstance(kind, (ArrayType, StructType)):
+            self._refuse_bytes_behind(node.place, node.value)
             if isinstance(node.value, tree.BuiltinCall) and reads_memory(node.value):
                 # It may read what it replaces: {a, b} = {b, a}.
                 goal = self.address(node.place)
@@ -175,6 +181,9 @@ class Statements(Descriptors):
             made = self.binary(node.op[:-1], kind, held, self.value(node.value), node.value.type)
             self.set(held, made)
             return
+        if is_byte_place(node.place):
+            self._assign_byte(node)
+            return
         base, offset = self.address(node.place)
         part = part_of_word(node.place)
         if node.op == "=":
@@ -192,6 +201,24 @@ class Statements(Descriptors):
             self.put_into(base, offset, part, value)
         else:
             self.store_at(base, offset, value, size)
+
+    def _refuse_bytes_behind(self, *places: Any) -> None:
+        """Refuse to copy a whole array of bytes through a pointer, which may lead to the middle of a word."""
+        for place in places:
+            place = place.place if isinstance(place, tree.Load) else place
+            if isinstance(place, tree.Deref) and leads_to_bytes(place.type):
+                hint = "copy its elements, or the words that they are in"
+                raise Fault("an array of bytes behind a pointer is not copied as a whole", self.span, hint)
+
+    def _assign_byte(self, node: tree.Assign) -> None:
+        at = self.byte_at(node.place)
+        if node.op == "=":
+            self.store_byte(at, self.value(node.value))
+            return
+        old = self.load_byte(at, node.place.type)
+        self.store_byte(
+            at, self.binary(node.op[:-1], node.place.type, old, self.value(node.value), node.value.type)
+        )  # fmt: skip
 
     def _write_Evaluate(self, node: tree.Evaluate) -> None:
         if isinstance(node.value, tree.Call):
@@ -338,14 +365,16 @@ class Statements(Descriptors):
         kind: Any = node.array.type
         place = node.array.place if isinstance(node.array, tree.Load) else node.array
         base, offset = self.address(place)
-        words = kind.element.words or 0
+        words = 0 if is_byte(kind.element) else kind.element.words or 0
         at = self.copied(self.joined(base, offset), 1)
         left = self.copied(kind.count, 1)
-        index = self.index(node.index)
+        index = self.copied(0, 1) if not words else self.index(node.index)
         body, again, done = (self.new_block() for _ in range(3))
         self.depth += 1
         self.place(body)
-        if is_wide(kind.element) or isinstance(kind.element, StructType):
+        if index is not None and not words:
+            self.bind(node.item, self.load_byte((at, index), kind.element))
+        elif is_wide(kind.element) or isinstance(kind.element, StructType):
             self._begin_element(node.item, at)
         else:
             self.bind(node.item, self.load_at(at, 0, words_of_type(kind.element, node.span)))
@@ -355,7 +384,8 @@ class Statements(Descriptors):
         self.statements(node.body)
         self.exits.pop()
         self.place(again)
-        self.put("add16", at, at, words)
+        if words:
+            self.put("add16", at, at, words)
         if index is not None:
             self.put("add16", index, index, 1)
         self.put("sub16", left, left, 1)

@@ -9,20 +9,23 @@ from fabric.csl import tree
 from fabric.csl.comptime.values import Function, Pointer, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg, signed
+from fabric.csl.lower.bytes import UPPER, Bytes, is_byte_place
 from fabric.csl.lower.constants import scalar_bits, words_of_type
 from fabric.csl.lower.registers import read_register, register_at, write_register
-from fabric.csl.lower.wide import WideNumbers, is_wide
-from fabric.csl.types import BOOL, ArrayType, EnumType, FloatType, IntType, PointerType, StructType, Type
+from fabric.csl.lower.wide import is_wide
+from fabric.csl.types import BOOL, ArrayType, EnumType, FloatType, IntType, PointerType, StructType, Type, is_byte
 
 __all__ = ["Expressions", "acts", "part_of_word"]
 
 COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "lt", ">=": "le"}
 SWAPPED = (">", ">=")
+HALVES = ((0, 8), (8, 8))
+"""First bit and width of the bytes of a word."""
 INTEGER = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
 FLOAT = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 
 
-class Expressions(WideNumbers):
+class Expressions(Bytes):
     """Values and places; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     env: dict[int, Any]
@@ -58,9 +61,15 @@ class Expressions(WideNumbers):
         return self.load(expr.place)
 
     def _value_AddressOf(self, expr: tree.AddressOf) -> Operand:
-        if part_of_word(expr.place) is not None:
+        if is_byte_place(expr.place):
+            return self.byte_pointer(self.byte_at(expr.place))
+        part = part_of_word(expr.place)
+        if part is not None and (part not in HALVES or not is_byte(expr.place.type)):
             raise Fault("a field that shares its word with others has no address", expr.span)
-        return self.joined(*self.address(expr.place))
+        where = self.joined(*self.address(expr.place))
+        if part != HALVES[1]:
+            return where
+        return self.alu("or16", where, UPPER) if isinstance(where, Vreg) else where + UPPER
 
     def _value_Unary(self, expr: tree.Unary) -> Operand:
         if expr.op == "!":
@@ -140,9 +149,12 @@ class Expressions(WideNumbers):
         if expr.kind == "as":
             return self.converted(value, expr.value.type, expr.type)
         source, target = expr.value.type, expr.type
-        if expr.kind == "bitcast" and isinstance(source, PointerType) != isinstance(target, PointerType):
-            # As a number a pointer counts bytes.
-            return self.alu("sll16" if isinstance(source, PointerType) else "slr16", value, 1)
+        if isinstance(source, PointerType) and isinstance(target, PointerType):
+            return self.converted_pointer(value, source, target)
+        if expr.kind == "bitcast" and isinstance(source, PointerType):
+            return self.number_of_pointer(value, source)
+        if expr.kind == "bitcast" and isinstance(target, PointerType):
+            return self.pointer_of_number(value, target)
         if expr.kind == "bitcast" and isinstance(target, IntType) and target.bits % 16 and source != target:
             return self.narrowed(value, target)
         return value
@@ -265,6 +277,8 @@ class Expressions(WideNumbers):
             if isinstance(where, Memory):
                 return None, Sym(where)
             raise Fault(f"'{variable.name}' has no address", place.span)
+        if is_byte_place(place):
+            raise Fault("a byte has no address of a word", place.span)
         if isinstance(place, tree.Deref):
             return self._split(self.value(place.pointer))
         if isinstance(place, tree.Element):
@@ -371,11 +385,14 @@ class Expressions(WideNumbers):
             where = self.env.get(id(place.variable))
             if isinstance(where, (Vreg, int, Sym)):
                 return where
+        if is_byte_place(place):
+            return self.load_byte(self.byte_at(place), place.type)
         base, offset = self.address(place)
         if (part := part_of_word(place)) is not None:
             word = self.load_at(base, offset, 1)
             return self.taken_out(word, *part, place.type)
-        return self.load_at(base, offset, words_of_type(place.type, place.span))
+        word = self.load_at(base, offset, words_of_type(place.type, place.span))
+        return self.taken_out(word, *HALVES[0], place.type) if is_byte(place.type) else word
 
     def taken_out(self, word: Operand, at: int, bits: int, kind: Type) -> Operand:
         """Return a field of some bits of a word."""
@@ -407,6 +424,9 @@ class Expressions(WideNumbers):
             if isinstance(where, Vreg):
                 self.set(where, value)
                 return
+        if is_byte_place(place):
+            self.store_byte(self.byte_at(place), value)
+            return
         base, offset = self.address(place)
         if (part := part_of_word(place)) is not None:
             self.put_into(base, offset, part, value)

@@ -34,6 +34,8 @@ from fabric.csl.types.kinds import (
     StructType,
     Type,
     VoidType,
+    is_byte,
+    leads_to_bytes,
     named_type,
 )
 
@@ -69,5 +71,7 @@ __all__ = [
     "StructType",
     "Type",
     "VoidType",
+    "is_byte",
+    "leads_to_bytes",
     "named_type",
 ]

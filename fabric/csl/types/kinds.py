@@ -41,6 +41,8 @@ __all__ = [
     "StructType",
     "Type",
     "VoidType",
+    "is_byte",
+    "leads_to_bytes",
     "named_type",
 ]
 
@@ -94,6 +96,11 @@ class IntType(Type):
 
     def __str__(self) -> str:
         return f"{'i' if self.signed else 'u'}{self.bits}"
+
+
+def is_byte(kind: Type) -> bool:
+    """Whether a type is ``u8`` or ``i8``, of which an array has two per word."""
+    return isinstance(kind, IntType) and kind.bits == 8
 
 
 @dataclass(frozen=True)
@@ -216,6 +223,8 @@ class ArrayType(Type):
     @property
     def words(self) -> int | None:
         one = self.element.words
+        if is_byte(self.element):
+            return -(-self.count // 2)
         return None if one is None else one * self.count
 
     @property
@@ -240,6 +249,14 @@ class PointerType(Type):
 
     def __str__(self) -> str:
         return f"{'[*]' if self.many else '*'}{'const ' if self.const else ''}{self.target}"
+
+
+def leads_to_bytes(kind: Type) -> bool:
+    """Whether a type is an array of bytes, or a pointer that may lead to either half of a word."""
+    if isinstance(kind, PointerType):
+        target = kind.target.element if isinstance(kind.target, ArrayType) else kind.target
+        return is_byte(target) or target == ComptimeType("anyopaque")
+    return isinstance(kind, ArrayType) and is_byte(kind.element)
 
 
 @dataclass(frozen=True)
@@ -267,8 +284,9 @@ class StructType(Type):
     def words(self) -> int | None:
         if any(kind.words is None for _, kind in self.fields):
             return None
-        if self.packing == "packed":
-            return -(-max((at + size for at, size in self._packed().values()), default=0) // 16)
+        if self.packing is not None:
+            size = -(-max((at + size for at, size in self._packed().values()), default=0) // 16)
+            return size if self.packing == "packed" else -(-size // self.align) * self.align
         ends = [self.offset(name) + (kind.words or 0) for name, kind in self.fields]
         return -(-max(ends, default=0) // self.align) * self.align
 
@@ -280,7 +298,7 @@ class StructType(Type):
 
     def offset(self, name: str) -> int:
         """Return the word at which a field begins: fields lie in order, each at a multiple of its alignment."""
-        if self.packing == "packed":
+        if self.packing is not None:
             return self._packed()[name][0] // 16
         words = 0
         for other, kind in self.fields:
@@ -294,16 +312,25 @@ class StructType(Type):
 
     def bits_of(self, name: str) -> tuple[int, int] | None:
         """Return first bit and width of a field that shares its word with others; None if it has words of its own."""
-        if self.packing != "packed":
+        if self.packing is None:
             return None
         at, size = self._packed()[name]
         return (at % 16, size) if size < 16 else None
 
     def _packed(self) -> dict[str, tuple[int, int]]:
-        """Return first bit and width of each field of a packed struct; only what fits shares a word."""
+        """Return first bit and width of each field of a packed or extern struct.
+
+        In a packed one only what fits shares a word, in an extern one only bytes do, as in C.
+        """
         found: dict[str, tuple[int, int]] = {}
         at = 0
         for name, kind in self.fields:
+            if self.packing == "extern":
+                size, step = (8, 8) if is_byte(kind) else (16 * (kind.words or 0), 16 * kind.align)
+                at = -(-at // step) * step
+                found[name] = (0 if self.form == "union" else at, size)
+                at += size
+                continue
             size = 1 if kind == BOOL else getattr(kind, "bits", 16 * (kind.words or 0))
             if at % 16 and at % 16 + size > 16:
                 at = -(-at // 16) * 16

@@ -22,7 +22,7 @@ INTEGERS = {
 FLOATS: dict[str, Any] = {"f32": np.float32, "f16": np.float16}
 KINDS = [*INTEGERS, *FLOATS, "bool"]
 NUMPY = {
-    "i16": "i2", "u16": "u2", "i32": "i4", "u32": "u4", "i8": "i2", "u8": "u2", "f32": "f4", "f16": "f2", "bool": "u2",
+    "i16": "i2", "u16": "u2", "i32": "i4", "u32": "u4", "i8": "i1", "u8": "u1", "f32": "f4", "f16": "f2", "bool": "u2",
 }  # fmt: skip
 LENGTH = 8
 """Elements of a global array."""

@@ -77,11 +77,12 @@ def test_a_range_is_that_of_python(tmp_path_factory, drawn):
     declarations += [f"var last = @zeros([{count}]{kind});"]
     found = run_task(
         tmp_path_factory.mktemp("range"), "\n".join(body), *declarations,
-        results={"turns": "i2", "sums": "u2", "last": "u2"},
+        results={"turns": "i2", "sums": "u2", "last": "u1" if kind[1:] == "8" else "u2"},
     )  # fmt: skip
     assert found["turns"].tolist() == [len(entry) for entry in wanted]
     assert found["sums"].tolist() == [len(entry) * (len(entry) - 1) // 2 for entry in wanted]
-    words = found["last"].reshape(count, -1).astype(object)
+    last = found["last"][:count] if kind[1:] == "8" else found["last"]
+    words = last.reshape(count, -1).astype(object)
     bits = int(kind[1:])
     numbers = [sum(int(word) << 16 * k for k, word in enumerate(row)) & (1 << bits) - 1 for row in words]
     assert numbers == [(entry[-1] if entry else 0) & (1 << bits) - 1 for entry in wanted]

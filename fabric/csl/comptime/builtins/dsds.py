@@ -11,7 +11,21 @@ from fabric.csl.comptime.lanes import uniform
 from fabric.csl.comptime.values import NOTHING, Dsd, Struct, TensorAccess, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
-from fabric.csl.types import BOOL, I16, U16, VOID, ArrayType, DsdType, DsrType, IdType, IntType, PointerType, Type
+from fabric.csl.types import (
+    BOOL,
+    I16,
+    U16,
+    VOID,
+    ArrayType,
+    DsdType,
+    DsrType,
+    IdType,
+    IntType,
+    PointerType,
+    Type,
+    is_byte,
+    leads_to_bytes,
+)
 
 GROUP = "DSDs, DSRs, FIFOs"
 COLOR, INPUT, OUTPUT = IdType("color"), IdType("input_queue"), IdType("output_queue")
@@ -44,11 +58,17 @@ MODES = ("simd_32", "simd_64", "simd_32_or_64", "none")
 def pointer(ev: Any, node: n.Node, scope: Any) -> Any:
     """Return a base address: a pointer, or the address of the array that is named."""
     value = ev.expr(node, scope)
+    if leads_to_bytes(value.type):
+        raise _bytes(node.span)
     if isinstance(value.type, ArrayType):
         return ev.address(node, scope, node.span)
     if not isinstance(value.type, PointerType):
         raise Fault(f"a base address is a pointer or an array, not {value.type}", node.span)
     return value if isinstance(value, tree.Expr) else uniform(value, ev.level)
+
+
+def _bytes(at: Span) -> Fault:
+    return Fault("a DSD walks over words, not over bytes", at, "@ptrcast to [*]u16, or an array of u16")
 
 
 @builtin("@get_dsd", 2, 2, "any", GROUP, "a descriptor of memory or fabric")
@@ -93,6 +113,10 @@ def _checked(ev: Any, kind: DsdType, name: str, value: Any, at: n.Node) -> Any:
     if rule == "access" and not isinstance(getattr(value, "data", None), TensorAccess):
         if not (isinstance(getattr(value, "data", None), Struct) and "base_address" in value.data.fields):
             raise Fault("tensor_access must be an access expression", at.span, "|i|{N} -> a[i]")
+    elif (rule == "access" and is_byte(getattr(value.data, "element", VOID))) or (
+        rule == "pointer" and leads_to_bytes(value.type)
+    ):
+        raise _bytes(at.span)
     elif rule == "pointer" and not isinstance(value.type, (PointerType, ArrayType)):
         raise Fault(f"base_address must be a pointer, not {value.type}", at.span)
     elif rule in ("struct", "tuple") and not isinstance(getattr(value, "data", None), Struct):
@@ -141,7 +165,10 @@ def _edit(name: str, meaning: str, kinds: tuple[str, ...], arguments: tuple[Any,
             if rule == "pointer":
                 given.append(pointer(ev, entry, scope))
             elif rule == "type":
-                given.append(Value(ev.type(entry, scope), None))
+                step = ev.type(entry, scope)
+                if is_byte(step):
+                    raise _bytes(entry.span)
+                given.append(Value(step, None))
             else:
                 given.append(ev.convert(uniform(ev.expr(entry, scope), ev.level), rule, entry.span, "the argument"))
         if isinstance(dsd, tree.Expr) and ev.place != "run":
@@ -220,7 +247,8 @@ def _allocate_fifo(ev: Any, node: n.Builtin, scope: Any) -> Value:
     if entry is None:
         raise Fault("@allocate_fifo takes a global array", node.arguments[0].span)
     variable = ev.variable_of(entry, node.arguments[0].span)
-    if not isinstance(variable.type, ArrayType) or variable.type.element.words not in (1, 2) or variable.const:
+    kind = variable.type
+    if not isinstance(kind, ArrayType) or kind.element.words not in (1, 2) or is_byte(kind.element) or variable.const:
         raise Fault("a FIFO needs a var array of 16-bit or 32-bit elements", node.arguments[0].span)
     chosen: dict[str, Any] = {}
     if len(node.arguments) > 1:
