@@ -27,6 +27,7 @@ from memx.coordinator import Coordinator
 from memx.parameter import Parameter
 from swarm.cluster.layer_costs import phases
 from swarm.cluster.shapes import LayerShape, Mesh
+from tests.fabric.networks.known import KNOWN
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.params import machine
 
@@ -88,6 +89,7 @@ def test_what_an_operation_lacks_is_seen():
 
 
 def test_what_no_table_of_operations_has_is_in_none_of_a_mode():
+    assert set(KNOWN) == set(CHOICES)
     for table in (STREAMED, FORWARD, BACK, KERNELS, EPILOGUE):
         assert set(table) <= set(OPERATIONS)
     assert set(CHOICES) == {"none", *(name for name, row in OPERATIONS.items() if row.rowwise)}
@@ -137,6 +139,7 @@ def test_an_activation_changes_what_a_network_computes_and_what_it_takes(name):
     """Nothing may be the identity without a word: values, slopes, words, programs, prices and memory differ."""
     row, x = activation(name), np.linspace(-4, 4, 201)
     values, slopes = row.numbers(x)
+    assert np.allclose(values, KNOWN[name](x), rtol=1e-12, atol=1e-15)
     assert np.abs(values - x).max() > 0.1
     assert np.abs(slopes - 1).max() > 0.1
     nothing, something = (Network.dense((4, 6, 3), of) for of in ("none", name))

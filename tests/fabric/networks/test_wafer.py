@@ -12,11 +12,13 @@ from fabric.kernels.basic import vector
 from fabric.kernels.streamed.forward import COLOR_W, X_BANK
 from fabric.kernels.streamed.gradient_cycles import dot_cycles
 from fabric.networks.graph.network import Layer, Network
+from fabric.networks.graph.table import CHOICES
 from fabric.networks.streamed.commands import HOMES, given_out, word
 from fabric.networks.streamed.resident import Resident
 from memx.pattern import Pattern
 from tests.examples import examples
 from tests.fabric.networks import Case
+from tests.fabric.networks.known import KNOWN
 from wse_core import isa
 from wse_core.errors import ConfigError
 from wse_core.params import machine
@@ -28,7 +30,7 @@ CASES = {
     "tokens": st.integers(1, 6),
     "norm": st.booleans(),
     "bias": st.booleans(),
-    "activation": st.sampled_from(["none", "relu", "gelu"]),
+    "activation": st.sampled_from(CHOICES),
     "density": st.one_of(st.just(1.0), st.floats(0, 1)),
     "dtype": st.sampled_from(["f16", "cb16"]),
     "form": st.sampled_from(["steps", "pairs", "both"]),
@@ -125,7 +127,7 @@ def test_a_gradient_mask_of_its_own():
     assert np.array_equal(case.train()[1], case.expected())
 
 
-@pytest.mark.parametrize("activation", ["none", "gelu"])
+@pytest.mark.parametrize("activation", [name for name in CHOICES if name != "relu"])
 @pytest.mark.parametrize("norm", [False, True])
 def test_gradients_agree_with_finite_differences(activation, norm):
     """Central differences of the loss in float64, at every parameter, within what 16-bit rounding explains."""
@@ -143,8 +145,7 @@ def test_gradients_agree_with_finite_differences(activation, norm):
             if layer.norm:
                 gamma, beta = next(norms).reshape(2, -1)
                 x = (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5) * gamma[:, None] + beta[:, None]
-            if layer.activation == "gelu":
-                x = 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+            x = KNOWN[layer.activation](x)
         shifted = x - x.max(0)
         return float((np.log(np.exp(shifted).sum(0)) - shifted[case.targets, np.arange(x.shape[1])]).sum())
 

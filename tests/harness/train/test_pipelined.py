@@ -11,6 +11,7 @@ import pytest
 
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.table import CHOICES
 from fabric.networks.pipelined.kernels import layers_of, matched
 from harness.train import mode
 from harness.train.config import parse_train
@@ -166,7 +167,7 @@ def test_validation_lists_kernels_and_maps_nothing(capsys, monkeypatch):
 
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
+@pytest.mark.parametrize("activation", CHOICES)
 def test_a_network_and_its_layers_are_one(activation, bias, norm):
     network = Network.dense((5, 6, 7, 3), activation, "cb16", bias, norm)
     assert Network.of(layers_of(network), "cb16") == network

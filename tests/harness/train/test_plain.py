@@ -11,6 +11,7 @@ import pytest
 
 from fabric.networks.graph.network import Layer, Network
 from fabric.networks.graph.plain import PlainArithmetic, PlainGraph
+from fabric.networks.graph.table import CHOICES
 from harness.train.config import parse_train
 from harness.train.data import Dataset
 from harness.train.plain import PlainTrainer
@@ -78,7 +79,7 @@ def example(activation, norm, bias, seed=0, widths=(6, 5, 7, 3), fmt="f64"):
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("norm", [False, True])
-@pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
+@pytest.mark.parametrize("activation", CHOICES)
 def test_gradients_are_those_of_finite_differences(activation, norm, bias):
     """Central differences of every parameter in float64: h^2 f''' / 6 and 2^-53 f / h stay below 1e-8."""
     model, parameters, x, labels = example(activation, norm, bias)

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.networks.graph.network import Network
+from fabric.networks.graph.table import CHOICES
 from fabric.networks.pipelined.paths import Path, colored
 from fabric.networks.pipelined.pipeline import Pipeline, Placed, row_of_rectangles
 from fabric.networks.pipelined.updates import Rule
@@ -32,7 +33,7 @@ RULES = st.builds(
 @examples(40)
 @given(
     layers=LAYERS,
-    activation=st.sampled_from(["none", "relu", "gelu"]),
+    activation=st.sampled_from(CHOICES),
     dtype=st.sampled_from(["f16", "cb16"]),
     bias=st.booleans(),
     norm=st.booleans(),
