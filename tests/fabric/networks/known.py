@@ -10,5 +10,6 @@ KNOWN = {
     "none": lambda x: x,
     "relu": lambda x: np.where(x > 0, x, 0),
     "gelu": lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
 }
 """By name, of float64."""
