@@ -24,7 +24,7 @@ from typing import Any
 from wse_core import isa
 from wse_core.encoding import CONFLICT_RULES, MAX_BANKS
 
-__all__ = ["PRESETS", "ROWS"]
+__all__ = ["DEFAULT_PRESET", "PRESETS", "ROWS"]
 
 PAPER = "weight streaming white paper"
 WAFERLLM = "WaferLLM (OSDI 2025)"
@@ -270,6 +270,9 @@ for _op in isa.OPS:
            "published" if _op.source == "arch §4.2" else "inferred" if "omission" in _op.source else "assumed",
            f"SIMD width of {_op.name}",
            choices=(1, 2, 4, 8))
+
+DEFAULT_PRESET = "wse2"
+"""The machine that is meant where none is named."""
 
 PRESETS: dict[str, Mapping[str, Any]] = {
     "wse2": {},

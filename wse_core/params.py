@@ -13,7 +13,7 @@ from typing import Any
 
 from wse_core.errors import ConfigError
 from wse_core.isa import Op
-from wse_core.numbers import PRESETS, ROWS
+from wse_core.numbers import DEFAULT_PRESET, PRESETS, ROWS
 from wse_core.schema import Field, close_match, suggestion
 
 __all__ = ["PARAMETERS", "PRESETS", "Machine", "Param", "machine"]
@@ -141,7 +141,7 @@ def _known(key: str) -> str:
     return f"{f'did you mean {near}? ' if near else ''}wse doctor --assumptions lists all"
 
 
-def machine(preset: str = "wse2", overrides: Mapping[str, Any] | None = None, /, **more: Any) -> Machine:
+def machine(preset: str = DEFAULT_PRESET, overrides: Mapping[str, Any] | None = None, /, **more: Any) -> Machine:
     """Build a `Machine`.
 
     Parameters

@@ -12,14 +12,14 @@ from fabric.asm.operands import Async, Dsd, Dsr, Queue, Task
 from fabric.asm.values import WORDS
 from wse_core import image as im
 from wse_core import isa
+from wse_core.encoding import N_COLORS
 
 if TYPE_CHECKING:
     from fabric.asm.unit import Unit
 
 __all__ = ["Numbering"]
 
-N_DATA_IDS = 24  # ids 0 .. 23 are colors (arch §6)
-LOCAL_IDS = (24, 25, 26, 27, 28, 30, *range(N_DATA_IDS - 1, -1, -1))
+LOCAL_IDS = (24, 25, 26, 27, 28, 30, *range(N_COLORS - 1, -1, -1))  # lower ids are colors (arch §6)
 
 
 class Numbering:
@@ -105,7 +105,7 @@ class Numbering:
             for ref, at in refs:
                 bits[key] |= 1 << self.task_id(ref, at)
         bound = {t.number for t in u.tasks.values() if t.kind != "control"}
-        empty = sum(1 << c for c in range(N_DATA_IDS) if c not in bound)
+        empty = sum(1 << c for c in range(N_COLORS) if c not in bound)
         blocked = (empty | bits["blocked"]) & ~bits["unblocked"]
         high = sum(1 << t.id for t in u.tasks.values() if t.high and t.kind != "control")
         return bits["start"], blocked, high

@@ -19,6 +19,7 @@ from harness.kit.console import make_progress, print_json
 from harness.kit.modules import need
 from wse_core.errors import ConfigError
 from wse_core.events import FOREVER, LEVELS
+from wse_core.numbers import DEFAULT_PRESET
 from wse_core.params import Machine
 
 __all__ = ["add_parser", "main"]
@@ -158,7 +159,7 @@ def _run(args: argparse.Namespace) -> int:
 def _machine(overrides: list[str]) -> Machine:
     """Return the machine that runs compiled layouts, with some numbers changed."""
     rules = need("fabric.csl.rules", "the command `wse csl run`").TASKS_IN_TURN
-    return of_words("wse2", [*(f"{name}={value}" for name, value in rules.items()), *overrides])
+    return of_words(DEFAULT_PRESET, [*(f"{name}={value}" for name, value in rules.items()), *overrides])
 
 
 def _scripts(args: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from harness.plan.registry import STRATEGIES, Request
 from harness.plan.strategies import gpu_days
 from harness.plan.units import DAY, amount, printed, span
 from wse_core.errors import ConfigError, UnsupportedError, WseError
+from wse_core.numbers import DEFAULT_PRESET
 from wse_core.schema import Field, suggestion
 
 __all__ = ["add_parser", "main"]
@@ -143,7 +144,7 @@ def _inference(args: argparse.Namespace) -> int:
             where="wse plan",
             hint="for example: wse plan LLaMA3-8B --inference --mesh 360x360",
         )
-    machine = of_words("wse2", args.shape)
+    machine = of_words(DEFAULT_PRESET, args.shape)
     name, decoder = find_decoder(args.model)
     mesh = _mesh(args.mesh, "--mesh")
     first = mesh if args.prefill_mesh is None else _mesh(args.prefill_mesh, "--prefill-mesh")
@@ -170,7 +171,7 @@ def _mesh(text: str, where: str) -> tuple[int, int]:
 
 def _plan(args: argparse.Namespace) -> int | None:
     """Plan one model under each strategy; one that is impossible says why and does not stop the others."""
-    numbers = of_words("wse2", args.shape)
+    numbers = of_words(DEFAULT_PRESET, args.shape)
     model, hardware = find_model(args.model), find_hardware(args.hardware, numbers)
     if args.network:
         hardware = hardware.with_network(args.network)

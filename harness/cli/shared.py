@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from wse_core.errors import ConfigError
+from wse_core.numbers import DEFAULT_PRESET
 
 __all__ = ["CLOCKS", "add_machine_options", "add_overrides", "mesh_of", "token_ids_of"]
 
@@ -14,7 +15,7 @@ CLOCKS = ("clock.ghz", "plan.core_ghz")
 
 def add_machine_options(parser: argparse.ArgumentParser) -> None:
     """Give a parser ``--preset`` and ``--set``; `harness.config.machine.of_words` says what they mean."""
-    parser.add_argument("--preset", default="wse2", help="machine to start from (default: %(default)s)")
+    parser.add_argument("--preset", default=DEFAULT_PRESET, help="machine to start from (default: %(default)s)")
     add_overrides(parser)
 
 

@@ -9,6 +9,7 @@ from harness.config.assignments import parse_assignments
 from harness.config.options import place
 from harness.config.toml import flatten
 from wse_core.errors import ConfigError
+from wse_core.numbers import DEFAULT_PRESET
 from wse_core.params import PARAMETERS, Machine, machine
 from wse_core.schema import described, suggestion
 
@@ -25,7 +26,7 @@ def of_table(table: Mapping[str, Any], source: object = "") -> Machine:
     """
     overrides = dict(table)
     try:
-        return machine(overrides.pop("preset", "wse2"), overrides)
+        return machine(overrides.pop("preset", DEFAULT_PRESET), overrides)
     except ConfigError as error:
         error.where = place(source, error.where or "machine")
         raise

@@ -91,8 +91,9 @@ def gemm_scaling(machine: Machine, max_cycle_level: int | None, progress: Progre
 def sketch(machine: Machine, name: str, p: int, size: int) -> tuple[Product, bool]:
     """Return a product whose programs may not fit, and whether they do."""
     from fabric.kernels.matmul.gemm import make
+    from fabric.kernels.matmul.problem import Problem
 
-    product = make(name, machine, p, p, 1, 1, 1, "f16", "same").sized(size, size, size)
+    product = make(name, machine, Problem(p, p, 1, 1, 1, "f16", "same")).sized(size, size, size)
     try:
         product.programs = product.build()
     except ProgramError:

@@ -35,6 +35,7 @@ def points(
     machine: Machine, matrices: Sequence[int] = MATRICES, sides: Sequence[int] = SIDES
 ) -> list[tuple[int, Gemv]]:
     """Return the `Gemv` of every point that fits into the PEs and onto the wafer."""
+    from fabric.kernels.matmul.problem import Problem
     from fabric.kernels.matvec.gemv import Gemv
 
     most = min(machine["fabric.width"], machine["fabric.height"])
@@ -42,7 +43,7 @@ def points(
     for size in matrices:
         for side in (side for side in sides if side <= most):
             plans = [
-                Gemv(machine, side, side, size, size, algorithm=name, broadcast=True, replicated=True)
+                Gemv(machine, Problem(side, side, size, size), algorithm=name, broadcast=True, replicated=True)
                 for name in ALGORITHMS
             ]
             found += [(size, plan) for plan in plans if all(other.fits() for other in plans)]

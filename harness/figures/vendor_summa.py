@@ -50,9 +50,10 @@ def rows(machine: Machine, limit: int) -> list[dict[str, Any]]:
 def _row(machine: Machine, p: int, t: int, name: str) -> dict[str, Any]:
     """Return the row of a program; what only a closed form or a split into phases would say is left out."""
     from fabric.kernels.matmul.gemm import make
+    from fabric.kernels.matmul.problem import Problem
 
     options = {"align": "host"} if name == "meshgemm" else {}
-    product = make("summa" if name == VENDOR else name, machine, p, p, p * t, p * t, p * t, "f32", **options)
+    product = make("summa" if name == VENDOR else name, machine, Problem(p, p, p * t, p * t, p * t, "f32"), **options)
     session = _run(product, t, name == VENDOR)
     first, last = session.stamps(0, 0, p, p)
     cycles = int((last - first).max())

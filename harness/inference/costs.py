@@ -27,6 +27,7 @@ from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.matmul.gemm import make
 from fabric.kernels.matmul.local import Shape, product_cycles
+from fabric.kernels.matmul.problem import Problem
 from fabric.kernels.matvec.line_sum import LineSum
 from fabric.layout.layout import Layout
 from fabric.program.functions import Emit
@@ -122,7 +123,7 @@ def matrix_vector(machine: Machine, rows: int, depth: int, sums: str, columns: i
 @cache
 def _mesh_gemm(machine: Machine, width: int, height: int, sums: str) -> object:
     """Return a MeshGEMM of a mesh, to be sized."""
-    return make("meshgemm", machine, width, height, 1, 1, 1, "f16", sums, align="host")
+    return make("meshgemm", machine, Problem(width, height, 1, 1, 1, "f16", sums), align="host")
 
 
 @cache

@@ -33,7 +33,6 @@ from wse_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from fabric.kernels.kit.check import Check
-    from fabric.kernels.matmul.gemm import Gemm
     from fabric.program.program import Program
     from harness.jobs.job_file import JobConfig
     from harness.kit.console import Progress
@@ -183,6 +182,8 @@ def run(config: JobConfig, out_dir: Path, progress: Progress) -> dict[str, Any]:
 def classify(config: JobConfig, machine: Machine, a: NDArray[Any], b: NDArray[Any], progress: Progress) -> Passes:
     """Multiply images by weights on the fabric, a batch at a time, and compare each product with its reference."""
     from fabric.kernels.matmul import gemm
+    from fabric.kernels.matmul.problem import Problem
+    from fabric.kernels.matmul.summa import Summa
 
     options, n = config.options, len(a)
     batch = choose_batch(options, machine, n, a.shape[1])
@@ -192,11 +193,12 @@ def classify(config: JobConfig, machine: Machine, a: NDArray[Any], b: NDArray[An
     totals = dict.fromkeys(TOTALS, 0)
     counters: dict[str, tuple[NDArray[Any], str]] = {}
     checks, host_seconds, verify_seconds = [], 0.0, 0.0
-    products: dict[int, Gemm] = {}
+    products: dict[int, Summa] = {}
     for part in parts:
         rows = part.stop - part.start
         if rows not in products:
-            products[rows] = gemm.Gemm(machine, options.pes, rows, a.shape[1], CLASSES, options.dtype, where="options")
+            problem = Problem(options.pes, options.pes, rows, a.shape[1], CLASSES, options.dtype)
+            products[rows] = Summa(machine, problem, where="options")
         product = products[rows]
 
         def hear(cycles: int, _seconds: float, before: int = part.start) -> None:

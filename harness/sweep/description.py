@@ -28,6 +28,7 @@ from harness.config.options import from_table, option, place
 from harness.sweep.point import Point
 from harness.sweep.subjects import SUBJECTS, Subject, find
 from wse_core.errors import ConfigError
+from wse_core.numbers import DEFAULT_PRESET
 from wse_core.params import PARAMETERS, machine
 from wse_core.schema import Field, described, suggestion
 
@@ -151,7 +152,7 @@ def parse(text: str, source: object = "") -> Sweep:
             kind,
             subject.name,
             dict(subject.defaults) | {name: whole[name] for name in params},
-            whole.get("preset", "wse2"),
+            whole.get("preset", DEFAULT_PRESET),
             {name: whole[name] for name in numbers},
         )
         points.append((chosen, point))

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from fabric.kernels.matmul.gemm import make
+from fabric.kernels.matmul.problem import Problem
 from tests.bench.workload import Sample
 from wse_core.params import machine
 
@@ -28,7 +29,7 @@ def product_workload(name, p, tile, sums="f32"):
     sums : {"f32", "same"}
     """
     m, k, n = (p * size for size in tile)
-    product = make(name, machine(), p, p, m, k, n, "f16", sums)
+    product = make(name, machine(), Problem(p, p, m, k, n, "f16", sums))
     rng = np.random.default_rng(7)
     a = product.given.random(rng, (m, k))
     b = product.given.random(rng, (n, k) if name == "gemm_t" else (k, n))
@@ -51,7 +52,7 @@ def cost_of_product(name, other, p, tile, rounds):
 
     The two run in turn; the first number is the median of the ratios of neighbours.
     """
-    products = [make(each, machine(), p, p, *(p * size for size in tile), "f16", "f32") for each in (name, other)]
+    products = [make(each, machine(), Problem(p, p, *(p * size for size in tile))) for each in (name, other)]
     rng = np.random.default_rng(7)
     m, k, n = (p * size for size in tile)
     a, b = products[0].given.random(rng, (m, k)), products[0].given.random(rng, (k, n))

@@ -126,14 +126,6 @@ class Instr:
             return list(self.data)
         return [] if self.dst is None else [self.dst]
 
-    def __repr__(self) -> str:
-        """Return it as one line."""
-        left = f"{self.dst} = " if self.dst is not None else ""
-        parts = [_shown(arg) for arg in self.args]
-        if self.data is not None:
-            parts.append(f"[{_shown(self.data)}]")
-        return f"{left}{self.op} {', '.join(parts)}".rstrip()
-
 
 @dataclass(eq=False)
 class Block:
@@ -212,11 +204,3 @@ class Function:
                     twice.add(reg)
                 found[reg] = instr
         return {reg: instr for reg, instr in found.items() if reg not in twice and reg.fixed is None}
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, (tuple, list)):
-        return ", ".join(_shown(entry) for entry in value)
-    if isinstance(value, Function):
-        return value.name
-    return repr(value) if not isinstance(value, str) else value

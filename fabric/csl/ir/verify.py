@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fabric.csl.ir.code import TERMINATORS, Function, Vreg
-from fabric.csl.ir.printer import listing
+from fabric.csl.ir.code import TERMINATORS, Function, Instr, Vreg
+from fabric.csl.ir.printer import Writer
 from wse_core import isa
 from wse_core.errors import InternalError
 
@@ -18,25 +18,29 @@ def verify(function: Function, after: str) -> None:
     InternalError
         A block without an end, a jump to a block that is not there, an operand of the wrong size.
     """
-    known = {id(block) for block in function.blocks}
+    known = set(function.blocks)
 
-    def wrong(what: str) -> InternalError:
-        return InternalError(f"after {after}: {what}\n{listing(function)}", where=f"function {function.name!r}")
+    def wrong(what: str, instr: Instr | None = None) -> InternalError:
+        writer = Writer(function)
+        said = what if instr is None else f"'{writer.line(instr)}' {what}"
+        return InternalError(f"after {after}: {said}\n{writer.text}", where=f"function {function.name!r}")
 
     for block in function.blocks:
         if not block.ended:
             raise wrong(f"{block} has no end")
         for place, instr in enumerate(block.code):
             if (instr.op in TERMINATORS) != (place == len(block.code) - 1):
-                raise wrong(f"{block}: '{instr!r}' in a wrong place")
+                raise wrong(f"stands in a wrong place of {block}", instr)
             row = isa.BY_NAME.get(instr.op)
             if row is not None and row.form == "alu":
                 letters = [letter for letter in row.types if letter != "-"]
                 if len(letters) != 1 + len(instr.args) or instr.dst is None:
-                    raise wrong(f"'{instr!r}' has a wrong number of operands")
+                    raise wrong("has a wrong number of operands", instr)
                 for letter, value in zip(letters, (instr.dst, *instr.args), strict=True):
                     if isinstance(value, Vreg) and value.size != isa.WORDS[letter]:
-                        raise wrong(f"'{instr!r}' has an operand of a wrong size")
-        for after_block in block.successors():
-            if id(after_block) not in known:
-                raise wrong(f"{block} jumps to {after_block}, which is not there")
+                        raise wrong("has an operand of a wrong size", instr)
+            elif instr.op == "copy" and instr.dst is not None and instr.dst.size != instr.args[0].size:
+                raise wrong("has an operand of a wrong size", instr)
+        for following in block.successors():
+            if following not in known:
+                raise wrong(f"{block} jumps to {following}, which is not there")

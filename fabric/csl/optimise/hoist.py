@@ -146,7 +146,7 @@ def keep(function: Function) -> bool:
         free = REGISTERS - _pressure(function, body, {}, live_out(function))
         for memory, keys in places.items():
             ((base, offset, size), *more) = keys
-            steady = base is None or (base not in inside and base.fixed is None)
+            steady = not isinstance(base, Vreg) or (base not in inside and base.fixed is None)
             if more or memory not in stored or memory not in first or not steady or not size:
                 continue
             if rest.may_touch(memory) or size > free or (through and not memory.apart):

@@ -303,6 +303,8 @@ class Numbering:
         if instr.op in ("call", "tail"):
             self.memory.clear()
         elif instr.op == "vector":
+            for slot in instr.data.slots:  # what it used is edited for others only
+                self.templates.pop(id(slot), None)
             touched = Touched([instr], self.held)
             for known in list(self.memory):
                 if touched.written and (known[0] is None or touched.may_write(known[0])):

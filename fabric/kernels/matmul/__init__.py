@@ -3,6 +3,7 @@
 ==================  ===============================================================================================
 gemm                the kernels ``gemm`` and ``gemm_t``: a table of all algorithms, where the time goes, `make`
 local               C += A B on the SRAM of one PE: instructions and cycles; what every product ends in
+problem             `Problem`: the mesh, the sizes and the formats that are asked for
 distributed         `Product`: how matrices are cut over PEs, the order of additions, counts, what a result says
 summa               SUMMA, by broadcasts
 relay               SUMMA without broadcasts: cores hand the tiles on (software routing)
@@ -10,8 +11,7 @@ relay_axis          what a PE needs for tiles that it hands on
 relay_cycles        how long that takes: every PE followed from step to step
 allgather           the same broadcasts, all of them before the product
 shift               Cannon and MeshGEMM, by cyclic shifts
-transposed          dist-GEMM-T: B shifts along columns, sums run along rows
-transposed_cycles   how long that takes: every PE followed from step to step
+transposed          dist-GEMM-T: B shifts along columns, sums run along rows; every PE followed from step to step
 broadcast_axis      what a PE needs for tiles that are broadcast along its row or column (summa, allgather)
 ring_axis           what a PE needs for tiles on a ring (shift, transposed)
 ==================  ===============================================================================================

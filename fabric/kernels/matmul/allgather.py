@@ -32,6 +32,7 @@ from fabric.asm.operands import Dsr, Reg
 from fabric.kernels.kit.session import Stamps
 from fabric.kernels.matmul.broadcast_axis import BroadcastAxis, slot_elements
 from fabric.kernels.matmul.local import product_cycles
+from fabric.kernels.matmul.problem import Problem
 from fabric.kernels.matmul.summa import Summa
 from fabric.program.program import Program
 from wse_core.formats import Bits
@@ -72,19 +73,8 @@ class AllGather(Summa):
 
     algorithm = "allgather"
 
-    def __init__(
-        self,
-        machine: Machine,
-        width: int,
-        height: int,
-        m: int,
-        k: int,
-        n: int,
-        dtype: str,
-        sums: str = "f32",
-        where: str = "kernel gemm",
-    ) -> None:
-        super().__init__(machine, width, height, m, k, n, dtype, sums, 1, where)
+    def __init__(self, machine: Machine, problem: Problem, where: str = "kernel gemm") -> None:
+        super().__init__(machine, problem, where=where)
 
     def axes(self, p: Program, column: str, row: str) -> tuple[BroadcastAxis, BroadcastAxis]:
         """Return what a program has for the panels of A and of B; one PE alone has no panels."""

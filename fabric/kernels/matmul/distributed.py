@@ -42,6 +42,7 @@ from fabric.kernels.kit.session import CYCLE_LIMIT, Session
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import joined, places, sampling
 from fabric.kernels.matmul.local import Shape, product_cycles
+from fabric.kernels.matmul.problem import Problem
 from fabric.layout.layout import Layout
 from fabric.price import timing
 from fabric.program.program import Program
@@ -95,14 +96,7 @@ class Product(ABC):
     Parameters
     ----------
     machine : Machine
-    width, height : int
-        PEs along x and y.
-    m, k, n : int
-        A is m x k, B k x n.
-    dtype : {"f16", "cb16", "f32"}
-        Format of A and B.
-    sums : {"f32", "same"}
-        Format of C and of the sums: f32 or `dtype`.
+    problem : Problem
     where : str
         Who asks, for messages.
 
@@ -124,22 +118,12 @@ class Product(ABC):
 
     algorithm = ""
 
-    def __init__(
-        self,
-        machine: Machine,
-        width: int,
-        height: int,
-        m: int,
-        k: int,
-        n: int,
-        dtype: str,
-        sums: str = "f32",
-        where: str = "kernel gemm",
-    ) -> None:
-        self.machine, self.width, self.height, self.where = machine, width, height, where
-        self.m, self.k, self.n, self.dtype, self.sums = m, k, n, dtype, sums
-        self.given = Arithmetic.of(machine, dtype)
-        self.result = Arithmetic.of(machine, dtype if sums == "same" else "f32")
+    def __init__(self, machine: Machine, problem: Problem, where: str = "kernel gemm") -> None:
+        self.machine, self.width, self.height, self.where = machine, problem.width, problem.height, where
+        self.m, self.k, self.n, self.dtype, self.sums = problem.m, problem.k, problem.n, problem.dtype, problem.sums
+        self.given = Arithmetic.of(machine, self.dtype)
+        self.result = Arithmetic.of(machine, self.dtype if self.sums == "same" else "f32")
+        width, height = self.width, self.height
         limits = machine["fabric.width"], machine["fabric.height"]
         if width > limits[0] or height > limits[1]:
             square = width == height
@@ -154,12 +138,12 @@ class Product(ABC):
                 limit="width" if width > limits[0] else "height",
             )
         self.slices = math.lcm(width, height)
-        self.shape = self.shape_of(m, k, n)
+        self.shape = self.shape_of(self.m, self.k, self.n)
         Device.of(machine).admit(self.plan, where)
-        ranges = {"m": (1, m), "k": (1, k), "n": (1, n)}
+        sizes = {"m": self.m, "k": self.k, "n": self.n}
+        ranges = {name: (1, size) for name, size in sizes.items()}
         if width == height:
-            ranges["p"] = width, min(limits)
-        sizes = {"m": m, "k": k, "n": n} | ({"p": width} if width == height else {})
+            sizes["p"], ranges["p"] = width, (width, min(limits))
         self.programs = fit(
             where,
             machine,

@@ -40,6 +40,7 @@ from fabric.kernels.kit.report import report
 from fabric.kernels.kit.verify import compared
 from fabric.kernels.matmul.allgather import AllGather
 from fabric.kernels.matmul.distributed import Product
+from fabric.kernels.matmul.problem import Problem
 from fabric.kernels.matmul.relay import SummaRelay
 from fabric.kernels.matmul.shift import Cannon, MeshGemm
 from fabric.kernels.matmul.summa import Summa
@@ -49,31 +50,21 @@ from wse_core.errors import ConfigError
 from wse_core.formats import Bits
 from wse_core.params import Machine
 
-__all__ = ["ALGORITHMS", "Gemm", "expected_cycles", "gemm", "gemm_t", "make", "programs"]
+__all__ = ["ALGORITHMS", "expected_cycles", "gemm", "gemm_t", "make", "programs"]
 
 ALGORITHMS = {found.algorithm: found for found in (Summa, SummaRelay, AllGather, Cannon, MeshGemm)}
 """Classes of C = A B by name."""
 
 
-class Gemm(Summa):
-    """SUMMA on a square of p x p PEs; see `summa.Summa`."""
-
-    def __init__(
-        self, machine: Machine, p: int, m: int, k: int, n: int, dtype: str, buffers: int = 1, where: str = "kernel gemm"
-    ) -> None:
-        self.p = p
-        super().__init__(machine, p, p, m, k, n, dtype, buffers=buffers, where=where)
-
-
 def programs(machine: Machine, p: int, m: int, k: int, n: int, dtype: str, buffers: int = 1) -> dict[Any, Program]:
-    """Return the programs of a `Gemm`, assembled.
+    """Return the programs of SUMMA on a square of p x p PEs, assembled.
 
     Raises
     ------
     ProgramError
         The tiles do not fit into a PE.
     """
-    return Gemm(machine, p, 1, 1, 1, dtype, buffers).sized(m, k, n).build()
+    return Summa(machine, Problem(p, p, 1, 1, 1, dtype), buffers).sized(m, k, n).build()
 
 
 def expected_cycles(product: Product, machine: Machine) -> float:
@@ -81,18 +72,7 @@ def expected_cycles(product: Product, machine: Machine) -> float:
     return product.expected()
 
 
-def make(
-    algorithm: str,
-    machine: Machine,
-    width: int,
-    height: int,
-    m: int,
-    k: int,
-    n: int,
-    dtype: str,
-    sums: str = "f32",
-    **options: Any,
-) -> Product:
+def make(algorithm: str, machine: Machine, problem: Problem, **options: Any) -> Product:
     """Return a product by the name of its algorithm.
 
     Parameters
@@ -100,12 +80,7 @@ def make(
     algorithm : str
         One of `ALGORITHMS`, or ``gemm_t`` (B is n x k then).
     machine : Machine
-    width, height : int
-        PEs along x and y.
-    m, k, n : int
-        C is m x n, k is summed over.
-    dtype : {"f16", "cb16", "f32"}
-    sums : {"f32", "same"}
+    problem : Problem
     **options
         ``buffers`` of summa, ``align`` of cannon and meshgemm.
 
@@ -117,7 +92,7 @@ def make(
     found = ALGORITHMS | {GemmT.algorithm: GemmT}
     if algorithm not in found:
         raise ConfigError(f"GEMM algorithm {algorithm!r} is unknown", hint=", ".join(found), value=algorithm)
-    return found[algorithm](machine, width, height, m, k, n, dtype, sums, **options)
+    return found[algorithm](machine, problem, **options)
 
 
 def result(product: Product, a: Bits, b: Bits) -> dict[str, Any]:
@@ -197,7 +172,8 @@ def gemm(
             raise ConfigError(
                 f"{algorithm} has no such choice", where=f"kernel gemm: {key}", hint=f"{key}={usual!r}", value=value
             )
-    product = make(algorithm, machine, width or p, height or p, m, k, n, dtype, sums, **options.get(algorithm, {}))
+    problem = Problem(width or p, height or p, m, k, n, dtype, sums)
+    product = make(algorithm, machine, problem, **options.get(algorithm, {}))
     rng = np.random.default_rng(seed)
     a = product.given.random(rng, (m, k), data, terms=k)
     return result(product, a, product.given.random(rng, (k, n), data, terms=4 * k))
@@ -230,7 +206,7 @@ def gemm_t(
     data: str,
 ) -> dict[str, Any]:
     """Run the kernel `gemm_t`; see `fabric.kernels.matmul.transposed`."""
-    product = make("gemm_t", machine, width or p, height or p, m, k, n, dtype, sums)
+    product = make("gemm_t", machine, Problem(width or p, height or p, m, k, n, dtype, sums))
     rng = np.random.default_rng(seed)
     a = product.given.random(rng, (m, k), data, terms=k)
     return result(product, a, product.given.random(rng, (n, k), data, terms=4 * k))

@@ -47,6 +47,7 @@ import numpy as np
 
 from fabric.kernels.matmul.broadcast_axis import AXES
 from fabric.kernels.matmul.distributed import place_all
+from fabric.kernels.matmul.problem import Problem
 from fabric.kernels.matmul.relay_axis import COLORS, RelayAxis
 from fabric.kernels.matmul.relay_cycles import relay_cycles
 from fabric.kernels.matmul.summa import Summa
@@ -62,19 +63,8 @@ class SummaRelay(Summa):
 
     algorithm = "summa-relay"
 
-    def __init__(
-        self,
-        machine: Machine,
-        width: int,
-        height: int,
-        m: int,
-        k: int,
-        n: int,
-        dtype: str,
-        sums: str = "f32",
-        where: str = "kernel gemm",
-    ) -> None:
-        super().__init__(machine, width, height, m, k, n, dtype, sums, where=where)
+    def __init__(self, machine: Machine, problem: Problem, where: str = "kernel gemm") -> None:
+        super().__init__(machine, problem, where=where)
 
     def kinds_along(self, key: str) -> list[tuple[str, int]]:
         """Return per place along an axis its end and its parity: what asks for code of its own."""

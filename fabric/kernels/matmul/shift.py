@@ -66,6 +66,7 @@ from fabric.kernels.collectives.pieces.ring import Ring
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.matmul.distributed import Product, place_all, strides
 from fabric.kernels.matmul.local import emit_product, product_cycles
+from fabric.kernels.matmul.problem import Problem
 from fabric.kernels.matmul.ring_axis import BACK, BACK_QUEUES, FIRST, QUEUES, RingAxis
 from fabric.layout.layout import Layout
 from fabric.price import timing
@@ -97,22 +98,10 @@ class Shift(Product):
 
     kind = ""
 
-    def __init__(
-        self,
-        machine: Machine,
-        width: int,
-        height: int,
-        m: int,
-        k: int,
-        n: int,
-        dtype: str,
-        sums: str = "f32",
-        align: str = "fabric",
-        where: str = "kernel gemm",
-    ) -> None:
+    def __init__(self, machine: Machine, problem: Problem, align: str = "fabric", where: str = "kernel gemm") -> None:
         self.align = align
-        self.rings = {"a": Ring(width, self.kind), "b": Ring(height, self.kind)}
-        super().__init__(machine, width, height, m, k, n, dtype, sums, where)
+        self.rings = {"a": Ring(problem.width, self.kind), "b": Ring(problem.height, self.kind)}
+        super().__init__(machine, problem, where)
 
     @property
     def colors(self) -> range:

@@ -66,6 +66,7 @@ from fabric.kernels.kit.session import Stamps
 from fabric.kernels.matmul.broadcast_axis import AXES, BroadcastAxis
 from fabric.kernels.matmul.distributed import Product
 from fabric.kernels.matmul.local import emit_product, product_cycles
+from fabric.kernels.matmul.problem import Problem
 from fabric.layout.layout import Layout
 from fabric.price import timing
 from fabric.program.program import Program
@@ -89,21 +90,9 @@ class Summa(Product):
 
     algorithm = "summa"
 
-    def __init__(
-        self,
-        machine: Machine,
-        width: int,
-        height: int,
-        m: int,
-        k: int,
-        n: int,
-        dtype: str,
-        sums: str = "f32",
-        buffers: int = 1,
-        where: str = "kernel gemm",
-    ) -> None:
+    def __init__(self, machine: Machine, problem: Problem, buffers: int = 1, where: str = "kernel gemm") -> None:
         self.buffers = buffers
-        super().__init__(machine, width, height, m, k, n, dtype, sums, where)
+        super().__init__(machine, problem, where)
 
     def ends(self, key: str) -> list[tuple[str, int, int]]:
         """Return (end, first, count): the places along an axis that need code of their own."""

@@ -47,6 +47,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import compared
 from fabric.kernels.matmul.local import Shape, emit_product, product_cycles
+from fabric.kernels.matmul.problem import Problem
 from fabric.kernels.matvec.gemv import gemv_params, local_products
 from fabric.kernels.matvec.line_sum import LineSum, Queues, check_group
 from fabric.layout.layout import Layout
@@ -70,9 +71,9 @@ class GemvChain:
     Parameters
     ----------
     machine : Machine
-    width, height : int
-        PEs along x and y.
-    m, n, layers, dtype, sums, algorithm, levels, group
+    problem : Problem
+        The product of the first layer: its matrix is m x k.
+    layers, algorithm, levels, group
         As the kernel's.
 
     Attributes
@@ -84,22 +85,12 @@ class GemvChain:
     """
 
     def __init__(
-        self,
-        machine: Machine,
-        width: int,
-        height: int,
-        m: int,
-        n: int,
-        layers: int,
-        dtype: str = "f16",
-        sums: str = "f32",
-        algorithm: str = "ktree",
-        levels: int = 0,
-        group: int = 0,
+        self, machine: Machine, problem: Problem, layers: int, algorithm: str = "ktree", levels: int = 0, group: int = 0
     ) -> None:
+        width, height, dtype = problem.width, problem.height, problem.dtype
         self.machine, self.width, self.height, self.layers = machine, width, height, layers
-        sums = "f32" if dtype == "f32" else sums
-        rows, depth = 2 * -(-m // (2 * height)), 2 * -(-n // (2 * width))
+        sums = "f32" if dtype == "f32" else problem.sums
+        rows, depth = 2 * -(-problem.m // (2 * height)), 2 * -(-problem.k // (2 * width))
         self.shapes = Shape(rows, depth, 1, dtype, sums), Shape(depth, rows, 1, dtype, sums)
         pool = color_pool(machine)
         half = len(pool) // 2
@@ -251,7 +242,7 @@ def gemv_chain(
     width, height = p, height or p
 
     def build(m: int, n: int, layers: int) -> tuple[GemvChain, Layout]:
-        found = GemvChain(machine, width, height, m, n, layers, dtype, sums, algorithm, levels, group)
+        found = GemvChain(machine, Problem(width, height, m, n, 1, dtype, sums), layers, algorithm, levels, group)
         found.admit()
         return found, found.layout()
 

@@ -53,6 +53,7 @@ from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import compared, comparing, joined, sampling
 from fabric.kernels.matmul.local import Shape, emit_product, product_cycles
+from fabric.kernels.matmul.problem import Problem
 from fabric.kernels.matvec.line_sum import ALGORITHMS, LineSum, check_group
 from fabric.layout.layout import Layout
 from fabric.price import timing
@@ -94,11 +95,9 @@ class Gemv:
     Parameters
     ----------
     machine : Machine
-    width, height : int
-        PEs along x and y.
-    m, n : int
-        A is m x n.
-    dtype, sums, algorithm, levels, group, broadcast, replicated
+    problem : Problem
+        A is m x k, x and y have one column.
+    algorithm, levels, group, broadcast, replicated
         As the kernel's.
 
     Attributes
@@ -112,22 +111,18 @@ class Gemv:
     def __init__(
         self,
         machine: Machine,
-        width: int,
-        height: int,
-        m: int,
-        n: int,
-        dtype: str = "f16",
-        sums: str = "f32",
+        problem: Problem,
         algorithm: str = "ktree",
         levels: int = 0,
         group: int = 0,
         broadcast: bool = False,
         replicated: bool = False,
     ) -> None:
+        width, height, dtype = problem.width, problem.height, problem.dtype
         self.machine, self.width, self.height = machine, width, height
         self.sends_x = height > 1 and not replicated
-        sums = "f32" if dtype == "f32" else sums
-        self.shape = Shape(2 * -(-m // (2 * height)), -(-n // width), 1, dtype, sums)
+        sums = "f32" if dtype == "f32" else problem.sums
+        self.shape = Shape(2 * -(-problem.m // (2 * height)), -(-problem.k // width), 1, dtype, sums)
         pool = color_pool(machine)
         self.color_x = pool[-1]
         line = Line.rows(width, height)
@@ -428,20 +423,8 @@ def gemv(
     width, height = p, height or p
 
     def planned(p: int, m: int, n: int) -> Gemv:
-        return Gemv(
-            machine,
-            p,
-            p if height == width else height,
-            m,
-            n,
-            dtype,
-            sums,
-            algorithm,
-            levels,
-            group,
-            broadcast,
-            replicated,
-        )
+        problem = Problem(p, p if height == width else height, m, n, 1, dtype, sums)
+        return Gemv(machine, problem, algorithm, levels, group, broadcast, replicated)
 
     def build(p: int, m: int, n: int) -> tuple[Gemv, Layout]:
         found = planned(p, m, n)

@@ -24,6 +24,7 @@ from typing import Any
 
 from fabric.kernels import registry
 from fabric.kernels.matmul.gemm import make
+from fabric.kernels.matmul.problem import Problem
 from harness.validation.recipe import CannotRun, Measurement, grid, recipe
 from wse_core.errors import ConfigError
 from wse_core.params import Machine
@@ -58,7 +59,7 @@ def composed_gemm(
     """Return the closed form for P x P tiles, and how far it is off where the fabric can run it."""
     measured, expected = mesh_gemm(machine, CHECKED, tile, dtype, sums, align)
     m, k, n = (p * size for size in tile)
-    product = make("meshgemm", machine, p, p, m, k, n, dtype, sums, align=align)
+    product = make("meshgemm", machine, Problem(p, p, m, k, n, dtype, sums), align=align)
     error = 100 * (expected / measured - 1)
     return product.expected(), (
         f"composed: closed form of {p} x {p} PEs, {error:+.2f} % off on {CHECKED} x {CHECKED} PEs with the same tiles"

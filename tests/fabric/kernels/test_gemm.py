@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fabric.kernels.matmul.gemm import ALGORITHMS, make
 from fabric.kernels.matmul.local import product_cycles
+from fabric.kernels.matmul.problem import Problem
 from fabric.kernels.registry import KERNELS
 from tests.examples import SLOW_BUILD, SOAK, examples, few
 from tests.fabric.kernels import run
@@ -26,7 +27,7 @@ DATA = st.sampled_from(["normal", "ones", "special"])
 
 def product_run(name, width, height, m, k, n, dtype="f16", sums="f32", overrides=None, backend=None, **options):
     """Return (product, session, C, cycles) of a product of normal numbers."""
-    product = make(name, machine("wse2", overrides or {}), width, height, m, k, n, dtype, sums, **options)
+    product = make(name, machine("wse2", overrides or {}), Problem(width, height, m, k, n, dtype, sums), **options)
     rng = np.random.default_rng(5)
     a, b = product.given.random(rng, (m, k)), product.given.random(rng, (n, k) if name == "gemm_t" else (k, n))
     session, c = product.run(a, b, backend=backend)
@@ -149,7 +150,7 @@ def test_slow_router_writes_do_not_upset_anything(name):
 def test_identity_of_a_square():
     """C = A for B = 1: nothing is mixed up, in any algorithm."""
     for name in NAMES:
-        product = make(name, machine(), 4, 4, 9, 10, 10, "f16")
+        product = make(name, machine(), Problem(4, 4, 9, 10, 10))
         a = product.given.random(np.random.default_rng(1), (9, 10))
         _, c = product.run(a, product.given.encode(np.eye(10)))
         assert (c.view(np.float32) == product.given.decode(a)).all()
@@ -188,15 +189,16 @@ def test_left_matrix_of_gemm_t_does_not_move():
 
 def test_allgather_is_refused_where_panels_do_not_fit():
     size = {"m": 320, "k": 1024, "n": 320}
-    make("meshgemm", machine(), 8, 8, **size, dtype="f16")
+    make("meshgemm", machine(), Problem(8, 8, **size))
     with pytest.raises(ConfigError, match="does not fit into the 24576 words"):
-        make("allgather", machine(), 8, 8, **size, dtype="f16")
+        make("allgather", machine(), Problem(8, 8, **size))
 
 
 def test_memory_of_the_algorithms():
     """Tiles of a square mesh: 5 for summa and the shifts, 2 p + 1 for allgather, a little code besides."""
     p, tile = 8, 32
-    words = {name: make(name, machine(), p, p, p * tile, p * tile, p * tile, "f16", "same").words for name in NAMES}
+    problem = Problem(p, p, p * tile, p * tile, p * tile, sums="same")
+    words = {name: make(name, machine(), problem).words for name in NAMES}
     for name, tiles in (
         ("summa", 5),
         ("summa-relay", 5),
@@ -210,7 +212,7 @@ def test_memory_of_the_algorithms():
 
 def test_choices_that_do_not_exist():
     with pytest.raises(ConfigError, match="unknown"):
-        make("strassen", machine(), 2, 2, 4, 4, 4, "f16")
+        make("strassen", machine(), Problem(2, 2, 4, 4, 4))
     with pytest.raises(ConfigError, match="no such choice"):
         run("gemm", p=2, algorithm="cannon", buffers=2)
     with pytest.raises(ConfigError, match="exceed"):
@@ -219,7 +221,7 @@ def test_choices_that_do_not_exist():
 
 def test_every_pe_has_the_program_of_its_place():
     """Programs are placed in steps; every PE of a larger mesh gets the colors of its ring."""
-    product = make("meshgemm", machine(), 13, 20, 26, 260, 13, "f16")
+    product = make("meshgemm", machine(), Problem(13, 20, 26, 260, 13))
     columns, rows = product.kinds_along("a"), product.kinds_along("b")
     assert [back for _, back in rows] == [rank > 130 for rank in 13 * np.array(product.rings["b"].rank)]
     spec = product.layout.build()

@@ -13,6 +13,7 @@ from fabric.kernels.collectives.pieces import ktree
 from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.kit.plmr import gemv_plan
 from fabric.kernels.kit.session import Session
+from fabric.kernels.matmul.problem import Problem
 from fabric.kernels.matvec import gemv
 from fabric.kernels.matvec.gemv import Gemv
 from fabric.kernels.registry import KERNELS
@@ -117,10 +118,10 @@ def test_additions_on_the_critical_path():
 
 def test_routes_of_the_analysis_table():
     for levels in (1, 2, 3):
-        plan = Gemv(machine(), 30, 1, 30, 30, algorithm="ktree", levels=levels, replicated=True)
+        plan = Gemv(machine(), Problem(30, 1, 30, 30), algorithm="ktree", levels=levels, replicated=True)
         assert plan.colors == gemv_plan("ktree", 30, 1, levels).routes
-    assert Gemv(machine(), 30, 1, 30, 30, algorithm="pipeline", replicated=True).colors == 2
-    assert Gemv(machine(), 30, 1, 30, 30, algorithm="ring", replicated=True).colors == 3
+    assert Gemv(machine(), Problem(30, 1, 30, 30), algorithm="pipeline", replicated=True).colors == 2
+    assert Gemv(machine(), Problem(30, 1, 30, 30), algorithm="ring", replicated=True).colors == 3
 
 
 @pytest.mark.parametrize(("places", "levels"), [(9, 1), (12, 1), (16, 2), (21, 2), (27, 3), (16, 4)])
@@ -177,7 +178,7 @@ def test_sum_without_the_trees_reference():
 
 
 def test_the_plain_machine_agrees():
-    plan = Gemv(machine(), 5, 2, 12, 10, "f16", "f32", "ktree", levels=2, broadcast=True)
+    plan = Gemv(machine(), Problem(5, 2, 12, 10), "ktree", levels=2, broadcast=True)
     rng, layout = np.random.default_rng(0), plan.layout()
     inputs = [
         ("a", rng.integers(0, 1 << 14, (2, 5, 12), np.uint16), 0, 0),

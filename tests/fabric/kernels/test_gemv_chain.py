@@ -8,6 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fabric.kernels.kit.session import Session
+from fabric.kernels.matmul.problem import Problem
 from fabric.kernels.matvec.chain import GemvChain
 from fabric.kernels.registry import KERNELS
 from tests.examples import examples
@@ -84,7 +85,7 @@ def test_an_overflow_between_layers_has_no_bound():
 
 def test_layers_without_the_kernels_reference():
     """Two layers over one row of two PEs: f16 factors, f32 sums, rounded to f16 between the layers."""
-    plan = GemvChain(machine(), 2, 1, 2, 4, 2)
+    plan = GemvChain(machine(), Problem(2, 1, 2, 4), 2)
     rng = np.random.default_rng(1)
     a, b, x = (rng.standard_normal(shape).astype(np.float16) for shape in ((2, 4), (4, 2), (4, 1)))
     inputs = [
@@ -106,7 +107,7 @@ def test_layers_without_the_kernels_reference():
 
 
 def test_the_plain_machine_agrees():
-    plan, rng = GemvChain(machine(), 4, 3, 6, 8, 3, levels=2), np.random.default_rng(0)
+    plan, rng = GemvChain(machine(), Problem(4, 3, 6, 8), 3, levels=2), np.random.default_rng(0)
     layout = plan.layout()
     inputs = [
         (name, rng.integers(0, 1 << 14, (3, 4, count), np.uint16), 0, 0)

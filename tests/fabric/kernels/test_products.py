@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from fabric.kernels.kit import tiles
 from fabric.kernels.kit.session import Session
-from fabric.kernels.matmul.gemm import Gemm
 from fabric.kernels.matmul.local import GROUP, Shape, product_cycles
+from fabric.kernels.matmul.problem import Problem
+from fabric.kernels.matmul.summa import Summa
 from fabric.kernels.registry import KERNELS
 from tests.examples import SLOW_BUILD, examples, few
 from tests.fabric.kernels import run
@@ -96,7 +97,7 @@ def test_columns_at_full_rate_in_the_limit():
 
 
 def product_data(p, m, k, n, dtype, buffers=1):
-    product = Gemm(machine(), p, m, k, n, dtype, buffers)
+    product = Summa(machine(), Problem(p, p, m, k, n, dtype), buffers)
     rng = np.random.default_rng(3)
     return product, product.given.random(rng, (m, k)), product.given.random(rng, (k, n))
 

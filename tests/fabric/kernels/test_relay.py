@@ -7,6 +7,7 @@ import pytest
 
 from fabric.kernels.kit.plmr import gemm_plan
 from fabric.kernels.matmul.gemm import make
+from fabric.kernels.matmul.problem import Problem
 from fabric.kernels.matmul.relay import SummaRelay
 from fabric.kernels.matmul.relay_cycles import SIDES, STEPS, relay_cycles
 from fabric.kernels.registry import KERNELS
@@ -69,7 +70,7 @@ def test_routers_are_worth_two_slots_a_wavelet():
 
 def test_large_meshes_are_continued():
     """What is continued by a line is near what is followed step by step, and takes no longer on any mesh."""
-    shape = make("summa-relay", machine(), 2, 2, 8, 8, 8, "f32").shape
+    shape = make("summa-relay", machine(), Problem(2, 2, 8, 8, 8, "f32")).shape
     side = SIDES[1] + (4 if SLOW_BUILD else 12)
     whole = relay_cycles(machine(), side, side, side, (1, 1), (16, 16), shape)
     low, high = (relay_cycles(machine(), n, n, n, (1, 1), (16, 16), shape) for n in (SIDES[1], SIDES[1] - 4))

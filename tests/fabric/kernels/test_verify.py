@@ -11,6 +11,7 @@ import pytest
 from fabric.kernels.kit import verify
 from fabric.kernels.kit.session import Session
 from fabric.kernels.matmul.gemm import ALGORITHMS, make
+from fabric.kernels.matmul.problem import Problem
 from fabric.kernels.registry import KERNELS
 from harness.cli import main as cli
 from tests.fabric.kernels.test_registry import SMALL
@@ -45,7 +46,7 @@ def test_every_kernel_can_be_compared_in_part_or_not_at_all(name):
 def product_of(algorithm, width, height, sums="f32"):
     """Return a product, its operands and what the fabric would give."""
     sizes = {"m": 9 * height - 1, "k": 5 * width, "n": 6 * width - 1}
-    product = make(algorithm, machine(), width, height, **sizes, dtype="f16", sums=sums)
+    product = make(algorithm, machine(), Problem(width, height, **sizes, sums=sums))
     rng = np.random.default_rng(3)
     second = (sizes["n"], sizes["k"]) if algorithm == "gemm_t" else (sizes["k"], sizes["n"])
     a, b = product.given.random(rng, (sizes["m"], sizes["k"])), product.given.random(rng, second)
