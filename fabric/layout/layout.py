@@ -136,6 +136,11 @@ class Layout:
             self._overlap(program, int(rect.x + column * rect.sx), int(rect.y + row * rect.sy))
         region[...] = self._number(program)
 
+    @property
+    def programs(self) -> tuple[Program | ProgramImage, ...]:
+        """The programs that are placed, in the order in which the specification numbers them."""
+        return tuple(self._programs)
+
     def place_each(self, programs: Sequence[Program | ProgramImage], which: np.ndarray, x: int = 0, y: int = 0) -> None:
         """Run ``programs[which[j, i]]`` on PE (x + i, y + j); none where the number is negative.
 

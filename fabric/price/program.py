@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fabric.price.code import Code, NotKnown
 from fabric.price.prices import ProgramPrice, TaskPrice, Unknown
-from fabric.price.state import Arithmetic, begin
+from fabric.price.state import Arithmetic, Given, begin
 from fabric.price.tasks import Odds, Pricer
 from fabric.price.walk import Walker
 from fabric.program.program import Program
@@ -40,7 +40,7 @@ def pricer(
     program: Priced,
     machine: Machine | None = None,
     *,
-    given: Mapping[str, object] | None = None,
+    given: Given | None = None,
     initial: bool = False,
     odds: Odds = None,
     places: Mapping[int, str] | None = None,
@@ -60,7 +60,7 @@ def price(
     program: Priced,
     machine: Machine | None = None,
     *,
-    given: Mapping[str, object] | None = None,
+    given: Given | None = None,
     initial: bool = False,
     odds: Odds = None,
     places: Mapping[int, str] | None = None,
@@ -72,8 +72,9 @@ def price(
     program : Program or ProgramImage
     machine : Machine, optional
         Default that of a `Program`, else wse2.
-    given : mapping of str to array_like, optional
-        Contents of variables that cycles depend on, as whole numbers or bit patterns: lengths, counters, addresses.
+    given : mapping of (str or int) to array_like, optional
+        Contents of variables, or of words by address, that cycles depend on, as whole numbers or bit patterns:
+        lengths, counters, addresses.
     initial : bool
         Whether all other variables are taken to hold what the program begins with.
     odds : float or mapping of str to float, optional
@@ -100,7 +101,7 @@ def price_code(
     half: str = "f16",
     *,
     declare: Callable[[Program], object] | None = None,
-    given: Mapping[str, object] | None = None,
+    given: Given | None = None,
     initial: bool = False,
     odds: Odds = None,
 ) -> TaskPrice:
@@ -140,7 +141,7 @@ def price_run(
     machine: Machine | None = None,
     launch: Sequence[int] = (),
     *,
-    given: Mapping[str, object] | None = None,
+    given: Given | None = None,
     initial: bool = True,
 ) -> int:
     """Return the cycles of a whole run of a program on a PE alone, without wavelets: exactly those of the engine.

@@ -20,7 +20,10 @@ from wse_core.params import Machine
 from wse_core.reference.alu import ALU, CONDITION
 from wse_core.reference.numerics import FMT_CB16, FMT_F16, Num
 
-__all__ = ["Arithmetic", "Fifos", "State", "begin", "is_register", "joined_states"]
+Given = Mapping[str | int, object]
+"""Known contents of variables by name, and of single words by address."""
+
+__all__ = ["Arithmetic", "Fifos", "Given", "State", "begin", "is_register", "joined_states"]
 
 LOW16, LOW32 = 0xFFFF, 0xFFFFFFFF
 
@@ -104,14 +107,15 @@ class State:
                 self.memory[address + k] = value >> 16 * k & LOW16
 
 
-def begin(image: ProgramImage, given: Mapping[str, object] | None = None, initial: bool = False) -> State:
+def begin(image: ProgramImage, given: Given | None = None, initial: bool = False) -> State:
     """Return the state of a PE before its program runs.
 
     Parameters
     ----------
     image : ProgramImage
-    given : mapping of str to array_like, optional
-        Contents of variables that are known: whole numbers, or bit patterns, of as many elements as one likes.
+    given : mapping of (str or int) to array_like, optional
+        Contents that are known: of a variable by name, whole numbers or bit patterns, of as many elements as one likes;
+        of a word by its address.
     initial : bool
         Whether all other variables are taken to hold what the program begins with.
     """
@@ -122,6 +126,10 @@ def begin(image: ProgramImage, given: Mapping[str, object] | None = None, initia
             memory.update(enumerate(map(int, words), address))
     promised = set()
     for name, values in (given or {}).items():
+        if isinstance(name, int):
+            memory[name] = int(np.asarray(values)) & LOW16
+            promised.add(name)
+            continue
         symbol = image.symbols.get(name)
         if symbol is None:
             raise ProgramError(

@@ -15,7 +15,7 @@ import numpy as np
 from fabric.price.code import Choice, Code, NotKnown
 from fabric.price.effects import left_behind
 from fabric.price.prices import TaskPrice, Unknown
-from fabric.price.state import Arithmetic, State, begin, joined_states
+from fabric.price.state import Arithmetic, Given, State, begin, joined_states
 from fabric.price.walk import Walker
 from wse_core import isa
 from wse_core.errors import InternalError
@@ -29,12 +29,14 @@ Odds = Mapping[str, float] | float | None
 WAYS = 64
 """Ways through a task that are followed one by one."""
 UNLIKELY = 1e-9
+BRANCHES = 5000
+"""Branches that depend on data and are followed in a task."""
 ROUNDS = 20
 FIRST_REGISTER = isa.FILE_REG << 4
 """In which a task finds the data of its wavelet."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Ends:
     """How walks through a task ended: weight and walker of each, what was not known, whether there may be more ways."""
 
@@ -50,7 +52,7 @@ class Pricer:
     ----------
     image : ProgramImage
     machine : Machine
-    given : mapping of str to array_like, optional
+    given : mapping of (str or int) to array_like, optional
         Contents of variables that are known.
     initial : bool
         Whether the others hold what the program begins with.
@@ -64,7 +66,7 @@ class Pricer:
         self,
         image: ProgramImage,
         machine: Machine,
-        given: Mapping[str, object] | None = None,
+        given: Given | None = None,
         initial: bool = False,
         odds: Odds = None,
         where: Callable[[int], str] | None = None,
@@ -173,33 +175,57 @@ class Pricer:
         return self.odds.get(self.where(at))
 
     def _follow(self, walker: Walker) -> _Ends:
-        """Go all ways through a task."""
-        todo: list[tuple[float, Walker]] = [(1.0, walker)]
-        ways: list[tuple[float, Walker]] = []
-        unknown: list[NotKnown] = []
-        more = False
-        while todo:
-            weight, one = todo.pop()
-            try:
-                one.finish()
-                ways.append((weight, one))
-            except Choice as choice:
-                odds, back = self._odds(choice.at), int(self.code[choice.at].imm or 0) <= choice.at
-                if odds is None and all(choice.at != other.at for other in unknown):
-                    unknown.append(choice)
-                shares = (odds, 1 - odds) if odds is not None else (0.5, 0.5)
-                if odds is None and (back or len(ways) + len(todo) >= WAYS):
-                    shares, more = (0, 1), True
-                for taken, share in zip((True, False), shares, strict=True):
-                    if weight * share > UNLIKELY:
-                        other = one.copy()
-                        other.choice = taken
-                        todo.append((weight * share, other))
-            except NotKnown as fact:
-                unknown.append(fact)
-                ways.append((weight, one))
-                more = True
-        return _Ends(ways, unknown, more)
+        """Go all ways through a task.
+
+        Those that come to the same branch in the same situation are one from there on, with the mean of their times; so
+        a loop that goes on with some odds is followed until what is left is `UNLIKELY`.
+        """
+        waiting: dict[object, tuple[float, Walker, Choice]] = {}
+        ends = _Ends([], [], False)
+        self._go(1.0, walker, waiting, ends)
+        for _ in range(BRANCHES):
+            if not waiting:
+                return ends
+            key = min(waiting, key=lambda key: (waiting[key][1].turns, waiting[key][2].at))
+            weight, one, choice = waiting.pop(key)
+            odds, back = self._odds(choice.at), int(self.code[choice.at].imm or 0) <= choice.at
+            if odds is None and all(choice.at != other.at for other in ends.unknown):
+                ends.unknown.append(choice)
+            shares = (odds, 1 - odds) if odds is not None else (0.5, 0.5)
+            if odds is None and (back or len(ends.ways) + len(waiting) >= WAYS):
+                shares = (0, 1)
+                ends.open = True
+            for taken, share in zip((True, False), shares, strict=True):
+                if weight * share > UNLIKELY:
+                    other = one.copy()
+                    other.choice = taken
+                    self._go(weight * share, other, waiting, ends)
+        ends.unknown.append(NotKnown(f"which of more than {BRANCHES:,} branches are taken", walker.pc))
+        ends.ways += [(weight, one) for weight, one, _ in waiting.values()]
+        ends.open = True
+        return ends
+
+    def _go(
+        self, weight: float, walker: Walker, waiting: dict[object, tuple[float, Walker, Choice]], ends: _Ends
+    ) -> None:
+        """Let a walker go on to its end, or to the next branch that depends on what is not known."""
+        try:
+            walker.finish()
+        except Choice as choice:
+            key: object = object()
+            if self._odds(choice.at) is not None and not walker.flights:
+                key = walker.situation()
+            if key in waiting:
+                before, other, _ = waiting[key]
+                other.join(walker, weight / (before + weight))
+                waiting[key] = before + weight, other, choice
+            else:
+                waiting[key] = weight, walker, choice
+            return
+        except NotKnown as fact:
+            ends.unknown.append(fact)
+            ends.open = True
+        ends.ways.append((weight, walker))
 
     def _price(self, entry: int, state: State, array: int | None, name: str) -> TaskPrice:
         """Return the price of a task that begins in a state: the mean over rows, if its operands move."""

@@ -22,7 +22,7 @@ from fabric.asm.disasm import format_instruction
 from fabric.price import costs
 from fabric.price.code import Choice, Code, Coded, Meeting, NotKnown
 from fabric.price.content import FABRIC, MEMORY, Content, loaded
-from fabric.price.state import Arithmetic, State, is_register
+from fabric.price.state import Arithmetic, State, is_register, joined_states
 from fabric.price.steps import Steps, steps_of
 from wse_core import isa
 from wse_core.encoding import MAIN, N_QUEUES
@@ -54,7 +54,7 @@ class _Flight:
     ins: Coded
     steps: Steps
     n: int
-    first: int
+    first: float
     level: int
     operands: tuple[tuple[int, Content, int, bool], ...]  # field, content, words, whether it is the destination
     step: int = 0
@@ -116,17 +116,46 @@ class Walker:
     lines: dict[int, float] = field(default_factory=dict)
     since: tuple[int, float] = (-1, 0)
     moved: bool = False
+    turns: int = 0
+    deciding: set[int] = field(default_factory=set)
+    counting: set[int] = field(default_factory=set)
     followed: int = 0
 
     def copy(self) -> Walker:
         """Return a walker at the same place, to go on by itself."""
         other = copy.copy(self)
         other.state = self.state.copy()
-        for name in ("ready", "returns", "meetings", "activated"):
-            setattr(other, name, list(getattr(self, name)))
-        other.lines, other.endless = dict(self.lines), set(self.endless)
+        for name in ("ready", "returns", "meetings", "activated", "lines", "endless", "deciding", "counting"):
+            setattr(other, name, getattr(self, name).copy())
         other.flights = {thread: copy.copy(one) for thread, one in self.flights.items()}
         return other
+
+    def situation(self) -> tuple[object, ...]:
+        """Return on what the way from here on depends: walkers in one situation differ in times, in what
+        they count for others than branches, and in addresses."""
+        clocks = tuple(max(0, at - self.now) for at in (self.main_next, self.pipe_free, *self.ready))
+        counters = tuple((r, self.state.registers[r]) for r in sorted(self.deciding))
+        counters += tuple((at, self.state.memory.get(at)) for at in sorted(self.counting))
+        return self.pc, clocks, tuple(self.returns), counters, bool(self.meetings)
+
+    def join(self, other: Walker, share: float) -> None:
+        """Take the mean time with a walker in the same situation that has a share of the weight."""
+        self.state = joined_states(self.state, other.state)
+        self.deciding |= other.deciding
+        self.counting |= other.counting
+        later = (other.now - self.now) * share
+        self.now += later
+        self.main_next += later
+        self.pipe_free += later
+        self.ready = [at + later for at in self.ready]
+        self.since = self.since[0], self.since[1] + later
+        self.beside += (other.beside - self.beside) * share
+        for at in self.lines.keys() | other.lines.keys():
+            mine, its = self.lines.get(at, 0), other.lines.get(at, 0)
+            self.lines[at] = mine + (its - mine) * share
+        if self.meetings:
+            mean = [a + (b - a) * share for a, b in zip(self.meetings[0][1:3], other.meetings[0][1:3], strict=True)]
+            self.meetings[0] = self.meetings[0]._replace(first=mean[0], length=mean[1])
 
     # --- the main loop ------------------------------------------------------------------------------------------------
 
@@ -188,7 +217,10 @@ class Walker:
         taken = None
         if op.form == "br":
             taken = self.arithmetic.taken(op, (ins.a, ins.b, ins.d), self.state)
-            if taken is None:
+            if taken is not None:
+                self.deciding |= set(ins.reads)
+                self.turns += taken and int(ins.imm or 0) <= at
+            else:
                 taken, self.choice = self.choice, None
             if taken is None:
                 raise Choice(f"{format_instruction(op, ins.a, ins.b, ins.c, ins.d, ins.imm)} of unknown data", at)
@@ -243,6 +275,8 @@ class Walker:
                 state.store(address, words, state.read(ins.a, words))
                 return
             value = None if address is None else state.load(address, words)
+            if address is not None and value is not None:
+                self.counting |= {address + k for k in range(words)}
         elif op.form in ("alu", "ldi"):
             value = self.arithmetic.value(op, (ins.b, ins.c, ins.d), ins.imm, state)
         elif op.form in ("tsc", "rand", "in_td"):
@@ -314,7 +348,7 @@ class Walker:
             raise NotKnown(f"{op.name} has no end", self.pc)
         steps = Steps((), (), 0) if endless else steps_of(m, op, n, dest, sources, self.row)
         first = t + 1 + m["vec.start"]
-        flight = _Flight(ins, steps, n, int(first), self.image.main_priority, operands)
+        flight = _Flight(ins, steps, n, first, self.image.main_priority, operands)
         at, self.pc = self.pc, ins.next
         self.pipe_free = self.main_next = t + 1
         thread = self._thread_of(ins) if ins.asynchronous else MAIN

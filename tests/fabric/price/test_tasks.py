@@ -10,6 +10,7 @@ from fabric.networks.graph.network import Network
 from fabric.networks.streamed.commands import word as command
 from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.wafer import Wafer
+from fabric.price import price
 from fabric.price.tasks import Pricer
 from fabric.program.program import Program
 from wse_core.errors import InternalError, ProgramError
@@ -117,3 +118,90 @@ def test_lengths_follow_the_data_of_the_wavelet():
     assert "how many elements fmovs has" in program(write).task("control", 3).unknown[0].what
     three, five = (program(write).task("control", 3, data=count).alone for count in (3, 5))
     assert five - three == 1  # two lanes
+
+
+def asked(write, **more):
+    """Return the price of a task that begins with a register of unknown content."""
+    p = Program("asks")
+    n = p.scalar("n", "u16")
+    with p.task("main"):
+        register = p.reg16("asked")
+        p.ld16(register, n)
+        write(p, register)
+    return price(p, **more).tasks["main"]
+
+
+def test_odds_of_a_branch_give_the_mean_of_both_ways():
+    def write(p, register):
+        end = p.new_label()
+        p.br16("eq", register, 0, end)
+        for _ in range(20):
+            p.nop()
+        p.place(end)
+
+    unknown = asked(write)
+    for odds in (0, 0.25, 1):
+        found = asked(write, odds=odds)
+        assert found.alone == pytest.approx(odds * unknown.least + (1 - odds) * unknown.most)
+        assert found.lines == asked(write, odds={unknown.unknown[0].where: odds}).lines
+        assert sum(found.lines.values()) == pytest.approx(found.alone)
+    assert asked(write, odds={"elsewhere.py:1": 0.5}).unknown == unknown.unknown
+
+
+@pytest.mark.parametrize("odds", [0.1, 0.5, 0.9])
+def test_a_loop_that_goes_on_with_some_odds_has_a_geometric_number_of_turns(odds):
+    def write(p, register):
+        turn = p.label()
+        p.nop()
+        p.sub16(register, register, 1)
+        p.br16("ne", register, 0, turn)
+
+    m = machine()
+    unknown = asked(write)
+    assert unknown.most == float("inf")
+    turn = 2 + m["ce.branch_taken"] - m["ce.branch_not_taken"] + m["ce.branch_not_taken"]
+    assert asked(write, odds=odds).alone == pytest.approx(unknown.least + turn * odds / (1 - odds), abs=1e-4)
+
+
+def test_counted_loops_stay_counted_beside_branches_with_odds():
+    """Turns of the outer loop are counted, those of the inner one are drawn."""
+
+    def write(p, register):
+        with p.loop(7):
+            turn = p.label()
+            p.sub16(register, register, 1)
+            p.br16("ne", register, 0, turn)
+
+    one = asked(write, odds=0.5).alone
+    rows = asked(write, odds=0).alone
+    m = machine()
+    assert one - rows == pytest.approx(7 * (1 + m["ce.branch_taken"]), rel=1e-4)
+
+
+def test_what_tasks_leave_behind_is_what_the_next_one_finds():
+    """One task leaves a DSR longer each time: how many elements it has is not known; one leaves it as it was."""
+
+    def write(edit):
+        p = Program("two")
+        x = p.array("x", 8, "f32")
+        dsr, there = p.dsr("src1"), p.dsr("dest")
+        with p.task("main"):
+            p.load(dsr, p.mem1d(x, 4))
+            p.load(there, p.mem1d(p.array("y", 8, "f32")))
+            p.activate("use")
+        with p.task("use"):
+            p.fmovs(there, dsr)
+            p.activate("edit")
+        with p.task("edit"):
+            edit(p, dsr)
+            p.activate("use")
+        p.start("main")
+        return price(p).tasks["use"]
+
+    m = machine()
+    assert (
+        write(lambda p, dsr: p.dsr_len(dsr, 4)).alone == m["task.start"] + 1 + m["vec.start"] + 2 + m["vec.drain"] + 2
+    )
+    longer = write(lambda p, dsr: p.dsr_len(dsr, 6)).unknown[0]
+    assert "how many elements fmovs has" in longer.what
+    assert "test_tasks.py" in longer.where
