@@ -11,6 +11,7 @@ from fabric import Fabric, Layout, Program, machine
 `RunResult`           what a run did
 `Received`, `Stream`  wavelets that left at the edge; the link they took
 `machine`             the modelled numbers: a preset with changes
+`price`               what a program costs before it runs: ``fabric.price(program)`` (module)
 `record`              a run file of what a fabric does in a block: events, counters, names, results
 `ENDLESS`             the extent of an operation that never ends
 `control`             payloads of control wavelets (module)
@@ -28,6 +29,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fabric import price
     from fabric.asm import control
     from fabric.host import debug
     from fabric.host.fabric import Fabric
@@ -53,6 +55,7 @@ __all__ = [
     "control",
     "debug",
     "machine",
+    "price",
     "record",
 ]
 
@@ -68,6 +71,7 @@ _HOME = {
     "control": "fabric.asm.control",
     "debug": "fabric.host.debug",
     "machine": "wse_core.params",
+    "price": "fabric.price",
     "record": "fabric.host.recording",
 }
 """Module of each name; a module that carries the name itself is handed out whole."""

@@ -21,6 +21,7 @@ fabric, the `length` of that, and what comes `after` it; `meetings` has all of t
 
 =============  =======================================================================================================
 `program`      `price`, `price_code` (a piece of code), `price_run` (a whole run of one PE), `pricer` (task by task)
+`layout`       `price_layout`: each program with the parameters that a layout sets
 `prices`       what they return: `ProgramPrice`, `TaskPrice`, `Unknown`
 `tasks`        what a task finds when it begins: a fixed point over the tasks that may have run before
 `walk`         a walk through code: threads, slots, latencies
@@ -38,16 +39,40 @@ Timing: docs/machine.md, of which all prices are sums.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fabric.price.layout import PlacedPrice, price_layout
     from fabric.price.prices import ProgramPrice, TaskPrice, Unknown
     from fabric.price.program import price, price_code, price_run, pricer
 
-__all__ = ["ProgramPrice", "TaskPrice", "Unknown", "price", "price_code", "price_run", "pricer"]
+__all__ = [
+    "PlacedPrice",
+    "ProgramPrice",
+    "TaskPrice",
+    "Unknown",
+    "price",
+    "price_code",
+    "price_layout",
+    "price_run",
+    "pricer",
+]
 
 _HOME = {name: "program" if name.startswith("price") else "prices" for name in __all__}
+_HOME |= {"PlacedPrice": "layout", "price_layout": "layout"}
+
+
+class _Face(ModuleType):
+    """The module, which prices what it is called with: ``fabric.price(program)`` is ``fabric.price.price(program)``."""
+
+    def __call__(self, *args: Any, **more: Any) -> Any:
+        return self.price(*args, **more)
+
+
+sys.modules[__name__].__class__ = _Face
 
 
 def __getattr__(name: str) -> object:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from fabric.asm.disasm import format_instruction
 from fabric.price import costs
@@ -440,7 +441,7 @@ class Walker:
         for f, one, words, written in flight.operands:
             zeroed = f == ins.b and any(o.kind == DSD_FABOUT and o.flags & F_ZERO for _, o, _, _ in flight.operands)
             if (written or zeroed) and one.kind in (*MEMORY, DSD_FIFO):
-                self._overwrite(one, words)
+                self._overwrite(one, words, flight.n)
             if f not in moved and state.held.get(f) == one:
                 moved.add(f)
                 state.held[f] = one.behind(done, words)
@@ -452,16 +453,17 @@ class Walker:
                 if get[what] is not None:
                     self.activated.append((what, int(get[what])))
 
-    def _overwrite(self, one: Content, words: int) -> None:
-        """Forget what memory held where an operation may write."""
-        memory, n = self.state.memory, one.elements
+    def _overwrite(self, one: Content, words: int, n: int) -> None:
+        """Forget what memory held where an operation of n elements may write."""
+        memory = self.state.memory
         if not memory or n == 0:
             return
-        if one.moves or n is None or one.kind == DSD_FIFO or one.flags & 2:
+        if one.moves or n == ENDLESS or one.kind == DSD_FIFO or one.flags & 2:
             self.state.store(None, 1, None)
             return
         if one.kind == DSD_MEM4D:  # all between its ends, which is more than it writes
-            sides = list(zip(one.extent, one.stride, strict=True))[: one.ndim]
+            inner = prod(size or 1 for size in one.extent[1 : one.ndim])
+            sides = list(zip((-(-n // inner), *one.extent[1:]), one.stride, strict=True))[: one.ndim]
             ends = [((size or 1) - 1) * (step or 0) for size, step in sides]
             first = one.base + words * sum(min(0, end) for end in ends)
             last = one.base + words * (sum(max(0, end) for end in ends) + 1)

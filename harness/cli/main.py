@@ -31,8 +31,8 @@ from wse_core.errors.base import EXIT_RUN
 __all__ = ["COMMANDS", "build_parser", "main"]
 
 COMMANDS = (
-    "run", "train", "generate", "kernel", "kernels", "sweep", "csl", "validate", "figure", "view", "export", "report",
-    "plan", "place", "doctor",
+    "run", "train", "generate", "kernel", "kernels", "price", "sweep", "csl", "validate", "figure", "view", "export",
+    "report", "plan", "place", "doctor",
 )  # fmt: skip
 """Subcommands in the order of the help text."""
 

@@ -28,6 +28,7 @@ def test_every_name_is_handed_out_and_listed():
         assert getattr(fabric, name) is not None
         assert name in dir(fabric)
     assert fabric.Program.__module__ == "fabric.program.program"
+    assert fabric.price is sys.modules["fabric.price"]
     assert fabric.debug.Debugger.__name__ == "Debugger"
     assert fabric.machine("wse3").preset == "wse3"
 
@@ -38,7 +39,7 @@ def test_type_checkers_see_the_same_names():
     seen = {}
     for node in block.body:
         for alias in node.names:
-            whole = alias.name in ("control", "debug")
+            whole = alias.name in ("control", "debug", "price")
             seen[alias.name] = f"{node.module}.{alias.name}" if whole else node.module
     assert seen == fabric._HOME
     assert sorted(seen) == sorted(fabric.__all__)

@@ -11,26 +11,13 @@ from pathlib import Path
 
 from fabric.asm import disasm
 from fabric.csl.emit.program import Emitted
+from fabric.price import costs
 from wse_core import isa
 from wse_core.isa import Op
 from wse_core.params import Machine
 from wse_core.params import machine as default_machine
 
 __all__ = ["listing"]
-
-COSTS = {
-    "int": "ce.int_latency",
-    "fp": "ce.fp_latency",
-    "load": "ce.load_latency",
-    "divide": "ce.divide",
-    "call": "ce.call",
-    "ret": "ce.ret",
-    "dsr_load": "ce.dsr_load",
-    "dsr_edit": "ce.dsr_edit",
-    "tsc": "ce.tsc_read",
-    "config": "ce.config",
-}
-"""Number of the machine by the cost class of an instruction."""
 
 
 def listing(emitted: Emitted, machine: Machine | None = None) -> str:
@@ -55,10 +42,9 @@ def _cycles(op: Op, first: int, machine: Machine) -> str:
     lanes = machine.lanes(op)
     if lanes and first >> 4 != isa.FILE_REG:
         return f"{lanes} elements a cycle" if lanes > 1 else "1 element a cycle"
-    if op.cost == "branch":
-        taken, passed = machine["ce.branch_taken"], machine["ce.branch_not_taken"]
-        return f"{taken} cycles" if op.name == "jmp" else f"{passed} or {taken} cycles"
-    count = machine[COSTS[op.cost]]
+    count = max(costs.result(machine, op), costs.follow(machine, op))
+    if op.form == "br":
+        return f"{count} or {costs.follow(machine, op, taken=True)} cycles"
     return f"{count} cycle{'s' * (count != 1)}"
 
 
