@@ -21,9 +21,13 @@ SLOW_BUILD = PROFILE == "smoke"
 SOAK = PROFILE == "soak"
 
 
-def examples(count):
-    """Return a decorator that lets a property test try `count` examples, fewer or more in some profiles."""
-    return hypothesis.settings(max_examples=max(3, round(count * PROFILES[PROFILE][1])))
+def examples(count, shrink=True):
+    """Return a decorator that lets a property test try `count` examples, fewer or more in some profiles.
+
+    A seed of a random program says no more if it is smaller, so that a test of seeds need not look for smaller ones.
+    """
+    phases = [phase for phase in hypothesis.Phase if shrink or phase != hypothesis.Phase.shrink]
+    return hypothesis.settings(max_examples=max(3, round(count * PROFILES[PROFILE][1])), phases=phases)
 
 
 def some(count, least=4):

@@ -44,7 +44,10 @@ class Compiled:
     checked: Compilation
     options: Options
     programs: list[CompiledProgram] = field(default_factory=list)
-    recall: Recall = field(default_factory=Recall)
+    recall: Recall = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.recall = Recall(self.options.optimise)
 
 
 def compile_file(path: str | Path, options: Options | None = None, machine: Machine | None = None) -> Compiled:
@@ -74,7 +77,7 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
     for number, program in enumerate(checked.programs):
         try:
             lowering = lower(session, program)
-            functions = _optimised(lowering, (machine or default_machine())["dsr.count"], made.recall)
+            functions = _optimised(lowering, (machine or default_machine())["dsr.count"], made.recall, options)
             stack = Stack(functions)
             for function in functions:
                 made.recall.allocate(function, _Frame(lowering, function.name), stack.reserved)
@@ -93,7 +96,7 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
     return made
 
 
-def _optimised(lowering: ProgramLowering, dsrs: int, recall: Recall) -> list[Function]:
+def _optimised(lowering: ProgramLowering, dsrs: int, recall: Recall, options: Options) -> list[Function]:
     """Return the functions of a program after all passes that know no registers, callees before callers."""
     made = lowering.made
     set_apart(made)
@@ -109,7 +112,7 @@ def _optimised(lowering: ProgramLowering, dsrs: int, recall: Recall) -> list[Fun
     for function in made.functions:
         recall.optimise(function, kept)
     made.functions = expand(made.functions, routine, recall.forget)
-    unread = remove_notes(made.functions, recall.forget)
+    unread = remove_notes(made.functions, recall.forget) if options.optimise else set()
     made.memories = [memory for memory in made.memories if memory not in unread]
     return made.functions
 

@@ -150,5 +150,6 @@ def find_projects(directory: Path, options: Options | None = None) -> list[Proje
             import_paths=(*options.import_paths, *mine.import_paths),
             fp16=options.fp16,
             fabric=mine.fabric,
+            optimise=options.optimise,
         )
     return wanted

@@ -13,7 +13,7 @@ from typing import Any
 from fabric.csl.allocate import allocate
 from fabric.csl.ir import Block, Function, Instr, Memory, Sym, Template, Vector, Vreg
 from fabric.csl.ir.form import Form, Tables
-from fabric.csl.optimise import optimise
+from fabric.csl.optimise import optimise, prepare
 
 __all__ = ["Recall"]
 
@@ -95,9 +95,16 @@ class _Back:
 
 
 class Recall:
-    """The passes of one compilation."""
+    """The passes of one compilation.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    optimising : bool
+        Whether functions are optimised, or only given the form that the allocator needs.
+    """
+
+    def __init__(self, optimising: bool = True) -> None:
+        self.optimising = optimising
         self._outcomes: dict[Any, Outcome] = {}
         self._of: dict[Function, tuple[Outcome, Tables]] = {}
         self.optimised = self.allocated = 0
@@ -112,7 +119,10 @@ class Recall:
             known.apply(function, form.tables)
         else:
             self.optimised += 1
-            optimise(function, numbers)
+            if self.optimising:
+                optimise(function, numbers)
+            else:
+                prepare(function)
             known = _outcome(form, function)
             if known is None:
                 return

@@ -89,6 +89,10 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
             part.add_argument("call", metavar="CALL", help="such as 'f(3)'")
         part.add_argument("--import-path", action="append", default=[], metavar="DIR", help="where <modules> are")
         part.add_argument("--fp16-format", choices=("f16", "cb16"), default="f16", help="what a 16-bit float is")
+        if part is not census:
+            part.add_argument(
+                "--optimise", type=int, choices=(0, 1), default=1, help="0: code as the source says it; default 1"
+            )
     return parser
 
 
@@ -128,6 +132,7 @@ def main(args: argparse.Namespace) -> int:
         params=projects.parse_params(args.bindings),
         import_paths=(*args.import_path, *environment),
         fp16=args.fp16_format,
+        optimise=args.part == "census" or bool(args.optimise),
     )
     return {"check": _check, "census": _census, "listing": _listing, "call": _call}[args.part](args, options, projects)
 

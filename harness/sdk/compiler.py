@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--import-path", action="append", default=[], metavar="DIR", help="where <modules> are")
     made.add_argument("--fp16-format", choices=("f16", "cb16", "bf16"), default="f16", help="the 16-bit float")
     made.add_argument("--max-inlined-iterations", type=int, default=50_000_000, metavar="N")
+    made.add_argument("--optimise", type=int, choices=(0, 1), default=1, help="0: code as the source says it")
     made.add_argument("--warnings-as-errors", action="store_true")
     made.add_argument("--verbose", action="store_true", help="say what each program takes")
     made.add_argument("--link-section-start-address-bytes", metavar="N", help="means nothing here")
@@ -101,6 +102,7 @@ def _compile(args: argparse.Namespace) -> int:
         fabric=_pair(args.fabric_dims, "--fabric-dims", (757, 996)),
         offsets=_pair(args.fabric_offsets, "--fabric-offsets", (4, 1)),
         max_inlined_iterations=args.max_inlined_iterations,
+        optimise=bool(args.optimise),
     )
     try:
         made = compile_file(args.layout, options)

@@ -43,6 +43,8 @@ class Options:
         Size of the fabric and place of the program in it, as `@get_rectangle` tells them.
     max_inlined_iterations : int
         Iterations of an ``inline`` loop and of a loop at compile time that are taken for meant.
+    optimise : bool
+        Whether the passes of `fabric.csl.optimise` run; without them a program does the same, in more cycles.
     """
 
     params: dict[str, int] = field(default_factory=dict)
@@ -53,6 +55,7 @@ class Options:
     offsets: tuple[int, int] = (4, 1)
     max_inlined_iterations: int = 50_000_000
     lanes: bool = True
+    optimise: bool = True
 
     def __post_init__(self) -> None:
         # Stages ask whether a number is an int of Python, which those of numpy are not.

@@ -28,7 +28,7 @@ from fabric.csl.optimise import (
     single,
 )  # fmt: skip
 
-__all__ = ["optimise"]
+__all__ = ["optimise", "prepare"]
 
 ROUNDS = 4
 
@@ -59,6 +59,13 @@ def optimise(function: Function, numbers: int = 0) -> None:
     constants.share(function)
     ahead.load_ahead(function)
     verify(function, "optimising")
+
+
+def prepare(function: Function) -> None:
+    """Give a function that is not optimised the form that the allocator needs."""
+    verify(function, "lowering")
+    legal.legalise(function)
+    verify(function, "preparing")
 
 
 def _simplify(function: Function) -> None:

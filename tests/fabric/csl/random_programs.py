@@ -1,46 +1,40 @@
-"""Random programs of one PE: the text in CSL, and beside it what it means, as plain Python.
+"""Random programs of one PE: the text in CSL, and beside it the same in C, statement for statement.
 
-Every maker returns a piece of text together with a function of a `State` that does the same: an expression gives its
-value, a statement changes the state.  Numbers are Python integers or numpy floats, and wrap where CSL does.  The same
-seed makes the same program.
+Every maker returns both.  Nothing in the C text comes from the compiler: it is what the same draw says in another
+language, where gcc decides what it means.  The same seed makes the same program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from tests.fabric.csl.random_values import (
-    BINARY,
-    FLOATS,
-    INTEGERS,
-    KINDS,
-    LENGTH,
-    Act,
-    Again,
-    Function,
-    Leave,
-    Returned,
-    State,
-    Text,
-    wrapped,
-)
+from tests.fabric.csl.random_values import DRAWN, FLOATS, INTEGERS, LENGTH, Function, Globals, Literal, Pair, cut, ends
+from tests.fabric.csl.random_values import c_type as typed
 from tests.fabric.csl.random_vectors import Vectors
 
 __all__ = ["Program", "make"]
 
+Both = tuple[list[str], list[str]]
+"""Lines of CSL and of C."""
+COUNTED = ("i16", "u16", "i32", "u32", "i8", "u8", "i64", "u64")
+TURNS = 7
+
 
 @dataclass
 class Program:
-    """A program: declarations, the body of its task, its globals with their types, and what it leaves in them."""
+    """A program: its globals and literals, functions and the body of its task in CSL, and all of it in C."""
 
-    declarations: list[str]
+    globals: Globals
+    literals: list[Literal]
+    functions: list[str]
     body: str
-    kinds: dict[str, str]
-    run: Callable[[], dict[str, Any]]
+    c: str
+
+    def declarations(self, known: bool) -> list[str]:
+        """Return what stands before the task; literals are constants if they shall be known."""
+        literals = [literal.declared(known) for literal in self.literals]
+        return [*self.globals.csl, *literals, *self.functions]
 
 
 class Maker(Vectors):
@@ -48,317 +42,244 @@ class Maker(Vectors):
 
     # ---- statements
 
-    def block(self, depth: int, count: int) -> tuple[list[str], Act]:
+    def block(self, depth: int, count: int) -> Both:
         """Return statements in a scope of their own."""
         before = len(self.scope)
         made = [self.statement(depth) for _ in range(self.random.randint(1, count))]
         del self.scope[before:]
-        lines = [f"  {line}" for entry, _ in made for line in entry]
+        return [f"  {line}" for csl, _ in made for line in csl], [
+            f"  {line}" for _, c in made for line in ("COUNT;", *c)
+        ]
 
-        def act(s: State) -> None:
-            for _, step in made:
-                s.count()
-                step(s)
-
-        return lines, act
-
-    def statement(self, depth: int) -> tuple[list[str], Act]:
+    def statement(self, depth: int) -> Both:
         makers = [self.assign] * 5 + [self.declare] * 2
         if not self.pure:
-            makers += [self.vector, self.vector, self.copied]
+            makers += [self.vector, self.vector, self.copied, *([self.point] if depth > 0 else [])]
         if any(not f.pure for f in self.functions) and not self.pure:
-            makers.append(self.call_alone)
+            makers += [self.call_alone, self.around]
         if depth > 0:
-            makers += [
-                self.choose,
-                self.choose,
-                self.loop,
-                self.repeat,
-                self.over,
-                self.pick,
-                self.labelled,
-                self.point,
-            ]
+            makers += [self.choose, self.choose, self.loop, self.loop, self.repeat, self.over, self.pick]
+            makers.append(self.labelled)
         if self.loops and self.chance(0.4):
             makers.append(self.jump)
         if self.result is not None and depth < 2:
             makers.append(self.early)
         return self.random.choice(makers)(depth)
 
-    def assign(self, depth: int) -> tuple[list[str], Act]:
-        kinds = sorted({kind for _, kind, free in self.scope if free}) if self.pure else KINDS
+    def assign(self, depth: int) -> Both:
+        kinds = sorted({kind for _, kind, free in self.scope if free}) if self.pure else DRAWN
         if not kinds:
             return self.declare(depth)
         kind = self.random.choice(kinds)
-        target, read, put = self.place(kind, 1, True)
-        text, act = self.value(kind, self.random.randint(1, 3))
-        op = ""
+        target, goal = self.place(kind, 1, True)
+        csl, c = self.value(kind, self.random.randint(1, 3))
         if kind != "bool" and self.chance(0.4):
             op = self.random.choice("+-*" if kind in FLOATS else "+-*&|^")
-            convert = FLOATS.get(kind) or (lambda value: wrapped(value, kind))
-            return [f"{target} {op}= {text};"], lambda s: put(s, convert(BINARY[op](read(s), act(s))))
-        return [f"{target} = {text};"], lambda s: put(s, act(s))
+            if kind in FLOATS:
+                return [f"{target} {op}= {csl};"], [f"{goal} = (float){goal} {op} (float)({c});"]
+            return [f"{target} {op}= {csl};"], [f"{goal} = {cut(kind, f'({goal} {op} ({c}))')};"]
+        return [f"{target} = {csl};"], [f"{goal} = {c};"]
 
-    def declare(self, depth: int) -> tuple[list[str], Act]:
-        kind, name = self.random.choice(KINDS), self.name("v")
-        text, act = self.value(kind, 2)
+    def declare(self, depth: int) -> Both:
+        kind, name = self.random.choice(DRAWN), self.name("v")
+        csl, c = self.value(kind, 2)
         const = self.chance(0.3)
         self.scope.append((name, kind, not const))
+        return [f"{'const' if const else 'var'} {name}: {kind} = {csl};"], [f"{typed(kind)} {name} = {c};"]
 
-        def put(s: State) -> None:
-            s.locals[name] = act(s)
-
-        return [f"{'const' if const else 'var'} {name}: {kind} = {text};"], put
-
-    def choose(self, depth: int) -> tuple[list[str], Act]:
-        text, test = self.truth(2)
+    def choose(self, depth: int) -> Both:
+        csl, c = self.truth(2)
         lines, then = self.block(depth - 1, 3)
         if self.chance(0.5):
-            other_lines, other = self.block(depth - 1, 3)
-            return [
-                f"if ({text}) {{",
-                *lines,
-                "} else {",
-                *other_lines,
-                "}",
-            ], lambda s: then(s) if test(s) else other(s)
-        return [f"if ({text}) {{", *lines, "}"], lambda s: then(s) if test(s) else None
+            more, other = self.block(depth - 1, 3)
+            return [f"if ({csl}) {{", *lines, "} else {", *more, "}"], [f"if ({c}) {{", *then, "} else {", *other, "}"]
+        return [f"if ({csl}) {{", *lines, "}"], [f"if ({c}) {{", *then, "}"]
 
-    def _body(self, depth: int, name: str | None) -> tuple[list[str], Act, str]:
-        """Return the body of a loop, and its label."""
-        label = self.name("l") if self.chance(0.3) else None
-        self.loops.append(label)
-        lines, act = self.block(depth - 1, 3)
+    def _body(self, depth: int) -> tuple[list[str], list[str], str, str]:
+        """Return the body of a loop in both, its label in CSL, and the label behind it in C."""
+        label, own = self.name("l") if self.chance(0.3) else None, self.name("loop")
+        self.loops.append((label, own))
+        csl, c = self.block(depth - 1, 3)
         self.loops.pop()
-        return lines, _turn(act, label), f"{label}: " if label else ""
+        return csl, [*c, f"  again_{own}:;"], f"{label}: " if label else "", f"leave_{own}:;"
 
-    def loop(self, depth: int) -> tuple[list[str], Act]:
-        """Return a loop over a range."""
-        kind, name = self.random.choice(("i16", "u16", "i32", "u32")), self.name("i")
-        start, step = self.random.randint(0, 3), self.random.choice((1, 1, 2, 3))
-        before = len(self.scope)
-        if self.chance(0.5):
-            stop = self.random.randint(0, 9)
-            shown: Text = str(stop)
-            end: Act = lambda s: stop  # noqa: E731
+    def _range(self, kind: str) -> tuple[Pair, Pair, Pair]:
+        """Return start, end and step of a range of a few turns: anywhere, or near the ends of the type."""
+        low, high = ends(kind)
+        choice = self.random.randrange(4)
+        if choice == 0:
+            start, step = self.random.randint(0, 3), self.random.choice((1, 1, 2, 3))
+            csl, c = self.number(kind, 1)
+            return self.literal(kind, start), (f"({csl} & 7)", f"(({c}) & 7)"), self.literal(kind, step)
+        if choice == 1:  # up to the very end, in steps of any size
+            step = self.random.choice((1, 2, 3, 5, high // 3, high // 2 + 1, high))
+            stop = high - self.random.choice((0, 0, 1, 2))
+            start = max(low, stop - step * self.random.randint(0, TURNS) - self.random.randint(0, step - 1 or 1))
+        elif choice == 2:  # from the least
+            step = self.random.choice((1, 2, 7, high // 4 + 1, high))
+            start = low + self.random.choice((0, 0, 1))
+            stop = min(high, start + step * self.random.randint(0, TURNS) + self.random.randint(-1, 1))
         else:
-            inner, count = self.number(kind, 1)
-            shown, end = f"({inner} & 7)", lambda s: count(s) & 7
+            start = self.random.randint(low, high)
+            step = self.random.randint(1, high)
+            stop = min(high, start + step * self.random.randint(0, TURNS))
+        stop = min(max(stop, low), high)
+        return self.literal(kind, start), self.literal(kind, stop), self.literal(kind, step)
+
+    def loop(self, depth: int) -> Both:
+        """Return a loop over a range."""
+        kind, name = self.random.choice(COUNTED), self.name("i")
+        before = len(self.scope)
+        starts, stops, steps = self._range(kind)
         self.scope.append((name, kind, False))
         index = self.name("k") if self.chance(0.3) else None
         if index:
             self.scope.append((index, "u16", False))
-        lines, turn, label = self._body(depth, name)
+        csl, c, label, behind = self._body(depth)
         del self.scope[before:]
-        head = f"{label}for (@range({kind}, {start}, {shown}, {step})) |{name}{f', {index}' if index else ''}| {{"
+        names = f"{name}, {index}" if index else name
+        head = f"{label}for (@range({kind}, {starts[0]}, {stops[0]}, {steps[0]})) |{names}| {{"
+        wide = "(uint64_t)" if kind == "u64" else ""
+        begin, end, by = (f"(__int128){wide}({text})" for text in (starts[1], stops[1], steps[1]))
+        turn = f"for (__int128 at = {begin}, end = {end}, turn = 0; at < end; at += {by}, turn++) {{"
+        own = [f"  int64_t {name} = (int64_t)at;", *([f"  int64_t {index} = turn;"] if index else [])]
+        return [head, *csl, "}"], [turn, *own, *c, "}", behind]
 
-        def act(s: State) -> None:
-            for k, at in enumerate(range(start, end(s), step)):
-                s.locals[name] = at
-                if index:
-                    s.locals[index] = k
-                if turn(s):
-                    break
-
-        return [head, *lines, "}"], act
-
-    def repeat(self, depth: int) -> tuple[list[str], Act]:
+    def repeat(self, depth: int) -> Both:
         """Return a while loop with a counter that only it changes."""
         kind, name, most = self.random.choice(("i16", "u16", "i32")), self.name("w"), self.random.randint(1, 7)
         before = len(self.scope)
         self.scope.append((name, kind, False))
-        text, test = self.truth(1)
-        lines, turn, label = self._body(depth, name)
+        test, truth = self.truth(1)
+        csl, c, label, behind = self._body(depth)
         del self.scope[before:]
         self.scope.append((name, kind, False))
+        head = f"{label}while ({name} < {most} and {test}) : ({name} += 1) {{"
+        lines = [f"int64_t {name} = 0;", f"while ({name} < {most} && ({truth})) {{", *c, f"  {name}++;", "}", behind]
+        return [f"var {name}: {kind} = 0;", head, *csl, "}"], lines
 
-        def act(s: State) -> None:
-            s.locals[name] = 0
-            while s.locals[name] < most and test(s):
-                if turn(s):
-                    break
-                s.locals[name] += 1
-
-        head = f"{label}while ({name} < {most} and {text}) : ({name} += 1) {{"
-        return [f"var {name}: {kind} = 0;", head, *lines, "}"], act
-
-    def over(self, depth: int) -> tuple[list[str], Act]:
+    def over(self, depth: int) -> Both:
         """Return a loop over an array."""
         kind, name = self.random.choice([*INTEGERS, *FLOATS]), self.name("e")
         before = len(self.scope)
         self.scope.append((name, kind, False))
-        lines, turn, label = self._body(depth, name)
+        csl, c, label, behind = self._body(depth)
         del self.scope[before:]
+        turn = f"for (int at = 0; at < {LENGTH}; at++) {{ {typed(kind)} {name} = a_{kind}[at];"
+        return [f"{label}for (a_{kind}) |{name}| {{", *csl, "}"], [turn, *c, "}", behind]
 
-        def act(s: State) -> None:
-            for k in range(LENGTH):
-                s.locals[name] = s.globals[f"a_{kind}"][k]
-                if turn(s):
-                    break
-
-        return [f"{label}for (a_{kind}) |{name}| {{", *lines, "}"], act
-
-    def pick(self, depth: int) -> tuple[list[str], Act]:
+    def pick(self, depth: int) -> Both:
         """Return a switch."""
-        text, subject = self.number(self.random.choice(("u16", "i16", "u32")), 2)
-        cases = [self.block(depth - 1, 2) for _ in range(3)]
-        lines = [f"switch ({text} & 3) {{"]
-        for head, (body, _) in zip(("0", "1, 2", "else"), cases, strict=True):
+        csl, c = self.number(self.random.choice(("u16", "i16", "u32")), 2)
+        lines, other = [f"switch ({csl} & 3) {{"], [f"{{ int64_t which = ({c}) & 3;"]
+        heads = (("0", "if (which == 0)"), ("1, 2", "else if (which < 3)"), ("else", "else"))
+        for head, test in heads:
+            body, act = self.block(depth - 1, 2)
             lines += [f"  {head} => {{", *body, "  },"]
+            other += [f"  {test} {{", *act, "  }"]
+        return [*lines, "}"], [*other, "}"]
 
-        def act(s: State) -> None:
-            cases[(0, 1, 1, 2)[subject(s) & 3]][1](s)
-
-        return [*lines, "}"], act
-
-    def labelled(self, depth: int) -> tuple[list[str], Act]:
+    def labelled(self, depth: int) -> Both:
         """Return a block that may be left early."""
         label = self.name("b")
-        text, test = self.truth(1)
+        csl, c = self.truth(1)
         loops, self.loops = self.loops, []
         before = len(self.scope)
-        first = self.statement(depth - 1)
-        second = self.statement(depth - 1)
+        (first, begin), (second, end) = self.statement(depth - 1), self.statement(depth - 1)
         del self.scope[before:]
         self.loops = loops
+        lines = [f"  {line}" for line in (*first, f"if ({csl}) {{ break :{label}; }}", *second)]
+        other = [f"  {line}" for line in (*begin, f"if ({c}) goto leave_{label};", *end)]
+        return [f"{label}: {{", *lines, "}"], ["{", *other, "}", f"leave_{label}:;"]
 
-        def act(s: State) -> None:
-            first[1](s)
-            if not test(s):
-                second[1](s)
-
-        inner = [f"  {line}" for line in (*first[0], f"if ({text}) {{ break :{label}; }}", *second[0])]
-        return [f"{label}: {{", *inner, "}"], act
-
-    def jump(self, depth: int) -> tuple[list[str], Act]:
+    def jump(self, depth: int) -> Both:
         """Return a break or continue under a condition."""
-        text, test = self.truth(1)
-        label = self.random.choice([None, *(entry for entry in self.loops if entry)])
-        word, kind = self.random.choice((("break", Leave), ("continue", Again)))
+        csl, c = self.truth(1)
+        label, own = self.random.choice([(None, self.loops[-1][1]), *(entry for entry in self.loops if entry[0])])
+        word, goal = self.random.choice((("break", "leave"), ("continue", "again")))
+        return [f"if ({csl}) {{ {word}{f' :{label}' if label else ''}; }}"], [f"if ({c}) goto {goal}_{own};"]
 
-        def act(s: State) -> None:
-            if test(s):
-                raise kind(label)
-
-        return [f"if ({text}) {{ {word}{f' :{label}' if label else ''}; }}"], act
-
-    def early(self, depth: int) -> tuple[list[str], Act]:
+    def early(self, depth: int) -> Both:
         """Return a return under a condition."""
         assert self.result is not None
-        (text, test), (value, act) = self.truth(1), self.value(self.result, 2)
+        (test, truth), (csl, c) = self.truth(1), self.value(self.result, 2)
+        return [f"if ({test}) {{ return {csl}; }}"], [f"if ({truth}) return {c};"]
 
-        def leave(s: State) -> None:
-            if test(s):
-                raise Returned(act(s))
-
-        return [f"if ({text}) {{ return {value}; }}"], leave
-
-    def call_alone(self, depth: int) -> tuple[list[str], Act]:
+    def call_alone(self, depth: int) -> Both:
         """Return a call of a function that changes globals."""
         function = self.random.choice([f for f in self.functions if not f.pure])
-        text, act = self.call(function, 2)
-        target, _, put = self.place(function.result, 0, True)
-        return [f"{target} = {text};"], lambda s: put(s, act(s))
+        csl, c = self.call(function, 2)
+        target, goal = self.place(function.result, 0, True)
+        if "[" in goal:  # the place is that of before the call
+            return [f"{target} = {csl};"], [f"{{ {typed(function.result)} *p = &{goal}; *p = {c}; }}"]
+        return [f"{target} = {csl};"], [f"{goal} = {c};"]
 
-    def copied(self, depth: int) -> tuple[list[str], Act]:
+    def around(self, depth: int) -> Both:
+        """Return a call of such a function between two looks at a global: what was known of it is over."""
+        kind, name = self.random.choice(("i16", "u16", "i32", "f32", "u64")), self.name("v")
+        seen, looked = self.place(kind, 1, False)
+        lines, c = self.call_alone(depth)
+        op = self.random.choice("+-")
+        target = f"g_{kind}"
+        sum_ = f"{looked} {op} {name}" if kind in FLOATS else cut(kind, f"({looked} {op} {name})")
+        self.scope.append((name, kind, False))
+        return (
+            [f"const {name}: {kind} = {seen};", *lines, f"{target} = {seen} {op} {name};"],
+            [f"{typed(kind)} {name} = {looked};", *c, f"{target} = {sum_};"],
+        )
+
+    def copied(self, depth: int) -> Both:
         """Return an assignment of a struct."""
         a, b = self.random.sample(("s_record", "t_record"), 2)
+        return [f"{a} = {b};"], [f"{a} = {b};"]
 
-        def act(s: State) -> None:
-            s.globals[a] = dict(s.globals[b])
-
-        return [f"{a} = {b};"], act
-
-    def point(self, depth: int) -> tuple[list[str], Act]:
+    def point(self, depth: int) -> Both:
         """Return work through a pointer into an array."""
-        kind = self.random.choice(("i16", "u16", "f32", "u32"))
-        name, (text, at) = self.name("p"), self.index(1)
-        moved, there = self.index(1)
-        value, act = self.value(kind, 2)
+        kind, name = self.random.choice(("i16", "u16", "f32", "u32", "i64")), self.name("p")
+        (at, where), (moved, there) = self.index(1), self.index(1)
+        csl, c = self.value(kind, 2)
         many = self.chance(0.4)
-        convert = FLOATS.get(kind) or (lambda number: wrapped(number, kind))
-
-        def run(s: State) -> None:
-            array = s.globals[f"a_{kind}"]
-            place = at(s)
-            if many:
-                place = there(s)
-            array[place] = convert(array[place] + act(s))
-
+        goal = f"{name}[{there}]" if many else f"*{name}"
+        added = f"{goal} + ({c})" if kind in FLOATS else cut(kind, f"({goal} + ({c}))")
+        other = f"{{ {typed(kind)} *{name} = &a_{kind}[{0 if many else where}]; {goal} = {added}; }}"
         if many:
-            pointer = f"var {name}: [*]{kind} = &a_{kind};"
-            return [f"{{ {pointer}", f"  {name}[{moved}] += {value}; }}"], run
-        return [f"{{ const {name}: *{kind} = &a_{kind}[{text}];", f"  {name}.* += {value}; }}"], run
+            return [f"{{ var {name}: [*]{kind} = &a_{kind};", f"  {name}[{moved}] += {csl}; }}"], [other]
+        return [f"{{ const {name}: *{kind} = &a_{kind}[{at}];", f"  {name}.* += {csl}; }}"], [other]
 
     # ---- the whole
 
-    def function(self) -> None:
-        """Add a function."""
-        made = Function(self.name("f"), [], self.random.choice(KINDS), self.chance(0.5))
-        made.params = [(self.name("q"), self.random.choice(KINDS)) for _ in range(self.random.randint(0, 4))]
+    def function(self) -> tuple[str, str]:
+        """Return a function in both."""
+        made = Function(self.name("f"), [], self.random.choice(DRAWN), self.chance(0.4))
+        made.params = [(self.name("q"), self.random.choice(DRAWN)) for _ in range(self.random.randint(0, 4))]
         self.scope = [(name, kind, False) for name, kind in made.params]
         self.result, self.pure, self.loops = made.result, made.pure, []
         lines, act = self.block(2, 4)
-        value, last = self.value(made.result, 2)
+        csl, c = self.value(made.result, 2)
         self.result, self.pure, self.scope = None, False, []
-
-        def run(s: State, arguments: list[Any]) -> Any:
-            s.count()
-            outer, s.locals = s.locals, {name: v for (name, _), v in zip(made.params, arguments, strict=True)}
-            try:
-                act(s)
-                return last(s)
-            except Returned as found:
-                return found.value
-            finally:
-                s.locals = outer
-
-        made.act = run
+        self.functions.append(made)
         params = ", ".join(f"{name}: {kind}" for name, kind in made.params)
         how = self.random.choice(("", "", "noinline ", "inline "))
         head = f"{how}fn {made.name}({params}) {made.result} {{"
-        self.declarations.append("\n".join([head, *lines, f"  return {value};", "}"]))
-        self.functions.append(made)
-
-
-def _turn(act: Act, label: str | None) -> Callable[[State], bool]:
-    """Return a function that does one turn of a loop and tells whether the loop is left."""
-
-    def turn(s: State) -> bool:
-        try:
-            act(s)
-        except Again as found:
-            if found.label not in (None, label):
-                raise
-        except Leave as found:
-            if found.label not in (None, label):
-                raise
-            return True
-        return False
-
-    return turn
+        params = ", ".join(f"{typed(kind)} {name}" for name, kind in made.params)
+        in_c = [f"{typed(made.result)} {made.name}({params}) {{ COUNT;", *act, f"  return {c};", "}"]
+        return "\n".join([head, *lines, f"  return {csl};", "}"]), "\n".join(in_c)
 
 
 def make(seed: int) -> Program:
     """Return the program of a seed."""
     maker = Maker(seed)
-    for _ in range(maker.random.randint(0, 4)):
-        maker.function()
+    functions = [maker.function() for _ in range(maker.random.randint(0, 4))]
     lines, act = maker.block(3, 7)
-
-    def run() -> dict[str, Any]:
-        state = State(_copied(maker.globals))
-        with np.errstate(all="ignore"):
-            act(state)
-        return state.globals
-
     # What nobody reaches takes no memory; all globals are looked at afterwards.
-    for name, value in maker.globals.items():
-        place = {list: "[0]", dict: ""}.get(type(value), "")
-        place = "[0, 0]" if name.startswith("m_") else place
-        lines.append(f"{name}{place} = {name}{place};")
-    return Program(maker.declarations, "\n".join(lines), maker.kinds, run)
+    lines += list(_touched(maker.globals))
+    c = "\n".join([*maker.globals.c, *(text for _, text in functions), *act])
+    return Program(maker.globals, maker.literals, [text for text, _ in functions], "\n".join(lines), c)
 
 
-def _copied(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value.copy() if isinstance(value, (list, dict)) else value for name, value in values.items()}
+def _touched(made: Globals) -> Iterator[str]:
+    for name, count in made.counts.items():
+        place = "[0, 0]" if name.startswith("m_") else "[0]" if count > 1 else ""
+        yield f"{name}{place} = {name}{place};"
+    for which in ("s", "t"):
+        yield f"{which}_record = {which}_record;"

@@ -101,6 +101,10 @@ def test_call_runs_a_function_of_a_file_without_a_layout(tmp_path, capsys):
     assert cli.main([*words, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["globals"] == {"sums": [10, 11, 12], "half": [1.5]}
+    assert cli.main([*words, "--json", "--optimise=0"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert plain["globals"] == found["globals"]
+    assert plain["cycles"] > found["cycles"]
     assert first == f"{found['cycles']} cycles"
     assert 20 < found["cycles"] < 200
 

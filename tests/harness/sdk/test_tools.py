@@ -230,6 +230,8 @@ def test_a_listing_names_the_source_lines(tmp_path, capsys):
     product = next(line for line in after if " fmuls " in line)
     assert re.search(r" r\d+, r\d+, r\d+ .*; 2 cycles$", product)
     assert all(re.search(r"; (\d+( or \d+)? cycles?|\d+ elements? a cycle)$", line) for line in after)
+    assert cli(["csl", "listing", str(tmp_path / "layout.csl"), "--params", "width:3,n:5", "--optimise=0"]) == 0
+    assert len(capsys.readouterr().out) > len(text)
 
 
 def test_wse_csl_run_is_cs_python(tmp_path, capsys):
@@ -310,6 +312,8 @@ layout {
         (["--fp16-format=cb16"], 0, ""),
         (["--fp16-format", "bf16"], 1, "bf16 is known at compile time only"),
         (["--max-inlined-iterations=2"], 1, "pe.csl:8:"),
+        (["--optimise=1"], 0, ""),
+        (["--optimise=0"], 0, ""),
         (["--link-section-start-address-bytes=0x100"], 0, ""),
         (["--warnings-as-errors"], 0, ""),
     ],
@@ -334,6 +338,7 @@ def test_every_option_of_cslc(tmp_path, capsys, monkeypatch, words, status, said
         bundle = read_bundle(tmp_path / "out")
         some = bundle.programs[0].symbols["some"]
         assert (some.count, bundle.programs[0].half) == (6, "cb16" if "--fp16-format=cb16" in words else "f16")
+        assert len(bundle.programs[0].code) == (34 if "--optimise=0" in words else 24)
         facts = json.loads((tmp_path / "out" / "out.json").read_text())
         assert facts["colors"] == ({"marked": "7"} if "--colors=marked:7" in words else {})
         monkeypatch.setenv("CSL_IMPORT_PATH", f"/nowhere:{place}")

@@ -90,7 +90,7 @@ def unlike(text, *passes):
 
 
 @pytest.mark.parametrize("name", PASSES)
-@examples(300)
+@examples(300, shrink=False)
 @given(seed=st.integers(0, 1 << 40))
 def test_a_pass_alone(name, seed):
     """On what was just lowered, and on what is simple already."""
@@ -127,7 +127,7 @@ RESERVED = {"all": (), "without the stack's": (7,), "six": tuple(range(6, 16)), 
 
 
 @pytest.mark.parametrize("reserved", RESERVED)
-@examples(200)
+@examples(200, shrink=False)
 @given(seed=st.integers(0, 1 << 40), simple=st.booleans())
 def test_registers(reserved, seed, simple):
     """Whether a function was optimised or only made legal, and however few registers there are."""
@@ -136,7 +136,7 @@ def test_registers(reserved, seed, simple):
     assert unlike(text, last, lambda function: in_registers(function, frozenset(RESERVED[reserved]))) is None
 
 
-@examples(200)
+@examples(200, shrink=False)
 @given(seed=st.integers(0, 1 << 40))
 def test_a_function_that_is_called_leaves_registers_as_they_were(seed):
     """All but those of its result; what it calls may change what it says that it changes."""
