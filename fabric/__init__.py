@@ -1,4 +1,4 @@
-"""Everything between processing elements, and the public face of the package.
+"""The package `fabric` has everything between processing elements; this is its public face.
 
 ```python
 from fabric import Fabric, Layout, Program, machine

@@ -39,7 +39,7 @@ __all__ = ["Crew", "FarFabric", "FarWafer", "crew", "current", "wafers_here"]
 
 
 class Ran(NamedTuple):
-    """What a run of a wafer elsewhere gave.
+    """A `Ran` is what a run of a wafer elsewhere gave.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class FarWafer:
 
 
 class Crew:
-    """The ranks, as the first one sees them.
+    """A `Crew` has the ranks, as the first one sees them.
 
     Parameters
     ----------

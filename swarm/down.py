@@ -1,4 +1,4 @@
-"""The way of a word down: store, link, tree, to the edge of every wafer, in the one order of the script.
+"""A word goes this way down: store, link, tree, to the edge of every wafer, in the one order of the script.
 
     flash     a word whose parameter lies there is read ahead, in order, at most half of the DRAM ahead of the stream
     release   a word leaves when its value is up to date; words before it go first
@@ -65,7 +65,7 @@ class Down:
         self.room = np.empty(0)  # when words of earlier passes made room, of those that may still matter
 
     def begin(self, released: Times, cause: NDArray[np.int8], read: Times | None) -> None:
-        """Begin a pass.
+        """Begin a pass over the wafers.
 
         Parameters
         ----------

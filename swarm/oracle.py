@@ -1,4 +1,4 @@
-"""A wafer's place taken by numpy: the same numbers in the same order of additions, without a fabric.
+"""A wafer's place is taken by numpy: the same numbers in the same order of additions, without a fabric.
 
 `Trainer(config, backend="numpy")` trains with it.  Its weights must equal those of the wafers bit for bit; the plain
 trainer of `harness.train.plain`, which adds in numpy's own order, agrees up to rounding.
@@ -35,7 +35,7 @@ class OraclePort(Endpoint):
         self._numbers: np.ndarray = np.empty(0, np.float32)
 
     def load(self, inputs: np.ndarray, labels: np.ndarray) -> None:
-        """Keep a batch."""
+        """Keep a batch of samples."""
         self._inputs, self._labels = inputs, labels
 
     def expect(self, script: Script, streams: list[tuple[np.ndarray, np.ndarray]]) -> None:

@@ -1,4 +1,4 @@
-"""Planes: a system's links side by side, a tree of nodes on each.
+"""Planes are a system's links side by side, a tree of nodes on each.
 
 A tensor goes out in chunks of `CHUNK` elements, chunk c on plane c mod P, words and gradients alike.  Every element
 stays on one plane from the memory service to the systems and back, and all planes have the same tree, so an element is
@@ -31,7 +31,7 @@ def share(count: int, plane: int, planes: int) -> int:
 
 
 class _Port(Endpoint):
-    """The link of one system to one plane."""
+    """A port is the link of one system to one plane."""
 
     def __init__(self, system: _System) -> None:
         self.system = system
@@ -67,7 +67,7 @@ class _System:
 
 
 class Planes(Endpoint):
-    """The fabric of all planes over some systems.
+    """A `Planes` is the fabric of all planes over some systems.
 
     Parameters
     ----------

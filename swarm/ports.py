@@ -183,7 +183,7 @@ class WaferPort(Endpoint):
         return _begun(self.entered), _begun(self.left)
 
     def finish(self) -> None:
-        """End a pass."""
+        """End a pass of the wafer."""
         if self.limited:
             for stream in self.wafer.resident.outputs:
                 self.wafer.fabric.accept(stream, None)

@@ -42,7 +42,7 @@ ROUND_TRIP = CAUSES.index("round trip")
 
 
 class Service:
-    """Parameters and their times.
+    """A `Service` has the parameters and their times.
 
     Parameters
     ----------

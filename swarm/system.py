@@ -1,4 +1,4 @@
-"""Memory service, tree and wafers joined: iterations of the whole system on one clock.
+"""Memory service, tree and wafers are joined here: iterations of the whole system on one clock.
 
 What moves
     The coordinator's words go once to the top of the tree and are copied on the way down; every wafer runs them on its
@@ -57,7 +57,7 @@ __all__ = ["Iteration", "System"]
 
 @dataclass(frozen=True)
 class Iteration:
-    """What a pass over all wafers gave.
+    """An `Iteration` is what a pass over all wafers gave.
 
     Attributes
     ----------
@@ -143,7 +143,7 @@ class Sent(NamedTuple):
 
 
 class Unhindered(NamedTuple):
-    """A pass that found all its words there.
+    """An unhindered pass has found all its words there.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class Unhindered(NamedTuple):
 
 
 class System:
-    """A cluster with a network on it.
+    """A `System` is a cluster with a network on it.
 
     Parameters
     ----------
@@ -249,12 +249,12 @@ class System:
 
     @property
     def hertz(self) -> float:
-        """Cycles per second."""
+        """A second has so many cycles."""
         return self.machine["clock.ghz"] * 1e9
 
     @property
     def bytes_per_cycle(self) -> float:
-        """Of the links of a system, each way."""
+        """The links of a system carry so many bytes per cycle, each way."""
         return self.links.bytes_per_second / self.hertz
 
     # --- passes -------------------------------------------------------------------------------------------------------

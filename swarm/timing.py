@@ -14,12 +14,12 @@ from wse_core.params import PARAMETERS, Machine
 __all__ = ["WORD", "Links", "Updates"]
 
 WORD = 4
-"""Bytes of a word of the stream, and of a gradient."""
+"""A word of the stream has so many bytes, and so has a gradient."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """The links of one system; `Links.of` a machine, or by default those of the default machine.
+    """A `Links` has the links of one system; `Links.of` a machine, or by default those of the default machine.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class Links:
 
     @property
     def bytes_per_second(self) -> float:
-        """Of a system, each direction."""
+        """The links of a system carry so many bytes per second, each direction."""
         return self.planes * self.rate / 8
 
     def nodes(self, systems: int) -> int:
@@ -91,7 +91,8 @@ class Links:
 
 @dataclass(frozen=True)
 class Updates:
-    """The memory service between a gradient and the new weight: in order of arrival, at a rate, each after a latency.
+    """The memory service stands between a gradient and the new weight: in order of arrival, at a rate, each after a
+    latency.
 
     Both clocks of a system stand on it, that of cycles (`swarm.up`) and that of layers (`swarm.cluster.timeline`).
 

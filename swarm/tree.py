@@ -36,7 +36,7 @@ __all__ = [
 CHUNK = 1024
 """Elements that a node adds together: what it holds of a tensor at any time, per port."""
 WAYS: int = PARAMETERS["node.ways"].value
-"""Most ports of a node of the default machine."""
+"""A node of the default machine has at most so many ports."""
 
 
 class Endpoint(ABC):
@@ -56,7 +56,7 @@ class Endpoint(ABC):
 
 @dataclass
 class LinkTraffic:
-    """What went over the link above an endpoint.
+    """A `LinkTraffic` has what went over the link above an endpoint.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class LinkTraffic:
 
 @dataclass
 class Node(Endpoint):
-    """A broadcast-reduce node with two ports or more, four on the default machine.
+    """A broadcast-reduce node has two ports or more, four on the default machine.
 
     Attributes
     ----------

@@ -99,7 +99,7 @@ class Up:
         self.room = np.empty(0)
 
     def begin(self, updated: NDArray[np.bool_], written: Times | None, whole: bool = False) -> None:
-        """Begin a pass.
+        """Begin a pass over the wafers.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Who waited for whom: cycles that an iteration lost, by what the late words waited for.
+"""This says who waited for whom: cycles that an iteration lost, by what the late words waited for.
 
 A wafer's program does the same steps whatever the numbers are, so a pass that is fed at once (*unhindered*) says when
 each word could have entered.  A word that entered later than that, counted from the begin of the pass, lost time; the

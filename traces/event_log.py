@@ -1,4 +1,4 @@
-"""Events on disk: written in segments while the machine runs, joined into the run file at the end.
+"""Events go to disk in segments while the machine runs, and are joined into the run file at the end.
 
 While a run of ``run.h5`` goes on, its events collect in the directory ``run.h5.part``: ``00000.h5``, ``00001.h5`` and
 so on, each a complete run file of `SEGMENT` events that appears at once when it is full.  A killed run therefore loses
@@ -96,7 +96,7 @@ class EventLog:
             raise TraceError(f"cannot be written: {error.strerror}", path=self.directory, exit_code=2) from None
 
     def append(self, events: np.ndarray, clock: int) -> None:
-        """Take events.
+        """Take events that the machine reports.
 
         Parameters
         ----------

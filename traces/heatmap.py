@@ -1,4 +1,4 @@
-"""Heat maps: one counter over the rectangle as a PNG, with the plotted numbers beside it as CSV.
+"""A heat map shows one counter over the rectangle as a PNG, with the plotted numbers beside it as CSV.
 
 Row 0 is the northern edge and is drawn at the top.  Both files appear complete or not at all.
 """

@@ -1,4 +1,4 @@
-"""Units and meanings of the counters and results that this package writes, by name.
+"""Counters and results that this package writes have units and meanings, which stand here by name.
 
 A run file says of each number what it is; whoever adds one need not, if its name stands here.  The unit ``1`` is that
 of shares, ratios and counts of nothing in particular; texts, truth values and structures have none.
@@ -27,7 +27,7 @@ COUNTERS = {
     "sent": ("wavelets", "wavelets that the CE put into output queues"),
     "received": ("wavelets", "wavelets that the CE took from input queues"),
 }
-"""Name -> unit, meaning; each per PE and window."""
+"""Each counter has a unit and a meaning by its name; it counts per PE and window."""
 
 RESULTS = {
     # any run
@@ -169,7 +169,7 @@ RESULTS = {
     "weights": ("1", "weights of the classifier"),
     "held_out": ("", "which digits the fit has not seen"),
 }
-"""Name -> unit, meaning."""
+"""Each result has a unit and a meaning by its name."""
 
 LINK = re.compile(r"moved_color_(\d+)")
 
@@ -183,7 +183,7 @@ OF_TRAINING = {
     "column_utilisation_": ("", "share of the cycles in which the PEs of a column of the first wafer were at work"),
     "numbers_": ("", "modelled number of memory service or tree, as `wse doctor --assumptions` lists it"),
 }
-"""Results of `wse train` by how their names begin."""
+"""Results of `wse train` have meanings by how their names begin."""
 
 
 def of_counter(name: str) -> tuple[str, str]:

@@ -1,4 +1,5 @@
-"""Animations: wavelets on their links, cycle by cycle, with the direction in which they move and their colors named.
+"""An animation shows wavelets on their links, cycle by cycle, with the direction in which they move and their colors
+named.
 
 A wavelet is a triangle that points where it goes; a diamond inside a PE is one that goes up the ramp to the CE.  PEs
 that calculate are darker than those that wait.
@@ -140,7 +141,7 @@ def _save_gif(
 
 
 class _Stage:
-    """The picture of which each frame changes colours, places of wavelets and title.
+    """The stage is the picture of which each frame changes colours, places of wavelets and title.
 
     Parameters
     ----------

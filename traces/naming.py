@@ -1,4 +1,4 @@
-"""Names of what events number: tasks, control tasks, operations.
+"""What events number has names: tasks, control tasks, operations.
 
 Control tasks have ids of their own, so a task is told from them by `task_number`: its id, or `CONTROL` more than the id
 of a control task.

@@ -71,7 +71,7 @@ def _save(path: str | Path, figure: Any, header: str, rows: Iterable[Sequence[ob
 
 @styled
 def links(path: str | Path, traffic: ArrayLike, title: str = "wavelets per link") -> tuple[Path, Path]:
-    """Draw link roses.
+    """Draw a link rose for each PE.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ SCALES = ("DIMENSION_LIST", "REFERENCE_LIST")
 
 @dataclass(frozen=True, repr=False)
 class Counter:
-    """One counter of a run.
+    """A `Counter` has what one counter of a run says per window and PE.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Counter:
 
 
 class RunFile:
-    """A run file, open for reading; use it as a context manager.
+    """A `RunFile` is open for reading; use it as a context manager.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class RunFile:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file and what belongs to it."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -192,7 +192,7 @@ class RunFile:
 
     @property
     def event_attributes(self) -> dict[str, Any]:
-        """Attributes of the group of events: ``committed``, ``clock``, ``filter`` and the names of kinds."""
+        """The group of events has these attributes: ``committed``, ``clock``, ``filter`` and the names of kinds."""
         with self._guarded():
             found = _attributes(self._event_group())
             return {key: json.loads(value) if isinstance(value, str) else value for key, value in found.items()}

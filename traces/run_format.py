@@ -34,13 +34,14 @@ __all__ = ["CHUNK", "FORMAT", "FORMAT_VERSION", "LINKS", "SEGMENT", "STATUSES", 
 FORMAT = "wse-run"
 FORMAT_VERSION = (1, 3)
 LINKS = ("W", "E", "N", "S", "R")
-"""Order of the last axis of a per-link counter: the five ports of a router as the machine numbers them
-(`wse_core.image.DIRS`), R being the ramp."""
+"""The last axis of a per-link counter has this order: the five ports of a router as the machine numbers them
+(`wse_core.image.DIRS`), R being the ramp.
+"""
 
 CHUNK = 1 << 14
-"""Events in a chunk of a column: what the least read costs."""
+"""A chunk of a column has so many events, which is what the least read costs."""
 SEGMENT = 1 << 20
-"""Events in a segment, a multiple of `CHUNK`."""
+"""A segment has so many events, a multiple of `CHUNK`."""
 
 STATUSES = ("completed", "deadlock", "fault", "cycle limit", "interrupted")
 """How a run can end."""

@@ -18,7 +18,7 @@ THREADS = (*(f"ut{k}" for k in range(8)), "main")
 
 @dataclass
 class PEState:
-    """A PE in a cycle.
+    """A `PEState` says what a PE does in a cycle.
 
     Attributes
     ----------

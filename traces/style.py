@@ -68,7 +68,7 @@ COLOURS = dict(
 )
 """Of the uses of cycles, in all pictures."""
 WAIT_COLOURS = tuple(COLOURS[f"stall_{reason}"] for reason in ("resource", "input", "output", "fifo"))
-"""In the order of `wse_core.events.WAITS`."""
+"""Each reason to wait has a colour, in the order of `wse_core.events.WAITS`."""
 TASKS = ("#a6cee3", "#b2df8a", "#fdbf6f", "#cab2d6", "#fb9a99", "#ffff99", "#8dd3c7", "#fccde5", "#d9c7a7", "#b3cde3")
 OTHER = "#d0d0d0"
 """Of tasks; those that take fewer cycles than the first so many share one."""

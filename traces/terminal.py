@@ -1,4 +1,4 @@
-"""A region at a cycle, as text.
+"""A region at a cycle is shown as text.
 
 A PE is a cell of three lines: task or wait, operation, and the links on which its router sends in this cycle::
 

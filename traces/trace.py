@@ -1,4 +1,4 @@
-"""What happened in a run, event by event: selections of a run file as arrays.
+"""What happened in a run is read event by event: selections of a run file are arrays.
 
 `Trace.open` takes a run file, or what a run that did not end has left of one.  Selections read the chunks that they
 need and no others.  An event of kind ``mark`` stands for the beginning of each phase of the program (`Trace.marks`), at
@@ -36,7 +36,7 @@ RAMP = 4
 
 
 class Trace:
-    """Events, counters and provenance of a run; use it as a context manager.
+    """A `Trace` has events, counters and provenance of a run; use it as a context manager.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class Trace:
         self.close()
 
     def close(self) -> None:
-        """Close all files."""
+        """Close all files of the run."""
         for file in self.files:
             file.close()
 

@@ -20,7 +20,7 @@ MOST_BYTES = 1 << 31
 
 
 class Windows:
-    """Read the counters of a fabric every `cycles` cycles.
+    """A `Windows` reads the counters of a fabric every `cycles` cycles.
 
     Parameters
     ----------

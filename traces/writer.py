@@ -42,7 +42,7 @@ CHUNK_BYTES = 1 << 20
 
 
 class _GuardedFile:
-    """A seekable file for HDF5 that reports failures later instead of raising them into the library.
+    """A guarded file is seekable and reports failures to HDF5 later, instead of raising them into the library.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ class _GuardedFile:
 
 
 class RunWriter:
-    """Write one run file; use it as a context manager.
+    """A `RunWriter` writes one run file; use it as a context manager.
 
     Leaving the block normally publishes the file, leaving it by an exception discards it.
 
@@ -193,7 +193,7 @@ class RunWriter:
         self._flush()
 
     def add_result(self, name: str, value: Any, unit: str = "", doc: str = "") -> None:
-        """Add a result.
+        """Add a result with its unit.
 
         Parameters
         ----------

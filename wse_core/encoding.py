@@ -1,4 +1,5 @@
-"""The one table of numbers that the compiled machine and Python share: kinds, flags, fields, orders and their names.
+"""This is the one table of numbers that the compiled machine and Python share: kinds, flags, fields, orders and their
+names.
 
 Whatever a compiled module and a Python module must agree about stands here once.  Python imports the names;
 ``setup.py`` writes ``constants.pxd`` from the same table (`constants_pxd`), so there is no second copy to keep equal.
@@ -48,14 +49,14 @@ NO_COLOR = 255
 
 # --- instructions (see `wse_core.isa`) --------------------------------------------------------------------------------
 FORMS = ("none", "alu", "dfilt", "ldi", "ld", "st", "br", "jmp", "task", "dsr", "tsc", "rand", "route", "in_td", "flt")
-"""Forms of an instruction: ``alu``, or the name of a special one."""
+"""A form says how an instruction is executed: ``alu``, or the name of a special one."""
 N_FORMS = len(FORMS)
 NOWHERE = 0xFFFFFFFF  # code word index of the trap behind the last instruction
 
 FILES = ("dest", "src0", "src1", "reg")
 FILE_DEST, FILE_SRC0, FILE_SRC1, FILE_REG = range(len(FILES))  # upper two bits of an operand field
 CONDITIONS = ("eq", "ne", "lt", "le", "ltu", "leu")
-"""Conditions of a branch, in operand field d."""
+"""A branch has one of these conditions, in operand field d."""
 
 ASYNC = {
     "async": (0, 1),
@@ -66,7 +67,7 @@ ASYNC = {
     "has_unblock": (15, 1),
     "unblock": (16, 6),
 }
-"""Fields of the extension word of an asynchronous vector operation: name -> (lowest bit, bits)."""
+"""The extension word of an asynchronous vector operation has these fields: name -> (lowest bit, bits)."""
 UT_LEVELS = 2  # from one priority of microthreads to the next (levels of issue, docs/machine.md)
 UT_DERIVED = 15  # the microthread is that of the output queue, else of the input queue (arch §5.4)
 
@@ -97,7 +98,7 @@ ROUTE_FIELDS = {
     "shared": (62, 1),  # shares a link with another color, or has several inputs: needs arbitration
     "special": (63, 1),  # filter, swap, injection or an edge of the rectangle: needs the general path
 }
-"""Fields of a route word above its four positions: name -> (lowest bit, bits)."""
+"""A route word has these fields above its four positions: name -> (lowest bit, bits)."""
 POP_MODES = ("no_pop", "always_pop", "pop_on_advance", "pop_on_advance_nop")
 POP_NEVER, POP_ALWAYS, POP_ON_ADVANCE, POP_ON_ADVANCE_NOP = range(len(POP_MODES))
 INJECT_MODES = ("off", "low", "high")
@@ -124,7 +125,9 @@ COUNTERS = (
     "sent",
     "received",
 )
-"""Counters of a CE, in the order of its record and of every report; ``idle`` and ``stall_*`` as in `WAIT_REASONS`."""
+"""A CE has these counters, in the order of its record and of every report; ``idle`` and ``stall_*`` as in
+`WAIT_REASONS`.
+"""
 N_WAITS, N_COUNTS = len(WAIT_REASONS), len(COUNTERS)
 CONFLICT_RULES = ("none", "mod4", "bank")
 """Which two addresses one cycle cannot serve (``mem.conflict_rule``)."""
@@ -155,7 +158,7 @@ instructions."""
 
 # --- faults -----------------------------------------------------------------------------------------------------------
 FAULT_KINDS = ("none", "sram_range", "sram_align", "program", "queue", "collision", "memory")
-"""Kinds of a machine's fault; ``memory``: the host ran out of memory."""
+"""A machine's fault is of one of these kinds; ``memory``: the host ran out of memory."""
 DETAILS = {
     "none": "",
     "dsr_empty": "a DSR that holds no descriptor",
@@ -173,7 +176,7 @@ DETAILS = {
     "same_queue": "two sources of one operation from the same queue or FIFO",
     "forms": "vector operations with more combinations of strides and descriptors than the engine keeps (262,143)",
 }
-"""Details of the kinds ``program`` and ``queue``, with what they tell the user."""
+"""Faults of the kinds ``program`` and ``queue`` have these details, with what they tell the user."""
 FAULT_DETAILS = tuple(DETAILS.values())
 
 # --- for C ------------------------------------------------------------------------------------------------------------
@@ -191,7 +194,7 @@ NAMED = {
 }
 """Groups whose members C knows by prefix and name, Python by name: prefix -> names in order."""
 FIELDS = {"RT": ROUTE_FIELDS, "ASYNC": ASYNC}
-"""Fields of words: prefix -> name -> (lowest bit, bits)."""
+"""Words of the machine have these fields: prefix -> name -> (lowest bit, bits)."""
 
 
 def constants() -> dict[str, int]:

@@ -66,7 +66,7 @@ __all__ = [
 ]
 
 HOST = ("launch", "write", "read", "stream", "receive")
-"""Accesses of the host: activate a task, copy to and from memories, to and from streams."""
+"""Accesses of the host are these events: it activates a task, copies to and from memories, to and from streams."""
 
 EVENT_DTYPE = np.dtype(
     [
@@ -80,7 +80,7 @@ EVENT_DTYPE = np.dtype(
         ("flags", "u1"),
     ]
 )
-"""One event, 20 bytes."""
+"""An event is a record of 20 bytes."""
 
 COLUMNS = {
     "cycle": "cycles since the start of the run",

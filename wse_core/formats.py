@@ -1,4 +1,4 @@
-"""Float formats of a machine: bits to values and back, their limits, and the machine's operations on whole arrays.
+"""A machine has float formats: their bits become values and back, they have limits, and operations on whole arrays.
 
 `wse_core.numerics` has the functions; an `Arithmetic` binds them to a format, its bias and the treatment of subnormal
 numbers, so that oracles and checks say which number they mean once and not in every call.
@@ -24,7 +24,7 @@ __all__ = ["FLOATS", "Arithmetic", "Bits", "Format"]
 
 Format = Literal["f16", "cb16", "f32"]
 Bits: TypeAlias = NDArray[np.unsignedinteger[Any]]
-"""Bit patterns: uint16 for the 16-bit formats, uint32 for f32."""
+"""An array of numbers is held as bit patterns: uint16 for the 16-bit formats, uint32 for f32."""
 
 BLOCK = 1 << 16
 """Numbers that are drawn at a time, few enough for a cache; the sequence does not depend on it."""
@@ -32,12 +32,13 @@ MANY = 1 << 25
 """16-bit numbers from which on they are drawn out of `QUANTILES` of them: seven times as fast, and as good there."""
 QUANTILES = 1 << 16
 FLOATS = {"f16": (5, 10), "cb16": (6, 9), "f32": (8, 23)}
-"""Bits of exponent and of mantissa."""
+"""A float format has so many bits of exponent and of mantissa."""
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """A float format of a machine: bits to values and back, its limits, and the machine's operations on it.
+    """An `Arithmetic` is a float format of a machine: bits to values and back, its limits, and the machine's operations
+    on it.
 
     Attributes
     ----------
@@ -60,17 +61,17 @@ class Arithmetic:
 
     @property
     def words(self) -> int:
-        """SRAM words of a number."""
+        """A number takes so many words of SRAM."""
         return 2 if self.fmt == "f32" else 1
 
     @property
     def bits_dtype(self) -> np.dtype[Any]:
-        """numpy type of the bit patterns."""
+        """Bit patterns of the format have this numpy type."""
         return np.dtype(np.uint32 if self.fmt == "f32" else np.uint16)
 
     @property
     def unit(self) -> float:
-        """Unit roundoff u: half the distance from 1 to the next number."""
+        """The unit roundoff u is half the distance from 1 to the next number."""
         return 2.0 ** -(FLOATS[self.fmt][1] + 1)
 
     @property
@@ -80,18 +81,18 @@ class Arithmetic:
 
     @property
     def smallest_normal(self) -> float:
-        """Smallest normal number."""
+        """The smallest normal number of the format is this."""
         return math.ldexp(1.0, 1 - self._exponent_bias)
 
     @property
     def largest(self) -> float:
-        """Largest finite number."""
+        """The largest finite number of the format is this."""
         exponent, mantissa = FLOATS[self.fmt]
         return math.ldexp(2.0 - math.ldexp(1.0, -mantissa), (1 << exponent) - 2 - self._exponent_bias)
 
     @property
     def underflow(self) -> float:
-        """Largest absolute error of a rounding to a subnormal number or zero."""
+        """A rounding to a subnormal number or zero has at most this absolute error."""
         return self.smallest_normal * (1.0 if self.ftz else self.unit)
 
     def encode(self, values: ArrayLike) -> Bits:

@@ -1,4 +1,4 @@
-"""What a loader hands to a machine: program images and the description of one fabric.
+"""A loader hands these to a machine: program images and the description of one fabric.
 
 `fabric` builds these; the compiled engine (`fabric.engine.engine`) and the plain-Python reference
 (`wse_core.reference`) both run from them, so that the two start from the same bits.  The numbers in them (kinds, flags,
@@ -128,8 +128,10 @@ DESC_DTYPE = np.dtype(
         ("stride", "<i2", 4),  # [elements]
     ]
 )
-"""A descriptor (DSD), also the content of a DSR; 32 bytes. `control_task` is activated or unblocked on a control
-wavelet at a fabin; `push_task` / `pop_task` when a step pushes to / pops from a FIFO what another had to wait for."""
+"""A descriptor (DSD), which is also the content of a DSR, is a record of 32 bytes.  `control_task` is activated or
+unblocked on a control wavelet at a fabin; `push_task` / `pop_task` when a step pushes to / pops from a FIFO what
+another had to wait for.
+"""
 
 ROUTE_DTYPE = np.dtype(
     [
@@ -145,7 +147,7 @@ ROUTE_DTYPE = np.dtype(
         ("inject", "u1"),  # 0 off, 1 low priority, 2 high priority
     ]
 )
-"""Routing of one color at one PE; 16 bytes."""
+"""The routing of one color at one PE is a record of 16 bytes."""
 
 FILTER_DTYPE = np.dtype(
     [
@@ -161,7 +163,7 @@ FILTER_DTYPE = np.dtype(
         ("pad", "<u2"),
     ]
 )
-"""One filter; 16 bytes."""
+"""A filter of wavelets is a record of 16 bytes."""
 
 # Levels of issue priority (docs/machine.md, "Issue").
 MAIN_PRIORITY = {"medium_low": 1, "medium": 2, "medium_high": 3, "high": 4}
@@ -170,7 +172,7 @@ UT_PRIORITY = tuple(UT_LEVELS * k for k in range(3))  # low, medium, high
 
 @dataclass(frozen=True)
 class Symbol:
-    """A named array in SRAM: word address, number of elements, numpy dtype of the host's view."""
+    """A symbol is a named array in SRAM: word address, number of elements, numpy dtype of the host's view."""
 
     name: str
     address: int
@@ -179,13 +181,13 @@ class Symbol:
 
     @property
     def words(self) -> int:
-        """SRAM words taken."""
+        """The array takes so many words of SRAM."""
         return self.count * (2 if self.dtype in ("f32", "i32", "u32") else 1)
 
 
 @dataclass(frozen=True)
 class ProgramImage:
-    """One assembled PE program, shared by every PE that runs it.
+    """A program image is one assembled PE program, shared by every PE that runs it.
 
     Attributes
     ----------
@@ -269,17 +271,17 @@ class RouteTable:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows and columns."""
+        """The table has this shape: its rows and columns of PEs."""
         return self.which.shape
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the records."""
+        """The records of the table have this numpy type."""
         return self.kinds.dtype
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both arrays."""
+        """Both arrays of the table together take so many bytes."""
         return self.kinds.nbytes + self.which.nbytes
 
     def __getitem__(self, where: Any) -> Any:
@@ -307,7 +309,7 @@ class RouteTable:
 
 @dataclass(frozen=True)
 class FabricSpec:
-    """A validated fabric, ready to run.
+    """A fabric specification describes a validated fabric, ready to run.
 
     Attributes
     ----------

@@ -76,12 +76,13 @@ __all__ = [
 NONE = 0  # operand field of an absent operand in non-ALU forms
 
 WORDS = {"h": 1, "i": 1, "s": 2, "l": 2, "-": 0}
-"""SRAM words per element: h = 16-bit float of the program, i = 16-bit integer, s = fp32, l = 32-bit word."""
+"""An element takes so many SRAM words: h = 16-bit float of the program, i = 16-bit integer, s = fp32, l = 32-bit word.
+"""
 
 
 @dataclass(frozen=True)
 class Op:
-    """One instruction.
+    """An `Op` is the row of one instruction in the op table.
 
     Attributes
     ----------
@@ -281,7 +282,7 @@ def encode(op: Op, a: int = 0, b: int = 0, c: int = 0, d: int = 0, imm: int | No
 
 
 Decoded = tuple[int, Op, int, int, int, int, int | None]
-"""An instruction: ``(word_index, op, a, b, c, d, imm or None)``."""
+"""A decoded instruction is ``(word_index, op, a, b, c, d, imm or None)``."""
 
 
 def decode(words: Sequence[int] | NDArray[Any]) -> tuple[Decoded, ...]:
@@ -291,7 +292,9 @@ def decode(words: Sequence[int] | NDArray[Any]) -> tuple[Decoded, ...]:
 
 @lru_cache(maxsize=64)
 def _decoded(words: tuple[int, ...]) -> tuple[Decoded, ...]:
-    """As `decode`; kept, because a layout and the engine of each wafer read the same programs one after another."""
+    """Return the same as `decode`, kept, because a layout and the engine of each wafer read the same programs one after
+    another.
+    """
     found: list[Decoded] = []
     index, count = 0, len(words)
     while index < count:

@@ -1,4 +1,4 @@
-"""The table of modelled numbers: every one once, with unit, source and confidence, and a column per further preset.
+"""The table of modelled numbers has every one once, with unit, source and confidence, and a column per further preset.
 
 A row of `ROWS` is a number of the WSE-2 and what it means; `PRESETS` holds, per preset, the numbers that differ.
 **A new machine is a new column**: an entry of `PRESETS`, nothing else.  No number of the hardware is written anywhere

@@ -1,4 +1,4 @@
-"""Types of the array forms; numerics.pyx documents them."""
+"""The array forms have these types; numerics.pyx documents them."""
 
 from typing import Any, Literal
 

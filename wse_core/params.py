@@ -21,7 +21,7 @@ __all__ = ["PARAMETERS", "PRESETS", "Machine", "Param", "machine"]
 
 @dataclass(frozen=True)
 class Param:
-    """One modelled number.
+    """A `Param` is one modelled number with its unit, source and confidence.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Param:
 
     @property
     def values(self) -> dict[str, Any]:
-        """Value per preset."""
+        """The number has these values, one per preset."""
         return {preset: column.get(self.name, self.value) for preset, column in PRESETS.items()}
 
     @property
@@ -70,11 +70,11 @@ class Param:
 
 
 PARAMETERS: Mapping[str, Param] = MappingProxyType({row["name"]: Param(**row) for row in ROWS})
-"""All modelled numbers by name, in the order of the table."""
+"""All modelled numbers are here by name, in the order of the table."""
 
 
 class Machine(Mapping[str, Any]):
-    """A preset with overrides: an immutable mapping from parameter name to value.
+    """A machine is a preset with overrides: an immutable mapping from parameter name to value.
 
     ``machine("wse2")["router.hop"]`` is 1.  Equal machines compare and hash equal.
     """
@@ -142,7 +142,7 @@ def _known(key: str) -> str:
 
 
 def machine(preset: str = DEFAULT_PRESET, overrides: Mapping[str, Any] | None = None, /, **more: Any) -> Machine:
-    """Build a `Machine`.
+    """Build a `Machine` from a preset and overrides.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""One schema for every value that a user sets: kernel parameters, modelled numbers, keys of TOML files, key=value.
+"""One schema serves every value that a user sets: kernel parameters, modelled numbers, keys of TOML files, key=value.
 
 A `Field` says what a value is called, of which type it is, within which limits, in which unit, and what it means.  It
 takes values in two ways: `Field.check` for a value that has a type already (Python, TOML), `Field.parse` for text (the

@@ -1,4 +1,4 @@
-"""The index of a sparse matrix as 16-bit steps, as it travels beside 16-bit values.
+"""The index of a sparse matrix is given as 16-bit steps, as it travels beside 16-bit values.
 
 An entry is one wavelet: the value in the lower half, the step in the upper one.  The step of an entry is the number of
 columns from the entry before it in the row, or from column 0.  A step of `ESCAPE` is no entry: it moves on by `ESCAPE`

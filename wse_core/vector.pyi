@@ -1,4 +1,4 @@
-"""Types of the bulk forms; vector.pyx documents them."""
+"""The bulk forms have these types; vector.pyx documents them."""
 
 from typing import Literal
 

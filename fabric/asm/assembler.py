@@ -1,4 +1,4 @@
-"""From a finished `fabric.asm.unit.Unit` to a `wse_core.image.ProgramImage`."""
+"""The assembler makes a `wse_core.image.ProgramImage` of a finished `fabric.asm.unit.Unit`."""
 
 from __future__ import annotations
 

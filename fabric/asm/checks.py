@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["LETTER", "check_type", "fits", "packing", "pair", "thread_of"]
 
 LETTER = {"f16": "h", "cb16": "h", "i16": "i", "u16": "i", "f32": "s", "i32": "l", "u32": "l"}
-"""Letter of the op table for each element type."""
+"""Each element type has its letter of the op table."""
 OPEN_THREAD = 8
 """Microthread of an operation whose DSRs are loaded only further down in the code."""
 

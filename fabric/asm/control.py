@@ -1,4 +1,4 @@
-"""Payload of control wavelets: eight commands for routers and one control task id for a compute element.
+"""A control wavelet has in its payload eight commands for routers and one control task id for a compute element.
 
 A control wavelet is read by every router on its way (command 0) and, where it is delivered, by the CE (task id).  The
 commands sit in groups of three bits, two for the command and one that says "do not deliver to the CE here":
@@ -45,7 +45,7 @@ _NAMES = {value: name for name, value in COMMANDS.items()}
 
 @dataclass(frozen=True)
 class Control:
-    """Decoded payload of a control wavelet.
+    """A `Control` is the decoded payload of a control wavelet.
 
     Attributes
     ----------

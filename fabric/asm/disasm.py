@@ -1,4 +1,4 @@
-"""Listings of programs: instructions, labels, descriptors, tasks and data; and back to words.
+"""A listing of a program has its instructions, labels, descriptors, tasks and data; it can be read back to words.
 
 `format_instruction` and `parse_instruction` are inverse to each other for every one- or two-word instruction that
 `wse_core.isa.decode` accepts, also for words that no assembler would write: those that carry bits in fields without

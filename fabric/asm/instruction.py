@@ -1,4 +1,4 @@
-"""Symbolic instructions, places in a source, and references to tasks: what a front end hands to `fabric.asm.unit`."""
+"""A front end hands these to `fabric.asm.unit`: symbolic instructions, places in a source, and references to tasks."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from wse_core import isa
 __all__ = ["HERE", "LETTER_NAME", "MOVES", "Ask", "At", "Body", "Instruction", "Place", "TaskRef"]
 
 LETTER_NAME = {"h": "16-bit float", "i": "16-bit integer", "s": "f32", "l": "32-bit integer"}
-"""Letters of the op table's types in words."""
+"""Each letter of the op table's types is this in words."""
 MOVES = frozenset({"mov16", "mov32"})
-"""Copies of bits: any element type of the right size."""
+"""These operations are copies of bits: any element type of the right size will do."""
 
 
 class Place(NamedTuple):
@@ -27,7 +27,7 @@ class Place(NamedTuple):
 
 
 class Ask:
-    """The default of parameters `at`: ask the front end (`Unit.here`) for the place."""
+    """As the default of a parameter `at` it asks the front end (`Unit.here`) for the place."""
 
     def __repr__(self) -> str:
         return "HERE"
@@ -40,7 +40,7 @@ At = Place | Ask | None
 
 @dataclass(slots=True, eq=False)
 class Instruction:
-    """One symbolic instruction.
+    """An `Instruction` is symbolic: its operands have yet to become numbers.
 
     Attributes
     ----------
@@ -76,7 +76,9 @@ class Body:
 
 @dataclass(slots=True)
 class TaskRef:
-    """A task as an instruction or descriptor names it (`Task`, name or id), and what for: the word of messages."""
+    """A `TaskRef` is a task as an instruction or descriptor names it (`Task`, name or id), and what for: the word of
+    messages.
+    """
 
     task: Any
     use: str

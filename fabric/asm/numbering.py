@@ -23,7 +23,7 @@ LOCAL_IDS = (24, 25, 26, 27, 28, 30, *range(N_COLORS - 1, -1, -1))  # lower ids 
 
 
 class Numbering:
-    """Choice of ids for one finished unit."""
+    """A `Numbering` chooses the ids of one finished unit."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit

@@ -1,4 +1,4 @@
-"""The things a program names: registers, labels, variables, queues, descriptors, DSRs, tasks."""
+"""A program has names for these things: registers, labels, variables, queues, descriptors, DSRs, tasks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Reg:
-    """A register: `id` 0 .. 15, `size` 1 (16 bits), 2 (an even/odd pair) or 0 (named by number, either)."""
+    """A `Reg` is a register: `id` 0 .. 15, `size` 1 (16 bits), 2 (an even/odd pair) or 0 (named by number, either)."""
 
     id: int
     size: int = 0
@@ -44,12 +44,12 @@ class Reg:
 
     @property
     def low(self) -> Reg:
-        """Low half of a pair."""
+        """The low half of a pair is this register."""
         return Reg(self.id, 1, f"{self.name}.low")
 
     @property
     def high(self) -> Reg:
-        """High half of a pair."""
+        """The high half of a pair is this register."""
         return Reg(self.id + 1, 1, f"{self.name}.high")
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Reg:
 
 
 class Label:
-    """A place in the code; made by `Program.label` (here) or `Program.new_label` (to be placed later)."""
+    """A `Label` is a place in the code; made by `Program.label` (here) or `Program.new_label` (to be placed later)."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -77,7 +77,7 @@ class Address:
 
     @property
     def words(self) -> int:
-        """Words per element of the variable."""
+        """An element of the variable takes so many words."""
         return self.var.words_per_element
 
     def __add__(self, words: int) -> Address:
@@ -85,7 +85,7 @@ class Address:
 
 
 class Var:
-    """A variable in SRAM: `name`, `count` elements of `dtype`.
+    """A `Var` is a variable in SRAM: `name`, `count` elements of `dtype`.
 
     ``var[3]`` is the address of an element, ``var[2:10:2]`` a one-dimensional descriptor.  `address` (in words) is
     known once the program is assembled.
@@ -108,12 +108,12 @@ class Var:
 
     @property
     def words_per_element(self) -> int:
-        """SRAM words of one element, 1 or 2."""
+        """One element takes so many words of SRAM, 1 or 2."""
         return WORDS[self.dtype]
 
     @property
     def words(self) -> int:
-        """SRAM words taken."""
+        """The variable takes so many words of SRAM."""
         return self.count * self.words_per_element
 
     @property
@@ -159,7 +159,7 @@ class Queue:
 
     @property
     def number(self) -> int:
-        """Number of the queue."""
+        """The machine knows the queue by this number."""
         return self.id % N_QUEUES
 
 
@@ -203,12 +203,12 @@ class Dsd:
 
     @property
     def is_memory(self) -> bool:
-        """Whether it walks over a variable (mem1d, mem4d, circular)."""
+        """The descriptor is one that walks over a variable (mem1d, mem4d, circular)."""
         return self.kind in ("mem1d", "mem4d", "circular")
 
     @property
     def elements(self) -> int | None:
-        """Number of elements: the product of the extents, None if not said."""
+        """The descriptor has so many elements: the product of the extents, None if not said."""
         return None if self.extent is None else math.prod(self.extent)
 
     def __str__(self) -> str:
@@ -225,7 +225,7 @@ class Dsd:
 
 
 class Dsr:
-    """A data structure register: `file` (dest, src0, src1) and `id` (known after assembling if not chosen)."""
+    """A `Dsr` is a data structure register: `file` (dest, src0, src1), `id` (known after assembling if not chosen)."""
 
     def __init__(self, unit: Unit, file: str, id: int | None, name: str, at: Place | None) -> None:
         self.unit = unit

@@ -52,7 +52,7 @@ __all__ = ["Unit"]
 
 
 class Unit:
-    """Code and data of one PE.
+    """A `Unit` holds the code and the data of one PE.
 
     Parameters
     ----------

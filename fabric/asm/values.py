@@ -15,7 +15,7 @@ from wse_core.params import PARAMETERS
 __all__ = ["NUMPY", "WORDS", "decode_array", "encode_array", "encode_number"]
 
 WORDS = {"f16": 1, "cb16": 1, "i16": 1, "u16": 1, "f32": 2, "i32": 2, "u32": 2}
-"""SRAM words of an element of each type."""
+"""An element of each type takes so many words of SRAM."""
 NUMPY: dict[str, Any] = {
     "f16": np.float16,
     "cb16": np.uint16,

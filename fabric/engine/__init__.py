@@ -1,1 +1,1 @@
-"""The compiled engine: tables, cycle loop, host access."""
+"""The compiled engine has tables, a cycle loop and host access."""

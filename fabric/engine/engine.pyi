@@ -1,4 +1,4 @@
-"""Types of the compiled engine; engine.pyx documents its members, docs/internals.md what they return."""
+"""The compiled engine has these types; engine.pyx documents its members, docs/internals.md what they return."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal

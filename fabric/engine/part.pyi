@@ -1,4 +1,4 @@
-"""Types of the part of a fabric that one rank advances; part.pyx documents its members."""
+"""The part of a fabric that one rank advances has these types; part.pyx documents its members."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,1 +1,1 @@
-"""The host side of a fabric: symbols, copies, launches, runs, errors, debugging."""
+"""The host side of a fabric has symbols, copies, launches, runs, errors and debugging."""

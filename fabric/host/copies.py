@@ -1,4 +1,4 @@
-"""Copies between arrays of the host and symbols of the PEs of a rectangle."""
+"""Arrays of the host are copied to and from symbols of the PEs of a rectangle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAST = 16
 
 
 class Copies:
-    """Symbols by name over rectangles of one engine.
+    """A `Copies` has symbols by name over rectangles of one engine.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Why nothing moves: the wait-for chain of a stuck engine.
+"""The wait-for chain of a stuck engine says why nothing moves.
 
 An engine reports who waits (`waiters()` of the engine interface, docs/internals.md).  From these entries and the
 routes of the `FabricSpec` a graph of "waits for" is followed:
@@ -35,7 +35,7 @@ __all__ = ["Wait", "deadlock", "explain"]
 Key: TypeAlias = tuple[Any, ...]
 """What waits or is waited for: its kind, its place, and its number there."""
 Entry: TypeAlias = dict[str, Any]
-"""The engine's record of something that waits."""
+"""An entry is the engine's record of something that waits."""
 
 _SIDES = ("the west", "the east", "the north", "the south", "its CE")
 _MAX_STARTS = 64  # threads whose chains are followed
@@ -120,7 +120,7 @@ def explain(entries: Sequence[Entry], spec: FabricSpec) -> tuple[list[Wait], boo
 
 
 class _Graph:
-    """Who waits for whom, found on demand.
+    """The graph says who waits for whom, found on demand.
 
     Nodes are keys: ("thread", x, y, name), ("router", x, y, color, port), ("queue", x, y, queue), ("task", x, y, id),
     ("stream", index), and ("end", ...) for what is missing.

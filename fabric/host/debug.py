@@ -53,7 +53,7 @@ class Debugger:
 
     @property
     def cycle(self) -> int:
-        """Cycles run so far."""
+        """The machine has done so many cycles so far."""
         return int(self.engine.cycle)
 
     def snapshot(self) -> dict[str, Any]:

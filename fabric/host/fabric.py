@@ -1,4 +1,4 @@
-"""A fabric to work with: an engine built from a layout, its host access, runs and errors.
+"""A fabric to work with is an engine built from a layout, with its host access, runs and errors.
 
 `Fabric` stands between a person (or a kernel's driver) and one of the two engines of docs/internals.md: the
 compiled one or the plain-Python reference.  It knows symbols and tasks by name, copies arrays to and from
@@ -63,7 +63,7 @@ _UNITS = {
 
 
 class Fabric:
-    """A layout on an engine, with names.
+    """A `Fabric` is a layout on an engine, with names.
 
     Parameters
     ----------
@@ -143,12 +143,12 @@ class Fabric:
 
     @property
     def machine(self) -> Machine:
-        """The modelled numbers."""
+        """The fabric has these modelled numbers."""
         return self.spec.machine
 
     @property
     def cycle(self) -> int:
-        """Cycles run so far."""
+        """The fabric has done so many cycles so far."""
         return int(self.engine.cycle)
 
     # --- rectangles and symbols -----------------------------------------------------------------------------------

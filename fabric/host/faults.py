@@ -1,4 +1,4 @@
-"""Typed errors from the record of a fault that stopped an engine."""
+"""Typed errors are made from the record of a fault that stopped an engine."""
 
 from __future__ import annotations
 

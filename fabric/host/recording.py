@@ -1,4 +1,4 @@
-"""Recording: events, windows of counters, phases and results of one fabric, as a run file.
+"""Recording keeps events, windows of counters, phases and results of one fabric as a run file.
 
 ```python
 with fabric.record("run.h5", trace="full", windows=1000):

@@ -46,7 +46,7 @@ class RunResult:
 
     @property
     def utilisation(self) -> float:
-        """Busy cycles per PE with a program and cycle of the run, 0 .. 1."""
+        """The utilisation is the share of busy cycles per PE with a program and cycle of the run, 0 .. 1."""
         return self.counters["busy"] / max(1, self.n_pe * self.cycles)
 
     def seconds(self, ghz: float = 0.85) -> float:

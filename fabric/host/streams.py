@@ -1,4 +1,4 @@
-"""Wavelets at the edge: numbers of the host as payloads, and what arrived at an output stream."""
+"""Wavelets at the edge are numbers of the host as payloads, and what arrived at an output stream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Received", "cycles_at_edge", "payload", "stream_number"]
 
 @dataclass(frozen=True, repr=False)
 class Received:
-    """Wavelets that arrived at an output stream: arrays of the same length."""
+    """A `Received` has the wavelets that arrived at an output stream: arrays of the same length."""
 
     cycles: np.ndarray
     payload: np.ndarray

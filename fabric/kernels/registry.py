@@ -27,7 +27,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "stencil.points25": ("stencil25",),
     "sparse.spmv": ("spmv",),
 }
-"""Modules of this package that declare kernels, and which, simple ones first."""
+"""These modules of the package declare kernels, and which, simple ones first."""
 
 
 class Registry(Mapping[str, Kernel]):
@@ -53,4 +53,4 @@ class Registry(Mapping[str, Kernel]):
 
 
 KERNELS = Registry(MODULES)
-"""The kernels of this package."""
+"""The package has these kernels, by name."""

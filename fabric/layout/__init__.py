@@ -1,1 +1,1 @@
-"""Programs and routes on a rectangle of PEs, validated to a `wse_core.image.FabricSpec`."""
+"""Programs and routes lie on a rectangle of PEs and are validated to a `wse_core.image.FabricSpec`."""

@@ -29,7 +29,7 @@ _FIELDS: dict[object, dict[str, tuple[str, Any]]] = {"counter": _COUNTER, "range
 
 
 class Filters:
-    """The filters of a layout of `width` x `height` PEs."""
+    """A `Filters` has the filters of a layout of `width` x `height` PEs."""
 
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height

@@ -49,7 +49,7 @@ __all__ = ["Layout"]
 
 
 class Layout:
-    """Programs and routes of a rectangle of PEs.
+    """A layout says which programs and routes the PEs of a rectangle have.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ from wse_core.image import ProgramImage, Symbol
 __all__ = ["writes_of"]
 
 Write = tuple[int, np.ndarray, int, int]
-"""Address, words of shape (h, w, n), x, y."""
+"""A write has an address, words of shape (h, w, n), x and y."""
 
 
 def writes_of(

@@ -1,4 +1,5 @@
-"""A layout as a picture for notebooks: which program runs where, and the routes of each color, as SVG within HTML.
+"""A layout is shown as a picture in notebooks: which program runs where, and the routes of each color, as SVG within
+HTML.
 
 Small layouts are drawn PE by PE.  In larger ones neighbouring rows that are alike (same programs, same routes, same
 streams) are drawn once, and so are columns; where even that is too much, the middle is left out.  The axes say which
@@ -46,7 +47,7 @@ class Scene:
 
     @property
     def all_streams(self) -> list:
-        """Those of both directions."""
+        """The scene has these streams, of both directions."""
         return [*self.streams.inputs, *self.streams.outputs]
 
     def planes(self) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Rectangles of PEs, with or without steps."""
+"""Rectangles of PEs are given with or without steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Rect", "RectLike", "rect_within", "runs"]
 
 
 class Rect(NamedTuple):
-    """A rectangle of PEs; `sx` and `sy` pick every sx-th column and sy-th row of it."""
+    """A `Rect` is a rectangle of PEs; `sx` and `sy` pick every sx-th column and sy-th row of it."""
 
     x: int
     y: int
@@ -25,12 +25,12 @@ class Rect(NamedTuple):
 
     @property
     def slices(self) -> tuple[slice, slice]:
-        """Index of the rectangle in an array of shape (height, width)."""
+        """The rectangle has this index in an array of shape (height, width)."""
         return slice(self.y, self.y + self.h, self.sy), slice(self.x, self.x + self.w, self.sx)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns) that it picks."""
+        """The rectangle has so many (rows, columns) that it picks."""
         return -(-self.h // self.sy), -(-self.w // self.sx)
 
 

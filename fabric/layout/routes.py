@@ -24,7 +24,7 @@ _MAX_POSITIONS = im.ROUTE_DTYPE["rx"].shape[0]
 
 @dataclass(frozen=True)
 class Config:
-    """Routing of one color as given by one call of `Layout.route`; tuples per position."""
+    """A `Config` is the routing of one color as given by one call of `Layout.route`; tuples per position."""
 
     rx: tuple[int, ...]
     tx: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Ports of the host: links at the edge of a layout, and the ramps of any of its PEs."""
+"""The host has ports: links at the edge of a layout, and the ramps of any of its PEs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Stream", "Streams"]
 
 @dataclass(frozen=True)
 class Stream:
-    """A port of the host: wavelets of `color` enter or leave PE (x, y) on its side `side`.
+    """A `Stream` is a port of the host: wavelets of `color` enter or leave PE (x, y) on its side `side`.
 
     Side W, E, N or S is a link at the edge.  Side R is the ramp of any PE: an input goes into the queue from which its
     CE takes the color, an output takes what its CE sends and no route leads on.

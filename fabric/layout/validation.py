@@ -44,7 +44,7 @@ class Check:
         self.masks: dict[tuple[str | int, int], np.ndarray] = {}
 
     def all(self) -> None:
-        """Check everything."""
+        """Check everything that can be wrong with a layout."""
         for color in sorted(self.painting.ids):
             self.ramp(color)
         for color in sorted(self.painting.ids):

@@ -1,4 +1,4 @@
-"""Programs of one PE written in Python (`fabric.program.program.Program`), on top of the assembler (`fabric.asm`).
+"""Programs of one PE are written in Python (`fabric.program.program.Program`), on top of the assembler (`fabric.asm`).
 
 A `Program` holds one object of each part and hands out the parts' methods as its own.  Modules import only from those
 before them:

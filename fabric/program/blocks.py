@@ -20,7 +20,7 @@ __all__ = ["Blocks"]
 
 
 class Blocks:
-    """The blocks of one program.
+    """A `Blocks` has the blocks that one program has opened.
 
     Attributes
     ----------

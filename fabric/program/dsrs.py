@@ -1,4 +1,4 @@
-"""Data structure registers that a program loads and changes itself."""
+"""A program loads and changes data structure registers itself, by what is here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Dsrs"]
 
 
 class Dsrs:
-    """DSRs of one program."""
+    """A `Dsrs` gives out the data structure registers of one program."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit

@@ -1,4 +1,4 @@
-"""Control flow: labels, branches, loops, conditions."""
+"""Control flow consists of labels, branches, loops and conditions."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ INVERSE = {
 }
 """The condition that holds when another does not (of integers: NaN has no opposite)."""
 SWAPPED = {"gt": "lt", "ge": "le", "gtu": "ltu", "geu": "leu"}
-"""Conditions that the machine lacks: the same with operands exchanged."""
+"""The machine lacks these conditions: they are written with operands exchanged."""
 KINDS = {"16": ("br16", "i"), "32": ("br32", "l"), "h": ("brh", "h"), "s": ("brs", "s")}
-"""Instruction and element type of each kind of comparison."""
+"""Each kind of comparison has an instruction and an element type."""
 
 
 class Flow:
-    """Control flow of one program."""
+    """A `Flow` writes the control flow of one program."""
 
     def __init__(
         self, unit: Unit, registers: Registers, blocks: Blocks, operations: Operations, scalars: Scalars
@@ -101,19 +101,19 @@ class Flow:
         self.registers.release(held)
 
     def br16(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
-        """`branch` on 16-bit integers."""
+        """Compare 16-bit integers and `branch`."""
         self.branch(cond, a, b, target, "16")
 
     def br32(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
-        """`branch` on 32-bit integers."""
+        """Compare 32-bit integers and `branch`."""
         self.branch(cond, a, b, target, "32")
 
     def brh(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
-        """`branch` on 16-bit floats; quiet, false with NaN except ne."""
+        """Compare 16-bit floats and `branch`; quiet, false with NaN except ne."""
         self.branch(cond, a, b, target, "h")
 
     def brs(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
-        """`branch` on f32; quiet, false with NaN except ne."""
+        """Compare f32 numbers and `branch`; quiet, false with NaN except ne."""
         self.branch(cond, a, b, target, "s")
 
     def _kind(self, kind: str | None, a: Reg | float, b: Reg | float) -> tuple[str, str]:

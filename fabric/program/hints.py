@@ -14,4 +14,4 @@ HINTS = {
     "register": "p.reg16() and p.reg32() make registers of either size; .low and .high are the halves of a pair",
     "stride": "p.mem4d takes strides of 16 bits",
 }
-"""Key, as in `fabric.asm.hints`: hint."""
+"""Each key of `fabric.asm.hints` has a hint in the words of a Python program."""

@@ -1,4 +1,4 @@
-"""Variables in SRAM and the descriptors of walks over them."""
+"""Variables lie in SRAM, and descriptors say how operations walk over them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Memory"]
 
 
 class Memory:
-    """Variables and memory descriptors of one program."""
+    """A `Memory` has the variables and memory descriptors of one program."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit

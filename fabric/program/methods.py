@@ -26,14 +26,14 @@ ATTRIBUTES = {
     "activate": ("Task | str | int | None", None),
     "unblock": ("Task | str | int | None", None),
 }
-"""Attributes of an asynchronous operation (`Program.async_`): type and default."""
+"""An asynchronous operation has these attributes (`Program.async_`): type and default."""
 
 REFUSED = ("addc16", "fnormh", "fnorms", "map")
 """Operations of the element that the model has not."""
 
 
 class OperationMethods:
-    """The methods that the op table names; each hands its operands to `Operations.operation`."""
+    """The methods are those that the op table names; each hands its operands to `Operations.operation`."""
 
     operations: Operations
 

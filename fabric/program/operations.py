@@ -16,7 +16,7 @@ __all__ = ["Operations"]
 
 
 class Operations:
-    """Operations of the op table of one program."""
+    """An `Operations` writes operations of the op table into one program."""
 
     def __init__(self, unit: Unit, registers: Registers, dsrs: Dsrs) -> None:
         self.unit, self.registers, self.dsrs = unit, registers, dsrs

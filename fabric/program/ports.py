@@ -13,7 +13,7 @@ __all__ = ["Ports"]
 
 
 class Ports:
-    """Queues and fabric descriptors of one program."""
+    """A `Ports` has the queues and fabric descriptors of one program."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit

@@ -61,7 +61,7 @@ def _from(part: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Program(OperationMethods):
-    """A PE program.
+    """A `Program` is what the PEs on which it is placed run.
 
     Parameters
     ----------
@@ -112,12 +112,12 @@ class Program(OperationMethods):
 
     @property
     def name(self) -> str:
-        """For messages and listings."""
+        """The program has this name in messages and listings."""
         return self.unit.name
 
     @property
     def machine(self) -> Machine:
-        """The modelled numbers."""
+        """The program is written for this machine: its modelled numbers."""
         return self.unit.machine
 
     @property
@@ -127,7 +127,7 @@ class Program(OperationMethods):
 
     @property
     def r(self) -> ByNumber:
-        """Registers by number."""
+        """A register is taken by its number here: ``p.r[3]``."""
         return self.registers.by_number
 
     def assemble(self) -> ProgramImage:

@@ -56,11 +56,11 @@ class Program:
     def __repr__(self) -> str: ...
     @property
     def name(self) -> str:
-        """For messages and listings."""
+        """The program has this name in messages and listings."""
 
     @property
     def machine(self) -> Machine:
-        """The modelled numbers."""
+        """The program is written for this machine: its modelled numbers."""
 
     @property
     def half(self) -> str:
@@ -68,7 +68,7 @@ class Program:
 
     @property
     def r(self) -> ByNumber:
-        """Registers by number."""
+        """A register is taken by its number here: ``p.r[3]``."""
 
     def assemble(self) -> ProgramImage:
         """Return the `ProgramImage`; the program cannot be changed any more."""
@@ -228,7 +228,7 @@ class Program:
         """Load a number into a register pair; a float is encoded as f32."""
 
     def ld16(self, dst: Reg, base: Var | Address | Reg | int, offset: int = 0, index: Reg | None = None) -> None:
-        """Load 16 bits."""
+        """Load 16 bits into a register."""
 
     def ld32(self, dst: Reg, base: Var | Address | Reg | int, offset: int = 0, index: Reg | None = None) -> None:
         """Load 32 bits into a register pair from an even address; see `ld16`."""
@@ -323,16 +323,16 @@ class Program:
         """Jump to `target` if ``a cond b``."""
 
     def br16(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
-        """`branch` on 16-bit integers."""
+        """Compare 16-bit integers and `branch`."""
 
     def br32(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
-        """`branch` on 32-bit integers."""
+        """Compare 32-bit integers and `branch`."""
 
     def brh(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
-        """`branch` on 16-bit floats; quiet, false with NaN except ne."""
+        """Compare 16-bit floats and `branch`; quiet, false with NaN except ne."""
 
     def brs(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
-        """`branch` on f32; quiet, false with NaN except ne."""
+        """Compare f32 numbers and `branch`; quiet, false with NaN except ne."""
 
     def loop(self, count: int | Reg, index: bool = False, counter: Reg | None = None) -> AbstractContextManager[Reg]:
         """Repeat the body `count` times."""

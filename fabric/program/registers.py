@@ -18,7 +18,7 @@ UP, DOWN, ENTRY_LAST = range(2, isa.N_REGS), range(isa.N_REGS - 1, -1, -1), (*ra
 
 
 class ByNumber:
-    """``p.r[3]``: a register by number."""
+    """An expression ``p.r[3]`` is a register by number."""
 
     def __getitem__(self, number: int) -> Reg:
         if not isinstance(number, int) or not 0 <= number < isa.N_REGS:
@@ -27,7 +27,7 @@ class ByNumber:
 
 
 class Registers:
-    """Registers of one program.
+    """A `Registers` gives out the registers of one program.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Scalar instructions of special form: loads and stores, counters and generators, configuration of the router."""
+"""Scalar instructions of special form are loads and stores, counters and generators, configuration of the router."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Scalars"]
 
 
 class Scalars:
-    """Scalar instructions of special form of one program."""
+    """A `Scalars` writes scalar instructions of special form into one program."""
 
     def __init__(self, unit: Unit, registers: Registers) -> None:
         self.unit, self.registers = unit, registers
@@ -40,7 +40,7 @@ class Scalars:
         )
 
     def ld16(self, dst: Reg, base: Var | Address | Reg | int, offset: int = 0, index: Reg | None = None) -> None:
-        """Load 16 bits.
+        """Load 16 bits into a register.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Tasks and functions."""
+"""A program has tasks and functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Tasks"]
 
 
 class Tasks:
-    """Tasks and functions of one program."""
+    """A `Tasks` has the tasks and functions of one program."""
 
     def __init__(self, unit: Unit, registers: Registers, blocks: Blocks) -> None:
         self.unit, self.registers, self.blocks = unit, registers, blocks

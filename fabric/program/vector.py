@@ -57,7 +57,7 @@ def _alike(unit: Unit, op: isa.Op, args: Sequence[Any]) -> tuple[object, ...] | 
 
 
 class Vectors:
-    """Vector operations of one program."""
+    """A `Vectors` writes vector operations into one program."""
 
     def __init__(self, unit: Unit, registers: Registers, dsrs: Dsrs) -> None:
         self.unit, self.registers, self.dsrs = unit, registers, dsrs

@@ -1,4 +1,4 @@
-"""The engine interface over ranks: the rows of one fabric in several processes, with the results of one.
+"""The engine interface over ranks holds the rows of one fabric in several processes, with the results of one.
 
 Every rank makes the same calls.  What the host writes goes to the ranks that have the rows; what it reads comes from
 them to all.  Members are those of docs/internals.md, "Who talks to what".
@@ -98,17 +98,19 @@ class RankedEngine:
     # --- host access --------------------------------------------------------------------------------------------------
     @property
     def cycle(self) -> int:
-        """Cycles run so far."""
+        """The fabric has done so many cycles so far."""
         return self._engine.cycle
 
     @property
     def last_active(self) -> int:
-        """Last cycle in which anything happened; -1 before the first.  Asked anew: who looks inside may move it."""
+        """The last cycle in which anything happened is this; -1 before the first.  Asked anew: who looks inside may
+        move it.
+        """
         return int(self.world.gather(np.array([self._engine.last_active], np.int64)).max())
 
     @property
     def wavelet_hops(self) -> int:
-        """Wavelets moved by routers so far."""
+        """Routers have moved so many wavelets so far."""
         return self._facts.hops
 
     def read_words(self, x: int, y: int, address: int, count: int) -> NDArray[np.uint16]:
@@ -269,7 +271,7 @@ class RankedEngine:
         )
 
     def arrange(self, bands: Any = None, threads: int | None = None, turn: int = 0) -> None:
-        """Refused: a rank runs its rows at one clock, with one thread."""
+        """Refuse: a rank runs its rows at one clock, with one thread."""
         self._alone("bands and threads")
 
     def trace(self, sink: Any, filter: Any = None) -> None:

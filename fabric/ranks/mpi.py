@@ -1,4 +1,4 @@
-"""Ranks that an MPI launcher started: ``mpiexec -n 4 python -m harness kernel ... --ranks``.
+"""These are the ranks that an MPI launcher started: ``mpiexec -n 4 python -m harness kernel ... --ranks``.
 
 Waiting is passive: on a host with as many busy processes as cores, a rank that only spins keeps the one that it waits
 for from running.  It is also done in Python, so that Ctrl-C comes through.
@@ -27,7 +27,7 @@ NAP, MOST_NAP = 5e-5, 1e-3  # seconds, at first and after a long time
 
 
 class MpiWorld:
-    """The ranks of this MPI run.
+    """The ranks of an MPI run are a `fabric.ranks.world.World`.
 
     Raises
     ------
@@ -67,7 +67,7 @@ class MpiWorld:
         return True
 
     def swap(self, messages: dict[int, Words], room: int) -> dict[int, Words]:
-        """See `fabric.ranks.world.World`."""
+        """Exchange messages with neighbours; see `fabric.ranks.world.World`."""
         for side in messages:
             if len(self._into.get(side, ())) < room:
                 self._into[side] = np.empty(room, np.uint64)
@@ -80,13 +80,13 @@ class MpiWorld:
         return {side: self._into[side][:count] for side, count in zip(messages, counts, strict=False)}
 
     def gather(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """See `fabric.ranks.world.World`."""
+        """Gather numbers of all ranks; see `fabric.ranks.world.World`."""
         found = np.empty((self.size, len(numbers)), np.int64)
         self._wait([self._comm.Iallgather(numbers, found)])
         return found
 
     def share(self, thing: Any) -> list[Any]:
-        """See `fabric.ranks.world.World`."""
+        """Share things of all ranks; see `fabric.ranks.world.World`."""
         data = np.frombuffer(pickle.dumps(thing, 5), np.uint8)
         sizes = self.gather(np.array([len(data)], np.int64))[:, 0]
         found = np.empty(sizes.sum(), np.uint8)
@@ -95,13 +95,13 @@ class MpiWorld:
         return [pickle.loads(found[a:b].data) for a, b in itertools.pairwise(starts)]
 
     def agree(self, text: str, seconds: float) -> bool:
-        """See `fabric.ranks.world.World`."""
+        """Find out whether all ranks say the same; see `fabric.ranks.world.World`."""
         mine = np.array([zlib.crc32(text.encode())], np.int64)
         found = np.empty(self.size, np.int64)
         until = time.monotonic() + seconds
         return self._wait([self._end.Iallgather(mine, found)], until=until) and bool((found == mine).all())
 
     def abort(self, status: int) -> None:
-        """See `fabric.ranks.world.World`."""
+        """End all ranks; see `fabric.ranks.world.World`."""
         time.sleep(HEARD)
         self._mpi.COMM_WORLD.Abort(status)

@@ -20,7 +20,9 @@ class RankLostError(BaseException):
 
 
 class World(Protocol):
-    """Ranks 0 to `size` - 1.  All of them call the same methods in the same order, `swap` as neighbours agree."""
+    """A world has the ranks 0 to `size` - 1.  All of them call the same methods in the same order, `swap` as neighbours
+    agree.
+    """
 
     rank: int
     size: int

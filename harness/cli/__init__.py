@@ -1,1 +1,1 @@
-"""The command line: one module per command."""
+"""The command line has one module per command."""

@@ -1,4 +1,4 @@
-"""``wse csl``: programs in CSL.
+"""The command ``wse csl`` is for programs in CSL.
 
 ``check`` says what is wrong with them, ``census`` what they use, ``listing`` what the compiler makes of each line,
 ``call`` calls a function of a file without a layout, ``run`` runs a host script, ``scripts`` all scripts of a tree.
@@ -97,7 +97,7 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
 
 
 def _add_run(parts: Any) -> None:
-    """Register ``wse csl run``."""
+    """Register the command ``wse csl run``."""
     run = parts.add_parser(
         "run",
         help="run a host script, as cs_python does",

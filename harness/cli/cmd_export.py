@@ -1,4 +1,4 @@
-"""``wse export``: a trace in the format of another viewer."""
+"""The command ``wse export`` gives a trace in the format of another viewer."""
 
 from __future__ import annotations
 

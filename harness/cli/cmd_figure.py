@@ -1,4 +1,4 @@
-"""``wse figure NAME``: calculate a published figure or table anew and write it as a picture, as CSV and as a page."""
+"""The command ``wse figure NAME`` gives a published figure or table anew, as a picture, as CSV and as a page."""
 
 from __future__ import annotations
 

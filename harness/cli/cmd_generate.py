@@ -1,4 +1,4 @@
-"""``wse generate MODEL``: let a language model answer, every number computed by PE programs."""
+"""The command ``wse generate MODEL`` lets a language model answer, every number computed by PE programs."""
 
 from __future__ import annotations
 

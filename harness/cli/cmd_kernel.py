@@ -1,4 +1,4 @@
-"""``wse kernel NAME key=value ...``: run one kernel on one machine and print what it cost."""
+"""The command ``wse kernel NAME key=value ...`` runs one kernel on one machine and says what it has cost."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
 
 
 class _Help(argparse.Action):
-    """``--help`` behind the name of a kernel: the page of that kernel instead of the general one."""
+    """The option ``--help`` behind the name of a kernel gives the page of that kernel instead of the general one."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)

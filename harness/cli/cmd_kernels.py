@@ -29,7 +29,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
 
 
 def main(args: argparse.Namespace) -> None:
-    """Print the list."""
+    """Print the list of kernels."""
     kernels = need("fabric.kernels.registry", "the command `wse kernels`").KERNELS
     for name in args.names:
         if name not in kernels:

@@ -1,4 +1,4 @@
-"""``wse place``: kernels of a contest problem, or layers of a network, get rectangles of the wafer."""
+"""The command ``wse place`` gives kernels of a contest problem, or layers of a network, rectangles of the wafer."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ def _write(args: argparse.Namespace, problem: Any, placed: Any) -> list[str]:
 
 
 def _print(args: argparse.Namespace, facts: dict[str, Any], problem: Any, placed: Any) -> None:
-    """Print the result."""
+    """Print the result of a placement."""
     from harness.place.picture import terminal
 
     if args.json:

@@ -1,4 +1,4 @@
-"""``wse report``: one self-contained HTML page per run, or a comparison of two."""
+"""The command ``wse report`` makes one self-contained HTML page per run, or a comparison of two."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
 
 
 def main(args: argparse.Namespace) -> None:
-    """Write the page."""
+    """Write the page of a run."""
     with contextlib.ExitStack() as stack:
         traces = [stack.enter_context(Trace.open(path)) for path in (args.file, args.other) if path]
         text = page.page(traces[0], interactive=not args.static) if len(traces) == 1 else page.compare(*traces)

@@ -1,4 +1,6 @@
-"""``wse sweep FILE.toml``: kernels or plans over lists and ranges of parameters and modelled numbers, as one table."""
+"""The command ``wse sweep FILE.toml`` does kernels or plans over lists and ranges of parameters and modelled numbers,
+as one table.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wse train [CONFIG.toml]``: train a network by weight streaming on modelled wafers.
+"""The command ``wse train [CONFIG.toml]`` trains a network by weight streaming on modelled wafers.
 
 Files in the directory of the run: ``log.jsonl`` (a line per iteration), ``loss.csv``, ``loss.png``, ``run.h5``
 (counters of the first wafer, phases), ``report.html``, and checkpoints below ``checkpoints/``.  Ctrl-C finishes the
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "main"]
 
 SHORT = 10
-"""Iterations below which nobody waits for figure and report."""
+"""Runs of fewer iterations have neither figure nor report unless they are asked for."""
 MOST = 6
-"""Parts of a whole that a line names."""
+"""A line has at most so many parts of a whole."""
 
 
 def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""``wse view``: look at a run, in the terminal or as pictures."""
+"""The command ``wse view`` shows a run, in the terminal or as pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Completion in the shell, by argcomplete: commands, options, names of kernels, models and figures, key=value words.
+"""Completion in the shell is done by argcomplete: commands, options, names of kernels, models and figures, key=value
+words.
 
 The shell is told once with ``eval "$(register-python-argcomplete wse)"``.  At each tab it then runs ``wse`` with the
 line in its environment; `complete` answers and ends the process.  Nothing here costs a command anything.

@@ -1,4 +1,4 @@
-"""Texts about kernels that several commands show: their names, and the page of one."""
+"""Several commands have these texts about kernels: their names, and the page of one."""
 
 from __future__ import annotations
 

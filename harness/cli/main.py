@@ -1,4 +1,4 @@
-"""The command line ``wse``: one parser, one module per subcommand, and one place where failures become messages.
+"""The command line ``wse`` has one parser, one module per subcommand, and one place where failures become messages.
 
 Exit status: 0 for success; 1 for a failure during a run (fault, deadlock, unverified result, full disk); 2 for bad
 input; 130 after Ctrl-C; 128 + n after signal n.  A failure is one message on standard error.  A traceback appears only
@@ -34,7 +34,7 @@ COMMANDS = (
     "run", "train", "generate", "kernel", "kernels", "price", "sweep", "csl", "validate", "figure", "view", "export",
     "report", "plan", "place", "doctor",
 )  # fmt: skip
-"""Subcommands in the order of the help text."""
+"""The subcommands are in the order of the help text."""
 
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
@@ -75,7 +75,7 @@ def common_options() -> argparse.ArgumentParser:
 
 
 class Version(argparse.Action):
-    """``--version``; looks for the version only when asked."""
+    """The option ``--version`` looks for the version only when it is asked for."""
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help="show program's version number and exit")
@@ -132,7 +132,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run one command of ``wse``.
 
     Parameters
     ----------

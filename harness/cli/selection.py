@@ -1,4 +1,4 @@
-"""What part of a trace a command works on: the options that ``wse view`` and ``wse export`` share."""
+"""A command works on a part of a trace, which ``wse view`` and ``wse export`` let users say by the same options."""
 
 from __future__ import annotations
 

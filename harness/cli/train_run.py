@@ -1,4 +1,4 @@
-"""A training run in its directory: log, checkpoints, interruption.  `harness.cli.cmd_train` says what is to be run."""
+"""A training run has its directory: log, checkpoints, interruption.  `harness.cli.cmd_train` says what is to be run."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 class Run:
-    """A run in its directory: log, checkpoints, interruption."""
+    """A `Run` has its directory: log, checkpoints, interruption."""
 
     def __init__(
         self, args: argparse.Namespace, config: TrainConfig, trainer: Loop, source: Path | None, out: Path
@@ -160,7 +160,7 @@ class Run:
         return {signal.SIGINT: signal.signal(signal.SIGINT, handle)}
 
     def save(self) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint of the run."""
         config, (tensors, state) = self.config, self.trainer.state()
         file = Path(config.source)
         stored = {

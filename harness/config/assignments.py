@@ -1,4 +1,4 @@
-"""Words of a command line of the form ``key=value``."""
+"""Words of a command line are taken as ``key=value``."""
 
 from __future__ import annotations
 

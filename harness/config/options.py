@@ -1,4 +1,4 @@
-"""Options from a table: from TOML to frozen dataclasses, with every mistake named by file and key.
+"""Options are made from a table: from TOML to frozen dataclasses, with every mistake named by file and key.
 
 A schema is a frozen dataclass.  A field is declared with `option`, which carries its meaning and limits::
 

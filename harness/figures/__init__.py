@@ -32,7 +32,7 @@ NAMES = {
     "waferllm-parts": "waferllm_parts",
     "waferllm-layer": "waferllm_layer",
 }
-"""Module of this package by the name of its figure."""
+"""A figure has its module of this package by its name."""
 
 FIGURES: dict[str, Spec] = {}
 """Figures of the modules that are imported, by name."""

@@ -1,4 +1,5 @@
-"""Figure 9 of WaferLLM: cycles of a matrix product by SUMMA, Cannon, MeshGEMM and allgather over the size of the mesh.
+"""Figure 9 of WaferLLM gives cycles of a matrix product by SUMMA, Cannon, MeshGEMM and allgather over the size of the
+mesh.
 
 Panels: a product of 256 x 256 on meshes that are simulated, and the published 2K and 8K on meshes of up to 720 x 720,
 16-bit data and sums.  A point is ``cycle-level`` (simulated, result verified) or ``closed form`` (the formula of the
@@ -40,7 +41,7 @@ __all__ = ["CHECKED", "PANELS", "gemm_scaling"]
 
 ORDER = ("summa", "cannon", "meshgemm", "allgather")
 PANELS = {256: (8, 16, 32, 64, 128), 2048: (180, 360, 540, 720), 8192: (180, 360, 540, 720)}
-"""Meshes by the size of the matrices."""
+"""Each size of the matrices has these meshes."""
 LIMIT = 64
 """PEs a side that are simulated if nothing else is asked for."""
 CHECKED = 16
@@ -64,7 +65,7 @@ KEYS = (
     "lockstep_cycles",
     "words_per_pe",
 )
-"""Columns; those of `vendor_summa` follow."""
+"""The table has these columns; those of `vendor_summa` follow."""
 
 
 @figure(

@@ -1,4 +1,5 @@
-"""Cycles of a matrix-vector product of fixed size over growing meshes, by algorithm: the shape of WaferLLM's figure 10.
+"""A matrix-vector product of fixed size takes these cycles over growing meshes, by algorithm: the shape of WaferLLM's
+figure 10.
 
 x lies on one axis and is replicated on the other; every row of PEs ends with its part of y in all its PEs (all-reduce
 as section 6.1 defines it, for all algorithms alike).  Meshes of up to `max_cycle_level` PEs a side run on the simulated

@@ -1,4 +1,4 @@
-"""The layer-level model of a cluster against the system at cycle level: networks, meshes, numbers of wafers.
+"""The layer-level model of a cluster is set against the system at cycle level: networks, meshes, numbers of wafers.
 
 Ten networks were looked at while the model was written.  Ten more were drawn at random when it was finished (`drawn`,
 with the seed below, the first ones that fit); nothing was changed afterwards.  Every point is one iteration in steady
@@ -41,7 +41,7 @@ SMALL = 8
 
 @dataclass(frozen=True)
 class Case:
-    """A network on a cluster.
+    """A `Case` is a network on a cluster.
 
     Attributes
     ----------
@@ -68,18 +68,18 @@ class Case:
 
     @property
     def network(self) -> Network:
-        """The network."""
+        """The case has this network, built from its sizes."""
         return Network.dense(self.features, self.activation, "f16", self.bias, self.norm)
 
     @property
     def masks(self) -> list[NDArray[np.bool_]]:
-        """Which weights exist."""
+        """The masks say which weights exist."""
         rng = np.random.default_rng(0)
         return [random_mask((one.outputs, one.inputs), self.density, rng) for one in self.network.layers]
 
     @property
     def name(self) -> str:
-        """In words."""
+        """The case has this name in words."""
         extras = [self.activation] * (self.activation != "none") + ["norm"] * self.norm + ["no bias"] * (not self.bias)
         return " ".join(["-".join(map(str, self.features)), *extras])
 

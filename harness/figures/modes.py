@@ -1,4 +1,5 @@
-"""Samples per second of the two modes over the size of the network, on the same PEs of one wafer, and where they cross.
+"""The two modes give so many samples per second over the size of the network, on the same PEs of one wafer; here is
+also where they cross.
 
 Networks of three layers, F - n - n - 10 features with n doubling; every row of PEs has `TOKENS` samples of an update.
 
@@ -46,7 +47,7 @@ SIDE = 12
 """PEs a side that both modes have."""
 INPUTS, CLASSES = 64, 10
 WIDTHS = (8, 16, 32, 64, 128, 256, 512)
-"""Features of the two hidden layers."""
+"""The two hidden layers have so many features."""
 TOKENS = 16
 """Samples of an update for each row of PEs: the streaming mode needs some to be busy while weights arrive."""
 MINIBATCH = 16

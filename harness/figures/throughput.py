@@ -1,4 +1,5 @@
-"""Tokens per second of clusters that train GPT-style models: the shape of the weight-streaming paper's figure 24.
+"""Clusters that train GPT-style models do so many tokens per second: the shape of the weight-streaming paper's figure
+24.
 
 Every point is an iteration of the layer-level event model (`swarm.cluster`): the memory service, the tree and the
 wafers under one clock, with the numbers of the machine (`wse_core.numbers`).  Two kinds of curve:
@@ -39,7 +40,7 @@ SYSTEMS = (1, 2, 4, 8, 16, 32, 64, 128, 192)
 SHARE = 8
 """Sequences of a system: what GPT-3 leaves room for."""
 BATCH = 64
-"""Sequences of the fixed batch."""
+"""The fixed batch has so many sequences."""
 CHECKED = {"inputs": 96, "outputs": 64, "tokens": 64}
 
 

@@ -1,4 +1,4 @@
-"""One decoder layer of LLaMA3-8B at its true sizes: the products of a step of decode, every cycle simulated.
+"""One decoder layer of LLaMA3-8B has its true sizes here: the products of a step of decode, every cycle simulated.
 
 Queries, keys and values are one product, gate and up another, as in program B of `harness.inference`.  Each runs on a
 square of `DEFAULT_SIDE` PEs a side, the mesh on which the paper decodes this model, or on that of `--max-cycle-level`,

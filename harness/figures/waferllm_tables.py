@@ -1,4 +1,4 @@
-"""Tables 2 to 8 of WaferLLM: every cell as printed, as composed here by two programs at two clocks, and the error.
+"""Tables 2 to 8 of WaferLLM have every cell as printed, as composed here by two programs at two clocks, and the error.
 
 What the programs are and what is behind their numbers stands in `harness.inference`.  The picture has a line for each
 cell, in the order of the table: values on the left, a panel for each unit, and errors on the right.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["SUMMARIES", "notes"]
 
 MARKS = "osD^vP"
-"""Signs of the programs in the picture."""
+"""The programs have these signs in the picture."""
 SUMMARIES = {
     "2": "tokens per second of whole requests",
     "3": "tokens per second of prefill, prompts of 4,096 tokens",

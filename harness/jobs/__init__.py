@@ -31,7 +31,7 @@ __all__ = ["DEFAULT_JOB", "JOBS", "Job", "default_config", "load", "options_of"]
 
 @dataclass(frozen=True)
 class Job:
-    """Entry of the registry.
+    """A `Job` is an entry of the registry.
 
     Attributes
     ----------

@@ -1,4 +1,5 @@
-"""The job ``digits``: one fully connected layer on the fabric classifies the 1,797 handwritten digits of scikit-learn.
+"""The job ``digits`` has one fully connected layer on the fabric, which classifies the 1,797 handwritten digits of
+scikit-learn.
 
 1. The host fits the layer: 64 pixels and a constant 1 to ten classes, ridge regression to one-hot targets, in closed
    form: W = (X'X + r n I)^-1 X'Y over the n digits that are not held out.

@@ -1,4 +1,4 @@
-"""The file of ``wse run``: which job, on which machine, with which options.
+"""The file of ``wse run`` says which job, on which machine, with which options.
 
 A job file has these keys, all of them optional except ``job``:
 

@@ -69,7 +69,7 @@ def table(rows: Iterable[Sequence[Any]], indent: str = "") -> str:
 
 
 class Progress:
-    """Silent progress; the base of the visible ones.
+    """A `Progress` is silent; it is the base of the visible ones.
 
     A job calls `phase` when something new begins, `update` as often as it likes, and `note` for a line worth keeping.
     """
@@ -89,7 +89,7 @@ class Progress:
         """
 
     def note(self, text: str) -> None:
-        """Show one line."""
+        """Show one line of text."""
 
     def close(self) -> None:
         """End the display; calling it again does nothing."""
@@ -102,7 +102,7 @@ class Progress:
 
 
 class PlainProgress(Progress):
-    """Progress as text: one rewritten line on a terminal, now and then a full line elsewhere."""
+    """A `PlainProgress` is text: one rewritten line on a terminal, now and then a full line elsewhere."""
 
     def __init__(self, stream: TextIO, interactive: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self.stream = stream

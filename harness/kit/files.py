@@ -1,4 +1,4 @@
-"""Results as files that other programs read: a table as CSV or Markdown, a picture as PNG."""
+"""Results are written as files that other programs can read: a table as CSV or Markdown, a picture as PNG."""
 
 from __future__ import annotations
 

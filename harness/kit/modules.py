@@ -1,4 +1,4 @@
-"""Late imports with a useful message.
+"""Late imports have a useful message if something is missing.
 
 The command line must work before anything is compiled, so that it can tell what is missing.  Whatever needs the engine
 asks for it here, by name, at the moment of use.

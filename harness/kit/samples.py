@@ -18,7 +18,7 @@ from harness.kit.modules import need
 __all__ = ["load_digits"]
 
 DIGITS = "datasets/data/digits.csv.gz"
-"""In scikit-learn: a line per image, 64 pixels of 0 to 16 and the digit."""
+"""The digits are in scikit-learn: a line per image, 64 pixels of 0 to 16 and the digit."""
 
 
 def load_digits() -> tuple[np.ndarray, np.ndarray]:

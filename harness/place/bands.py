@@ -32,7 +32,7 @@ MOST_KEPT = 10_000
 
 
 class Sized(NamedTuple):
-    """A column with sizes: its width, its items, and their centres from its left lower corner."""
+    """A `Sized` is a column with sizes: its width, its items, and their centres from its left lower corner."""
 
     width: int
     items: np.ndarray
@@ -50,7 +50,7 @@ class Inside(NamedTuple):
 
 
 class Sizer:
-    """Sizes of plans for one time limit.
+    """A `Sizer` gives plans their sizes for one time limit.
 
     Parameters
     ----------

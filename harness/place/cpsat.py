@@ -1,4 +1,4 @@
-"""The same problems by a library: constraint programming with OR-tools' CP-SAT, to compare the search with.
+"""The same problems are solved by a library: constraint programming with OR-tools' CP-SAT, to compare the search with.
 
 Each kernel has one of few shapes, which are the corners of its curves at some time limits (`levels`); rectangles of
 chosen shapes do not overlap (``NoOverlap2D``), the time is at least the limit of every chosen shape, and a wire is at
@@ -29,7 +29,7 @@ FINE, COARSE = 16, 16
 """Time limits of which there are shapes: evenly up to `NEAR` times the bound, then by a factor up to `FAR` times."""
 NEAR, FAR = 1.25, 16.0
 LOOK = 0.05
-"""Seconds between looks at the CPU time."""
+"""So many seconds lie between looks at the CPU time."""
 
 
 class Option(NamedTuple):
@@ -63,7 +63,7 @@ def options(shapes: Shapes, limits: Sequence[Fraction]) -> list[Option]:
 
 @dataclass
 class _Model:
-    """Variables of a problem."""
+    """A model has the variables of a problem."""
 
     model: Any
     x: list[Any]

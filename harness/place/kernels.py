@@ -1,4 +1,4 @@
-"""Kernels of the contest: rectangle, time and memory that follow from execution arguments.
+"""Kernels of the contest have a rectangle, a time and a memory that follow from execution arguments.
 
 A kernel is one convolution (`conv`) or a block of some that share h and w (`dblock`, `cblock`).  Execution arguments
 say into how many pieces each dimension is cut: h and w the image, c the inputs, k the outputs of each convolution.  All
@@ -16,14 +16,14 @@ from wse_core.errors import ConfigError
 __all__ = ["FORMAL", "Arguments", "Kernel", "Part"]
 
 FORMAL = {"conv": ("H", "W", "C", "K", "R", "S", "T", "U"), "dblock": ("H", "W", "F"), "cblock": ("H", "W", "F")}
-"""Formal arguments of each kind, in the order of a solution."""
+"""Each kind has these formal arguments, in the order of a solution."""
 
 BESIDE = 3
 """Columns of PEs for a piece of the outputs: forward, backward and weight update stand side by side."""
 
 
 class Part(NamedTuple):
-    """One convolution: image, filter, inputs, outputs, stride."""
+    """A `Part` is one convolution: image, filter, inputs, outputs, stride."""
 
     height: int
     width: int
@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
 
 class Arguments(NamedTuple):
-    """Execution arguments: pieces of the image, and of inputs and outputs of each part."""
+    """Execution arguments are pieces of the image, and of inputs and outputs of each part."""
 
     h: int
     w: int
@@ -45,7 +45,7 @@ class Arguments(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel: its name, its kind, and its formal arguments in the order of `FORMAL`."""
+    """A kernel of the contest has a name, a kind, and formal arguments in the order of `FORMAL`."""
 
     name: str
     kind: str

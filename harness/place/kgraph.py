@@ -47,7 +47,7 @@ NAME = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Problem:
-    """A placement problem.
+    """A `Problem` is a placement problem of the contest.
 
     Attributes
     ----------

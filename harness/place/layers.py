@@ -1,4 +1,4 @@
-"""What a layer of the pipelined mode costs in a rectangle: cycles of its programs, measured at few sizes.
+"""A layer of the pipelined mode takes so long in a rectangle: cycles of its programs, measured at few sizes.
 
 A rectangle of w x h PEs has w - 1 columns and h - 1 rows of tiles (h for layer 1; `fabric.networks.pipelined.tile`).
 `fabric.networks.pipelined.costs` runs the programs of tiles, outputs and gradients with updates and normalisation;
@@ -88,7 +88,7 @@ class Plan:
 
 
 class _Surface:
-    """a + b x + c y + d x y through four measurements, or fewer where sizes do not differ.
+    """The surface is a + b x + c y + d x y through four measurements, or fewer where sizes do not differ.
 
     Cycles of a tile of any size are within some per cent of it (`tests/harness/place/test_network.py`).
     """

@@ -1,4 +1,4 @@
-"""Steps of the search: a plan with one item, row or column elsewhere."""
+"""A step of the search is a plan with one item, row or column elsewhere."""
 
 from __future__ import annotations
 

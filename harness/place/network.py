@@ -31,7 +31,7 @@ HALVINGS = 40
 
 
 class Rectangle(NamedTuple):
-    """Corner of least x and y, width and height [PEs]."""
+    """A `Rectangle` has the corner of least x and y, a width and a height [PEs]."""
 
     x: int
     y: int
@@ -64,12 +64,12 @@ class Placement:
 
     @property
     def utilisation(self) -> tuple[float, ...]:
-        """Share of the time in which each layer works."""
+        """Each layer works for this share of the time."""
         return tuple(cycles / self.slowest if self.slowest else 1.0 for cycles in self.cycles)
 
 
 class _Grid:
-    """Cycles of a layer for every size."""
+    """A grid has the cycles of a layer for every size."""
 
     def __init__(self, cost: Cost, width: int, height: int, where: str) -> None:
         sizes = np.arange(1, width + 1)[None, :], np.arange(1, height + 1)[:, None]

@@ -1,4 +1,4 @@
-"""A placement as a picture of the wafer, and as text for a terminal."""
+"""A placement is shown as a picture of the wafer, and as text for a terminal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MOST_NAMED = 40
 """Blocks whose names the picture bears, and whose loads it shows one by one."""
 PALE = 0.35
 WAYS = {"activations": ("#c8442f", "-"), "gradients": ("#2f6fc8", "--")}
-"""Colours and styles of data paths; of all others `OTHER`."""
+"""Data paths have these colours and styles; all others have `OTHER`."""
 OTHER = "#5d6b71", ":"
 
 
 class Block(NamedTuple):
-    """A rectangle of a picture: name, corner and size [PEs], load as share of the time of the slowest one."""
+    """A block is a rectangle of a picture: name, corner and size [PEs], load as share of the slowest time."""
 
     name: str
     x: int

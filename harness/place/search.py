@@ -27,13 +27,13 @@ from harness.place.moves import random_move
 __all__ = ["Found", "Search", "Task", "flow_order"]
 
 STEPS = 2000
-"""Steps of a round."""
+"""A round has so many steps."""
 FEW = 3
 """Items of which all plans are tried; these are 66 then, and would be 984 of one more."""
 POOL = 6
 """Plans that are annealed in turn."""
 MOST_COLUMNS = 16
-"""Columns of a plan to begin with."""
+"""A plan to begin with has at most so many columns."""
 STARTS = (1.03, 1.1, 1.25, 1.6, 2.2, 3.5, 6.0, 12.0, 25.0)
 """Time limits at which plans to begin with are made, over the bound by area; more if nothing fits."""
 SETTLE = (1.0, 1.005, 1.01, 1.02, 1.035, 1.05, 1.08, 1.13, 1.2, 1.35, 1.6, 2.0, 2.5, 3.2, 4.0, 5.6, 8.0)
@@ -88,7 +88,9 @@ class Task:
 
 @dataclass(frozen=True)
 class Found:
-    """A plan that fits at a time limit with columns stretched so far (`Sizer.plan`), and what it costs there."""
+    """A `Found` is a plan that fits at a time limit with columns stretched so far (`Sizer.plan`), and what it costs
+    there.
+    """
 
     cost: float
     level: int

@@ -1,4 +1,4 @@
-"""Shapes of a kernel: for a time limit, the least height for every width, and the execution arguments of each.
+"""A kernel has these shapes: for a time limit, the least height for every width, and the execution arguments of each.
 
 Candidates are all (h, w, q): h and w cut the image, and every part takes c = q - 1 pieces of the inputs, or all of
 them.  With these the height is given, and the least k of each part that keeps time and memory follows; so one pass over
@@ -58,7 +58,7 @@ def _pairs(kernel: Kernel, most: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Shapes:
-    """Shapes of one kernel on a wafer.
+    """A `Shapes` has the shapes of one kernel on a wafer.
 
     Parameters
     ----------

@@ -39,14 +39,14 @@ class Placed(NamedTuple):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height on the wafer [PEs]."""
+        """The kernel has this width and height on the wafer [PEs]."""
         width, height = self.kernel.size(self.given)
         return (height, width) if self.turned else (width, height)
 
 
 @dataclass(frozen=True)
 class Score:
-    """What a placement achieves.
+    """A `Score` says what a placement achieves.
 
     Attributes
     ----------

@@ -32,7 +32,9 @@ __all__ = ["OBJECTIVES", "Outcome", "Prepared", "prepare", "solve"]
 
 OBJECTIVES = ("score", "slowest")
 TIE = 1e-3
-"""Of the time weight per PE of wire with the objective `slowest`: between equal times the shorter wire."""
+"""With the objective `slowest` a PE of wire has this share of the time weight: between equal times the shorter wire is
+taken.
+"""
 
 Report = Callable[[float, int, Found | None], None]
 """What is told about the search: share of the work done, rounds, the best so far."""
@@ -40,7 +42,7 @@ Report = Callable[[float, int, Found | None], None]
 
 @dataclass(frozen=True)
 class Prepared:
-    """A problem with the shapes of its kernels.
+    """A `Prepared` is a problem with the shapes of its kernels.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Costs of stored weights and of weight streaming, as the weight-streaming paper models them (sections 3 and 5).
+"""Stored weights and weight streaming have these costs, as the weight-streaming paper models them (sections 3 and 5).
 
 Memory and traffic of Table 1 are in *elements* per compute unit, as there; everything else is in operations, bytes and
 bytes per second.  The traffic of the two hybrids with tensor parallelism is printed with N_d (and N_p) after the
@@ -36,7 +36,9 @@ __all__ = [
 APPROACHES = ("data", "fsdp", "tensor", "pipeline", "data+tensor", "data+pipeline", "data+tensor+pipeline")
 
 SERVICE_PARTS = {"weight": 4, "gradient": 4, "first momentum": 4, "second momentum": 4, "index": 2, "copy": 2}
-"""Bytes per parameter in the memory service with Adam: FP32 values, a 16-bit column index, an FP16 copy (5.2)."""
+"""A parameter takes so many bytes in the memory service with Adam: FP32 values, a 16-bit column index, an FP16 copy
+(5.2).
+"""
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Parts:
 
     @property
     def memory(self) -> float:
-        """Elements stored in all."""
+        """The parts have so many elements stored in all."""
         return self.activations + self.parameters
 
 

@@ -33,7 +33,7 @@ NAME = re.compile(r"layer([0-9]+)\.v([0-9]+)\.npy")
 
 
 class Store:
-    """A directory of checkpoints.
+    """A `Store` is a directory of checkpoints.
 
     Parameters
     ----------

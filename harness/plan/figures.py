@@ -1,4 +1,4 @@
-"""The published plots, drawn from the planner's own values, each with the same values as rows.
+"""The published plots are drawn from the planner's own values, each with the same values as rows.
 
 =========  ======================================================  ==========================================
 figure     shows                                                   from
@@ -35,7 +35,7 @@ __all__ = ["NAMES", "draw_timeline", "figure", "timelines"]
 
 Row: TypeAlias = dict[str, Any]
 Drawn: TypeAlias = tuple[list[Row], Callable[[Any], None]]
-"""The numbers of a figure, and what draws them into one of Matplotlib."""
+"""A figure is given by its numbers, and by what draws them into one of Matplotlib."""
 
 SHADES = {"forward": 0.9, "recompute": 0.7, "gradient": 0.5}
 STREAMED = ("gpt2-xl", "megatron-8.3b", "turing-nlg", "gpt-3", "megatron-turing")

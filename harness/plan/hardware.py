@@ -1,4 +1,4 @@
-"""Hardware as the planner sees it: a rate of operations, a memory, and links with a bandwidth each.
+"""Hardware as the planner sees it has a rate of operations, a memory, and links with a bandwidth each.
 
 The A100 node is Table A.1 of the paper on layered accumulation, whose GB are 2^30 bytes; the CS-2 is that of the
 weight-streaming paper (sections 6.1 and 8.1.1), whose GB are 10^9.
@@ -27,7 +27,7 @@ __all__ = ["A100", "CS2", "Device", "Link", "find_hardware", "load_hardware", "w
 
 @dataclass(frozen=True)
 class Link:
-    """A duplex link.
+    """A `Link` is a duplex link between devices.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Link:
 
     @property
     def both(self) -> float:
-        """Rate of input and output together [bytes/s]."""
+        """Input and output together have this rate [bytes/s]."""
         return 2 * self.each_way
 
 
@@ -120,7 +120,7 @@ EACH_WAY = "each way"
 
 @dataclass(frozen=True)
 class _File:
-    """Keys of a hardware file."""
+    """A hardware file has these keys."""
 
     name: str = option(doc="name of the device")
     flops: float = option(doc="operations per second of a device", low=1.0)

@@ -38,10 +38,10 @@ GPT = {
         Model("gpt-neox", 44, 6144, 2048, 64, vocabulary=50257, total=20e9, batch_tokens=3.15e6, untied=True),
     )
 }
-"""By name."""
+"""The GPT models are found here by name."""
 
 LADDER = ("gpt2-small", "gpt2-xl", "gpt3-6.7b", "gpt-neox", "gpt-3")
-"""From the smallest to GPT-3 with 175 billion parameters."""
+"""The models are here in order of size, from the smallest to GPT-3 with 175 billion parameters."""
 
 
 def find_model(name: str) -> Model:

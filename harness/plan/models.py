@@ -1,4 +1,4 @@
-"""Models as the planner sees them: sizes, never weights.
+"""Models as the planner sees them have sizes, never weights.
 
 Presets: the five models of the weight-streaming paper (Table 2; tokens and batches of Tables 3 and 5), the family X_[x]
 and its neighbours of the paper on layered accumulation (equation 1, Table B.1), and three open models whose sizes are
@@ -31,11 +31,13 @@ __all__ = [
 ]
 
 CRITICAL_CONSTANT = 573.0
-"""Critical batch in tokens over the cube root of the parameters (equation 2; fixed by GPT-3 at 3.2 M tokens)."""
+"""The critical batch in tokens is this times the cube root of the parameters (equation 2; fixed by GPT-3 at 3.2 M
+tokens).
+"""
 
 
 MOST_X = 10_000
-"""Largest x of X_[x], and most layers of any model."""
+"""X_[x] has at most this x, and any model at most so many layers."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Sizes(Protocol):
 
 @dataclass(frozen=True)
 class Model:
-    """Sizes of a transformer.
+    """A `Model` has the sizes of a transformer.
 
     Every key of a model file is a field of this class.
 
@@ -127,18 +129,18 @@ class Model:
 
     @property
     def inner(self) -> int:
-        """Width inside the feed-forward part."""
+        """The feed-forward part has this width inside."""
         return self.intermediate or 4 * self.width
 
     @property
     def layer_parameters(self) -> int:
-        """p_l, weights of the matrices of one layer; for standard layers (4 + 2 n_I) d_m^2."""
+        """One layer has p_l weights in its matrices; for standard layers (4 + 2 n_I) d_m^2."""
         keys = self.width // self.heads * self.kv_heads if self.kv_heads else self.width
         return 2 * self.width * (self.width + keys) + (3 if self.gated else 2) * self.width * self.inner
 
     @property
     def core(self) -> int:
-        """p, weights of the matrices of all layers; what memory, traffic and time are computed from."""
+        """All layers have p weights in their matrices; memory, traffic and time are computed from it."""
         return self.layer_parameters * self.layers
 
     @property
@@ -148,19 +150,19 @@ class Model:
 
     @property
     def parameters(self) -> float:
-        """P, all parameters: as published, else layers and embedding."""
+        """The model has P parameters in all: as published, else layers and embedding."""
         if self.tensors:
             return sum(tensor.parameters for tensor in self.tensors)
         return self.total or self.counted + self.vocabulary * self.width * (2 if self.untied else 1)
 
     @property
     def factor(self) -> float:
-        """4 + 2 n_I: weights per layer over the square of the width (equation 12 and others)."""
+        """A layer has 4 + 2 n_I weights for each square of the width (equation 12 and others)."""
         return self.layer_parameters / self.width**2
 
     @property
     def critical_batch(self) -> float:
-        """b_c in sequences (equation 2)."""
+        """The critical batch is b_c, in sequences (equation 2)."""
         return self.critical or critical_sequences(self.core, self.sequence)
 
 

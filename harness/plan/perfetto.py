@@ -1,4 +1,5 @@
-"""Timelines of schedules for the Perfetto viewer: a process per device, a track for compute and one for network.
+"""Timelines of schedules are written for the Perfetto viewer: a process per device, a track for compute and one for
+network.
 
 One unit of time is written as a millisecond.
 """

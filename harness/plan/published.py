@@ -18,7 +18,7 @@ SCALE = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "P": 1e15}
 
 @dataclass(frozen=True)
 class Cell:
-    """One printed value.
+    """A `Cell` is one printed value.
 
     Attributes
     ----------
@@ -48,13 +48,13 @@ class Cell:
 
     @property
     def value(self) -> float:
-        """The printed number."""
+        """The printed text is this number."""
         number, _, letter = self.text.partition(" ")
         return float(number) * SCALE.get(letter, 1.0)
 
     @property
     def half_unit(self) -> float:
-        """Half a unit of the last printed digit."""
+        """Half a unit of the last printed digit is this much."""
         number, _, letter = self.text.partition(" ")
         mantissa, _, exponent = number.lower().partition("e")
         if self.digits:

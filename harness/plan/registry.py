@@ -133,4 +133,4 @@ STRATEGIES: dict[str, Callable[[Request, str], dict[str, Any]]] = {
     "streaming": streamed,
     **dict.fromkeys(approaches.APPROACHES, stored),
 }
-"""Who answers for each name."""
+"""Each name of a strategy has a function that answers for it."""

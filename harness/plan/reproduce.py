@@ -1,4 +1,4 @@
-"""Every published cell beside the value that the planner derives for it.
+"""Every published cell is set beside the value that the planner derives for it.
 
 Configurations come from the search, counts and bubbles of schedules from the event simulation, which needs SimPy.
 """
@@ -31,7 +31,7 @@ class Outcome:
 
     @property
     def error(self) -> float:
-        """Relative error of the derived value."""
+        """The derived value has this relative error."""
         return self.derived / self.cell.value - 1 if self.cell.value else float(self.derived != 0)
 
     @property

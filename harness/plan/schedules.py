@@ -41,14 +41,14 @@ MOST_STEPS = 100_000
 """Most pairs of layer and micro-batch that are simulated: about half a minute."""
 
 Step: TypeAlias = tuple[str, int, int]
-"""``forward`` or ``backward``, layer and micro-batch."""
+"""A step is ``forward`` or ``backward``, a layer and a micro-batch."""
 
 COMPUTE = ("forward", "recompute", "gradient")
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A schedule and the durations of its steps, in any unit of time.
+    """A `Schedule` has the durations of its steps, in any unit of time.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class Span:
 
 @dataclass
 class ScheduleTimeline:
-    """What happened in a simulated batch."""
+    """A timeline says what happened in a simulated batch."""
 
     schedule: Schedule
     spans: list[Span] = field(default_factory=list)
@@ -134,7 +134,7 @@ class ScheduleTimeline:
 
     @property
     def compute_end(self) -> float:
-        """When the last device stops computing."""
+        """At this time the last device is done with computing."""
         return max(span.end for span in self.of(*COMPUTE))
 
     @property
@@ -144,7 +144,7 @@ class ScheduleTimeline:
 
     @property
     def busy(self) -> float:
-        """Compute time of all devices."""
+        """All devices together have computed for so long."""
         return sum(span.end - span.start for span in self.of(*COMPUTE))
 
     @property
@@ -238,7 +238,7 @@ def runs(schedule: Schedule, device: int) -> list[tuple[int, list[Step]]]:
 
 
 def simulate(schedule: Schedule, work: object | None = None) -> ScheduleTimeline:
-    """Simulate one batch.
+    """Simulate one batch of a schedule.
 
     Parameters
     ----------
@@ -263,7 +263,7 @@ def simulate(schedule: Schedule, work: object | None = None) -> ScheduleTimeline
 
 
 class _Simulation:
-    """One run of the event simulation."""
+    """A simulation is one run of the event simulation."""
 
     def __init__(self, schedule: Schedule, work: object | None) -> None:
         try:
@@ -355,7 +355,7 @@ class _Simulation:
     def backward(
         self, device: int, layer: int, micro: int, held: dict[int, tuple[Any, float]]
     ) -> Generator[Any, Any, None]:
-        """One backward step: recompute, wait for the output's gradient and a buffer, compute gradients."""
+        """Do one backward step: recompute, wait for the output's gradient and a buffer, compute gradients."""
         name, source = ("input gradient", layer + 1) if layer + 1 < self.schedule.layers else ("output", layer)
         yield self.event(name, source, micro)
         entered = self.env.now

@@ -1,4 +1,4 @@
-"""Search for a configuration by the rules of the paper on layered accumulation (section 5).
+"""A configuration is searched for by the rules of the paper on layered accumulation (section 5).
 
 They give every published row, and `wse plan --rules` shows them; the fastest of all is found by `harness.plan.optimum`.
 

@@ -1,4 +1,4 @@
-"""One configuration of a distributed training run: intensities, overheads, memory and time.
+"""One configuration of a distributed training run has intensities, overheads, memory and time.
 
 The formulas are those of the paper on layered accumulation and modular pipelines, appendix C; equation numbers stand
 beside each.  Intensities are operations per byte, to be compared with `Device.threshold`.  Every overhead is a
@@ -44,8 +44,9 @@ __all__ = [
 ]
 
 ACTIVATION_BYTES = 102
-"""Bytes of activations per token and unit of width inside a layer.  The formula is lost in the paper (C.3); this is the
-only whole number that gives every cell of Table 6.2, whose digits allow 101.99 to 102.07.  A declared fit."""
+"""Activations take so many bytes per token and unit of width inside a layer.  The formula is lost in the paper (C.3);
+this is the only whole number that gives every cell of Table 6.2, whose digits allow 101.99 to 102.07.  A declared fit.
+"""
 
 STEPS = 1e5
 """Batches of critical size in a training run; a smaller batch takes more steps for the same work (section 6)."""
@@ -87,7 +88,7 @@ METHODS = {
 
 @dataclass(frozen=True)
 class Config:
-    """Degrees of a training run.
+    """A `Config` has the degrees of a training run.
 
     Attributes
     ----------
@@ -113,17 +114,17 @@ class Config:
 
     @property
     def rule(self) -> Method:
-        """The `Method`."""
+        """The configuration follows this `Method`."""
         return METHODS[self.method]
 
     @property
     def batch(self) -> float:
-        """b, sequences in a batch."""
+        """A batch has b sequences."""
         return self.micro * self.count * self.data
 
     @property
     def devices(self) -> float:
-        """n_gpu."""
+        """The run takes n_gpu devices."""
         return self.data * self.pipeline * self.tensor
 
     def as_dict(self) -> dict[str, Any]:

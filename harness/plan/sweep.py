@@ -1,4 +1,4 @@
-"""Sweeps over the size of X_[x] with x and every degree as real numbers, as behind Figures 4 to 8.
+"""Sweeps go over the size of X_[x] with x and every degree as real numbers, as behind Figures 4 to 8.
 
 Whole degrees would draw saw teeth over thirteen orders of magnitude; the price is that limits read off these curves
 differ from those printed, which were read off the authors' own approximation (docs/planner.md has both).
@@ -38,12 +38,12 @@ class SmoothModel:
 
     @property
     def layer_parameters(self) -> float:
-        """p_l, weights of the matrices of one layer."""
+        """One layer has p_l weights in its matrices."""
         return 2 * self.width * (self.width + self.width) + 2 * self.width * (4 * self.width)
 
     @property
     def core(self) -> float:
-        """p, weights of the matrices of all layers."""
+        """All layers have p weights in their matrices."""
         return self.layer_parameters * self.layers
 
     @property
@@ -53,12 +53,12 @@ class SmoothModel:
 
     @property
     def factor(self) -> float:
-        """Weights per layer over the square of the width."""
+        """A layer has so many weights for each square of the width."""
         return self.layer_parameters / self.width**2
 
     @property
     def critical_batch(self) -> float:
-        """b_c in sequences (equation 2)."""
+        """The critical batch is b_c, in sequences (equation 2)."""
         return critical_sequences(self.core, self.sequence)
 
 

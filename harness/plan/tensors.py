@@ -80,7 +80,7 @@ def plain_gradients(parameters: np.ndarray, inputs: np.ndarray, targets: np.ndar
 
 
 class TensorTrainer:
-    """Training state and the batches run on it.
+    """A `TensorTrainer` has the training state and the batches run on it.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class TensorTrainer:
 
     @property
     def parameters(self) -> np.ndarray:
-        """Weights of all layers, float32 (layers, elements)."""
+        """All layers have these weights, float32 (layers, elements)."""
         return np.stack([self.whole(layer)[0] for layer in range(self.layers)])
 
     def resize(self, ranks: int) -> None:

@@ -26,7 +26,7 @@ HOST = (
     *("host_bands", "host_threads", "host_ranks"),
     *("hops_per_second", "pe_cycles_per_second", "iterations_per_second"),
 )
-"""Results that tell of the host that simulated, and nothing of the machine."""
+"""These results are about the host that simulated, and not about the machine."""
 
 
 def summary(trace: Trace) -> dict[str, Any]:

@@ -26,7 +26,7 @@ __all__ = ["MOST_NUMBERS", "MOST_SPANS", "available", "figures"]
 
 MOST_SPANS = 20_000
 MOST_NUMBERS = 400_000
-"""Of all maps together: what a browser still turns around at once."""
+"""All maps together have at most so many numbers: what a browser still can turn around at once."""
 HINT = "With the package plotly (pip install 'wse-sim[report]') this page has a timeline and maps to zoom into."
 LOOK = {"paper_bgcolor": "white", "plot_bgcolor": "white", "font": {"size": 12, "color": "#1d2528"}}
 

@@ -1,4 +1,4 @@
-"""HTML of reports: one document with its style, tables and pictures inside.
+"""The HTML of reports is one document with its style, tables and pictures inside.
 
 The page loads nothing and fits every width: tables scroll in their own box, long lines wrap.  It follows the reader's
 choice of a light or a dark screen; pictures keep their white paper.
@@ -39,7 +39,7 @@ border-radius: 6px; padding: .6em .8em; } .head b { display: block; font-size: 1
 
 
 def document(title: str, body: Iterable[str]) -> str:
-    """Return a page."""
+    """Return a whole page as text."""
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"

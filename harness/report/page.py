@@ -1,4 +1,4 @@
-"""A run, or two side by side, as one self-contained HTML page.
+"""A run, or two side by side, are shown as one self-contained HTML page.
 
 The page loads nothing: style, tables and pictures are in it, and with the package plotly installed a timeline and heat
 maps to zoom into.  What it says comes from the run file alone, except for the names and sources of modelled numbers.

@@ -1,3 +1,3 @@
-"""The tools of the field: ``cslc``, ``cs_python`` and the modules that host scripts import inside of it."""
+"""The tools of the field are ``cslc``, ``cs_python`` and the modules that host scripts import inside of it."""
 
 from __future__ import annotations

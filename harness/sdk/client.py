@@ -1,4 +1,4 @@
-"""`cerebras.sdk.client`: what scripts for a machine elsewhere use, here on this one.
+"""The module `cerebras.sdk.client` is what scripts for a machine elsewhere use, here on this one.
 
 `SdkCompiler` compiles as `cslc` does; the name of the result that it returns is the path of the output directory.
 `SdkRuntime` is that of every other script.  `SdkLauncher` runs commands in a copy of the program's directory, with
@@ -71,7 +71,7 @@ class SdkCompiler:
 
 
 class SdkLauncher:
-    """Runs commands beside a compiled program.
+    """An `SdkLauncher` runs commands beside a compiled program.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""``cslc``: compile a layout file into an output directory."""
+"""The command ``cslc`` compiles a layout file into an output directory."""
 
 from __future__ import annotations
 

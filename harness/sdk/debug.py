@@ -1,4 +1,4 @@
-"""`cerebras.sdk.debug.debug_util`: memory and traces of a program after its run."""
+"""The module `cerebras.sdk.debug.debug_util` gives memory and traces of a program after its run."""
 
 from __future__ import annotations
 

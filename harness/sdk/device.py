@@ -1,4 +1,4 @@
-"""A compiled program on a fabric: hidden words, addresses per PE, streams, records."""
+"""A compiled program on a fabric has hidden words, addresses per PE, streams and records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONGEST = 1 << 34
 
 
 class Device:
-    """The machine with a program on it.
+    """A device is the machine with a program on it.
 
     Parameters
     ----------

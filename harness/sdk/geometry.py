@@ -1,4 +1,4 @@
-"""`cerebras.geometry.geometry`: points and rectangles."""
+"""The module `cerebras.geometry.geometry` has points and rectangles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["IntRectangle", "IntVector"]
 
 @dataclass(frozen=True)
 class IntVector:
-    """A point."""
+    """An `IntVector` is a point with whole coordinates."""
 
     x: int
     y: int
@@ -17,7 +17,7 @@ class IntVector:
 
 @dataclass(frozen=True)
 class IntRectangle:
-    """A rectangle: its upper left corner, and the corner one past its lower right PE."""
+    """An `IntRectangle` has its upper left corner, and the corner one past its lower right PE."""
 
     upper_left: IntVector
     lower_right: IntVector

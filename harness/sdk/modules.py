@@ -1,4 +1,4 @@
-"""The modules that host scripts import, found only while a script runs under ``cs_python``."""
+"""Host scripts import these modules, which are found only while a script runs under ``cs_python``."""
 
 from __future__ import annotations
 

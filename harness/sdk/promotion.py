@@ -38,7 +38,7 @@ def promoted(left: Any, right: Any) -> tuple[Any, Any]:
 
 
 class _Operators(ast.NodeTransformer):
-    """Writes ``a + b`` as ``(lambda x: x[0] + x[1])(promoted(a, b))``."""
+    """The transformer makes ``(lambda x: x[0] + x[1])(promoted(a, b))`` of ``a + b``."""
 
     def visit_MatchValue(self, node: ast.MatchValue) -> ast.AST:
         return node  # a pattern is no expression

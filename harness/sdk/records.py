@@ -1,4 +1,4 @@
-"""What PE programs leave in the buffers of <debug> and <simprint>, made readable."""
+"""PE programs leave records in the buffers of <debug> and <simprint>, which are made readable here."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUMPY = {
 
 
 class Records:
-    """Reads the records of a device."""
+    """A `Records` knows the records of a device and makes them readable."""
 
     def __init__(self, device: Any) -> None:
         self.device = device

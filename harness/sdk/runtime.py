@@ -1,4 +1,4 @@
-"""`SdkRuntime`: the host's side of a compiled program, on the model instead of a wafer.
+"""The class `SdkRuntime` is the host's side of a compiled program, on the model instead of a wafer.
 
 Commands are done in the order of their calls, one after the other, each as soon as it is called: `nonblock` says only
 whether the call waits for the end.  A launch activates a hidden task in every PE that offers the function; it ends when
@@ -40,21 +40,21 @@ __all__ = [
 
 
 class MemcpyDataType(enum.Enum):
-    """Width of an element of a transfer."""
+    """An element of a transfer has one of these widths."""
 
     MEMCPY_16BIT = 0
     MEMCPY_32BIT = 1
 
 
 class MemcpyOrder(enum.Enum):
-    """Order of the elements of the host's array: that of A[h][w][n] in C or in Fortran."""
+    """The elements of the host's array are in this order: that of A[h][w][n] in C or in Fortran."""
 
     ROW_MAJOR = 0
     COL_MAJOR = 1
 
 
 class SdkTarget(enum.Enum):
-    """Machines."""
+    """Programs are compiled for one of these machines."""
 
     WSE2 = 2
     WSE3 = 3
@@ -86,7 +86,7 @@ def last_runtime(directory: str | Path) -> SdkRuntime | None:
 
 
 class SimfabConfig:
-    """How the vendor's simulator works: threads, what it records.  Nothing of it changes what is simulated here."""
+    """The vendor's simulator is set by this: threads, records.  Nothing of it changes what is simulated here."""
 
     def __init__(self, *_: Any, **options: Any) -> None:
         self.options = options
@@ -98,7 +98,7 @@ def get_platform(cmaddr: str | None = None, *_: Any, **__: Any) -> str | None:
 
 
 class SdkRuntime:
-    """Runs a compiled program.
+    """An `SdkRuntime` runs a compiled program.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class SdkRuntime:
     # ---- life
 
     def load(self) -> None:
-        """Load the program."""
+        """Load the program onto the fabric."""
         self._device = Device(self.bundle, self.directory, self._machine)
 
     def run(self) -> None:
@@ -153,14 +153,14 @@ class SdkRuntime:
 
     @property
     def device(self) -> Device:
-        """The machine with the program on it."""
+        """The device is the machine with the program on it."""
         if self._device is None:
             raise ConfigError("the program is not loaded", hint="runner.load(), runner.run()")
         return self._device
 
     @property
     def fabric(self) -> Fabric:
-        """The fabric that runs, for traces and debugging."""
+        """The fabric that runs is this, for traces and debugging."""
         return self.device.fabric
 
     # ---- symbols and launches

@@ -27,12 +27,12 @@ __all__ = ["Outcome", "as_data", "as_text", "environment", "find_scripts", "run_
 TOOLS = {"cslc": "compiler", "cs_python": "python"}
 """Commands that scripts call, and the modules of `harness.sdk` that do their work."""
 TIMED_OUT = 124
-"""Exit status of a script that took too long, as of the command ``timeout``."""
+"""A script that took too long has this exit status, as of the command ``timeout``."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a script.
+    """An outcome says what came of a script.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Many runs from one file: kernels or plans over lists and ranges of parameters and of modelled numbers.
+"""A sweep does many runs from one file: kernels or plans over lists and ranges of parameters and of modelled numbers.
 
 =============  ======================================================================================================
 `description`  the file: which axes, in which combinations; `load` gives a `Sweep` of points

@@ -1,4 +1,4 @@
-"""The file of ``wse sweep``: what runs, over which axes, in which combinations.
+"""The file of ``wse sweep`` says what runs, over which axes, in which combinations.
 
 ===========  ========================================================================================================
 kernel       name of a kernel, or a list of names; or, instead of it,
@@ -57,7 +57,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class FigureOptions:
-    """Table ``[figure]``."""
+    """The table ``[figure]`` has these keys."""
 
     x: str = option("", doc="axis of the figure; the first one with numbers if not given")
     y: str = option("", doc="column that is drawn; cycles, or days of a plan, if not given")

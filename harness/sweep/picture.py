@@ -1,4 +1,4 @@
-"""The figure of a sweep: one column of its table over one axis, a line for each choice of the other axes."""
+"""The figure of a sweep has one column of its table over one axis, a line for each choice of the other axes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wse_core.schema import suggestion
 __all__ = ["axis_of_x", "draw", "drawn_column"]
 
 NAMED = 16
-"""Lines that a legend names at most."""
+"""A legend has at most so many lines."""
 MARKERS = "os^Dv<>Pp*"
 
 

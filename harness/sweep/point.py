@@ -38,7 +38,7 @@ NAMES = ("kernel", "params", "counters", "arrays")
 
 @dataclass(frozen=True)
 class Point:
-    """What is run.
+    """A `Point` is one run of a sweep: what is run, with which parameters and numbers.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a point gave.
+    """A `Measured` is what a point gave.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ __all__ = ["Outcome", "run"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a sweep left.
+    """An outcome is what a sweep left behind.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Outcome:
 
     @property
     def failed(self) -> list[dict[str, Any]]:
-        """Rows of points that failed."""
+        """The rows of these points have failed."""
         return [row for row in self.rows if row[ERROR] is not None]
 
     @property

@@ -25,7 +25,7 @@ PLAN = {
 
 @dataclass(frozen=True)
 class Subject:
-    """What a point runs.
+    """A `Subject` is a kind of thing that a point runs.
 
     Attributes
     ----------

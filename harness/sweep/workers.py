@@ -64,7 +64,7 @@ def side_by_side(points: Sequence[Point], processes: int) -> Iterator[tuple[int,
 
 
 class _Worker:
-    """A process, one of so many, and the pipe to it."""
+    """A worker is a process, one of so many, and the pipe to it."""
 
     def __init__(self, processes: int) -> None:
         context = multiprocessing.get_context("spawn")

@@ -1,4 +1,4 @@
-"""Published programs against this model: what somebody else measured, rebuilt and run here.
+"""Published programs are set against this model: what somebody else measured, rebuilt and run here.
 
 ===========  =============================================================================================
 points       what was published: parameters, cycles and source of each measurement (``calibration.json``)

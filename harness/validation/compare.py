@@ -1,4 +1,4 @@
-"""Published points against this model: comparison, criteria, summary, tables.
+"""Published points are set against this model: comparison, criteria, summary, tables.
 
 Each point (`harness.validation.points`) names its *recipe* (`harness.validation.recipe`), which rebuilds the program
 and runs it; recipes never see the published count.  Every point ends in one `Row`: measured, or skipped and why; one
@@ -40,7 +40,7 @@ PRESETS = {"WSE-2": "wse2", "WSE-3": "wse3"}
 
 @dataclass(frozen=True)
 class Row:
-    """One point compared.
+    """A `Row` is one point compared.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Row:
 
     @property
     def counts(self) -> bool:
-        """Whether the criteria look at this row."""
+        """This says whether the criteria look at the row."""
         return self.error is not None and self.kind not in UNJUDGED and self.generation == JUDGED
 
 

@@ -1,4 +1,4 @@
-"""Published points: one measurement each, read and checked.
+"""A published point is one measurement, read and checked.
 
 A *point* says what ran, with which parameters, how many cycles it took, and who published it.  ``calibration.json``
 beside this module holds the known ones; a file of the same form can take its place.  Keys that a point may have are
@@ -33,7 +33,7 @@ __all__ = [
 
 MAX_BYTES = 1 << 24
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
-"""Units of published times."""
+"""Published times have these units."""
 REQUIRED = {"id": str, "kind": str, "recipe": str, "params": dict}
 OPTIONAL = {
     **dict.fromkeys(("workload", "source", "exactness", "generation", "platform", "run", "notes"), str),
@@ -60,7 +60,7 @@ QUICK = (
     "SPMM-CSC-08",
     "FORM-CHAIN",
 )
-"""Points of the quick run."""
+"""The quick run has these points."""
 
 
 def load_points(path: str | None = None) -> list[dict[str, Any]]:

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 RECIPES: dict[tuple[str, str], Recipe] = {}
-"""All recipes by (name, kind of point)."""
+"""All recipes are here by (name, kind of point)."""
 
 
 class CannotRun(Exception):
@@ -46,7 +46,7 @@ class CannotRun(Exception):
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a recipe measured.
+    """A `Measurement` is what a recipe measured.
 
     Attributes
     ----------
@@ -69,12 +69,12 @@ Point: TypeAlias = dict[str, Any]
 Tell: TypeAlias = Callable[[str], object]
 """Called with a line of text now and then; may raise to stop the run."""
 Runs: TypeAlias = Callable[[Machine, Point, Tell], Measurement]
-"""The function of a recipe."""
+"""A recipe has a function that runs it."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A recipe for one or more kinds of points.
+    """A `Recipe` reproduces one or more kinds of points.
 
     Attributes
     ----------

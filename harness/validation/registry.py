@@ -1,4 +1,6 @@
-"""All recipes.  Importing this module imports every module of recipes; each enters its recipes itself."""
+"""All recipes are known once this module is imported.  Importing this module imports every module of recipes; each
+enters its recipes itself.
+"""
 
 from __future__ import annotations
 

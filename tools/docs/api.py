@@ -1,4 +1,4 @@
-"""docs/api.md: the public classes and functions, from their signatures and docstrings.
+"""The page docs/api.md has the public classes and functions, from their signatures and docstrings.
 
     python -m tools.docs.api [--write FILE | --check FILE]
 
@@ -67,7 +67,7 @@ Most of it is in reach of one line: `from fabric import Program, Layout, Fabric,
 """
 
 Item = tuple[str, str]
-"""Head and text of an entry in a section such as Parameters."""
+"""An entry in a section such as Parameters has a head and a text."""
 
 
 def sections(doc: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The picture of docs/architecture.md: packages and their edges, a wavelet's way, a weight's way, the two engines.
+"""The picture of docs/architecture.md has packages and their edges, a wavelet's way, a weight's way, the two engines.
 
     python -m tools.docs.architecture [FILE]
 
@@ -85,7 +85,7 @@ def _box(axes: Any, x: float, y: float, size: tuple[float, float], lines: Sequen
 
 
 def _arrow(axes: Any, start: tuple[float, float], end: tuple[float, float], bend: float = 0.0) -> None:
-    """Draw an arrow."""
+    """Draw an arrow between boxes."""
     style = {"arrowstyle": "-|>", "color": INK, "lw": 0.9, "connectionstyle": f"arc3,rad={bend}"}
     axes.annotate("", end, start, arrowprops=style)
 

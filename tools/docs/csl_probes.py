@@ -165,7 +165,7 @@ VALUES = {
     "fabric_io": "m.color_config.fabric_io.TX_EAST", "output_queue": "@get_output_queue(4)", "anytype": "vf",
     "@type_of(x)": "vf", "complex_32": "m.get_complex(vh, vh)", "complex_64": "m.get_complex(vf, vf)",
 }  # fmt: skip
-"""Per type of a parameter an argument."""
+"""A parameter of each type is given this argument."""
 
 COLLECTIVES = (
     'const c2d = @import_module("<collectives_2d/params>");\nconst m = @import_module("<collectives_2d/pe>", .{ '
@@ -188,7 +188,7 @@ IMPORTS = {
     "<kernels/tally/pe>": TALLY.format("t") + '\nconst m = @import_module("<kernels/tally/pe>", .{ '
     ".tally_params = t.get_params(0, 0), .input_queues = [2]u16{ 2, 3 }, .output_queues = [2]u16{ 4, 5 } });",
 }
-"""Modules that need params, with their import as `m`."""
+"""These modules need params, with their import as `m`."""
 
 ARGUMENTS = {
     "ctrl": ("m.teardown_cmd_1()",),

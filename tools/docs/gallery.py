@@ -1,4 +1,4 @@
-"""The pictures of docs/figures, drawn anew: every figure of `wse view` for a few runs.
+"""The pictures of docs/figures are drawn anew: every figure of `wse view` for a few runs.
 
     python -m tools.docs.gallery [DIR]
 
@@ -35,11 +35,11 @@ from wse_core.events import TraceFilter
 __all__ = ["MOST_BYTES", "RUNS", "main"]
 
 MOST_BYTES = {".png": 60_000, ".gif": 160_000}
-"""Of a picture and of an animation."""
+"""A picture and an animation have at most so many bytes."""
 PIXELS = 640
-"""Width of an animation, or its height if that is more."""
+"""An animation has this width, or this height if that is more."""
 COLOURS = 32
-"""Of all frames of an animation together."""
+"""All frames of an animation together have so many colours."""
 STILL = "heat,links,stalls,windows,timeline,utilisation"
 
 
@@ -82,7 +82,7 @@ RUNS = {
     ),
     "training": (training, "3300:3324"),
 }
-"""Name -> what writes the run file, cycles of the animation."""
+"""Each name has what makes the run file, and cycles of the animation."""
 
 
 def draw(name: str, folder: Path) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""The table and the picture of docs/placement.md: contest problems placed, checked and drawn.
+"""The table and the picture of docs/placement.md have contest problems placed, checked and drawn.
 
     python -m tools.docs.placement PROBLEMS SOLUTIONS [--seconds S] [--processes P]
 
@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _drawn(figure: Any, wafers: Sequence[tuple[str, Problem, list[Placed]]]) -> None:
-    """Draw all wafers."""
+    """Draw all wafers of a page."""
     high = -(-len(wafers) // ACROSS)
     for index, (name, problem, found) in enumerate(wafers):
         axes = figure.add_subplot(high, min(ACROSS, len(wafers)), index + 1)

@@ -32,7 +32,7 @@ from wse_core.errors import ConfigError, WseError
 __all__ = ["main", "row", "table"]
 
 GROUPS = {4: 2, 8: 2, 16: 4, 64: 8}
-"""Groups of MeshGEMV per size of the mesh."""
+"""MeshGEMV has so many groups per size of the mesh."""
 TILE = 4
 MEAN = re.compile(r"Mean cycle count: (-?[0-9.]+(?:e[-+]?[0-9]+)?)")
 BEGIN, END = "<!-- rows of python -m tools.docs.waferllm -->\n", "<!-- end of rows -->"

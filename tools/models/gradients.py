@@ -66,7 +66,7 @@ class _Layer:
         return rows.reshape(self.windows, self.length, heads, -1).transpose(0, 2, 1, 3)
 
     def _join(self, parts: Array) -> Array:
-        """Undo `_split`."""
+        """Undo what `_split` does."""
         return parts.transpose(0, 2, 1, 3).reshape(self.windows * self.length, -1)
 
     def _grouped(self, heads: Array) -> Array:

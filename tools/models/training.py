@@ -1,4 +1,4 @@
-"""Training of the shipped model: characters of Python's own help texts, with numpy, from a seed.
+"""The shipped model is trained on characters of Python's own help texts, with numpy, from a seed.
 
 The text is `pydoc_data.topics`, which every Python installation has: what ``help("assert")`` and the like print.  It is
 brought to plain ASCII, so that 96 characters are the whole vocabulary; topics whose place in the alphabet is a multiple
@@ -65,7 +65,7 @@ PYDOC = Decoder(
     rope_base=10_000.0,
     tied=True,
 )
-"""The shipped model: small enough for a mesh of a few PEs a side, large enough for words."""
+"""The shipped model is small enough for a mesh of a few PEs a side, large enough for words."""
 
 PLAIN = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u2013": "-", "\u2014": "-"})
 HELD_OUT = 16
@@ -75,7 +75,7 @@ REPORT = 100
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long, how fast and from which seed.
+    """A schedule says how long, how fast and from which seed the model is trained.
 
     Attributes
     ----------

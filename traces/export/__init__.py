@@ -1,1 +1,1 @@
-"""Traces in the formats of other viewers, a module each; `traces.export.formats` lists them."""
+"""Traces are written in the formats of other viewers, a module each; `traces.export.formats` lists them."""

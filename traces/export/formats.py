@@ -1,4 +1,4 @@
-"""The formats and what they cost.
+"""The formats of exports are listed here with what they cost.
 
 The module of a format has ``write_<format>(trace, events, stream)`` for a selection and a binary stream.
 """
@@ -23,7 +23,7 @@ LIMIT_BYTES = 1 << 30
 
 @dataclass(frozen=True)
 class ExportFormat:
-    """A format.
+    """An `ExportFormat` says what a format of another viewer is called and costs.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ FORMATS = {
         ),
     )
 }
-"""By name."""
+"""Each format is found here by its name."""
 
 
 def announced_bytes(name: str, count: int) -> int:

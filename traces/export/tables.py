@@ -1,4 +1,4 @@
-"""Events as a table: CSV for anything, Parquet for pandas and polars.  Kinds are written by name."""
+"""Events become a table: CSV for anything, Parquet for pandas and polars.  Kinds are written by name."""
 
 from __future__ import annotations
 

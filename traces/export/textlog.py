@@ -1,4 +1,4 @@
-"""The text log of the vendor's simulator, as far as its public viewer wse-viz reads it.
+"""The text log is that of the vendor's simulator, as far as its public viewer wse-viz reads it.
 
 What is written, one line each, cycles in order (architecture reference, section 11.2):
 
@@ -59,7 +59,7 @@ _Place: TypeAlias = tuple[int, int]
 _Line: TypeAlias = tuple[float, str]
 """Cycle, with a part that puts the lines of one cycle into order, and text."""
 _Span: TypeAlias = tuple[int, int, int, int]
-"""Begin, end, lane and what, as in `traces.state.spans`."""
+"""A span has begin, end, lane and what, as in `traces.state.spans`."""
 _Entry = TypeVar("_Entry", bound=tuple[Any, ...])
 
 

@@ -22,7 +22,7 @@ CLEARED, NEEDS = 1, 2
 
 
 class TrackEventWriter:
-    """Write one trace to a binary stream.
+    """A `TrackEventWriter` writes one trace to a binary stream.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class TrackEventWriter:
         self._put(time, track, self.kinds.TYPE_SLICE_BEGIN, name, facts)
 
     def end(self, time: int, track: int) -> None:
-        """End a slice."""
+        """End the slice that began last on a track."""
         self._put(time, track, self.kinds.TYPE_SLICE_END)
 
     def instant(

@@ -1,4 +1,4 @@
-"""Value change dump of a small region: per PE the task, the wait and what the router grants, a cycle a nanosecond.
+"""A value change dump shows a small region: per PE the task, the wait and what the router grants, a cycle a nanosecond.
 
 ==================  ==========================================================================
 signal              value
@@ -28,7 +28,7 @@ __all__ = ["MOST_PES", "write_vcd"]
 MOST_PES = 1024
 NONE = "-"
 _Signal: TypeAlias = str | tuple[str, str]
-"""Name of a signal of a PE, those per direction with the direction."""
+"""The name of a signal of a PE; those per direction have the direction beside it."""
 DEPART, TASK_START, TASK_END, WAIT = (KINDS.index(kind) for kind in ("depart", "task_start", "task_end", "wait"))
 
 

@@ -1,4 +1,4 @@
-"""Exceptions of the whole package: one class per kind of mistake or fault.
+"""The exceptions of the whole package are these: one class per kind of mistake or fault.
 
 The families mirror when something can go wrong:
 

@@ -103,7 +103,7 @@ class WseError(Exception):
 
 
 class InternalError(WseError):
-    """The model broke a promise to itself; please report it together with the configuration that led here."""
+    """The model has broken a promise to itself; please report it together with the configuration that led here."""
 
     exit_code = EXIT_RUN
 

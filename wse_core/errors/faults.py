@@ -79,7 +79,7 @@ class MachineFault(WseError):
 
 
 class SramFault(MachineFault):
-    """An SRAM access out of range or not aligned as its width demands."""
+    """An SRAM access is out of range, or not aligned as its width demands."""
 
 
 class RouterFault(MachineFault):

@@ -1,1 +1,1 @@
-"""Slow, plain-Python twins of the compiled parts: the oracle that tests compare with, and a readable description."""
+"""Slow, plain-Python twins of the compiled parts are the oracle that tests compare with, and a readable description."""

@@ -1,4 +1,4 @@
-"""Meaning of every arithmetic instruction, one short function each.
+"""Every arithmetic instruction has its meaning here, one short function each.
 
 What      `ALU` maps the name of an ``alu`` row of the op table to a function of (num, b, c, d) that returns the result;
           `CONDITION` maps the name of a branch and of a condition to a function of (num, a, b) that returns a truth.
@@ -99,7 +99,7 @@ ALU: dict[str, Callable[..., int]] = {
     "fs2xp32": lambda num, b, c, d: num.f32_to_i32(b, 0) & LOW32,
     "xp322fs": lambda num, b, c, d: num.i32_to_f32(signed(b, 32)),
 }
-"""Result of an instruction a = op(b, c, d)."""
+"""An instruction a = op(b, c, d) has this function for its result, by name."""
 
 
 def _integer_conditions(bits: int) -> dict[str, Callable[..., int]]:

@@ -1,4 +1,4 @@
-"""The compute element of one PE, one cycle at a time.
+"""The compute element of one PE is advanced here one cycle at a time.
 
 What      the state of a CE, task picker, issue arbitration, accounting.  Instructions of the main thread are in
           `scalar`, vector operations in `vecop`, accesses to their operands in `operand`, views in `inspect`; the
@@ -36,7 +36,7 @@ IN_ORDER_OF_BOOKING = (MAIN, *range(8))
 
 
 class CE:
-    """Compute element of PE (x, y) with a program.
+    """A `CE` is the compute element of PE (x, y) with a program.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ class CE:
     # --- accounting ---------------------------------------------------------------------------------------------------
 
     def account(self, t: int) -> None:
-        """Book cycle t."""
+        """Book cycle t in the counters: busy, idle, or what it waited for."""
         use, thread = self.use_of(t)
         self.counters[use] += 1
         if self.emit is no_trace:

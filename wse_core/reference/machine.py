@@ -37,7 +37,7 @@ REPORT = 10_000  # events that are reported together
 
 
 class ReferenceMachine:
-    """The machine of docs/machine.md, slowly.
+    """The reference machine does what docs/machine.md says, slowly and in plain Python.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The element's arithmetic with exact rationals: slow, and short enough to be checked by reading.
+"""The element's arithmetic is done with exact rationals: slow, and short enough to be checked by reading.
 
 What      every scalar form of wse_core/arithmetic.pxd under the same name, as a method of `Num`; whole-number bit
           patterns in and out.
@@ -23,7 +23,7 @@ BIAS_DEFAULT = 42  # source: CSL type page, 6.0 = 0x5900; confidence: published 
 
 
 class Real(NamedTuple):
-    """A number as IEEE 754 sees it: a sign and a size.
+    """A real number as IEEE 754 sees it has a sign and a size.
 
     `size` is a Fraction >= 0, or one of the marks `INFINITE` and `NAN`.
     """
@@ -33,13 +33,13 @@ class Real(NamedTuple):
 
     @property
     def finite(self) -> Fraction:
-        """Size of a finite number."""
+        """The size of a finite number is this rational."""
         assert isinstance(self.size, Fraction)
         return self.size
 
     @property
     def value(self) -> Fraction:
-        """Signed value of a finite number."""
+        """The value of a finite number is this rational, with its sign."""
         return -self.finite if self.negative else self.finite
 
 
@@ -65,7 +65,7 @@ def nearest_even(x: Fraction) -> int:
 
 
 class Format(NamedTuple):
-    """A binary interchange format: 1 sign bit, then the fields below; top exponent field infinity and NaN."""
+    """A binary interchange format has 1 sign bit, then the fields below; top exponent field infinity and NaN."""
 
     exponent_bits: int
     fraction_bits: int
@@ -73,12 +73,12 @@ class Format(NamedTuple):
 
     @property
     def infinity(self) -> int:
-        """Code of +infinity."""
+        """The code of +infinity is this bit pattern."""
         return (1 << self.exponent_bits) - 1 << self.fraction_bits
 
     @property
     def sign(self) -> int:
-        """The sign bit."""
+        """The sign bit is this mask."""
         return 1 << self.exponent_bits + self.fraction_bits
 
     @property
@@ -88,7 +88,7 @@ class Format(NamedTuple):
 
     @property
     def e_min(self) -> int:
-        """Exponent of the smallest normal number."""
+        """The smallest normal number has this exponent."""
         return 1 - self.bias
 
     def decode(self, code: int) -> Real:
@@ -182,7 +182,7 @@ def square_root(x: Real) -> Real:
 
 
 def negated(x: Real) -> Real:
-    """Return -x."""
+    """Return the number -x."""
     return Real(not x.negative, x.size)
 
 
@@ -221,7 +221,7 @@ def real(value: int) -> Real:
 
 
 class Num:
-    """The scalar forms of one element, for given settings.
+    """A `Num` has the scalar forms of one element, for given settings.
 
     Parameters
     ----------

@@ -1,4 +1,5 @@
-"""Operands of a CE: registers, SRAM, descriptors, queues and FIFOs, and what two accesses in one cycle cost.
+"""Operands of a CE are registers, SRAM, descriptors, queues and FIFOs; here is also what two accesses in one cycle
+cost.
 
 What      reading and writing one element of each kind of operand; addresses; bank conflicts; what is forbidden there.
 Ports     `ce` is the record of `wse_core.reference.ce`; memory, registers, queues and FIFOs of the own PE only.
@@ -124,7 +125,7 @@ class Fifo:
 
 
 class Operand:
-    """One operand of a vector operation in flight.
+    """An `Operand` belongs to a vector operation in flight.
 
     Attributes
     ----------

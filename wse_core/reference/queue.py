@@ -1,4 +1,4 @@
-"""Queues of wavelets, and the host's streams at the edge, which look like queues from inside.
+"""Queues hold wavelets, and so do the host's streams at the edge, which look like queues from inside.
 
 What      `Queue` between routers, at the ramp and at the CE; `InputStream` and `OutputStream` at the edge.
 Contract  what is pushed in a cycle is ready in a later one, and a place that is freed in a cycle counts as full in it:
@@ -39,17 +39,17 @@ class Wavelet:
 
     @property
     def index(self) -> int:
-        """Upper half of the payload."""
+        """The upper half of the payload is its index."""
         return self.payload >> 16
 
     @property
     def data(self) -> int:
-        """Lower half of the payload."""
+        """The lower half of the payload is its data."""
         return self.payload & 0xFFFF
 
 
 class Queue:
-    """A ring of fixed capacity.
+    """A queue is a ring of fixed capacity.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Queue:
         return None
 
     def push(self, payload: int, control: bool, ready: int) -> None:
-        """Append a wavelet."""
+        """Append a wavelet at the tail."""
         self.wavelets.append(Wavelet(payload, control, ready))
 
     def take(self, t: int) -> Wavelet:
@@ -102,7 +102,7 @@ class OutputStream:
         return self.places is None or (bool(self.places) and self.places[0] <= t)
 
     def push(self, payload: int, control: bool, ready: int) -> None:
-        """Note a wavelet."""
+        """Note a wavelet that has left the fabric."""
         self.arrived.append(Wavelet(payload, control, ready))
         if self.places is not None:
             self.places.pop(0)

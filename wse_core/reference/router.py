@@ -1,4 +1,4 @@
-"""The router of one PE, one cycle at a time.
+"""The router of one PE is advanced here one cycle at a time.
 
 What      queues per color and input port, switch positions, filters, teardown, CE injection, color swap;
           `Router.decide` grants, `Router.apply` moves.
@@ -167,7 +167,7 @@ class Request(NamedTuple):
 
 
 class Router:
-    """Router of PE (x, y).
+    """A router moves the wavelets of PE (x, y): it has the queues, routes and switch positions.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ __all__ = [
 
 
 class Instruction(NamedTuple):
-    """A decoded instruction and the code word index of the one after it."""
+    """A decoded instruction comes with the code word index of the one after it."""
 
     op: isa.Op
     a: int
@@ -171,7 +171,7 @@ def write_result(ce: CE, field: int, words: int, value: int) -> None:
 
 
 def exec_none(ce: CE, ins: Instruction, t: int) -> None:
-    """nop, ret, done"""
+    """Execute nop, ret or done."""
     if ins.op.name == "ret":
         if not ce.return_to:
             raise Fault("program", "ret without call")
@@ -182,7 +182,7 @@ def exec_none(ce: CE, ins: Instruction, t: int) -> None:
 
 
 def exec_alu(ce: CE, ins: Instruction, t: int) -> None:
-    """Arithmetic on registers."""
+    """Execute arithmetic on registers."""
     values = {"b": 0, "c": 0, "d": 0}
     for place, field, letter in ins.operands():
         if place == "a":
@@ -202,7 +202,7 @@ def exec_dfilt(ce: CE, ins: Instruction, t: int) -> None:
 
 
 def exec_ldi(ce: CE, ins: Instruction, t: int) -> None:
-    """Immediate to register."""
+    """Load an immediate into a register."""
     words = isa.WORDS[ins.op.types[0]]
     write_result(ce, ins.a, words, ins.immediate & (LOW16 if words == 1 else LOW32))
 
@@ -214,19 +214,19 @@ def effective_address(ce: CE, ins: Instruction) -> int:
 
 
 def exec_ld(ce: CE, ins: Instruction, t: int) -> None:
-    """Memory to register."""
+    """Load a register from memory."""
     words = isa.WORDS[ins.op.types[0]]
     write_result(ce, ins.a, words, sram_read(ce, effective_address(ce, ins), words))
 
 
 def exec_st(ce: CE, ins: Instruction, t: int) -> None:
-    """Register to memory."""
+    """Store a register to memory."""
     words = isa.WORDS[ins.op.types[0]]
     sram_write(ce, effective_address(ce, ins), words, reg_read(ce, ins.a, words))
 
 
 def exec_br(ce: CE, ins: Instruction, t: int) -> None:
-    """Conditional branch."""
+    """Execute a conditional branch."""
     words = isa.WORDS[ins.op.types[0]]
     a = reg_read(ce, ins.a, words)
     b = reg_read(ce, ins.b, words) if ins.b >> 4 == isa.FILE_REG else 0
@@ -239,7 +239,7 @@ def exec_br(ce: CE, ins: Instruction, t: int) -> None:
 
 
 def exec_jmp(ce: CE, ins: Instruction, t: int) -> None:
-    """jmp, call, trap"""
+    """Execute jmp, call or trap."""
     if ins.op.name == "trap":
         raise Fault("program", f"trap {ins.imm}", value=ins.imm)
     if ins.op.name == "call":
@@ -251,7 +251,7 @@ def exec_jmp(ce: CE, ins: Instruction, t: int) -> None:
 
 
 def exec_task(ce: CE, ins: Instruction, t: int) -> None:
-    """activate, block, unblock, prng"""
+    """Execute activate, block, unblock or prng."""
     if ins.op.name == "activate":
         ce.activate(ins.a)
     elif ins.op.name == "block":
@@ -303,7 +303,7 @@ def exec_rand(ce: CE, ins: Instruction, t: int) -> None:
 
 
 def exec_route(ce: CE, ins: Instruction, t: int) -> None:
-    """sw_pos, route, td_exit; routers see it from cycle t + 1 on"""
+    """Execute sw_pos, route or td_exit; routers see it from cycle t + 1 on."""
     if ins.op.name == "sw_pos":
         ce.router.set_position(ins.a, ins.immediate, t)
     elif ins.op.name == "route":

@@ -1,4 +1,4 @@
-"""Vector operations of a CE: set-up, steps, completion.
+"""Vector operations of a CE have a set-up, steps and a completion, which are here.
 
 What      `issue_vector` makes an `Operation` of an instruction, `vec_step` lets it take a step, `vec_complete` ends it.
 Ports     `ce` is the record of `wse_core.reference.ce`; elements go through `wse_core.reference.operand`.
@@ -82,7 +82,7 @@ __all__ = [
 
 
 class Operation:
-    """A vector operation in flight."""
+    """An `Operation` is a vector operation in flight."""
 
     def __init__(
         self,

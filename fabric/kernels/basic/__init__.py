@@ -1,4 +1,4 @@
-"""Kernels of one PE or one link, which calibrate the machine: what an operation and a hop cost.
+"""Kernels of one PE or one link calibrate the machine: what an operation and a hop cost.
 
 ==================  ===============================================================================================
 vector              ``vector``: one vector operation on one PE; any operation of the table

@@ -1,4 +1,4 @@
-"""One vector operation on one PE, between two time stamps.
+"""A kernel does one vector operation on one PE, between two time stamps.
 
 What runs
     One PE loads its DSRs, reads the cycle counter, issues one vector operation of n elements, and reads the counter

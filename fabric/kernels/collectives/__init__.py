@@ -1,4 +1,4 @@
-"""Collectives: broadcast, reduce, all-reduce, scatter, gather and all-gather, along lines and over rectangles.
+"""Collectives are broadcast, reduce, all-reduce, scatter, gather and all-gather, along lines and over rectangles.
 
 Kernels, one module each:
 

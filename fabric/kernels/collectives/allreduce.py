@@ -1,4 +1,4 @@
-"""All-reduce: the sum of vectors over rows, columns or a rectangle, in every PE.
+"""An all-reduce gives every PE the sum of vectors over rows, columns or a rectangle.
 
 What moves
     ``star``, ``chain``, ``tree``, ``two_phase``, ``optimal``: the reduce of that name (see
@@ -62,7 +62,7 @@ FEW = 1 << 24
 
 
 class _Case:
-    """A sum over the lines of a form, in every PE.
+    """A case is a sum over the lines of a form, which every PE gets.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class _Case:
 
 
 class _Broadcast(_Case):
-    """Reduce along the lines, then broadcast by the routers."""
+    """The lines are reduced, then the routers broadcast the sum."""
 
     def __init__(self, algorithm: str, group: int, *case: Any) -> None:
         super().__init__(*case)
@@ -113,7 +113,7 @@ class _Broadcast(_Case):
         )
 
     def layout(self) -> Layout:
-        """Return the `Layout`."""
+        """Return the `Layout` of all PEs."""
         layout = Layout(self.width, self.height, self.machine)
         color = color_pool(self.machine)[self.colors - 1]
         queue, n = 2 + len(self.lines), self.n
@@ -144,7 +144,7 @@ class _Broadcast(_Case):
 
 
 class _Rings(_Case):
-    """A ring all-reduce on each of the lines."""
+    """Each of the lines has a ring all-reduce."""
 
     def __init__(self, algorithm: str, *case: Any) -> None:
         super().__init__(*case)
@@ -211,7 +211,7 @@ class _Rings(_Case):
         return p
 
     def layout(self) -> Layout:
-        """Return the `Layout`."""
+        """Return the `Layout` of all PEs."""
         layout = Layout(self.width, self.height, self.machine)
         compose(layout, [(piece.line, piece.roles()) for piece in self.pieces], self._program)
         for piece in self.pieces:

@@ -1,4 +1,4 @@
-"""Flood broadcast: a vector of one PE to all PEs of its row, of its column, or of the whole rectangle.
+"""A flood broadcast takes a vector of one PE to all PEs of its row, of its column, or of the whole rectangle.
 
 What moves
     ``row``: the first PE of every row sends n elements east; routers pass them on and drop a copy to their own CE in

@@ -1,4 +1,4 @@
-"""Chain reduce: the sum of a vector over a row of PEs, ending in the westernmost one.
+"""A chain reduce is the sum of a vector over a row of PEs, ending in the westernmost one.
 
 What moves
     Each PE holds n elements.  The easternmost PE sends its vector west; every other PE adds its own vector to what

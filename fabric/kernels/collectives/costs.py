@@ -59,7 +59,7 @@ ALGORITHMS = ("star", "chain", "tree", "two_phase", "optimal")
 
 @dataclass(frozen=True)
 class Wire:
-    """The two numbers of a machine that the forms use.
+    """The forms of costs use these two numbers of a machine.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Wire:
 
 
 def general(contention: int, energy: float, links: int, distance: int, depth: int, wire: Wire) -> float:
-    """FORM-GENERAL: T = max(C, E / N + L) + (2 T_R + 1) D."""
+    """Return FORM-GENERAL: T = max(C, E / N + L) + (2 T_R + 1) D."""
     mean = energy / links if links else 0.0
     return max(contention, mean + wire.hop * distance) + wire.stage * depth
 
@@ -88,17 +88,17 @@ def general(contention: int, energy: float, links: int, distance: int, depth: in
 
 
 def star(p: int, b: int, wire: Wire) -> float:
-    """FORM-STAR: T = B (P - 1) + 2 T_R + 1: everybody sends to PE 0, which takes one wavelet per cycle."""
+    """Return FORM-STAR: T = B (P - 1) + 2 T_R + 1: everybody sends to PE 0, which takes one wavelet per cycle."""
     return b * (p - 1) + wire.stage if p > 1 else 0.0
 
 
 def chain(p: int, b: int, wire: Wire) -> float:
-    """FORM-CHAIN: T = B + (2 T_R + 2)(P - 1): every PE adds its own to what passes."""
+    """Return FORM-CHAIN: T = B + (2 T_R + 2)(P - 1): every PE adds its own to what passes."""
     return b + (wire.stage + wire.hop) * (p - 1) if p > 1 else 0.0
 
 
 def tree(p: int, b: int, wire: Wire) -> float:
-    """FORM-TREE: binary tree, log2 P stages (rounded up), each with half of all links' worth of data."""
+    """Return FORM-TREE: binary tree, log2 P stages (rounded up), each with half of all links' worth of data."""
     if p == 1:
         return 0.0
     levels = math.ceil(math.log2(p))
@@ -106,7 +106,7 @@ def tree(p: int, b: int, wire: Wire) -> float:
 
 
 def two_phase(p: int, b: int, group: int, wire: Wire) -> float:
-    """FORM-TWOPHASE: chains inside groups of S PEs, then a chain over the groups' first PEs."""
+    """Return FORM-TWOPHASE: chains inside groups of S PEs, then a chain over the groups' first PEs."""
     if p == 1:
         return 0.0
     groups = -(-p // group)
@@ -215,25 +215,27 @@ def lower_bound_move(p: int, span: int, b: int, wire: Wire) -> float:
 
 
 def broadcast(p: int, b: int, wire: Wire) -> float:
-    """FORM-BCAST: T = B + P + 2 T_R: routers copy, no stages."""
+    """Return FORM-BCAST: T = B + P + 2 T_R: routers copy, no stages."""
     return b + wire.hop * (p - 1) + wire.stage if p > 1 else 0.0
 
 
 def broadcast_2d(width: int, height: int, b: int, wire: Wire) -> float:
-    """FORM-BCAST2D: T = B + M + N - 2 + 2 T_R + 1."""
+    """Return FORM-BCAST2D: T = B + M + N - 2 + 2 T_R + 1."""
     return b + wire.hop * (width + height - 2) + wire.stage if width * height > 1 else 0.0
 
 
 def ring(p: int, b: int, wire: Wire) -> float:
-    """FORM-RING: T = 2 (P - 1) B / P + 4 P - 6 + 2 (P - 1)(2 T_R + 1): the last PE sends back over the whole line."""
+    """Return FORM-RING: T = 2 (P - 1) B / P + 4 P - 6 + 2 (P - 1)(2 T_R + 1): the last PE sends back all the way."""
     return 2 * (p - 1) * b / p + wire.hop * (4 * p - 6) + 2 * (p - 1) * wire.stage if p > 1 else 0.0
 
 
 def reduce_broadcast(algorithm: str, p: int, b: int, wire: Wire, group: int | None = None) -> float:
-    """FORM-RB: T = T_reduce + T_broadcast."""
+    """Return FORM-RB: T = T_reduce + T_broadcast."""
     return reduce(algorithm, p, b, wire, group) + broadcast(p, b, wire)
 
 
 def summa(p: int, mt: int, kt: int, nt: int) -> float:
-    """FORM-SUMMA14: T = P (120 + Kt Nt (1 + Mt) + 43 Kt Nt), instruction-level SUMMA with hand-written multicast."""
+    """Return FORM-SUMMA14: T = P (120 + Kt Nt (1 + Mt) + 43 Kt Nt), instruction-level SUMMA with hand-written
+    multicast.
+    """
     return p * (120 + kt * nt * (1 + mt) + 43 * kt * nt)

@@ -1,4 +1,5 @@
-"""Scatter, gather and all-gather: blocks of n elements between one PE, or all PEs, and all PEs of a line or rectangle.
+"""Scatter, gather and all-gather move blocks of n elements between one PE, or all PEs, and all PEs of a line or
+rectangle.
 
 What moves
     ``row``, ``column``: along every row or column; ``xy``: gathers go along the rows first, then along column 0 (all
@@ -58,7 +59,7 @@ PARAMS = [
 
 
 class _Move:
-    """Lines, pieces, layout and data of one run.
+    """A move has the lines, pieces, layout and data of one run.
 
     Attributes
     ----------
@@ -105,7 +106,7 @@ class _Move:
         Device.of(machine).admit(plan, where=f"kernel {plan.name}")
 
     def layout(self) -> Layout:
-        """Return the `Layout`."""
+        """Return the `Layout` of all PEs."""
         layout = Layout(self.width, self.height, self.machine)
         compose(layout, [(piece.line, piece.roles()) for piece in self.pieces], self._program)
         for k, piece in enumerate(self.pieces):

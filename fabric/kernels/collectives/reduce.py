@@ -1,4 +1,4 @@
-"""Reduce: the sum of vectors over rows, columns or a rectangle of PEs, by a choice of algorithms.
+"""A reduce is the sum of vectors over rows, columns or a rectangle of PEs, by a choice of algorithms.
 
 What moves
     Every PE holds n elements.  ``row``: in every row the sum goes to column 0; ``column``: in every column to row 0;

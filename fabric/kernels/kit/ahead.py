@@ -28,9 +28,9 @@ __all__ = ["MANY", "SIDES", "SIZES", "Estimate", "estimate", "mesh", "scaled"]
 MANY = 4096
 """PEs from which on copies are run."""
 COPIES = (64, 16)
-"""PEs of the kernel to those of a copy."""
+"""The PEs of the kernel are so many times those of a copy."""
 MOST = 1024
-"""PEs of the largest copy."""
+"""The largest copy has so many PEs."""
 SIDES = ("p", "pes", "width", "height")
 """Parameters that are sides of the mesh."""
 SIZES: dict[str, dict[str, str]] = {

@@ -1,4 +1,4 @@
-r"""The two comparisons that decide `verified`, and the bound of the second one.
+r"""Two comparisons decide `verified`; the second one has a bound.
 
 **Two comparisons.**  *Bit-exact*: the result equals, bit for bit, what `wse_core.numerics` gives when it is called in
 the order in which the PEs calculate.  *Within bounds*: it is as close to plain numpy in float64 as the error analysis
@@ -39,7 +39,7 @@ BLOCK = 1 << 16
 
 @dataclass(frozen=True)
 class Check:
-    """Outcome of the two comparisons.
+    """A `Check` is the outcome of the two comparisons.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Check:
 
     @property
     def verified(self) -> bool:
-        """Whether both comparisons succeeded."""
+        """The result is verified if both comparisons succeeded."""
         return self.bit_exact and self.within_bound
 
     def fields(self) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""Data of kernels: the parameters `seed` and `data` of every kernel, whole numbers at random, wavelets of a vector.
+"""Data of kernels are made here: the parameters `seed` and `data` of every kernel, whole numbers at random, wavelets of
+a vector.
 
 Floats come from `wse_core.formats.Arithmetic.random`.
 """

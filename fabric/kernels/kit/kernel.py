@@ -32,7 +32,7 @@ DECLARED: dict[str, Kernel] = {}
 
 @dataclass(frozen=True)
 class KernelParam:
-    """A parameter of a kernel.
+    """A `KernelParam` is a parameter of a kernel.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class Kernel:
     function: Callable[..., dict[str, Any]] = field(repr=False)
 
     def run(self, machine: Machine, **values: Any) -> dict[str, Any]:
-        """Run the kernel.
+        """Run the kernel on a machine.
 
         Parameters
         ----------

@@ -115,7 +115,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Device:
-    """A mesh of cores.
+    """A `Device` is a mesh of cores with the limits that the PLMR model names.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class Device:
 
     @property
     def cores(self) -> int:
-        """Number of cores."""
+        """The device has so many cores."""
         return self.width * self.height
 
     def distance(self, a: tuple[int, int], b: tuple[int, int]) -> int:
@@ -170,7 +170,7 @@ class Device:
 
     @property
     def diameter(self) -> int:
-        """Links of the longest shortest path."""
+        """The longest shortest path has so many links."""
         return self.width // 2 + self.height // 2 if self.torus else self.width + self.height - 2
 
     def admit(self, plan: Plan, where: str | None = None) -> Plan:

@@ -1,4 +1,4 @@
-"""The run of a kernel: data in, launch, time stamps, data out.
+"""The run of a kernel has these steps: data in, launch, time stamps, data out.
 
 **Time.**  PEs read their cycle counters.  `cycles` of a result is the interval between two such readings that the page
 of the kernel names; `run_cycles` is the whole run, with the start of the tasks and the storing of the time stamps.
@@ -28,7 +28,7 @@ CYCLE_LIMIT = 1 << 40
 
 
 class Stamps:
-    """Readings of the cycle counter by a program; `Session.stamps` fetches them.
+    """A program takes readings of the cycle counter; `Session.stamps` fetches them.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class Stamps:
         self.first: tuple[Reg, ...] = ()
 
     def start(self) -> None:
-        """Read the counter."""
+        """Read the counter at the beginning."""
         self.first = self.program.regs(3, "start")
         self.program.tsc(self.first)
 
@@ -68,7 +68,7 @@ class Stamps:
 
 
 class Session:
-    """A fabric with its data, run once.
+    """A `Session` is a fabric with its data, run once.
 
     Parameters
     ----------

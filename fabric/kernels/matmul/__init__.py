@@ -1,4 +1,4 @@
-"""Matrix products C = A B, and A times B transposed, over a mesh of PEs.
+"""Matrix products C = A B, and A times B transposed, are done over a mesh of PEs.
 
 ==================  ===============================================================================================
 gemm                the kernels ``gemm`` and ``gemm_t``: a table of all algorithms, where the time goes, `make`

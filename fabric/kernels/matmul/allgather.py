@@ -42,7 +42,7 @@ __all__ = ["AllGather"]
 
 
 class PanelAxis(BroadcastAxis):
-    """The tiles of one matrix, each at its place in a panel of all slices."""
+    """The tiles of one matrix have each its place in a panel of all slices."""
 
     def declare(self, elements: int, dtype: str, bank: int | None) -> None:
         """Declare the panel; the host writes the PE's own tiles to their places."""

@@ -1,4 +1,4 @@
-"""Broadcasts of tiles along rows and columns, one color per axis: what the programs of SUMMA and allgather share.
+"""Tiles are broadcast along rows and columns, one color per axis: what the programs of SUMMA and allgather share.
 
 How routers are turned, and why nothing can collide or be cut off, stands in the head of
 `fabric.kernels.matmul.summa`.
@@ -12,7 +12,7 @@ from fabric.program.program import Program
 __all__ = ["AXES", "BroadcastAxis", "slot_elements"]
 
 AXES = {"a": (8, 0, 2, "W", "E"), "b": (9, 1, 3, "N", "S")}
-"""Per axis: color, input queue, output queue, and the directions of lower and of higher coordinates."""
+"""An axis has a color, an input queue, an output queue, and the directions of lower and of higher coordinates."""
 SENT = {"a": 25, "b": 26}
 """Ids of the tasks that run when an own tile has left: a fixed one each, so that all PEs' traces name them alike."""
 SENDING, TOKEN = 0, 1  # switch positions; position 0 is also that of receiving

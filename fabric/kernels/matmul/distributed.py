@@ -156,12 +156,12 @@ class Product(ABC):
     @property
     @abstractmethod
     def colors(self) -> range:
-        """Colors that its routers tell apart, from the first to the last; empty for a PE alone."""
+        """The routers of the product can tell these colors apart, from the first to the last; empty for a PE alone."""
 
     @property
     @abstractmethod
     def way(self) -> int:
-        """Links of the longest path of a step."""
+        """The longest path of a step has so many links."""
 
     @property
     def plan(self) -> Plan:
@@ -174,12 +174,12 @@ class Product(ABC):
     @property
     @abstractmethod
     def hops(self) -> int:
-        """Wavelet hops of a product."""
+        """The product takes so many wavelet hops."""
 
     @functools.cached_property
     @abstractmethod
     def layout(self) -> Layout:
-        """The `Layout`: programs on their PEs, and routes."""
+        """The `Layout` has the programs on their PEs, and the routes."""
 
     @abstractmethod
     def build(self) -> dict[Any, Program]:
@@ -283,7 +283,7 @@ class Product(ABC):
 
     @property
     def c_tiles(self) -> int:
-        """Tiles of C on a PE, side by side."""
+        """A PE has so many tiles of C, side by side."""
         return 1
 
     # --- references ---------------------------------------------------------------------------------------------------
@@ -352,17 +352,17 @@ class Product(ABC):
 
     @property
     def elements(self) -> tuple[int, int]:
-        """Elements of a tile of A and of a tile of B."""
+        """A tile of A and a tile of B have so many elements."""
         return self.shape.rows * self.shape.depth, self.shape.depth * self.shape.columns
 
     @property
     def wavelets(self) -> tuple[int, int]:
-        """Wavelets of a tile of A and of a tile of B."""
+        """A tile of A and a tile of B have so many wavelets."""
         return wavelets_of(self.elements[0], self.dtype), wavelets_of(self.elements[1], self.dtype)
 
     @property
     def macs(self) -> int:
-        """Multiply-adds of a product, those with zeros of the padding included."""
+        """The product takes so many multiply-adds, those with zeros of the padding included."""
         s = self.shape
         return self.width * self.height * self.slices * s.rows * s.depth * s.columns
 

@@ -53,7 +53,7 @@ from wse_core.params import Machine
 __all__ = ["ALGORITHMS", "expected_cycles", "gemm", "gemm_t", "make", "programs"]
 
 ALGORITHMS = {found.algorithm: found for found in (Summa, SummaRelay, AllGather, Cannon, MeshGemm)}
-"""Classes of C = A B by name."""
+"""Each algorithm of C = A B has a class, by its name."""
 
 
 def programs(machine: Machine, p: int, m: int, k: int, n: int, dtype: str, buffers: int = 1) -> dict[Any, Program]:

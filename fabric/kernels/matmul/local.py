@@ -1,4 +1,4 @@
-"""The local part of matrix products: C += A B on the SRAM of one PE, as instructions and as a cycle count.
+"""The local part of matrix products is C += A B on the SRAM of one PE, as instructions and as a cycle count.
 
 C (rows x columns) lies by columns; A (rows x depth) by columns; B (depth x columns) gives scalars.  Each pair (k, j)
 is one vector multiply-add over a column: ``C[:, j] += A[:, k] * B[k, j]``, `fmachs` for 16-bit factors and sums in f32
@@ -37,7 +37,7 @@ GROUP = {1: 6, 2: 3}
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of the tiles on one PE.
+    """A `Shape` has the sizes of the tiles on one PE.
 
     Attributes
     ----------
@@ -57,12 +57,12 @@ class Shape:
 
     @property
     def words(self) -> int:
-        """SRAM words of an element of A and B."""
+        """An element of A and B takes so many words of SRAM."""
         return 2 if self.dtype == "f32" else 1
 
     @property
     def c_dtype(self) -> str:
-        """Format of C."""
+        """The tile of C has this format."""
         return self.dtype if self.sums == "same" else "f32"
 
     @property
@@ -77,7 +77,7 @@ class Shape:
 
     @property
     def op(self) -> Op:
-        """The multiply-add of the op table."""
+        """The op table has this multiply-add for the formats."""
         return isa.BY_NAME["fmacs" if self.words == 2 else "fmachs" if self.sums == "f32" else "fmach"]
 
     def lanes(self, machine: Machine) -> int:

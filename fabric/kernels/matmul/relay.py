@@ -89,7 +89,7 @@ class SummaRelay(Summa):
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """`Layout` with programs, routes and parameters; the same for every run."""
+        """The `Layout` has programs, routes and parameters; the same for every run."""
         w, h = self.width, self.height
         layout = Layout(w, h, self.machine)
         place_all(layout, self.programs, self.kinds_along("a"), self.kinds_along("b"))
@@ -118,7 +118,7 @@ class SummaRelay(Summa):
 
     @property
     def colors(self) -> range:
-        """Four per axis: two directions, two parities; on a line of two PEs one each way."""
+        """An axis has four colors: two directions, two parities; on a line of two PEs one each way."""
         used = [
             color + parity
             for key, size in (("a", self.width), ("b", self.height))
@@ -130,12 +130,12 @@ class SummaRelay(Summa):
 
     @property
     def way(self) -> int:
-        """Links of the longest path without a core on it."""
+        """The longest path without a core on it has so many links."""
         return min(1, max(self.width, self.height) - 1)
 
     @property
     def hops(self) -> int:
-        """Wavelet hops of a product."""
+        """The product takes so many wavelet hops."""
         (w, h), (a, b) = (self.width, self.height), self.wavelets
         return 2 * self.slices * ((w - 1) * h * a + (h - 1) * w * b)
 

@@ -31,12 +31,12 @@ STEPS = 96
 """Steps that are followed on other meshes."""
 
 Times = NDArray[np.float64]
-"""A cycle per PE, or per PE of a row or column."""
+"""The array has a cycle per PE, or per PE of a row or column."""
 
 
 @dataclass(frozen=True)
 class _Axis:
-    """The tiles of one matrix: along axis 1 of arrays (H, W) those of A, along axis 0 those of B."""
+    """An axis has the tiles of one matrix: along axis 1 of arrays (H, W) those of A, along axis 0 those of B."""
 
     machine: Machine
     key: str

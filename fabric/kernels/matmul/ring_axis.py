@@ -1,4 +1,4 @@
-"""Tiles on a ring of PEs along a row or a column: what the programs of the cyclic shifts and of A B^T share.
+"""Tiles are on a ring of PEs along a row or a column: what the programs of the cyclic shifts and of A B^T share.
 
 A PE holds its tiles one behind the other, with one place more for the tile that arrives; `advance` goes on by one tile,
 `turn` sends the current one and receives another in the spare place.  `retreat` and ``turn(back=True)`` do the same the
@@ -13,11 +13,11 @@ from fabric.program.program import Program
 __all__ = ["BACK", "BACK_QUEUES", "FIRST", "QUEUES", "RingAxis"]
 
 FIRST = {"a": 8, "b": 11}
-"""Color 0 of the ring of each axis."""
+"""The ring of each axis has this color first."""
 QUEUES = {"a": (0, 2), "b": (1, 3)}
-"""Input and output queue."""
+"""The ring of each axis has this input and this output queue."""
 BACK = {"a": 14, "b": 17}
-"""Color 0 of the way back."""
+"""The way back of each axis has this color first."""
 BACK_QUEUES = {"a": (2, 0), "b": (3, 1)}
 """Input and output queue of the way back: where a queue is a microthread too, those that rest meanwhile."""
 

@@ -1,4 +1,4 @@
-"""Matrix products by cyclic shifts: Cannon on the plain ring, MeshGEMM on the folded one.
+"""Cyclic shifts give a matrix product: Cannon on the plain ring, MeshGEMM on the folded one.
 
 What moves
     Each row of PEs is a ring for its tiles of A, each column one for its tiles of B
@@ -113,7 +113,7 @@ class Shift(Product):
 
     @property
     def way(self) -> int:
-        """Links of the longest step of a ring."""
+        """The longest step of a ring has so many links."""
         return max(ring.hops for ring in self.rings.values())
 
     @property
@@ -221,7 +221,7 @@ class Shift(Product):
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """`Layout` with programs, routes and parameters; the same for every run."""
+        """The `Layout` has programs, routes and parameters; the same for every run."""
         w, h = self.width, self.height
         layout = Layout(w, h, self.machine)
         place_all(layout, self.programs, self.kinds_along("a"), self.kinds_along("b"))
@@ -256,7 +256,7 @@ class Shift(Product):
 
     @property
     def line_turns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Turns of alignment of each row of A and of each column of B."""
+        """Each row of A and each column of B takes so many turns of alignment."""
         rows, columns = (
             np.where(back, self.slices - moved, moved) for back, moved in zip(self.backwards, self.moved, strict=True)
         )
@@ -264,7 +264,7 @@ class Shift(Product):
 
     @property
     def turns(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Turns of alignment on each PE: of the tiles of A, of those of B; arrays (H, W)."""
+        """Each PE does so many turns of alignment: of the tiles of A, of those of B; arrays (H, W)."""
         shape = self.height, self.width
         rows, columns = self.line_turns
         return np.broadcast_to(rows[:, np.newaxis], shape).copy(), np.broadcast_to(columns, shape).copy()
@@ -307,7 +307,7 @@ class Shift(Product):
 
     @property
     def hops(self) -> int:
-        """Wavelet hops of a product, alignment included."""
+        """The product takes so many wavelet hops, alignment included."""
         turns = self.turns if self.align == "fabric" else (np.zeros((self.height, self.width), int),) * 2
         per_row, per_column = (turns[0][:, 0] + self.slices - 1).sum(), (turns[1][0] + self.slices - 1).sum()
         return int(
@@ -397,6 +397,6 @@ class Cannon(Shift):
 
 
 class MeshGemm(Shift):
-    """MeshGEMM: the folded ring, no step longer than two hops."""
+    """MeshGEMM has the folded ring, on which no step is longer than two hops."""
 
     algorithm, kind = "meshgemm", "folded"

@@ -1,4 +1,4 @@
-"""SUMMA: C = A B by broadcasts along rows and columns, one color per axis, routers turned by the PEs.
+"""SUMMA does C = A B by broadcasts along rows and columns, one color per axis, routers turned by the PEs.
 
 What moves
     A PE holds L/W tiles of A, L/H of B (one each on a square mesh) and its tile of C.  In step i = 0 .. L-1 the PEs of
@@ -203,7 +203,7 @@ class Summa(Product):
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """`Layout` with programs, routes and parameters; the same for every run."""
+        """The `Layout` has programs, routes and parameters; the same for every run."""
         w, h = self.width, self.height
         layout = Layout(w, h, self.machine)
         for row, y, count_y in self.ends("b"):
@@ -241,18 +241,18 @@ class Summa(Product):
 
     @property
     def colors(self) -> range:
-        """One per axis."""
+        """The product has one color per axis."""
         used = [AXES[key][0] for key, size in (("a", self.width), ("b", self.height)) if size > 1]
         return range(min(used), max(used) + 1) if used else range(0)
 
     @property
     def way(self) -> int:
-        """Links from the root of a broadcast to the farthest PE."""
+        """The farthest PE is so many links from the root of a broadcast."""
         return max(self.width, self.height) - 1
 
     @property
     def hops(self) -> int:
-        """Wavelet hops of a product."""
+        """The product takes so many wavelet hops."""
         w, h, steps = self.width, self.height, self.slices
         return sum(
             steps * w * h * (wavelets + 2) for wavelets, size in zip(self.wavelets, (w, h), strict=True) if size > 1

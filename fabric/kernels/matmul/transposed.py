@@ -1,4 +1,4 @@
-"""dist-GEMM-T: C = A B^T without a transpose; A stays, B shifts along y, sums run along x.
+"""dist-GEMM-T does C = A B^T without a transpose: A stays, B shifts along y, sums run along x.
 
 What moves
     PE (x, y) of W x H holds the tile A[y, x] (m x k over H x W), tiles of B (n x k over L x W, L = lcm(W, H); L/H of
@@ -64,7 +64,7 @@ from wse_core.params import Machine
 __all__ = ["GemmT"]
 
 EAST, WEST = (8, 9), (10, 14)
-"""Colors of sums by the parity of the sender."""
+"""The sums have these colors by the parity of the sender."""
 TO_WEST, TO_EAST, HERE = 0, 1, 2
 """Where a sum goes; `HERE` plus the word offset of the tile of C."""
 QUEUES = {"west": (0, 2), "east": (4, 4)}
@@ -92,7 +92,7 @@ class GemmT(Product):
 
     @property
     def c_tiles(self) -> int:
-        """Tiles of C on a PE, side by side."""
+        """A PE has so many tiles of C, side by side."""
         return self.held[1]
 
     # --- programs -----------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class GemmT(Product):
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """`Layout` with programs, routes and parameters; the same for every run."""
+        """The `Layout` has programs, routes and parameters; the same for every run."""
         w, h = self.width, self.height
         layout = Layout(w, h, self.machine)
         place_all(layout, self.programs, [self.column(x) for x in range(w)], self.colors_along())
@@ -260,24 +260,24 @@ class GemmT(Product):
 
     @property
     def part_wavelets(self) -> int:
-        """Wavelets of a tile of partial sums."""
+        """A tile of partial sums has so many wavelets."""
         return wavelets_of(self.shape.rows * self.shape.columns, self.shape.c_dtype)
 
     @property
     def colors(self) -> range:
-        """Those of the sums along x and of the ring along y."""
+        """The colors are those of the sums along x and of the ring along y."""
         used = [color for color in (*EAST, *WEST) if self.width > 1]
         used += [FIRST["b"] + k for k in range(3) if self.ring.n > 1]
         return range(min(used), max(used) + 1) if used else range(0)
 
     @property
     def way(self) -> int:
-        """Links of the longest step of the ring, or of a sum that ends at an end of its row."""
+        """The longest step of the ring, or a sum that ends at an end of its row, has so many links."""
         return max(self.ring.hops, self.width - 1)
 
     @property
     def hops(self) -> int:
-        """Wavelet hops of a product."""
+        """The product takes so many wavelet hops."""
         w, h, steps = self.width, self.height, self.slices
         return self.wavelets[1] * self.ring.grants * (steps - 1) * w + steps * h * 2 * (w - 1) * self.part_wavelets
 
@@ -297,7 +297,7 @@ class GemmT(Product):
 
 
 class _Row:
-    """The sum along a row: descriptors and code of one PE.
+    """A PE has these descriptors and this code for the sum along its row.
 
     Parameters
     ----------

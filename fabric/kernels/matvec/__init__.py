@@ -1,4 +1,4 @@
-"""Matrix-vector products y = A x over a mesh of PEs: local products, then a sum along the lines.
+"""Matrix-vector products y = A x are done over a mesh of PEs: local products, then a sum along the lines.
 
 ==================  ===============================================================================================
 gemv                ``gemv``: one product; pipeline, two-way K-tree (MeshGEMV) and rings

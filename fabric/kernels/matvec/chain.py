@@ -62,11 +62,11 @@ __all__ = ["GemvChain", "gemv_chain"]
 ALGORITHMS = ("pipeline", "ktree")
 """Rings load five descriptors per layer, which would soon be more than there are registers for."""
 QUEUES = (Queues((2, 4, 0), 6, 2), Queues((3, 5, 1), 7, 3))
-"""Of the sums along rows and along columns."""
+"""The sums along rows and those along columns have these queues."""
 
 
 class GemvChain:
-    """Tiles, all-reduces, layout and closed forms of a chain.
+    """A `GemvChain` has the tiles, all-reduces, layout and closed forms of a chain of products.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ class GemvChain:
         return p
 
     def layout(self) -> Layout:
-        """Return the `Layout`."""
+        """Return the `Layout` of all PEs."""
         layout = Layout(self.width, self.height, self.machine)
         compose(layout, [(s.line, s.roles()) for s in self.line_sums], self._program)
         for line_sum in self.line_sums[: self.layers]:

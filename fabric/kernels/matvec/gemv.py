@@ -1,4 +1,4 @@
-"""Matrix-vector product y = A x over a mesh of PEs: local products, then an all-reduce along the rows.
+"""A matrix-vector product y = A x is done over a mesh of PEs: local products, then an all-reduce along the rows.
 
 What moves
     PE (c, r) holds the tile A[r, c] and needs the chunk x[c].  With ``replicated`` every PE of column c has it from the
@@ -70,7 +70,7 @@ ELEMENTS = 1 << 22
 STRIDE = 16
 """Of so many rows of a PE a sample has one."""
 START, END, BEGUN, DONE = range(4)
-"""Readings of the cycle counter: the two of the whole, and the two around the product."""
+"""The cycle counter is read here: the two of the whole, and the two around the product."""
 
 
 def local_products(given: Arithmetic, a: Bits, x: Bits, width: int, depth: int, sums: str) -> list[Bits]:
@@ -90,7 +90,7 @@ def local_products(given: Arithmetic, a: Bits, x: Bits, width: int, depth: int, 
 
 
 class Gemv:
-    """A product on a mesh: tiles, all-reduce, layout, closed forms.
+    """A `Gemv` is a product on a mesh: tiles, all-reduce, layout, closed forms.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ class Gemv:
         return p
 
     def layout(self) -> Layout:
-        """Return the `Layout`."""
+        """Return the `Layout` of all PEs."""
         width, height = self.width, self.height
         layout = Layout(width, height, self.machine)
         place = [True] + [False] * (height - 1) if self.sends_x else [False] * height

@@ -1,4 +1,5 @@
-"""The all-reduces of matrix-vector products: partial results of a line, added up and, if wanted, given to all places.
+"""The all-reduces of matrix-vector products add up the partial results of a line and, if wanted, give them to all
+places.
 
 `LineSum` joins the pieces of `fabric.kernels.collectives.pieces` that exist, behind one face: ``pipeline`` is the chain
 of `line_reduce`, ``ktree`` the two-way tree of `ktree`, ``ring`` and ``folded_ring`` are those of `ring_allreduce`,
@@ -37,11 +38,11 @@ ALGORITHMS = ("pipeline", "ring", "folded_ring", "ktree")
 RINGS = {"ring": "plain", "folded_ring": "folded"}
 
 Piece: TypeAlias = ktree.KTree | Reduce | RingAllreduce
-"""What sums along a line."""
+"""A piece is what sums along a line."""
 
 
 class Queues(NamedTuple):
-    """Queues of a `LineSum`: input and output of each level, and those of the broadcast."""
+    """A `LineSum` has these queues: input and output of each level, and those of the broadcast."""
 
     levels: tuple[int, ...] = ktree.QUEUES
     flood_in: int = 6
@@ -61,7 +62,7 @@ def check_group(group: int, *lines: Line) -> None:
 
 
 class LineSum:
-    """The sum of vectors over a line.
+    """A `LineSum` is the sum of vectors over a line.
 
     Parameters
     ----------
@@ -174,7 +175,7 @@ class LineSum:
 
     @property
     def is_ring(self) -> bool:
-        """Whether all places get the sum by the algorithm itself."""
+        """The algorithm is a ring, by which all places get the sum."""
         return self.name in RINGS
 
     @property
@@ -194,7 +195,7 @@ class LineSum:
 
     @property
     def wavelets(self) -> int:
-        """Wavelets of a vector."""
+        """A vector has so many wavelets."""
         return wavelets_of(self.n, self.dtype)
 
     @property
@@ -204,7 +205,7 @@ class LineSum:
 
     @property
     def groups(self) -> tuple[int, ...]:
-        """Group sizes of a K-tree, bottom level first; empty for others."""
+        """A K-tree has groups of these sizes, bottom level first; empty for others."""
         return self.piece.groups if isinstance(self.piece, ktree.KTree) else ()
 
     @property
@@ -225,7 +226,7 @@ class LineSum:
         )
 
     def routes(self, layout: Layout) -> None:
-        """Paint the routes."""
+        """Paint the routes of the line into a layout."""
         self.piece.routes(layout)
         if self.floods:
             flood_line(self.line, layout, self.colors[-1], self._root())
@@ -250,18 +251,18 @@ class LineSum:
 
     @property
     def hops(self) -> int:
-        """Wavelet hops, control included."""
+        """The sum takes so many wavelet hops, control included."""
         flood = self.line.copies * self.wavelets * len(self.line) if self.floods else 0
         return self.piece.hops + flood
 
     @property
     def additions(self) -> int:
-        """Additions of elements."""
+        """The sum takes so many additions of elements."""
         return self.piece.additions
 
     @property
     def depth(self) -> int:
-        """Additions that follow one another."""
+        """The sum has so many additions that follow one another."""
         return self.piece.depth if isinstance(self.piece, ktree.KTree) else len(self.line) - 1
 
     def end(self, start: int) -> int:

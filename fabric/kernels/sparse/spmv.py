@@ -1,4 +1,5 @@
-"""Sparse matrix-vector product y = A x over a mesh of PEs: A in CSR, blocks of rows and columns, no zero multiplied.
+"""A sparse matrix-vector product y = A x is done over a mesh of PEs: A in CSR, blocks of rows and columns, no zero
+multiplied.
 
 What moves
     PE (c, r) holds the entries of block A[r, c] as CSR: where each row begins, the column of each entry within the
@@ -61,7 +62,7 @@ QUEUE_X = 3
 
 
 class Blocks:
-    """The entries of a sparse matrix, cut into the blocks of a mesh.
+    """A `Blocks` has the entries of a sparse matrix, cut into the blocks of a mesh.
 
     Parameters
     ----------
@@ -99,7 +100,7 @@ class Blocks:
 
     @property
     def ends(self) -> NDArray[np.int64]:
-        """Where each row of each block ends among its entries."""
+        """Each row of each block has its end here among its entries."""
         return self.counts.cumsum(axis=2)
 
     def gather(self, values: Bits) -> Bits:

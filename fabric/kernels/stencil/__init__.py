@@ -1,4 +1,4 @@
-"""Stencils over grids in three dimensions, a column of cells along z on each PE.
+"""Stencils are applied to grids in three dimensions, a column of cells along z on each PE.
 
 ==================  ===============================================================================================
 points7             ``stencil``: 7 points; routers multicast a column to four neighbours, one color of five per PE

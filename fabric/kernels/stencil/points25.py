@@ -1,4 +1,4 @@
-"""Star stencil of radius 4 in three dimensions (25 points): one column of nz cells per PE, steps, zeros around.
+"""The star stencil of radius 4 in three dimensions has 25 points: one column of nz cells per PE, steps, zeros around.
 
 What moves
     Every PE holds the column of cells (x, y).  Per step it sends its column once in each of the four directions, to the
@@ -70,7 +70,7 @@ from wse_core.params import Machine
 __all__ = ["directions", "expected_cycles", "reference", "stencil25", "weights"]
 
 STEPS = (1, 0), (-1, 0), (0, -1), (0, 1)
-"""Where columns travel, by color."""
+"""The columns of cells travel this way, by color."""
 V_BANK = 4
 """Bank of the sums; that of the cells is 0, so that in f16 none of the shifts by up to 4 cells conflicts."""
 

@@ -1,4 +1,4 @@
-"""Seven-point stencil in three dimensions: one column of nz cells per PE, repeated steps, zeros around.
+"""The seven-point stencil in three dimensions has one column of nz cells per PE, repeated steps, zeros around.
 
 What moves
     Every PE holds the column of cells (x, y).  Per step it sends its column once; the routers multicast it to the up to
@@ -64,7 +64,7 @@ from wse_core.params import Machine
 __all__ = ["C0", "C1", "expected_cycles", "reference", "stencil"]
 
 C0, C1 = 0.25, 0.125
-"""Weights of a cell and of its six neighbours."""
+"""A cell and its six neighbours have these weights."""
 STEP = {"W": (-1, 0), "E": (1, 0), "N": (0, -1), "S": (0, 1)}
 OPPOSITE = dict(zip("WENS", "EWSN", strict=True))
 TASKS = {

@@ -1,4 +1,4 @@
-"""Weight-streaming product: Y = W X, the weights arriving one by one, activations resident.
+"""A weight-streaming product is Y = W X, the weights arriving one by one, activations resident.
 
 What moves
     X (input features x tokens) stays in SRAM, features over x, tokens over y (`fabric.kernels.streamed.placement`).
@@ -69,7 +69,7 @@ X_BANK = 1
 
 
 class ProductTasks:
-    """The tasks of a product in a program: `ws_forward`'s own, or that of a whole network.
+    """A program has these tasks of a product: `ws_forward`'s own, or that of a whole network.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Weight-streaming gradient: dW = (dY X^T) at the places of a mask, activations and their gradients resident.
+"""A weight-streaming gradient is dW = (dY X^T) at the places of a mask, activations and their gradients resident.
 
 What moves
     X (input features x tokens) and dY (output features x tokens) stay in SRAM as in
@@ -81,7 +81,7 @@ SKIP = 0x8000
 
 
 class GradientTasks:
-    """The tasks of a gradient product in a program: `ws_gradient`'s own, or that of a whole network.
+    """A program has these tasks of a gradient product: `ws_gradient`'s own, or that of a whole network.
 
     Parameters
     ----------

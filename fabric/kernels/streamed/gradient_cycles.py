@@ -15,7 +15,7 @@ from wse_core.params import Machine
 __all__ = ["QUEUES", "dot_cycles", "expected_cycles"]
 
 QUEUES = 1, 3
-"""Input queue and output queue of the rows of dY."""
+"""The rows of dY have this input and this output queue."""
 
 AHEAD = 4
 """Rows before the present one that may still lie in queues."""

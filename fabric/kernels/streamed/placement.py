@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 TASKS = {"begin": 0, "pass": 1, "land": 2}
-"""Control task ids of the partial-sum commands."""
+"""The partial-sum commands have these control task ids."""
 
 
 def chunks(count: int, parts: int) -> NDArray[np.int64]:
@@ -53,7 +53,7 @@ def chunks(count: int, parts: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Placement:
-    """Activations of `features` features and `tokens` tokens on width x height PEs.
+    """A placement says where activations of `features` features and `tokens` tokens lie on width x height PEs.
 
     Attributes
     ----------
@@ -86,17 +86,17 @@ class Placement:
 
     @property
     def columns(self) -> int:
-        """Columns of a group."""
+        """A group has so many columns of PEs."""
         return self.width // self.groups
 
     @cached_property
     def feature_starts(self) -> NDArray[np.int64]:
-        """First feature of each column of a group, and `features`."""
+        """Each column of a group begins with this feature; behind the last stands `features`."""
         return chunks(self.features, self.columns)
 
     @cached_property
     def token_starts(self) -> NDArray[np.int64]:
-        """First token of each part: group 0 from north to south, then group 1; and `tokens`."""
+        """Each part begins with this token: group 0 from north to south, then group 1; and `tokens`."""
         return chunks(self.tokens, self.groups * self.height)
 
     def owner(self, feature: int) -> int:

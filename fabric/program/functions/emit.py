@@ -16,7 +16,7 @@ __all__ = ["Emit"]
 
 @dataclass(frozen=True)
 class Half:
-    """Lower or upper halves of the elements of a variable."""
+    """A `Half` has the lower or the upper halves of the elements of a variable."""
 
     var: Var
     offset: int

@@ -1,4 +1,4 @@
-"""Functions of arrays of bit patterns, with the roundings of the machine."""
+"""Functions are evaluated on arrays of bit patterns, with the roundings of the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Evaluate"]
 
 
 class Vector(np.ndarray):
-    """Bit patterns of f32 with views of their halves."""
+    """A `Vector` has bit patterns of f32 with views of their halves."""
 
     @property
     def low(self) -> NDArray[np.uint16]:

@@ -11,26 +11,26 @@ from typing import Any
 __all__ = ["EXP", "INVERSE_FIRST", "INVERSE_GUESS", "LOG", "ROOT_FIRST", "ROOT_GUESS", "Functions"]
 
 EXP = (1.0, 1.0, 0.5, 0.16666513, 0.041666858, 0.008369601, 0.001389935)
-"""Of e^f for |f| <= ln 2 / 2, lowest first."""
+"""The polynomial for e^f has these coefficients, for |f| <= ln 2 / 2, lowest first."""
 LOG = (1.0, -0.5, 0.33333354, -0.25000888, 0.19999933, -0.16620106, 0.14223186, -0.13210735, 0.12655853, -0.0738688)
-"""Of log(1 + f) / f for f from 0.7071 - 1 to 1.4142 - 1, lowest first."""
+"""The polynomial for log(1 + f) / f has these coefficients, for f from 0.7071 - 1 to 1.4142 - 1, lowest first."""
 LN2_HIGH, LN2_LOW = 0.693359375, -2.1219444e-4
-"""ln 2 as a number of ten bits, whose products with small integers are exact, and the rest."""
+"""The number ln 2 is split into one of ten bits, whose products with small integers are exact, and the rest."""
 LOWEST, HIGHEST = -104.0, 89.0
-"""Where e^x rounds to zero and to infinity."""
+"""At these arguments e^x rounds to zero and to infinity."""
 SIXTY_FOURTHS = 1.5 * 2.0**17
 """Added to a number below 2^9 it leaves the number of 64ths in the lower half of the sum."""
 UNITS = 1.5 * 2.0**23
-"""The same of whole numbers below 2^15."""
+"""Added to a number below 2^15 it leaves the number of units in the lower half of the sum."""
 SPLIT = 0x3F35
-"""Upper half of sqrt(1/2): where log cuts between two exponents."""
+"""The upper half of sqrt(1/2) is where log cuts between two exponents."""
 INVERSE_GUESS, INVERSE_FIRST = (0x7EF2, 0x8000), 2.0015
 """Upper half from which that of x is taken, and lower half; constant of the first step."""
 ROOT_GUESS, ROOT_FIRST = (0x5F36, 0x8000), 1.501
 GELU_CUBIC = 0.044715
 GELU_SCALE = 2 * math.sqrt(2 / math.pi)
 GELU_CUT = 86.0
-"""Largest -2u, that 1 + exp(-2u) be in the range of `reciprocal`."""
+"""This is the largest -2u for which 1 + exp(-2u) is in the range of `reciprocal`."""
 
 
 class Functions(ABC):
@@ -50,7 +50,7 @@ class Functions(ABC):
 
     @abstractmethod
     def call(self) -> AbstractContextManager[None]:
-        """A function, from its first operation to its last."""
+        """Write a function, from its first operation to its last."""
 
     @abstractmethod
     def half(self, name: str, dest: Any, *sources: Any) -> None:
@@ -82,7 +82,7 @@ class Functions(ABC):
 
     @abstractmethod
     def move(self, dest: Any, a: Any) -> None:
-        """Set dest = a."""
+        """Set dest = a for each element."""
 
     def exp(self, dest: Any, source: Any) -> None:
         """Set dest = e^source.

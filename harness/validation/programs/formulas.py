@@ -26,7 +26,7 @@ from wse_core.params import Machine
 __all__ = ["FORMULAS", "SUMMA"]
 
 SUMMA = (4, 14)
-"""P and side of the tiles at which the author of the formula of a whole SUMMA checked it."""
+"""The author of the formula of a whole SUMMA has checked it at this P and this side of the tiles."""
 
 
 def _gather(p: int, b: int, s: int, wire: costs.Wire) -> float:
@@ -81,7 +81,7 @@ FORMULAS: dict[str, tuple[Callable[..., float], str, Callable[[int, int, int], d
     ),
     "general cost of a 1-d collective": (_gather, "gather", _line),
 }
-"""Start of the workload -> (formula of P, B, S and the wire; kernel; its parameters)."""
+"""A workload that begins so has these: formula of P, B, S and the wire; kernel; its parameters."""
 
 
 @recipe(

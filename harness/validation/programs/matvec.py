@@ -1,4 +1,5 @@
-"""R2: matrix-vector product on one PE, ``y += A x`` by columns, as `@map` of a multiply-add over x (``matvec.csl``).
+"""R2 is a matrix-vector product on one PE, ``y += A x`` by columns, as `@map` of a multiply-add over x
+(``matvec.csl``).
 
 Per repetition three DSRs are loaded (y, A and x), then per element of x there is one fmacs of the padded column length,
 whose A DSR keeps its address.

@@ -1,4 +1,4 @@
-"""The PEs around a plane of cells (``stencil_ring.csl``): what the host writes into them."""
+"""The PEs around a plane of cells (``stencil_ring.csl``) get this from the host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R4: a star stencil with one cell per PE, fp32; cycles per iteration.
+"""R4 is a star stencil with one cell per PE, fp32; it gives cycles per iteration.
 
 *What moves.*  Per iteration a PE sends its value times w1 to its four neighbours with one operation, which the routers
 multicast, and adds what comes from them.  The outer ring of PEs only sends constants and swallows what it gets.

@@ -1,4 +1,4 @@
-"""R6: a wave equation with 25 points, one column of z per PE, fp32; cycles per time step.
+"""R6 is a wave equation with 25 points, one column of z per PE, fp32; it gives cycles per time step.
 
 *What moves.*  Per step the column of a PE goes to the four PEs on each side, block by block: a localized broadcast in
 each direction, all four at once.  A router that sends cannot leave out its own ramp, and the published program has no
@@ -50,7 +50,8 @@ __all__ = ["RADIUS", "expected", "iterate", "stencil_columns"]
 
 RADIUS = 4
 COURANT = 0.1
-"""Square of the number of cells that a wave travels in a step: the value of the field, here the same everywhere."""
+"""The value of the field is the square of the number of cells that a wave travels in a step, here the same everywhere.
+"""
 
 GROUP = 4
 """Cells of fp32 in a group of banks; rows of sums and of what arrives are whole groups."""

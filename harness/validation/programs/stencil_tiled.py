@@ -1,4 +1,4 @@
-"""R5: a star stencil over a plane of cells, a tile of w x h cells per PE, fp32; cycles per iteration.
+"""R5 is a star stencil over a plane of cells, a tile of w x h cells per PE, fp32; it gives cycles per iteration.
 
 *What moves.*  A PE holds its tile with a halo of r cells in array A, and partial sums in array B, both of
 (h + 2 r) x (w + 2 r + 1) words.  Per iteration the outermost r rows and columns of the tile go to the four
@@ -39,7 +39,7 @@ from wse_core.params import Machine
 __all__ = ["WEIGHTS", "expected", "iterate", "stencil_tiled"]
 
 WEIGHTS = (0.5, 0.125, 0.0625, 0.03125, 0.25, 0.1875)
-"""Weights by distance, repeated for larger radii; chosen so that values stay bounded."""
+"""The weights go by distance, repeated for larger radii; they are chosen so that values stay bounded."""
 DIRECTIONS = "WENS"
 STEP = {"W": (-1, 0), "E": (1, 0), "N": (0, -1), "S": (0, 1)}
 

@@ -1,4 +1,4 @@
-"""R1: SUMMA over P x P PEs with broadcasts of a collectives library, square tiles of T x T fp32, stored by columns.
+"""R1 is SUMMA over P x P PEs with broadcasts of a collectives library, square tiles of T x T fp32, stored by columns.
 
 In step i the PEs of column i broadcast their tile of A along their rows, those of row i their tile of B along their
 columns; when both have come, C += A B.  The next step begins after the product.  The time is the largest difference

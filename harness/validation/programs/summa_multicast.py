@@ -1,4 +1,4 @@
-"""R8: spans of tasks in a SUMMA with hand-written multicast, read from a trace of one PE.
+"""R8 has spans of tasks in a SUMMA with hand-written multicast, read from a trace of one PE.
 
 *Compute task.*  The last local product of the PE: as many fmacs as the point says (four products of 14 x 14 tiles, all
 in one task; ``products.csl``, with the product of `harness.validation.programs.summa_library`).  Span: from the first

@@ -1,4 +1,4 @@
-"""R7: single vector operations.
+"""R7 is a single vector operation at a time.
 
 *Between two time stamps* (``vector.csl``): ``C = C * B`` (fmuls, fp32), or a sum or difference, with DSRs loaded
 before; what the source calls "no bank conflict" is an offset of two 32-bit words between the two streams (half of the
@@ -39,7 +39,7 @@ def _conflict(params: Mapping[str, Any]) -> bool:
 OPERATIONS = {"c*b": "fmuls", "c+b": "fadds", "c-b": "fsubs"}
 """What a workload without blanks contains -> operation, in the order of ``vector.csl``."""
 SHIFT = 2
-"""Elements before B that put it into the other half of the banks."""
+"""So many elements stand before B, which put it into the other half of the banks."""
 
 
 def operate(

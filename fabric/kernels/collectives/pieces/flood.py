@@ -1,4 +1,4 @@
-"""Flood: a vector of one PE to all others of a line or of a rectangle, copied by the routers on its way.
+"""A flood takes a vector of one PE to all others of a line or of a rectangle, copied by the routers on its way.
 
 What moves
     One color, static routes: each router passes a wavelet on and, in the same cycle, gives its own CE a copy.  Sending

@@ -1,4 +1,4 @@
-"""Two-way K-tree: the sum of vectors over a line, from both ends of groups toward their middle, K levels.
+"""A two-way K-tree is the sum of vectors over a line, from both ends of groups toward their middle, K levels.
 
 What moves
     The places of a line form groups.  In a group of g places, place g // 2 is the root: chains from both ends add
@@ -51,7 +51,7 @@ from wse_core.params import Machine
 __all__ = ["QUEUES", "KTree", "Sides", "group_sizes"]
 
 QUEUES = (2, 4, 5, 1, 0)
-"""Input and output queue of each level: the limit of K."""
+"""Each level has an input and an output queue, which is the limit of K."""
 
 
 def group_sizes(n: int, levels: int, group: int = 0) -> tuple[int, ...]:
@@ -83,7 +83,7 @@ def group_sizes(n: int, levels: int, group: int = 0) -> tuple[int, ...]:
 
 
 Starts: TypeAlias = "int | Sequence[int] | NDArray[Any]"
-"""When places begin."""
+"""Places of a line begin at these cycles."""
 
 
 class Sides(NamedTuple):
@@ -125,7 +125,7 @@ class Sides(NamedTuple):
 
 @dataclass(frozen=True)
 class KTree:
-    """The sum of vectors over a line, to a place in its middle.
+    """A `KTree` is the sum of vectors over a line, to a place in its middle.
 
     Attributes
     ----------
@@ -154,7 +154,7 @@ class KTree:
 
     @property
     def wavelets(self) -> int:
-        """Wavelets of a message."""
+        """A message has so many wavelets."""
         return wavelets_of(self.n, self.dtype)
 
     @cached_property
@@ -197,7 +197,7 @@ class KTree:
         return [tuple(roles) for roles in found]
 
     def routes(self, layout: Layout) -> None:
-        """Paint the routes."""
+        """Paint the routes of all groups into a layout."""
         for number, level in enumerate(self.levels):
             pair = self.colors[2 * number : 2 * number + 2]
             for group in level:
@@ -243,7 +243,7 @@ class KTree:
 
     @property
     def depth(self) -> int:
-        """Additions on the critical path: the most that depend on one another."""
+        """The critical path has so many additions: the most that depend on one another."""
         done = [0] * len(self.line)
         for group in (group for level in self.levels for group in level):
             root = group[len(group) // 2]
@@ -256,7 +256,7 @@ class KTree:
 
     @property
     def hops(self) -> int:
-        """Wavelet hops of all copies of the line, control wavelets included."""
+        """All copies of the line take so many wavelet hops, control wavelets included."""
         total = 0
         for group in (group for level in self.levels for group in level):
             middle, both = len(group) // 2, len(self.sides(group)) == 2
@@ -266,7 +266,7 @@ class KTree:
 
     @property
     def additions(self) -> int:
-        """Additions of elements, all copies together: (P - 1) n each."""
+        """All copies together do so many additions of elements: (P - 1) n each."""
         return self.line.copies * (len(self.line) - 1) * self.n
 
     @cached_property

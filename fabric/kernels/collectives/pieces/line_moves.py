@@ -39,7 +39,7 @@ __all__ = ["AllGather", "Gather", "Scatter"]
 
 @dataclass(frozen=True)
 class _Moving:
-    """What the pieces share.
+    """The pieces that move blocks along a line share this.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class _Moving:
 
     @property
     def w(self) -> int:
-        """Wavelets of a block."""
+        """A block has so many wavelets."""
         return wavelets_of(self.n, self.dtype)
 
     def move(self, p: Program) -> Callable[..., None]:
@@ -77,7 +77,7 @@ class _Moving:
 
 
 class Gather(_Moving):
-    """Blocks of all places to place 0, in the order of the places."""
+    """A gather takes the blocks of all places to place 0, in the order of the places."""
 
     N_COLORS = 1
 
@@ -88,7 +88,7 @@ class Gather(_Moving):
         return ["root"] + ["inner"] * (len(self) - 2) + ["last"]
 
     def routes(self, layout: Layout) -> None:
-        """Paint the routes."""
+        """Paint the routes of the line into a layout."""
         trees.star(len(self)).routes(self.line, layout, self.colors)
 
     def emit(self, p: Program, role: str, x: Var, everything: Var | None) -> None:
@@ -106,7 +106,7 @@ class Gather(_Moving):
 
     @property
     def hops(self) -> int:
-        """Wavelet hops, control included."""
+        """The gather takes so many wavelet hops, control included."""
         p = len(self)
         return self.line.copies * sum((1 + k) * (self.w + (k < p - 1)) for k in range(1, p))
 
@@ -130,7 +130,7 @@ class Gather(_Moving):
 
 
 class Scatter(_Moving):
-    """Blocks of place 0 to all places."""
+    """A scatter takes the blocks of place 0 to all places."""
 
     N_COLORS = 1
 
@@ -169,7 +169,7 @@ class Scatter(_Moving):
 
     @property
     def hops(self) -> int:
-        """Wavelet hops: everything travels to the end of the line."""
+        """The scatter takes so many wavelet hops: everything travels to the end of the line."""
         p = len(self)
         return self.line.copies * (p - 1) * self.w * p if p > 1 else 0
 
@@ -194,7 +194,7 @@ class Scatter(_Moving):
 
 
 class AllGather(_Moving):
-    """Blocks of all places to all places, in their order."""
+    """An all-gather takes the blocks of all places to all places, in their order."""
 
     N_COLORS = 2
     PARAMS = ("own", "before", "after")

@@ -1,4 +1,4 @@
-"""The reduce of a line as a piece of kernels: routes for a layout, a PE's part of a program, order, counts and cycles.
+"""The reduce of a line is a piece of kernels: routes for a layout, a PE's part of a program, order, counts and cycles.
 
 A `Reduce` is made from a `Line`, a `Tree`, the element count and the formats.  `routes` paints; `emit` writes the part
 of one PE into the task being written, reading and leaving its data in variables that the kernel chose; `total` is the
@@ -42,7 +42,9 @@ COMBINE = {"add": ("fadds", "add"), "max": ("fmaxs", "maximum"), "min": ("fmins"
 
 
 class Role(NamedTuple):
-    """Part of a PE in a reduce: children, color received on, color sent on (None: nothing), control wavelet after."""
+    """A PE has this part in a reduce: children, color received on, color sent on (None: nothing), control wavelet
+    after.
+    """
 
     messages: int
     into: int | None
@@ -61,7 +63,7 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Reduce:
-    """The sum of vectors over a line, to its place 0.
+    """A `Reduce` is the sum of vectors over a line, to its place 0.
 
     Attributes
     ----------
@@ -95,7 +97,7 @@ class Reduce:
 
     @property
     def wavelets(self) -> int:
-        """Wavelets of a message."""
+        """A message has so many wavelets."""
         return wavelets_of(self.n, self.sums)
 
     def roles(self) -> list[Role]:
@@ -111,7 +113,7 @@ class Reduce:
         return found
 
     def routes(self, layout: Layout) -> None:
-        """Paint the routes."""
+        """Paint the routes of the line into a layout."""
         self.tree.routes(self.line, layout, self.colors)
 
     def needs_total(self, role: Role) -> bool:
@@ -211,14 +213,16 @@ class Reduce:
 
     @property
     def hops(self) -> int:
-        """Wavelet hops of all copies of the line: per message one from the ramp and one per link, control included."""
+        """All copies of the line take so many wavelet hops: per message one from the ramp and one per link, control
+        included.
+        """
         each = (self.wavelets + (1 if advance else 0) for advance in self.tree.advance[1:])
         far = (1 + k - self.tree.parent[k] for k in range(1, len(self.tree)))
         return self.line.copies * sum(a * b for a, b in zip(each, far, strict=True))
 
     @property
     def additions(self) -> int:
-        """Additions of elements, all copies together: (P - 1) n each."""
+        """All copies together do so many additions of elements: (P - 1) n each."""
         return self.line.copies * (len(self.tree) - 1) * self.n
 
     def end(self, start: int | Sequence[int], machine: Machine) -> int:

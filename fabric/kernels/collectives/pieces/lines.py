@@ -1,4 +1,4 @@
-"""Lines of PEs: a row, a column or a snake, seen from the collectives that run along them.
+"""A line of PEs is a row, a column or a snake, seen from the collectives that run along it.
 
 A `Line` is a sequence of places 0 .. P-1; consecutive places are neighbours.  A place is a rectangle of PEs: the
 same line can run in all rows (or columns) of a region at once: place k of "all rows" is column k.  Directions are
@@ -25,7 +25,7 @@ STEPS = {(1, 0): "E", (-1, 0): "W", (0, 1): "S", (0, -1): "N"}
 
 
 class Line:
-    """A sequence of neighbouring places.
+    """A `Line` is a sequence of neighbouring places.
 
     Parameters
     ----------

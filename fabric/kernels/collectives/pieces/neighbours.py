@@ -42,7 +42,7 @@ SidePlan: TypeAlias = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class Nearby:
-    """A localized broadcast along a line, from place 0 on.
+    """A `Nearby` is a localized broadcast along a line, from place 0 on.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Nearby:
 
     @property
     def command(self) -> int:
-        """Payload of the control wavelet after a vector."""
+        """The control wavelet after a vector has this payload."""
         return control.encode(["adv", "adv", *["nop"] * (self.reach - 2), "adv"], deliver=False)
 
     def _sends(self, k: int) -> bool:
@@ -87,7 +87,7 @@ class Nearby:
         return min(self.reach, len(self.line) - 1 - k)
 
     def routes(self, layout: Layout) -> None:
-        """Paint the routes."""
+        """Paint the routes of the line into a layout."""
         for k, rect in enumerate(self.line.rects):
             missing = "T" * (k == 0) + "A" * (k == len(self.line) - 1)
 
@@ -124,5 +124,5 @@ class Nearby:
 
     @property
     def pairs(self) -> int:
-        """Pairs of a sender and a receiver, all copies together."""
+        """All copies together have so many pairs of a sender and a receiver."""
         return self.line.copies * sum(map(self.receivers, range(len(self.line))))

@@ -56,7 +56,7 @@ def interleave(index: int, n: int) -> tuple[int, int]:
 
 
 class Ring:
-    """A ring through the places of a line.
+    """A `Ring` goes through the places of a line.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Ring:
 
     @functools.cached_property
     def order(self) -> tuple[int, ...]:
-        """Places by rank: the inverse of `rank`."""
+        """The places are in this order by rank: the inverse of `rank`."""
         found = [0] * self.n
         for place, rank in enumerate(self.rank):
             found[rank] = place
@@ -98,7 +98,7 @@ class Ring:
 
     @property
     def hops(self) -> int:
-        """Links of the longest step."""
+        """The longest step takes so many links."""
         return max(abs(k - to) for k, to in enumerate(self.sends))
 
     @property
@@ -107,7 +107,7 @@ class Ring:
         return sum(1 + abs(k - to) for k, to in enumerate(self.sends)) if self.n > 1 else 0
 
     def color(self, place: int) -> int:
-        """Return the color, 0 .. 2, in which a place sends."""
+        """Return the color of a place, 0 .. 2, in which a place sends."""
         if self.kind == "plain":
             return 2 if place == 0 else place % 2
         j = place // 2

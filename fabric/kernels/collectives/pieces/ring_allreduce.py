@@ -1,4 +1,4 @@
-"""The ring all-reduce of a line as a piece of kernels.
+"""The ring all-reduce of a line is a piece of kernels.
 
 What moves
     The vector is cut into P chunks of equal length (the last ones padded).  In each of 2 (P - 1) steps every PE sends
@@ -49,7 +49,7 @@ from wse_core.params import Machine
 __all__ = ["UNROLLED", "RingAllreduce"]
 
 UNROLLED = 8
-"""Steps per turn of the loop over steps."""
+"""A turn of the loop over steps does so many steps."""
 
 
 RingRole: TypeAlias = tuple[int, int | None, int | None]
@@ -58,7 +58,7 @@ RingRole: TypeAlias = tuple[int, int | None, int | None]
 
 @dataclass(frozen=True)
 class RingAllreduce:
-    """Ring all-reduce over a line.
+    """A `RingAllreduce` gives all places of a line the sum of their vectors.
 
     Attributes
     ----------
@@ -85,17 +85,17 @@ class RingAllreduce:
 
     @cached_property
     def ring(self) -> Ring:
-        """The `Ring`."""
+        """The sum goes round this `Ring`."""
         return Ring(len(self.line), self.kind)
 
     @property
     def chunk(self) -> int:
-        """Elements of a chunk."""
+        """A chunk has so many elements."""
         return -(-self.n // len(self.line))
 
     @property
     def padded(self) -> int:
-        """Elements that the variables need."""
+        """The variables need so many elements."""
         return self.chunk * len(self.line)
 
     def roles(self) -> list[RingRole]:
@@ -106,7 +106,7 @@ class RingAllreduce:
         return [(self.ring.rank[k], self.colors[into], self.colors[out]) for k, (out, into) in enumerate(numbers)]
 
     def routes(self, layout: Layout) -> None:
-        """Paint the routes."""
+        """Paint the routes of the ring into a layout."""
         if len(self.line) == 1:
             return
         for k, to in enumerate(self.ring.sends):
@@ -188,7 +188,7 @@ class RingAllreduce:
 
     @property
     def hops(self) -> int:
-        """Wavelet hops of all copies of the line."""
+        """All copies of the line take so many wavelet hops."""
         steps = 2 * (len(self.line) - 1)
         return self.line.copies * steps * wavelets_of(self.chunk, self.sums) * self.ring.grants
 

@@ -54,7 +54,7 @@ LONGEST = 2048
 
 @dataclass(frozen=True)
 class Tree:
-    """A reduction tree over PEs 0 .. P-1.
+    """A `Tree` is a reduction tree over PEs 0 ..  P-1.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Tree:
 
     @cached_property
     def children(self) -> list[list[int]]:
-        """Children of each PE, nearest first."""
+        """Each PE has these children, nearest first."""
         found: list[list[int]] = [[] for _ in self.parent]
         for k, parent in enumerate(self.parent):
             if parent >= 0:
@@ -92,12 +92,12 @@ class Tree:
 
     @property
     def energy(self) -> int:
-        """Hops of one wavelet per message, all messages together."""
+        """One wavelet per message takes so many hops, all messages together."""
         return sum(k - parent for k, parent in enumerate(self.parent) if parent >= 0)
 
     @cached_property
     def depth(self) -> int:
-        """Most messages on a path to PE 0."""
+        """A path to PE 0 has at most so many messages."""
         depth = [0] * len(self)
         for k in range(1, len(self)):
             depth[k] = depth[self.parent[k]] + 1
@@ -117,7 +117,7 @@ class Tree:
 
     @cached_property
     def passes(self) -> NDArray[np.bool_]:
-        """Array (colors, P): whether messages of a color pass a PE."""
+        """The array (colors, P) says whether messages of a color pass a PE."""
         change = np.zeros((max(1, self.colors), len(self) + 1), np.int32)
         for k in range(1, len(self)):
             change[self.color[k], self.parent[k] + 1] += 1
@@ -180,7 +180,7 @@ def two_phase(p: int, group: int) -> Tree:
 
 
 def chain(p: int) -> Tree:
-    """Return the chain."""
+    """Return the tree that is a chain."""
     return two_phase(p, max(1, p))
 
 

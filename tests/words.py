@@ -1,0 +1,135 @@
+"""The English of docstrings: what a machine can check of "the first sentence can be understood alone".
+
+An editor shows the first sentence of a docstring without the file around it.  So it has a subject and a verb: a
+function says in the imperative what it does, everything else is the subject of a sentence ("A `Layout` says ...", "The
+queue has so many ...").  Grammar is not parsed: a sentence must have one of the `VERBS`, or one of the `NOUNS_TOO`
+right behind a name in backticks or a pronoun; a function may begin with one of the `IMPERATIVES`.  Who uses another
+word adds it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+__all__ = ["docstrings", "faults", "first_sentence", "python_files"]
+
+FEWEST = 4
+"""A sentence has at least so many words."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+IMPERATIVES = _words(
+    """
+    Activate Add Advance Allocate Anneal Announce Answer Append Apply Arrange Ask Assemble Attach Begin Bind Book
+    Bring Build Calculate Call Cancel Carry Change Check Choose Classify Clean Clear Clip Close Collect Compare
+    Compile Complete Compute Convert Copy Count Create Cycle Decide Declare Delete Describe Discard Divide Do Draw
+    Drop Emit End Enter Evaluate Exchange Execute Explain Export Extend Fill Find Flush Fold Follow Force Forget
+    Free Gather Generate Give Go Hand Have Hear Hold Import Insert Install Issue Join Jump Keep Lead Leave Let List
+    Load Log Look Make Map Mark Measure Merge Move Multiply Name Note Number Occupy Open Optimise Paint Parse Place
+    Plan Point Print Project Push Put Raise Read Receive Record Reduce Refuse Register Remove Repeat Replace Report
+    Reserve Restore Return Rewrite Round Route Run Save Say Scale Search Send Set Settle Share Shift Show Simplify
+    Simulate Skip Sort Split Spread Start Stop Store Stream Sum Swap Take Tell Test Time Train Turn Undo Update Use
+    Verify Wait Walk Whether Work Wrap Write Yield
+    """
+)
+VERBS = _words(
+    """
+    adds allows appear appears applies are arrive arrives asks assembles assigns become becomes begins belong
+    belongs binds bounds brings calibrate can cannot carries carry checks chooses clears closes collects come comes
+    compares compiles compresses computes connects consists contains converts could creates decides declare declares
+    decodes defines delivers depends describe describes did differ divides do does emits enables encodes enters
+    evaluates exceeds exchanges executes exists expects explains expresses fails falls fill fills finds fixes
+    flattens flows follows forwards generates gets give gives go goes grows had handles hands hangs happen happens
+    has have helps hides hold holds includes initialises initializes inserts installs is jumps keep keeps know knows
+    lays leads learns leaves lets lie lies live lives locates loses lowers make makes may means meets merges move
+    multiplies must need needs obeys occurs offers opens overlaps owns paints parses passes performs pops predicts
+    prefers presents prints produces provides pulls pushes puts raises reach reaches receives reduces refers refuse
+    refuses relates remains remembers removes renders replaces represents reproduces requires reserves resolves
+    restores rests returns reveals rewrites rounds say says see selects send sends separates serves shall should
+    shows simulates sits sleeps solves sorts speaks stand stands states stays subtracts suits supplies take takes
+    talks tell tells tracks trains translates travel treats tries understands updates use uses validates varies wake
+    wakes wants was weighs were will wins would wraps yields
+    """
+)
+NOUNS_TOO = _words(
+    """
+    answers begin builds call calls changes copies cost costs count counts covers crosses cut cuts depend differs
+    draw draws drives drops end ends explain exports fall feeds fit fits follow forms functions get guards imports
+    issues joins lead leave let limits links lists loads look looks maps marks matches mean measures meet models
+    moves name names orders packs pass picks places plans points posts prices print queries ranks read reads records
+    releases repeats reports run runs searches sees sets share shares shifts show splits starts stay steps stops
+    stores streams sums switches tests turn turns values visits wait waits walks want work works write writes
+    """
+)
+"""Forms that are nouns as well; they count as verbs where only a verb can stand."""
+PRONOUNS = {"it", "that", "which", "who", "they", "nobody", "everything", "this", "these", "code"}
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a docstring on one line."""
+    paragraph = " ".join(text.strip().split("\n\n")[0].split())
+    return re.split(r"(?<=[^.][.!?])\s+(?=[A-Z`\d\"(])", paragraph)[0]
+
+
+def faults(kind: str, text: str) -> list[str]:
+    """Return what is wrong with a docstring of a "module", "class", "property", "function" or "value"."""
+    sentence = first_sentence(text)
+    words = re.findall(r"[A-Za-z][\w'-]*", re.sub(r"`+[^`]*`+", "code", sentence))
+    found = []
+    if len(words) < FEWEST:
+        found.append(f"fewer than {FEWEST} words")
+    if re.match(r"[a-z]+\b(?!-[A-Z])", sentence):
+        found.append("begins with a small letter")
+    low = [word.lower() for word in words]
+    said = bool(VERBS & set(low)) or any(b in NOUNS_TOO and a in PRONOUNS for a, b in pairwise(low))
+    if not said and not (kind == "function" and words and words[0] in IMPERATIVES):
+        found.append("has no verb")
+    return found
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
+    """Yield (kind, name, text) of the docstrings of a file: its own, of classes, functions and values."""
+    if text := ast.get_docstring(tree):
+        yield "module", "", text
+    yield from _below(tree, "")
+
+
+def _below(parent: ast.AST, prefix: str) -> Iterator[tuple[str, str, str]]:
+    body = getattr(parent, "body", [])
+    for node, before in zip(body, [None, *body], strict=False):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            name = f"{prefix}{node.name}"
+            if text := ast.get_docstring(node):
+                yield _kind(node), name, text
+            yield from _below(node, f"{name}.")
+        elif isinstance(before, (ast.Assign, ast.AnnAssign)) and (text := _text(node)):
+            target = before.targets[0] if isinstance(before, ast.Assign) else before.target
+            yield "value", f"{prefix}{ast.unparse(target)}", text
+
+
+def _text(node: ast.AST) -> str:
+    """Return the text of a statement that is one, else nothing."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+
+
+def _kind(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> str:
+    if isinstance(node, ast.ClassDef):
+        return "class"
+    decorators = (ast.unparse(decorator) for decorator in node.decorator_list)
+    return "property" if any("property" in decorator for decorator in decorators) else "function"
+
+
+def python_files(root: Path, rooms: tuple[str, ...]) -> Iterator[Path]:
+    """Yield the sources and stubs below some directories, without those that are generated."""
+    for room in rooms:
+        for path in sorted([*(root / room).rglob("*.py"), *(root / room).rglob("*.pyi")]):
+            if path.name not in ("program.pyi", "_build_info.py"):
+                yield path
