@@ -3,7 +3,7 @@
 An editor shows the first sentence of a docstring without the file around it.  So it has a subject and a verb: a
 function says in the imperative what it does, everything else is the subject of a sentence ("A `Layout` says ...", "The
 queue has so many ...").  Grammar is not parsed: a sentence must have one of the `VERBS`, or one of the `NOUNS_TOO`
-right behind a name in backticks or a pronoun; a function may begin with one of the `IMPERATIVES`.  Who uses another
+right behind a name in backticks or a pronoun; a function may with one of the `IMPERATIVES`.  Who uses another
 word adds it.
 """
 
@@ -41,7 +41,7 @@ IMPERATIVES = _words(
 )
 VERBS = _words(
     """
-    adds allows appear appears applies are arrive arrives asks assembles assigns become becomes begins belong
+    adds allows appear appears applies are arrive arrives asks assembles assigns become becomes begin begins belong
     belongs binds bounds brings calibrate can cannot carries carry checks chooses clears closes collects come comes
     compares compiles compresses computes connects consists contains converts could creates decides declare declares
     decodes defines delivers depends describe describes did differ divides do does emits enables encodes enters
