@@ -1,4 +1,6 @@
-"""``wse price FILE``: cycles of the tasks and of the source lines of programs, before anything runs."""
+"""The command ``wse price FILE`` says the cycles of the tasks and of the source lines of programs, before anything
+runs.
+"""
 
 from __future__ import annotations
 

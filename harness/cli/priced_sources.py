@@ -25,7 +25,7 @@ COMMAND = "the command `wse price`"
 
 @dataclass(frozen=True)
 class PricedProgram:
-    """The price of a program of a file.
+    """A `PricedProgram` is a program of a file with its price.
 
     Attributes
     ----------
