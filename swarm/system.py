@@ -420,8 +420,7 @@ class System:
 
     def logits(self) -> np.ndarray:
         """Return the logits that the wafers hold, bit patterns of shape (classes, samples)."""
-        levels_ = len(self.network.layers)
-        return np.concatenate(self.activations(levels_), axis=1)
+        return np.concatenate(self.activations(len(self.network.levels) - 1), axis=1)
 
     def activations(self, level: int) -> list[np.ndarray]:
         """Return the activations of a level on each wafer, bit patterns of shape (features, samples)."""

@@ -19,6 +19,7 @@ TASKS = {
     "New optimizer": "memx/optimizer.py",
     "New trace event": "wse_core/events.py",
     "New exporter": "traces/export/formats.py",
+    "Add an operation of a network": "fabric/networks/graph/operations.py",
     "Change the checkpoint format": "harness/train/checkpoint.py",
     "New machine preset": "wse_core/numbers.py",
     "New builtin of CSL": "fabric/csl/comptime/builtins/table.py",

@@ -113,6 +113,16 @@ CSL_ROOMS = {
 }
 """The same inside of `fabric.csl`, the stages of a compiler."""
 
+NETWORK_ROOMS = {
+    "arithmetic": (),
+    "graph": ("arithmetic",),
+    "streamed": ("graph", "arithmetic"),
+    "pipelined": ("graph", "arithmetic"),
+    "inference": (),
+    "__init__": (),
+}
+"""The same inside of `fabric.networks`: the ways to run a network stand on its graph, and not on one another."""
+
 ROOM_EXCEPTIONS = {
     ("harness.figures.throughput", "harness.plan.layers"): "a published figure of the planner's own table of layers",
     ("harness.figures.modes", "harness.place.layers"): "layers lie where the search puts them",
@@ -324,19 +334,32 @@ def test_no_room_reaches_where_it_may_not(path):
     assert room_faults(path) == []
 
 
-def test_stages_of_the_csl_compiler_stand_on_earlier_ones():
+@pytest.mark.parametrize(("package", "rooms"), [("csl", CSL_ROOMS), ("networks", NETWORK_ROOMS)])
+def test_rooms_inside_of_a_room_stand_on_earlier_ones(package, rooms):
     faults = []
     for path in sources():
         parts = module_name(path).split(".") if path.stem != "__init__" else [*module_name(path).split("."), "__init__"]
-        if parts[:2] != ["fabric", "csl"]:
+        if parts[:2] != ["fabric", package]:
             continue
         for imported, _ in imports_of(path):
             other = imported.split(".")
-            if other[:2] == ["fabric", "csl"] and other[2] not in (parts[2], *CSL_ROOMS[parts[2]]):
+            if other[:2] == ["fabric", package] and other[2] not in (parts[2], *rooms[parts[2]]):
                 faults.append(f"{'.'.join(parts)} may not import {imported}")
     assert faults == []
-    graph = {room: set(below) for room, below in CSL_ROOMS.items()}
+    graph = {room: set(below) for room, below in rooms.items()}
     assert circles(graph) == set()
+
+
+def test_the_oracle_of_streamed_networks_knows_nothing_of_streams():
+    """It would repeat what it is to check: it stands on operations, arithmetic and the shape of parameters."""
+    allowed = ("oracle", "parameters")
+    for path in sources():
+        if not module_name(path).startswith("fabric.networks.streamed.oracle"):
+            continue
+        for imported, _ in imports_of(path):
+            other = imported.split(".")
+            assert other[:3] != ["fabric", "networks", "streamed"] or other[3] in allowed, (path, imported)
+            assert other[:4] not in (["fabric", "networks", "graph", name] for name in ("plan", "layouts", "reverse"))
 
 
 def test_every_exception_is_still_needed():

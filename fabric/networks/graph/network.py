@@ -11,6 +11,7 @@ white paper, sections 4 and 7; requirements WS-38 to WS-46.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from itertools import pairwise
 
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import CrossEntropy, NetworkOperation
-from fabric.networks.graph.table import OPERATIONS, activation
+from fabric.networks.graph.table import CHOICES, OPERATIONS, activation
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -104,7 +105,7 @@ class Network:
                 raise ConfigError(f"two operations are called {node.name!r}", where="graph")
             if node.op not in OPERATIONS:
                 raise ConfigError(f"{node.name}: there is no operation {node.op!r}", where="graph")
-            if node.op == "cross_entropy" and known[node.inputs[0]] in ("norm", *_ELEMENTWISE):
+            if node.op == "cross_entropy" and known[node.inputs[0]] in ("norm", *CHOICES):
                 raise ConfigError(
                     f"{node.name} takes logits, which {node.inputs[0]} does not give: no activation and no "
                     "normalisation behind the last product",
@@ -195,23 +196,26 @@ class Network:
 
     # --- how it may be read -------------------------------------------------------------------------------------------
 
-    def refusals(self, done: Container[str], mode: str) -> list[str]:
-        """Return why a mode that does some operations, one behind the other, cannot run it: a line per node."""
-        found, before, used = [], INPUT, dict.fromkeys(self.tensors, 0)
+    def refusals(self, done: Container[str], says: str) -> list[str]:
+        """Return why a mode that does some operations, one behind the other, cannot run it: a line per node.
+
+        `says` is how a line about an operation that is not done begins: ``no kernel does``.
+        """
+        found, before = [], INPUT
         for node in self.nodes:
-            for name in node.inputs:
-                used[name] += 1
             if node.op not in done:
-                found.append(f"{node.name}: {mode} does not do {node.op}")
+                found.append(f"{node.name}: {says} {node.op}")
+                continue
             if node.inputs != (before,):
                 found.append(f"{node.name}: takes {', '.join(node.inputs)}, not only what {before} gives")
             before = node.name
         if self.nodes[-1].op != "cross_entropy":
             found.append(f"{self.nodes[-1].name}: a graph ends with its loss")
+        used = Counter(name for node in self.nodes for name in node.inputs)
         return found + [f"{name}: {count} operations take its result" for name, count in used.items() if count > 1]
 
     def chain(
-        self, done: Container[str] | None = None, mode: str = "plain numpy"
+        self, done: Container[str] | None = None, says: str = "plain numpy does not do"
     ) -> list[tuple[Node, NetworkOperation, NetworkTensor | None]]:
         """Return (node, row, parameter) of all nodes before the loss.
 
@@ -221,7 +225,7 @@ class Network:
             The nodes are no chain that ends with the loss, or some are not done; all are named.
         """
         every = [name for name, row in OPERATIONS.items() if not row.refused]
-        refused = self.refusals(every if done is None else done, mode)
+        refused = self.refusals(every if done is None else done, says)
         if refused:
             raise UnsupportedError("; ".join(refused), feature="operation", where="graph")
         return [(node, OPERATIONS[node.op], self.parameter(node)) for node in self.nodes[:-1]]
@@ -235,22 +239,20 @@ class Network:
         UnsupportedError
             Operations stand in another order; the first one is named.
         """
-        found: list[Layer] = []
-        behind: list[str] = []
-        for node, row, _ in self.chain():
+        groups: list[tuple[Node, list[str]]] = []
+        for node, _, _ in self.chain():
             if node.op == "linear":
-                behind = []
-                found.append(Layer(node.size("inputs"), node.size("outputs"), bias=bool(node.size("bias"))))
-                continue
-            if not found or "norm" in behind[1:] or any(op in behind for op in (node.op, *_ELEMENTWISE)):
-                raise UnsupportedError(
-                    f"{node.name}: {node.op} does not follow a product that it could end", where="graph"
-                )
-            behind.append(node.op)
-            last = found.pop()
-            name = node.op if row.rowwise else last.activation
-            found.append(Layer(last.inputs, last.outputs, name, last.bias, last.norm or node.op == "norm"))
+                groups.append((node, []))
+            elif groups:
+                groups[-1][1].append(node.op)
+        found = []
+        for node, ops in groups:
+            function = next((op for op in ops if op in CHOICES), "none")
+            sizes = node.size("inputs"), node.size("outputs")
+            found.append(Layer(*sizes, function, bool(node.size("bias")), "norm" in ops))
+        made = Network.of(found, self.dtype, self.joined).nodes
+        odd = [node for node, again in zip(self.nodes, made, strict=False) if node.op != again.op]
+        if odd:
+            what = f"{odd[0].name}: {odd[0].op} does not follow a product that it could end"
+            raise UnsupportedError(what, feature="operation", where="graph")
         return tuple(found)
-
-
-_ELEMENTWISE = tuple(name for name, row in OPERATIONS.items() if row.rowwise)

@@ -33,7 +33,7 @@ def schedule(network: Network, kind: str, done: Container[str] | None = None) ->
     UnsupportedError
         The graph is no chain, or has operations that are not done: the message names them.
     """
-    chain, tensors, loss = network.chain(done, "weight streaming"), network.tensors, network.nodes[-1]
+    chain, tensors, loss = network.chain(done, "weight streaming does not do"), network.tensors, network.nodes[-1]
     steps = [
         NetworkStep(node, "forward", (tensors[node.inputs[0]],), (tensors[node.name],), parameter)
         for node, _, parameter in chain

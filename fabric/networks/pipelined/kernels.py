@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.network import Layer, Network
-from fabric.networks.graph.tensors import INPUT
 from wse_core.errors import UnsupportedError
 
 __all__ = ["EPILOGUE", "KERNELS", "Matched", "layers_of", "matched"]
@@ -43,28 +42,16 @@ class Matched:
 def matched(network: Network) -> Matched:
     """Return which kernels do the operations of a network; nothing is mapped."""
     kernels: list[tuple[str, list[str]]] = []
-    unsupported, place = [], len(EPILOGUE)
+    unsupported, place = network.refusals({*KERNELS, *EPILOGUE}, "no kernel does"), len(EPILOGUE)
     for node in network.nodes:
-        last = kernels[-1][1][-1] if kernels else INPUT
         if node.op in KERNELS:
             kernels.append((KERNELS[node.op], [node.name]))
             place = 0 if node.op == "linear" else len(EPILOGUE)
-        elif node.op not in EPILOGUE:
-            unsupported.append(f"{node.name}: no kernel does {node.op}")
-            continue
-        elif EPILOGUE[node.op] < place:
-            unsupported.append(f"{node.name}: {node.op} does not follow a kernel that could do it")
-            continue
-        else:
+        elif node.op in EPILOGUE and EPILOGUE[node.op] >= place:
             kernels[-1][1].append(node.name)
             place = EPILOGUE[node.op] + 1
-        if node.inputs != (last,):
-            unsupported.append(f"{node.name}: takes {', '.join(node.inputs)}, not only what {last} gives")
-    names = [name for node in network.nodes for name in node.inputs]
-    counts = {name: names.count(name) for name in names}
-    unsupported += [f"{name}: {count} operations take its result" for name, count in counts.items() if count > 1]
-    if network.nodes[-1].op != "cross_entropy":
-        unsupported.append(f"{network.nodes[-1].name}: a graph ends with its loss")
+        elif node.op in EPILOGUE:
+            unsupported.append(f"{node.name}: {node.op} does not follow a kernel that could do it")
     return Matched([(name, tuple(parts)) for name, parts in kernels], unsupported)
 
 

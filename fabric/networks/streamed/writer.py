@@ -22,7 +22,6 @@ Source: weight streaming white paper, sections 4.3 (order of an iteration), 7.3 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,52 +34,13 @@ from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed import commands
 from fabric.networks.streamed.operations.lowering import StepWriter
 from fabric.networks.streamed.operations.table import STREAMED, after
+from fabric.networks.streamed.parameters import StreamedParameter, StreamedPattern
 from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.script import Script
 from fabric.networks.streamed.words import pairs, steps
 from wse_core.errors import ConfigError
 
-__all__ = ["StreamedParameter", "StreamedPattern", "script_of"]
-
-
-class StreamedPattern(Protocol):
-    """Which entries of a matrix exist, row by row; `memx.pattern.Pattern` is one."""
-
-    @property
-    def rows(self) -> np.ndarray:
-        """The row of each entry: its output feature."""
-
-    @property
-    def indices(self) -> np.ndarray:
-        """The column of each entry: its input feature, the bias behind the last one."""
-
-    @property
-    def count(self) -> int:
-        """The number of entries."""
-
-    @property
-    def density(self) -> float:
-        """The share of the matrix."""
-
-
-class StreamedParameter(Protocol):
-    """A parameter as far as its words go; `memx.parameter.Parameter` is one."""
-
-    @property
-    def name(self) -> str:
-        """How it is spoken of."""
-
-    @property
-    def pattern(self) -> StreamedPattern:
-        """Entries that are streamed."""
-
-    @property
-    def gradient_pattern(self) -> StreamedPattern:
-        """Entries whose gradients are asked for."""
-
-    @property
-    def transposed(self) -> tuple[StreamedPattern, np.ndarray]:
-        """(Pattern, entry behind each of its entries) of the transposed matrix."""
+__all__ = ["script_of"]
 
 
 def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParameter]) -> Script:

@@ -155,9 +155,9 @@ def test_validation_lists_kernels_and_maps_nothing(capsys, monkeypatch):
     network = Network(nodes, 3)
     assert matched(network).unsupported == [
         "b: no kernel does convolution",
-        "d: norm does not follow a kernel that could do it",
-        "e: takes a, not only what c gives",
+        "e: takes a, not only what d gives",
         "a: 3 operations take its result",
+        "d: norm does not follow a kernel that could do it",
     ]
     with pytest.raises(UnsupportedError, match="no kernel does convolution"):
         layers_of(network)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fabric.networks.graph.nodes import Node
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
-from fabric.networks.streamed.oracle.weights import StreamedWeights
+from fabric.networks.streamed.parameters import StreamedParameter
 
 __all__ = ["ask", "back", "forward"]
 
@@ -15,7 +15,7 @@ Halves = NDArray[np.uint16]
 Numbers = NDArray[np.int64]
 
 
-def forward(a: MeshArithmetic, node: Node, x: Halves, weights: StreamedWeights) -> tuple[Halves, Halves]:
+def forward(a: MeshArithmetic, node: Node, x: Halves, weights: StreamedParameter) -> tuple[Halves, Halves]:
     """Return (W x + b, what was given with a row of ones behind it); a bias is added where its row lands."""
     given = np.concatenate([x, np.full((1, x.shape[1]), a.one, np.uint16)])
     rows, indices = weights.pattern.rows, weights.pattern.indices
@@ -26,7 +26,7 @@ def forward(a: MeshArithmetic, node: Node, x: Halves, weights: StreamedWeights) 
     return _product(a, weights.values[order], rows[order], column[order], given, indices[order], landing), given
 
 
-def back(a: MeshArithmetic, node: Node, delta: Halves, weights: StreamedWeights) -> Halves:
+def back(a: MeshArithmetic, node: Node, delta: Halves, weights: StreamedParameter) -> Halves:
     """Return the transposed product with gradients; nothing goes back through a bias."""
     kept = weights.pattern.indices < node.size("inputs")
     rows, indices = weights.pattern.indices[kept], weights.pattern.rows[kept]
@@ -36,7 +36,7 @@ def back(a: MeshArithmetic, node: Node, delta: Halves, weights: StreamedWeights)
     return _product(a, values[order], rows[order], owners[indices[order]], delta, indices[order], landing)
 
 
-def ask(a: MeshArithmetic, delta: Halves, given: Halves, weights: StreamedWeights) -> NDArray[np.uint32]:
+def ask(a: MeshArithmetic, delta: Halves, given: Halves, weights: StreamedParameter) -> NDArray[np.uint32]:
     """Return the gradients of the weights that are asked for."""
     asked = weights.gradient_pattern
     return a.south(a.mul(a.widen(given[asked.indices]), a.widen(delta[asked.rows])))

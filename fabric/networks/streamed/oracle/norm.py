@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fabric.networks.graph.operations import EPSILON
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
-from fabric.networks.streamed.oracle.weights import StreamedWeights
+from fabric.networks.streamed.parameters import StreamedParameter
 
 __all__ = ["back", "forward"]
 
@@ -15,7 +15,7 @@ Halves = NDArray[np.uint16]
 Bits = NDArray[np.uint32]
 
 
-def forward(a: MeshArithmetic, x: Halves, weights: StreamedWeights) -> tuple[Halves, tuple[Halves, Bits]]:
+def forward(a: MeshArithmetic, x: Halves, weights: StreamedParameter) -> tuple[Halves, tuple[Halves, Bits]]:
     """Return (rows, (unit rows, 1 / deviation))."""
     wide = a.widen(x)
     centred = a.sub(wide, a.mean(wide)[None])
@@ -25,7 +25,9 @@ def forward(a: MeshArithmetic, x: Halves, weights: StreamedWeights) -> tuple[Hal
     return a.narrow(a.fma(unit, factors, np.broadcast_to(a.widen(shifts), wide.shape))), (unit, inverse)
 
 
-def back(a: MeshArithmetic, delta: Halves, kept: tuple[Halves, Bits], weights: StreamedWeights) -> tuple[Halves, Bits]:
+def back(
+    a: MeshArithmetic, delta: Halves, kept: tuple[Halves, Bits], weights: StreamedParameter
+) -> tuple[Halves, Bits]:
     """Return (gradients of the rows before normalisation, gradients of factors and shifts)."""
     (unit, inverse), wide = kept, a.widen(delta)
     units = a.widen(unit)
@@ -36,6 +38,6 @@ def back(a: MeshArithmetic, delta: Halves, kept: tuple[Halves, Bits], weights: S
     return a.narrow(a.mul(found, inverse[None])), gradients
 
 
-def _factors(weights: StreamedWeights) -> Halves:
+def _factors(weights: StreamedParameter) -> Halves:
     """Return factors and shifts as columns, shape (2, features, 1)."""
     return np.asarray(weights.values).reshape(2, -1, 1)

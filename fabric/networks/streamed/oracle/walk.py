@@ -13,7 +13,7 @@ from fabric.networks.graph.tensors import INPUT
 from fabric.networks.streamed.oracle import loss
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 from fabric.networks.streamed.oracle.table import BACK, FORWARD
-from fabric.networks.streamed.oracle.weights import StreamedWeights
+from fabric.networks.streamed.parameters import StreamedParameter
 from wse_core.params import Machine
 
 __all__ = ["StreamedOracle"]
@@ -46,13 +46,13 @@ class StreamedOracle(MeshArithmetic):
         """The samples, then what is left of the result of each product when all is done that follows it."""
         return [self.results[name] for name in self.network.levels]
 
-    def forward(self, inputs: NDArray[np.uint16], weights: Sequence[StreamedWeights]) -> NDArray[np.uint16]:
+    def forward(self, inputs: NDArray[np.uint16], weights: Sequence[StreamedParameter]) -> NDArray[np.uint16]:
         """Return the logits of a batch, bit patterns of shape (classes, samples).
 
         Parameters
         ----------
         inputs : ndarray of uint16, shape (features, samples)
-        weights : sequence of StreamedWeights
+        weights : sequence of StreamedParameter
             In the order of `Network.parameters`.
         """
         self._weights = dict(zip([tensor.name for tensor in self.network.parameters], weights, strict=True))
