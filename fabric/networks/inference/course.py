@@ -8,13 +8,15 @@ left to those who know who waits for whom.  A program that changes changes its c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from fabric.price import timing
-from fabric.price.code import Code
+from fabric.price.code import Code, NotKnown
 from fabric.price.state import Arithmetic, State, begin
 from fabric.price.walk import Walker
+from wse_core.errors import InternalError
 from wse_core.image import DSD_FABOUT, ProgramImage
 from wse_core.params import Machine
 
@@ -62,22 +64,28 @@ class Course(NamedTuple):
         Marks in the order in which they are met; one that begins a cut stands for all of it.
     cycles : tuple of int
         From the event before, or from the beginning, to each, if nothing has to be waited for.
-    slots : tuple of int
-        Those of them in which the main thread issues something.
     meetings : tuple of Met
+    pending : int
+        Cycles from the end until all registers can be used.
     state : State
         What is known in the end.
     """
 
     events: tuple[str, ...]
     cycles: tuple[int, ...]
-    slots: tuple[int, ...]
     meetings: tuple[Met, ...]
+    pending: int
     state: State
 
-    def until(self, event: str) -> int:
-        """Return the cycles from the beginning to an event."""
-        return sum(self.cycles[: self.events.index(event) + 1])
+    @property
+    def gaps(self) -> tuple[int, ...]:
+        """Cycles before the first step of each operation that meets the fabric, and behind the last one."""
+        found, now, whole = [], 0, list(accumulate(self.cycles, initial=0))
+        for met in self.meetings:
+            first = whole[met.event] + met.first
+            found.append(first - now)
+            now = first + met.steps
+        return (*found, whole[-1] - now)
 
     def behind(self, event: str) -> int:
         """Return the cycles from an event to the end."""
@@ -90,11 +98,8 @@ class Course(NamedTuple):
         assert self.events[begin:end] == part.events
         moved = tuple(met._replace(event=met.event + begin) for met in part.meetings)
         kept = tuple(met for met in self.meetings if not begin <= met.event < end)
-        cycles, slots = (
-            mine[:begin] + others + mine[end:]
-            for mine, others in ((self.cycles, part.cycles), (self.slots, part.slots))
-        )
-        return self._replace(cycles=cycles, slots=slots, meetings=kept + moved)
+        cycles = self.cycles[:begin] + part.cycles + self.cycles[end:]
+        return self._replace(cycles=cycles, meetings=kept + moved)
 
     def met(self, event: str) -> list[Met]:
         """Return what is met on the way to an event."""
@@ -122,6 +127,8 @@ class MarkedProgram:
         self.places: dict[int, list[str]] = {}
         for mark, at in self.marks.items():
             self.places.setdefault(at, []).append(mark)
+        self._tasks = {name for name, at in image.labels.items() if at in image.entry and not name.startswith(".")}
+        self._tasks -= {name for name in self._tasks if " " in name}
         self._code, self._arithmetic = Code(image), Arithmetic(image, machine)
 
     def address(self, name: str) -> int:
@@ -129,14 +136,20 @@ class MarkedProgram:
         return self.image.symbols[name].address if name in self.image.symbols else 0
 
     def follow(
-        self, first: str, last: str, given: Mapping[str, object] | None = None, state: State | None = None
+        self,
+        first: str,
+        last: str | Collection[str],
+        given: Mapping[str, object] | None = None,
+        state: State | None = None,
     ) -> Course:
         """Return the `Course` from one mark to another.
 
         Parameters
         ----------
-        first, last : str
-            Marks; a last one that is not there: the end of the task.
+        first : str
+            A mark.
+        last : str or collection of str
+            The mark at which the way ends, or those of which the first one that is met ends it.
         given : mapping, optional
             Contents of variables, as of `fabric.price.price`; of those that the program has.
         state : State, optional
@@ -150,26 +163,29 @@ class MarkedProgram:
         names = _after(self.places[walker.pc], first)
         events: list[str] = []
         cycles: list[int] = []
-        slots, since = [0], 0
+        since, ends = 0, {last} if isinstance(last, str) else set(last)
         meetings: list[Met] = []
         while True:
             while names:
                 mark = names.pop(0)
-                if last in names and not mark[0].isdigit():
-                    continue
+                if mark in self._tasks and ends.intersection(names):
+                    continue  # a task begins where a loop does
                 number, _, name = mark.partition(" ")
                 events.append(name if number.isdigit() else mark)
                 cycles.append(int(walker.main_next) - since)
                 since = int(walker.main_next)
-                if mark == last:
-                    return Course(tuple(events), tuple(cycles), tuple(slots), tuple(meetings), walker.state)
-                slots.append(0)
+                if mark in ends:
+                    pending = max(0, int(max(walker.ready)) - since)
+                    return Course(tuple(events), tuple(cycles), tuple(meetings), pending, walker.state)
                 if number.isdigit():
                     behind = f"{number} {BEHIND}{name}"
                     walker.pc = self.marks[behind]
                     names = _after(self.places[walker.pc], behind)
             ins, count = walker.code[walker.pc], len(walker.meetings)
-            walker.issue()
+            try:
+                walker.issue()
+            except NotKnown as fact:
+                raise InternalError(f"{self.image.name}: {fact.what}, code word {fact.at}", where="price") from None
             issued = int(walker.since[1])
             if ins.asynchronous:
                 held = walker.state.held.get(ins.a)
@@ -180,9 +196,7 @@ class MarkedProgram:
             for met in walker.meetings[count:]:
                 what = int(met.first) - since, int(met.length), met.wavelets, bool(met.takes), bool(met.sends)
                 meetings.append(Met(len(events), *what, False))
-            waits = timing.operation(self.machine, 0) - 1 if ins.vector and not ins.asynchronous else 0
-            slots[-1] += int(walker.main_next if ins.vector else walker.pipe_free) - issued - waits
-            names = [last] if walker.main == "idle" else list(self.places.get(walker.pc, ()))
+            names = list(self.places.get(walker.pc, ()))
 
 
 def _after(names: Sequence[str], name: str) -> list[str]:

@@ -276,6 +276,7 @@ class Decode:
         summed("back", w.back)()
         p.mov32(w.x, w.back)
         w.forward()
+        w.mark("moved")
         p.store_tsc(moved)
 
     @staticmethod

@@ -57,15 +57,6 @@ class RowKind(NamedTuple):
     held: int
 
 
-def gaps(course: Course) -> tuple[int, ...]:
-    """Return the cycles before the first step of each operation that meets the fabric, and behind the last one."""
-    found, now = [], 0
-    for met in course.meetings:
-        found.append(met.first - now)
-        now = met.first + met.steps
-    return (*found, course.cycles[-1] - now)
-
-
 class StepCycles:
     """Cycles of a decoder's steps.
 
@@ -256,7 +247,7 @@ class StepCycles:
     def transition(self) -> int:
         """Return the cycles in which the hidden features of a prompt's last token come to where a step has them."""
         program = self.program(min(1, self.place.width - 1), 0)
-        course = program.follow("token", "behind the layers", {"mine": 1})
+        course = program.follow("token", "moved", {"mine": 1})
         front = Front(self.place.width, self.place.height)
         for event, cycles in zip(course.events, course.cycles, strict=True):
             front.work(cycles)
@@ -264,7 +255,7 @@ class StepCycles:
                 front.along_y(self.decode.sums["last"])
             elif event == "back":
                 front.along_x(self.decode.sums["back"])
-        return int(front.last[0]) - self.m["ce.branch_taken"]
+        return int(front.last[0]) + self.m["task.start"]
 
 
 class Way:
@@ -420,7 +411,7 @@ class _Heads:
         roles, found = [form.priced.level(column) for column in form.roles[0]], {}
         for column, role in enumerate(roles):
             if role not in found:
-                found[role] = gaps(form.summed_scores(column))
+                found[role] = form.summed_scores(column).gaps
         self.gaps = [found[role] for role in roles]  # of a root, one for each side, one for the flood, one behind
         groups = piece.levels[0]
         self.root = np.repeat([group[len(group) // 2] for group in groups], [len(group) for group in groups])

@@ -80,12 +80,13 @@ class PromptAttention:
     def scores(self) -> None:
         """Write scores = keys times queries, summed over the columns of a head, each block at its home."""
         w, p, prompt = self.w, self.w.p, self.w.prompt
-        with self.ring.steps(w.key_tile, prompt.tile_elements["scores"]) as (tile, left):
+        with self.ring.steps("scores", w.key_tile, prompt.tile_elements["scores"]) as (tile, left):
             p.mov32(p.mem1d(w.partial, prompt.block), 0)
             self._heads("scores", tile)
             goes = p.reg16("goes")
             p.ld16(goes, self.goes, index=left)
-            self.channels.sum_home(self.ends, goes, w.partial, prompt.block, self._keep)
+            with w.cut("sum scores"):
+                self.channels.sum_home(self.ends, goes, w.partial, prompt.block, self._keep)
 
     def _keep(self, slot: Reg) -> None:
         """Write that a block of scores comes to its slot."""
@@ -128,7 +129,8 @@ class PromptAttention:
             p.ldi32(value, LOWEST)
             p.fmaxs(value, value, w.second)
             p.st32(value, at["peaks"])
-        self.channels.all_reduce(self.ends, w.peaks, p.fmaxs)
+        with w.cut("all peaks"):
+            self.channels.all_reduce(self.ends, w.peaks, p.fmaxs)
         p.load(w.first, p.mem1d(w.scores, wide, save=True))
         with w.rows(rows, peaks=(w.peaks, 2)) as at:
             p.ld32(value, at["peaks"])
@@ -140,7 +142,8 @@ class PromptAttention:
             p.fadds(value, value, w.second)
             p.st32(value, at["totals"])
         p.free(value)
-        self.channels.all_reduce(self.ends, w.totals, p.fadds)
+        with w.cut("all totals"):
+            self.channels.all_reduce(self.ends, w.totals, p.fadds)
         p.fs2h(w.shares, w.scores)
 
     # --- mix ----------------------------------------------------------------------------------------------------------
@@ -149,10 +152,11 @@ class PromptAttention:
         """Write mixed = shares times values, before the division by their sums."""
         w, p, prompt = self.w, self.w.p, self.w.prompt
         p.mov32(w.mixed, 0)
-        with self.ring.steps(w.value_tile, prompt.tile_elements["mix"]) as (tile, left):
+        with self.ring.steps("mix", w.value_tile, prompt.tile_elements["mix"]) as (tile, left):
             goes, base = p.reg16("goes"), p.reg16("block")
             p.ld16(goes, self.goes, index=left)
-            self.channels.spread(self.ends, goes, w.block, base, self._find)
+            with w.cut("spread mix"):
+                self.channels.spread(self.ends, goes, w.block, base, self._find)
             p.free(base)
             self._heads("mix", tile)
 

@@ -1,44 +1,86 @@
-"""How long the reading of a prompt takes, part by part, from sizes and modelled numbers alone.
+"""How long the reading of a prompt takes, part by part, from its program and the modelled numbers.
 
-Work on a PE is counted instruction by instruction from the text of the parts.  What moves is followed from PE to PE and
-from step to step: each has a time at which it is ready, a piece or a sum comes when its neighbour has passed it on, a
-tile when the PE before it on the ring has sent it.
+Work on a PE is the program's own, followed from mark to mark (`fabric.networks.inference.course`), a turn of each loop
+over the steps of a product standing for all; what moves along rows is `fabric.networks.inference.prefill.rows`.  A tile
+comes when the PE before it on the ring has sent it.
 
-Tiles are sent and received by microthreads beside the main thread, and every wavelet of theirs takes a slot of the CE:
-what a PE owes in slots stretches its work, or passes while it waits.
+Of more than `STEPS` rows, and so steps of a product, homes move on as they do in fewer steps on as much narrower a
+mesh: a product takes as much longer with each step more, which two such meshes say.  Layers are followed until one
+moves all times of a row by one number.
 
 Measured against the engine, part by part: tests/fabric/networks/inference/test_prefill_cycles.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.kernels.kit import timing
+from fabric.kernels.collectives.pieces.ring import Ring
 from fabric.kernels.kit.data import wavelets_of
-from fabric.networks.inference.elementwise import ANGLE_BANK, FINE, TURNED_BANK
-from fabric.networks.inference.prefill.channels import FROM_EAST, FROM_WEST, TO_EAST, TO_WEST
-from fabric.networks.inference.prefill.placement import EAST, HERE, WEST, TokenShape
-from fabric.networks.inference.prefill.program import PARTS, Prefill
-from fabric.networks.inference.work import Work
-from fabric.networks.inference.writer import CHUNK
+from fabric.networks.inference.course import MOST_WORDS, Course, MarkedProgram
+from fabric.networks.inference.elementwise import FINE
+from fabric.networks.inference.prefill.channels import FROM_WEST, TO_EAST
+from fabric.networks.inference.prefill.placement import PromptPlacement
+from fabric.networks.inference.prefill.program import PARTS, Prefill, PromptColumn
+from fabric.networks.inference.prefill.rows import LATE, Channel, Times, Ways
+from fabric.price import timing
+from fabric.price.state import State, begin
 
 __all__ = ["PromptCycles"]
 
-SHARE = 2 / 3
-"""Of the cycles in which a PE waits, those that pass slots of tiles: the PEs at both ends of its transfers mostly work
-meanwhile, and give a third of their slots to each of the two."""
-Times = NDArray[np.float64]
-Step = Callable[[list[float], list[float], int], None]
-"""Moves the times of a line, and what its PEs owe to tiles, over what a step of a product does toward a home."""
+STEPS = 48
+"""Most steps of a product that are followed; times of more are drawn on from this number and half of it."""
+STEADY = 1e-3
+"""Part of a layer by which its PEs may differ in how long it takes: those that follow take as long."""
+LAYER = PARTS[PARTS.index("norm 1") : PARTS.index("down")]
 
 
-class PromptCycles(Work):
-    """Closed forms of a prompt.
+class Turn(NamedTuple):
+    """A step of a product: until its tile is there, until the next one is on its way, until and behind the channel."""
+
+    tile: int
+    begun: int
+    work: int
+    behind: int
+
+
+class RingProduct(NamedTuple):
+    """A product whose right matrix goes round.
+
+    Attributes
+    ----------
+    name : str
+    turn, last : Turn
+        A step, and the last one.
+    channel : Channel
+    spreads : bool
+        Whether its channel spreads; else it sums.
+    """
+
+    name: str
+    turn: Turn
+    last: Turn
+    channel: Channel
+    spreads: bool
+
+
+def cut_of(program: MarkedProgram, name: str) -> str:
+    """Return the mark of the cut of a name; empty if there is none."""
+    return next((mark for mark in program.marks if mark.partition(" ")[2] == name), "")
+
+
+Item = tuple[str, int, "RingProduct | None"]
+"""An event of a stretch of the program, the cycles from the one before to it, and what goes round there."""
+
+
+class PromptCycles:
+    """Cycles of a prompt.
 
     Parameters
     ----------
@@ -46,431 +88,319 @@ class PromptCycles(Work):
     """
 
     def __init__(self, prefill: Prefill) -> None:
-        super().__init__(prefill.machine)
-        self.prefill, self.prompt, self.place = prefill, prefill.prompt, prefill.place
-        self.stamp = timing.stamp(self.m) if prefill.timed else 0
-        self.dsr, self.edit = self.m["ce.dsr_load"], self.m["ce.dsr_edit"]
-        self.taken, self.issue = self.m["ce.branch_taken"], timing.issue(self.m)
+        self.prefill, self.prompt, self.place, self.m = prefill, prefill.prompt, prefill.place, prefill.machine
+        self._programs: dict[int, MarkedProgram] = {}
 
-    # --- work of a PE -------------------------------------------------------------------------------------------------
+    # --- programs -----------------------------------------------------------------------------------------------------
 
-    def _pieces(self, count: int, each: Callable[[int], int], moves: int) -> int:
-        """Return the cycles of functions of a vector, as many numbers at a time as they take (`in_pieces`)."""
-        if count <= CHUNK:
-            return each(count)
-        found, left = 2, count
-        while left:
-            now = min(left, CHUNK)
-            found += 1 + 1 + 1 + (self.taken if left <= CHUNK else 2) + each(now) + moves * self.edit + 3 + self.taken
-            left -= now
-        return found + self.taken
+    @cached_property
+    def priced(self) -> Prefill:
+        """The program with two layers at most, since all do the same, on PEs with room for it."""
+        place = self.place
+        short = replace(place, decoder=replace(place.decoder, layers=min(2, place.decoder.layers)))
+        machine = self.m.replace({"mem.words": MOST_WORDS})
+        return Prefill(machine, PromptPlacement(short, self.prompt.length), self.prefill.timed)
 
-    def product(self, shape: TokenShape, based: bool = False) -> int:
-        """Return the cycles of a step's local product."""
-        size, full, rest = shape.groups()
-        step = timing.elementwise(self.m, "fmachs", shape.rows)
+    def program(self, column: int) -> MarkedProgram:
+        """Return the program of a column."""
+        if column not in self._programs:
+            colors = self.prompt.ring.colors(0) if self.place.height > 1 else None
+            image = self.priced.program(self._columns[column], colors).assemble()
+            self._programs[column] = MarkedProgram(image, self.m)
+        return self._programs[column]
 
-        def group(count: int) -> int:
-            return max(count + 1, self.load) + count * step
+    @cached_property
+    def _columns(self) -> list[PromptColumn]:
+        return self.priced.columns()
 
-        column = 2 * self.edit + self.loop(full, group(size)) + (group(rest) if rest else 0)
-        return 2 * self.dsr + self.edit * based + self.loop(shape.columns, column)
+    @property
+    def given(self) -> dict[str, object]:
+        """What the work of a PE depends on: half of a row of keys is hidden, taken for all; no angle leaps."""
+        prompt = self.prompt
+        seen = [prompt.keys - prompt.keys // 2] * (prompt.key_slots * prompt.tokens)
+        goes = [0] * self.place.height
+        return {"passed": 0, "allowed": seen, "last_token": 1, "columns_behind": 1, "goes": goes, "goes_in_head": goes}
 
-    def norm(self) -> tuple[int, int]:
-        """Return the cycles of a norm before and behind its all-reduce."""
-        m, prompt, hidden = self.m, self.prompt, self.place.hidden
-        slots, s, fp = prompt.slots, prompt.tokens, m["ce.fp_latency"]
-        all_of = slots * prompt.piece
-        before = 3 * self.dsr + timing.operation(m, all_of * (1 + m["mem.conflict_cycles"]))
-        before += self.dsr + m["ce.dsr_dimension"] + 1
-        before += self.loop(s, 1 + timing.operation(m, slots * hidden) + self.edit + fp + 1)
-        behind = self.vector("fmuls", s, 2) + self.vector("fadds", s, 1)
-        behind += self._pieces(s, lambda n: self.function("rsqrt", n), 4)
-        behind += 2 * (self.dsr + m["ce.dsr_dimension"]) + 1
-        behind += self.loop(s, self.load + timing.operation(m, slots * hidden) + 2 * self.edit + 1)
-        behind += self.taking + self.dsr + 2 * m["ce.dsr_dimension"] + self.edit + self.vector("fmuls", all_of, 2)
-        return before, behind + self.vector("fs2h", all_of, 2)
+    def _ways(self, mark: str, columns: int) -> Ways:
+        """Return what the PEs of a line of so many columns do in a channel, the home being anywhere."""
 
-    def biases(self) -> int:
-        """Return the cycles of the biases; none if there are none."""
-        s, rows = self.prompt.tokens, self.prompt.shapes["qkv"].rows
-        if not self.place.decoder.qkv_bias:
-            return 0
-        return self.taking + 3 * self.dsr + self.m["ce.dsr_dimension"] + self.edit + self.rows("faddhs", s, rows, 0, 0)
+        def gaps(place: int, where: int) -> tuple[int, ...] | None:
+            if (where == 0 and place == 0) or (where == 1 and place == columns - 1):
+                return None
+            program = self.program(place)
+            first = cut_of(program, mark)
+            state = begin(program.image)
+            state.registers[:] = [where] * len(state.registers)  # one of them says where the home is
+            return program.follow(first, first.replace(" ", " behind ", 1), None, state).gaps
 
-    def angles(self) -> list[int]:
-        """Return the cycles of the angles of each row's tokens."""
-        n = self.place.pairs
-        turn = 4 * self.vector("fmuls", n, 3) + 2 * self.vector("fadds", n, 2)
-        leap = 1 + 2 * self.vector("mov32", n, 1) + turn
-        found = []
-        for first in self.prompt.firsts:
-            leaps = sum((first + k + 1) % FINE == 0 for k in range(self.prompt.tokens))
-            advance = turn + self.load + 2 + self.taken + 1
-            each = turn + self.dsr + self.edit + self.vector("mov32", 2 * n, 1) + advance + 1
-            found.append(1 + self.loop(self.prompt.tokens, each) + leaps * (leap - self.taken + 1))
-        return found
+        return Ways.of(columns, gaps)
 
-    def limits(self) -> int:
-        """Return the cycles of the causal mask, a row of keys of which half is hidden taken for all."""
-        prompt, m = self.prompt, self.m
-        row = self.load + 7 + timing.elementwise(m, "mov32", prompt.keys // 2) + 2
-        block = 2 + self.loop(prompt.tokens, row) + 2
-        start = self.vector("mov32", prompt.tokens * prompt.width_of_keys, 1) + self.dsr + 2
-        return start + self.loop(prompt.key_slots, block)
+    def _ring(self, mark: str, state: State) -> tuple[RingProduct, State]:
+        """Return the product that begins at a mark, and what is known behind it."""
+        program = self.program(0)
+        name, register = mark.split()[1], int(mark.split()[-1])
+        cut = cut_of(program, f"spread {name}") or cut_of(program, f"sum {name}")
 
-    def _meetings(self, apart: NDArray[np.int64], n: int, lanes: int) -> int:
-        """Return how many steps of rows of n numbers, whose sources are so many words apart, meet in a bank."""
-        m = self.m
-        if m["mem.conflict_rule"] == "none":
-            return 0
-        near = np.minimum(apart % m["mem.banks"], -apart % m["mem.banks"])
-        return -(-n // lanes) * int((near <= (2 if min(n, lanes) > 1 else 0)).sum())
+        def turn(left: int) -> Turn:
+            state.registers[register] = left
+            before = program.follow(mark, cut, None, state)
+            behind = program.follow(cut.replace(" ", " behind ", 1), mark, None, before.state)
+            events = len(before.events)
+            tile, begun = before.cycles[:2] if events > 1 else (0, 0)
+            return Turn(tile, begun, before.cycles[-1] + before.pending, sum(behind.cycles))
 
-    def _turning(self) -> int:
-        """Return the cycles that turning queries and keys loses to banks."""
-        place, s, n = self.place, self.prompt.tokens, self.place.pairs
-        heads, rows = place.heads + place.kv_heads, self.prompt.shapes["qkv"].rows
-        token, head = np.ogrid[:s, :heads]
-        a, angle = 2 * (token * rows + 2 * n * head), ANGLE_BANK + 4 * n * token
-        products = TURNED_BANK + 2 * n * (token * heads + head)
-        multiplied = (a - angle - 2 * n, a - angle, a - angle, a + 2 * n - angle)
-        added = (a - products - 2 * n * s * heads, a + 2 * n - products)
-        return sum(self._meetings(d, n, 1) for d in multiplied) + sum(self._meetings(d, n, 2) for d in added)
+        columns = self.place.group if name in ("scores", "mix") else self.place.width
+        spreads = "spread" in cut
+        numbers = self.prompt.block if name in ("scores", "mix") else self.prompt.piece
+        wavelets = wavelets_of(numbers, self.place.dtype if spreads else "f32")
+        channel = Channel(self.m, self._ways(cut.partition(" ")[2], columns), wavelets)
+        found = RingProduct(name, turn(max(2, self.place.height)), turn(1), channel, spreads)
+        state.registers[register] = 0
+        return found, state
 
-    def rotary(self) -> int:
-        """Return the cycles of positions, and of keys and values into the cache."""
-        place, prompt = self.place, self.prompt
-        s, n, part = prompt.tokens, place.pairs, place.part
-        heads, kv = place.heads + place.kv_heads, place.kv_rows
-        found = (
-            self._turning() + 2 * self.rows("fmuls", s * heads, n, 3, 4) + 2 * self.rows("fmuls", s * heads, n, 2, 4)
-        )
-        found += 2 * self.rows("fadds", s * heads, n, 2, 2) + self.rows("fmuls", s, place.query_rows, 1, 1)
-        found += self.rows("fs2h", place.heads * s, part, 2, 2) + self.rows("fs2h", kv, s, 2, 2)
-        found += self.rows("fs2h", place.kv_heads * s, part, 2, 4)
-        found += self.taking + 2 * self.edit + 1
-        return found + self.rows("mov16", kv, s, 2, 2) + self.rows("mov16", place.kv_heads, s * part, 2, 2)
+    def _script(self, first: str, last: str, state: State | None) -> tuple[list[Item], State]:
+        """Return the events from one mark to another, with the products between, and what is known in the end."""
+        program = self.program(0)
+        found: list[Item] = []
+        loops = [mark for mark in program.marks if mark.startswith("steps ")]
+        while True:
+            course = program.follow(first, [last, *loops], self.given, state)
+            ring = course.events[-1] in loops
+            events = zip(course.events, course.cycles, strict=True)
+            found += [(event, cycles, None) for event, cycles in events]
+            state = course.state
+            if not ring:
+                return found, state
+            first = course.events[-1]
+            product, state = self._ring(first, state)
+            found[-1] = (first, found[-1][1], product)
 
-    def softmax(self) -> tuple[int, int, int]:
-        """Return the cycles of softmax before, between and behind its two all-reduces."""
-        m, place, prompt = self.m, self.place, self.prompt
-        s, wide, heads = prompt.tokens, prompt.width_of_keys, place.heads
-        rows, fp = heads * s, m["ce.fp_latency"]
-        before = self.dsr + self.loop(heads, self.vector("fmins", s * wide, 1)) + self.dsr + 1
-        reduced = timing.operation(m, wide) + 1 + fp + 1
-        before += self.loop(rows, reduced)
-        between = self.dsr + 1 + self.loop(rows, self.load + timing.elementwise(m, "fsubs", wide) + 1)
-        between += (
-            self._pieces(rows * wide, lambda n: self.function("exp", n), 6) + self.dsr + 1 + self.loop(rows, reduced)
-        )
-        return before, between, self.vector("fs2h", rows * wide, 2)
+    @cached_property
+    def stretches(self) -> tuple[Course, list[Item], list[Item]]:
+        """What is before the layers, a layer, and what is behind them."""
+        program = self.program(0)
+        opened = program.follow("prompt", "layer", self.given)
+        layer, state = self._script("layer", "layer done", opened.state)
+        again = 0
+        if self.place.decoder.layers > 1:
+            again = program.follow("layer done", "layer", None, state.copy()).cycles[-1]
+            # The loop's counter is not at its end yet: the next turn follows, and the way out is a branch that falls.
+        behind = program.follow("hand over", "read", self.given, state)
+        events = zip(behind.events, behind.cycles, strict=True)
+        return opened, [*layer, ("again", again, None)], [(event, cycles, None) for event, cycles in events]
 
-    def divide(self) -> int:
-        """Return the cycles of the division by the sums of shares."""
-        place, s, part = self.place, self.prompt.tokens, self.place.part
-        rows = place.heads * s
-        found = self._pieces(rows, lambda n: self.function("reciprocal", n), 4) + self.dsr + 1
-        found += self.loop(rows, self.load + timing.elementwise(self.m, "fmuls", part) + 1)
-        return found + self.rows("fs2h", rows, part, 2, 2)
+    # --- the whole ----------------------------------------------------------------------------------------------------
 
-    def swiglu(self) -> int:
-        """Return the cycles of SwiGLU."""
-        s, n = self.prompt.tokens, self.place.ffn
-        found = self.rows("fnegs", s, n, 2, 1) + self.vector("fmins", s * n, 1)
-        found += self._pieces(
-            s * n,
-            lambda k: self.function("exp", k) + self.function("reciprocal", k) + timing.elementwise(self.m, "fadds", k),
-            10,
-        )
-        return found + 2 * self.rows("fmuls", s, n, 2, 1) + self.vector("fs2h", s * n, 2)
+    def entered(self) -> Times:
+        """Return when each column has its embeddings, from the cycle in which the first begins to enter."""
+        m, width = self.m, self.place.width
+        w = wavelets_of(self.prompt.slots * self.prompt.piece, self.place.dtype)
+        program = self.program(min(1, width - 1) if width > 2 else 0)
+        cut = cut_of(program, "enter")
+        gaps = program.follow(cut, cut.replace(" ", " behind ", 1), {"columns_behind": 2}).gaps
+        whole = timing.train(m, w, FROM_WEST, TO_EAST)
+        begun = max(timing.ramps(m), m["task.start"] + self.stretches[0].cycles[0] + gaps[0])
+        if width == 1:
+            return np.array([begun + whole + gaps[-1]], np.float64)
+        _, on, again, tail = gaps  # to the own piece, to the first and to the next one that is passed on, behind all
+        period, way, column = whole + again, timing.way(m, 1), np.arange(width)
+        first = begun + whole + on + column * (max(whole + on, period) + way)  # when a column begins to pass pieces on
+        found = first + (width - 2 - column) * period + whole + tail
+        found[-1] = first[-2] + way + whole + tail
+        return found.astype(np.float64)
 
-    # --- what moves ---------------------------------------------------------------------------------------------------
+    def leaps(self) -> tuple[NDArray[np.int64], int]:
+        """Return how often the angles of each row leap, and the cycles of a leap."""
+        s = self.prompt.tokens
+        leaps = np.array([(first % FINE + s) // FINE for first in self.prompt.firsts]) - s // FINE
+        if not leaps.any():
+            return leaps, 0
+        program = self.program(0)
+        given = (self.given | {"passed": passed} for passed in (0, FINE - 1))
+        never, once = (program.follow("done enter", "done begin", each).cycles[-1] for each in given)
+        return leaps, (once - never) // ((FINE - 1 + s) // FINE - s // FINE)
 
-    def _either(self, ends: tuple[bool, bool], where: int) -> int:
-        """Return the cycles of finding out where the home is, and of the way back behind it."""
-        west, east = ends
-        if where == WEST:
-            return 1 + self.taken
-        begin = (self.taken if west else 0) + 1
-        if where == EAST:
-            return begin + 1 + self.taken
-        return begin + (self.taken if east else 0) + 1
-
-    @staticmethod
-    def _pay(owed: list[float], x: int, waited: float, slots: int) -> float:
-        """Let a PE that waits and then uses some slots pay what it owes to its tiles; return by how much it is late."""
-        owed[x] = max(0.0, owed[x] - max(0.0, waited) * SHARE)
-        late = min(owed[x], 2.0 * slots)
-        owed[x] -= late
-        return late
-
-    def _spread(self, times: list[float], owed: list[float], home: int, count: int, here: int) -> None:
-        """Move the times of a line over a piece that its home spreads; `here`: cycles of finding it."""
-        m, w, last = self.m, wavelets_of(count, self.place.dtype), len(times) - 1
-        ends = [(x > 0, x < last) for x in range(len(times))]
-        now = times[home] + self._either(ends[home], HERE) + here + (self.dsr + self.edit if last else 0)
-        sent = {}  # side: its first and its last wavelet
-        for there, side in ((home < last, 1), (home > 0, -1)):
-            if there:
-                first = now + self.dsr + self.issue
-                now = first + timing.sending(m, w, FROM_WEST, TO_EAST if side > 0 else TO_WEST)
-                now += self._pay(owed, home, 0, w)
-                sent[side] = first, now
-        times[home] = now
-        way = timing.way(m, 1)
-        for side, (first, end) in sent.items():
-            into, out = (FROM_WEST, TO_EAST) if side > 0 else (FROM_EAST, TO_WEST)
-            x = home + side
-            while 0 <= x <= last:
-                ready = times[x] + self._either(ends[x], WEST if side > 0 else EAST) - self.taken
-                ready += 2 * self.dsr + self.issue
-                came = timing.received(m, w, ready, first + way, into, out)
-                came = max(came + self._pay(owed, x, first + way - ready, w), end + way)
-                if 0 <= x + side <= last:
-                    first = came + 2 * self.dsr + self.issue
-                    came = end = first + timing.sending(m, w, into, out) + self._pay(owed, x, 0, w)
-                times[x] = came + 1 + self.taken
-                x += side
-
-    def _sum(self, times: list[float], owed: list[float], home: int, count: int, keep: int) -> None:
-        """Move the times of a line over a sum toward its home; `keep`: cycles of what the home does with it."""
-        m, w, last = self.m, wavelets_of(count, "f32"), len(times) - 1
-        arrivals = []
-        for side, into, out in ((1, FROM_WEST, TO_EAST), (-1, FROM_EAST, TO_WEST)):
-            arrival, x = None, 0 if side > 0 else last
-            while x != home:
-                ends = x > 0, x < last
-                loads = 2 if arrival is None else 3
-                ready = times[x] + self._either(ends, EAST if side > 0 else WEST) - self.taken
-                first = ready + loads * self.dsr + self.issue
-                if arrival is None:
-                    end = first + timing.sending(m, w, into, out) + self._pay(owed, x, 0, w)
-                else:
-                    end = timing.received(m, w, first, arrival, into, out) + self._pay(owed, x, arrival - first, w)
-                    first = max(first, arrival)
-                arrival, times[x] = first + timing.way(m, 1), end + self.taken
-                x += side
-            arrivals.append(arrival)
-        now = times[home] + self._either((home > 0, home < last), HERE)
-        for arrival, (into, out) in zip(arrivals, ((FROM_WEST, TO_EAST), (FROM_EAST, TO_WEST)), strict=True):
-            if arrival is not None:
-                first = now + 2 * self.dsr + self.issue
-                now = timing.received(m, w, first, arrival, into, out) + self._pay(owed, home, arrival - first, w)
-        times[home] = now + keep
-
-    def _all(self, times: list[float], count: int) -> None:
-        """Move the times of a line over an all-reduce inside a head: to its last column and back."""
-        m, w, last = self.m, wavelets_of(count, "f32"), len(times) - 1
-        if not last:
-            return
-        first = times[0] + 2 * self.dsr + self.issue
-        times[0], arrival = first + timing.sending(m, w, FROM_WEST, TO_EAST), first + timing.way(m, 1)
-        for x in range(1, last + 1):
-            first = times[x] + (3 if x < last else 2) * self.dsr + self.issue
-            times[x] = timing.received(m, w, first, arrival, FROM_WEST, TO_EAST)
-            arrival = max(first, arrival) + timing.way(m, 1)
-        first = times[last] + 2 * self.dsr + self.issue
-        times[last], arrival = first + timing.sending(m, w, FROM_EAST, TO_WEST), first + timing.way(m, 1)
-        for x in range(last - 1, -1, -1):
-            times[x] = timing.received(m, w, times[x] + 2 * self.dsr + self.issue, arrival, FROM_EAST, TO_WEST)
-            if x:
-                first = times[x] + 2 * self.dsr + self.issue
-                times[x], arrival = first + timing.sending(m, w, FROM_EAST, TO_WEST), first + timing.way(m, 1)
-
-    def _lines(self, columns: int) -> list[list[int]]:
-        """Return the columns of each line of so many that takes part."""
-        width = self.place.width
-        lines = [list(range(x, x + columns)) for x in range(0, width - columns + 1, columns)]
-        return [line for line in lines if columns == width or not self.prompt.is_idle(line[0])]
-
-    def _on_ring(self, at: Times, name: str, columns: int, before: int, step: Step) -> None:
-        """Move the times over a product whose right matrix goes round; `before`: cycles of the local work of a step.
-
-        Work comes before `step` for sums, behind it for pieces that are spread.
-        """
-        m, prompt, height = self.m, self.prompt, self.place.height
-        ring, moving = prompt.ring, height > 1
-        wavelets = wavelets_of(prompt.tile_elements[name], self.place.dtype) if moving else 0
-        spread = name in ("qkv", "gate_up", "mix")
-        homes = prompt.homes(columns)
-        lines = self._lines(columns)
-        taking = [x for line in lines for x in line]
-        at[:, taking] += 2 + (4 * self.dsr + 2 if moving else 0)
-        owed = np.zeros_like(at)
-        arrival = np.full_like(at, -np.inf)
-
-        def works(cycles: int) -> None:
-            paid = np.minimum(owed, 2 * cycles)
-            at[:, taking] += cycles + paid[:, taking]
-            owed[:, taking] -= paid[:, taking]
-
-        for number in range(height):
-            last = number == height - 1
-            at[:, taking] += 2
-            if moving:
-                at[:] = np.where(np.isfinite(arrival), np.maximum(at + owed, arrival), at)
-                at[:, taking] += self.edit + 2
-                begun = at.copy()
-                owed[:] = 0
-                if last:
-                    at[:, taking] += self.taken - 1
-                else:
-                    at[:, taking] += self.edit + 2
-                    owed[:, taking] = 2 * wavelets
-            if not spread:
-                works(before)
-            at[:, taking] += self.load
-            for y in range(height):
-                home = homes[prompt.sequence[y, number]][0]
-                for line in lines:
-                    times, debts = list(at[y, line]), list(owed[y, line])
-                    step(times, debts, home)
-                    at[y, line], owed[y, line] = times, debts
-            if spread:
-                works(before)
-            at[:, taking] += (3 if moving else 0) + self.taken
-            if moving and not last:
-                busy = np.minimum(3 * wavelets, at + owed - begun)
-                senders = list(ring.receives)
-                ways = np.array([timing.way(m, abs(k - sender)) for k, sender in enumerate(senders)])
-                arrival = (begun + busy)[senders] + ways[:, np.newaxis]
-        at[:, taking] += self.taken
-
-    # --- the parts ----------------------------------------------------------------------------------------------------
-
-    def _entered(self) -> Times:
-        """Return when each PE has its embeddings, from the cycle in which the first begins to enter."""
-        m, width, own = self.m, self.place.width, self.prompt.slots * self.prompt.piece
-        w = wavelets_of(own, self.place.dtype)
-        begins = {(0, k): float(timing.ramps(m)) for k in range(width)}
-        found = []
-        for x in range(width):
-            ready = float(2 * self.dsr + self.issue)
-            now = max(ready, begins[x, 0]) + w
-            if x < width - 1:
-                now += self.load + 1 + 1
-            for k in range(1, width - x):
-                first = max(now + 2 * self.dsr + self.issue, begins[x, k])
-                begins[x + 1, k - 1] = first + timing.way(m, 1)
-                now = first + w + 2 + self.taken
-            found.append(now + self.vector("fh2s", own, 2))
-        return np.tile(np.array(found), (self.place.height, 1))
-
-    def _norm(self, at: Times) -> None:
-        before, behind = self.norm()
-        at[:] = self.prefill.squares.ends((at + before).astype(np.int64)) if self.place.width > 1 else at + before
-        at += behind
-
-    def _product(self, at: Times, name: str) -> None:
-        """Move the times over one of the four products with weights."""
-        place, prompt = self.place, self.prompt
-        shape, work = prompt.shapes[name], self.product(prompt.shapes[name])
-        at += self.taking
-        if name in ("qkv", "gate_up"):
-            at += self.vector("mov32", shape.rows * shape.columns, 1)
-            self._on_ring(
-                at, name, place.width, work, lambda times, owed, home: self._spread(times, owed, home, prompt.piece, 4)
-            )
-            return
-        work += self.vector("mov32", prompt.piece, 1) + 1
-        keep = 2 + self.dsr + self.edit + self.vector("fadds", prompt.piece, 1)
-        self._on_ring(
-            at, name, place.width, work, lambda times, owed, home: self._sum(times, owed, home, prompt.piece, keep)
-        )
-
-    def _heads(self, name: str) -> int:
-        """Return the cycles of the product of a step for all heads of keys and values."""
-        kv = self.place.kv_heads
-        return 3 + self.loop(kv, self.product(self.prompt.shapes[name], True) + (2 if kv > 1 else 0))
-
-    def _attention(self, at: Times, done: Callable[[str], None]) -> None:
-        place, prompt, dimension = self.place, self.prompt, self.m["ce.dsr_dimension"]
-        group, rows = place.group, place.heads * prompt.tokens
-        busy = [x for line in self._lines(group) for x in line] if group < place.width else list(range(place.width))
-        blocks = self.rows("mov32", rows, prompt.keys, 1, 0)
-        work = self.vector("mov32", prompt.block, 1) + self._heads("scores")
-        keep = 2 + self.dsr + dimension + self.edit + blocks
-        self._on_ring(
-            at, "scores", group, work, lambda times, owed, home: self._sum(times, owed, home, prompt.block, keep)
-        )
-        done("scores")
-        before, between, behind = self.softmax()
-        at[:, busy] += before
-        self._heads_all(at, rows)
-        at[:, busy] += between
-        self._heads_all(at, rows)
-        at[:, busy] += behind
-        done("softmax")
-        at[:, busy] += self.vector("mov32", place.heads * prompt.tokens * place.part, 1)
-        find = 2 + self.dsr + dimension + self.edit + self.rows("mov16", rows, prompt.keys, 1, 0) + 1
-        self._on_ring(
-            at,
-            "mix",
-            group,
-            self._heads("mix"),
-            lambda times, owed, home: self._spread(times, owed, home, prompt.block, find),
-        )
-        done("mix")
-        at[:, busy] += self.divide()
-        done("divide")
-
-    def _heads_all(self, at: Times, count: int) -> None:
-        for y in range(self.place.height):
-            for line in self._lines(self.place.group):
-                times = list(at[y, line])
-                self._all(times, count)
-                at[y, line] = times
-
+    @cached_property
     def _run(self) -> tuple[dict[str, float], Times]:
-        """Return when each of `PARTS` is done, those of layers in the last layer, and when each PE is through.
-
-        From the first embedding on.
-        """
-        place, found = self.place, {}
-        at = self._entered() + self.stamp
-
-        def done(part: str) -> None:
-            found[part] = float(at.max())
-            at[:] += self.stamp
-
-        done("enter")
-        at += np.array(self.angles())[:, np.newaxis] + self.limits() + 2 * (4 if place.decoder.qkv_bias else 3)
-        done("begin")
-        for _ in range(place.decoder.layers):
-            self._norm(at)
-            done("norm 1")
-            self._product(at, "qkv")
-            at += self.biases()
-            done("qkv")
-            at += self.rotary()
-            done("rotary")
-            self._attention(at, done)
-            self._product(at, "o")
-            done("o")
-            self._norm(at)
-            done("norm 2")
-            self._product(at, "gate_up")
-            done("gate_up")
-            at += self.swiglu()
-            done("swiglu")
-            self._product(at, "down")
-            at += 1 + self.taken
-        hidden = self.prompt.slots * place.hidden
-        at += self.vector("mov32", hidden, 1) + self.load + 4 + self.vector("mov32", hidden, 2, 1) + self.edit
-        done("down")
-        return found, at
+        """When each of `PARTS` is done, those of layers in the last layer, and when each PE is through."""
+        height = self.place.height
+        run = PromptRun(self, min(height, STEPS))
+        found, at = run.run()
+        if height > STEPS:
+            less, _ = PromptRun(self, STEPS // 2).run()
+            steps = (height - STEPS) / (STEPS - STEPS // 2)
+            more = {part: steps * (time - less[part]) for part, time in found.items()}
+            found, at = {part: time + more[part] for part, time in found.items()}, at + more[PARTS[-1]]
+        return found, at[run.nearest][:, np.arange(self.place.width) * run.width // self.place.width]
 
     def parts(self) -> dict[str, float]:
         """Return the cycles of each of `PARTS`: from when the slowest PE is through with the part before."""
-        ends, _ = self._run()
+        ends, _ = self._run
         cuts = [0.0, *[ends[part] for part in PARTS]]
         return {part: b - a for part, (a, b) in zip(PARTS, pairwise(cuts), strict=True)}
 
     def prompt_cycles(self) -> float:
         """Return the cycles of a prompt, from its first embedding to the end of the last PE."""
-        return self._run()[0][PARTS[-1]]
+        return self._run[0][PARTS[-1]]
 
     def ends(self) -> Times:
         """Return when each PE has read the prompt, (height, width)."""
-        return self._run()[1]
+        return self._run[1]
+
+
+class PromptRun:
+    """The way of a prompt through a mesh, or through a smaller one with as large tiles.
+
+    Parameters
+    ----------
+    form : PromptCycles
+    height : int
+        Rows, and steps of a product; as much narrower are long lines.
+
+    Attributes
+    ----------
+    width, group : int
+    nearest : ndarray of int
+        Which of its rows each row of the whole mesh is most like.
+    """
+
+    def __init__(self, form: PromptCycles, height: int) -> None:
+        self.form, self.m, self.height = form, form.m, height
+        self.prompt, place = form.prompt, form.place
+        self.place = place
+
+        def shorter(columns: int) -> int:
+            return columns if height == place.height or columns <= STEPS // 4 else -(-columns * height // place.height)
+
+        self.group = max(min(3, place.group), shorter(place.group))
+        self.width = self.group if place.group == place.width else max(shorter(place.width), self.group)
+        busy = sum(not self.prompt.is_idle(x) for x in range(0, place.width - place.group + 1, place.group))
+        self.lines = max(1, min(busy, self.width // self.group))
+        self.ring = Ring(height)
+        order, rank = np.array(self.ring.order), np.array(self.ring.rank)
+        chunks = order[(rank[:, np.newaxis] + np.arange(height)) % height]
+        self.ranks = rank[chunks]  # of the chunk that each row has in each step
+        whole = np.array(self.prompt.ring.rank) * height // place.height
+        self.nearest = abs(whole[:, np.newaxis] - rank).argmin(axis=1)
+
+    @staticmethod
+    def _works(at: Times, owed: Times, cycles: int) -> None:
+        """Let PEs work, in turns with two transfers: each slot of work leaves one to either."""
+        paid = np.minimum(owed, 2 * cycles)
+        owed -= paid
+        at += cycles + paid
+
+    def _lines(self, at: Times, columns: int) -> Times:
+        """Return the times of all lines of so many columns that take part: (rows, lines, columns)."""
+        count = 1 if columns == self.width else self.lines
+        return np.array(at[:, : count * columns]).reshape(len(at), count, columns)
+
+    def _on_ring(self, at: Times, product: RingProduct) -> None:
+        """Move the times over a product."""
+        m, height = self.m, self.height
+        columns = self.group if product.name in ("scores", "mix") else self.width
+        channel = product.channel.over(columns)
+        wavelets = wavelets_of(self.prompt.tile_elements[product.name], self.place.dtype) if height > 1 else 0
+        homes = self.ranks * columns // height
+        now = self._lines(at, columns)
+        owed, arrival = np.zeros_like(now), np.full_like(now, -np.inf)
+        senders = np.array(self.ring.receives) if height > 1 else np.zeros(1, int)
+        ways = timing.way(m, abs(np.arange(height) - senders))[:, np.newaxis, np.newaxis]
+        move = channel.spread if product.spreads else channel.sum
+        for number in range(height):
+            turn = product.last if number == height - 1 else product.turn
+            now += turn.tile
+            if number:
+                now = np.maximum(now + owed, arrival)
+            now += turn.begun
+            begun = now.copy()
+            owed[:] = 0 if number == height - 1 else 2 * wavelets
+            self._works(now, owed, turn.work)
+            move(now, owed, homes[:, number, np.newaxis, np.newaxis])
+            self._works(now, owed, turn.behind)
+            if number < height - 1:
+                busy = np.minimum(3 * wavelets, now + owed - begun)
+                arrival = (begun + busy)[senders] + ways
+        at[:, : now.shape[1] * columns] = now.reshape(len(at), -1)
+
+    def _all(self, at: Times, mark: str, count: int) -> None:
+        """Move the times over an all-reduce inside a head: to its last column and back."""
+        m, columns = self.m, self.group
+        if columns == 1:
+            return
+        w = wavelets_of(count, "f32")
+        gaps = []
+        for place in (0, min(1, columns - 1), self.place.group - 1):
+            program = self.form.program(place)
+            cut = cut_of(program, mark)
+            gaps.append(program.follow(cut, cut.replace(" ", " behind ", 1), None).gaps)
+        first = np.full(columns, float(gaps[1][0]))
+        first[0], first[-1] = gaps[0][0], gaps[2][0]
+        now = self._lines(at, columns)
+        x, way = np.arange(columns), timing.way(m, 1)
+        rest = timing.receiver(m, w, FROM_WEST, TO_EAST)(0, LATE)
+        whole, sent = timing.train(m, w, FROM_WEST, TO_EAST), timing.sending(m, w, FROM_WEST, TO_EAST)
+        ready = now + first
+        goes = np.maximum.accumulate(ready - x * way, -1) + x * way
+        come = np.concatenate([np.full_like(goes[..., :1], LATE), goes[..., :-1] + way], -1)
+        end = np.maximum(np.maximum(ready, come) + rest, come + whole)
+        end[..., 0] = ready[..., 0] + sent
+        back = gaps[2][1] if columns > 1 else 0
+        begins = end[..., -1:] + back  # the last column sends the result
+        stage = way + whole + (gaps[1][2] if columns > 2 else 0)
+        came = begins + way + whole + (columns - 2 - x) * stage
+        done = came + np.where(x > 0, (gaps[1][2] + sent + gaps[1][3]) if columns > 2 else 0, gaps[0][2])
+        done[..., -1] = begins[..., 0] + sent + gaps[2][2]
+        at[:, : done.shape[1] * columns] = done.reshape(len(at), -1)
+
+    def _squares(self, at: Times) -> None:
+        """Move the times over the all-reduce of a norm, which is that of the whole mesh."""
+        width = self.place.width
+        if width > 1:
+            stands = np.arange(self.width) * width // self.width
+            whole = np.rint(at[:, np.arange(width) * self.width // width]).astype(np.int64)
+            at[:] = self.form.prefill.squares.ends(whole)[:, stands]
+
+    def _move(self, at: Times, items: list[Item], found: dict[str, float]) -> None:
+        """Move the times over events."""
+        busy = self.width if self.group == self.width else self.lines * self.group
+        inside = False
+        for event, cycles, product in items:
+            at[:, : busy if inside else None] += cycles
+            if product is not None:
+                inside = product.name in ("scores", "mix")
+                self._on_ring(at, product)
+            elif event == "squares":
+                self._squares(at)
+            elif event.startswith("all "):
+                self._all(at, event, self.place.heads * self.prompt.tokens)
+            elif event.startswith("done "):
+                inside = event in ("done rotary", "done scores", "done softmax", "done mix")
+                found[event.removeprefix("done ")] = float(at.max())
+
+    def run(self) -> tuple[dict[str, float], Times]:
+        """Return when each of `PARTS` is done, those of layers in the last layer, and when each PE is through."""
+        opened, layer, behind = self.form.stretches
+        layers = self.place.decoder.layers
+        found: dict[str, float] = {}
+        columns = np.arange(self.width) * self.place.width // self.width
+        at = np.tile(self.form.entered()[columns], (self.height, 1))
+        leaps, leap = self.form.leaps()
+        for event, cycles in zip(opened.events[1:], opened.cycles[1:], strict=True):
+            at += cycles
+            if event == "done begin":
+                rows = np.arange(self.height) * self.place.height // self.height
+                at += leap * leaps[rows][:, np.newaxis]
+            if event.startswith("done "):
+                found[event.removeprefix("done ")] = float(at.max())
+        for number in range(layers):
+            before, last = at.copy(), number == layers - 1
+            self._move(at, layer[: -1 if last else None], found)
+            moved, left = at - before, layers - 1 - number
+            if left > 1 and number and np.ptp(moved, axis=1).max() <= STEADY * moved.max():
+                shift = moved.mean(axis=1, keepdims=True) * left - layer[-1][1]
+                at += shift
+                found |= {part: found[part] + float(shift.max()) for part in LAYER}
+                break
+        self._move(at, behind, found)
+        return found, at

@@ -129,12 +129,14 @@ class Prefill:
         sender = None if onward is None else Sender(p, place, column.parity, column.ends, onward, w.cache, walks)
 
         def done(part: str) -> None:
+            w.mark(f"done {part}")
             if self.timed or part == PARTS[-1]:
                 stamps.store(1 + PARTS.index(part))
 
         with p.task("prompt"):
             stamps.store(0)
-            channels.enter(w.given, behind)
+            with w.cut("enter"):
+                channels.enter(w.given, behind)
             p.fh2s(w.x, w.given)
             done("enter")
             angles.prepare()
@@ -145,6 +147,7 @@ class Prefill:
                 p.mov16(w.mixed_half, 0)
             done("begin")
             with w.times(place.decoder.layers):
+                w.mark("layer")
                 parts.norm()
                 done("norm 1")
                 parts.spread("qkv", w.qkv)
@@ -172,8 +175,11 @@ class Prefill:
                 emit_swiglu(w)
                 done("swiglu")
                 parts.summed("down", w.inner_half)
+                w.mark("layer done")
+            w.mark("hand over")
             parts.hand_over(answering)
             done("down")
+            w.mark("read")
             if sender is not None:
                 sender.emit()
         p.assemble()
@@ -271,17 +277,23 @@ class _Parts:
     def norm(self) -> None:
         """Write a norm."""
         w, line = self.w, self.prefill.squares
-        emit_norm(w, lambda: line.emit(w.p, self.column.tree, w.sums))
+
+        def total() -> None:
+            with w.cut("squares"):
+                line.emit(w.p, self.column.tree, w.sums)
+
+        emit_norm(w, total)
 
     def spread(self, name: str, result: Var) -> None:
         """Write result = given W: chunks of hidden features come from their homes."""
         w, p, prompt = self.w, self.w.p, self.w.prompt
         p.mov32(result, 0)
         elements = prompt.tile_elements[name]
-        with w.taking("weights", elements) as address, self.ring.steps(address, elements) as (tile, left):
+        with w.taking("weights", elements) as address, self.ring.steps(name, address, elements) as (tile, left):
             goes, base = p.reg16("goes"), p.reg16("piece")
             p.ld16(goes, self.goes, index=left)
-            self.channels.spread(self.column.ends, goes, w.piece, base, self._find)
+            with w.cut(f"spread {name}"):
+                self.channels.spread(self.column.ends, goes, w.piece, base, self._find)
             w.product(prompt.shapes[name], result, tile, base)
             p.free(base)
 
@@ -296,7 +308,7 @@ class _Parts:
         """Write x = x + vector W: parts are summed toward the homes of the features."""
         w, p, prompt = self.w, self.w.p, self.w.prompt
         elements = prompt.tile_elements[name]
-        with w.taking("weights", elements) as address, self.ring.steps(address, elements) as (tile, left):
+        with w.taking("weights", elements) as address, self.ring.steps(name, address, elements) as (tile, left):
             p.mov32(p.mem1d(w.partial, prompt.piece), 0)
             base = p.reg16("vector")
             p.ldi(base, vector)
@@ -304,7 +316,8 @@ class _Parts:
             p.free(base)
             goes = p.reg16("goes")
             p.ld16(goes, self.goes, index=left)
-            self.channels.sum_home(self.column.ends, goes, w.partial, prompt.piece, self._add)
+            with w.cut(f"sum {name}"):
+                self.channels.sum_home(self.column.ends, goes, w.partial, prompt.piece, self._add)
 
     def _add(self, slot: Reg) -> None:
         """Write that partial sums are added to the residual stream."""

@@ -46,8 +46,8 @@ class TileRing:
         self.received, self.from_fabric = p.dsr("dest", name="tile in"), p.dsr("src1", name="tile received")
 
     @contextmanager
-    def steps(self, tile: Reg | Var, elements: int) -> Iterator[tuple[Reg, Reg]]:
-        """Write the steps of a product: the block is one step.
+    def steps(self, name: str, tile: Reg | Var, elements: int) -> Iterator[tuple[Reg, Reg]]:
+        """Write the steps of the product of a name: the block is one step.
 
         Yields
         ------
@@ -66,14 +66,17 @@ class TileRing:
             p.load(self.from_fabric, p.fabin(self.into, elements))
             p.ldi(spare, self.buffers[0])
             p.ldi(other, self.buffers[1])
+        self.w.mark(f"steps {name} counted in {left.id}")
         with p.while_("ne", left, 0, "16"):
             p.sub16(left, left, 1)
             if self.moving:
+                self.w.mark(f"tile {name}")
                 p.dsr_base(self.received, spare)  # waits until the tile of this step is there
                 with p.if_("ne", left, 0, "16"):
                     p.dsr_base(self.sent, current)
                     p.mov16(self.to_fabric, self.sent, async_=True)
                     p.mov16(self.received, self.from_fabric, async_=True)
+                self.w.mark(f"begun {name}")
             yield current, left
             if self.moving:
                 p.mov16(current, spare)
