@@ -58,12 +58,12 @@ class Optimizer(ABC):
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """Names of the state vectors."""
+        """State vectors have these names."""
         return ()
 
     @property
     def bytes_per_parameter(self) -> int:
-        """Bytes in the memory service per dense weight: weight, gradient, state, 16-bit index and 16-bit copy."""
+        """A dense weight takes so many bytes: weight, gradient, state, 16-bit index and 16-bit copy."""
         return 4 + 4 + 4 * len(self.slots) + 2 + 2
 
     @abstractmethod
@@ -168,7 +168,7 @@ class AdamW(Adam):
 
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}
-"""By the name in a configuration."""
+"""A configuration gives one of these names."""
 
 
 def make_optimizer(name: str, **options: float) -> Optimizer:

@@ -1,4 +1,4 @@
-"""One weight matrix in the memory service: a dense store beside a sparse one.
+"""One weight matrix in the memory service has a dense store beside a sparse one.
 
 *Dense*: FP32 weights and optimizer state of every element, zeros included; the truth.  *Sparse*: the active weights as
 16-bit values in one array, in row order.  The forward stream reads the array with the pattern's own steps, the backward
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "Parameter"]
 
 FORMATS = ("f16", "cb16", "bf16")
-"""16-bit formats of the stream."""
+"""The stream has these 16-bit formats."""
 
 
 class Parameter:
-    """A weight matrix.
+    """A parameter is a weight matrix with its optimizer state.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which weights of a matrix exist: a sparsity pattern, its steps on the wire, and its transpose.
+"""A sparsity pattern says which weights of a matrix exist; it has steps on the wire, and a transpose.
 
 Rows are output features, columns input features.  A pattern never changes; another pattern is another object, so a
 transpose is computed once per pattern, not once per iteration.
@@ -20,7 +20,7 @@ __all__ = ["Pattern"]
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """A sparsity pattern in CSR form.
+    """A sparsity pattern has the CSR form.
 
     Attributes
     ----------
@@ -81,23 +81,23 @@ class Pattern:
 
     @property
     def count(self) -> int:
-        """Entries."""
+        """The pattern has so many entries."""
         return len(self.indices)
 
     @property
     def density(self) -> float:
-        """Share of the matrix."""
+        """Entries make this share of the matrix."""
         size = self.shape[0] * self.shape[1]
         return self.count / size if size else 0.0
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """Row of each entry."""
+        """Each entry lies in one of these rows."""
         return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
 
     @cached_property
     def flat(self) -> np.ndarray:
-        """Place of each entry in the dense matrix, row-major."""
+        """Each entry has this place in the dense matrix, row-major."""
         return self.rows * self.shape[1] + self.indices
 
     def places(self, first: int, end: int) -> tuple[slice, np.ndarray]:

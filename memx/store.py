@@ -36,7 +36,7 @@ def row_blocks(shape: tuple[int, ...], block: int | None = None) -> Iterator[tup
 
 
 class MemoryStore:
-    """Arrays in memory."""
+    """This store has its arrays in memory."""
 
     def zeros(self, name: str, shape: tuple[int, ...]) -> np.ndarray:
         """Return an array of float32 zeros; `name` says what it is for."""
@@ -47,7 +47,7 @@ class MemoryStore:
 
 
 class FileStore:
-    """Arrays in files of a directory.
+    """This store has its arrays in files of a directory.
 
     Parameters
     ----------

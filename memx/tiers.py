@@ -1,4 +1,4 @@
-"""Capacity and speed of the memory service: flash for capacity, DRAM for speed, prefetch between them.
+"""The memory service has two tiers: flash for capacity, DRAM for speed, prefetch between them.
 
 Layers are streamed in an order that is known beforehand, so a layer that does not fit DRAM is read from flash while
 earlier ones stream.  The part that is not there in time is the stall.  Numbers: `wse_core.numbers`.
@@ -34,7 +34,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Tiers:
-    """The two tiers; `Tiers.of` a machine, or by default those of the default machine.
+    """The two tiers are `Tiers.of` a machine, or by default those of the default machine.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Networks as graphs of operations: the one form that both ways to run a network, and all oracles, start from.
+"""A network is a graph of operations: the one form that both ways to run a network, and all oracles, start from.
 
 ==============  ======================================================================================================
 module          content

@@ -32,12 +32,12 @@ __all__ = ["ACTIVATIONS", "Activation", "ActivationOperands"]
 
 Halves = NDArray[np.uint16]
 LARGEST_EXPONENT = 86.0
-"""Of an exponential that 1 be added to and whose reciprocal be taken: within the range of `Functions.inverse`."""
+"""An exponential of more is out of the range in which `Functions.inverse` takes the reciprocal of 1 plus it."""
 
 
 @dataclass(frozen=True)
 class ActivationOperands:
-    """What the instructions of an activation work on, all of the same length.
+    """The operands are what the instructions of an activation work on, all of the same length.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class ActivationOperands:
 
 
 class Activation(NetworkOperation):
-    """A function of each number."""
+    """An activation is a function that a network applies to each number."""
 
     rowwise = True
     keeps = (("s", "feature", "half"),)
@@ -151,7 +151,7 @@ class Smooth(Activation):
 
 
 class Gelu(Smooth):
-    """A number times the normal distribution, in the tanh form."""
+    """GELU is a number times the normal distribution, in the tanh form."""
 
     name, meaning = "gelu", "y = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2"
 
@@ -166,7 +166,7 @@ class Gelu(Smooth):
 
 
 class Silu(Smooth):
-    """A number times the logistic function of it."""
+    """SiLU is a number times the logistic function of it."""
 
     name, meaning = "silu", "y = x / (1 + exp(-x))"
 
@@ -196,4 +196,4 @@ class Silu(Smooth):
 
 
 ACTIVATIONS = {row.name: row for row in (Relu(), Gelu(), Silu())}
-"""Rows by name.  What is applied to nothing, ``none``, is no operation."""
+"""The activations have these rows, by name.  What is applied to nothing, ``none``, is no operation."""

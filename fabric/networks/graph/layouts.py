@@ -20,7 +20,7 @@ __all__ = ["ColumnLayout"]
 
 @dataclass(frozen=True)
 class ColumnLayout:
-    """Features in contiguous chunks over columns of PEs.
+    """A layout has features in contiguous chunks over columns of PEs.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class ColumnLayout:
 
     @property
     def features(self) -> int:
-        """The number of features."""
+        """The layout has so many features."""
         return self.starts[-1]
 
     @cached_property
@@ -55,7 +55,7 @@ class ColumnLayout:
 
     @cached_property
     def held(self) -> NDArray[np.int64]:
-        """The feature at each place."""
+        """Each place holds one of these features."""
         return np.arange(self.features) if self.order is None else np.array(self.order, np.int64)
 
     @cached_property

@@ -144,7 +144,7 @@ class Network:
 
     @cached_property
     def tensors(self) -> dict[str, NetworkTensor]:
-        """The result of each node, and the samples, by name."""
+        """Nodes give these results, by name; the samples are among them."""
         found = {INPUT: NetworkTensor(INPUT, self.inputs)}
         for node in self.nodes:
             given = found[node.inputs[0]].rows if self.joined or node.op != "linear" else node.size("inputs")
@@ -157,13 +157,13 @@ class Network:
 
     @cached_property
     def parameters(self) -> tuple[NetworkTensor, ...]:
-        """All parameters: matrices of products in order, then the others."""
+        """A network has these parameters: matrices of products in order, then the others."""
         ordered = sorted(self.nodes, key=lambda node: node.op != "linear")
         return tuple(found for node in ordered if (found := self.parameter(node)) is not None)
 
     @property
     def size(self) -> int:
-        """The number of weights, biases and factors."""
+        """A network has so many weights, biases and factors."""
         return sum(parameter.rows * parameter.columns for parameter in self.parameters)
 
     @property
@@ -173,7 +173,7 @@ class Network:
 
     @property
     def loss(self) -> CrossEntropy:
-        """The row of the loss."""
+        """The row of the operation with which the network ends is that of its loss."""
         row = OPERATIONS[self.nodes[-1].op]
         if not isinstance(row, CrossEntropy):
             raise UnsupportedError(f"{self.nodes[-1].name}: a graph ends with its loss", where="graph")
@@ -181,7 +181,7 @@ class Network:
 
     @property
     def features(self) -> tuple[int, ...]:
-        """Features of the inputs and of each product's result."""
+        """The inputs and each product's result have so many features."""
         return (self.inputs, *(node.size("outputs") for node in self.nodes if node.op == "linear"))
 
     @property

@@ -1,4 +1,4 @@
-"""An operation of a graph, and a step of a schedule."""
+"""A graph has nodes, and a schedule has steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["NetworkStep", "Node"]
 
 @dataclass(frozen=True)
 class Node:
-    """An operation in a network.
+    """A node stands for an operation in a network.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Node:
 
     @property
     def group(self) -> str:
-        """The part of the name before the last dot, or all of it."""
+        """The group is the part of the name before the last dot, or all of it."""
         return self.name.rpartition(".")[0] or self.name
 
     @property
@@ -77,5 +77,5 @@ class NetworkStep:
 
     @property
     def op(self) -> str:
-        """The name of the operation."""
+        """The step belongs to the operation of this name."""
         return self.node.op

@@ -35,7 +35,7 @@ from wse_core.errors import ConfigError
 __all__ = ["APART", "EPSILON", "CrossEntropy", "Declared", "Linear", "NetworkOperation", "Norm"]
 
 EPSILON = 1e-5
-"""Added to the variance before the root."""
+"""Normalisation adds this to the variance before the root."""
 APART = 2.0**100
 """Times this, any two 16-bit numbers that differ are more than one apart."""
 

@@ -1,4 +1,4 @@
-"""A network by plain numpy, from the numpy forms of its operations.
+"""A plain network is calculated by numpy, from the numpy forms of its operations.
 
 Operands are rounded to 16 bits, sums are those of numpy's ``@`` in f32, in no order that a machine has.  With the
 format ``f64`` nothing is rounded and everything is float64: so the forms are compared with finite differences.
@@ -26,7 +26,7 @@ PLAIN_FORMATS = ("f16", "cb16", "bf16", "f64")
 
 
 class PlainArithmetic:
-    """Rounding to a format, on arrays of float32, or of float64 without any.
+    """Plain arithmetic rounds arrays of float32 to a format, or none of float64.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class PlainGraph(PlainArithmetic):
         self.results: dict[str, np.ndarray] = {}
 
     def forward(self, parameters: Mapping[str, np.ndarray], x: np.ndarray) -> np.ndarray:
-        """Return the logits.
+        """Return the logits of samples.
 
         Parameters
         ----------

@@ -37,7 +37,7 @@ ORDER = "snv"
 
 @dataclass(frozen=True)
 class PlannedArray:
-    """An array of a PE.
+    """An array of a PE has rows of tokens.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class PlannedArray:
 
 
 class MemoryPlan:
-    """The arrays of a network on some columns of PEs.
+    """The plan says which arrays a network has on some columns of PEs.
 
     Parameters
     ----------

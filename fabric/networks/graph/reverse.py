@@ -1,4 +1,4 @@
-"""The schedule of a network: one flat list of steps, forward, loss, and back.
+"""The schedule of a network is one flat list of steps: forward, loss, and back.
 
 Steps back follow from those forward, last to first, by each operation's own `reverse`.  A step on single rows is done
 as soon as a product has given each row (`NetworkStep.then`), if nothing between the two needs what is not there yet;

@@ -1,4 +1,4 @@
-"""The table of all operations of networks by name."""
+"""All operations that networks may have stand in one table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPERATIONS: dict[str, NetworkOperation] = {
         Declared("attention", "y = softmax(q k) v"),
     )
 }
-"""Rows by name."""
+"""Each operation has its row, by name."""
 
 CHOICES = ("none", *ACTIVATIONS)
 """What may follow a product: names of activations, or nothing."""

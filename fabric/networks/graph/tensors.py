@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["INPUT", "NetworkTensor"]
 
 INPUT = "input"
-"""Name of the samples in a graph."""
+"""The samples have this name in a graph."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class NetworkTensor:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape of a parameter's matrix."""
+        """A parameter's matrix has this shape."""
         return self.rows, self.columns
 
     @property
     def gradient(self) -> NetworkTensor:
-        """The gradient of an activation."""
+        """An activation has a gradient of the same name and size."""
         return NetworkTensor(self.name, self.rows, "gradient")

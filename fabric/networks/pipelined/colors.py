@@ -9,9 +9,9 @@ EAST = (0, 1)
 NORTH = (2, 3)
 """Sums of a column of tiles, by parity of the row that sends."""
 DELTA = 4
-"""Gradients of a row's outputs, to all its tiles."""
+"""Gradients of a row's outputs go to all its tiles."""
 ENTRY = 5
-"""Samples from the host to the gate."""
+"""Samples come from the host to the gate."""
 LOSS = (6, 7)
 """Losses, from PE to PE of the loss, by parity of the row that sends."""
 NORM = (8, 9, 10)

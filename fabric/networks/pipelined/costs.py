@@ -72,13 +72,13 @@ TURNS = 3
 STREAM, BACK = 11, 12
 """Colors of what comes and goes; any two that mean nothing inside a rectangle."""
 Link = tuple[str, int, int]
-"""Side, color and wavelets per turn."""
+"""A link has a side, a color and wavelets per turn."""
 NEVER = 0xFFFF
 """Minibatches of an update that does not come while turns are measured."""
 FEW = 8
 """Columns of tiles that are simulated of the last layer."""
 Size: TypeAlias = Any
-"""A number, or an array of numbers."""
+"""A size is a number, or an array of numbers."""
 
 
 def _run(

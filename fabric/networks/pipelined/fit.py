@@ -1,4 +1,4 @@
-"""Tiles for the layers of a network on a part of the wafer: rectangles side by side, all of one height.
+"""Each layer of a network has tiles on a part of the wafer: rectangles side by side, all of one height.
 
 Every layer gets the fewest columns that its SRAM needs; then the slowest one gets a column more, until none is left or
 it cannot use any.  Work is counted in steps of the products, which is what dominates.
@@ -27,7 +27,7 @@ CODE = 1600
 NORM_CODE = 1900
 """SRAM words that a normalisation adds to it at most."""
 Size: TypeAlias = Any
-"""A number of elements, or an array of them."""
+"""A size is a number of elements, or an array of them."""
 
 
 def words(tile: Tile, rule: Rule, updates: int) -> int:

@@ -1,4 +1,4 @@
-"""The programs of the loss and of the gate.
+"""The loss and the gate have programs of their own.
 
 `loss_program`: softmax cross-entropy of some samples of a minibatch.  Logits and labels arrive sample by sample and are
 kept class by class; the gradients of the logits leave as they came; the loss is added from PE to PE, north to south,
@@ -37,7 +37,7 @@ def gate_program(tile: Tile, asking: int, leaving: int, machine: Machine) -> Pro
 
 
 class _Loss:
-    """Variables and tasks of the loss of `samples` samples with `classes` classes, `padded` in the stream."""
+    """The loss has variables and tasks for `samples` samples with `classes` classes, `padded` in the stream."""
 
     def __init__(
         self, tile: Tile, samples: int, row: int, rows: int, colors: dict[str, int], machine: Machine, half: str

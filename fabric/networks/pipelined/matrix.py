@@ -1,4 +1,4 @@
-"""The program of a PE with a tile of a layer's matrix.
+"""This is the program of a PE with a tile of a layer's matrix.
 
 A *turn* is a minibatch's way forward and, `Tile.delay` turns after its own, its way back: the inputs of the
 minibatches between are kept in a ring.  Turns follow one another by task activation; nothing but what arrives decides
@@ -68,7 +68,7 @@ def matrix_program(
     machine: Machine,
     half: str,
 ) -> Program:
-    """Return the program.
+    """Return the program of a tile.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def matrix_program(
 
 
 class _Matrix:
-    """Its variables and tasks."""
+    """The program of a tile has these variables and tasks."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class _Matrix:
         p.free(end)
 
     def forward(self) -> None:
-        """A minibatch's way forward."""
+        """Emit a minibatch's way forward."""
         p, tile, n = self.p, self.tile, self.tile.outputs
         at, following, done, count = (p.reg16(name) for name in ("inputs", "next", "done", "count"))
         p.ld16(at, self.landing)
@@ -267,7 +267,7 @@ class _Matrix:
     # --- back ---------------------------------------------------------------------------------------------------------
 
     def back(self) -> None:
-        """A minibatch's way back."""
+        """Emit a minibatch's way back."""
         p, tile, n, batch = self.p, self.tile, self.tile.outputs, self.tile.batch
         p.fmovh(self.delta, p.fabin(self.from_east, n * batch))
         at = p.reg16("scalars")

@@ -1,4 +1,4 @@
-"""Normalisation over the features of a sample, on the PEs of a layer's outputs, forward and back, with its parameters.
+"""A normalisation over the features of a sample lies on the PEs of a layer's outputs, both ways, with its parameters.
 
 Numbers are worked on as rows of samples, one per feature, in f32; sums over a sample's features go feature by feature
 in a PE, then south to north over the PEs, and from there to all of them.  Normalised rows and deviations are kept until
@@ -21,7 +21,7 @@ __all__ = ["NormCode"]
 
 
 class NormCode:
-    """The code of a normalisation in the program of a row's outputs.
+    """The program of a row's outputs contains this code of a normalisation.
 
     Parameters
     ----------

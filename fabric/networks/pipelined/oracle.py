@@ -43,7 +43,7 @@ class Trained:
 
 
 class PipelinedOracle(MixedArithmetic):
-    """The network of a `Pipeline` with its weights.
+    """The oracle holds the network of a `Pipeline` with its weights.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class PipelinedOracle(MixedArithmetic):
 
 
 class _Parameter:
-    """Weights with gradients and optimizer state, and their update."""
+    """A parameter has weights with gradients and optimizer state, and their update."""
 
     def __init__(self, oracle: PipelinedOracle, weights: Bits, state: dict[str, Bits]) -> None:
         self.oracle, self.w, self.state = oracle, weights, state
@@ -179,7 +179,7 @@ class _Parameter:
 
 
 class _Norm(_Parameter):
-    """Factors (row 0) and shifts (row 1) of a normalised layer, padding included."""
+    """A normalised layer has factors (row 0) and shifts (row 1), padding included."""
 
     def __init__(
         self, oracle: PipelinedOracle, tile: Tile, norm: NDArray[np.float32], state: Mapping[str, NDArray[np.float32]]
@@ -244,7 +244,7 @@ class _Norm(_Parameter):
 
 
 class _Layer(_Parameter):
-    """A layer's tiles, padding included, as whole arrays."""
+    """A layer holds its tiles, padding included, as whole arrays."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ class _Layer(_Parameter):
         return np.concatenate([values[:, : layer.inputs], values[:, -1:]][: 1 + layer.bias], axis=1)
 
     def begin(self, constants: Bits, per_update: int) -> None:
-        """Begin a run."""
+        """Begin a run with its constants."""
         self.constants, self.per_update, self.updates, self.since = constants, per_update, 0, 0
 
     def forward(self, inputs: Halves) -> Halves:
@@ -302,7 +302,7 @@ class _Layer(_Parameter):
         return rows
 
     def activate(self, rows: Halves) -> tuple[Halves, Halves | None]:
-        """Return (activations, slopes)."""
+        """Return activations and their slopes."""
         row = activation(self.tile.layer.activation)
         return (rows, None) if row is None else row.bits(self.oracle, rows)
 

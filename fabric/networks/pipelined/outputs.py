@@ -83,7 +83,7 @@ class OutputsPlace:
 def outputs_program(
     tile: Tile, place: OutputsPlace, leaving: int, gradients: int, rule: Rule, updates: int, machine: Machine, half: str
 ) -> Program:
-    """Return the program.
+    """Return the program of a row's outputs.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def outputs_program(
 
 
 class _Outputs:
-    """Its variables and tasks."""
+    """The program of a row's outputs has these variables and tasks."""
 
     def __init__(
         self,
@@ -223,7 +223,7 @@ class _Outputs:
         p.free(at, end)
 
     def forward(self) -> None:
-        """A minibatch's way forward."""
+        """Emit a minibatch's way forward."""
         p, n = self.p, self.tile.outputs
         p.fs2h(self.y, p.fabin(self.sums, self.size, dtype="f32"))
         if self.norm:
@@ -265,7 +265,7 @@ class _Outputs:
         self.p.fmovh(self.lands, arriving, async_=True)
 
     def back(self) -> None:
-        """A minibatch's way back."""
+        """Emit a minibatch's way back."""
         p, place = self.p, self.place
         if place.arriving:
             p.dsr_base(self.lands, self.landed)  # waits until they have landed

@@ -37,7 +37,7 @@ class Way:
 
 @dataclass
 class Path:
-    """A data path.
+    """A data path leads from one rectangle to another.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Path:
 
     @property
     def length(self) -> int:
-        """Hops from the exit of the source to the entrance of the target."""
+        """From the exit of the source to the entrance of the target there are so many hops."""
         return max(0, len(self.way) - 1)
 
     def find(self, width: int, height: int) -> None:

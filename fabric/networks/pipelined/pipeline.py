@@ -1,4 +1,4 @@
-"""A network on a wafer, a rectangle per layer: programs, data paths, layout.
+"""A network on a wafer has a rectangle per layer: programs, data paths, layout.
 
 From west to east in the simplest placement: the gate, the layers in order, the loss.  Any other placement of rectangles
 that do not overlap is as good: what joins them are `fabric.networks.pipelined.paths`.
@@ -60,7 +60,7 @@ def row_of_rectangles(network: Network, shapes: Sequence[tuple[int, int]]) -> li
 
 
 class Pipeline:
-    """A network placed on a wafer, layer by layer.
+    """A pipeline is a network placed on a wafer, layer by layer.
 
     Parameters
     ----------
@@ -126,12 +126,12 @@ class Pipeline:
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
-        """Of the layers' weights, biases in the last column, then of factors and shifts of the normalised ones."""
+        """Weights have these shapes, biases in the last column; then come factors and shifts of normalised layers."""
         return [parameter.shape for parameter in self.network.parameters]
 
     @property
     def normalised(self) -> list[int]:
-        """Numbers of the normalised layers, from 0."""
+        """The normalised layers have these numbers, from 0."""
         return [k for k, layer in enumerate(self.network.layers) if layer.norm]
 
     # --- places -------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class Pipeline:
 
     @cached_property
     def paths(self) -> dict[str, Path]:
-        """The data paths, with ways and colors.
+        """The data paths have ways and colors.
 
         ``activations 0`` leads from the gate to layer 1, ``activations k`` from layer k on, ``gradients k`` to layer k;
         besides ``asking``, ``labels`` and ``losses``.

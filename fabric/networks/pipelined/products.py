@@ -1,4 +1,4 @@
-"""The products of a layer on one PE, as instructions: forward, gradients of the inputs, gradients of the weights.
+"""A layer has three products on one PE, as instructions: forward, gradients of the inputs, gradients of the weights.
 
 All three are sums of vectors times scalars, ``C[:, i] += A[:, j] * b[i, j]`` with 16-bit factors and f32 sums
 (`fmachs`: products exact, one rounding per addition).  What differs is which of the three operands moves with which
@@ -25,7 +25,7 @@ GROUP = 6
 
 @dataclass(frozen=True)
 class Vectors:
-    """Vectors of one length in an array, one after the other.
+    """Vectors of one length lie in an array, one after the other.
 
     Attributes
     ----------

@@ -37,7 +37,7 @@ def even(number: int) -> int:
 
 @dataclass(frozen=True)
 class Tile:
-    """A layer on c x r tiles.
+    """A layer lies on c x r tiles.
 
     Attributes
     ----------
@@ -74,12 +74,12 @@ class Tile:
 
     @property
     def inputs(self) -> int:
-        """Input features of a tile."""
+        """A tile has so many input features."""
         return even(-(-self.layer.inputs // self.columns))
 
     @property
     def outputs(self) -> int:
-        """Output features of a tile."""
+        """A tile has so many output features."""
         return even(-(-self.layer.outputs // self.rows))
 
     @property
@@ -94,7 +94,7 @@ class Tile:
 
     @property
     def delay(self) -> int:
-        """Steps from a minibatch's way forward to its way back."""
+        """There are so many steps from a minibatch's way forward to its way back."""
         return self.kept - 1
 
     @property
@@ -104,12 +104,12 @@ class Tile:
 
     @property
     def width(self) -> int:
-        """PEs of the rectangle along x."""
+        """The rectangle has so many PEs along x."""
         return self.columns + 1
 
     @property
     def height(self) -> int:
-        """PEs of the rectangle along y."""
+        """The rectangle has so many PEs along y."""
         return self.rows + (not self.first)
 
     @property

@@ -24,8 +24,8 @@ from fabric.program.program import Program
 __all__ = ["CONSTANTS", "TINY", "Rule", "UpdateCode"]
 
 CONSTANTS = ("inverse", "rate", "shrink", "first", "second")
-"""Of an update: 1 / (loss scale times samples), learning rate, learning rate times decoupled decay, 1 / (1 - b1^t),
-1 / (1 - b2^t)."""
+"""An update takes these: 1 / (loss scale times samples), learning rate, learning rate times decoupled decay,
+1 / (1 - b1^t), 1 / (1 - b2^t)."""
 TINY = 2.0**-100
 """Added where a root of zero is asked for; far below what any gradient squared is worth."""
 
@@ -54,7 +54,7 @@ class Rule:
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """Names of the state arrays."""
+        """State arrays have these names."""
         return ("m", "v") if self.adam else ("velocity",) if self.momentum else ()
 
     def constants(self, step: int, scale: float, samples: int, rate: float) -> np.ndarray:
@@ -78,7 +78,7 @@ class Rule:
 
 
 class UpdateCode:
-    """The code of an update in a program.
+    """A program contains this code of an update.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ class Run:
 
 
 class PipelinedWafer:
-    """A wafer with a network on it.
+    """A wafer has a pipelined network on it.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ HOMES = (
     *("grad_gamma", "grad_beta", "back_sum", "back_dot", "dot", "back_row"),
     *("bias", "last", "pairs", "steps"),
 )
-"""Commands with an id of their own, in the order of the ids."""
+"""These commands have an id of their own, in the order of the ids."""
 
 _FREE = tuple(number for number in range(N_CONTROL_IDS) if number != NO_TASK)
 _HOME = dict(zip(HOMES, _FREE, strict=False))

@@ -14,19 +14,19 @@ class StreamedPattern(Protocol):
 
     @property
     def rows(self) -> np.ndarray:
-        """The row of each entry: its output feature."""
+        """Each entry has a row: its output feature."""
 
     @property
     def indices(self) -> np.ndarray:
-        """The column of each entry: its input feature, the bias behind the last one."""
+        """Each entry has a column: its input feature, the bias behind the last one."""
 
     @property
     def count(self) -> int:
-        """The number of entries."""
+        """The pattern has so many entries."""
 
     @property
     def density(self) -> float:
-        """The share of the matrix."""
+        """This share of the matrix exists."""
 
 
 class StreamedParameter(Protocol):
@@ -38,7 +38,7 @@ class StreamedParameter(Protocol):
 
     @property
     def values(self) -> np.ndarray:
-        """Bit patterns of the entries of `pattern`."""
+        """The entries of `pattern` have these bit patterns."""
 
     @property
     def pattern(self) -> StreamedPattern:
@@ -50,4 +50,4 @@ class StreamedParameter(Protocol):
 
     @property
     def transposed(self) -> tuple[StreamedPattern, np.ndarray]:
-        """(Pattern, entry behind each of its entries) of the transposed matrix."""
+        """The transposed matrix has this (pattern, entry behind each of its entries)."""

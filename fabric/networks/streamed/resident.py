@@ -1,4 +1,4 @@
-"""The program, memory and layout of a wafer on which a network's activations stay.
+"""A wafer on which a network's activations stay has a program, a memory and a layout.
 
 Memory of a PE
     Per level of features a row of ones (for biases) and the rows of the features that the PE's column owns, each row
@@ -41,7 +41,7 @@ __all__ = ["Resident"]
 
 
 class Resident:
-    """A network placed on a wafer.
+    """A resident network has its place on a wafer.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class Resident:
 
     @property
     def one(self) -> int:
-        """Bits of 1 in the format of the activations."""
+        """The number 1 has these bits in the format of the activations."""
         return 0x3C00 if self.network.dtype == "f16" else self.machine["num.cb16_bias"] << 9
 
     # --- programs -----------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class Resident:
 
     @cached_property
     def layout(self) -> Layout:
-        """The `Layout`, with its streams in `inputs` and `outputs`."""
+        """The `Layout` has its streams in `inputs` and `outputs`."""
         layout, made = Layout(self.width, self.height, self.machine), {}
         for x in range(self.width):
             for y in range(self.height):

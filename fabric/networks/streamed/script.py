@@ -115,7 +115,7 @@ class Script:
 
     @property
     def lengths(self) -> list[int]:
-        """Wavelets of each column."""
+        """Each column has so many wavelets."""
         return list(self._length)
 
     def close(self) -> Script:
@@ -143,17 +143,17 @@ class Script:
 
     @property
     def starts(self) -> np.ndarray:
-        """Number of each column's first word, and of all words."""
+        """Each column begins with the word of this number; the last number counts all words."""
         return np.concatenate([[0], np.cumsum(self._length)])
 
     @property
     def sender(self) -> np.ndarray:
-        """Column of each word, counted through the columns."""
+        """Each word goes to this column, counted through the columns."""
         return np.repeat(np.arange(self.columns), self._length)
 
     @cached_property
     def stretch(self) -> np.ndarray:
-        """Number of the phase of each word, in the order of sending."""
+        """Each word belongs to the phase of this number, in the order of sending."""
         before = np.array([begin for _, begin in self.phases]).reshape(len(self.phases), self.columns)
         begins = before[:, self.sender] + self.starts[self.sender]
         return ((np.arange(self.n_words) >= begins).sum(axis=0) - 1)[self.sequence]
@@ -177,12 +177,12 @@ class Script:
 
     @property
     def n_words(self) -> int:
-        """Wavelets of all columns."""
+        """All columns together have so many wavelets."""
         return sum(self._length)
 
     @property
     def longest(self) -> int:
-        """Wavelets of the longest column."""
+        """The longest column has so many wavelets."""
         return max(self._length)
 
     def fill(self, values: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""One wafer at work: activations in, streams through, numbers out."""
+"""One wafer at work takes activations in, lets streams through and gives numbers out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Pass:
 
 
 class Wafer:
-    """A wafer with a resident network.
+    """A wafer holds a resident network.
 
     Parameters
     ----------

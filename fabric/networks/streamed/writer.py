@@ -1,4 +1,4 @@
-"""The words of an iteration: weights and commands of a schedule in the one order that wafers follow.
+"""An iteration has words: weights and commands of a schedule in the one order that wafers follow.
 
 What leaves
     One stream per column of PEs, step by step: products (rows in order, each followed by partial-sum commands and by
@@ -78,7 +78,7 @@ def _place(step: NetworkStep) -> str:
 
 
 class _Words(StepWriter):
-    """Writes steps as words."""
+    """This writer makes words of steps."""
 
     def __init__(self, resident: Resident, parameters: Sequence[StreamedParameter]) -> None:
         self.resident, self.plan, self.ids = resident, resident.plan, resident.ids

@@ -17,8 +17,9 @@ from fabric.networks.graph.table import CHOICES, OPERATIONS, activation
 from fabric.networks.pipelined.fit import outputs_words
 from fabric.networks.pipelined.kernels import EPILOGUE, KERNELS, layers_of, matched
 from fabric.networks.pipelined.updates import Rule
-from fabric.networks.streamed.commands import HOMES, given_out
-from fabric.networks.streamed.operations.table import MEANING, STREAMED, ids_of
+from fabric.networks.streamed.commands import HOMES, POINTERS, given_out
+from fabric.networks.streamed.operations.code import JOINS
+from fabric.networks.streamed.operations.table import STREAMED, ids_of
 from fabric.networks.streamed.oracle.table import BACK, FORWARD
 from fabric.networks.streamed.oracle.walk import StreamedOracle
 from fabric.networks.streamed.resident import Resident
@@ -193,7 +194,11 @@ def test_ids_are_given_out_per_network():
     with pytest.raises(UnsupportedError, match="take 64 commands, a PE has 63"):
         given_out([str(k) for k in range(64)])
     assert len(given_out([str(k) for k in range(63)])) == 63
-    assert set(HOMES) <= set(MEANING)
+    meaning = POINTERS | JOINS
+    for lowering in STREAMED.values():
+        meaning |= lowering.commands
+    assert set(HOMES) <= set(meaning)
+    assert all(len(text.split()) > 1 for text in meaning.values())
 
 
 # --- other orders than those of layers --------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ JOINS = {
 
 
 class ProgramCode:
-    """What is shared.
+    """This is what the tasks of all operations of a program share.
 
     Parameters
     ----------

@@ -80,4 +80,4 @@ LINEAR = Lowering(
     {"forward": forward, "back": back, "ask": ask},
     {"forward": ("forward, {}", "forward"), "back": ("backward, {}", "backward"), "ask": ("gradients, {}", "gradient")},
 )
-"""Products in weight streaming."""
+"""A product has this form in weight streaming."""

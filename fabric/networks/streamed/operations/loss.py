@@ -128,4 +128,4 @@ LOSS = Lowering(
     tasks_of=LossTasks,
     joins=True,
 )
-"""Softmax cross-entropy in weight streaming."""
+"""The loss has this form in weight streaming."""

@@ -42,7 +42,7 @@ class StepWriter(ABC):
 
     @abstractmethod
     def join(self, name: str) -> None:
-        """All-reduce the sums over the columns: once along the ring to the last, once round to all."""
+        """Reduce the sums over the columns to all of them: once along the ring to the last, once round to all."""
 
     @abstractmethod
     def in_pairs(self, step: NetworkStep) -> bool:
@@ -83,15 +83,15 @@ class StepWriter(ABC):
 
 
 class TaskWriter(Protocol):
-    """What writes the tasks of an operation."""
+    """Who writes tasks is made from a `ProgramCode`, and has what they hold between commands."""
 
     def tasks(self) -> None:
-        """Write the tasks."""
+        """Write the tasks of an operation."""
 
 
 @dataclass(frozen=True)
 class Lowering:
-    """An operation in weight streaming.
+    """An operation has commands, steps and tasks in weight streaming.
 
     Attributes
     ----------

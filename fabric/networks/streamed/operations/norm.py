@@ -85,7 +85,7 @@ class NormTasks:
         self.constant, self.gamma = p.reg32("constant"), p.reg16("gamma")
 
     def tasks(self) -> None:
-        """Write the tasks."""
+        """Write the tasks of both ways."""
         code, p, constant = self.code, self.code.p, self.constant
         for name, half in (("k_low", constant.low), ("k_high", constant.high), ("gamma", self.gamma)):
             with code.command(name) as t:
@@ -175,4 +175,4 @@ NORM = Lowering(
     tasks_of=NormTasks,
     joins=True,
 )
-"""Normalisation in weight streaming."""
+"""A normalisation has this form in weight streaming."""

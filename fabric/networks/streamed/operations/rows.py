@@ -1,4 +1,4 @@
-"""What works on single rows: activations and their slopes, from the rows of `fabric.networks.graph.activations`.
+"""Activations and their slopes work on single rows; `fabric.networks.graph.activations` says what they are.
 
 A command per row; in a product it follows the row that has just landed.
 """
@@ -30,7 +30,7 @@ def back(w: StepWriter, step: NetworkStep) -> None:
 
 
 class RowTasks:
-    """The task of an activation.
+    """An activation has one task.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class RowTasks:
         self.row, self.code = row, code
 
     def tasks(self) -> None:
-        """Write the task."""
+        """Write the task of an activation."""
         code = self.code
         with code.command(self.row.name):
             read, write, slope = code.reads["row"], code.writes["row"], code.writes["aux"]
@@ -65,4 +65,4 @@ def slope_task(code: ProgramCode) -> None:
 
 
 ROWS = {name: lowered(row) for name, row in ACTIVATIONS.items()}
-"""Activations in weight streaming."""
+"""Activations have these forms in weight streaming."""

@@ -1,4 +1,4 @@
-"""All operations of weight streaming by name."""
+"""All operations that weight streaming does stand in one table."""
 
 from __future__ import annotations
 
@@ -12,15 +12,10 @@ from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.networks.streamed.operations.norm import NORM
 from fabric.networks.streamed.operations.rows import ROWS
 
-__all__ = ["MEANING", "STREAMED", "after", "ids_of"]
+__all__ = ["STREAMED", "after", "ids_of"]
 
 STREAMED: dict[str, Lowering] = {"linear": LINEAR, **ROWS, "cross_entropy": LOSS, "norm": NORM}
 """By the names of `fabric.networks.graph.table.OPERATIONS`, in the order in which programs have their tasks."""
-
-MEANING = POINTERS | JOINS
-for _lowering in STREAMED.values():
-    MEANING |= _lowering.commands
-"""What each command does."""
 
 
 def after(step: NetworkStep) -> list[str]:

@@ -1,4 +1,4 @@
-"""What wafers compute in weight streaming, by numpy on bit patterns, in the machine's order of operations.
+"""The oracle does in numpy, on bit patterns, what wafers do in weight streaming, in the machine's order of operations.
 
 One function per operation and direction (`table`), from the meaning of the operation and the order of additions alone:
 nothing here knows commands, tasks, words or arrays of PEs.  Whole arrays at a time: rows of all columns and PEs

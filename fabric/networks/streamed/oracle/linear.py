@@ -1,4 +1,4 @@
-"""Products of streamed matrices with resident rows."""
+"""The oracle of products has streamed matrices and resident rows."""
 
 from __future__ import annotations
 

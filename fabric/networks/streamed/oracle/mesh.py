@@ -1,4 +1,4 @@
-"""Arithmetic on the mesh of a wafer: sums over columns and over tokens, in the machine's order."""
+"""A mesh sums over columns and over tokens in an order of its own, which bits depend on: the oracle keeps it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Bits = NDArray[np.uint32]
 
 
 class MeshArithmetic(MixedArithmetic):
-    """Mixed precision on a mesh, features in nearly equal chunks over its columns, samples over its rows.
+    """A mesh has features in nearly equal chunks over its columns, samples over its rows.
 
     Parameters
     ----------

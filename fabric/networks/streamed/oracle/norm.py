@@ -1,4 +1,4 @@
-"""Normalisation over the features of a token."""
+"""The oracle of normalisation goes over the features of a token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle's functions by operation and direction."""
+"""The oracle has a function per operation and direction."""
 
 from __future__ import annotations
 

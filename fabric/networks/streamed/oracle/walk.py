@@ -1,4 +1,4 @@
-"""The oracle of a whole network: its operations one after the other, and back."""
+"""The oracle of a whole network does its operations one after the other, and back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["StreamedOracle"]
 
 
 class StreamedOracle(MeshArithmetic):
-    """A network on a wafer.
+    """The oracle holds a network on a mesh.
 
     Parameters
     ----------
