@@ -8,9 +8,10 @@ from fabric.kernels.streamed import forward, gradient
 from fabric.kernels.streamed.placement import Placement
 from memx.pattern import Pattern
 from swarm.cluster import layer_costs
-from swarm.cluster.shapes import LayerShape, Mesh
-from tests.examples import SOAK
+from swarm.cluster.shapes import LayerShape, Mesh, shapes_of
+from tests.examples import SOAK, seeds
 from tests.fabric.kernels import run
+from tests.fabric.networks.streamed.test_digests import drawn
 from wse_core.errors import ConfigError
 from wse_core.params import machine
 
@@ -123,6 +124,23 @@ def test_layers_that_are_alike_are_followed_once():
         (*block * 6,), (None, *(below.activation != "none" for below in (block * 6)[:-1])), 8, mesh, "pairs"
     )
     assert sum(one.cost.busy for one in followed) == pytest.approx(sum(cost.busy for cost in every.values()), rel=0.01)
+
+
+@pytest.mark.parametrize("seed", seeds(20))
+def test_what_is_followed_is_what_is_written(seed):
+    """Every word that a wafer gets and every number that it gives is in a phase, and none twice."""
+    system, _ = drawn(seed)
+    for matrix in system.coordinator.matrices:
+        matrix.gradient_pattern = None
+    masks = [
+        matrix.pattern.mask()[:, : layer.inputs]
+        for matrix, layer in zip(system.coordinator.matrices, system.network.layers, strict=True)
+    ]
+    resident, script = system.resident, system.coordinator.script("train")
+    mesh = Mesh(machine(), resident.width, resident.height)
+    followed = layer_costs.phases(shapes_of(system.network, masks), resident.samples, mesh, resident.form)
+    assert sum(one.cost.words for one in followed) == script.n_words
+    assert sum(one.cost.numbers for one in followed) == len(script.back)
 
 
 def test_what_cannot_be_is_refused():
