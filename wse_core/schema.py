@@ -21,13 +21,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from wse_core.errors import ConfigError
+from wse_core.errors.values import MOST_SHOWN, shown
 
 __all__ = ["Field", "close_match", "described", "suggestion"]
 
 TYPES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text", dict: "a table"}
 TRUE, FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
-MOST_SHOWN = 60
-"""Longest value that a message repeats as it was written [characters]."""
 
 
 def close_match(word: object, known: Iterable[object]) -> str | None:
@@ -60,14 +59,6 @@ def suggestion(word: object, known: Iterable[object]) -> str:
 def described(value: object) -> str:
     """Return of which type a value is, in the words of `TYPES`."""
     return "a list" if isinstance(value, (list, tuple)) else TYPES.get(type(value), type(value).__name__)
-
-
-def _shown(value: object) -> str:
-    """Return a value as a message repeats it: in full, unless that is longer than a reader wants."""
-    if isinstance(value, int) and value.bit_length() > 4 * MOST_SHOWN:  # Python refuses to write out the longest
-        return f"a number of about {round(value.bit_length() * math.log10(2)):,} digits"
-    text = repr(value)
-    return text if len(text) <= MOST_SHOWN else f"{text[: MOST_SHOWN - 4]}...{text[-1]}"
 
 
 @dataclass(frozen=True)
@@ -115,7 +106,7 @@ class Field:
             value = self._decimal(value, where)
         if type(value) is not self.kind:
             wanted = TYPES.get(self.kind, self.kind.__name__)
-            raise ConfigError(f"expected {wanted}, found {described(value)}: {_shown(value)}", where=where, value=value)
+            raise ConfigError(f"expected {wanted}, found {described(value)}: {shown(value)}", where=where, value=value)
         if self.kind is float and not math.isfinite(value):
             raise ConfigError(f"{value} is not a usable number", where=where, value=value)
         self.check_limits(value, where)
@@ -146,7 +137,7 @@ class Field:
                 value = word
         except ValueError:
             wanted = "whole numbers separated by commas" if self.kind is tuple else TYPES[self.kind]
-            raise ConfigError(f"expected {wanted}, found {_shown(word)}", where=where, value=word) from None
+            raise ConfigError(f"expected {wanted}, found {shown(word)}", where=where, value=word) from None
         return self.check(value, where)
 
     def check_limits(self, value: Any, where: str) -> None:
@@ -154,22 +145,22 @@ class Field:
         unit = f" {self.unit}" if self.unit else ""
         if self.choices and value not in self.choices:
             raise ConfigError(
-                f"{_shown(value)} is not a possible value",
+                f"{shown(value)} is not a possible value",
                 where=where,
                 hint=suggestion(value, self.choices),
                 value=value,
             )
         if self.low is not None and value < self.low:
-            what = f"{_shown(value)}{unit} is too small; the least is {self.low}{unit}"
+            what = f"{shown(value)}{unit} is too small; the least is {self.low}{unit}"
             raise ConfigError(what, where=where, value=value)
         if self.high is not None and value > self.high:
-            what = f"{_shown(value)}{unit} is too large; the most is {self.high}{unit}"
+            what = f"{shown(value)}{unit} is too large; the most is {self.high}{unit}"
             raise ConfigError(what, where=where, value=value)
 
     def _check_list(self, value: Any, where: str) -> tuple:
         """Return a list of whole numbers as a tuple."""
         if not isinstance(value, (list, tuple)):
-            raise ConfigError(f"expected a list, found {described(value)}: {_shown(value)}", where=where, value=value)
+            raise ConfigError(f"expected a list, found {described(value)}: {shown(value)}", where=where, value=value)
         if self.length is not None and len(value) != self.length:
             raise ConfigError(f"expected {self.length} values, found {len(value)}", where=where, value=value)
         item = Field(self.name, int, self.doc, self.low, self.high, self.choices, self.unit)
@@ -181,4 +172,4 @@ class Field:
         try:
             return float(value)
         except OverflowError:
-            raise ConfigError(f"{_shown(value)} is not a usable number", where=where, value=value) from None
+            raise ConfigError(f"{shown(value)} is not a usable number", where=where, value=value) from None

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.cli import generate_answer, generate_regions
-from harness.cli.shared import add_machine_options, mesh_of, token_ids_of
+from harness.cli.shared import add_machine_options, mesh_of, text_of, token_ids_of
 from harness.cli.tracing import add_options as add_trace_options
 from harness.cli.tracing import recorder
 from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json, printable, table
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,6 +47,12 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     prompt = parser.add_mutually_exclusive_group(required=True)
     prompt.add_argument("--prompt", metavar="TEXT", help="text to go on with")
     prompt.add_argument("--prompt-ids", metavar="1,2,3", help="the same as tokens")
+    prompt.add_argument(
+        "--explain",
+        action="store_true",
+        help="run nothing: say of every key of the model's files as what it is used, or why it is ignored or refused; "
+        "exit status 2 if one is refused or unknown",
+    )
     parser.add_argument(
         "--random-layers",
         type=int,
@@ -107,25 +113,24 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     parser.add_argument("--out", metavar="FILE.h5", help="write results and counters to a run file")
     add_trace_options(parser)
     add_machine_options(parser)
+    parser.set_defaults(parser=parser)
     return parser
 
 
-def _tokens(args: argparse.Namespace, tokenizer: Tokenizer | None, begin: int | None) -> list[int]:
-    """Return the prompt as tokens."""
-    if args.prompt_ids is not None:
-        return token_ids_of(args.prompt_ids, "--prompt-ids")
-    assert tokenizer is not None
-    found = tokenizer.encode(args.prompt)
-    return found if begin is None or found[:1] == [begin] else [begin, *found]
+def _tokenizer(model: LanguageModel | RandomModel) -> Tokenizer | None:
+    """Return the tokenizer of a model that was given tokens; None if there is no way to make text of them."""
+    if not model.has_tokenizer:
+        return None
+    try:
+        return model.tokenizer()
+    except (ConfigError, UnsupportedError) as error:
+        _warn(f"the answer has no text: {error}")
+        return None
 
 
-def _tokenizer(args: argparse.Namespace, model: LanguageModel | RandomModel) -> Tokenizer | None:
-    """Return the model's tokenizer; None if tokens were given and there is no way to make text of them."""
-    if args.prompt is not None:
-        return model.tokenizer()
-    with contextlib.suppress(ConfigError):
-        return model.tokenizer()
-    return None
+def _warn(text: str) -> None:
+    """Say something that the user should know before the run."""
+    print(f"wse: warning: {printable(text)}", file=sys.stderr)
 
 
 def _request(args: argparse.Namespace) -> tuple[Request, Tokenizer | None]:
@@ -142,8 +147,12 @@ def _request(args: argparse.Namespace) -> tuple[Request, Tokenizer | None]:
         model = find_model(args.model)
     else:
         model = random_model(args.model, args.random_layers, args.seed)
-    tokenizer = _tokenizer(args, model)
-    prompt = _tokens(args, tokenizer, model.configuration.begin)
+    tokenizer: Tokenizer | None
+    if args.prompt is not None:
+        tokenizer = model.tokenizer()
+        prompt = tokenizer.encode(text_of(args.prompt, "--prompt"))
+    else:
+        tokenizer, prompt = _tokenizer(model), token_ids_of(args.prompt_ids, "--prompt-ids")
     if not 0 <= args.requests <= machine["mem.words"]:  # each has a cache, and that at least a word
         raise ConfigError(f"{args.requests} requests", where="--requests", hint="1 or more")
     request = Request(
@@ -166,8 +175,12 @@ def _request(args: argparse.Namespace) -> tuple[Request, Tokenizer | None]:
 
 def main(args: argparse.Namespace) -> int:
     """Generate; return 1 if a step differs from the oracle."""
+    if args.explain:
+        from harness.cli.generate_explain import explain
+
+        return explain(args)
     from harness.inference.generate import answer
-    from harness.models.tokens import Unfolding
+    from harness.models.tokens import Unfolding, answer_text
 
     request, tokenizer = _request(args)
     said: Any = generate_answer if request.regions is None else generate_regions
@@ -175,7 +188,9 @@ def main(args: argparse.Namespace) -> int:
         return _estimate(args, request, said)
     if args.logits:
         _writable(args.logits)
-    text = Unfolding(tokenizer) if tokenizer is not None else None
+    for warning in (*request.model.configuration.warnings, *(tokenizer.warnings if tokenizer is not None else ())):
+        _warn(warning)
+    text = Unfolding(tokenizer, request.prompt) if tokenizer is not None else None
 
     def hear(number: int, token: int) -> None:
         sys.stdout.write(printable(text.push(token)) if text else f"{'' if number == 1 else ' '}{token}")
@@ -193,13 +208,17 @@ def main(args: argparse.Namespace) -> int:
     if args.logits:
         _write_logits(args.logits, found)
     result = said.result_of(request, found)
-    result["text"] = tokenizer.decode(result["tokens"]) if tokenizer is not None else None
+    texts = [
+        answer_text(tokenizer, prompt, tokens) if tokenizer is not None else " ".join(map(str, tokens))
+        for prompt, tokens in zip(request.prompts, result.get("answers", [result["tokens"]]), strict=True)
+    ]
+    result["text"] = texts[0] if tokenizer is not None else None
     if args.json:
         print_json(result)
     else:
         print(printable(text.rest()) if text else "")
-        for tokens in result.get("answers", [])[1:]:
-            print(printable(tokenizer.decode(tokens)) if tokenizer else " ".join(map(str, tokens)))
+        for each in texts[1:]:
+            print(printable(each))
         print(table(said.rows(result, request.machine), indent="    "))
     return 1 if found.bit_exact is False else 0
 

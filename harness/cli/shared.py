@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 
 from wse_core.errors import ConfigError
+from wse_core.errors.values import shown
 from wse_core.numbers import DEFAULT_PRESET
 
-__all__ = ["CLOCKS", "add_machine_options", "add_overrides", "mesh_of", "token_ids_of"]
+__all__ = ["CLOCKS", "add_machine_options", "add_overrides", "mesh_of", "text_of", "token_ids_of"]
 
 CLOCKS = ("clock.ghz", "plan.core_ghz")
 """Numbers of the machine at which tokens per second are given: the vendor's scripts, and the published rate."""
@@ -40,8 +41,8 @@ def mesh_of(text: str, option: str) -> tuple[int, int]:
         The text is none; names the option.
     """
     parts = text.lower().split("x")
-    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**6 for part in parts):
-        raise ConfigError(f"{text!r} is no mesh", where=option, hint="WxH, for example 16x16")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 7 and int(part) for part in parts):
+        raise ConfigError(f"{shown(text)} is no mesh", where=option, hint="WxH, for example 16x16")
     return int(parts[0]), int(parts[1])
 
 
@@ -56,4 +57,20 @@ def token_ids_of(text: str, option: str) -> list[int]:
     try:
         return [int(word) for word in text.replace(",", " ").split()]
     except ValueError:
-        raise ConfigError(f"{text!r} is no list of tokens", where=option, hint=f"{option} 1,2,3") from None
+        raise ConfigError(f"{shown(text)} is no list of tokens", where=option, hint=f"{option} 1,2,3") from None
+
+
+def text_of(text: str, option: str) -> str:
+    """Return a text of the command line, or refuse one whose bytes are no UTF-8.
+
+    Raises
+    ------
+    ConfigError
+        Python keeps such bytes as halves of surrogate pairs, which no tokenizer takes; names the option.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        what = f"character {error.start + 1} is no text in UTF-8: {shown(text[error.start])}"
+        raise ConfigError(what, where=option, hint="a terminal and a locale of UTF-8") from None
+    return text

@@ -13,6 +13,7 @@ from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.rows import POLICIES
 from harness.models.configuration import Configuration
 from wse_core.errors import ConfigError
+from wse_core.errors.values import shown
 from wse_core.formats import Arithmetic
 from wse_core.params import Machine
 from wse_core.schema import Field
@@ -78,6 +79,14 @@ class Sampling:
             if self.temperature == 0:
                 return likeliest
             values = logits[:answers].astype(np.float64) / self.temperature
+            if not np.isfinite(values).all():
+                token = int(np.argmin(np.isfinite(values)))
+                raise ConfigError(
+                    f"the logit of token {token} is {logits[token]:g}: nothing can be drawn",
+                    where="--temperature",
+                    cause="numbers beyond the 16-bit format",
+                    hint="--dtype cb16, or --temperature 0",
+                )
             order = np.argsort(-values, kind="stable")[: self.top_k or len(values)]
             shares = np.exp(values[order] - values[order[0]])
             return int(rng.choice(order, p=shares / shares.sum()))
@@ -141,7 +150,7 @@ class Request:
                 raise ConfigError(f"unknown {option} {value!r}", where=f"--{option}", hint=", ".join(known))
         self._check_options()
         for prompt in self.prompts:
-            _check_prompt(self.decoder, prompt, self.count)
+            _check_prompt(self.model.configuration, prompt, self.count)
 
     def _check_options(self) -> None:
         """Refuse options that exclude each other."""
@@ -183,8 +192,9 @@ class Request:
         return self.decode_mesh or self.mesh
 
 
-def _check_prompt(decoder: Decoder, prompt: Sequence[int], count: int) -> None:
+def _check_prompt(configuration: Configuration, prompt: Sequence[int], count: int) -> None:
     """Refuse a prompt that cannot be answered."""
+    decoder = configuration.decoder
     if not prompt:
         raise ConfigError("an empty prompt", where="prompt", hint="at least one token")
     if count < 1:
@@ -192,15 +202,16 @@ def _check_prompt(decoder: Decoder, prompt: Sequence[int], count: int) -> None:
     wrong = next((token for token in prompt if not 0 <= token < decoder.vocabulary), None)
     if wrong is not None:
         raise ConfigError(
-            f"token {wrong} is none of the {decoder.vocabulary} of the model", where="prompt", value=int(wrong)
+            f"token {shown(wrong)} is none of the {decoder.vocabulary} of the model", where="prompt", value=int(wrong)
         )
     if len(prompt) + count > decoder.context:
         shorter = decoder.context - count, decoder.context - len(prompt)
         rooms = [
             f"{room} tokens of {what}" for room, what in zip(shorter, ("prompt", "answer"), strict=True) if room > 0
         ]
+        limit = "the context" if configuration.window is None else "the window of attention"
         raise ConfigError(
-            f"{len(prompt)} tokens of prompt and {count} of answer; the context of the model holds {decoder.context}",
+            f"{len(prompt)} tokens of prompt and {count} of answer; {limit} of the model holds {decoder.context}",
             where="prompt",
             hint=f"at most {' or '.join(rooms)}" if rooms else "a shorter prompt and a shorter answer",
         )

@@ -1,7 +1,7 @@
 """``config.json`` of the hub: which keys make a `Decoder`, and which models are refused because they are others.
 
-A key that would change results and is not modelled is refused by name; keys about the training, the host's types and
-the like are not looked at.
+Every key is judged by the table of its architecture (`harness.models.architectures`) before any is read; then those
+that are used are put together here.
 """
 
 from __future__ import annotations
@@ -13,13 +13,37 @@ from pathlib import Path
 from typing import Any
 
 from fabric.networks.inference.decoder import Decoder
-from harness.config.toml import read_text
+from fabric.networks.inference.rope import Scaling
+from harness.kit.jsonfile import read_json
+from harness.models.architectures import ARCHITECTURES, CONFIG_KEYS, WINDOW
+from harness.models.keys import Verdict, judged, refuse_first, warnings_of
 from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.errors.values import named, shown
 
-__all__ = ["Configuration", "configuration_of", "read_configuration", "write_configuration"]
+__all__ = [
+    "CONFIG",
+    "Configuration",
+    "configuration_of",
+    "judged_configuration",
+    "read_configuration",
+    "token_ids",
+    "write_configuration",
+]
 
-ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "MistralForCausalLM": "mistral"}
-"""What is read, and the `model_type` that says the same."""
+CONFIG = "config.json"
+
+SIZES = {
+    "hidden": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "ffn": "intermediate_size",
+    "vocabulary": "vocab_size",
+    "context": "max_position_embeddings",
+}
+"""Sizes of a decoder, and the keys that every file must have for them."""
+
+KV_HEADS = {"Qwen2ForCausalLM": 32, "MistralForCausalLM": 8}
+"""Heads of keys and values where a file says nothing of them; otherwise as many as query heads."""
 
 
 @dataclass(frozen=True)
@@ -31,63 +55,102 @@ class Configuration:
     decoder : Decoder
     architecture : str
         A key of `ARCHITECTURES`.
-    begin : int or None
-        Token that stands before every text.
     stops : tuple[int, ...]
         Tokens that end an answer.
+    window : int or None
+        The window of attention, if the context of the decoder is as long because of it: in texts that are no longer,
+        a window is the same as none.
+    warnings : tuple[str, ...]
+        What a run should say of keys that were not looked at.
     """
 
     decoder: Decoder
     architecture: str = "LlamaForCausalLM"
-    begin: int | None = None
     stops: tuple[int, ...] = ()
+    window: int | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def _architecture(table: Mapping[str, Any]) -> str:
     """Return the architecture that a table names, or refuse it."""
-    named = table.get("architectures")
-    if isinstance(named, list) and len(named) == 1 and isinstance(named[0], str):
-        found = named[0]
+    several = table.get("architectures")
+    if isinstance(several, list) and several and isinstance(several[0], str):
+        found = several[0]
     else:
         kind = table.get("model_type")
-        found = next((name for name, known in ARCHITECTURES.items() if known == kind), str(kind or named))
+        found = next((name for name, known in ARCHITECTURES.items() if known == kind), str(kind or several))
     if found not in ARCHITECTURES:
-        raise UnsupportedError(f"architecture {found}", hint=f"read are {', '.join(ARCHITECTURES)}")
+        raise UnsupportedError(f"architecture {named(found)}", hint=f"read are {', '.join(ARCHITECTURES)}")
     return found
 
 
-def _refuse_others(table: Mapping[str, Any], architecture: str) -> None:
-    """Refuse what would make other results than the decoder's."""
-    activation = table.get("hidden_act", "silu")
-    if activation != "silu":
-        raise UnsupportedError(f"hidden_act {activation!r}", hint="silu is modelled")
-    scaling = table.get("rope_scaling") or {}
-    nested = table.get("rope_parameters") or {}
-    if not isinstance(scaling, dict) or not isinstance(nested, dict):
-        raise ConfigError("rope_scaling or rope_parameters is no table")
-    kind = scaling.get("rope_type", scaling.get("type", "default" if not scaling else "without a name"))
-    for name in (kind, nested.get("rope_type", "default")):
-        if name != "default":
-            raise UnsupportedError(f"rope_scaling of type {name}", hint="models with unscaled positions are read")
-    if table.get("use_sliding_window") is True:
-        raise UnsupportedError("use_sliding_window: attention to a window", hint="full attention is modelled")
-    if architecture == "MistralForCausalLM" and table.get("sliding_window") is not None:
-        raise UnsupportedError(
-            f"sliding_window {table['sliding_window']}: attention to a window", hint="full attention is modelled"
-        )
-    for key in ("mlp_bias", "quantization_config"):
-        if table.get(key):
-            raise UnsupportedError(f"{key} {str(table[key])[:40]}", hint="weights in F32, F16 or BF16 without it")
+def token_ids(value: Any, key: str, vocabulary: int) -> tuple[int, ...]:
+    """Return the token ids that a value is: a number, a list or nothing.
 
-
-def _tokens(table: Mapping[str, Any], key: str, vocabulary: int) -> tuple[int, ...]:
-    """Return the token ids of a key: a number, a list or nothing."""
-    value = table.get(key)
+    Raises
+    ------
+    ConfigError
+        One of them is none of the model's tokens.
+    """
     ids = [] if value is None else value if isinstance(value, list) else [value]
     for token in ids:
         if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < vocabulary:
-            raise ConfigError(f"{key} is {token!r}, no token of the {vocabulary}")
+            raise ConfigError(f"{key} is {shown(token)}, no token of the {vocabulary}")
     return tuple(ids)
+
+
+def _rope(table: Mapping[str, Any]) -> tuple[Any, Scaling | None]:
+    """Return the base of the angles, and how they are scaled."""
+    tables = [table.get("rope_scaling") or {}, table.get("rope_parameters") or {}]
+    if not all(isinstance(each, dict) for each in tables):
+        raise ConfigError("rope_scaling or rope_parameters is no table")
+    rope = tables[0] or tables[1]
+    base = rope.get("rope_theta", table.get("rope_theta", 10_000.0))
+    kind = rope.get("rope_type") or rope.get("type") or "default"
+    if kind == "default":
+        return base, None
+    if "factor" not in rope:
+        raise ConfigError(f"positions of type {kind} without a factor")
+    if kind == "linear":
+        return base, Scaling(kind, rope["factor"])
+    low, high = (rope.get(f"{name}_freq_factor") for name in ("low", "high"))
+    if low is None or high is None:
+        raise ConfigError(f"positions of type {kind} without low_freq_factor or high_freq_factor")
+    original = rope.get("original_max_position_embeddings", table["max_position_embeddings"])
+    return base, Scaling(kind, rope["factor"], low, high, original)
+
+
+def _window(table: Mapping[str, Any], architecture: str) -> int | None:
+    """Return the window of attention that at least one layer has, or None."""
+    if architecture == "LlamaForCausalLM":
+        return None
+    if architecture == "Qwen2ForCausalLM":
+        wanted = table.get("use_sliding_window", False)
+        if not isinstance(wanted, bool):
+            raise ConfigError(f"use_sliding_window is {shown(wanted)}, neither true nor false")
+        if not wanted:
+            return None
+        kinds, first, layers = table.get("layer_types"), table.get("max_window_layers", 28), table["num_hidden_layers"]
+        if kinds is None and isinstance(first, int) and isinstance(layers, int) and first >= layers:
+            return None
+        if isinstance(kinds, list) and set(map(str, kinds)) == {"full_attention"}:
+            return None
+    found = table.get("sliding_window", WINDOW)
+    if found is not None and (isinstance(found, bool) or not isinstance(found, int) or found < 1):
+        raise ConfigError(f"sliding_window is {shown(found)}, no number of tokens")
+    return found
+
+
+def judged_configuration(table: Mapping[str, Any]) -> list[Verdict]:
+    """Return what is done with every key of a ``config.json``.
+
+    Raises
+    ------
+    UnsupportedError
+        An architecture that is not known.
+    """
+    architecture = _architecture(table)
+    return judged(CONFIG, table, CONFIG_KEYS[architecture], architecture)
 
 
 def configuration_of(table: Mapping[str, Any]) -> Configuration:
@@ -100,53 +163,41 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
     ConfigError
         A key is missing or senseless.
     """
-    architecture = _architecture(table)
-    _refuse_others(table, architecture)
-    sizes = {
-        "hidden": "hidden_size",
-        "layers": "num_hidden_layers",
-        "heads": "num_attention_heads",
-        "ffn": "intermediate_size",
-        "vocabulary": "vocab_size",
-        "context": "max_position_embeddings",
-    }
-    for key in sizes.values():
+    architecture, verdicts = _architecture(table), judged_configuration(table)
+    refuse_first(verdicts)
+    for key in SIZES.values():
         if key not in table:
             raise ConfigError(f"key {key} is missing")
-    values: dict[str, Any] = {field: table[key] for field, key in sizes.items()}
-    heads = table["num_attention_heads"]
-    kv_heads, head_size = table.get("num_key_value_heads"), table.get("head_dim")
+    values: dict[str, Any] = {field: table[key] for field, key in SIZES.items()}
+    heads, hidden, head_size = values["heads"], values["hidden"], table.get("head_dim")
+    kv_heads = table.get("num_key_value_heads", KV_HEADS.get(architecture))
     values["kv_heads"] = heads if kv_heads is None else kv_heads
     if head_size is None:
-        hidden = values["hidden"]
         whole = isinstance(heads, int) and isinstance(hidden, int) and heads > 0
         if whole and hidden % heads:
             raise ConfigError(f"hidden_size {hidden} is no multiple of {heads} heads, and head_dim is missing")
         head_size = hidden // heads if whole else 1  # the decoder refuses what is no whole number
-    values["head_size"] = head_size
-    base = (table.get("rope_parameters") or {}).get("rope_theta", table.get("rope_theta", 10_000.0))
-    bias = architecture == "Qwen2ForCausalLM" or table.get("attention_bias", False)
+    values["rope_base"], values["scaling"] = _rope(table)
+    window = _window(table, architecture)
+    if window is not None and isinstance(values["context"], int) and window < values["context"]:
+        values["context"] = window
+    else:
+        window = None
     decoder = Decoder(
         **values,
+        head_size=head_size,
         epsilon=table.get("rms_norm_eps", 1e-6),
-        rope_base=base,
-        qkv_bias=bias,
+        qkv_bias=architecture == "Qwen2ForCausalLM"
+        or (architecture == "LlamaForCausalLM" and table.get("attention_bias", False)),
         tied=table.get("tie_word_embeddings", False),
     )
-    begin = _tokens(table, "bos_token_id", decoder.vocabulary)
-    stops = _tokens(table, "eos_token_id", decoder.vocabulary)
-    return Configuration(decoder, architecture, begin[0] if begin else None, stops)
+    stops = token_ids(table.get("eos_token_id"), "eos_token_id", decoder.vocabulary)
+    return Configuration(decoder, architecture, stops, window, tuple(warnings_of(verdicts)))
 
 
 def read_configuration(path: Path) -> Configuration:
     """Return what a ``config.json`` says; errors name the file."""
-    text = read_text(path, "a directory with config.json and *.safetensors")
-    try:
-        table = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"not valid JSON: {' '.join(str(error).split())}", where=path, path=str(path)) from None
-    if not isinstance(table, dict):
-        raise ConfigError("no table of keys", where=path, path=str(path))
+    table = read_json(path, "a directory with config.json and *.safetensors")
     try:
         return configuration_of(table)
     except UnsupportedError as error:
@@ -158,7 +209,7 @@ def read_configuration(path: Path) -> Configuration:
 def write_configuration(configuration: Configuration) -> str:
     """Return the text of a ``config.json``."""
     decoder = configuration.decoder
-    table = {
+    table: dict[str, Any] = {
         "architectures": [configuration.architecture],
         "model_type": ARCHITECTURES[configuration.architecture],
         "hidden_size": decoder.hidden,
@@ -174,7 +225,17 @@ def write_configuration(configuration: Configuration) -> str:
         "hidden_act": "silu",
         "attention_bias": decoder.qkv_bias,
         "tie_word_embeddings": decoder.tied,
-        "bos_token_id": configuration.begin,
         "eos_token_id": list(configuration.stops) or None,
     }
+    if configuration.architecture == "MistralForCausalLM":
+        table["sliding_window"] = None
+    scaling = decoder.scaling
+    if scaling is not None:
+        table["rope_scaling"] = {"rope_type": scaling.kind, "factor": scaling.factor}
+        if scaling.kind == "llama3":
+            table["rope_scaling"] |= {
+                "low_freq_factor": scaling.low,
+                "high_freq_factor": scaling.high,
+                "original_max_position_embeddings": scaling.original,
+            }
     return json.dumps(table, indent=2) + "\n"

@@ -6,36 +6,62 @@ shape, or would change results and is not modelled (a bias that the decoder does
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fabric.networks.inference.decoder import Decoder
+from harness.kit.jsonfile import read_json
 from harness.kit.staging import staged_directory
-from harness.models.configuration import Configuration, read_configuration, write_configuration
+from harness.models.configuration import CONFIG, Configuration, read_configuration, token_ids, write_configuration
+from harness.models.keys import refuse_first, warnings_of
 from harness.models.presets import PRESETS, find_preset
 from harness.models.rounding import Loss, rounded_weights
 from harness.models.tensors import Tensor, read_tensors, write_tensors
+from harness.models.text_files import GENERATION, TOKENIZER, judged_generation, optional_table
 from harness.models.tokens import Tokenizer, load_tokenizer
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.errors.values import named
 from wse_core.formats import Arithmetic
 from wse_core.schema import suggestion
 
-__all__ = ["EXAMPLES", "LanguageModel", "find_decoder", "find_model", "load_model", "save_model", "tensor_shapes"]
+__all__ = [
+    "ADAPTER",
+    "EXAMPLES",
+    "INDEX",
+    "WEIGHTS",
+    "LanguageModel",
+    "find_decoder",
+    "find_directory",
+    "find_model",
+    "load_model",
+    "save_model",
+    "tensor_shapes",
+    "weight_files",
+]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 EXAMPLES = Path(__file__).parent / "examples"
 """Directory of the models that are shipped."""
 
-CONFIG, INDEX, WEIGHTS, TOKENS = "config.json", "model.safetensors.index.json", "model.safetensors", "tokenizer.json"
+INDEX, WEIGHTS, ADAPTER = "model.safetensors.index.json", "model.safetensors", "adapter_config.json"
 
 IGNORED = "rotary_emb.inv_freq"
 """Ends the names of tensors that old files carry and nobody needs."""
+
+FOREIGN = {
+    "o_proj.bias": "the bias of the output projection, which attention_bias means too, is not modelled",
+    "q_norm.weight": "norms of queries and keys are not modelled",
+    "k_norm.weight": "norms of queries and keys are not modelled",
+    "gate_proj.bias": "biases of the feed-forward part are not modelled",
+    "up_proj.bias": "biases of the feed-forward part are not modelled",
+    "down_proj.bias": "biases of the feed-forward part are not modelled",
+}
+"""By the ends of names, what tensors are that other models of these families have."""
 
 
 @dataclass(frozen=True)
@@ -70,9 +96,14 @@ class LanguageModel:
         """Return all tensors as float32 values of a 16-bit format, and what rounding lost."""
         return rounded_weights(self.tensors, arithmetic)
 
+    @property
+    def has_tokenizer(self) -> bool:
+        """Whether there is a file for one."""
+        return (self.directory / TOKENIZER).exists()
+
     def tokenizer(self) -> Tokenizer:
         """Return its tokenizer; ConfigError if there is none, or its library is missing."""
-        return load_tokenizer(self.directory / TOKENS)
+        return load_tokenizer(self.directory / TOKENIZER)
 
 
 def tensor_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
@@ -93,25 +124,73 @@ def tensor_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _shards(directory: Path) -> list[Path]:
-    """Return the weight files of a directory."""
-    index = directory / INDEX
+def weight_files(directory: Path) -> list[Path]:
+    """Return the files that hold the weights of a directory.
+
+    Raises
+    ------
+    ConfigError
+        There are none, it is not clear which, or the index is none.
+    UnsupportedError
+        Weights that are to be added to those of another model.
+    """
+    if (directory / ADAPTER).exists():
+        raise UnsupportedError("weights of an adapter, which the library would add", where=directory / ADAPTER,
+                               hint="a directory in which they are merged, or without the adapter's files")  # fmt: skip
+    index, single = directory / INDEX, directory / WEIGHTS
     if not index.exists():
         files = sorted(directory.glob("*.safetensors"))
         if not files:
             raise ConfigError("no *.safetensors in it", where=directory, path=str(directory))
-        if len(files) > 1 and (directory / WEIGHTS) not in files:
+        if len(files) > 1 and single not in files:
             raise ConfigError(f"{len(files)} weight files and no {INDEX}", where=directory, path=str(directory))
-        return [directory / WEIGHTS] if (directory / WEIGHTS) in files else files
-    try:
-        table = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        names = sorted({str(name) for name in table.values()})
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise ConfigError("no table weight_map of tensors and files", where=index, path=str(index)) from None
+        return [single] if single in files else files
+    table = read_json(index).get("weight_map")
+    if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
+        raise ConfigError("no table weight_map of tensors and files", where=index, path=str(index))
+    names = sorted(set(table.values()))
     for name in names:
         if Path(name).name != name or name in ("", ".", ".."):
-            raise ConfigError(f"names a file outside of the directory: {name!r}", where=index, path=str(index))
+            raise ConfigError(f"names a file outside of the directory: {named(name)}", where=index, path=str(index))
+    if single.exists() and WEIGHTS not in names:
+        raise ConfigError(
+            f"{WEIGHTS} stands beside {INDEX}, which names other files: two sets of weights",
+            where=directory,
+            hint="take away the older one",
+            path=str(directory),
+        )
     return [directory / name for name in names]
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same numbers."""
+    return one.shape == other.shape and np.array_equal(one.f32(), other.f32())
+
+
+def _refuse_foreign(name: str, found: Mapping[str, Tensor], decoder: Decoder, where: Path) -> None:
+    """Refuse a tensor that the decoder does not have, unless without it the answers are the same."""
+    if name.endswith(IGNORED):
+        return
+    if name == "lm_head.weight" and decoder.tied:
+        if _same(found[name], found["model.embed_tokens.weight"]):
+            return
+        raise ConfigError(
+            "tensor lm_head.weight is not the embedding, although tie_word_embeddings is true",
+            where=where,
+            hint="false in config.json, if the file's own output matrix is meant",
+            path=str(where),
+        )
+    what = next((why for end, why in FOREIGN.items() if name.endswith(f".{end}")), None)
+    if what is not None:
+        if name.endswith(".bias") and not found[name].f32().any():
+            return
+        raise UnsupportedError(f"tensor {named(name)}: {what}", where=where)
+    raise ConfigError(
+        f"tensor {named(name)} belongs to no part of the decoder",
+        where=where,
+        cause="a model of another architecture under a known name",
+        path=str(where),
+    )
 
 
 def _checked(found: Mapping[str, Tensor], decoder: Decoder, where: Path) -> dict[str, Tensor]:
@@ -132,16 +211,26 @@ def _checked(found: Mapping[str, Tensor], decoder: Decoder, where: Path) -> dict
                 where=where,
                 path=str(where),
             )
-    tied = {"lm_head.weight"} if decoder.tied else set()
-    others = [name for name in found if name not in wanted and not name.endswith(IGNORED) and name not in tied]
-    if others:
-        raise ConfigError(
-            f"tensor {others[0]} belongs to no part of the decoder",
-            where=where,
-            cause="a model of another architecture under a known name",
-            path=str(where),
-        )
+    for name in found:
+        if name not in wanted:
+            _refuse_foreign(name, found, decoder, where)
     return {name: found[name] for name in wanted}
+
+
+def _with_generation(configuration: Configuration, directory: Path) -> Configuration:
+    """Return a configuration with the end tokens of ``generation_config.json``, if it has some."""
+    path = directory / GENERATION
+    table = optional_table(path)
+    if table is None:
+        return configuration
+    verdicts = judged_generation(table)
+    refuse_first(verdicts, path)
+    try:
+        stops = token_ids(table.get("eos_token_id"), "eos_token_id", configuration.decoder.vocabulary)
+    except ConfigError as error:
+        raise ConfigError(error.what, where=path, path=str(path)) from None
+    warnings = *configuration.warnings, *warnings_of(verdicts)
+    return replace(configuration, stops=stops or configuration.stops, warnings=warnings)
 
 
 def load_model(directory: str | Path) -> LanguageModel:
@@ -157,15 +246,52 @@ def load_model(directory: str | Path) -> LanguageModel:
     directory = Path(directory)
     if not directory.is_dir():
         raise ConfigError("no directory of a model", where=directory, path=str(directory))
-    configuration = read_configuration(directory / CONFIG)
+    configuration = _with_generation(read_configuration(directory / CONFIG), directory)
     found: dict[str, Tensor] = {}
-    for path in _shards(directory):
+    for path in weight_files(directory):
         for name, tensor in read_tensors(path).items():
             if name in found:
-                raise ConfigError(f"tensor {name} is in two files", where=path, path=str(path))
+                raise ConfigError(f"tensor {named(name)} is in two files", where=path, path=str(path))
             found[name] = tensor
     tensors = _checked(found, configuration.decoder, directory)
     return LanguageModel(directory.resolve().name, configuration, tensors, directory)
+
+
+def _shipped() -> list[str]:
+    """Return the names of the shipped models."""
+    return sorted(path.name for path in EXAMPLES.iterdir() if (path / CONFIG).exists()) if EXAMPLES.exists() else []
+
+
+def find_directory(name: str) -> Path:
+    """Return the directory of a shipped model, or the one that a path means.
+
+    Raises
+    ------
+    ConfigError
+        There is neither; says what can be given in the place of a file, a name on the hub, or a preset.
+    """
+    shipped, path = _shipped(), Path(name)
+    if name.rstrip("/") in shipped:
+        return EXAMPLES / name.rstrip("/")
+    if path.is_dir():
+        return path
+    if path.is_file():
+        kind = "a GGUF file, which is not read" if path.suffix == ".gguf" else "a file"
+        raise ConfigError(f"{named(name)} is {kind}", hint=f"the directory with {CONFIG} and {WEIGHTS}")
+    for preset in PRESETS:
+        if preset.lower() == name.lower():
+            raise ConfigError(
+                f"{preset} is known by its sizes; its weights are not here",
+                hint=f"wse plan {preset} --inference --mesh 360x360, or the directory of its files",
+            )
+    if name.count("/") == 1 and not name.startswith((".", "/", "~")) and not name.endswith("/"):
+        raise ConfigError(f"no directory {named(name)}, and nothing is fetched from the hub",
+                          hint=f"hf download {named(name)} --local-dir DIRECTORY, and then that directory")  # fmt: skip
+    if "/" in name or path.suffix in (".gguf", ".safetensors", ".json"):
+        raise ConfigError(f"no directory {named(name)}", hint=f"the directory with {CONFIG} and {WEIGHTS}")
+    raise ConfigError(
+        f"no model {named(name)!r}: neither shipped nor a directory", hint=suggestion(name, [*shipped, *PRESETS])
+    )
 
 
 def find_model(name: str) -> LanguageModel:
@@ -174,22 +300,9 @@ def find_model(name: str) -> LanguageModel:
     Raises
     ------
     ConfigError
-        There is neither; a preset has no weights here and is told what can be asked about it.
+        As of `find_directory` and `load_model`.
     """
-    shipped = sorted(path.name for path in EXAMPLES.iterdir() if (path / CONFIG).exists()) if EXAMPLES.exists() else []
-    if name in shipped:
-        return load_model(EXAMPLES / name)
-    if Path(name).is_dir():
-        return load_model(name)
-    for preset in PRESETS:
-        if preset.lower() == name.lower():
-            raise ConfigError(
-                f"{preset} is known by its sizes; its weights are not here",
-                hint=f"wse plan {preset} --inference --mesh 360x360, or the directory of its files",
-            )
-    raise ConfigError(
-        f"no model {name!r}: neither shipped nor a directory", hint=suggestion(name, [*shipped, *PRESETS])
-    )
+    return load_model(find_directory(name))
 
 
 def find_decoder(name: str) -> tuple[str, Decoder]:
@@ -229,4 +342,4 @@ def save_model(
         (staging / CONFIG).write_text(write_configuration(configuration), encoding="utf-8")
         write_tensors(staging / WEIGHTS, {name: tensors[name] for name in wanted})
         if tokenizer is not None:
-            (staging / TOKENS).write_text(tokenizer, encoding="utf-8")
+            (staging / TOKENIZER).write_text(tokenizer, encoding="utf-8")

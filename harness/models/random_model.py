@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,9 @@ class RandomModel:
     name: str
     configuration: Configuration
     seed: int = 0
+
+    has_tokenizer: ClassVar[bool] = False
+    """Whether there is a text for its tokens."""
 
     def rounded(self, arithmetic: Arithmetic) -> tuple[dict[str, NDArray[Any]], list[Any]]:
         """Return all tensors as float32 values of a 16-bit format; nothing was lost."""

@@ -18,5 +18,4 @@ def angles(decoder: Decoder, positions: Array) -> Array:
 
     Pair i of a head is its features i and i + head_size / 2 (half layout, as in the hub's files).
     """
-    half = decoder.head_size // 2
-    return np.multiply.outer(positions.astype(np.float64), decoder.rope_base ** (-np.arange(half) / half))
+    return np.multiply.outer(positions.astype(np.float64), decoder.turns())

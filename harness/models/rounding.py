@@ -63,9 +63,17 @@ def rounded(name: str, values: Array, arithmetic: Arithmetic) -> tuple[Array, Lo
     bad |= ~np.isfinite(near)
     if bad.any():
         first = tuple(int(place) for place in np.argwhere(bad)[0])
+        value, where = values[first], f"at {list(first)}"
+        if not np.isfinite(value):
+            count = np.count_nonzero(~np.isfinite(values))
+            raise ConfigError(
+                f"tensor {name}: {value:g} {where} is no number; {count:,} of its {values.size:,} values are none",
+                cause="a damaged file, or a training that diverged",
+                hint="another copy of the model; no format has such values",
+            )
+        most = f"{arithmetic.largest:,.0f}"
         raise ConfigError(
-            f"tensor {name}: {values[first]:g} at {list(first)} is no number that {arithmetic.fmt} has "
-            f"(up to {arithmetic.largest:,.0f})",
+            f"tensor {name}: {value:g} {where} is no number that {arithmetic.fmt} has (up to {most})",
             hint="--dtype cb16 has a wider range" if arithmetic.fmt == "f16" else None,
         )
     changed = near != exact

@@ -22,6 +22,7 @@ import numpy as np
 
 from traces.atomic import atomic_file
 from wse_core.errors import ConfigError
+from wse_core.errors.values import named, shown
 
 __all__ = ["MAX_HEADER", "Tensor", "read_tensors", "write_tensors"]
 
@@ -29,6 +30,9 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 MAX_HEADER = 100 << 20
 """Longest header that is read [bytes], as in the library."""
+
+MOST_AXES = 32
+"""Longest shape that is read; no model has half of it, and a header of megabytes could be one shape."""
 
 TYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
 """What is read, and how it lies in memory; bf16 as bit patterns."""
@@ -106,6 +110,28 @@ def _whole(values: Any, count: int | None = None) -> bool:
     )
 
 
+def _place(name: str, entry: Any, size: int, path: Path) -> tuple[int, int, str]:
+    """Return where a tensor begins and ends, given its entry in the header and the bytes that there are."""
+    name = named(name)
+    if not isinstance(entry, dict):
+        raise _refused(f"tensor {name}: no dtype, shape and offsets", path)
+    dtype, shape = entry.get("dtype"), entry.get("shape")
+    offsets: Any = entry.get("data_offsets")
+    if not isinstance(dtype, str) or dtype not in TYPES:
+        kind = named(dtype) if isinstance(dtype, str) else shown(dtype)
+        raise _refused(f"tensor {name}: values of type {kind}", path, hint="F32, F16 and BF16 are read")
+    if not isinstance(shape, list) or len(shape) > MOST_AXES:
+        what = f"{len(shape):,} numbers; at most {MOST_AXES} are read" if isinstance(shape, list) else shown(shape)
+        raise _refused(f"tensor {name}: a shape of {what}", path)
+    if not _whole(shape):
+        raise _refused(f"tensor {name}: a shape of {shown(shape)}", path)
+    if not _whole(offsets, 2) or not offsets[0] <= offsets[1] <= size:
+        raise _refused(f"tensor {name}: bytes {shown(offsets)} of {size:,}", path, cause="cut off or damaged")
+    if offsets[1] - offsets[0] != math.prod(shape) * TYPES[dtype].itemsize:
+        raise _refused(f"tensor {name}: {offsets[1] - offsets[0]:,} bytes for {shown(shape)} of {dtype}", path)
+    return offsets[0], offsets[1], name
+
+
 def read_tensors(path: str | Path) -> dict[str, Tensor]:
     """Return the tensors of a file by name, as views of its memory map.
 
@@ -116,24 +142,9 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
     """
     path = Path(path)
     header, begin, size = _header(path)
-    places: list[tuple[int, int, str]] = []
-    for name, entry in header.items():
-        if not isinstance(entry, dict):
-            raise _refused(f"tensor {name}: no dtype, shape and offsets", path)
-        dtype: Any = entry.get("dtype")
-        shape: Any = entry.get("shape")
-        offsets: Any = entry.get("data_offsets")
-        if not isinstance(dtype, str) or dtype not in TYPES:
-            raise _refused(f"tensor {name}: values of type {dtype}", path, hint="F32, F16 and BF16 are read")
-        if not _whole(shape):
-            raise _refused(f"tensor {name}: a shape of {shape!r}", path)
-        if not _whole(offsets, 2) or not offsets[0] <= offsets[1] <= size:
-            raise _refused(f"tensor {name}: bytes {offsets!r} of {size:,}", path, cause="cut off or damaged")
-        if offsets[1] - offsets[0] != math.prod(shape) * TYPES[dtype].itemsize:
-            raise _refused(f"tensor {name}: {offsets[1] - offsets[0]:,} bytes for {shape} of {dtype}", path)
-        places.append((offsets[0], offsets[1], name))
+    places = {name: _place(name, entry, size, path) for name, entry in header.items()}
     end = 0
-    for first, last, name in sorted(places):
+    for first, last, name in sorted(places.values()):
         if first != end:
             raise _refused(f"tensor {name}: begins at byte {first:,}, the one before it ends at {end:,}", path)
         end = last
@@ -141,7 +152,7 @@ def read_tensors(path: str | Path) -> dict[str, Tensor]:
         raise _refused(f"{size - end:,} bytes behind the last tensor", path)
     data = np.memmap(path, np.uint8, "r", begin, (size,)) if size else np.zeros(0, np.uint8)
     found = {}
-    for first, last, name in places:
+    for name, (first, last, _) in places.items():
         entry = header[name]
         # A start that is no multiple of the item's size is legal; numpy reads such views as well.
         values = np.ndarray(tuple(entry["shape"]), TYPES[entry["dtype"]], data[first:last].data)

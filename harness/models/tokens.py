@@ -9,26 +9,38 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness.kit.jsonfile import read_json
 from harness.kit.modules import need
+from harness.models.keys import refuse_first, warnings_of
+from harness.models.text_files import TOKENIZER_CONFIG, judged_tokenizer, judged_tokenizer_config, optional_table
 from wse_core.errors import ConfigError
+from wse_core.errors.values import named, shown
 
-__all__ = ["Characters", "Tokenizer", "Unfolding", "character_file", "load_tokenizer"]
+__all__ = ["Characters", "Tokenizer", "Unfolding", "answer_text", "character_file", "load_tokenizer"]
 
 UNFINISHED = "\ufffd"
 """Stands for bytes that are no character yet."""
 
 
 class Tokenizer(ABC):
-    """Text to token ids and back."""
+    """Text to token ids and back.
+
+    Attributes
+    ----------
+    warnings : tuple[str, ...]
+        What a run should say of keys of its files that were not looked at.
+    """
+
+    warnings: tuple[str, ...] = ()
 
     @property
     @abstractmethod
     def size(self) -> int:
-        """Ids that have a text; the model's vocabulary may be larger."""
+        """One more than the largest id that has a text; the model's vocabulary may be larger."""
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
@@ -75,21 +87,31 @@ class Characters(Tokenizer):
 
 
 class _Library(Tokenizer):
-    """What the library `tokenizers` makes of a file."""
+    """What the library `tokenizers` makes of a file, with what ``tokenizer_config.json`` says beside it."""
 
-    def __init__(self, path: Path) -> None:
-        """Load a file."""
+    def __init__(self, path: Path, table: Mapping[str, Any], config: Mapping[str, Any]) -> None:
+        """Make a tokenizer of the table of its file."""
         library = need("tokenizers", f"the tokenizer {path}")
         try:
-            self.inner: Any = library.Tokenizer.from_file(str(path))
+            self.inner: Any = library.Tokenizer.from_str(json.dumps(table))
         except Exception as error:  # the library raises nothing narrower
             raise ConfigError(
-                f"no tokenizer: {' '.join(str(error).split())[:200]}", where=path, path=str(path)
+                f"no tokenizer: {named(' '.join(str(error).split()))}", where=path, path=str(path)
             ) from None
+        self.inner.no_truncation()
+        self.inner.no_padding()
+        self.inner.encode_special_tokens = config.get("split_special_tokens") is True
+        for token in table.get("added_tokens") or ():
+            own = self.inner.token_to_id(token["content"])
+            if own != token["id"]:
+                what = (
+                    f"added token {shown(token['content'])} has number {token['id']} there; the library gives it {own}"
+                )
+                raise ConfigError(what, where=path, path=str(path))
 
     @property
     def size(self) -> int:
-        return int(self.inner.get_vocab_size())
+        return 1 + max(self.inner.get_vocab(with_added_tokens=True).values(), default=-1)
 
     def encode(self, text: str) -> list[int]:
         return [int(token) for token in self.inner.encode(text).ids]
@@ -98,13 +120,13 @@ class _Library(Tokenizer):
         return str(self.inner.decode([int(token) for token in ids], skip_special_tokens=True))
 
 
-def _characters(table: Any) -> Characters | None:
+def _characters(table: Mapping[str, Any]) -> Characters | None:
     """Return the table of characters that a file is, or None if it is more than that."""
-    if not isinstance(table, dict) or not isinstance(table.get("model"), dict):
+    model = table.get("model")
+    if not isinstance(model, dict):
         return None
-    model = table["model"]
-    others = ("normalizer", "pre_tokenizer", "post_processor", "truncation", "padding")
-    if any(table.get(key) for key in (*others, "added_tokens")) or table.get("decoder") != {"type": "Fuse"}:
+    others = ("normalizer", "pre_tokenizer", "post_processor", "added_tokens")
+    if any(table.get(key) for key in others) or table.get("decoder") != {"type": "Fuse"}:
         return None
     ids = model.get("vocab")
     single = (
@@ -118,22 +140,24 @@ def _characters(table: Any) -> Characters | None:
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Return the tokenizer of a ``tokenizer.json``.
+    """Return the tokenizer of a ``tokenizer.json``, as the ``tokenizer_config.json`` beside it says.
 
     Raises
     ------
     ConfigError
-        It cannot be read, or needs the library and that is not installed.
+        A file cannot be read, or needs the library and that is not installed.
+    UnsupportedError
+        It asks for something that would give other tokens.
     """
-    try:
-        table = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError("no such file", where=path, hint="--prompt-ids instead of --prompt") from None
-    except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=path) from None
-    except (ValueError, RecursionError):
-        raise ConfigError("not valid JSON", where=path, path=str(path)) from None
-    return _characters(table) or _Library(path)
+    table = read_json(path, "--prompt-ids instead of --prompt")
+    beside = path.with_name(TOKENIZER_CONFIG)
+    config = optional_table(beside) or {}
+    verdicts, own = judged_tokenizer(table), judged_tokenizer_config(config, table) if config else []
+    refuse_first(verdicts, path)
+    refuse_first(own, beside)
+    found = _characters(table) or _Library(path, table, config)
+    found.warnings = tuple(warnings_of([*verdicts, *own]))
+    return found
 
 
 def character_file(alphabet: str) -> str:
@@ -164,15 +188,23 @@ def character_file(alphabet: str) -> str:
 
 
 class Unfolding:
-    """The text of tokens that come one by one: what is printed never changes afterwards.
+    """The text of tokens that come one by one behind others: what is printed never changes afterwards.
 
-    Bytes of a character may be spread over tokens; text is held back as long as it ends in an unfinished one.
+    Bytes of a character may be spread over tokens; text is held back as long as it ends in an unfinished one.  The text
+    of an answer is what it adds to that of its prompt: alone, many tokenizers would take the space before its first
+    word for the one that they put before every text.
+
+    Parameters
+    ----------
+    tokenizer : Tokenizer
+    before : sequence of int
+        Tokens of the prompt.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, before: Sequence[int] = ()) -> None:
         self.tokenizer = tokenizer
-        self.ids: list[int] = []
-        self.printed = 0
+        self.ids = list(before)
+        self.printed = len(tokenizer.decode(self.ids).rstrip(UNFINISHED))
 
     def push(self, token: int) -> str:
         """Return the text that this token finishes."""
@@ -189,3 +221,10 @@ class Unfolding:
     def _until(self, text: str) -> str:
         new, self.printed = text[self.printed :], max(self.printed, len(text))
         return new
+
+
+def answer_text(tokenizer: Tokenizer, prompt: Sequence[int], answer: Sequence[int]) -> str:
+    """Return the text of an answer behind its prompt, the space of its first word included."""
+    unfolding = Unfolding(tokenizer, prompt)
+    unfolding.ids += answer
+    return unfolding.rest()

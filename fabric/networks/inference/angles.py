@@ -30,8 +30,7 @@ class Angles:
     def __init__(self, place: Placement, machine: Machine) -> None:
         self.place, self.single = place, Arithmetic.of(machine, "f32")
         pairs = np.array([place.pairs_of(column) for column in range(place.width)])
-        decoder = place.decoder
-        theta = np.where(pairs == NOTHING, 0.0, decoder.rope_base ** (-2.0 * pairs / decoder.head_size))
+        theta = np.where(pairs == NOTHING, 0.0, place.decoder.turns()[np.maximum(pairs, 0)])
         self.step, self.leap = self._constant(theta), self._constant(FINE * theta)
         self._fine, self._coarse = [self._constant(0 * theta)], [self._constant(0 * theta)]
 

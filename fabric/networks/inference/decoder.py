@@ -13,7 +13,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.networks.inference.rope import Scaling
 from wse_core.errors import ConfigError
+from wse_core.errors.values import shown
 
 __all__ = ["MATRICES", "Decoder"]
 
@@ -47,6 +52,8 @@ class Decoder:
         Added to the mean square in each norm.
     rope_base : float
         Of the angles: pair i of a head turns by position * rope_base ** (-2 i / head_size).
+    scaling : Scaling or None
+        Of the angles, for texts longer than those that the model was first trained for.
     qkv_bias : bool
         Whether queries, keys and values have a bias.
     tied : bool
@@ -65,22 +72,25 @@ class Decoder:
     rope_base: float = 10_000.0
     qkv_bias: bool = False
     tied: bool = False
+    scaling: Scaling | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-                raise self._refused(f"{field.name} is {value!r}, not a whole number")
+                raise self._refused(f"{field.name} is {shown(value)}, not a whole number")
             if field.type == "int" and not 1 <= value < MOST:
-                raise self._refused(f"{field.name} is {value}; it is at least 1 and below {MOST:,}")
+                raise self._refused(f"{field.name} is {shown(value)}; it is at least 1 and below {MOST:,}")
             if field.type == "bool" and not isinstance(value, bool):
-                raise self._refused(f"{field.name} is {value!r}, neither true nor false")
+                raise self._refused(f"{field.name} is {shown(value)}, neither true nor false")
         for name in ("epsilon", "rope_base"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise self._refused(f"{name} is {value!r}, not a number")
+                raise self._refused(f"{name} is {shown(value)}, not a number")
             if not (math.isfinite(value) and value > 0):
                 raise self._refused(f"{name} is {value}; it is a positive number")
+        if self.scaling is not None and not isinstance(self.scaling, Scaling):
+            raise self._refused(f"scaling is {shown(self.scaling)}, no Scaling")
         if self.heads % self.kv_heads:
             raise self._refused(
                 f"{self.heads} query heads do not share {self.kv_heads} heads of keys and values evenly"
@@ -107,6 +117,12 @@ class Decoder:
     def kv_features(self) -> int:
         """Features of the keys of all heads; values have as many."""
         return self.kv_heads * self.head_size
+
+    def turns(self) -> NDArray[np.float64]:
+        """Return the radians by which each pair of a head turns per position, (head_size / 2,), f64."""
+        pairs = np.arange(self.head_size // 2)
+        turns = self.rope_base ** (-2.0 * pairs / self.head_size)
+        return turns if self.scaling is None else self.scaling.scaled(turns)
 
     def shapes(self) -> dict[str, tuple[int, int]]:
         """Return the shape [outputs, inputs] of each product of a layer, by the names of `MATRICES`."""

@@ -15,11 +15,27 @@ def _norm(x, weight, epsilon):
     return [float(w) * v * scale for w, v in zip(weight, x, strict=True)]
 
 
-def _turned(head, position, base):
+def turn(decoder, i):
+    """Return the radians by which pair i turns per position, by the formulas of the models' makers."""
+    free, scaling = decoder.rope_base ** (-2 * i / decoder.head_size), decoder.scaling
+    if scaling is None:
+        return free
+    if scaling.kind == "linear":
+        return free / scaling.factor
+    wavelength = 2 * math.pi / free
+    if wavelength < scaling.original / scaling.high:
+        return free
+    if wavelength > scaling.original / scaling.low:
+        return free / scaling.factor
+    smooth = (scaling.original / wavelength - scaling.low) / (scaling.high - scaling.low)
+    return (1 - smooth) * free / scaling.factor + smooth * free
+
+
+def _turned(head, position, decoder):
     half = len(head) // 2
     out = [0.0] * len(head)
     for i in range(half):
-        angle = position * base ** (-2 * i / len(head))
+        angle = position * turn(decoder, i)
         out[i] = head[i] * math.cos(angle) - head[i + half] * math.sin(angle)
         out[i + half] = head[i + half] * math.cos(angle) + head[i] * math.sin(angle)
     return out
@@ -43,8 +59,8 @@ def scalar_logits(decoder, weights, ids):
         keys, values, rows = [], [], []
         for position, x in enumerate(xs):
             y = _norm(x, weights[f"{part}input_layernorm.weight"], decoder.epsilon)
-            queries = [_turned(h, position, decoder.rope_base) for h in _cut(project(y, "q_proj"), e)]
-            keys.append([_turned(h, position, decoder.rope_base) for h in _cut(project(y, "k_proj"), e)])
+            queries = [_turned(h, position, decoder) for h in _cut(project(y, "q_proj"), e)]
+            keys.append([_turned(h, position, decoder) for h in _cut(project(y, "k_proj"), e)])
             values.append(_cut(project(y, "v_proj"), e))
             joined = []
             for j, q in enumerate(queries):

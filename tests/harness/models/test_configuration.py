@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.rope import Scaling
 from harness.models.configuration import Configuration, configuration_of, read_configuration, write_configuration
 from harness.models.presets import PRESETS, find_preset
 from wse_core.errors import ConfigError, UnsupportedError
@@ -45,16 +47,51 @@ def test_every_key():
     }
     found = configuration_of(TABLE | more)
     assert found == Configuration(
-        Decoder(24, 2, 4, 2, 8, 40, 50, 64, 1e-5, 500000, True, True), "LlamaForCausalLM", 1, (2, 3)
+        Decoder(24, 2, 4, 2, 8, 40, 50, 64, 1e-5, 500000, True, True), "LlamaForCausalLM", (2, 3)
     )
 
 
 def test_a_nested_base_and_the_biases_of_qwen2():
     assert configuration_of(TABLE | {"rope_parameters": {"rope_theta": 7.0}}).decoder.rope_base == 7.0
-    qwen = {key: value for key, value in TABLE.items() if key != "architectures"} | {"model_type": "qwen2"}
+    qwen = {key: value for key, value in TABLE.items() if key != "architectures"} | {
+        "model_type": "qwen2",
+        "num_key_value_heads": 4,
+    }
     assert configuration_of(qwen).decoder.qkv_bias
-    mistral = TABLE | {"architectures": ["MistralForCausalLM"], "sliding_window": None}
+    mistral = TABLE | {"architectures": ["MistralForCausalLM"], "sliding_window": None, "num_key_value_heads": 4}
     assert configuration_of(mistral).architecture == "MistralForCausalLM"
+
+
+@pytest.mark.parametrize(
+    ("change", "context", "window"),
+    [
+        ({"architectures": ["MistralForCausalLM"], "sliding_window": None}, 9000, None),
+        ({"architectures": ["MistralForCausalLM"]}, 4096, 4096),
+        ({"architectures": ["MistralForCausalLM"], "sliding_window": 32}, 32, 32),
+        ({"architectures": ["MistralForCausalLM"], "sliding_window": 9000}, 9000, None),
+        ({"model_type": "qwen2", "sliding_window": 32}, 9000, None),
+        ({"model_type": "qwen2", "sliding_window": 32, "use_sliding_window": True}, 9000, None),
+        ({"model_type": "qwen2", "sliding_window": 32, "use_sliding_window": True, "max_window_layers": 1}, 32, 32),
+        ({"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 0}, 4096, 4096),
+    ],
+)
+def test_texts_are_no_longer_than_a_window(change, context, window):
+    """A window that no text leaves is none: the context is as long as it, whoever has one, by name or by default."""
+    table = TABLE | {"max_position_embeddings": 9000, "num_key_value_heads": 2, "architectures": None} | change
+    found = configuration_of(table)
+    assert (found.decoder.context, found.window) == (context, window)
+
+
+def test_scaled_positions():
+    llama3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    found = configuration_of(TABLE | {"rope_theta": 5e5, "rope_scaling": llama3}).decoder
+    assert (found.rope_base, found.scaling) == (5e5, Scaling("llama3", 8.0, 1.0, 4.0, 64))
+    own = llama3 | {"original_max_position_embeddings": 16, "rope_theta": 7.0}
+    found = configuration_of(TABLE | {"rope_parameters": own}).decoder
+    assert (found.rope_base, found.scaling) == (7.0, Scaling("llama3", 8.0, 1.0, 4.0, 16))
+    for name in ("rope_type", "type"):
+        found = configuration_of(TABLE | {"rope_scaling": {name: "linear", "factor": 2}}).decoder
+        assert found.scaling == Scaling("linear", 2)
 
 
 @pytest.mark.parametrize(
@@ -64,12 +101,22 @@ def test_a_nested_base_and_the_biases_of_qwen2():
         ({"architectures": None, "model_type": "gemma"}, "architecture gemma"),
         ({"architectures": None}, "architecture None"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
-        ({"rope_scaling": {"rope_type": "llama3", "factor": 8}}, "type llama3"),
+        ({"rope_scaling": {"rope_type": "longrope", "factor": 8}}, "type longrope"),
         ({"rope_scaling": {"type": "yarn"}}, "type yarn"),
         ({"rope_scaling": {"factor": 2.0}}, "type without a name"),
-        ({"rope_parameters": {"rope_type": "linear"}}, "type linear"),
+        ({"rope_parameters": {"type": "dynamic"}}, "type dynamic"),
+        ({"rope_parameters": {"rope_type": "default", "type": "linear"}}, "rope_type says 'default'"),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 7.0}}}, "a table per kind of layer"),
+        ({"rope_parameters": {"rope_theta": 7.0}, "rope_scaling": {"rope_theta": 8.0}}, "say different things"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 2, "low_freq_factor": 2}}, "linear do not have it"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor 0.5"),
+        ({"rotary_pct": 0.25}, "rotary_pct 0.25"),
+        ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "rope_parameters.partial_rotary_factor 0.5"),
+        ({"architectures": ["LlamaForCausalLM", "X"]}, "it must be clear which"),
+        ({"model_type": "mistral"}, "model_type says 'mistral'"),
+        ({"sliding_window": 32}, "a LLaMA has no window"),
         ({"use_sliding_window": True}, "use_sliding_window"),
-        ({"architectures": ["MistralForCausalLM"], "sliding_window": 4096}, "sliding_window 4096"),
+        ({"model_type": "mistral", "architectures": None, "attention_bias": True}, "no biases"),
         ({"mlp_bias": True}, "mlp_bias"),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
     ],
@@ -93,7 +140,11 @@ def test_other_models_are_refused_by_name(tmp_path, change, what):
         ({"hidden_size": 0}, "hidden is 0"),
         ({"vocab_size": None}, "vocabulary is None"),
         ({"eos_token_id": 50}, "eos_token_id is 50"),
-        ({"bos_token_id": [True]}, "bos_token_id is True"),
+        ({"eos_token_id": [True]}, "eos_token_id is True"),
+        ({"rope_parameters": {"rope_type": "linear"}}, "without a factor"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 0.5}}, "factor is 0.5"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8}}, "without low_freq_factor"),
+        ({"model_type": "mistral", "architectures": None, "sliding_window": 0}, "sliding_window is 0"),
         ({"rope_scaling": 3}, "no table"),
         ({"rms_norm_eps": "small"}, "epsilon"),
         ({"tie_word_embeddings": "yes"}, "tied"),
@@ -123,12 +174,14 @@ def test_files_that_are_none(tmp_path, text):
 
 def test_what_is_written_is_read(tmp_path):
     for decoder in PRESETS.values():
-        for kept in (Configuration(decoder), Configuration(decoder, "Qwen2ForCausalLM", 1, (2, 7))):
+        for kept in (Configuration(decoder), Configuration(decoder, "Qwen2ForCausalLM", (2, 7))):
             if kept.architecture == "Qwen2ForCausalLM" and not decoder.qkv_bias:
                 continue
-            path = tmp_path / "config.json"
-            path.write_text(write_configuration(kept))
-            assert read_configuration(path) == kept
+            for scaling in (None, Scaling("linear", 2.5), Scaling("llama3", 8.0, 1.0, 4.0, 4096)):
+                own = replace(kept, decoder=replace(kept.decoder, scaling=scaling))
+                path = tmp_path / "config.json"
+                path.write_text(write_configuration(own))
+                assert read_configuration(path) == own
 
 
 def test_presets_have_their_published_sizes():

@@ -47,8 +47,9 @@ def test_what_is_lost_is_counted():
 def test_what_is_no_number_is_refused_with_its_place(value):
     values = np.zeros((2, 3), np.float32)
     values[1, 2] = value
-    with pytest.raises(ConfigError, match=r"tensor w: .* at \[1, 2\]"):
+    with pytest.raises(ConfigError, match=r"tensor w: .* at \[1, 2\]") as caught:
         rounded("w", values, F16)
+    assert ("cb16" in str(caught.value)) == np.isfinite(value)  # no format has what is no number
 
 
 def test_only_tensors_that_lost_something_are_reported():

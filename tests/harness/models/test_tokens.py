@@ -87,11 +87,11 @@ def test_a_file_that_is_not_json(path, text):
         load_tokenizer(path)
 
 
-@pytest.mark.parametrize("text", ["3", "{}"])
-def test_a_file_that_is_no_tokenizer(path, text):
+@pytest.mark.parametrize(("text", "what"), [("3", "no table of keys"), ("{}", "no tokenizer")])
+def test_a_file_that_is_no_tokenizer(path, text, what):
     pytest.importorskip("tokenizers")
     path.write_text(text)
-    with pytest.raises(ConfigError, match="no tokenizer"):
+    with pytest.raises(ConfigError, match=what):
         load_tokenizer(path)
 
 

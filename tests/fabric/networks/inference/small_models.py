@@ -6,10 +6,15 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.rope import Scaling
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
 __all__ = ["decoders", "have_room", "random_weights", "rounded"]
+
+
+SCALINGS = (None, Scaling("linear", 4.0), Scaling("llama3", 8.0, 1.0, 4.0, 32))
+"""None, all pairs slower, and slow pairs slower: with a first context of 32 tokens pairs of all three kinds."""
 
 
 @st.composite
@@ -29,6 +34,7 @@ def decoders(draw, layers=2):
         rope_base=draw(st.sampled_from([100.0, 10_000.0])),
         qkv_bias=draw(st.booleans()),
         tied=draw(st.booleans()),
+        scaling=draw(st.sampled_from(SCALINGS)),
     )
 
 

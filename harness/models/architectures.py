@@ -1,0 +1,225 @@
+"""Architectures that are read, and what is done with each key of their ``config.json``.
+
+The meaning of keys is that of the hub's library (transformers 5; version 4 where a key is older).  What it ignores, is
+ignored; what it obeys and this decoder does not have, is refused; what means one thing to the library and another to
+the maker of the file (a window in a LLaMA, say, which that class never looks at) is refused as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from harness.models.keys import NOTHING, ONE, Key, Refuses, ignored, unless, used
+from wse_core.errors.values import named, shown
+
+__all__ = ["ARCHITECTURES", "CONFIG_KEYS", "POSITIONS", "SILU", "WINDOW"]
+
+ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "MistralForCausalLM": "mistral"}
+"""What is read, and the `model_type` that says the same."""
+
+SILU = ("silu", "swish")
+"""Names of the activation that is modelled."""
+
+WINDOW = 4096
+"""Window of attention of a Mistral, or of a Qwen2 that uses one, if the file names none."""
+
+POSITIONS = ("default", "linear", "llama3")
+"""Types of positions that are modelled."""
+
+HOST = "it is about the host's types and speed"
+TRAINING = "it is about training"
+OF_THE_LIBRARY = "it is about the library that wrote the file"
+TASK = "it is about other tasks than to go on with a text"
+DRAWING = (
+    "how tokens are drawn is said by --temperature, --top-k and --tokens; the library does not read it here either"
+)
+TOKENS = "what stands before and between texts is said by the tokenizer"
+
+
+def _activation(value: Any, table: Mapping[str, Any]) -> str | None:
+    return None if value in SILU else "the feed-forward part of the decoder has silu"
+
+
+def _architectures(value: Any, table: Mapping[str, Any]) -> str | None:
+    if isinstance(value, list) and len(value) > 1:
+        return "one architecture is read, and it must be clear which"
+    kind = table.get("model_type")
+    said = ARCHITECTURES.get(value[0]) if isinstance(value, list) and value and isinstance(value[0], str) else None
+    if said is not None and kind is not None and kind != said:
+        return f"model_type says {shown(kind)}, which the library would believe"
+    return None
+
+
+def _type_of(table: Mapping[str, Any]) -> Any:
+    """Return the type of positions that a table names; "without a name" if it scales and does not say how."""
+    for name in ("rope_type", "type"):
+        if table.get(name) is not None:
+            return table[name]
+    return "without a name" if table.get("factor") is not None else "default"
+
+
+def _position_type(value: Any, table: Mapping[str, Any]) -> str | None:
+    kind = _type_of(table)
+    if value is not None and value != kind:
+        return f"rope_type says {shown(kind)} beside it"
+    return (
+        None
+        if kind in POSITIONS
+        else f"positions of type {named(str(kind))} are not modelled; {', '.join(POSITIONS)} are"
+    )
+
+
+def _scaling_only(*kinds: str) -> Refuses:
+    """Return what refuses a number that positions of another type do not have."""
+
+    def refuses(value: Any, table: Mapping[str, Any]) -> str | None:
+        kind = _type_of(table)
+        foreign = kind in POSITIONS and kind not in kinds  # an unknown type is refused by its own key
+        return f"positions of type {kind} do not have it" if foreign and value not in ONE else None
+
+    return refuses
+
+
+PARTIAL = unless(ONE, "part of a head that turns with its position is not modelled: all of it turns")
+
+ROPE_KEYS: dict[str, Key] = {
+    "rope_theta": used("base of the angles"),
+    "rope_type": used("type of positions", _position_type),
+    "type": used("type of positions, by its old name", _position_type),
+    "factor": used("by how much pairs turn slower", _scaling_only("linear", "llama3")),
+    "low_freq_factor": used("which pairs turn slower by the whole factor", _scaling_only("llama3")),
+    "high_freq_factor": used("which pairs turn as before", _scaling_only("llama3")),
+    "original_max_position_embeddings": used("context of the first training", _scaling_only("llama3")),
+    "partial_rotary_factor": PARTIAL,
+    "rotary_pct": PARTIAL,
+    "mrope_section": unless(NOTHING, "positions in pictures and films are not modelled"),
+    **dict.fromkeys(
+        ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "short_factor", "long_factor"),
+        used("positions of other types", _scaling_only()),
+    ),
+}
+"""Known keys of ``rope_parameters``, and of ``rope_scaling``, its older name."""
+
+
+def _rope(value: Any, table: Mapping[str, Any]) -> str | None:
+    if not value:
+        return None
+    if not isinstance(value, dict):
+        return None  # the reader says that it is no table
+    if any(isinstance(inner, dict) for inner in value.values()):
+        return "a table per kind of layer is not modelled: all layers have the same positions"
+    other = table.get("rope_parameters"), table.get("rope_scaling")
+    if all(isinstance(each, dict) and each for each in other) and other[0] != other[1]:
+        return "rope_parameters and rope_scaling say different things"
+    kind = _type_of(value)
+    if kind not in POSITIONS and not {"rope_type", "type"} & set(value):
+        return f"positions of type {kind} are not modelled; {', '.join(POSITIONS)} are"
+    return None
+
+
+def _no_window(value: Any, table: Mapping[str, Any]) -> str | None:
+    return None if not value else "a LLaMA has no window of attention; the library does not look at the key either"
+
+
+def _full_layers(value: Any, table: Mapping[str, Any]) -> str | None:
+    kinds = value if isinstance(value, list) else [value]
+    return None if set(map(str, kinds)) <= {"full_attention", "None"} else "all layers have full attention"
+
+
+LIMIT = "texts are no longer than it, so that no token ever lies outside of it"
+
+COMMON: dict[str, Key] = {
+    "architectures": used("what the model is", _architectures),
+    "model_type": used("what the model is"),
+    "hidden_size": used("features between layers"),
+    "num_hidden_layers": used("layers"),
+    "num_attention_heads": used("query heads"),
+    "intermediate_size": used("width of the feed-forward part"),
+    "vocab_size": used("rows of the embedding"),
+    "max_position_embeddings": used("most tokens of prompt and answer"),
+    "head_dim": used("features of a head", missing="hidden_size / num_attention_heads"),
+    "rms_norm_eps": used("added to the mean square in each norm", missing="1e-06"),
+    "rope_theta": used("base of the angles, unless rope_parameters or rope_scaling has one", missing="10000, unless "
+                       "rope_parameters or rope_scaling has one"),
+    "rope_parameters": used("positions", _rope, inside=ROPE_KEYS),
+    "rope_scaling": used("positions, by their old name", _rope, inside=ROPE_KEYS),
+    "hidden_act": used("the activation", _activation, missing="silu"),
+    "tie_word_embeddings": used("whether the output matrix is the embedding", missing="false"),
+    "eos_token_id": used("tokens that end an answer, unless generation_config.json has some"),
+    "mlp_bias": unless(NOTHING, "biases of the feed-forward part are not modelled"),
+    "partial_rotary_factor": PARTIAL,
+    "rotary_pct": PARTIAL,
+    "quantization_config": unless(NOTHING, "weights are read in F32, F16 and BF16"),
+    "compression_config": unless(NOTHING, "weights are read in F32, F16 and BF16"),
+    "auto_map": ignored("code beside a model is not run", neutral=NOTHING),
+    "bos_token_id": ignored(TOKENS),
+    "pad_token_id": ignored(TOKENS),
+    "pretraining_tp": ignored("it cuts products without changing what they mean"),
+    "chunk_size_feed_forward": ignored("it cuts products without changing what they mean"),
+}  # fmt: skip
+
+COMMON |= dict.fromkeys(
+    ("torch_dtype", "dtype", "use_bfloat16", "use_cache", "torchscript", "attn_implementation", "_attn_implementation",
+     "_attn_implementation_autoset", "_attn_implementation_internal", "use_flash_attention_2", "_flash_attn_2_enabled",
+     "tf_legacy_loss", "cache_implementation"), ignored(HOST)
+)  # fmt: skip
+COMMON |= dict.fromkeys(
+    ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop", "initializer_range", "gradient_checkpointing",
+     "output_attentions", "output_hidden_states", "return_dict"), ignored(TRAINING)
+)  # fmt: skip
+COMMON |= dict.fromkeys(
+    ("_name_or_path", "name_or_path", "transformers_version", "_commit_hash", "tokenizer_class", "unsloth_version",
+     "unsloth_fixed"), ignored(OF_THE_LIBRARY)
+)  # fmt: skip
+COMMON |= dict.fromkeys(
+    ("id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "task_specific_params", "prefix",
+     "sep_token_id", "decoder_start_token_id", "tie_encoder_decoder"), ignored(TASK)
+)  # fmt: skip
+COMMON |= dict.fromkeys(
+    ("is_encoder_decoder", "is_decoder", "add_cross_attention", "cross_attention_hidden_size", "pruned_heads",
+     "per_layer_config"), unless(NOTHING, "it makes another model, which is not modelled")
+)  # fmt: skip
+COMMON |= dict.fromkeys(
+    ("num_local_experts", "num_experts", "num_experts_per_tok", "use_qk_norm", "qk_norm", "qk_layernorm",
+     "no_rope_layers", "no_rope_layer_interval", "attention_chunk_size", "alibi", "use_parallel_residual",
+     "attn_logit_softcapping", "final_logit_softcapping", "logit_softcapping", "clip_qkv"),
+    unless(NOTHING, "other models have it; this decoder does not"),
+)  # fmt: skip
+COMMON |= dict.fromkeys(
+    ("logit_scale", "logits_scaling", "embedding_multiplier", "residual_multiplier", "attention_multiplier",
+     "lm_head_multiplier"), unless(ONE, "other models have it; this decoder does not")
+)  # fmt: skip
+COMMON |= dict.fromkeys(
+    ("max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "diversity_penalty",
+     "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size",
+     "encoder_no_repeat_ngram_size", "bad_words_ids", "num_return_sequences", "output_scores",
+     "return_dict_in_generate", "forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values",
+     "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens"), ignored(DRAWING)
+)  # fmt: skip
+
+CONFIG_KEYS: dict[str, dict[str, Key]] = {
+    "LlamaForCausalLM": COMMON | {
+        "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
+        "attention_bias": used("whether queries, keys and values have a bias", missing="false"),
+        "sliding_window": ignored("without a window it says nothing", _no_window),
+        "use_sliding_window": ignored("without a window it says nothing", _no_window),
+        "layer_types": ignored("all layers have full attention", _full_layers),
+    },
+    "Qwen2ForCausalLM": COMMON | {
+        "num_key_value_heads": used("heads of keys and values", missing="32, as the library has it"),
+        "attention_bias": ignored("queries, keys and values of a Qwen2 have a bias whatever it says"),
+        "use_sliding_window": used("whether layers have a window of attention", missing="false"),
+        "sliding_window": used(f"window of attention, if use_sliding_window is true: {LIMIT}"),
+        "max_window_layers": used("from which layer on there is a window, if use_sliding_window is true"),
+        "layer_types": used("which layers have a window, if use_sliding_window is true"),
+    },
+    "MistralForCausalLM": COMMON | {
+        "num_key_value_heads": used("heads of keys and values", missing="8, as the library has it"),
+        "attention_bias": unless(NOTHING, "a Mistral has no biases; the library drops them"),
+        "sliding_window": used(f"window of attention: {LIMIT}", missing=f"{WINDOW}, as the library has it"),
+        "use_sliding_window": ignored("sliding_window alone says whether a Mistral has a window"),
+        "layer_types": ignored("all layers of a Mistral have the same attention"),
+    },
+}  # fmt: skip
+"""Known keys of each architecture."""

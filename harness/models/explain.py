@@ -1,0 +1,105 @@
+"""What is done with every key of every file of a model: used, ignored, refused, or unknown; nothing is run for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from harness.kit.jsonfile import read_json
+from harness.models.configuration import CONFIG, configuration_of, judged_configuration
+from harness.models.hub import INDEX, load_model, weight_files
+from harness.models.keys import Verdict, ignored, judged, used
+from harness.models.text_files import (
+    GENERATION,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    judged_generation,
+    judged_tokenizer,
+    judged_tokenizer_config,
+)
+from wse_core.errors import ConfigError, UnsupportedError
+
+__all__ = ["explained"]
+
+INDEX_KEYS = {"weight_map": used("which file has which tensor"), "metadata": ignored("it repeats what the files say")}
+
+OTHER_FILES = {
+    "special_tokens_map.json": "special tokens stand in tokenizer.json",
+    "added_tokens.json": "added tokens stand in tokenizer.json",
+    "vocab.json": "the vocabulary stands in tokenizer.json",
+    "merges.txt": "the vocabulary stands in tokenizer.json",
+    "tokenizer.model": "the vocabulary stands in tokenizer.json",
+    "chat_template.jinja": "a prompt is read as it stands",
+    "chat_template.json": "a prompt is read as it stands",
+    "pytorch_model.bin": "weights are read from *.safetensors",
+    "consolidated.safetensors": "the same weights under other names, for other programs",
+    "params.json": "sizes for other programs",
+}
+"""Files that models come with and that are not opened, and why."""
+
+
+def explained(directory: Path) -> list[Verdict]:
+    """Return what is done with every key of the files of a directory, and what else keeps it from being loaded.
+
+    A file that cannot be read, and what is refused of several keys together or of a tensor, is a row without a key.
+    """
+    found: list[Verdict] = []
+    tables: dict[str, dict[str, Any]] = {}
+
+    def take(name: str, judge: Callable[[dict[str, Any]], list[Verdict]], needed: bool = False) -> None:
+        if not needed and not (directory / name).exists():
+            return
+        try:
+            tables[name] = read_json(directory / name)
+            found.extend(judge(tables[name]))
+        except (ConfigError, UnsupportedError) as error:
+            found.append(_whole(name, error))
+
+    take(CONFIG, judged_configuration, needed=True)
+    take(GENERATION, judged_generation)
+    take(TOKENIZER, judged_tokenizer)
+    take(TOKENIZER_CONFIG, lambda table: judged_tokenizer_config(table, tables.get(TOKENIZER, {})))
+    take(INDEX, lambda table: judged(INDEX, table, INDEX_KEYS, "an index"))
+    if not any(verdict.does == "refused" for verdict in found):
+        found += _together(directory, tables[CONFIG])
+    return found + _other_files(directory, found)
+
+
+def _whole(file: str, error: ConfigError | UnsupportedError) -> Verdict:
+    """Return the verdict on a file as a whole."""
+    parts = error.what, error.cause and f"likely cause: {error.cause}", error.hint and f"try: {error.hint}"
+    return Verdict(file, "", None, "refused", "; ".join(part for part in parts if part))
+
+
+def _together(directory: Path, config: dict[str, Any]) -> list[Verdict]:
+    """Return what is refused of keys that are right one by one, and of the tensors."""
+    try:
+        configuration_of(config)
+    except (ConfigError, UnsupportedError) as error:
+        return [_whole(CONFIG, error)]
+    try:
+        load_model(directory)
+    except (ConfigError, UnsupportedError) as error:
+        where = Path(str(error.where)).name if error.where and Path(str(error.where)) != directory else "*.safetensors"
+        return [_whole(where, error)]
+    return []
+
+
+def _other_files(directory: Path, found: list[Verdict]) -> list[Verdict]:
+    """Return the files of a directory of which nothing was said yet: weights, and what is not opened."""
+    known = {verdict.file for verdict in found}
+    try:
+        weights = {path.name for path in weight_files(directory)}
+    except (ConfigError, UnsupportedError):
+        weights = set()
+    rows = []
+    for path in sorted(directory.iterdir()):
+        if path.name in known or path.is_dir() or path.name.startswith("."):
+            continue
+        if path.name in weights:
+            rows.append(Verdict(path.name, "", None, "used", "weights"))
+        else:
+            why = OTHER_FILES.get(path.name, "no file that is known here; not opened")
+            rows.append(Verdict(path.name, "", None, "ignored", why))
+    return rows

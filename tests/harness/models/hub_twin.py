@@ -1,0 +1,166 @@
+"""What the hub's library answers, by hand: its meaning of every key of ``config.json``, and a decoder in float64.
+
+Written from the library's classes (transformers 5), and from nothing of this project: keys are read here a second time.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+__all__ = ["BASES", "FIELDS", "library_logits", "stops_of", "tensors_of"]
+
+SIZES = {
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 4,
+    "intermediate_size": 6,
+    "vocab_size": 12,
+    "max_position_embeddings": 48,
+    "rms_norm_eps": 1e-5,
+}
+BASES = {
+    name: {"architectures": [name], "model_type": kind, **SIZES, **more}
+    for name, kind, more in (
+        ("LlamaForCausalLM", "llama", {}),
+        ("Qwen2ForCausalLM", "qwen2", {}),
+        ("MistralForCausalLM", "mistral", {"sliding_window": None}),
+    )
+}
+"""A small table of each architecture."""
+
+# Fields of the library's classes; a test compares them with the library itself where it is installed.
+OF_ALL = (
+    "architectures", "model_type", "transformers_version", "output_hidden_states", "return_dict", "dtype",
+    "chunk_size_feed_forward", "is_encoder_decoder", "id2label", "label2id", "problem_type", "_name_or_path",
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+    "hidden_act", "max_position_embeddings", "initializer_range", "rms_norm_eps", "use_cache", "pad_token_id",
+    "bos_token_id", "eos_token_id", "tie_word_embeddings", "rope_parameters", "attention_dropout",
+)  # fmt: skip
+FIELDS = {
+    "LlamaForCausalLM": (*OF_ALL, "pretraining_tp", "attention_bias", "mlp_bias", "head_dim"),
+    "Qwen2ForCausalLM": (*OF_ALL, "use_sliding_window", "sliding_window", "max_window_layers", "layer_types"),
+    "MistralForCausalLM": (*OF_ALL, "head_dim", "sliding_window"),
+}
+
+
+def tensors_of(architecture, seed=1):
+    """Return weights for the small table, with the biases that the architecture has by itself."""
+    r = np.random.default_rng(seed)
+    found = {"model.embed_tokens.weight": r.standard_normal((12, 8)), "model.norm.weight": 1 + 0.1 * r.random(8)}
+    for layer in range(2):
+        part = f"model.layers.{layer}."
+        for name, rows, columns in (("q", 16, 8), ("k", 8, 8), ("v", 8, 8), ("o", 8, 16)):
+            found[f"{part}self_attn.{name}_proj.weight"] = r.standard_normal((rows, columns))
+            if architecture == "Qwen2ForCausalLM" and name != "o":
+                found[f"{part}self_attn.{name}_proj.bias"] = r.standard_normal(rows)
+        for name, rows, columns in (("gate", 6, 8), ("up", 6, 8), ("down", 8, 6)):
+            found[f"{part}mlp.{name}_proj.weight"] = r.standard_normal((rows, columns))
+        for name in ("input", "post_attention"):
+            found[f"{part}{name}_layernorm.weight"] = 1 + 0.1 * r.random(8)
+    found["lm_head.weight"] = r.standard_normal((12, 8))
+    return {name: values.astype(np.float32) for name, values in found.items()}
+
+
+def _positions(table, features):
+    """Return the radians per position of each pair: rope_scaling before rope_parameters, a base inside before one
+    beside, an old name of the type where there is no new one; part of a head if the table says so."""
+    rope = table.get("rope_scaling") or table.get("rope_parameters") or {}
+    base = rope.get("rope_theta", table.get("rope_theta", 10000.0))
+    part = rope.get("partial_rotary_factor", table.get("partial_rotary_factor"))
+    assert part in (None, 1), "an answer with part of a head turned is not right or wrong here: it must be refused"
+    turns = 1.0 / base ** (np.arange(0, features, 2) / features)
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind in (None, "default"):
+        return turns
+    if kind == "linear":
+        return turns / rope["factor"]
+    assert kind == "llama3", kind
+    first = rope.get("original_max_position_embeddings", table["max_position_embeddings"])
+    low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+    out = []
+    for turn in turns:
+        wavelength = 2 * math.pi / turn
+        smooth = (first / wavelength - low) / (high - low)
+        medium = (1 - smooth) * turn / rope["factor"] + smooth * turn
+        slow = wavelength > first / low
+        out.append(turn if wavelength < first / high else turn / rope["factor"] if slow else medium)
+    return np.array(out)
+
+
+def _kind(table):
+    """Return the model's type; where the table has none, that of its architecture."""
+    return table.get("model_type") or table["architectures"][0].removesuffix("ForCausalLM").lower()
+
+
+def _windows(table):
+    """Return the window of attention of each layer, or None."""
+    layers = table["num_hidden_layers"]
+    if _kind(table) == "mistral":
+        return [table.get("sliding_window", 4096)] * layers
+    if _kind(table) == "qwen2" and table.get("use_sliding_window", False):
+        kinds = table.get("layer_types")
+        first = table.get("max_window_layers", 28)
+        if kinds is None:
+            kinds = ["sliding_attention" if i >= first else "full_attention" for i in range(layers)]
+        return [table.get("sliding_window", 4096) if kind == "sliding_attention" else None for kind in kinds]
+    return [None] * layers
+
+
+def library_logits(table, tensors, ids):
+    """Return the logits behind the last of some tokens, float64."""
+    t = {name: values.astype(np.float64) for name, values in tensors.items()}
+    heads, kv = table["num_attention_heads"], table.get("num_key_value_heads")
+    kv = heads if kv is None else kv
+    features = table.get("head_dim") or table["hidden_size"] // heads
+    turns, windows, n = _positions(table, features), _windows(table), len(ids)
+    angle = np.outer(np.arange(n), turns)
+    cos, sin = np.cos(angle), np.sin(angle)
+    biases = _kind(table) == "qwen2" or (_kind(table) == "llama" and table.get("attention_bias", False))
+    x = t["model.embed_tokens.weight"][list(ids)]
+
+    def norm(y, name):
+        return t[f"{name}.weight"] * y / np.sqrt((y * y).mean(-1, keepdims=True) + table.get("rms_norm_eps", 1e-6))
+
+    def rotated(z):
+        a, b = z[..., : features // 2], z[..., features // 2 :]
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+    for layer, window in enumerate(windows):
+        part = f"model.layers.{layer}."
+        y = norm(x, part + "input_layernorm")
+
+        def projected(name, many, y=y, part=part):
+            out = y @ t[f"{part}self_attn.{name}_proj.weight"].T
+            if biases:
+                out = out + t[f"{part}self_attn.{name}_proj.bias"]
+            return out.reshape(n, many, features).swapaxes(0, 1)
+
+        q, k, v, out = rotated(projected("q", heads)), rotated(projected("k", kv)), projected("v", kv), []
+        behind = np.arange(n)[:, None] - np.arange(n)
+        hidden = (behind < 0) | (False if window is None else behind >= window)
+        for head in range(heads):
+            scores = q[head] @ k[head * kv // heads].T / np.sqrt(features)
+            scores[hidden] = -np.inf
+            share = np.exp(scores - scores.max(1, keepdims=True))
+            out.append(share / share.sum(1, keepdims=True) @ v[head * kv // heads])
+        x = x + np.concatenate(out, 1) @ t[part + "self_attn.o_proj.weight"].T
+        z = norm(x, part + "post_attention_layernorm")
+        gate = z @ t[part + "mlp.gate_proj.weight"].T
+        assert table.get("hidden_act", "silu") in ("silu", "swish")
+        x = (
+            x
+            + (gate / (1 + np.exp(-gate)) * (z @ t[part + "mlp.up_proj.weight"].T)) @ t[part + "mlp.down_proj.weight"].T
+        )
+    head = "model.embed_tokens" if table.get("tie_word_embeddings", False) else "lm_head"
+    return norm(x, "model.norm")[-1] @ t[f"{head}.weight"].T
+
+
+def stops_of(table, generation=None):
+    """Return the end tokens: those of generation_config.json, where the file names some."""
+    value = (generation or {}).get("eos_token_id")
+    value = table.get("eos_token_id") if value is None else value
+    return set() if value is None else set(value) if isinstance(value, list) else {value}

@@ -1,0 +1,212 @@
+"""Every key of a model's configuration, changed alone: the library's answer, or refused, or said; never silent."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from harness.models.architectures import CONFIG_KEYS, ROPE_KEYS
+from harness.models.hub import load_model
+from harness.models.plain import PlainDecoder
+from harness.models.tensors import write_tensors
+from tests.examples import few
+from tests.harness.models.hub_twin import BASES, FIELDS, library_logits, stops_of, tensors_of
+from wse_core.errors import ConfigError, UnsupportedError
+
+IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
+
+POOL = (None, True, False, 0, 1, 2, 4, 0.5, 2.5, -1, 1e-320, 1e300, "silu", "x", "default", [], {}, [1], {"a": 1}, [[]])
+"""Values that anybody may have put behind any key."""
+
+OWN = {
+    "rope_theta": (500000.0, 7),
+    "rope_parameters": (
+        {"rope_theta": 7.0},
+        {"rope_type": "default", "rope_theta": 500000.0},
+        {"type": "linear", "factor": 4.0},
+        {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+        {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+         "original_max_position_embeddings": 12, "rope_theta": 100.0},
+        {"rope_type": "yarn", "factor": 4.0},
+        {"rope_type": "dynamic", "factor": 4.0},
+        {"rope_type": "default", "partial_rotary_factor": 0.5},
+        {"rope_type": "default", "partial_rotary_factor": 1.0},
+        {"full_attention": {"rope_type": "default", "rope_theta": 7.0}},
+        {"mrope_section": [1, 1], "rope_type": "default"},
+    ),
+    "hidden_act": ("swish", "gelu"),
+    "sliding_window": (5, 12, 48, 4096),
+    "layer_types": (["full_attention", "sliding_attention"], ["sliding_attention"] * 2, ["full_attention"] * 2),
+    "eos_token_id": (11, 12, [3, 5], [12]),
+    "num_key_value_heads": (4, 3),
+    "rms_norm_eps": (0.25, 1e-6),
+    "max_position_embeddings": (12, 11, 64),
+    "head_dim": (2,),
+}  # fmt: skip
+OWN["rope_scaling"] = OWN["rope_parameters"]
+"""Values that mean something, by key."""
+
+FOREIGN = ("logit_scale", "attn_logit_softcapping", "colour", "qk_norm", "num_experts", "attention_multiplier")
+"""Keys of other models, and of none."""
+
+
+@pytest.fixture(params=list(BASES))
+def made(request, tmp_path):
+    """Return architecture, weights, and a function that writes a table and loads the model."""
+    weights = tensors_of(request.param)
+    write_tensors(tmp_path / "model.safetensors", weights)
+
+    def load(table):
+        (tmp_path / "config.json").write_text(json.dumps(table))
+        return load_model(tmp_path)
+
+    return request.param, weights, load
+
+
+def right(model, weights, table):
+    """Whether a model that was loaded answers as the library does."""
+    plain = PlainDecoder(model.decoder, model.weights(), np.float64).forward(IDS)[-1]
+    wanted = library_logits(table, weights, IDS)
+    assert stops_of(table) == set(model.configuration.stops)
+    return np.allclose(plain, wanted, rtol=1e-9, atol=1e-9)
+
+
+def tried(made, change, without=()):
+    """Return what came of a changed table: "right", "said" or "refused"; anything else fails."""
+    architecture, weights, load = made
+    table = {key: value for key, value in (BASES[architecture] | change).items() if key not in without}
+    try:
+        model = load(table)
+    except (ConfigError, UnsupportedError) as error:
+        text = str(error)
+        assert text.isprintable(), text
+        assert len(text) < 600
+        return "refused"
+    if len(IDS) > model.decoder.context:
+        return "refused"  # by the request: the text is longer than what the model is read for
+    said = " ".join(model.configuration.warnings)
+    if any(key in said for key in change):
+        return "said"
+    assert right(model, weights, table), f"another answer without a word: {change}"
+    return "right"
+
+
+def test_every_key_with_every_value(made):
+    """A key alone, with what means something and with what does not."""
+    architecture = made[0]
+    assert tried(made, {}) == "right"
+    keys = [*CONFIG_KEYS[architecture], *FOREIGN]
+    for key in keys:
+        for value in (*OWN.get(key, ()), *few(POOL, 12)):
+            outcome = tried(made, {key: value})
+            assert outcome != "said" or key in ("auto_map", *FOREIGN) or value == {"a": 1}, (key, value)
+        assert key not in BASES[architecture] or tried(made, {}, without=(key,)) in ("right", "refused")
+
+
+def test_every_key_inside_of_positions(made):
+    for name in ("rope_parameters", "rope_scaling"):
+        for key in (*ROPE_KEYS, "colour"):
+            for value in few(POOL, 12):
+                outcome = tried(made, {name: {key: value}})
+                assert outcome != "said" or key == "colour", (name, key, value)
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        ({"rope_scaling": {"rope_theta": 500000.0, "rope_type": "default"}}, "right"),
+        ({"rope_parameters": {"rope_theta": 7.0}, "rope_theta": 9.0}, "right"),
+        ({"rope_theta": 500000.0}, "right"),
+        ({"rope_scaling": {"type": "linear", "factor": 4.0}}, "right"),
+        ({"rope_parameters": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                              "original_max_position_embeddings": 24}}, "right"),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, "refused"),
+        ({"partial_rotary_factor": 0.5}, "refused"),
+        ({"rotary_pct": 0.5}, "refused"),
+        ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "refused"),
+        ({"rope_parameters": {"full_attention": {"rope_theta": 7.0}}}, "refused"),
+        ({"hidden_act": "swish"}, "right"),
+        ({"hidden_act": "gelu"}, "refused"),
+        ({"tie_word_embeddings": True}, "refused"),  # the file has another output matrix
+        ({"bos_token_id": 99}, "right"),
+        ({"eos_token_id": [3, 5]}, "right"),
+        ({"colour": "red"}, "said"),
+        ({"auto_map": {"AutoModel": "m.M"}}, "said"),
+        ({"mlp_bias": True}, "refused"),
+        ({"is_decoder": True}, "refused"),
+        ({"attention_dropout": 0.5}, "right"),
+    ],
+)  # fmt: skip
+def test_what_comes_of_a_change(made, change, outcome):
+    """What the library answers is answered, and not refused out of caution."""
+    assert tried(made, change) == outcome
+
+
+@pytest.mark.parametrize(
+    ("architecture", "change", "outcome"),
+    [
+        ("MistralForCausalLM", {"sliding_window": 5}, "refused"),
+        ("MistralForCausalLM", {"sliding_window": 12}, "right"),
+        ("Qwen2ForCausalLM", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 1}, "refused"),
+        ("Qwen2ForCausalLM", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 2}, "right"),
+        ("Qwen2ForCausalLM", {"sliding_window": 5}, "right"),
+        ("Qwen2ForCausalLM", {"attention_bias": False}, "right"),
+        ("LlamaForCausalLM", {"sliding_window": 5}, "refused"),
+    ],
+)
+def test_windows(tmp_path, architecture, change, outcome):
+    """Texts within a window are answered; longer ones are refused with the request."""
+    weights = tensors_of(architecture)
+    write_tensors(tmp_path / "model.safetensors", weights)
+
+    def load(table):
+        (tmp_path / "config.json").write_text(json.dumps(table))
+        return load_model(tmp_path)
+
+    assert tried((architecture, weights, load), change) == outcome
+
+
+def test_a_base_without_a_number_of_kv_heads_has_the_librarys(made):
+    """Missing, it is 32 for a Qwen2 and 8 for a Mistral; null is as many as query heads."""
+    architecture, _, load = made
+    table = {key: value for key, value in BASES[architecture].items() if key != "num_key_value_heads"}
+    with pytest.raises(ConfigError, match=r"k_proj\.weight is|do not share (8|32)"):
+        load(table)
+
+
+@pytest.mark.parametrize("architecture", list(FIELDS))
+def test_fields_of_the_library_are_known(architecture):
+    assert set(FIELDS[architecture]) <= set(CONFIG_KEYS[architecture])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", list(BASES))
+def test_the_library_itself(architecture, tmp_path):
+    """Where transformers is installed: its fields are those above, and its reading of a file is ours."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.AutoConfig.for_model(BASES[architecture]["model_type"])
+    fields = {key for key in config.to_dict() if not key.startswith("_") and key != "base_model_tp_plan"}
+    assert fields <= set(CONFIG_KEYS[architecture]), fields - set(CONFIG_KEYS[architecture])
+    write_tensors(tmp_path / "model.safetensors", tensors_of(architecture))
+    changes = [{name: value} for name in ("rope_parameters", "rope_scaling") for value in OWN[name]]
+    for change in [{}, {"rope_theta": 7.0}, {"sliding_window": 12}, {"use_sliding_window": True}, *changes]:
+        (tmp_path / "config.json").write_text(json.dumps(BASES[architecture] | change))
+        try:
+            own = load_model(tmp_path)
+        except (ConfigError, UnsupportedError):
+            continue
+        theirs = transformers.AutoConfig.from_pretrained(tmp_path)
+        rope, decoder = theirs.rope_parameters, own.decoder
+        assert rope["rope_theta"] == decoder.rope_base
+        assert rope["rope_type"] == ("default" if decoder.scaling is None else decoder.scaling.kind)
+        if decoder.scaling is not None:
+            assert rope["factor"] == decoder.scaling.factor
+        if rope["rope_type"] == "llama3":
+            assert rope["original_max_position_embeddings"] == decoder.scaling.original
+        windowed = theirs.model_type == "mistral" or "sliding_attention" in (getattr(theirs, "layer_types", None) or ())
+        window = theirs.sliding_window if windowed else None
+        assert decoder.context == min(48, math.inf if window is None else window)
+        assert (theirs.num_key_value_heads, theirs.head_dim) == (decoder.kv_heads, decoder.head_size)
