@@ -22,7 +22,7 @@ from wse_core.errors import ConfigError, UnsupportedError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from harness.inference.asking import Request
+    from harness.inference.asking import AnswerRequest
     from harness.inference.generate import Answer
     from harness.inference.regions import Flow
     from harness.models.hub import LanguageModel
@@ -133,9 +133,9 @@ def _warn(text: str) -> None:
     print(f"wse: warning: {printable(text)}", file=sys.stderr)
 
 
-def _request(args: argparse.Namespace) -> tuple[Request, Tokenizer | None]:
+def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]:
     """Return what is asked for, and the tokenizer of the model if it has one."""
-    from harness.inference.asking import Request, Sampling
+    from harness.inference.asking import AnswerRequest, Sampling
     from harness.models.hub import find_model
     from harness.models.random_model import random_model
 
@@ -155,7 +155,7 @@ def _request(args: argparse.Namespace) -> tuple[Request, Tokenizer | None]:
         tokenizer, prompt = _tokenizer(model), token_ids_of(args.prompt_ids, "--prompt-ids")
     if not 0 <= args.requests <= machine["mem.words"]:  # each has a cache, and that at least a word
         raise ConfigError(f"{args.requests} requests", where="--requests", hint="1 or more")
-    request = Request(
+    request = AnswerRequest(
         machine=machine,
         model=model,
         prompts=[prompt] * args.requests,
@@ -223,7 +223,7 @@ def main(args: argparse.Namespace) -> int:
     return 1 if found.bit_exact is False else 0
 
 
-def _estimate(args: argparse.Namespace, request: Request, said: Any) -> int:
+def _estimate(args: argparse.Namespace, request: AnswerRequest, said: Any) -> int:
     """Say what the answer will take."""
     for option, value in {"--out": args.out, "--logits": args.logits}.items():
         if value:

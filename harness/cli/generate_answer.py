@@ -10,7 +10,7 @@ from harness.cli.shared import CLOCKS
 
 if TYPE_CHECKING:
     from fabric.networks.inference.placement import Placement
-    from harness.inference.asking import Request
+    from harness.inference.asking import AnswerRequest
     from harness.inference.generate import Answer
     from traces.writer import RunWriter
     from wse_core.params import Machine
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["estimated", "estimated_rows", "fill", "result_of", "rows"]
 
 
-def estimated(request: Request) -> dict[str, Any]:
+def estimated(request: AnswerRequest) -> dict[str, Any]:
     """Return what an answer will take, by closed forms; nothing is run."""
     from harness.inference.estimate import WITHIN, estimate
 
@@ -82,7 +82,7 @@ def fill(writer: RunWriter, answer: Answer, counters: bool) -> None:
         writer.add_result("max_abs_error", answer.max_abs_error)
 
 
-def result_of(request: Request, answer: Answer) -> dict[str, Any]:
+def result_of(request: AnswerRequest, answer: Answer) -> dict[str, Any]:
     """Return what is printed as JSON."""
     from fabric.networks.inference.placement import Placement
 
@@ -126,7 +126,7 @@ def result_of(request: Request, answer: Answer) -> dict[str, Any]:
     }
 
 
-def _logits_read(request: Request, place: Placement) -> dict[str, int] | None:
+def _logits_read(request: AnswerRequest, place: Placement) -> dict[str, int] | None:
     """Return what the host reads to draw a token; None if the wafer finds the likeliest.
 
     The host takes the logits from the memory of the PEs of row 0: that is in no count of cycles.  Over the north edge,

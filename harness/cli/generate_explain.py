@@ -8,7 +8,7 @@ from typing import Any
 from harness.kit.console import print_json, printable, table
 from harness.models.explain import explained
 from harness.models.hub import find_directory
-from harness.models.keys import Verdict
+from harness.models.keys import KeyVerdict
 from wse_core.errors import ConfigError
 from wse_core.errors.base import EXIT_INPUT
 from wse_core.errors.values import named, shown
@@ -43,7 +43,7 @@ def explain(args: argparse.Namespace) -> int:
     return EXIT_INPUT if counts["refused"] or counts["unknown"] else 0
 
 
-def _fields(verdict: Verdict) -> dict[str, Any]:
+def _fields(verdict: KeyVerdict) -> dict[str, Any]:
     """Return a verdict as data; of long values, what messages show of them."""
     value, text = verdict.value, shown(verdict.value)
     return {
@@ -56,7 +56,7 @@ def _fields(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _rows(verdicts: list[Verdict]) -> list[tuple[str, str]]:
+def _rows(verdicts: list[KeyVerdict]) -> list[tuple[str, str]]:
     """Return the verdicts of a file for people."""
     says = {"used": "used", "ignored": "ignored", "refused": "REFUSED", "unknown": "UNKNOWN"}
     keys = [named(verdict.key) for verdict in verdicts]

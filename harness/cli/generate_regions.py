@@ -9,7 +9,7 @@ import numpy as np
 from harness.cli.shared import CLOCKS
 
 if TYPE_CHECKING:
-    from harness.inference.asking import Request
+    from harness.inference.asking import AnswerRequest
     from harness.inference.regions import Flow
     from traces.writer import RunWriter
     from wse_core.params import Machine
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["estimated", "estimated_rows", "fill", "result_of", "rows"]
 
 
-def estimated(request: Request) -> dict[str, Any]:
+def estimated(request: AnswerRequest) -> dict[str, Any]:
     """Return a round of the last position by closed form; nothing is run."""
     from fabric.networks.inference.pipeline import Pipeline
     from fabric.networks.inference.pipeline_cycles import PipelineCycles
@@ -42,7 +42,7 @@ def estimated(request: Request) -> dict[str, Any]:
     }
 
 
-def result_of(request: Request, flow: Flow) -> dict[str, Any]:
+def result_of(request: AnswerRequest, flow: Flow) -> dict[str, Any]:
     """Return what is printed as JSON."""
     machine = request.machine
     tokens = sum(len(each) for each in flow.token_cycles)

@@ -71,7 +71,7 @@ def read_text(path: str | Path, instead: str = "the name of a TOML file") -> str
             raw = file.read(MAX_BYTES + 1)  # the size of a device is said to be 0
         if len(raw) > MAX_BYTES:
             raise ConfigError(f"longer than {MAX_BYTES:,} bytes, certainly no file of settings", where=path)
-        return raw.decode("utf-8")
+        return raw.decode("utf-8-sig")  # a byte order mark is no part of the text
     except FileNotFoundError:
         near = close_match(path.name, _names(path.parent))
         hint = f"did you mean {path.with_name(near)}?" if near else instead

@@ -10,7 +10,7 @@ from fabric.networks.inference.pipeline import Pipeline
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill.fit import admit_prompt, prompt_words
 from fabric.networks.inference.prefill.placement import PromptPlacement
-from harness.inference.asking import Request
+from harness.inference.asking import AnswerRequest
 
 __all__ = ["Built", "Words", "admitted"]
 
@@ -24,7 +24,7 @@ LOG_WORDS = 8 * PAIRS
 """Words of a PE's notes of when tokens came, at most."""
 
 
-def admitted(request: Request) -> tuple[Built, list[Words]]:
+def admitted(request: AnswerRequest) -> tuple[Built, list[Words]]:
     """Return the programs of a request, and the words of the fullest PE of each region, or of all.
 
     Raises
@@ -39,7 +39,7 @@ def admitted(request: Request) -> tuple[Built, list[Words]]:
     return _on_one_mesh(request)
 
 
-def _on_one_mesh(request: Request) -> tuple[Decode, list[Words]]:
+def _on_one_mesh(request: AnswerRequest) -> tuple[Decode, list[Words]]:
     """Return a decoder, with a program for the prompt unless it is read token by token, or does not fit."""
     machine, policy, mesh = request.machine, request.policy, request.mesh
     room = tokens_per_row(request.tokens, mesh[1], policy)
@@ -55,7 +55,7 @@ def _on_one_mesh(request: Request) -> tuple[Decode, list[Words]]:
     return Decode(machine, place, policy, answers=request.answers), [needed_words(place)]
 
 
-def _on_two_meshes(request: Request, second: tuple[int, int]) -> tuple[TwoMeshes, list[Words]]:
+def _on_two_meshes(request: AnswerRequest, second: tuple[int, int]) -> tuple[TwoMeshes, list[Words]]:
     """Return a mesh that reads all but the last token of the prompt, and another one that decodes."""
     length, first, policy = len(request.prompt), request.mesh, request.policy
     room = max(1, tokens_per_row(length - 1, first[1], "shift"))
@@ -66,7 +66,7 @@ def _on_two_meshes(request: Request, second: tuple[int, int]) -> tuple[TwoMeshes
     return built, [built.most_words()]
 
 
-def _in_regions(request: Request, regions: int) -> tuple[Pipeline, list[Words]]:
+def _in_regions(request: AnswerRequest, regions: int) -> tuple[Pipeline, list[Words]]:
     """Return the decoder on its regions, with caches for all answers."""
     machine, policy, mesh = request.machine, request.policy, request.mesh
     room = tokens_per_row(request.tokens, mesh[1], policy)

@@ -1,4 +1,4 @@
-"""What is asked of a language model: a `Request`, which is checked when it is made."""
+"""What is asked of a language model: a `AnswerRequest`, which is checked when it is made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wse_core.formats import Arithmetic
 from wse_core.params import Machine
 from wse_core.schema import Field
 
-__all__ = ["PREFILLS", "SEED", "Hear", "Mesh", "Model", "Request", "Sampling"]
+__all__ = ["PREFILLS", "SEED", "AnswerRequest", "Hear", "Mesh", "Model", "Sampling"]
 
 Hear = Callable[[int, int], None]
 """Called with the number of a step and its token, as each token of the answer comes."""
@@ -95,7 +95,7 @@ class Sampling:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Request:
+class AnswerRequest:
     """What shall be answered, by what, and how; a request that cannot be answered on any machine is refused here.
 
     Attributes

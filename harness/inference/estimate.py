@@ -16,7 +16,7 @@ from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.prefill.cycles import PromptCycles
 from fabric.networks.inference.prefill.program import Prefill
 from harness.inference.admission import admitted
-from harness.inference.asking import Request
+from harness.inference.asking import AnswerRequest
 
 __all__ = ["WITHIN", "Estimate", "estimate"]
 
@@ -50,7 +50,7 @@ class Estimate:
     memory: dict[str, int]
 
 
-def estimate(request: Request) -> Estimate:
+def estimate(request: AnswerRequest) -> Estimate:
     """Return what `harness.inference.generate.answer` would take for a request without regions; errors are its own."""
     built, (words,) = admitted(request)
     length, tokens = len(request.prompt), request.tokens

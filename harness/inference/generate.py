@@ -34,7 +34,7 @@ from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import read_prompt
 from fabric.networks.inference.resident import Resident, Resumed, Step
 from harness.inference.admission import admitted
-from harness.inference.asking import Hear, Request
+from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.regions import Flow, flow_of
 from harness.inference.yardsticks import Agreement, Yardstick
 from harness.kit.console import Progress
@@ -162,7 +162,7 @@ class _Begun:
     compared: _Compared | None
 
 
-def _begun(built: Decode | TwoMeshes, request: Request, weights: Weights, answer: Answer) -> _Begun:
+def _begun(built: Decode | TwoMeshes, request: AnswerRequest, weights: Weights, answer: Answer) -> _Begun:
     """Let the prompt be read as the programs do it, unless the decoder itself takes its tokens; note what it took."""
     if isinstance(built, TwoMeshes):
         return _on_two_meshes(built, request, weights, answer)
@@ -176,7 +176,7 @@ def _begun(built: Decode | TwoMeshes, request: Request, weights: Weights, answer
 def _at_once(
     decode: Decode,
     place: PromptPlacement,
-    request: Request,
+    request: AnswerRequest,
     weights: Weights,
     tables: dict[str, NDArray[Any]],
     answer: Answer,
@@ -202,7 +202,7 @@ def _at_once(
     return _Begun(resident, resumed, compared)
 
 
-def _on_two_meshes(meshes: TwoMeshes, request: Request, weights: Weights, answer: Answer) -> _Begun:
+def _on_two_meshes(meshes: TwoMeshes, request: AnswerRequest, weights: Weights, answer: Answer) -> _Begun:
     """Let the first mesh read all but the last token of the prompt, whose keys and values move to the second."""
     tables, read = meshes.tables(weights), request.prompt[:-1]
     resident, move = meshes.read(weights, read, tables=tables)
@@ -236,7 +236,9 @@ def _silent(progress: Progress) -> Progress:
     return Progress()
 
 
-def _answered(begun: _Begun, request: Request, answer: Answer, hear: Hear | None, progress: Progress) -> list[int]:
+def _answered(
+    begun: _Begun, request: AnswerRequest, answer: Answer, hear: Hear | None, progress: Progress
+) -> list[int]:
     """Let the decoder take what is left of the prompt, and what it answers; return all tokens that were taken."""
     queue, length, tokens, came = list(request.prompt), len(request.prompt), request.tokens, begun.resumed
     draw, stops = request.sampling.drawer(request.answers), request.model.configuration.stops
@@ -259,12 +261,12 @@ def _answered(begun: _Begun, request: Request, answer: Answer, hear: Hear | None
     return queue[:-1]
 
 
-def answer(request: Request, hear: Hear | None = None, progress: Progress | None = None) -> Answer | Flow:
+def answer(request: AnswerRequest, hear: Hear | None = None, progress: Progress | None = None) -> Answer | Flow:
     """Answer a request: a `Flow` of several answers if it has regions, else an `Answer`.
 
     Parameters
     ----------
-    request : Request
+    request : AnswerRequest
     hear : callable, optional
         Hears of every token of the first answer as it comes.
     progress : Progress, optional

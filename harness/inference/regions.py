@@ -19,7 +19,7 @@ from fabric.networks.inference.passing import Passing, PipelineOracle
 from fabric.networks.inference.pipeline import Pipeline
 from fabric.networks.inference.pipeline_cycles import Bubbles, PipelineCycles
 from harness.inference.admission import Words
-from harness.inference.asking import Hear, Request
+from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.yardsticks import Agreement, Yardstick
 from harness.kit.console import Progress
 from traces.marks import mark
@@ -101,7 +101,7 @@ class _Going:
     def __init__(
         self,
         prompt: Sequence[int],
-        request: Request,
+        request: AnswerRequest,
         draw: Callable[[NDArray[np.float32], int], int],
         flow: Flow,
         number: int,
@@ -145,7 +145,7 @@ def _feed(passing: Passing, going: Sequence[_Going], longest: int) -> None:
 
 
 def flow_of(
-    request: Request,
+    request: AnswerRequest,
     built: Pipeline,
     words: Sequence[Words],
     weights: Mapping[str, NDArray[Any]],

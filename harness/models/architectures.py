@@ -150,6 +150,9 @@ COMMON: dict[str, Key] = {
     "mlp_bias": unless(NOTHING, "biases of the feed-forward part are not modelled"),
     "partial_rotary_factor": PARTIAL,
     "rotary_pct": PARTIAL,
+    "rope_interleaved": unless(NOTHING, "pairs of neighbours are not modelled: features lie half a head apart"),
+    "use_mrope": unless(NOTHING, "positions in pictures and films are not modelled"),
+    "original_max_position_embeddings": unless(NOTHING, "it is read inside of rope_parameters or rope_scaling"),
     "quantization_config": unless(NOTHING, "weights are read in F32, F16 and BF16"),
     "compression_config": unless(NOTHING, "weights are read in F32, F16 and BF16"),
     "auto_map": ignored("code beside a model is not run", neutral=NOTHING),
@@ -170,11 +173,11 @@ COMMON |= dict.fromkeys(
 )  # fmt: skip
 COMMON |= dict.fromkeys(
     ("_name_or_path", "name_or_path", "transformers_version", "_commit_hash", "tokenizer_class", "unsloth_version",
-     "unsloth_fixed"), ignored(OF_THE_LIBRARY)
+     "unsloth_fixed", "is_llama_config"), ignored(OF_THE_LIBRARY)
 )  # fmt: skip
 COMMON |= dict.fromkeys(
     ("id2label", "label2id", "num_labels", "problem_type", "finetuning_task", "task_specific_params", "prefix",
-     "sep_token_id", "decoder_start_token_id", "tie_encoder_decoder"), ignored(TASK)
+     "sep_token_id", "decoder_start_token_id", "tie_encoder_decoder", "max_sequence_length"), ignored(TASK)
 )  # fmt: skip
 COMMON |= dict.fromkeys(
     ("is_encoder_decoder", "is_decoder", "add_cross_attention", "cross_attention_hidden_size", "pruned_heads",

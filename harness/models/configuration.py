@@ -16,7 +16,7 @@ from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.rope import Scaling
 from harness.kit.jsonfile import read_json
 from harness.models.architectures import ARCHITECTURES, CONFIG_KEYS, WINDOW
-from harness.models.keys import Verdict, judged, refuse_first, warnings_of
+from harness.models.keys import KeyVerdict, judged, refuse_first, warnings_of
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.errors.values import named, shown
 
@@ -141,7 +141,7 @@ def _window(table: Mapping[str, Any], architecture: str) -> int | None:
     return found
 
 
-def judged_configuration(table: Mapping[str, Any]) -> list[Verdict]:
+def judged_configuration(table: Mapping[str, Any]) -> list[KeyVerdict]:
     """Return what is done with every key of a ``config.json``.
 
     Raises

@@ -9,7 +9,7 @@ from typing import Any
 from harness.kit.jsonfile import read_json
 from harness.models.configuration import CONFIG, configuration_of, judged_configuration
 from harness.models.hub import INDEX, load_model, weight_files
-from harness.models.keys import Verdict, ignored, judged, used
+from harness.models.keys import KeyVerdict, ignored, judged, used
 from harness.models.text_files import (
     GENERATION,
     TOKENIZER,
@@ -39,15 +39,15 @@ OTHER_FILES = {
 """Files that models come with and that are not opened, and why."""
 
 
-def explained(directory: Path) -> list[Verdict]:
+def explained(directory: Path) -> list[KeyVerdict]:
     """Return what is done with every key of the files of a directory, and what else keeps it from being loaded.
 
     A file that cannot be read, and what is refused of several keys together or of a tensor, is a row without a key.
     """
-    found: list[Verdict] = []
+    found: list[KeyVerdict] = []
     tables: dict[str, dict[str, Any]] = {}
 
-    def take(name: str, judge: Callable[[dict[str, Any]], list[Verdict]], needed: bool = False) -> None:
+    def take(name: str, judge: Callable[[dict[str, Any]], list[KeyVerdict]], needed: bool = False) -> None:
         if not needed and not (directory / name).exists():
             return
         try:
@@ -66,13 +66,13 @@ def explained(directory: Path) -> list[Verdict]:
     return found + _other_files(directory, found)
 
 
-def _whole(file: str, error: ConfigError | UnsupportedError) -> Verdict:
+def _whole(file: str, error: ConfigError | UnsupportedError) -> KeyVerdict:
     """Return the verdict on a file as a whole."""
     parts = error.what, error.cause and f"likely cause: {error.cause}", error.hint and f"try: {error.hint}"
-    return Verdict(file, "", None, "refused", "; ".join(part for part in parts if part))
+    return KeyVerdict(file, "", None, "refused", "; ".join(part for part in parts if part))
 
 
-def _together(directory: Path, config: dict[str, Any]) -> list[Verdict]:
+def _together(directory: Path, config: dict[str, Any]) -> list[KeyVerdict]:
     """Return what is refused of keys that are right one by one, and of the tensors."""
     try:
         configuration_of(config)
@@ -86,7 +86,7 @@ def _together(directory: Path, config: dict[str, Any]) -> list[Verdict]:
     return []
 
 
-def _other_files(directory: Path, found: list[Verdict]) -> list[Verdict]:
+def _other_files(directory: Path, found: list[KeyVerdict]) -> list[KeyVerdict]:
     """Return the files of a directory of which nothing was said yet: weights, and what is not opened."""
     known = {verdict.file for verdict in found}
     try:
@@ -98,8 +98,8 @@ def _other_files(directory: Path, found: list[Verdict]) -> list[Verdict]:
         if path.name in known or path.is_dir() or path.name.startswith("."):
             continue
         if path.name in weights:
-            rows.append(Verdict(path.name, "", None, "used", "weights"))
+            rows.append(KeyVerdict(path.name, "", None, "used", "weights"))
         else:
             why = OTHER_FILES.get(path.name, "no file that is known here; not opened")
-            rows.append(Verdict(path.name, "", None, "ignored", why))
+            rows.append(KeyVerdict(path.name, "", None, "ignored", why))
     return rows

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from wse_core.errors import UnsupportedError
 from wse_core.errors.values import named, shown
 
-__all__ = ["NOTHING", "ONE", "Key", "Verdict", "ignored", "judged", "refuse_first", "unless", "used", "warnings_of"]
+__all__ = ["NOTHING", "ONE", "Key", "KeyVerdict", "ignored", "judged", "refuse_first", "unless", "used", "warnings_of"]
 
 NOTHING: tuple[Any, ...] = (None, False, 0, "", [], {})
 """Values by which a file asks for nothing."""
@@ -32,7 +32,7 @@ def _never(value: Any, table: Mapping[str, Any]) -> str | None:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class KeyVerdict:
     """What is done with a key.
 
     Attributes
@@ -105,7 +105,9 @@ def _among(value: Any, neutral: Collection[Any]) -> bool:
     return any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in neutral)
 
 
-def judged(file: str, table: Mapping[str, Any], keys: Mapping[str, Key], what: str, prefix: str = "") -> list[Verdict]:
+def judged(
+    file: str, table: Mapping[str, Any], keys: Mapping[str, Key], what: str, prefix: str = ""
+) -> list[KeyVerdict]:
     """Return what is done with every key of a table, and with known ones that are missing where that matters.
 
     Parameters
@@ -119,21 +121,23 @@ def judged(file: str, table: Mapping[str, Any], keys: Mapping[str, Key], what: s
     for name, value in table.items():
         key, full = keys.get(name), prefix + name
         if key is None:
-            found.append(Verdict(file, full, value, "unknown", f"no key of {what} that is known here; not looked at"))
+            found.append(
+                KeyVerdict(file, full, value, "unknown", f"no key of {what} that is known here; not looked at")
+            )
             continue
         reason = key.refuses(value, table)
         if reason is not None:
-            found.append(Verdict(file, full, value, "refused", reason))
+            found.append(KeyVerdict(file, full, value, "refused", reason))
         elif key.inside is not None and isinstance(value, dict):
             found += judged(file, value, key.inside, what, f"{full}.")
         else:
             said = key.does == "ignored" and key.neutral is not None and not _among(value, key.neutral)
-            found.append(Verdict(file, full, value, key.does, key.why, said))
+            found.append(KeyVerdict(file, full, value, key.does, key.why, said))
     missing = [(name, key) for name, key in keys.items() if key.missing and name not in table]
-    return found + [Verdict(file, prefix + name, None, "used", f"missing: {key.missing}") for name, key in missing]
+    return found + [KeyVerdict(file, prefix + name, None, "used", f"missing: {key.missing}") for name, key in missing]
 
 
-def refuse_first(verdicts: list[Verdict], where: Any = None) -> None:
+def refuse_first(verdicts: list[KeyVerdict], where: Any = None) -> None:
     """Raise `UnsupportedError` with the first key that is refused, if one is."""
     for verdict in verdicts:
         if verdict.does == "refused":
@@ -141,7 +145,7 @@ def refuse_first(verdicts: list[Verdict], where: Any = None) -> None:
             raise UnsupportedError(f"{head}: {verdict.why}", where=where, hint="wse generate MODEL --explain")
 
 
-def warnings_of(verdicts: list[Verdict]) -> list[str]:
+def warnings_of(verdicts: list[KeyVerdict]) -> list[str]:
     """Return what a run should say of keys that nobody looked at, a line per file and kind."""
     found = []
     for file in dict.fromkeys(verdict.file for verdict in verdicts):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.kit.jsonfile import read_json
-from harness.models.keys import NOTHING, ONE, Key, Verdict, ignored, judged, unless, used
+from harness.models.keys import NOTHING, ONE, Key, KeyVerdict, ignored, judged, unless, used
 from wse_core.errors.values import shown
 
 __all__ = [
@@ -179,6 +179,7 @@ def _tokenizer_config_keys(table: Mapping[str, Any]) -> dict[str, Key]:
             ("tokenizer_class", "legacy", "sp_model_kwargs", "spaces_between_special_tokens", "errors", "use_fast",
              "fast", "backend", "is_local", "local_files_only", "name_or_path", "special_tokens_map_file",
              "tokenizer_file", "vocab_file", "merges_file", "processor_class", "from_slow", "return_token_type_ids",
+             "vocab_size", "tokenizer_type", "trust_remote_code",
              "clean_up_tokenization", "response_schema", "fix_mistral_regex"),
             ignored("it is about how the library makes or keeps a tokenizer; tokenizer.json is complete"),
         ),
@@ -186,17 +187,17 @@ def _tokenizer_config_keys(table: Mapping[str, Any]) -> dict[str, Key]:
     }  # fmt: skip
 
 
-def judged_generation(table: Mapping[str, Any]) -> list[Verdict]:
+def judged_generation(table: Mapping[str, Any]) -> list[KeyVerdict]:
     """Return what is done with every key of a ``generation_config.json``."""
     return judged(GENERATION, table, GENERATION_KEYS, "generation")
 
 
-def judged_tokenizer(table: Mapping[str, Any]) -> list[Verdict]:
+def judged_tokenizer(table: Mapping[str, Any]) -> list[KeyVerdict]:
     """Return what is done with every key of a ``tokenizer.json``."""
     return judged(TOKENIZER, table, TOKENIZER_KEYS, "a tokenizer")
 
 
-def judged_tokenizer_config(config: Mapping[str, Any], table: Mapping[str, Any]) -> list[Verdict]:
+def judged_tokenizer_config(config: Mapping[str, Any], table: Mapping[str, Any]) -> list[KeyVerdict]:
     """Return what is done with every key of a ``tokenizer_config.json``, given the ``tokenizer.json`` beside it."""
     return judged(TOKENIZER_CONFIG, config, _tokenizer_config_keys(table), "a tokenizer")
 

@@ -156,6 +156,18 @@ def test_missing_file_suggests_a_neighbour(tmp_path):
         load_job(tmp_path / "nowhere" / "x.toml", find_options)
 
 
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path):
+    """Editors of Windows put one before a text; a second one is a character like others, and no key begins with it."""
+    path = tmp_path / "a.toml"
+    path.write_text('\ufeffjob = "example"', encoding="utf-8")
+    marked = load_job(path, find_options)
+    path.write_text('job = "example"', encoding="utf-8")
+    assert load_job(path, find_options) == marked
+    path.write_text('\ufeff\ufeffjob = "example"', encoding="utf-8")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        load_job(path, find_options)
+
+
 def test_directory_binary_and_oversized_file(tmp_path):
     with pytest.raises(ConfigError, match="is a directory"):
         load_job(tmp_path, find_options)

@@ -11,9 +11,10 @@ import pytest
 from fabric.networks.inference.decoder import Decoder
 from harness.cli.main import main
 from harness.models.configuration import Configuration
-from harness.models.hub import save_model
+from harness.models.hub import load_model, save_model
+from harness.models.plain import PlainDecoder
 from harness.models.tokens import character_file
-from tests.fabric.networks.inference.small_models import random_weights
+from tests.fabric.networks.inference.small_models import random_weights, rounded
 
 DECODER = Decoder(24, 2, 4, 2, 8, 20, 17, 32, 1e-5)
 
@@ -141,6 +142,33 @@ def test_a_run_says_what_was_not_looked_at(model, capsys):
     assert json.loads(out)["text"] is None
     assert "the answer has no text" in err
     assert main(["generate", str(model), "--prompt", "a"]) == 2
+
+
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        {"type": "linear", "factor": 4.0},
+        {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+         "original_max_position_embeddings": 32},
+    ],
+)  # fmt: skip
+def test_scaled_positions_are_the_wafers(model, capsys, scaling):
+    """The PEs turn by scaled angles in prompt and answer: the bits of the oracle, near plain numpy, not unscaled."""
+    words = ["generate", str(model), "--prompt-ids", "3,0,1,7,7,2,5,9,11,4", "--mesh", "3x2", "--tokens", "6", "--json"]
+    assert main(words) == 0
+    before = json.loads(capsys.readouterr().out)
+    change(model, "config.json", rope_scaling=scaling)
+    assert main(words) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["bit_exact"] is True
+    assert 0 < result["error_share"] < 1
+    loaded = load_model(model)
+    weights = rounded(random_weights(DECODER), "f16")
+    tokens, logits = PlainDecoder(loaded.decoder, weights, np.float64).generate([3, 0, 1, 7, 7, 2, 5, 9, 11, 4], 6)
+    assert result["tokens"] == tokens
+    assert result["cycles"] == before["cycles"]
+    unscaled = PlainDecoder(DECODER, weights, np.float64).generate([3, 0, 1, 7, 7, 2, 5, 9, 11, 4], 6)[1]
+    assert np.abs(unscaled[0] - logits[0]).max() > 10 * result["max_abs_error"]
 
 
 def test_end_tokens_of_generation_end_an_answer(model, capsys):

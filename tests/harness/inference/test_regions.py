@@ -9,7 +9,7 @@ import pytest
 
 from fabric.networks.inference.decoder import Decoder
 from harness.cli.main import main
-from harness.inference.asking import Request
+from harness.inference.asking import AnswerRequest
 from harness.inference.generate import answer
 from harness.models.configuration import Configuration
 from harness.models.hub import find_model, save_model
@@ -87,7 +87,7 @@ def test_prompts_of_different_lengths(model):
     """Each request goes at its own pace: prompts of other lengths, one that ends its answer first."""
     prompts = [[3, 0, 1, 7], [5], [2, 2]]
     model = find_model(str(model))
-    flow = answer(Request(machine=machine(), model=model, prompts=prompts, count=3, mesh=(3, 2), regions=2))
+    flow = answer(AnswerRequest(machine=machine(), model=model, prompts=prompts, count=3, mesh=(3, 2), regions=2))
     assert flow.bit_exact is True
     for prompt, tokens in zip(prompts, flow.tokens, strict=True):
         weights = rounded(random_weights(DECODER), "f16")
@@ -95,7 +95,7 @@ def test_prompts_of_different_lengths(model):
 
 
 def test_draws_of_requests_differ_and_text_follows(model, capsys):
-    """Request k draws with seed + k; people see every answer, and what each region did."""
+    """AnswerRequest k draws with seed + k; people see every answer, and what each region did."""
     words = ["generate", str(model), "--prompt", "d", "--mesh", "2x2", "--tokens", "3", "--regions", "4"]
     words += ["--requests", "2", "--temperature", "3", "--verify", "off"]
     assert main(words) == 0
