@@ -50,8 +50,7 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     prompt.add_argument(
         "--explain",
         action="store_true",
-        help="run nothing: say of every key of the model's files as what it is used, or why it is ignored or refused; "
-        "exit status 2 if one is refused or unknown",
+        help="run nothing: say of every key of the model's files what is done with it, and why",
     )
     parser.add_argument(
         "--random-layers",

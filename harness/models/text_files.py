@@ -128,7 +128,7 @@ def _puts_tokens(table: Mapping[str, Any]) -> tuple[bool, bool]:
         if step.get("type") in ("BertProcessing", "RobertaProcessing"):
             begins = ends = True
         elif step.get("type") == "TemplateProcessing" and isinstance(step.get("single"), list):
-            special = ["SpecialToken" in part for part in step["single"]]
+            special = [isinstance(part, dict) and "SpecialToken" in part for part in step["single"]]
             begins, ends = begins or special[:1] == [True], ends or special[-1:] == [True]
     return begins, ends
 

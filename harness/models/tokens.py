@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -91,13 +91,9 @@ class _Library(Tokenizer):
 
     def __init__(self, path: Path, table: Mapping[str, Any], config: Mapping[str, Any]) -> None:
         """Make a tokenizer of the table of its file."""
+        self.path = path
         library = need("tokenizers", f"the tokenizer {path}")
-        try:
-            self.inner: Any = library.Tokenizer.from_str(json.dumps(table))
-        except Exception as error:  # the library raises nothing narrower
-            raise ConfigError(
-                f"no tokenizer: {named(' '.join(str(error).split()))}", where=path, path=str(path)
-            ) from None
+        self.inner: Any = self._asked(library.Tokenizer.from_str, json.dumps(table))
         self.inner.no_truncation()
         self.inner.no_padding()
         self.inner.encode_special_tokens = config.get("split_special_tokens") is True
@@ -109,15 +105,25 @@ class _Library(Tokenizer):
                 )
                 raise ConfigError(what, where=path, path=str(path))
 
+    def _asked(self, function: Callable[..., Any], *given: Any) -> Any:
+        """Return what the library says, or the error of a tokenizer that it cannot work with."""
+        try:
+            return function(*given)
+        except BaseException as error:  # it raises nothing narrower, and a panic in it is not even an Exception
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            what = f"no tokenizer: {named(' '.join(str(error).split()))}"
+            raise ConfigError(what, where=self.path, path=str(self.path)) from None
+
     @property
     def size(self) -> int:
         return 1 + max(self.inner.get_vocab(with_added_tokens=True).values(), default=-1)
 
     def encode(self, text: str) -> list[int]:
-        return [int(token) for token in self.inner.encode(text).ids]
+        return [int(token) for token in self._asked(self.inner.encode, text).ids]
 
     def decode(self, ids: Sequence[int]) -> str:
-        return str(self.inner.decode([int(token) for token in ids], skip_special_tokens=True))
+        return str(self._asked(self.inner.decode, [int(token) for token in ids], True))
 
 
 def _characters(table: Mapping[str, Any]) -> Characters | None:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wse_core.errors import ConfigError
+from wse_core.errors.values import shown
 
 __all__ = ["Scaling"]
 
@@ -45,12 +46,12 @@ class Scaling:
 
     def __post_init__(self) -> None:
         if self.kind not in ("linear", "llama3"):
-            raise ConfigError(f"scaling of type {self.kind!r}", where="rope", hint="linear or llama3")
+            raise ConfigError(f"scaling of type {shown(self.kind)}", where="rope", hint="linear or llama3")
         for name in ("factor", "low", "high", "original"):
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"{name} is {value!r}; it is a positive number", where="rope")
+                raise ConfigError(f"{name} is {shown(value)}; it is a positive number", where="rope")
         if self.factor < 1:
             raise ConfigError(f"factor is {self.factor}; it is 1 or more", where="rope")
         if self.low >= self.high:
