@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fabric.networks.inference.rope import KINDS
 from harness.models.keys import NOTHING, ONE, Key, Refuses, ignored, unless, used
 from wse_core.errors.values import named, shown
 
@@ -24,7 +25,7 @@ SILU = ("silu", "swish")
 WINDOW = 4096
 """Window of attention of a Mistral, or of a Qwen2 that uses one, if the file names none."""
 
-POSITIONS = ("default", "linear", "llama3")
+POSITIONS = ("default", *KINDS)
 """Types of positions that are modelled."""
 
 HOST = "it is about the host's types and speed"
@@ -81,23 +82,30 @@ def _scaling_only(*kinds: str) -> Refuses:
     return refuses
 
 
+def _truth(value: Any, table: Mapping[str, Any]) -> str | None:
+    return None if isinstance(value, bool) else "it is neither true nor false"
+
+
 PARTIAL = unless(ONE, "part of a head that turns with its position is not modelled: all of it turns")
 
 ROPE_KEYS: dict[str, Key] = {
     "rope_theta": used("base of the angles"),
     "rope_type": used("type of positions", _position_type),
     "type": used("type of positions, by its old name", _position_type),
-    "factor": used("by how much pairs turn slower", _scaling_only("linear", "llama3")),
+    "factor": used("by how much pairs turn slower", _scaling_only(*KINDS)),
     "low_freq_factor": used("which pairs turn slower by the whole factor", _scaling_only("llama3")),
     "high_freq_factor": used("which pairs turn as before", _scaling_only("llama3")),
-    "original_max_position_embeddings": used("context of the first training", _scaling_only("llama3")),
+    "original_max_position_embeddings": used("context of the first training", _scaling_only("llama3", "yarn")),
     "partial_rotary_factor": PARTIAL,
     "rotary_pct": PARTIAL,
     "mrope_section": unless(NOTHING, "positions in pictures and films are not modelled"),
-    **dict.fromkeys(
-        ("attention_factor", "beta_fast", "beta_slow", "mscale", "mscale_all_dim", "short_factor", "long_factor"),
-        used("positions of other types", _scaling_only()),
-    ),
+    "attention_factor": used("factor of cosines and sines", _scaling_only("yarn")),
+    "beta_fast": used("turns of pairs that turn as before", _scaling_only("yarn")),
+    "beta_slow": used("turns of pairs that turn slower by the whole factor", _scaling_only("yarn")),
+    "mscale": used("how the factor of cosines and sines grows, with mscale_all_dim", _scaling_only("yarn")),
+    "mscale_all_dim": used("how the factor of cosines and sines grows, with mscale", _scaling_only("yarn")),
+    "truncate": used("whether mixed pairs begin and end at whole numbers", _truth),
+    **dict.fromkeys(("short_factor", "long_factor"), used("positions of other types", _scaling_only())),
 }
 """Known keys of ``rope_parameters``, and of ``rope_scaling``, its older name."""
 

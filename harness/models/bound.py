@@ -24,7 +24,7 @@ import numpy as np
 
 from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.elementwise import FINE
-from harness.models.rotary import angles
+from harness.models.rotary import cosines
 
 __all__ = ["SIGMAS", "bounded_logits"]
 
@@ -78,9 +78,8 @@ class _Parts:
         """Return heads turned by their positions, (heads, tokens, head_size), times a scale, rounded to 16 bits."""
         (z, variance), tokens = pair, len(pair[0])
         (a, b), (va, vb) = (np.moveaxis(found.reshape(tokens, heads, 2, -1), 2, 0) for found in (z, variance))
-        turn = angles(self.decoder, np.arange(tokens))[:, np.newaxis]
-        cos, sin = np.cos(turn), np.sin(turn)
-        off = TURN * V * (np.arange(tokens) / FINE + FINE + 2)[:, np.newaxis, np.newaxis]
+        cos, sin = (each[:, np.newaxis] for each in cosines(self.decoder, np.arange(tokens)))
+        off = self.decoder.amplitude * TURN * V * (np.arange(tokens) / FINE + FINE + 2)[:, np.newaxis, np.newaxis]
         more = (a * a + b * b) * off**2
         y = np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
         found = [cos**2 * va + sin**2 * vb + more, cos**2 * vb + sin**2 * va + more]

@@ -7,6 +7,7 @@ that are used are put together here.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,11 +114,29 @@ def _rope(table: Mapping[str, Any]) -> tuple[Any, Scaling | None]:
         raise ConfigError(f"positions of type {kind} without a factor")
     if kind == "linear":
         return base, Scaling(kind, rope["factor"])
+    original = rope.get("original_max_position_embeddings", table["max_position_embeddings"])
+    if kind == "yarn":
+        low, high = rope.get("beta_slow") or 1, rope.get("beta_fast") or 32
+        return base, Scaling(kind, rope["factor"], low, high, original, _amplitude(rope), rope.get("truncate", True))
     low, high = (rope.get(f"{name}_freq_factor") for name in ("low", "high"))
     if low is None or high is None:
         raise ConfigError(f"positions of type {kind} without low_freq_factor or high_freq_factor")
-    original = rope.get("original_max_position_embeddings", table["max_position_embeddings"])
     return base, Scaling(kind, rope["factor"], low, high, original)
+
+
+def _amplitude(rope: Mapping[str, Any]) -> Any:
+    """Return the factor of cosines and sines of a table of yarn."""
+    factor, given = rope["factor"], rope.get("attention_factor")
+    if given is not None:
+        return given
+    parts = [rope.get("mscale"), rope.get("mscale_all_dim")]
+    for value in (factor, *filter(None, parts)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ConfigError(f"positions of type yarn with {shown(value)}, no number")
+    if factor <= 1:
+        return 1.0
+    over, under = (float(value or 0) for value in (parts if all(parts) else (1, 0)))
+    return (0.1 * over * math.log(factor) + 1) / (0.1 * under * math.log(factor) + 1)
 
 
 def _window(table: Mapping[str, Any], architecture: str) -> int | None:
@@ -229,13 +248,17 @@ def write_configuration(configuration: Configuration) -> str:
     }
     if configuration.architecture == "MistralForCausalLM":
         table["sliding_window"] = None
-    scaling = decoder.scaling
-    if scaling is not None:
-        table["rope_scaling"] = {"rope_type": scaling.kind, "factor": scaling.factor}
-        if scaling.kind == "llama3":
-            table["rope_scaling"] |= {
-                "low_freq_factor": scaling.low,
-                "high_freq_factor": scaling.high,
-                "original_max_position_embeddings": scaling.original,
-            }
+    if decoder.scaling is not None:
+        table["rope_scaling"] = _written(decoder.scaling)
     return json.dumps(table, indent=2) + "\n"
+
+
+def _written(scaling: Scaling) -> dict[str, Any]:
+    """Return the table of a scaling, as `_rope` reads it."""
+    table = {"rope_type": scaling.kind, "factor": scaling.factor, "original_max_position_embeddings": scaling.original}
+    if scaling.kind == "yarn":
+        more = {"beta_slow": scaling.low, "beta_fast": scaling.high}
+        return table | more | {"attention_factor": scaling.amplitude, "truncate": scaling.whole}
+    if scaling.kind == "llama3":
+        return table | {"low_freq_factor": scaling.low, "high_freq_factor": scaling.high}
+    return {"rope_type": scaling.kind, "factor": scaling.factor}

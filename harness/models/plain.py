@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fabric.networks.inference.decoder import Decoder
-from harness.models.rotary import angles
+from harness.models.rotary import cosines
 from wse_core.errors import ConfigError
 
 __all__ = ["PlainDecoder"]
@@ -73,8 +73,8 @@ class PlainDecoder:
             raise ConfigError(
                 f"{self.length + tokens.size} tokens; the model's context holds {decoder.context}", where="prompt"
             )
-        turn = angles(decoder, np.arange(self.length, self.length + tokens.size))
-        cos, sin = np.cos(turn).astype(self.dtype), np.sin(turn).astype(self.dtype)
+        positions = np.arange(self.length, self.length + tokens.size)
+        cos, sin = (each.astype(self.dtype) for each in cosines(decoder, positions))
         x = self.weights["model.embed_tokens.weight"][tokens]
         for number in range(decoder.layers):
             x = x + self._attention(number, x, cos, sin)

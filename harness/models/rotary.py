@@ -1,4 +1,4 @@
-"""Angles of rotary positions: f64 on the host; whoever turns rounds cosines and sines once."""
+"""Rotary positions on the host, in f64; whoever turns by them rounds cosines and sines once."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import numpy as np
 
 from fabric.networks.inference.decoder import Decoder
 
-__all__ = ["angles"]
+__all__ = ["cosines"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def angles(decoder: Decoder, positions: Array) -> Array:
-    """Return the angle of each position and pair, (positions, head_size / 2), f64 radians.
+def cosines(decoder: Decoder, positions: Array) -> tuple[Array, Array]:
+    """Return cosine and sine of the angle of each position and pair, (positions, head_size / 2) each, f64.
 
     Pair i of a head is its features i and i + head_size / 2 (half layout, as in the hub's files).
     """
-    return np.multiply.outer(positions.astype(np.float64), decoder.turns())
+    turn = np.multiply.outer(positions.astype(np.float64), decoder.turns())
+    return decoder.amplitude * np.cos(turn), decoder.amplitude * np.sin(turn)

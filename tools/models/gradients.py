@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fabric.networks.inference.decoder import Decoder
-from harness.models.rotary import angles
+from harness.models.rotary import cosines
 
 __all__ = ["loss_and_gradients"]
 
@@ -154,8 +154,7 @@ def loss_and_gradients(
     """
     windows, length = tokens.shape[0], tokens.shape[1] - 1
     ids, wanted = tokens[:, :-1].reshape(-1), tokens[:, 1:].reshape(-1)
-    turn = angles(decoder, np.arange(length))
-    cos, sin = np.cos(turn).astype(np.float32), np.sin(turn).astype(np.float32)
+    cos, sin = (each.astype(np.float32) for each in cosines(decoder, np.arange(length)))
     mask = np.triu(np.ones((length, length), bool), 1)
     embedding = weights["model.embed_tokens.weight"]
     head = embedding if decoder.tied else weights["lm_head.weight"]

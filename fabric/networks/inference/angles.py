@@ -32,10 +32,11 @@ class Angles:
         pairs = np.array([place.pairs_of(column) for column in range(place.width)])
         theta = np.where(pairs == NOTHING, 0.0, place.decoder.turns()[np.maximum(pairs, 0)])
         self.step, self.leap = self._constant(theta), self._constant(FINE * theta)
-        self._fine, self._coarse = [self._constant(0 * theta)], [self._constant(0 * theta)]
+        self._fine = [self._constant(0 * theta)]
+        self._coarse = [self._constant(0 * theta, place.decoder.amplitude)]  # no leap or step changes its length
 
-    def _constant(self, theta: NDArray[np.float64]) -> Bits:
-        return self.single.encode(np.concatenate([np.cos(theta), np.sin(theta)], axis=1))
+    def _constant(self, theta: NDArray[np.float64], amplitude: float = 1.0) -> Bits:
+        return self.single.encode(amplitude * np.concatenate([np.cos(theta), np.sin(theta)], axis=1))
 
     def turned(self, a: Bits, b: Bits) -> Bits:
         """Return a turned by b: (cos cos - sin sin, sin cos + cos sin), every operation rounded."""

@@ -91,6 +91,8 @@ class Decoder:
                 raise self._refused(f"{name} is {value}; it is a positive number")
         if self.scaling is not None and not isinstance(self.scaling, Scaling):
             raise self._refused(f"scaling is {shown(self.scaling)}, no Scaling")
+        if self.scaling is not None and self.scaling.kind == "yarn" and self.rope_base <= 1:
+            raise self._refused(f"rope_base is {self.rope_base}; pairs that are mixed by yarn want more than 1")
         if self.heads % self.kv_heads:
             raise self._refused(
                 f"{self.heads} query heads do not share {self.kv_heads} heads of keys and values evenly"
@@ -118,11 +120,16 @@ class Decoder:
         """Features of the keys of all heads; values have as many."""
         return self.kv_heads * self.head_size
 
+    @property
+    def amplitude(self) -> float:
+        """Factor of the cosines and sines of positions."""
+        return 1.0 if self.scaling is None else self.scaling.amplitude
+
     def turns(self) -> NDArray[np.float64]:
         """Return the radians by which each pair of a head turns per position, (head_size / 2,), f64."""
         pairs = np.arange(self.head_size // 2)
         turns = self.rope_base ** (-2.0 * pairs / self.head_size)
-        return turns if self.scaling is None else self.scaling.scaled(turns)
+        return turns if self.scaling is None else self.scaling.scaled(turns, self.rope_base)
 
     def shapes(self) -> dict[str, tuple[int, int]]:
         """Return the shape [outputs, inputs] of each product of a layer, by the names of `MATRICES`."""

@@ -1,11 +1,13 @@
 """How fast the pairs of a head turn with their position, and how models scale that for texts longer than their first.
 
-Pair i of a head of n features turns by base ** (-2 i / n) a position.  *linear* divides all of them by a factor.
-*llama3* looks at the wavelength of a pair (positions of a whole turn) in the context that the model was first trained
-for: pairs that turn at least `high` times in it stay as they are, those that turn at most `low` times are divided by
-the factor, and between the two both are mixed in proportion.
+Pair i of a head of n features turns by base ** (-2 i / n) a position.  *linear* divides all of them by a factor.  The
+other two look at how often a pair turns in the context that the model was first trained for: pairs that do so at least
+`high` times stay as they are, those that do at most `low` times are divided by the factor, and between the two both are
+mixed: *llama3* in proportion to the turns, *yarn* in proportion to i, from and to whole pairs.  *yarn* also multiplies
+cosines and sines, so that scores of attention grow with its square.
 
-Sources: Chen et al. (2023), position interpolation; the reference code of LLaMA 3.1, whose keys the hub's files have.
+Sources: Chen et al., position interpolation (arXiv 2306.15595); Peng et al., YaRN (arXiv 2309.00071); LLaMA 3.1's
+positions, and all keys and defaults, as the hub's library transformers has them.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ from numpy.typing import NDArray
 from wse_core.errors import ConfigError
 from wse_core.errors.values import shown
 
-__all__ = ["Scaling"]
+__all__ = ["KINDS", "Scaling"]
+
+KINDS = ("linear", "llama3", "yarn")
+"""Scalings that are modelled."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +33,18 @@ class Scaling:
 
     Attributes
     ----------
-    kind : {"linear", "llama3"}
+    kind : {"linear", "llama3", "yarn"}
     factor : float
         By how much the slow pairs, or all, turn slower; 1 or more.
     low, high : float
         Turns within `original` of the slowest pair that is not divided fully, and of the fastest one that is divided
-        at all; of llama3 only.
+        at all; not of linear.
     original : int
-        Tokens of the context that the model was first trained for; of llama3 only.
+        Tokens of the context that the model was first trained for; not of linear.
+    amplitude : float
+        Factor of cosines and sines; of yarn only.
+    whole : bool
+        Whether mixed pairs begin and end at whole numbers; of yarn only.
     """
 
     kind: str
@@ -43,11 +52,13 @@ class Scaling:
     low: float = 1.0
     high: float = 4.0
     original: int = 8192
+    amplitude: float = 1.0
+    whole: bool = True
 
     def __post_init__(self) -> None:
-        if self.kind not in ("linear", "llama3"):
-            raise ConfigError(f"scaling of type {shown(self.kind)}", where="rope", hint="linear or llama3")
-        for name in ("factor", "low", "high", "original"):
+        if self.kind not in KINDS:
+            raise ConfigError(f"scaling of type {shown(self.kind)}", where="rope", hint=", ".join(KINDS))
+        for name in ("factor", "low", "high", "original", "amplitude"):
             value = getattr(self, name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not (math.isfinite(value) and value > 0):
@@ -57,10 +68,25 @@ class Scaling:
         if self.low >= self.high:
             raise ConfigError(f"low is {self.low} and high {self.high}; high is the larger one", where="rope")
 
-    def scaled(self, turns: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the radians a position of each pair, given those without a scaling."""
+    def scaled(self, turns: NDArray[np.float64], base: float) -> NDArray[np.float64]:
+        """Return the radians a position of each pair, given those without a scaling and the base that they are of."""
         if self.kind == "linear":
             return turns / self.factor
-        times = self.original * turns / (2 * np.pi)  # whole turns within the first context
-        share = np.clip((times - self.low) / (self.high - self.low), 0.0, 1.0)
+        if self.kind == "llama3":
+            times = self.original * turns / (2 * np.pi)  # whole turns within the first context
+            share = np.clip((times - self.low) / (self.high - self.low), 0.0, 1.0)
+        else:
+            first, last = self._mixed(2 * len(turns), base)
+            share = 1 - np.clip((np.arange(len(turns)) - first) / (last - first), 0.0, 1.0)
         return (1 - share) * turns / self.factor + share * turns
+
+    def _mixed(self, features: int, base: float) -> tuple[float, float]:
+        """Return from which pair on pairs are mixed, and from which on they are divided by the whole factor."""
+        first, last = (
+            features * math.log(self.original / (times * 2 * math.pi)) / (2 * math.log(base))
+            for times in (self.high, self.low)
+        )
+        if self.whole:
+            first, last = math.floor(first), math.ceil(last)
+        first, last = max(first, 0), min(last, features - 1)
+        return first, last + 0.001 if first == last else last

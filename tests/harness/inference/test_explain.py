@@ -78,7 +78,12 @@ def test_every_key_has_a_row(model, capsys):
         ("config.json", {"colour": "red"}, "colour", "unknown"),
         ("config.json", {"rope_scaling": {"colour": 1}}, "rope_scaling.colour", "unknown"),
         ("config.json", {"partial_rotary_factor": 0.5}, "partial_rotary_factor", "refused"),
-        ("config.json", {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "rope_scaling.rope_type", "refused"),
+        (
+            "config.json",
+            {"rope_scaling": {"rope_type": "longrope", "factor": 2.0}},
+            "rope_scaling.rope_type",
+            "refused",
+        ),
         ("config.json", {"hidden_size": 25}, "", "refused"),  # right alone, and no tensor is so wide
         ("config.json", {"architectures": ["X"], "model_type": "x"}, "", "refused"),
         ("generation_config.json", {"colour": 1}, "colour", "unknown"),
@@ -150,6 +155,7 @@ def test_a_run_says_what_was_not_looked_at(model, capsys):
         {"type": "linear", "factor": 4.0},
         {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
          "original_max_position_embeddings": 32},
+        {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16},
     ],
 )  # fmt: skip
 def test_scaled_positions_are_the_wafers(model, capsys, scaling):

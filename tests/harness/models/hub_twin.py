@@ -66,8 +66,11 @@ def tensors_of(architecture, seed=1):
 
 
 def _positions(table, features):
-    """Return the radians per position of each pair: rope_scaling before rope_parameters, a base inside before one
-    beside, an old name of the type where there is no new one; part of a head if the table says so."""
+    """Return the radians per position of each pair, and the factor of cosines and sines.
+
+    rope_scaling comes before rope_parameters, a base inside before one beside, an old name of the type where there is
+    no new one; part of a head turns if the table says so.
+    """
     rope = table.get("rope_scaling") or table.get("rope_parameters") or {}
     base = rope.get("rope_theta", table.get("rope_theta", 10000.0))
     part = rope.get("partial_rotary_factor", table.get("partial_rotary_factor"))
@@ -75,9 +78,11 @@ def _positions(table, features):
     turns = 1.0 / base ** (np.arange(0, features, 2) / features)
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind in (None, "default"):
-        return turns
+        return turns, 1.0
     if kind == "linear":
-        return turns / rope["factor"]
+        return turns / rope["factor"], 1.0
+    if kind == "yarn":
+        return _yarn(rope, turns, base, rope.get("original_max_position_embeddings", table["max_position_embeddings"]))
     assert kind == "llama3", kind
     first = rope.get("original_max_position_embeddings", table["max_position_embeddings"])
     low, high = rope["low_freq_factor"], rope["high_freq_factor"]
@@ -88,7 +93,30 @@ def _positions(table, features):
         medium = (1 - smooth) * turn / rope["factor"] + smooth * turn
         slow = wavelength > first / low
         out.append(turn if wavelength < first / high else turn / rope["factor"] if slow else medium)
-    return np.array(out)
+    return np.array(out), 1.0
+
+
+def _yarn(rope, turns, base, first):
+    """Return the same for positions of type yarn."""
+    features, factor = 2 * len(turns), rope["factor"]
+    attention, one, other = (rope.get(name) for name in ("attention_factor", "mscale", "mscale_all_dim"))
+
+    def grown(share):
+        return 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1.0
+
+    if attention is None:
+        attention = grown(one) / grown(other) if one and other else grown(1)
+
+    def pair(times):
+        return features * math.log(first / (times * 2 * math.pi)) / (2 * math.log(base))
+
+    low, high = pair(rope.get("beta_fast") or 32), pair(rope.get("beta_slow") or 1)
+    if rope.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, features - 1)
+    high += 0.001 if low == high else 0
+    ramp = np.clip((np.arange(len(turns)) - low) / (high - low), 0, 1)
+    return turns / factor * ramp + turns * (1 - ramp), attention
 
 
 def _kind(table):
@@ -116,9 +144,9 @@ def library_logits(table, tensors, ids):
     heads, kv = table["num_attention_heads"], table.get("num_key_value_heads")
     kv = heads if kv is None else kv
     features = table.get("head_dim") or table["hidden_size"] // heads
-    turns, windows, n = _positions(table, features), _windows(table), len(ids)
+    (turns, attention), windows, n = _positions(table, features), _windows(table), len(ids)
     angle = np.outer(np.arange(n), turns)
-    cos, sin = np.cos(angle), np.sin(angle)
+    cos, sin = attention * np.cos(angle), attention * np.sin(angle)
     biases = _kind(table) == "qwen2" or (_kind(table) == "llama" and table.get("attention_bias", False))
     x = t["model.embed_tokens.weight"][list(ids)]
 

@@ -22,6 +22,14 @@ def turn(decoder, i):
         return free
     if scaling.kind == "linear":
         return free / scaling.factor
+    if scaling.kind == "yarn":
+        pair = [
+            decoder.head_size * math.log(scaling.original / (times * 2 * math.pi)) / (2 * math.log(decoder.rope_base))
+            for times in (scaling.high, scaling.low)
+        ]
+        low, high = max(math.floor(pair[0]), 0), min(math.ceil(pair[1]), decoder.head_size - 1)
+        ramp = min(max((i - low) / (high - low if high != low else 0.001), 0), 1)
+        return ramp * free / scaling.factor + (1 - ramp) * free
     wavelength = 2 * math.pi / free
     if wavelength < scaling.original / scaling.high:
         return free
@@ -32,12 +40,12 @@ def turn(decoder, i):
 
 
 def _turned(head, position, decoder):
-    half = len(head) // 2
+    half, length = len(head) // 2, 1.0 if decoder.scaling is None else decoder.scaling.amplitude
     out = [0.0] * len(head)
     for i in range(half):
         angle = position * turn(decoder, i)
-        out[i] = head[i] * math.cos(angle) - head[i + half] * math.sin(angle)
-        out[i + half] = head[i + half] * math.cos(angle) + head[i] * math.sin(angle)
+        out[i] = length * (head[i] * math.cos(angle) - head[i + half] * math.sin(angle))
+        out[i + half] = length * (head[i + half] * math.cos(angle) + head[i] * math.sin(angle))
     return out
 
 

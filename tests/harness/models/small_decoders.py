@@ -9,8 +9,13 @@ from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.rope import Scaling
 from harness.models.hub import tensor_shapes
 
-SCALINGS = (None, Scaling("linear", 4.0), Scaling("llama3", 8.0, 1.0, 4.0, 32))
-"""None, all pairs slower, and slow pairs slower: with a first context of 32 tokens pairs of all three kinds."""
+SCALINGS = (
+    None,
+    Scaling("linear", 4.0),
+    Scaling("llama3", 8.0, 1.0, 4.0, 32),
+    Scaling("yarn", 4.0, 1.0, 8.0, 256, 1.125),
+)
+"""None, all pairs slower, and slow pairs slower: with so short first contexts there are pairs of all three kinds."""
 
 TINY = Decoder(hidden=6, layers=2, heads=4, kv_heads=2, head_size=4, ffn=5, vocabulary=11, context=24, epsilon=1e-5)
 

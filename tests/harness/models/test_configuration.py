@@ -102,7 +102,7 @@ def test_scaled_positions():
         ({"architectures": None}, "architecture None"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"rope_scaling": {"rope_type": "longrope", "factor": 8}}, "type longrope"),
-        ({"rope_scaling": {"type": "yarn"}}, "type yarn"),
+        ({"rope_scaling": {"type": "longrope"}}, "type longrope"),
         ({"rope_scaling": {"factor": 2.0}}, "type without a name"),
         ({"rope_parameters": {"type": "dynamic"}}, "type dynamic"),
         ({"rope_parameters": {"rope_type": "default", "type": "linear"}}, "rope_type says 'default'"),
@@ -177,7 +177,8 @@ def test_what_is_written_is_read(tmp_path):
         for kept in (Configuration(decoder), Configuration(decoder, "Qwen2ForCausalLM", (2, 7))):
             if kept.architecture == "Qwen2ForCausalLM" and not decoder.qkv_bias:
                 continue
-            for scaling in (None, Scaling("linear", 2.5), Scaling("llama3", 8.0, 1.0, 4.0, 4096)):
+            for scaling in (None, Scaling("linear", 2.5), Scaling("llama3", 8.0, 1.0, 4.0, 4096),
+                            Scaling("yarn", 4.0, 1, 32, 4096, 1.25, False)):  # fmt: skip
                 own = replace(kept, decoder=replace(kept.decoder, scaling=scaling))
                 path = tmp_path / "config.json"
                 path.write_text(write_configuration(own))

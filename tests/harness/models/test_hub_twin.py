@@ -31,6 +31,11 @@ OWN = {
         {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
          "original_max_position_embeddings": 12, "rope_theta": 100.0},
         {"rope_type": "yarn", "factor": 4.0},
+        {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 24, "rope_theta": 100.0, "beta_fast": 4},
+        {"type": "yarn", "factor": 4.0, "attention_factor": 0.5, "truncate": False, "beta_slow": 2, "beta_fast": 3},
+        {"rope_type": "yarn", "factor": 4.0, "mscale": 0.7, "mscale_all_dim": 0.3},
+        {"rope_type": "yarn", "factor": 1.0, "mscale": 0.7},
+        {"rope_type": "yarn", "factor": None},
         {"rope_type": "dynamic", "factor": 4.0},
         {"rope_type": "default", "partial_rotary_factor": 0.5},
         {"rope_type": "default", "partial_rotary_factor": 1.0},
@@ -123,7 +128,9 @@ def test_every_key_inside_of_positions(made):
         ({"rope_scaling": {"type": "linear", "factor": 4.0}}, "right"),
         ({"rope_parameters": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                               "original_max_position_embeddings": 24}}, "right"),
-        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, "refused"),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, "right"),
+        ({"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 12}}, "right"),
+        ({"rope_parameters": {"rope_type": "longrope", "factor": 4.0}}, "refused"),
         ({"partial_rotary_factor": 0.5}, "refused"),
         ({"rotary_pct": 0.5}, "refused"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "refused"),
@@ -204,7 +211,7 @@ def test_the_library_itself(architecture, tmp_path):
         assert rope["rope_type"] == ("default" if decoder.scaling is None else decoder.scaling.kind)
         if decoder.scaling is not None:
             assert rope["factor"] == decoder.scaling.factor
-        if rope["rope_type"] == "llama3":
+        if rope["rope_type"] in ("llama3", "yarn"):
             assert rope["original_max_position_embeddings"] == decoder.scaling.original
         windowed = theirs.model_type == "mistral" or "sliding_attention" in (getattr(theirs, "layer_types", None) or ())
         window = theirs.sliding_window if windowed else None

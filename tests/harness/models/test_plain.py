@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from fabric.networks.inference.decoder import Decoder
 from harness.models.plain import PlainDecoder
-from harness.models.rotary import angles
 from tests.harness.models.scalar_decoder import scalar_logits
 from tests.harness.models.small_decoders import TINY, decoders, random_weights
 from wse_core.errors import ConfigError
@@ -91,7 +90,7 @@ def test_groups_are_heads_that_share_repeated_keys():
 
 def test_positions_turn_by_their_difference():
     decoder = replace(TINY, head_size=8, context=4096)
-    turn = angles(decoder, np.array([0, 5, 1005, 3000, 4000]))
+    turn = np.multiply.outer([0, 5, 1005, 3000, 4000], decoder.turns())
     assert not turn[0].any()
     rng = np.random.default_rng(1)
     q, k = rng.standard_normal((2, 1, 1, 8))

@@ -13,8 +13,13 @@ from wse_core.params import machine
 __all__ = ["decoders", "have_room", "random_weights", "rounded"]
 
 
-SCALINGS = (None, Scaling("linear", 4.0), Scaling("llama3", 8.0, 1.0, 4.0, 32))
-"""None, all pairs slower, and slow pairs slower: with a first context of 32 tokens pairs of all three kinds."""
+SCALINGS = (
+    None,
+    Scaling("linear", 4.0),
+    Scaling("llama3", 8.0, 1.0, 4.0, 32),
+    Scaling("yarn", 4.0, 1.0, 8.0, 256, 1.125),
+)
+"""None, all pairs slower, and slow pairs slower: with so short first contexts there are pairs of all three kinds."""
 
 
 @st.composite
