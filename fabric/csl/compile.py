@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fabric.csl.allocate import Stack
-from fabric.csl.check.program import Compilation, check_file
+from fabric.csl.check.program import Compilation, check_file, room
 from fabric.csl.comptime.session import Options, Session
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.emit import Emitted, emit
@@ -74,6 +74,15 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
     """
     made = Compiled(checked, options)
     session = Session(options, checked.report)
+    with room(checked.path):
+        _compile(made, session, machine)
+    checked.report.check()
+    return made
+
+
+def _compile(made: Compiled, session: Session, machine: Machine | None) -> None:
+    """Compile each program."""
+    checked, options = made.checked, made.options
     for number, program in enumerate(checked.programs):
         try:
             lowering = lower(session, program)
@@ -92,8 +101,6 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
             made.programs.append(CompiledProgram(emitted, lowering))
         except Fault as fault:
             checked.report.fault(fault)
-    checked.report.check()
-    return made
 
 
 def _optimised(lowering: ProgramLowering, dsrs: int, recall: Recall, options: Options) -> list[Function]:

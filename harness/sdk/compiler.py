@@ -28,6 +28,24 @@ def _without_garbage_collection() -> Iterator[None]:
             gc.enable()
 
 
+FRAME = (4, 1, 3, 1)
+"""Columns and rows around a program that the host's frame takes: in front, above, behind, below."""
+LIMITS = (
+    ("--max-inlined-iterations", 50_000_000, "iterations of a loop at compile time"),
+    ("--max-comptime-steps", 1_000_000, "steps of all loops and calls of a program at compile time"),
+    ("--max-instances", 4_000, "instances of functions in a program"),
+)
+"""Options that raise what a run of the compiler may take, in the names of `Options`."""
+
+
+def _count(word: str) -> int:
+    """Return a number from an option."""
+    number = int(word)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{word} is no number of at least 1")
+    return number
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="cslc", description="Compile a program in CSL for the model of the WSE-2.")
@@ -44,8 +62,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--width-east-buf", type=int, default=0, help="buffers; mean nothing here")
     made.add_argument("--import-path", action="append", default=[], metavar="DIR", help="where <modules> are")
     made.add_argument("--fp16-format", choices=("f16", "cb16", "bf16"), default="f16", help="the 16-bit float")
-    made.add_argument("--max-inlined-iterations", type=int, default=50_000_000, metavar="N")
     made.add_argument("--optimise", type=int, choices=(0, 1), default=1, help="0: code as the source says it")
+    for name, default, what in LIMITS:
+        made.add_argument(name, type=_count, default=default, metavar="N", help=f"{what}; default {default:,}")
     made.add_argument("--warnings-as-errors", action="store_true")
     made.add_argument("--verbose", action="store_true", help="say what each program takes")
     made.add_argument("--link-section-start-address-bytes", metavar="N", help="means nothing here")
@@ -101,8 +120,11 @@ def _compile(args: argparse.Namespace) -> int:
         fp16=args.fp16_format,
         fabric=_pair(args.fabric_dims, "--fabric-dims", (757, 996)),
         offsets=_pair(args.fabric_offsets, "--fabric-offsets", (4, 1)),
+        frame=FRAME if args.memcpy else (0, 0, 0, 0),
         max_inlined_iterations=args.max_inlined_iterations,
         optimise=bool(args.optimise),
+        max_comptime_steps=args.max_comptime_steps,
+        max_instances=args.max_instances,
     )
     try:
         made = compile_file(args.layout, options)

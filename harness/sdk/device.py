@@ -83,7 +83,9 @@ class Device:
             )
         return found
 
-    def _places(self, name: Any, px: int, py: int, w: int, h: int) -> Iterator[tuple[int, NDArray[Any]]]:
+    def _places(
+        self, name: Any, px: int, py: int, w: int, h: int, n: int, half: bool
+    ) -> Iterator[tuple[int, NDArray[Any]]]:
         """Yield the addresses of exported data in a rectangle, each with the mask of the PEs that have it there."""
         reached = np.zeros((h, w), bool)
         for number, image, mask in self.programs(px, py, w, h):
@@ -92,20 +94,44 @@ class Device:
                 continue
             reached |= mask
             if name.kind == "value":
+                self._within(name, number, symbol.address, n, half)
                 yield symbol.address, mask
                 continue
             held = self.read_each(symbol.address, 1, mask, px, py)[..., 0]
             for address in np.unique(held[mask]):
+                self._within(name, number, int(address), n, half)
                 yield int(address), mask & (held == address)
         if not reached.all():
             y, x = map(int, np.argwhere(~reached)[0])
             raise ConfigError(f"PE ({px + x}, {py + y}) does not export '{name.name}'")
 
+    def _within(self, name: Any, number: int, address: int, n: int, half: bool) -> None:
+        """Refuse to copy beyond the array behind an exported name.
+
+        Raises
+        ------
+        ConfigError
+            It names the array and how many elements it has from the address on.
+        """
+        words, size = n if half else 2 * n, 1 if half else 2
+        image = self.bundle.programs[number]
+        found = next((s for s in image.symbols.values() if s.address <= address < s.address + max(s.words, 1)), None)
+        if found is None:
+            odd = " (the upper half of a word)" if address >= 0x8000 else ""
+            where = f"points to word {address:#06x} of {image.name}{odd}, where no array lies"
+            raise ConfigError(f"the symbol '{name.name}' {where}", hint="does the program set the pointer elsewhere?")
+        room = found.address + found.words - address
+        if words > room:
+            have = f"'{found.name}' of {image.name} has {room // size} of {16 * size} bits"
+            raise ConfigError(
+                f"a copy of {n} elements of {16 * size} bits goes beyond the array of the symbol '{name.name}': {have}"
+            )
+
     def copy_in(self, name: Any, values: NDArray[np.uint32], px: int, py: int, half: bool) -> None:
         """Copy elements into exported data; `values` has the shape (h, w, n)."""
-        h, w, _ = values.shape
+        h, w, n = values.shape
         words = _split(values, half)
-        for address, mask in self._places(name, px, py, w, h):
+        for address, mask in list(self._places(name, px, py, w, h, n, half)):  # all are checked first
             for (row, stop), first, last in runs(mask):
                 part = np.ascontiguousarray(words[row:stop, first:last])
                 self.engine.write_rect(address, part, px + first, py + row)
@@ -113,7 +139,7 @@ class Device:
     def copy_out(self, name: Any, px: int, py: int, w: int, h: int, n: int, half: bool) -> NDArray[np.uint32]:
         """Return `n` elements of exported data per PE."""
         words = np.zeros((h, w, n if half else 2 * n), np.uint16)
-        for address, mask in self._places(name, px, py, w, h):
+        for address, mask in self._places(name, px, py, w, h, n, half):
             words[mask] = self.read_each(address, words.shape[2], mask, px, py)[mask]
         if half:
             return words.astype(np.uint32)

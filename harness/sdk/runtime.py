@@ -11,6 +11,7 @@ compared with a machine, not those of the host.
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -125,6 +126,7 @@ class SdkRuntime:
         self.bundle: Bundle = read_bundle(self.directory)
         self._names = {entry.name: entry for entry in self.bundle.names}
         self._device: Device | None = None
+        self._stopped = False
         self._received: dict[int, list[NDArray[np.uint32]]] = {}
         _LAST[str(self.directory.resolve())] = self
 
@@ -141,6 +143,7 @@ class SdkRuntime:
     def load(self) -> None:
         """Load the program onto the fabric."""
         self._device = Device(self.bundle, self.directory, self._machine)
+        self._stopped = False
 
     def run(self) -> None:
         """Start; what comptime blocks activated begins to run."""
@@ -150,6 +153,7 @@ class SdkRuntime:
         """Let everything that is under way come to an end."""
         self.device.settle()
         self.device.write_log()
+        self._stopped = True
 
     @property
     def device(self) -> Device:
@@ -165,10 +169,25 @@ class SdkRuntime:
 
     # ---- symbols and launches
 
-    def get_id(self, name: str) -> int | None:
-        """Return the id of an exported symbol, None if there is none."""
+    def get_id(self, name: str) -> int:
+        """Return the id of an exported symbol.
+
+        Raises
+        ------
+        ConfigError
+            If the layout exports no such name.
+        """
         entry = self._names.get(name)
-        return None if entry is None else entry.ident
+        if entry is None:
+            known = ", ".join(self._names) or "none"
+            raise ConfigError(f"the layout exports no symbol '{name}'", hint=f"symbols: {known}")
+        return entry.ident
+
+    def _begin(self) -> None:
+        """Begin a command."""
+        if self._stopped:
+            raise ConfigError("the program was stopped; no command comes after that", hint="runner.stop() at the end")
+        self.device.begin()
 
     def launch(self, name: str, *args: Any, nonblock: bool = False) -> Task:
         """Call a function on every PE that has it."""
@@ -182,7 +201,7 @@ class SdkRuntime:
         for value, kind in zip(args, entry.types, strict=True):
             bits = _bits(value, kind, name)
             words += [bits & 0xFFFF, bits >> 16]
-        self.device.begin()
+        self._begin()
         self.device.launch(entry.name, entry.ident, words)
         return Task()
 
@@ -192,7 +211,7 @@ class SdkRuntime:
         if entry is None or entry.kind != "function":
             raise ConfigError(f"the program exports no function '{name}'")
         flat = [part for word in words for part in (int(word) & 0xFFFF, int(word) >> 16 & 0xFFFF)]
-        self.device.begin()
+        self._begin()
         self.device.launch(entry.name, entry.ident, flat)
         return Task()
 
@@ -205,7 +224,7 @@ class SdkRuntime:
     ) -> Task:  # fmt: skip
         """Copy or stream an array of the host to a rectangle of PEs, `n` elements each."""
         values = _ordered(_words(src, w * h * n), w, h, n, order)
-        self.device.begin()
+        self._begin()
         self._to_device(dest, values, px, py, streaming, data_type, nonblock)
         return Task()
 
@@ -216,7 +235,7 @@ class SdkRuntime:
     ) -> Task:  # fmt: skip
         """Copy A[h][n] to the PEs of each row alike."""
         values = np.repeat(_ordered(_words(src, h * n), 1, h, n, order), w, axis=1)
-        self.device.begin()
+        self._begin()
         self._to_device(dest, values, px, py, streaming, data_type, nonblock)
         return Task()
 
@@ -227,7 +246,7 @@ class SdkRuntime:
     ) -> Task:  # fmt: skip
         """Copy A[w][n] to the PEs of each column alike."""
         values = np.repeat(_ordered(_words(src, w * n), w, 1, n, order), h, axis=0)
-        self.device.begin()
+        self._begin()
         self._to_device(dest, values, px, py, streaming, data_type, nonblock)
         return Task()
 
@@ -245,7 +264,7 @@ class SdkRuntime:
         self._check(px, py, w, h)
         columns, rows = 1 + (w - 1) // row_stride, 1 + (h - 1) // col_stride
         values = _ordered(_words(src, columns * rows * n), columns, rows, n, order)
-        self.device.begin()
+        self._begin()
         for i in range(rows):
             for j in range(columns):
                 part = np.ascontiguousarray(values[i : i + 1, j : j + 1])
@@ -273,7 +292,7 @@ class SdkRuntime:
         """Copy or stream `n` elements of each PE of a rectangle into an array of the host."""
         self._check(px, py, w, h)
         goal = _goal(dest, w * h * n)
-        self.device.begin()
+        self._begin()
         if streaming:
             values = self.device.receive(int(src), px, py, w, h, n)
         else:
@@ -317,7 +336,8 @@ class SdkRuntime:
         return task.done
 
     def dump_core(self, path: str) -> None:
-        """Keep the state for `debug_util`: it looks at this runtime itself."""
+        """Say that no file is written: `debug_util` looks at this runtime itself."""
+        print(f"dump_core: '{path}' is not written; debug_util reads the program as it stands", file=sys.stderr)
 
 
 def _is_16(data_type: Any) -> bool:

@@ -1,9 +1,10 @@
 """Routes that carry nothing: an operation whose color no PE routes from or to its ramp, a way that ends at a PE.
 
-A way inside of the rectangle that no switch position of the next PE takes is an error if what some ramp sends comes
-there (public programs leave ends of routes behind where nothing ever comes: MeshGEMV); an operation without a route is
-a warning, since a program may never come to it.  A program that changes routes while it runs, and the colors of the
-host's streams, are left alone; so is a way that leaves the rectangle, where the host's frame takes what comes.
+Both are warnings: a program may never come to an operation without a route, and a way inside of the rectangle that no
+switch position of the next PE takes does no harm as long as nothing is sent that way, as on the unused half of a color
+that is swapped.  Of such ways only those are named where what some ramp sends may come.  A program that changes routes
+while it runs, and the colors of the host's streams, are left alone; so is a way that leaves the rectangle, where the
+host's frame takes what comes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from fabric.csl.compile import Compiled
-from fabric.csl.diagnostics import Diagnostic, Span
+from fabric.csl.diagnostics import Span
 from wse_core import image as im
 
 __all__ = ["check_reach"]
@@ -57,8 +58,8 @@ def check_reach(made: Compiled, routes: dict[int, np.ndarray], streams: set[int]
             what = (
                 f"color {color} leaves PE ({x}, {y}) to {toward}, but PE ({x + dx}, {y + dy}) takes it not from {back}"
             )
-            report.add(Diagnostic("error", what, place, "is the route of that PE missing?"))
-    report.check()
+            hint = "what is sent that way stands still; is the route of that PE missing?"
+            report.warn(what, place, hint)
 
 
 def _changes_routes(made: Compiled) -> bool:

@@ -91,6 +91,7 @@ class Checker(RunTimeStatements):
         made = self._instances.get(key) or self._recalled(key)
         if made is None:
             decl = function.decl
+            self.session.budget.instance(len(self._instances) + 1, decl.name, site)
             made = tree.Function(function.name, decl.kind, tuple(params), result, decl.span, None, decl.inline)
             made.module = function.module
             made.known = {name: cell.value for name, cell in names.items() if isinstance(cell, Cell)}
@@ -248,6 +249,9 @@ class Checker(RunTimeStatements):
                 continue
             if kind == COMPTIME_INT:
                 kind = I16
+            if isinstance(kind, ArrayType) and not isinstance(value, Value):
+                hint = f"pass a pointer: {name}: *{kind} takes &..., as {name}.*[...]"
+                raise Fault(f"an array is no parameter of a function at run time ('{name}' is a {kind})", at, hint)
             local = Local(name, kind, True, param.span)
             scope.names[name] = local
             params.append(local)

@@ -21,7 +21,7 @@ from fabric.csl.syntax import nodes as n
 from fabric.csl.tree import Function as TypedFunction
 from wse_core.errors import ConfigError
 
-__all__ = ["Compilation", "Program", "check_file"]
+__all__ = ["Compilation", "Program", "check_file", "room"]
 
 FRAMES = 10_000
 """Frames of Python that the evaluator may take."""
@@ -103,24 +103,30 @@ def check_file(path: str | Path, options: Options | None = None) -> Compilation:
     if not path.is_file():
         raise ConfigError("there is no such file", where=str(path))
     found = Compilation(path, None, report=session.report)
-    try:
-        with _room():
+    with room(path):
+        try:
             _check(session, found, path)
-    except Fault as fault:
-        session.report.fault(fault)
-    except RecursionError:
-        raise ConfigError("the program nests deeper than the compiler can follow", where=str(path)) from None
+        except Fault as fault:
+            session.report.fault(fault)
     session.report.check()
     return found
 
 
 @contextmanager
-def _room() -> Iterator[None]:
-    """Let the evaluator nest as deep as calls at compile time may; each takes about ten frames of Python."""
+def room(path: Path) -> Iterator[None]:
+    """Let stages nest as deep as calls at compile time may; each takes about ten frames of Python.
+
+    Raises
+    ------
+    ConfigError
+        If a stage nests deeper all the same.
+    """
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, FRAMES))
     try:
         yield
+    except RecursionError:
+        raise ConfigError("the program nests deeper than the compiler can follow", where=str(path)) from None
     finally:
         sys.setrecursionlimit(before)
 
@@ -182,6 +188,7 @@ def _check_colors(session: Session, layout: Layout, index: int, unit: ProgramUni
 
 def _program(session: Session, module: Module, unit: ProgramUnit) -> Program:
     """Evaluate the comptime blocks of a program and check the code that they reach."""
+    session.budget.begin()
     interpreter = Interpreter(session, unit)
     _set_up(interpreter, module)
     checker = Checker(interpreter)

@@ -11,6 +11,7 @@ from typing import Any
 from fabric.csl import tree
 from fabric.csl.check.operations import VectorOperations
 from fabric.csl.check.values import root_of
+from fabric.csl.comptime.budget import INLINED, check_size
 from fabric.csl.comptime.values import FAULTY, NOTHING, Cell, Range, Scope, Struct, Value, copied
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
@@ -102,6 +103,7 @@ class RunTimeStatements(VectorOperations):
         if kind.words is None and not isinstance(kind, DsdType):
             hint = "use const" if node.kind == "var" else None
             raise Fault(f"a {kind} exists at compile time only; '{node.name}' cannot hold one", node.span, hint)
+        check_size(kind, True, node.span)
         made = Local(node.name, kind, node.kind == "const", node.span)
         self.declare(scope, node, made)
         return made
@@ -288,7 +290,7 @@ class RunTimeStatements(VectorOperations):
             raise Fault("an inline loop must be known at compile time", node.sequence.span)
         found: list[tree.Statement] = []
         for number, value in enumerate(self.items(sequence, node)):
-            self.count_iteration(node)
+            self.session.budget.turn(number + 1, node.span, INLINED)
             inner = Scope(scope.module, scope)
             inner.names[node.item] = Cell(value.type, value, True, node.item)
             if node.index is not None:
@@ -299,8 +301,10 @@ class RunTimeStatements(VectorOperations):
     def _code_While(self, node: n.While, scope: Scope, label: str | None = None) -> list[tree.Statement]:
         if node.inline:
             found: list[tree.Statement] = []
+            turns = 0
             while self.decided(node.condition, scope):
-                self.count_iteration(node)
+                turns += 1
+                self.session.budget.turn(turns, node.span, INLINED)
                 found.append(self.body(node.body, scope))
                 if node.step is not None:
                     found += self.code(node.step, scope)

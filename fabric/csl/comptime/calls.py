@@ -6,6 +6,7 @@ from abc import abstractmethod
 from typing import Any
 
 from fabric.csl import tree
+from fabric.csl.comptime.budget import CALL
 from fabric.csl.comptime.earlier import Checked
 from fabric.csl.comptime.globals import Globals, is_generic
 from fabric.csl.comptime.intrinsics import known_result
@@ -125,6 +126,7 @@ class Calls(Globals):
             if found is None:
                 raise Fault(f"'{decl.name}' works on the machine only, not at compile time", node.span)
             return found
+        self.session.budget.spend(CALL, node.span)
         self.calls += 1
         if self.calls > MOST_CALLS:
             self.calls = 0

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from fabric.csl import tree
+from fabric.csl.comptime.budget import MOST_IMPORTS, check_size
 from fabric.csl.comptime.earlier import is_bound_alike, is_same
 from fabric.csl.comptime.expressions import Expressions
 from fabric.csl.comptime.lanes import uniform
@@ -223,6 +224,7 @@ class Globals(Expressions):
         """Give a global a place in memory."""
         if kind.words is None and not str(kind).endswith("_dsd"):
             raise Fault(f"a var cannot have the type {kind}: it exists at compile time only", decl.span, "use const")
+        check_size(kind, self.unit.kind == "program", decl.span)
         align = section = None
         for attribute in decl.attributes:
             if attribute.name == "align":
@@ -264,6 +266,8 @@ class Globals(Expressions):
 
     def import_module(self, name: str, importer: Module, bindings: dict[str, Any], span: Span) -> Value:
         """Return a new instance of a module."""
+        if len(importer.chain) > MOST_IMPORTS:
+            raise self._circle(importer, span)
         path = self.session.find(name, importer.source, span)
         earlier = self.unit.earlier
         self.lasting = self.lasting and bool(self.naming)
@@ -271,6 +275,7 @@ class Globals(Expressions):
             module = earlier.module(self.session, path, self.naming, bindings)
         else:
             module = self.session.module(path, self.naming, bindings)
+        module.chain = (*importer.chain, importer.source.name)
         for given, (_, at) in bindings.items():
             entry = module.globals.get(given)
             unknown = entry is None or not isinstance(entry.decl, (n.ParamDecl, n.ColorDecl))
@@ -278,6 +283,13 @@ class Globals(Expressions):
                 self.report.warn(f"{module.source.name} has no param '{given}'", at)
         self.need(module)
         return Value(MODULE, module)
+
+    def _circle(self, importer: Module, span: Span) -> Fault:
+        """Return the fault for imports that come back to where they began."""
+        chain = [*importer.chain, importer.source.name]
+        again = next((k for k in range(len(chain) - 2, -1, -1) if chain[k] == chain[-1]), 0)
+        files = " imports ".join(chain[again:])
+        return Fault(f"imports go in a circle: {files}", span, "import what both need from a third file")
 
 
 def is_generic(decl: n.FnDecl) -> bool:

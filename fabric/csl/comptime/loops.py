@@ -24,6 +24,8 @@ from fabric.csl.types.rules import is_integer
 
 __all__ = ["Loops"]
 
+MOST = 1 << 22
+"""Iterations up to which a loop is evaluated at once, since an array holds a number of each."""
 FEWEST = 8
 """Iterations from which a loop is worth evaluating at once."""
 
@@ -101,7 +103,6 @@ class Loops(Statements):
             return False
 
         def iteration(level: Level, lane: np.ndarray) -> Signal | None:
-            self.count_iteration(node)
             cell.value, cell.level = settled(start.type, level, items[lane]), self.depth
             return self.execute(node.body, scope)
 
@@ -141,6 +142,7 @@ class Loops(Statements):
                 start = self.unit.mark()
                 for cell, _, _ in owned:
                     cell.value, cell.level = POISON, self.depth
+                self.session.budget.spend(1, node.span)
                 try:
                     iteration(self.level, lanes % count)
                 except Diverge as parting:
@@ -200,7 +202,7 @@ class Loops(Statements):
 
 def _array(numbers: range) -> np.ndarray | None:
     """Return the numbers of a range, or None if they do not fit."""
-    if numbers and max(abs(numbers[0]), abs(numbers[-1])) >= 1 << 61:
+    if numbers and (max(abs(numbers[0]), abs(numbers[-1])) >= 1 << 61 or numbers[MOST:]):
         return None
     return np.arange(numbers.start, numbers.stop, numbers.step, dtype=np.int64)
 

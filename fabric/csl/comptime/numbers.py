@@ -114,8 +114,8 @@ COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-MOST_BITS = 1 << 16
-"""Width up to which a `comptime_int` is shifted; more is a mistake that would fill the memory."""
+MOST_BITS = 14_000
+"""Width up to which a `comptime_int` may grow, some 4,200 digits; more is a mistake that would fill the memory."""
 
 
 def calculate(op: str, left: Any, right: Any, type: Type, span: Span) -> Any:
@@ -141,7 +141,11 @@ def calculate(op: str, left: Any, right: Any, type: Type, span: Span) -> Any:
             if op == ">>" and isinstance(type, IntType) and not type.signed:
                 left &= (1 << type.bits) - 1
         result = INTEGER[op](left, right)
-        return type.wrap(result) if isinstance(type, IntType) else result
+        if isinstance(type, IntType):
+            return type.wrap(result)
+        if result.bit_length() > MOST_BITS:
+            raise Fault(f"this number has more than {MOST_BITS:,} bits", span, "give the operands a type, such as u32")
+        return result
     function = FLOAT.get(op)
     if function is None:
         raise Fault(f"'{op}' works on integers, not on {type}", span)

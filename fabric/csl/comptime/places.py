@@ -16,6 +16,9 @@ from fabric.csl.types.rules import is_integer
 
 __all__ = ["Places"]
 
+MOST_EXTENT, MOST_STRIDE = 0xFFFF, 0x7FFF
+"""What lengths and strides of descriptors can be."""
+
 
 class Places(Asking):
     """Places in memory and in values; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
@@ -175,6 +178,8 @@ class Places(Asking):
             size = self.number(entry, scope, "an extent")
             if size < 0:
                 raise Fault(f"an extent of {size} is negative", entry.span)
+            if size > MOST_EXTENT:
+                raise Fault(f"an extent of {size} does not fit into the 16 bits of a length", entry.span)
             extents.append(size)
         base, dims, element = self._access_base(node, scope)
         if dims is not None and len(dims) != len(node.subscripts):
@@ -188,6 +193,8 @@ class Places(Asking):
         for i, stride in enumerate(strides):
             if offsets[1 + len(zeros) + i] != offsets[0] + 2 * stride:
                 raise Fault(f"the subscripts are not affine in '{node.names[i]}'", node.span)
+            if abs(stride) > MOST_STRIDE:
+                raise Fault(f"a stride of {stride} elements does not fit into 16 bits", node.span)
         access = TensorAccess(base, integer(offsets[0]), tuple(extents), tuple(strides), element)
         return Value(COMPTIME_STRUCT, access)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fabric.csl.comptime.budget import Budget
 from fabric.csl.comptime.values import Global, Module, Scope
 from fabric.csl.diagnostics import CslError, Fault, Report, Source, Span
 from fabric.csl.syntax import nodes as n
@@ -41,8 +42,15 @@ class Options:
         The 16-bit float of the program: ``f16``, ``cb16`` or ``bf16``.
     fabric, offsets : tuple of int
         Size of the fabric and place of the program in it, as `@get_rectangle` tells them.
+    frame : tuple of int or None
+        Columns in front of the program, rows above it, columns behind and rows below it that must lie in the fabric:
+        those of the host's frame.  None: the place of the program is not checked.
     max_inlined_iterations : int
-        Iterations of an ``inline`` loop and of a loop at compile time that are taken for meant.
+        Iterations of an ``inline`` loop, and of a loop at compile time, that are taken for meant.
+    max_comptime_steps : int
+        Steps at compile time, of all loops and calls of a program, that are taken for meant.
+    max_instances : int
+        Instances of functions that a program may have.
     optimise : bool
         Whether the passes of `fabric.csl.optimise` run; without them a program does the same, in more cycles.
     """
@@ -53,7 +61,10 @@ class Options:
     fp16: str = "f16"
     fabric: tuple[int, int] = (757, 996)
     offsets: tuple[int, int] = (4, 1)
+    frame: tuple[int, int, int, int] | None = None
     max_inlined_iterations: int = 50_000_000
+    max_comptime_steps: int = 1_000_000
+    max_instances: int = 4_000
     lanes: bool = True
     optimise: bool = True
 
@@ -79,6 +90,7 @@ class Session:
         self.options = options
         self.root = options.root or (top.parent if top is not None else Path())
         self.report = report or Report()
+        self.budget = Budget(options.max_comptime_steps, options.max_inlined_iterations, options.max_instances)
         self._files: dict[Path, tuple[Source, n.File]] = {}
         self.missing_libraries: dict[str, Span] = {}
 

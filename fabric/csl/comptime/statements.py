@@ -39,7 +39,6 @@ class Statements(Calls):
             n.Break: self._break,
             n.Continue: lambda node, scope: Signal("continue", node.label),
         }
-        self.iterations = 0
 
     def execute(self, node: n.Node, scope: Scope) -> Signal | None:
         return self._statements[node.__class__](node, scope)
@@ -145,21 +144,12 @@ class Statements(Calls):
 
     # ---- loops
 
-    def count_iteration(self, node: n.Node) -> None:
-        """Count one iteration; refuse a loop that seems not to end."""
-        self.iterations += 1
-        if self.iterations > self.session.options.max_inlined_iterations:
-            raise Fault(
-                f"loops at compile time took more than {self.session.options.max_inlined_iterations} iterations",
-                node.span,
-                "does the loop end? --max-inlined-iterations raises the limit",
-            )
-
     def for_loop(self, node: n.For, scope: Scope, label: str | None = None) -> Signal | None:
         """Run a ``for``."""
         sequence = self.known(node.sequence, scope, "what a loop runs over")
         found = self.items(sequence, node)
         for index, value in enumerate(found):
+            self.session.budget.turn(index + 1, node.span)
             signal = self.for_body(node, scope, value, Value(U16, index & 0xFFFF))
             if signal is not None and (signal := self._after(signal, label)) is not None:
                 return None if signal.kind == "end" else signal
@@ -167,7 +157,6 @@ class Statements(Calls):
 
     def for_body(self, node: n.For, scope: Scope, value: Any, index: Any) -> Signal | None:
         """Run one iteration of a ``for``."""
-        self.count_iteration(node)
         inner = Scope(scope.module, scope)
         if node.item != "_":
             inner.names[node.item] = Cell(value.type, value, True, node.item, self.depth)
@@ -198,8 +187,10 @@ class Statements(Calls):
 
     def while_loop(self, node: n.While, scope: Scope, label: str | None = None) -> Signal | None:
         """Run a ``while``."""
+        turns = 0
         while self.decided(node.condition, scope):
-            self.count_iteration(node)
+            turns += 1
+            self.session.budget.turn(turns, node.span)
             signal = self.execute(node.body, scope)
             if signal is not None and (signal := self._after(signal, label)) is not None:
                 return None if signal.kind == "end" else signal

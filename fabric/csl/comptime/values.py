@@ -157,6 +157,8 @@ class Module:
     globals: dict[str, Global] = field(default_factory=dict)
     scope: Scope | None = None
     builtin: bool = False
+    chain: tuple[str, ...] = ()
+    """The files that import each other down to this one."""
 
     def path_of(self, name: str) -> str:
         """Return the symbol of a global of this module."""

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from fabric.csl.diagnostics.errors import CslError, Diagnostic, Fault, Report, render
-from fabric.csl.diagnostics.source import Source, Span
+from fabric.csl.diagnostics.source import Source, Span, read_text
 
-__all__ = ["CslError", "Diagnostic", "Fault", "Report", "Source", "Span", "render"]
+__all__ = ["CslError", "Diagnostic", "Fault", "Report", "Source", "Span", "read_text", "render"]

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-__all__ = ["Source", "Span"]
+__all__ = ["Source", "Span", "read_text"]
+
+MOST_FILE = 1 << 24
+"""Bytes of a file that is read."""
 
 
 @dataclass(eq=False)
@@ -78,3 +81,20 @@ class Span:
     def __str__(self) -> str:
         line, column = self.source.position(self.start)
         return f"{self.source.name}:{line}:{column}"
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read, is no plain file, or is too large.
+    UnicodeDecodeError
+        If it is not UTF-8.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(None, "it is no plain file")
+    if path.is_file() and path.stat().st_size > MOST_FILE:
+        raise OSError(None, f"it has more than {MOST_FILE:,} bytes")
+    return path.read_text(encoding="utf-8")

@@ -116,7 +116,7 @@ class Descriptors(Expressions):
     def fresh_choice(self, kinds: tuple[Fixed, ...], like: Descriptor | Chosen) -> Chosen:
         """Return registers for a descriptor of one of some kinds, which have the numbers that another one has."""
         example = like.options[0] if isinstance(like, Chosen) else like
-        numbers = {name: self.new(1, name) for name in example.numbers}
+        numbers: dict[str, Any] = {name: self.new(1, name) for name in example.numbers}
         codes = tuple(map(self.program.kinds.number, kinds))
         return Chosen(self.new(1, "kind"), codes, tuple(Descriptor(kind, **numbers) for kind in kinds))
 
@@ -176,7 +176,7 @@ class Descriptors(Expressions):
         made = self.described(dsd.kind, dsd.fields)
         for name, arguments in dsd.edits:
             made = self.edited(made, name, arguments)
-        return made
+        return made.with_(span=dsd.span)
 
     def described(self, kind: str, fields: dict[str, Any]) -> Descriptor | Chosen:
         """Return the descriptor of the fields of `@get_dsd`."""
@@ -309,7 +309,7 @@ class Descriptors(Expressions):
 
     def _held_in(self, found: DsdVariable, at: Vreg | None) -> Descriptor | Chosen:
         """Return the descriptor in a variable, or, in an array, that at some words behind its begin."""
-        values: dict[str, Operand] = {}
+        values: dict[str, Any] = {}
         for k, name in enumerate(found.fields):
             values[name] = self.load_at(at, Sym(found.memory, k), 1)
         if len(found.kinds) == 1:

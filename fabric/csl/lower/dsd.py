@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fabric.csl import tree
 from fabric.csl.comptime.values import Dsd, Struct, TensorAccess, Value
 from fabric.csl.diagnostics import Fault, Span
-from fabric.csl.ir import Fifo, Operand, Vreg
+from fabric.csl.ir import Fifo, Operand, Vreg, signed
 
 __all__ = ["CHANGES", "FIELDS", "Chosen", "Descriptor", "DsdVariable", "Fixed", "fabric_kind", "memory_kind"]
 
@@ -54,6 +54,8 @@ class Descriptor:
     base: Operand | None = None
     extent: Operand | None = None
     stride: Operand | None = None
+    span: Span | None = field(default=None, compare=False)
+    """Where the program makes it."""
 
     def with_(self, **changes: Any) -> Descriptor:
         """Return the descriptor with other numbers."""
@@ -63,6 +65,22 @@ class Descriptor:
     def kinds(self) -> tuple[Fixed, ...]:
         """Its kind."""
         return (self.fixed,)
+
+    def reach(self, words: int) -> tuple[int, int] | None:
+        """Return the first and the last word that it walks over, from its base on, with elements of some words.
+
+        None if that is not known, or if it has no element.
+        """
+        if self.fixed.kind == "mem4d":
+            walk = list(zip(self.fixed.extents, self.fixed.strides, strict=True))
+        elif self.fixed.kind == "mem1d" and isinstance(self.extent, int) and isinstance(self.stride, int):
+            walk = [(self.extent, signed(self.stride, 16))]
+        else:
+            return None
+        if any(extent == 0 for extent, _ in walk):
+            return None
+        steps = [(extent - 1) * stride * words for extent, stride in walk]
+        return sum(min(0, step) for step in steps), sum(max(0, step) for step in steps) + words - 1
 
     @property
     def numbers(self) -> tuple[str, ...]:

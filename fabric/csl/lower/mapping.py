@@ -133,7 +133,7 @@ class Mapping(Ranges):
         kind, saves = self.program.held_by(dsr, self.span)
         if kind == "mem1d_dsd" and not saves and (known := self.program.loaded_before(dsr, self.block)) is not None:
             return self._along(known, words)
-        numbers = {name: self.load_at(None, self.program.held_number(dsr, name), 1) for name in HELD}
+        numbers: dict[str, Any] = {n: self.load_at(None, self.program.held_number(dsr, n), 1) for n in HELD}
         if kind == "mem1d_dsd" and not saves:
             return self._along(Descriptor(Fixed("mem1d"), **numbers), words)
         if kind in ("mem1d_dsd", "fabin_dsd", "fabout_dsd"):

@@ -93,6 +93,7 @@ class Operations(Mapping):
             if place == 0 and is_pointer:
                 slots.append("dst")
             elif isinstance(value, Descriptor):
+                self._within(value, isa.WORDS[op.types[place]])
                 dsr = AutoDsr(self._file(place, value, operands))
                 dsr.thread = thread
                 control = on_control if value.fixed.kind == "fabin" else (0, None)
@@ -113,6 +114,19 @@ class Operations(Mapping):
         if result is not None:
             base, offset = self._split(operands[0])
             self.store_at(base, offset, result, result.size)
+
+    def _within(self, value: Descriptor, words: int) -> None:
+        """Refuse a descriptor that surely walks beyond the array that its base lies in."""
+        reach = value.reach(words)
+        if reach is None or not isinstance(value.base, Sym):
+            return
+        memory, first = value.base.memory, value.base.offset
+        if first + reach[0] >= 0 and first + reach[1] < memory.words:
+            return
+        beyond = first + reach[1] if first + reach[0] >= 0 else first + reach[0]
+        what = f"this walks over element {beyond // words} of '{memory.name}', which has {memory.words // words}"
+        notes = (("it is used here", self.span),) if value.span is not None else ()
+        raise Fault(what, value.span or self.span, "a smaller extent", notes)
 
     @staticmethod
     def _is_f32(value: Any) -> bool:

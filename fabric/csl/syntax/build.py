@@ -10,6 +10,11 @@ from fabric.csl.syntax import nodes as n
 
 __all__ = ["build"]
 
+MOST_DIGITS = 4_200
+"""Digits of a number that is written out; Python converts up to 4,300."""
+MOST_NESTED = 400
+"""Levels up to which a source may nest: the stages of the compiler follow it down."""
+
 RULES: dict[str, Callable[[list[Any], Span], Any]] = {}
 
 
@@ -21,7 +26,19 @@ def build(tree: Any, source: Source) -> n.File:
         meta = sub.meta
         span = Span(source, 0, 0) if meta.empty else Span(source, meta.start_pos, meta.end_pos)
         made[id(sub)] = RULES[sub.data](children, span)
-    return made[id(tree)]
+    found: n.File = made[id(tree)]
+    _check_depth(found)
+    return found
+
+
+def _check_depth(root: n.Node) -> None:
+    """Refuse a source that nests too deep."""
+    level = [root]
+    for _ in range(MOST_NESTED):
+        level = [below for node in level for below in n.children(node)]
+        if not level:
+            return
+    raise Fault(f"this nests deeper than {MOST_NESTED} levels", level[0].span, "split it into functions or statements")
 
 
 def rule(*names: str) -> Callable:
@@ -300,6 +317,8 @@ simple("name", n.Name)
 @rule("int")
 def _int(c: list[Any], span: Span) -> n.Int:
     digits = str(c[0]).replace("_", "")
+    if len(digits) > MOST_DIGITS:
+        raise Fault(f"a number of {len(digits):,} digits; at most {MOST_DIGITS:,} are taken", span)
     return n.Int(int(digits, 0) if not digits.isdigit() else int(digits), str(c[0]), span=span)
 
 

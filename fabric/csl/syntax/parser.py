@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fabric.csl.diagnostics import CslError, Diagnostic, Fault, Source, Span
+from fabric.csl.diagnostics import CslError, Diagnostic, Fault, Source, Span, read_text
 from fabric.csl.syntax.build import build
 from fabric.csl.syntax.nodes import File
 from wse_core.errors import ConfigError
@@ -70,7 +70,7 @@ def read(path: str | Path, name: str | None = None) -> Source:
     """
     path = Path(path)
     try:
-        return Source(name or str(path), path.read_text(encoding="utf-8"), path)
+        return Source(name or str(path), read_text(path), path)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(f"cannot read the CSL file: {reason}", where=str(path)) from error

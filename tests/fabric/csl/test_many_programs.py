@@ -65,7 +65,7 @@ comptime {
 LINE = """param data: *[16]f32;
 param n: u16;
 param color: color;
-param weights: *const [4]f32;
+param weights: *const [16]f32;
 param done: task () void;
 var starts: u16 = 0;
 fn start(offset: i16) void {
@@ -78,9 +78,9 @@ fn start(offset: i16) void {
   @fmovs(to, from, .{ .async = true, .activate = done });
 }
 """
-PARTS = """fn weights(k: i16) [4]f32 {
-  var made = @zeros([4]f32);
-  for (@range(i16, 4)) |i| { made[i] = @as(f32, i * k) + 0.5; }
+PARTS = """fn weights(k: i16) [16]f32 {
+  var made = @zeros([16]f32);
+  for (@range(i16, 16)) |i| { made[i] = @as(f32, i * k) + 0.5; }
   return made;
 }
 fn route(side: direction, last: bool) comptime_struct {

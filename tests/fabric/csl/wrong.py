@@ -453,19 +453,6 @@ LAYOUTS = {
 }
 
 LAYOUTS |= {
-    "route to a PE without one": (
-        layout_of(
-            TILES + "\n¶@set_color_config(0, 0, @get_color(1), .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ EAST } } });"
-        ),
-        "color 1 leaves PE (0, 0) to EAST, but PE (1, 0) takes it not from WEST",
-    ),
-    "route to a PE that listens elsewhere": (
-        layout_of(
-            TILES + "\n¶@set_color_config(1, 0, @get_color(1), .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ WEST } } });\n"
-            "@set_color_config(0, 0, @get_color(1), .{ .routes = .{ .rx = .{ WEST }, .tx = .{ RAMP } } });"
-        ),
-        "color 1 leaves PE (1, 0) to WEST",
-    ),
     "param that the program does not have a type for": (
         layout_of('for (@range(u16, 2)) |x| { @set_tile_code(x, 0, ¶"other.csl", .{}); }'),
         "no file 'other.csl'",

@@ -127,7 +127,8 @@ def test_rows_and_columns_are_broadcast(compiled):
 
 def test_mistakes_of_scripts_are_told(compiled, tmp_path):
     runner = started(compiled)
-    assert runner.get_id("nothing") is None
+    with pytest.raises(ConfigError, match="exports no symbol 'nothing'"):
+        runner.get_id("nothing")
     with pytest.raises(ConfigError, match="takes 2 arguments"):
         runner.launch("scale", np.float32(1))
     with pytest.raises(ConfigError, match="i16 is needed"):

@@ -12,7 +12,7 @@ from fabric.csl.comptime.colors import color_config
 from fabric.csl.comptime.lanes import LaneValue, lifted, uniform
 from fabric.csl.comptime.units import ColorEntry, Export, ExportedName, TileEntry
 from fabric.csl.comptime.values import NOTHING, Function, Global, Module, Struct, Value, integer, record
-from fabric.csl.diagnostics import Fault
+from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import BOOL, U16, BoolType, FloatType, FnType, IdType, IntType, PointerType, Type, VoidType
 from fabric.csl.types.rules import is_integer, widens
@@ -64,8 +64,25 @@ def _set_rectangle(ev: Any, node: n.Builtin, scope: Any) -> Value:
         raise Fault(
             f"a rectangle of {width} x {height} PEs does not fit into a fabric of {most[0]} x {most[1]}", node.span
         )
+    _check_place(ev.session.options, width, height, node.span)
     ev.unit.rectangle = (width, height)
     return NOTHING
+
+
+def _check_place(options: Any, width: int, height: int, at: Span) -> None:
+    """Refuse a fabric in which the program and the frame of the host around it find no room."""
+    if options.frame is None:
+        return
+    left, above, behind, below = options.frame
+    (x, y), (columns, rows) = options.offsets, options.fabric
+    what = f"a rectangle of {width} x {height} PEs at ({x}, {y})"
+    frame = f" with the frame of --memcpy ({left} columns in front, {behind} behind, a row above and below)"
+    if x < left or y < above:
+        raise Fault(f"{what} leaves no room{frame}", at, f"--fabric-offsets={left},{above}")
+    needed = (x + width + behind, y + height + below)
+    if needed[0] > columns or needed[1] > rows:
+        what = f"{what} does not fit into a fabric of {columns} x {rows}{frame if behind else ''}"
+        raise Fault(what, at, f"--fabric-dims={max(needed[0], columns)},{max(needed[1], rows)}")
 
 
 def _coordinates(ev: Any, node: n.Builtin, scope: Any) -> tuple[np.ndarray, np.ndarray]:

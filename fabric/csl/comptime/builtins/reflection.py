@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fabric.csl.comptime.budget import check_text
 from fabric.csl.comptime.builtins.table import builtin
 from fabric.csl.comptime.lanes import uniform
 from fabric.csl.comptime.session import ARCHITECTURES, TARGET
 from fabric.csl.comptime.values import FALSE, TRUE, Struct, Value, boolean, integer, of_type, shown, string
-from fabric.csl.diagnostics import Fault
+from fabric.csl.diagnostics import Fault, read_text
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import (
     COMPTIME_FLOAT,
@@ -116,7 +117,7 @@ def _strlen(ev: Any, node: n.Builtin, scope: Any) -> Value:
 
 @builtin("@strcat", 1, None, "any", GROUP, "strings one after the other")
 def _strcat(ev: Any, node: n.Builtin, scope: Any) -> Value:
-    return string("".join(ev.text(entry, scope, "an argument") for entry in node.arguments))
+    return string(check_text((ev.text(entry, scope, "an argument") for entry in node.arguments), node.span))
 
 
 @builtin("@get_array", 1, 1, "any", GROUP, "the bytes of a string")
@@ -166,9 +167,10 @@ def _import_value(ev: Any, node: n.Builtin, scope: Any) -> Value:
     name = ev.text(node.arguments[1], scope, "the file")
     base = scope.module.source.path.parent if scope.module.source.path else Path()
     try:
-        data = json.loads(Path(base, name).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise Fault(f"'{name}' cannot be read as JSON: {error}", node.arguments[1].span) from None
+        data = json.loads(read_text(Path(base, name)))
+    except (OSError, ValueError, RecursionError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise Fault(f"'{name}' cannot be read as JSON: {why}", node.arguments[1].span) from None
     return ev.convert(_from_json(data, node), kind, node.span, f"the value of '{name}'")
 
 

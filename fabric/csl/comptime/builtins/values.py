@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from fabric.csl import tree
+from fabric.csl.comptime.budget import check_size
 from fabric.csl.comptime.builtins.table import builtin
 from fabric.csl.comptime.convert import bitcast
 from fabric.csl.comptime.lanes import uniform
@@ -60,6 +61,7 @@ def _zeros(ev: Any, node: n.Builtin, scope: Any) -> Value:
     kind = ev.type(node.arguments[0], scope)
     if not isinstance(kind, ArrayType) or not isinstance(kind.element, (IntType, FloatType)):
         raise Fault(f"@zeros makes arrays of numbers, not {kind}", node.span)
+    check_size(kind, ev.unit.kind == "program", node.arguments[0].span)
     return Value(kind, [_zero(kind.element)] * kind.count)
 
 
@@ -68,6 +70,7 @@ def _constants(ev: Any, node: n.Builtin, scope: Any) -> Any:
     kind = ev.type(node.arguments[0], scope)
     if not isinstance(kind, ArrayType):
         raise Fault(f"@constants makes arrays, not {kind}", node.span)
+    check_size(kind, ev.unit.kind == "program", node.arguments[0].span)
     value = ev.convert(ev.expr(node.arguments[1], scope), kind.element, node.arguments[1].span, "the value")
     if isinstance(value, tree.Expr):
         return ev.run_builtin(node, (value,), kind)

@@ -1,0 +1,89 @@
+"""What one run of the compiler may take before it says that something seems not to end.
+
+Counts, not seconds: the same program is refused or accepted on every host.  Each limit stands in `Options` under the
+name of an option of ``cslc``, which raises it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fabric.csl.diagnostics import Fault, Span
+from fabric.csl.types import ArrayType, Type
+
+__all__ = ["CALL", "INLINED", "MEMORY", "MOST_IMPORTS", "Budget", "check_size", "check_text"]
+
+CALL, INLINED = 10, 50
+"""Steps that a call at compile time, and a turn of an inlined loop, count for; a turn of a loop counts for one."""
+MEMORY = 49_152
+"""Bytes of a PE."""
+MOST_ELEMENTS = 1 << 22
+"""Elements of an array that a layout may make, and characters of a string."""
+MOST_IMPORTS = 40
+"""Imports inside of each other."""
+
+
+class Budget:
+    """What was spent so far.
+
+    Parameters
+    ----------
+    steps : int
+        Steps at compile time: ``--max-comptime-steps``.
+    turns : int
+        Turns of one loop: ``--max-inlined-iterations``.
+    instances : int
+        Instances of functions in one program: ``--max-instances``.
+    """
+
+    def __init__(self, steps: int, turns: int, instances: int) -> None:
+        self._steps, self._turns, self._instances = steps, turns, instances
+        self._spent = 0
+
+    def begin(self) -> None:
+        """Begin with another program, which may spend as much."""
+        self._spent = 0
+
+    def spend(self, steps: int, span: Span) -> None:
+        """Count steps.
+
+        Raises
+        ------
+        Fault
+            If all are spent.
+        """
+        self._spent += steps
+        if self._spent > self._steps:
+            what = f"evaluation at compile time took more than {self._steps:,} steps"
+            raise Fault(what, span, "does this end? --max-comptime-steps raises the limit")
+
+    def turn(self, number: int, span: Span, steps: int = 1) -> None:
+        """Count a turn of a loop, which is its `number`-th."""
+        if number > self._turns:
+            what = f"a loop at compile time took more than {self._turns:,} iterations"
+            raise Fault(what, span, "does the loop end? --max-inlined-iterations raises the limit")
+        self.spend(steps, span)
+
+    def instance(self, number: int, name: str, span: Span) -> None:
+        """Count an instance of a function."""
+        if number > self._instances:
+            what = f"a program has more than {self._instances:,} instances of functions, here of '{name}'"
+            raise Fault(what, span, "does the recursion end? --max-instances raises the limit")
+
+
+def check_size(kind: Type, on_pe: bool, span: Span) -> None:
+    """Refuse an array that does not fit, before it is made."""
+    if not isinstance(kind, ArrayType):
+        return
+    if on_pe and kind.words is not None and 2 * kind.words > MEMORY:
+        raise Fault(f"a {kind} takes {2 * kind.words:,} bytes, a PE has {MEMORY:,}", span, "a smaller array")
+    if kind.count > MOST_ELEMENTS:
+        raise Fault(f"a {kind} has more than {MOST_ELEMENTS:,} elements", span, "a smaller array")
+
+
+def check_text(texts: Iterable[str], span: Span) -> str:
+    """Return strings one after the other, unless they are too long."""
+    found = list(texts)
+    if sum(map(len, found)) > MOST_ELEMENTS:
+        raise Fault(f"a string of more than {MOST_ELEMENTS:,} characters", span, "does a loop add to it for ever?")
+    return "".join(found)

@@ -1,0 +1,183 @@
+"""What surely goes beyond its array is refused, by descriptors and by copies of the host; so is a program beyond the
+fabric."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from fabric.csl.diagnostics import CslError
+from harness.sdk.compiler import main
+from harness.sdk.runtime import MemcpyDataType, MemcpyOrder, SdkRuntime
+from tests.fabric.csl.running import run_task
+from wse_core.errors import ConfigError
+
+ARRAYS = ("var a: [8]u32;", "var h: [8]u16;", "var n: u16 = 9;", "var p: [*]u32 = &a;")
+
+
+def dsd(fields, kind="mem1d_dsd"):
+    """Return an operation on a descriptor with these fields."""
+    return f"@mov32(@get_dsd({kind}, .{{ {fields} }}), 1);"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (dsd(".tensor_access = |i|{9} -> a[i]"), "element 8 of 'a', which has 8"),
+        (dsd(".tensor_access = |i|{4} -> a[2 * i + 2]"), "element 8 of 'a'"),
+        (dsd(".tensor_access = |i|{2} -> a[0 - i]"), "element -1 of 'a'"),
+        (dsd(".tensor_access = |i, j|{2, 5} -> a[4 * i + j]", "mem4d_dsd"), "element 8 of 'a'"),
+        (dsd(".base_address = &a, .extent = 9"), "element 8 of 'a'"),
+        (dsd(".base_address = &a, .extent = 2, .offset = 7"), "element 8 of 'a'"),
+        (dsd(".tensor_access = |i|{5} -> h[i]"), "element 4 of 'h', which has 4"),
+        ("const d = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{8} -> a[i] }); "
+         "@mov32(@increment_dsd_offset(d, 1, u32), 1);", "element 8 of 'a'"),
+        (dsd(".tensor_access = |i|{70000} -> a[0]"), "70000 does not fit into the 16 bits"),
+        (dsd(".tensor_access = |i, j|{2, 70000} -> a[0]", "mem4d_dsd"), "70000 does not fit into the 16 bits"),
+        (dsd(".tensor_access = |i|{2} -> a[40000 * i]"), "stride of 40000 elements"),
+    ],
+)  # fmt: skip
+def test_a_walk_beyond_its_array(tmp_path, text, message):
+    with pytest.raises(CslError, match=re.escape(message)):
+        run_task(tmp_path, text, *ARRAYS, results={})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        dsd(".tensor_access = |i|{8} -> a[i]"),
+        dsd(".tensor_access = |i|{8} -> a[7 - i]"),
+        dsd(".tensor_access = |i|{0} -> a[20]"),
+        dsd(".tensor_access = |i|{4} -> h[i]"),
+        "const d = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{9} -> h[i] }); "
+        "@mov32(@set_dsd_length(@set_dsd_base_addr(d, &a), 8), 1);",
+    ],
+)
+def test_a_walk_inside(tmp_path, text):
+    run_task(tmp_path, text, *ARRAYS, results={})
+
+
+@pytest.mark.parametrize("call", ["f(a)", "f(local)", "g(a, 1)"])
+def test_an_array_is_no_parameter_at_run_time(tmp_path, call):
+    functions = "fn f(v: [8]u32) u32 { return v[0]; } inline fn g(v: [8]u32, k: u32) u32 { return v[k]; }"
+    with pytest.raises(CslError, match="an array is no parameter of a function at run time"):
+        run_task(tmp_path, f"var local = a; a[1] = {call};", functions, *ARRAYS, results={})
+
+
+def test_a_known_array_is_one(tmp_path):
+    text = "fn f(v: [2]u32) u32 { return v[1]; }"
+    assert run_task(tmp_path, "a[1] = f([2]u32{ 4, 5 });", text, *ARRAYS, results={"a": "u4"})["a"][1] == 5
+
+
+LAYOUT = """const memcpy = @import_module("<memcpy/get_params>", .{ .width = WIDTH, .height = 1 });
+layout {
+  @set_rectangle(WIDTH, 1);
+  for (@range(i16, WIDTH)) |x| { @set_tile_code(x, 0, "pe.csl", .{ .memcpy_params = memcpy.get_params(x) }); }
+  @export_name("x", [*]f32, true);
+  @export_name("y", [*]f32, true);
+  @export_name("odd", [*]u8, true);
+  @export_name("nowhere", [*]f32, true);
+  @export_name("go", fn()void);
+}
+"""
+PE = """param memcpy_params: comptime_struct;
+const sys = @import_module("<memcpy/memcpy>", memcpy_params);
+var x: [4]f32;
+var y: [1]f32;
+var bytes: [8]u8;
+var x_ptr: [*]f32 = &x;
+var y_ptr: [*]f32 = &y;
+var odd_ptr: [*]u8 = &bytes;
+var nowhere_ptr: [*]f32 = &x;
+fn go() void {
+  x_ptr = @ptrcast([*]f32, &x[2]);
+  odd_ptr = @ptrcast([*]u8, &bytes[1]);
+  nowhere_ptr = @bitcast([*]f32, @as(u16, 0xb000));
+  sys.unblock_cmd_stream();
+}
+comptime {
+  @export_symbol(x_ptr, "x"); @export_symbol(y_ptr, "y"); @export_symbol(odd_ptr, "odd");
+  @export_symbol(nowhere_ptr, "nowhere"); @export_symbol(go);
+}
+"""
+HOW = {"streaming": False, "order": MemcpyOrder.ROW_MAJOR, "data_type": MemcpyDataType.MEMCPY_32BIT}
+
+
+@pytest.fixture
+def runner(tmp_path):
+    for name, text in (("layout.csl", LAYOUT.replace("WIDTH", "1")), ("pe.csl", PE)):
+        (tmp_path / name).write_text(text)
+    options = ["--fabric-dims=8,3", "--fabric-offsets=4,1", "--memcpy", "--channels=1", "-o", str(tmp_path / "out")]
+    assert main([str(tmp_path / "layout.csl"), *options]) == 0
+    runner = SdkRuntime(tmp_path / "out")
+    runner.load()
+    runner.run()
+    return runner
+
+
+def test_a_copy_beyond_the_array(runner):
+    x, y = runner.get_id("x"), runner.get_id("y")
+    runner.memcpy_h2d(y, np.array([7], np.float32), 0, 0, 1, 1, 1, **HOW)
+    runner.memcpy_h2d(x, np.arange(4, dtype=np.float32), 0, 0, 1, 1, 4, **HOW)
+    with pytest.raises(ConfigError, match="5 elements of 32 bits goes beyond the array of the symbol 'x': 'x'.* has 4"):
+        runner.memcpy_h2d(x, np.arange(5, dtype=np.float32), 0, 0, 1, 1, 5, **HOW)
+    with pytest.raises(ConfigError, match="goes beyond"):
+        runner.memcpy_d2h(np.zeros(2, np.float32), y, 0, 0, 1, 1, 2, **HOW)
+    with pytest.raises(ConfigError, match="9 elements of 16 bits goes beyond"):
+        half = {**HOW, "data_type": MemcpyDataType.MEMCPY_16BIT}
+        runner.memcpy_h2d(x, np.zeros(9, np.uint32), 0, 0, 1, 1, 9, **half)
+    back = np.zeros(1, np.float32)
+    runner.memcpy_d2h(back, y, 0, 0, 1, 1, 1, **HOW)
+    assert back[0] == 7
+
+
+def test_a_copy_through_a_pointer_that_moved(runner):
+    """What counts is where the pointer leads at that moment."""
+    x = runner.get_id("x")
+    runner.launch("go")
+    runner.memcpy_h2d(x, np.array([5, 6], np.float32), 0, 0, 1, 1, 2, **HOW)
+    with pytest.raises(ConfigError, match="'x' of .* has 2 of 32 bits"):
+        runner.memcpy_h2d(x, np.zeros(3, np.float32), 0, 0, 1, 1, 3, **HOW)
+    with pytest.raises(ConfigError, match="where no array lies"):
+        runner.memcpy_h2d(runner.get_id("nowhere"), np.zeros(1, np.float32), 0, 0, 1, 1, 1, **HOW)
+    with pytest.raises(ConfigError, match="the upper half of a word"):
+        runner.memcpy_h2d(runner.get_id("odd"), np.zeros(1, np.float32), 0, 0, 1, 1, 1, **HOW)
+
+
+def test_names_and_ends(runner, capsys):
+    with pytest.raises(ConfigError, match="exports no symbol 'z'.*symbols: x, y"):
+        runner.get_id("z")
+    x = runner.get_id("x")
+    runner.dump_core("core")
+    assert "'core' is not written" in capsys.readouterr().err
+    runner.stop()
+    for command in (
+        lambda: runner.memcpy_h2d(x, np.zeros(1, np.float32), 0, 0, 1, 1, 1, **HOW),
+        lambda: runner.memcpy_d2h(np.zeros(1, np.float32), x, 0, 0, 1, 1, 1, **HOW),
+        lambda: runner.launch("go"),
+        lambda: runner.call("go"),
+    ):
+        with pytest.raises(ConfigError, match="was stopped"):
+            command()
+
+
+@pytest.mark.parametrize(
+    ("width", "options", "message"),
+    [
+        (1, "--fabric-dims=8,3 --fabric-offsets=4,1 --memcpy", None),
+        (2, "--fabric-dims=9,3 --fabric-offsets=4,1 --memcpy", None),
+        (2, "--fabric-dims=8,3 --fabric-offsets=4,1 --memcpy", "--fabric-dims=9,3"),
+        (1, "--fabric-dims=8,2 --fabric-offsets=4,1 --memcpy", "--fabric-dims=8,3"),
+        (2, "--fabric-dims=3,3 --fabric-offsets=4,1", "--fabric-dims=6,3"),
+        (2, "--fabric-dims=6,3 --fabric-offsets=4,1", None),
+        (1, "--fabric-dims=8,3 --fabric-offsets=3,1 --memcpy", "--fabric-offsets=4,1"),
+        (1, "--memcpy", None),
+    ],
+)
+def test_the_fabric_has_room_for_program_and_frame(tmp_path, capsys, width, options, message):
+    for name, text in (("layout.csl", LAYOUT.replace("WIDTH", str(width))), ("pe.csl", PE)):
+        (tmp_path / name).write_text(text)
+    status = main([str(tmp_path / "layout.csl"), *options.split(), "-o", str(tmp_path / "out")])
+    assert (status, message is not None and message in capsys.readouterr().err) == (bool(message), bool(message))

@@ -1,0 +1,101 @@
+"""Hostile sources end in one refusal with a place, under a limit of processor time and memory."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fabric.csl.diagnostics import CslError
+from harness.sdk.compiler import main
+from tests.fabric.csl.hostile import HOSTILE
+from tests.fabric.csl.sources import compile_texts, running
+
+ROOT = Path(__file__).parents[3]
+SECONDS, BYTES = 60, 2 << 30
+"""Of processor time, on any host, and of address space."""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_it_ends_with_a_word(tmp_path, capsys, name):
+    text, piece = HOSTILE[name]
+    (tmp_path / "top.csl").write_text(text, encoding="utf-8")
+    (tmp_path / "pe.csl").write_text("comptime { }\n", encoding="utf-8")
+    assert main([str(tmp_path / "top.csl"), "-o", str(tmp_path / "out"), "--max-comptime-steps=20000"]) == 1
+    said = capsys.readouterr().err
+    assert "top.csl:" in said
+    assert piece in said
+    assert not (tmp_path / "out").exists()
+
+
+def limits():
+    """Let a process end that takes more."""
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
+
+
+@pytest.mark.parametrize("name", ["endless: while", "large: an array of constants", "nested: ifs"])
+def test_the_limits_that_nobody_chose_are_low_enough(tmp_path, name):
+    """In a process of its own, which would be ended."""
+    text, piece = HOSTILE[name]
+    (tmp_path / "top.csl").write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "harness.sdk.compiler", str(tmp_path / "top.csl")], preexec_fn=limits,
+        capture_output=True, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr[-500:]
+    assert piece in done.stderr
+    assert "internal error" not in done.stderr
+
+
+def test_there_are_forty():
+    assert len(HOSTILE) >= 40
+
+
+@pytest.mark.parametrize(
+    ("text", "option", "value"),
+    [
+        ("comptime { var i: i32 = 0; while (i < 300) { i += 1; } }", "max_comptime_steps", 600),
+        ("comptime { var i: i32 = 0; while (i < 300) { i += 1; } }", "max_inlined_iterations", 300),
+        (running("f(1);", "fn f(comptime n: i32) void { if (n < 30) { f(n + 1); } }"), "max_instances", 40),
+    ],
+)
+def test_an_option_raises_each_limit(tmp_path, text, option, value):
+    compile_texts(tmp_path, {"top.csl": text}, **{option: value})
+    with pytest.raises(CslError, match=f"--{option.replace('_', '-')} raises the limit"):
+        compile_texts(tmp_path, {"top.csl": text}, **{option: value // 3})
+
+
+def test_the_limit_of_turns_is_that_of_a_loop(tmp_path):
+    """Loops one after the other, and a loop of a function that is called often, have it each."""
+    text = "fn f() void { for (@range(i16, 50)) |i| { if (i < 0) { break; } } }\n"
+    text += "comptime { for (@range(i16, 50)) |i| { f(); if (i < 0) { break; } } }\n"
+    compile_texts(tmp_path, {"top.csl": text}, max_inlined_iterations=50)
+
+
+CIRCLES = {
+    "itself": {"a.csl": 'const m = @import_module("a.csl");\n'},
+    "each other": {"a.csl": 'const m = @import_module("b.csl");\n', "b.csl": 'const m = @import_module("a.csl");\n'},
+    "with params that grow": {"a.csl": 'param n: i32 = 0;\nconst m = @import_module("a.csl", .{ .n = n + 1 });\n'},
+}
+
+
+@pytest.mark.parametrize("files", CIRCLES.values(), ids=CIRCLES)
+def test_imports_in_a_circle_are_named(tmp_path, files):
+    with pytest.raises(CslError, match=r"in a circle: (\S*[ab].csl) imports (\S*[ab].csl imports )?\1"):
+        compile_texts(tmp_path, files, top="a.csl")
+
+
+def test_an_import_of_itself_that_ends(tmp_path):
+    again = '@import_module("a.csl", .{ .n = n - 1 })'
+    text = f'param n: i32 = 5;\nconst m = if (n > 0) {again} else @import_module("<empty>");\n'
+    compile_texts(tmp_path, {"a.csl": text + "comptime { _ = m; }\n"}, top="a.csl")
+
+
+def test_limits_are_numbers(capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        main(["x.csl", "--max-instances=0"])
+    assert "at least 1" in capsys.readouterr().err
