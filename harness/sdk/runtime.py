@@ -184,7 +184,7 @@ class SdkRuntime:
         return entry.ident
 
     def _begin(self) -> None:
-        """Begin a command."""
+        """Begin a command unless the program was stopped."""
         if self._stopped:
             raise ConfigError("the program was stopped; no command comes after that", hint="runner.stop() at the end")
         self.device.begin()
