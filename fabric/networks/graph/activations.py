@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fabric.asm.operands import Dsr, Var
 from fabric.networks.arithmetic import MixedArithmetic
 from fabric.networks.graph.nodes import Node
-from fabric.networks.graph.operations import NetworkOperation
+from fabric.networks.graph.operations import Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from fabric.program.functions import Emit
 from fabric.program.functions.mathematics import Functions
@@ -93,8 +93,8 @@ class Activation(NetworkOperation):
         return a.round(found), a.round(slopes)
 
     def plain_back(
-        self, a: PlainArithmetic, node: Node, delta: np.ndarray, kept: Any, values: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray | None]:
+        self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
+    ) -> tuple[Floats, Values]:
         return a.round(kept * delta), None
 
 

@@ -45,10 +45,14 @@ class Node:
         return self.name.rpartition(".")[0] or self.name
 
     @property
+    def number(self) -> str:
+        """The digits at the end of the group are its number."""
+        return self.group[len(self.group.rstrip("0123456789")) :]
+
+    @property
     def place(self) -> str:
-        """The group as it is spoken of: ``layer 3``."""
-        word = self.group.rstrip("0123456789")
-        return f"{word} {self.group[len(word) :]}".strip()
+        """The group is spoken of as ``layer 3``."""
+        return f"{self.group.removesuffix(self.number)} {self.number}".rstrip()
 
 
 @dataclass(frozen=True)

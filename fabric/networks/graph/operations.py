@@ -23,7 +23,7 @@ Sources: weight streaming white paper, sections 4.2 and 5.3; J. L. Ba et al., "L
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -32,7 +32,11 @@ from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
 from wse_core.errors import ConfigError
 
-__all__ = ["APART", "EPSILON", "CrossEntropy", "Declared", "Linear", "NetworkOperation", "Norm"]
+__all__ = ["APART", "EPSILON", "CrossEntropy", "Declared", "Floats", "Linear", "NetworkOperation", "Norm", "Values"]
+
+Floats: TypeAlias = np.ndarray
+Values: TypeAlias = np.ndarray | None
+"""The values of a parameter, or its gradient; None if the operation has none."""
 
 EPSILON = 1e-5
 """Normalisation adds this to the variance before the root."""
@@ -84,8 +88,8 @@ class NetworkOperation:
         raise NotImplementedError
 
     def plain_back(
-        self, a: PlainArithmetic, node: Node, delta: np.ndarray, kept: Any, values: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray | None]:
+        self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
+    ) -> tuple[Floats, Values]:
         """Return (gradient of what was given, gradient of the parameter)."""
         raise NotImplementedError
 
@@ -118,8 +122,8 @@ class Linear(NetworkOperation):
         return a.round(rows + values[:, -1] if node.size("bias") else rows), x
 
     def plain_back(
-        self, a: PlainArithmetic, node: Node, delta: np.ndarray, kept: Any, values: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray | None]:
+        self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
+    ) -> tuple[Floats, Values]:
         assert values is not None
         whole = [delta.T @ kept, delta.sum(0)[:, None]][: 1 + node.size("bias")]
         first = node.inputs == (INPUT,)  # nobody needs the gradient of the samples
@@ -144,8 +148,8 @@ class Norm(NetworkOperation):
         return a.round(unit * values[0] + values[1]), (unit, inverse)
 
     def plain_back(
-        self, a: PlainArithmetic, node: Node, delta: np.ndarray, kept: Any, values: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray | None]:
+        self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
+    ) -> tuple[Floats, Values]:
         assert values is not None
         unit, inverse = kept
         scaled = delta * values[0]

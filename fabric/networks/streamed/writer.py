@@ -62,19 +62,14 @@ def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParame
     title = ""
     for step in schedule(resident.network, kind, STREAMED):
         lowering = STREAMED[step.op]
-        found = lowering.phases.get(step.direction, (title, ""))[0].format(_place(step))
+        words = {"place": step.node.place, "number": step.node.number}
+        found = lowering.phases.get(step.direction, (title, ""))[0].format(**words)
         if found != title:
             asked = writer.numbers[step.parameter.name] if step.direction == "ask" and step.parameter else None
             writer.script.phase(found, asked)
             title = found
         lowering.write[step.direction](writer, step)
     return writer.script.close()
-
-
-def _place(step: NetworkStep) -> str:
-    """Return how a step is spoken of: normalisations go back in a stretch of their own."""
-    place = step.node.place
-    return place.replace("layer", "normalisation") if (step.op, step.direction) == ("norm", "back") else place
 
 
 class _Words(StepWriter):

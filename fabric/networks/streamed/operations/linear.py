@@ -78,6 +78,10 @@ def dense_tasks(code: ProgramCode, constant: Dsr) -> None:
 LINEAR = Lowering(
     COMMANDS | DENSE,
     {"forward": forward, "back": back, "ask": ask},
-    {"forward": ("forward, {}", "forward"), "back": ("backward, {}", "backward"), "ask": ("gradients, {}", "gradient")},
+    {
+        "forward": ("forward, {place}", "forward"),
+        "back": ("backward, {place}", "backward"),
+        "ask": ("gradients, {place}", "gradient"),
+    },
 )
 """A product has this form in weight streaming."""

@@ -100,8 +100,8 @@ class Lowering:
     write : dict[str, callable]
         By direction: takes a `StepWriter` and a step, and writes it.
     phases : dict[str, (str, str)]
-        By direction, title of the stretch of the stream that begins with such a step (with ``{}`` for the place of its
-        node), and the layer model's name of it.  A step without one belongs to the stretch before.
+        By direction, title of the stretch of the stream that begins with such a step, with ``{place}`` and ``{number}``
+        of its node, and the layer model's name of it.  A step without one belongs to the stretch before.
     after : dict[str, str]
         By direction, of operations on single rows: the command per row, as it may end a row of a product.
     tasks_of : callable, optional

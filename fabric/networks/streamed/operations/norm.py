@@ -171,7 +171,7 @@ class NormTasks:
 NORM = Lowering(
     COMMANDS,
     {"forward": forward, "back": back},
-    {"forward": ("forward, {}", "normalise"), "back": ("backward, {}", "norm")},
+    {"forward": ("forward, {place}", "normalise"), "back": ("backward, normalisation {number}", "norm")},
     tasks_of=NormTasks,
     joins=True,
 )
