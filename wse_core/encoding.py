@@ -105,10 +105,10 @@ INJECT_MODES = ("off", "low", "high")
 FILTER_KINDS = ("none", "counter", "range")
 FILTER_NONE, FILTER_COUNTER, FILTER_RANGE = range(len(FILTER_KINDS))
 CMD_NOP, CMD_ADV, CMD_RST, CMD_TEARDOWN = range(4)  # commands of a control wavelet
-ADVANCE_PAYLOAD = 0x095F9249  # of the wavelet that ends an operation: command 0 ADV, none delivered, task id 31
+ADVANCE_PAYLOAD = 0x095F9249  # of what moves the own switch behind an operation: command 0 ADV, no task (id 31)
 
 # A queue word: payload (bits 0-31), then these (see ``queue.pxd``).
-SHIFT_CTRL, SHIFT_VALID, SHIFT_STAMP = 32, 33, 34
+SHIFT_CTRL, SHIFT_OWN, SHIFT_VALID, SHIFT_STAMP = 32, 33, 34, 35
 
 # --- accounting -------------------------------------------------------------------------------------------------------
 WAIT_REASONS = ("idle", "pipe", "conflict", "resource", "input", "output", "fifo")

@@ -1,11 +1,11 @@
 # cython: overflowcheck=False
 # Queues: their words, the planes of the routers' queues, the two ways over a ramp, and waking who waits for a place.
 #
-# A queue word is one uint64: payload (bits 0-31), control (32), valid (33), stamp (34-63).  The stamp is the first
-# cycle, modulo 2^30, in which the word may be used by the other side: a valid word may be taken, a free place may be
+# A queue word is one uint64: payload (bits 0-31), control (32), for the own router alone (33), valid (34), stamp
+# (35-63).  The stamp is the first cycle, modulo 2^29, in which the word may be used by the other side: a valid word may be taken, a free place may be
 # filled.  So a word has one writer per state and a cycle needs no commit phase: whatever happens in cycle t is stamped
 # t + 1 or later and cannot be seen in t, in whatever order cells are visited.  Stamps are compared as signed distances;
-# `stamps_refresh` keeps every stamp within half the range (the only cost of 30 bits: one sweep in 2^28 cycles).
+# `stamps_refresh` keeps every stamp within half the range (the only cost of 29 bits: one sweep in 2^27 cycles).
 from wse_core.bitmap cimport map_add
 from wse_core.builtins cimport ctz64, unlikely
 from wse_core.records cimport *
@@ -17,7 +17,7 @@ cdef inline uint64_t stamp_of(uint64_t cycle) noexcept nogil:
     return cycle << SHIFT_STAMP
 
 cdef inline bint usable(uint64_t word, uint64_t now) noexcept nogil:
-    # Whether the stamp of `word` is not in the future of `now`: sign of the distance modulo 2^30. What stands below the
+    # Whether the stamp of `word` is not in the future of `now`: sign of the distance modulo 2^29. What stands below the
     # stamp need not be masked when it is subtracted from ones.
     return <int64_t>(((now + 1) << SHIFT_STAMP) - 1 - word) >= 0
 
@@ -27,6 +27,10 @@ cdef inline bint is_valid(uint64_t word) noexcept nogil:
 cdef inline bint is_control(uint64_t word) noexcept nogil:
     return (word >> SHIFT_CTRL) & 1
 
+cdef inline bint is_own(uint64_t word) noexcept nogil:
+    # Whether a control wavelet goes no further than the router of the PE that has sent it.
+    return (word >> SHIFT_OWN) & 1
+
 cdef inline bint takeable(uint64_t word, uint64_t now) noexcept nogil:
     return is_valid(word) and usable(word, now)
 
@@ -34,7 +38,7 @@ cdef inline bint has_room(uint64_t word, uint64_t now) noexcept nogil:
     return not is_valid(word) and usable(word, now)
 
 cdef inline uint64_t ready_cycle(uint64_t word, uint64_t now) noexcept nogil:
-    # The full cycle number of a stamp, which lies within 2^29 cycles of `now`.
+    # The full cycle number of a stamp, which lies within 2^28 cycles of `now`.
     return now - <uint64_t>(<int64_t>((now << SHIFT_STAMP) - ((word >> SHIFT_STAMP) << SHIFT_STAMP)) >> SHIFT_STAMP)
 
 
@@ -136,13 +140,13 @@ cdef inline void inq_freed(region_t* s, uint32_t cell, inq_t* q) noexcept nogil:
 
 
 cdef inline void note_controls(region_t* s, int color) noexcept nogil:
-    # Control wavelets of a color may be under way from now on, and of the other color of its pair, if there are swaps.
+    # Control wavelets of a color may be in routers from now on, and of the other color of its pair, if there are swaps.
     s.controls |= <uint32_t>1 << color
     if s.f.swaps:
         s.controls |= <uint32_t>1 << (color ^ 1)
 
 cdef inline void note_commands(region_t* s, int color) noexcept nogil:
-    # The same of control wavelets that are more than an advance at the end of an operation.
+    # The same of control wavelets that go on to other PEs.
     note_controls(s, color)
     s.commands |= <uint32_t>(3 if s.f.swaps else 1) << (color & ~1 if s.f.swaps else color)
 

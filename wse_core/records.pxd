@@ -32,7 +32,7 @@ cdef enum:                  # operand of a vector operation
 
 cdef enum:                  # how a vector operation advances; decided in set-up
     KIND_GENERAL = 0        # step by step: fabric or FIFO operands with flags, control wavelets, anything else
-    KIND_ADVANCE = 1        # all elements are done, the advance_switch wavelet is still to be sent
+    KIND_ADVANCE = 1        # all elements are done, the word that moves the own switch is still to be sent
     KIND_FLOW = 2           # one fabric input at most, the rest checked memory, constants or a fabric output
     KIND_PAIR = 3           # the same with two fabric inputs, each step in one cycle
     KIND_MEMORY = 4         # no fabric or FIFO operand, step by step
@@ -479,7 +479,7 @@ ctypedef struct region_t:   # what advances with one clock: the whole fabric, or
     uint32_t* awake         # cells whose CE has done something, in no order
     uint32_t n_awake
     uint32_t controls       # colors of which control wavelets may be under way: a program sends them, or the host does
-    uint32_t commands       # those of which some may be more than an advance at the end of an operation
+    uint32_t commands       # those of which some may go on to other PEs
     told_t told[N_COLORS]   # what rivals.pyx has found out
     shape_t* shapes         # a vector instruction each, whichever PE sets it up
     # of this cycle: the upper part of words that become ready in a neighbour's queue, or in a CE's input queue

@@ -10,9 +10,8 @@ adds up what each piece of that way takes at least, until the sum is enough or s
   this operation that sends, not before all that are missing have come, one per cycle.  So the search goes on with that
   color.
 * A switch changes only when a control wavelet of its color passes, which comes behind the words of its operation.  What
-  needs another position of a switch comes behind so many control wavelets; the router before it has been switched by
-  the same ones, so what follows them may come there from another side, behind fewer.  (Where control wavelets may say
-  something else than the advance at the end of an operation, the first one is waited for.)
+  needs another position of a switch comes behind the next one.  Where no color's control wavelets travel, that is one of
+  the PE's own: it has come up the ramp.
 * Where one PE sends a color, the search jumps to it, if as many wavelets have left it as have passed here: none is on
   its way.  What is found there holds from then on, for all that ask of this color (`told_t`).
 
@@ -39,8 +38,7 @@ ctypedef struct quest_t:    # what a search asks for
     int color
     uint32_t cell
     uint32_t ports          # a wavelet granted in this router that has come in here,
-    uint32_t behind         # behind so many control wavelets that come in here from now on,
-    bint control            # and is one itself
+    bint control            # and is a control wavelet
 
 cdef inline uint32_t all_rx(uint64_t route) noexcept nogil:
     # Inputs in any position; invalid positions have none.
@@ -117,37 +115,19 @@ cdef inline bint holds(region_t* s, plane_t* q, uint32_t cell, bint control) noe
             return True
     return False
 
-cdef inline bint advances_only(region_t* s, int color, uint64_t route) noexcept nogil:
-    # Whether each control wavelet moves this switch on by one position, up to the last one.
-    return not ((s.commands >> color) & 1 or (route >> RT_RING) & 1 or (route >> RT_POP) & 3 != POP_NEVER)
-
 cdef inline bint comes_in(region_t* s, quest_t* w, uint64_t route, uint32_t links) noexcept nogil:
     # From what goes out of a router by `links` to what comes into it.  False: nothing goes there.
-    cdef uint32_t rx[N_POSITIONS]
-    cdef uint32_t n = 0, ends = 0, k
-    cdef int pos = pos_of(route), next
+    cdef int pos = pos_of(route)
     if not all_tx(route) & links:
         return False
-    if not advances_only(s, w.color, route):
-        w.control = w.control or w.behind != 0 or not tx_of(route, pos) & links     # which must switch it first
-        w.behind = 0
-        w.ports = rx_of(route, pos)
-        return w.ports != 0 and (not w.control or (s.controls >> w.color) & 1)
-    while True:
-        rx[n] = rx_of(route, pos)
-        next = advanced(route, pos)
-        if tx_of(route, pos) & links:
-            if ends >= w.behind or next == pos:
-                w.behind -= min(ends, w.behind)
-                for k in range(n):
-                    w.behind += rx[k] == rx[n]
-                w.ports = rx[n]
-                return w.ports != 0 and (n == 0 or (s.controls >> w.color) & 1)
-            ends += 1
-        if next == pos:
+    w.control = w.control or not tx_of(route, pos) & links      # which must switch it first
+    w.ports = rx_of(route, pos)
+    if w.control:
+        if not (s.controls >> w.color) & 1:
             return False
-        pos = next
-        n += 1
+        if not (s.commands >> w.color) & 1:
+            w.ports &= RAMP
+    return w.ports != 0
 
 cdef inline uint64_t told(region_t* s, int color, uint64_t moved) noexcept nogil:
     # When the source of a color sends the next wavelet, none of `moved` being on its way, as far as that has been told.
@@ -162,7 +142,6 @@ cdef void ask_source(region_t* s, int color, uint32_t source) noexcept nogil:
     w.color = color
     w.cell = source
     w.ports = RAMP
-    w.behind = 0
     w.control = False
     about.moved = moved_out(&s.plane[color * N_PORTS + DIR_R], source)
     about.until = earliest(s, &w, s.now + FAR, ANY_ROW, False)
@@ -185,7 +164,7 @@ cdef uint64_t earliest(region_t* s, quest_t* w, uint64_t enough, uint32_t row, b
         q = &s.plane[w.color * N_PORTS + port]
         if q.queues == NULL:
             return NEVER
-        if holds(s, q, w.cell, w.control or w.behind):
+        if holds(s, q, w.cell, w.control):
             return t
         if port == DIR_R:
             ce = s.f.ce[w.cell]
@@ -195,7 +174,6 @@ cdef uint64_t earliest(region_t* s, quest_t* w, uint64_t enough, uint32_t row, b
                 return t
             plus += s.f.p.execute + s.f.p.ramp_out
             t = max(t, max(s.now, ce.acct) + plus)
-            w.control = w.control or w.behind
             if not waits_for_words(ce):
                 if (w.control and alone_in_flow(ce) and ce.main.form.inq == NO_PLACE
                         and ce.main.form.plane == plane_number(q)):
@@ -209,7 +187,6 @@ cdef uint64_t earliest(region_t* s, quest_t* w, uint64_t enough, uint32_t row, b
                     plus += words_left(ce)
             w.color = inq_at(ce, ce.main.form.inq).color
             w.control = False
-            w.behind = 0
             if s.f.route[w.color] == NULL:
                 return NEVER
             w.ports = rx_of(s.f.route[w.color][w.cell], pos_of(s.f.route[w.color][w.cell]))
@@ -219,7 +196,7 @@ cdef uint64_t earliest(region_t* s, quest_t* w, uint64_t enough, uint32_t row, b
         up = w.cell + s.f.delta[port]
         if is_border(s, up):
             return t
-        source = MANY if w.control or w.behind else source_of(s, w.color)
+        source = MANY if w.control else source_of(s, w.color)
         sends = &s.plane[w.color * N_PORTS + DIR_R]
         if source != MANY and sends.queues != NULL:
             moved = moved_out(q, w.cell)
@@ -248,26 +225,17 @@ cdef uint64_t undisturbed(region_t* s, int color, uint32_t cell, uint32_t outs, 
     # not in the present position of its switch, and not in another one to which control wavelets may take it.
     cdef uint32_t row = ANY_ROW if s.one_clock else row_of(&s.f.grid, cell)
     cdef uint64_t found = NEVER, t
-    cdef quest_t w, first
+    cdef quest_t w
     cdef int c
     for c in range(N_COLORS):
         if c == color or s.f.route[c] == NULL:
             continue
         w.color = c
         w.cell = cell
-        w.behind = 0
         w.control = False
         if not comes_in(s, &w, s.f.route[c][cell], outs):
             continue
         t = earliest(s, &w, enough, row, True)
-        if t < enough and not tx_of(s.f.route[c][cell], pos_of(s.f.route[c][cell])) & outs:
-            first.color = c                     # its switch must be moved on before
-            first.cell = cell
-            first.ports = rx_of(s.f.route[c][cell], pos_of(s.f.route[c][cell]))
-            first.behind = 0
-            first.control = True
-            if first.ports:
-                t = max(t, earliest(s, &first, enough, row, True))
         found = min(found, t)
         if found <= s.now:
             break

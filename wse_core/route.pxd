@@ -1,7 +1,7 @@
 # cython: overflowcheck=False
 # Route words and control payloads: what a router reads out of them.  Fields: wse_core/encoding.py.
 from wse_core.constants cimport *
-from wse_core.queue cimport is_control
+from wse_core.queue cimport is_control, is_own
 from wse_core.records cimport region_t, uint32_t, uint64_t
 
 cdef enum:
@@ -26,8 +26,10 @@ cdef inline int advanced(uint64_t word, int pos) noexcept nogil:
     return 0 if (word >> RT_RING) & 1 else pos
 
 cdef inline uint32_t outs_of(uint64_t word, uint32_t tx) noexcept nogil:
-    # Outputs of a wavelet: a control wavelet may say that it is not to be delivered.
-    return tx & ~<uint32_t>RAMP if is_control(word) and (word >> 24) & 1 else tx
+    # Outputs of a wavelet: a control wavelet may say that it is not to be delivered, or be for this router alone.
+    if not is_control(word):
+        return tx
+    return 0 if is_own(word) else tx & ~<uint32_t>RAMP if (word >> 24) & 1 else tx
 
 cdef inline bint does_something(uint64_t word, uint64_t route) noexcept nogil:
     # Whether a wavelet is more than data to a router: a control wavelet with a command, or one that is not delivered or

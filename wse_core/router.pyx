@@ -27,7 +27,7 @@ from wse_core.route cimport *
 from wse_core.train cimport train_leaves
 from wse_core.wake cimport ring_set
 
-cdef uint64_t PAYLOAD = (<uint64_t>1 << SHIFT_VALID) - 1        # payload and control bit
+cdef uint64_t PAYLOAD = ((<uint64_t>1 << SHIFT_CTRL) << 1) - 1   # payload and control bit
 cdef uint64_t GENERAL = (<uint64_t>1 << RT_TEARDOWN) | (<uint64_t>1 << RT_SPECIAL)
 
 ctypedef struct request_t:
@@ -104,7 +104,7 @@ cdef bint make_request(region_t* s, uint32_t cell, int color, int port, request_
     r.granted = granted_at(q, cell)[0] if q.timed else 0
     r.color = e
     r.outs = outs_of(word, tx_of(route, pos_of(route)))
-    if tx_of(route, pos_of(route)) == 0 and s.f.sinks[e] != NULL and s.f.sinks[e][cell]:
+    if tx_of(route, pos_of(route)) == 0 and not is_own(word) and s.f.sinks[e] != NULL and s.f.sinks[e][cell]:
         r.outs = TO_HOST
     r.counts = 0
     f = <int>(route >> RT_FILTER) & 7
@@ -127,7 +127,7 @@ cdef void grant(region_t* s, uint32_t cell, request_t* r) noexcept nogil:
     cdef filter_t* f
     cdef bint control = is_control(r.word)
     cmd = <int>(payload >> 22) & 3
-    if control:
+    if control and not is_own(r.word):
         pop = <int>(r.route >> RT_POP) & 3
         if (pop == POP_ALWAYS
                 or (pop == POP_ON_ADVANCE and cmd == CMD_ADV and advanced(r.route, pos_of(r.route)) != pos_of(r.route))

@@ -24,7 +24,7 @@ from wse_core.records cimport *
 cdef enum:
     LEAST_PACKED = 4        # elements from which on a kernel is worth its call
 
-cdef uint64_t ADVANCE_WORD = <uint64_t>ADVANCE_PAYLOAD | (<uint64_t>1 << SHIFT_CTRL)
+cdef uint64_t ADVANCE_WORD = ADVANCE_PAYLOAD | (<uint64_t>1 << SHIFT_CTRL) | (<uint64_t>1 << SHIFT_OWN)
 
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
@@ -406,7 +406,7 @@ cdef void threads_changed(region_t* s, ce_t* ce) noexcept nogil:
             inq_at(ce, th.form.inq2).uts |= <uint8_t>(1 << ut)
 
 cdef void last_is_advance(region_t* s, ce_t* ce, thread_t* th) noexcept nogil:
-    # All elements are done; the operation ends with an advance_switch wavelet.
+    # All elements are done; the operation ends with a word that moves the switch of the own router.
     th.kind = KIND_ADVANCE
     if th.form.id != MAIN:
         threads_changed(s, ce)

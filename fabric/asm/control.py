@@ -36,7 +36,7 @@ __all__ = ["ADVANCE", "COMMANDS", "N_COMMANDS", "Control", "decode", "encode", "
 COMMANDS = {"nop": CMD_NOP, "adv": CMD_ADV, "rst": CMD_RST, "teardown": CMD_TEARDOWN}
 N_COMMANDS = 8
 ADVANCE = 0x095F9249
-"""Control wavelet of `advance_switch`: command 0 advances, nothing is delivered, no task."""
+"""Control wavelet that moves switches on: command 0 advances, nothing is delivered, no task."""
 
 # (lowest bit of the command, bit of do-not-deliver) per place.
 _PLACES = ((22, 24), (25, 27), (28, 0), *((3 * k - 8, 3 * k - 6) for k in range(3, N_COMMANDS)))

@@ -8,7 +8,7 @@ cdef enum:                  # why a run came back
     RUN_BUSY = 4            # so much moves in each cycle that bands of rows pay
     BUSY_CYCLES = 8         # in a row, for that
     AHEAD = 0x400000        # cycles that a CE may run ahead of the clock
-    REFRESH = 0x10000000    # cycles between sweeps of stamps and counters; stamps older than that are rewritten
+    REFRESH = 0x08000000    # cycles between sweeps of stamps and counters; stamps older than that are rewritten
     MATES = 63              # threads besides the first one
 
 ctypedef struct turn_t:     # some cycles of all rows, band after band

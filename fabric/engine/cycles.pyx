@@ -298,7 +298,7 @@ cdef void counts_fold(region_t* s, uint32_t cell) noexcept nogil:
         now[k] = 0
 
 cdef void stamps_refresh(region_t* s) noexcept nogil:
-    # Keeps every stamp within half of its 30-bit range; a word never touched (0) stays 0 while now < 2^29, then is
+    # Keeps every stamp within half of its 29-bit range; a word never touched (0) stays 0 while now < 2^28, then is
     # stamped too.
     cdef int k
     cdef uint32_t cell, q, w

@@ -9,6 +9,7 @@
 `steps`        steps of an operation of the table over some elements, at the machine's lanes, without bank conflicts
 `elementwise`  `operation` of so many `steps`
 `load`         loads of descriptors into their registers
+`command`      from the last step of a message to that of a control wavelet behind it
 `train`        wavelets that follow one another: one a cycle, or what the slowest queue on their way lets through
 `sending`      how long the sender of a train is busy with it
 `received`     when a receiver, late or not, is through with a train; `receiver`: for many trains of one length
@@ -35,6 +36,7 @@ from numpy.typing import NDArray
 from wse_core.params import Machine
 
 __all__ = [
+    "command",
     "elementwise",
     "issue",
     "load",
@@ -94,6 +96,14 @@ def elementwise(machine: Machine, op: str, n: int) -> int:
 def load(machine: Machine, count: Any = 1) -> Any:
     """Return the cycles of so many loads of descriptors, of one dimension each."""
     return count * machine["ce.dsr_load"]
+
+
+def command(machine: Machine) -> int:
+    """Return the cycles from the last step of a message to that of a control wavelet sent behind it.
+
+    The operation of the message ends; the payload, a descriptor and the operation of the command follow.
+    """
+    return 1 + machine["vec.drain"] + 1 + load(machine) + issue(machine)
 
 
 def through(wavelets: int, room: int, delay: int) -> int:

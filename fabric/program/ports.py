@@ -108,7 +108,7 @@ class Ports:
         control : bool
             Each wavelet is a control wavelet (payloads: `fabric.asm.control`).
         advance_switch : bool
-            A control wavelet that advances switches follows the last element.
+            The switch of the PE's own router moves on behind the last element.
         zero : bool
             Each element of the memory source is set to zero once sent.
         index : int, optional

@@ -241,11 +241,11 @@ def fifo_of(ce: CE, operand: Operand) -> Fifo:
     return ce.fifos.setdefault(operand.dsr.fifo, Fifo())
 
 
-def send(ce: CE, operand: Operand, payload: int, control: bool, t: int, cost: int) -> None:
-    """Push a wavelet to the ramp in the step of cycle t that costs `cost`."""
+def send(ce: CE, operand: Operand, payload: int, control: bool, t: int, cost: int, own: bool = False) -> None:
+    """Push a wavelet to the ramp in the step of cycle t that costs `cost`; `own`: for the router of this PE alone."""
     ready = t + (cost - 1) + ce.machine["ramp.execute"] + ce.machine["ramp.out"]
     queue = queue_of(ce, operand)
-    queue.push(payload, control, ready)
+    queue.push(payload, control, ready, own)
     ce.counters["sent"] += 1
     number = next(number for number, one in ce.out_queues.items() if one is queue)
     ce.emit(ce.x, ce.y, t, "inject", queue.color, number % N_QUEUES, payload, control)

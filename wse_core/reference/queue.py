@@ -31,11 +31,15 @@ def no_trace(
 
 @dataclass(slots=True)
 class Wavelet:
-    """What is in a queue: 32 bits, the control bit, the first cycle in which the receiver can use it."""
+    """What is in a queue: 32 bits, the control bit, the first cycle in which the receiver can use it.
+
+    `own` marks what goes no further than the router of the PE that has sent it.
+    """
 
     payload: int
     control: bool
     ready: int
+    own: bool = False
 
     @property
     def index(self) -> int:
@@ -74,9 +78,9 @@ class Queue:
             return self.wavelets[0]
         return None
 
-    def push(self, payload: int, control: bool, ready: int) -> None:
-        """Append a wavelet at the tail."""
-        self.wavelets.append(Wavelet(payload, control, ready))
+    def push(self, payload: int, control: bool, ready: int, own: bool = False) -> None:
+        """Append a wavelet at the tail; `own`: it goes no further than the PE's own router."""
+        self.wavelets.append(Wavelet(payload, control, ready, own))
 
     def take(self, t: int) -> Wavelet:
         """Remove the first wavelet in cycle t and return it."""

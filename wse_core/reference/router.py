@@ -251,6 +251,8 @@ class Router:
         route = self.colors[effective]
         if route.teardown or not route.takes_from(port) or self.held_by_injection(color, port):
             return None
+        if wavelet.own:
+            return Request(color, port, effective, wavelet, (), None)
         outputs, counting = route.outputs(), None
         if not outputs and (effective, DIR_HOST) in self.targets:
             outputs = [DIR_HOST]
@@ -304,7 +306,7 @@ class Router:
             if request.counting is not None:
                 request.counting.count()
             payload, control = request.wavelet.payload, request.wavelet.control
-            sent = pop(payload) if control and route.pops(payload) else payload
+            sent = pop(payload) if control and not request.wavelet.own and route.pops(payload) else payload
             self.emit(
                 self.x,
                 self.y,

@@ -117,7 +117,7 @@ class Operation:
 
     @property
     def advances(self) -> bool:
-        """Whether a control wavelet that advances switches follows the last element."""
+        """Whether a control wavelet that moves the own switch on follows the last element."""
         return self.dest is not None and self.dest.kind == DSD_FABOUT and self.dest.has(F_ADVANCE)
 
     @property
@@ -328,7 +328,7 @@ def vec_step(ce: CE, thread: int, t: int) -> None:
     operation = ce.operations[thread]
     assert operation is not None
     if operation.has_all_elements:
-        send(ce, operation.destination, ADVANCE_PAYLOAD, True, t, 1)
+        send(ce, operation.destination, ADVANCE_PAYLOAD, True, t, 1, own=True)
         cost, conflict, ended = 1, 0, True
     elif operation.op.form == "dfilt":
         cost, conflict, ended = 1, 0, discard(ce, operation, t)

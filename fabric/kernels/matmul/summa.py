@@ -46,7 +46,7 @@ Cycles
     cycles and more, 10 % for the smallest tiles.  Broadcasts follow one another without waiting: the way of n-1 hops
     is paid once, not per step.
 
-    Exactly: wavelet_hops = L W H ((SA + 2) [W > 1] + (SB + 2) [H > 1]) with the control wavelets and tokens.
+    Exactly: wavelet_hops = L (H ((SA + 1) W + 1) [W > 1] + W ((SB + 1) H + 1) [H > 1]), with tokens and moved switches.
 
 Sources
     SUMMA: van de Geijn and Watts, 1997; on the machine in the vendor's gemm-collectives_2d example and in
@@ -255,7 +255,9 @@ class Summa(Product):
         """The product takes so many wavelet hops."""
         w, h, steps = self.width, self.height, self.slices
         return sum(
-            steps * w * h * (wavelets + 2) for wavelets, size in zip(self.wavelets, (w, h), strict=True) if size > 1
+            steps * (w * h * (wavelets + 1) + w * h // size)  # a tile and its token, and what moves a switch
+            for wavelets, size in zip(self.wavelets, (w, h), strict=True)
+            if size > 1
         )
 
     def ask_cycles(self) -> int:

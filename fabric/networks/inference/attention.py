@@ -104,7 +104,7 @@ class Attention:
                 assert into is not None
                 p.fadds(w.first, w.first, into)
         else:
-            p.load(w.written, p.fabout(p.output_queue(self.queue, role.out), most, advance_switch=role.advance))
+            p.load(w.written, role.leaving(p, self.queue, most))
             if into is None:
                 p.load(w.second, w.scores)
                 p.dsr_len(w.second, size)
@@ -113,6 +113,7 @@ class Attention:
                 p.load(w.first, w.scores)
                 p.dsr_len(w.first, size)
                 p.fadds(w.written, w.first, into)
+            role.close(p, self.queue)
         if role.out is None and role.messages:  # a group of one column has nobody to give to
             p.load(w.second, w.scores)
             p.dsr_len(w.second, size)

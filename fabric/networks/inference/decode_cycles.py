@@ -424,7 +424,7 @@ class _Heads:
         received = timing.receiver(m, w, queue, queue)
         begins = starts + [each[0] for each in self.gaps]
         ready, passed = begins, np.zeros_like(starts)
-        behind = timing.train(m, w + 2, queue, queue) - 1
+        behind = timing.train(m, w, queue, queue) + timing.command(m)
         room = m["queue.in_depth"][queue] + m["ramp.in_buffer"]
         for turn, sides in enumerate(self.turns):
             ways = sides.members * timing.ramps(m) + sides.hops * m["router.hop"]
@@ -432,7 +432,8 @@ class _Heads:
             roots = sides.roots
             arrival = np.maximum(arrival, passed[:, roots])
             taken = np.maximum(ready[:, roots], arrival)
-            passed[:, roots] = np.maximum(arrival + behind, taken + w - room + m["ramp.in"] + 2 if w > room else 0)
+            full = taken + w - room + m["ramp.in"] + 1 + timing.command(m)
+            passed[:, roots] = np.maximum(arrival + behind, full if w > room else 0)
             ready = ready.copy()
             ready[:, roots] = received(ready[:, roots], arrival) + [self.gaps[root][1 + turn] for root in roots]
         sent = ready[:, self.root]  # the first step of the flood

@@ -189,10 +189,10 @@ class KTree:
                 for i, place in enumerate(group):
                     mine, other = pair[i % 2], pair[1 - i % 2]
                     if i == middle:
-                        role = Role(sides, other, None, False) if sides else None
+                        role = Role(sides, other, None, "none") if sides else None
                     else:
-                        inner = 0 < i < len(group) - 1
-                        role = Role(int(inner), other if inner else None, mine, sides == 2 and abs(i - middle) == 1)
+                        inner, ends = 0 < i < len(group) - 1, sides == 2 and abs(i - middle) == 1
+                        role = Role(int(inner), other if inner else None, mine, "way" if ends else "none")
                     found[place][number] = role
         return [tuple(roles) for roles in found]
 
@@ -292,7 +292,7 @@ class KTree:
         for number, level in enumerate(self.turns):
             queue = self.queues[number]
             room = m["queue.in_depth"][queue] + m["ramp.in_buffer"]
-            behind = timing.train(m, w + 2, queue, queue) - 1  # to the next message, behind a control wavelet
+            behind = timing.train(m, w, queue, queue) + timing.command(m)  # to the next message, behind a command
             received = timing.receiver(m, w, queue, queue)
             passed: Any = 0
             for turn, sides in enumerate(level):
@@ -304,7 +304,8 @@ class KTree:
                     ready, arrival = ready[..., :count], np.maximum(arrival, passed[..., :count])
                 taken = np.maximum(ready, arrival)
                 # The control wavelet follows the last one, which enters the queue when there is room for it.
-                passed = np.maximum(arrival + behind, taken + w - room + m["ramp.in"] + 2 if w > room else 0)
+                full = taken + w - room + m["ramp.in"] + 1 + timing.command(m)
+                passed = np.maximum(arrival + behind, full if w > room else 0)
                 ready = received(ready, arrival)
                 times[..., sides.roots] = ready + drain
         root = times[..., self.root]

@@ -4,8 +4,8 @@ Every piece moves blocks of n elements (16-bit elements: an even number of them,
 block has W wavelets) between P places of a `Line`.
 
 `Gather`
-    Everybody sends its block to place 0, nearest first: routers send their own and pass afterwards, switched by a
-    control wavelet behind the block (the routes of the tree ``star``).  Place 0 takes everything with one operation.
+    Everybody sends its block to place 0, nearest first: routers send their own and pass afterwards, since each PE moves
+    its switch on behind its block (the routes of the tree ``star``).  Place 0 takes everything with one operation.
     One color.
 `Scatter`
     Place 0 sends all blocks with one operation, farthest first; routers pass everything on and drop a copy, and a
@@ -106,22 +106,25 @@ class Gather(_Moving):
 
     @property
     def hops(self) -> int:
-        """The gather takes so many wavelet hops, control included."""
+        """Every block takes so many hops over a ramp and the links before it, what moves a switch one over a ramp."""
         p = len(self)
-        return self.line.copies * sum((1 + k) * (self.w + (k < p - 1)) for k in range(1, p))
+        return self.line.copies * sum((1 + k) * self.w + (k < p - 1) for k in range(1, p))
 
     def end(self, start: int, machine: Machine) -> int:
         """Return the cycle in which place 0 can issue what follows, if all places begin in cycle `start`.
 
-        Blocks follow one another with the gap of a control wavelet, unless one has so far to come that the links are
-        empty before it.
+        Blocks follow one another, with the gap of a cycle in which a switch is moved where it does not close, unless
+        one has so far to come that the links are empty before it.
         """
-        m, p, block = machine, len(self), self.w + 1
+        m, p = machine, len(self)
         if p > 1:
-            first, before = timing.way(m, 1), 0  # of the wavelets that follow one another, and those that have passed
+            closes = trees.gap_closes(m, self.w)
+            # The first of wavelets that follow one another, how many have passed, and whether the last block waited.
+            first, before, waits = timing.way(m, 1), 0, False
             for k in range(2, p):
-                before += block
-                if timing.way(m, k) > first + timing.train(m, before + 1, self.queue, None) - 1:
+                before += self.w + (not (waits and closes))
+                waits = timing.way(m, k) <= first + timing.train(m, before + 1, self.queue, None) - 1
+                if not waits:
                     first, before = timing.way(m, k), 0
             own = timing.train(m, self.w, self.queue, self.queue)
             last = max(first + timing.train(m, before + self.w, self.queue, None), timing.way(m, p - 1) + own)
@@ -296,17 +299,16 @@ class AllGather(_Moving):
 
     @property
     def hops(self) -> int:
-        """Wavelet hops: every block and its control wavelet go out of a ramp and over all links on either side."""
+        """Every block takes these hops out of a ramp and over all links on either side, its switch's word one."""
         p = len(self)
         if p == 1:
             return 0
-        blocks = self.w + 1
-        return self.line.copies * blocks * (2 * (p - 1) + p * (p - 1))
+        return self.line.copies * (2 * (p - 1) * (self.w + 1) + p * (p - 1) * self.w)
 
     def end(self, start: int, machine: Machine) -> int:
         """Return a cycle before which the busiest place cannot issue what follows.
 
-        Its own work: instructions, the copy, both sends with their control wavelets, all receives, one wavelet per
+        Its own work: instructions, the copy, both sends with what moves their switches, all receives, one wavelet per
         cycle; and all blocks of the others one after the other over a link.  It is no closed form: a stream goes on
         only when all CEs on its way have taken its wavelets, each CE takes from one stream at a time, and which one
         depends on what has come where; long blocks on long lines take up to half as much again.
@@ -324,7 +326,7 @@ class AllGather(_Moving):
         work += (streams - 1) + (2 * streams - 1) * edit  # touching what is still on its way
         # What is sent and what comes while it loads descriptors takes no time of its own.
         work -= (2 if p == 2 else 6) * load + m["ce.dsr_dimension"] + (2 * streams - 1) * (m["vec.start"] + edit)
-        others = (p - 1) * self.w  # and the commands between them, which no CE gets
+        others = (p - 1) * self.w  # and the cycles between them, in which switches are moved
         stream = max(timing.train(m, others + p - 2, None, None), timing.train(m, others, self.queue + 2, None))
         far = timing.way(m, p - 1) + timing.train(m, self.w, self.queue + 2, self.queue)
         return max(work, first + max(timing.way(m, 1) + stream, far))

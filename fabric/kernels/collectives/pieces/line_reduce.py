@@ -23,14 +23,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.asm.operands import Var
+from fabric.asm.control import ADVANCE
+from fabric.asm.operands import Dsd, Var
+from fabric.kernels.collectives.pieces import trees
 from fabric.kernels.collectives.pieces.lines import Line
-from fabric.kernels.collectives.pieces.trees import Tree
+from fabric.kernels.collectives.pieces.trees import Advance, Tree
 from fabric.kernels.kit.data import wavelets_of
 from fabric.layout.layout import Layout
 from fabric.price import timing
 from fabric.program.program import Program
 from wse_core import numerics
+from wse_core.errors import InternalError
 from wse_core.formats import Arithmetic, Bits
 from wse_core.image import ENDLESS
 from wse_core.params import Machine
@@ -42,14 +45,28 @@ COMBINE = {"add": ("fadds", "add"), "max": ("fmaxs", "maximum"), "min": ("fmins"
 
 
 class Role(NamedTuple):
-    """A PE has this part in a reduce: children, color received on, color sent on (None: nothing), control wavelet
-    after.
-    """
+    """A PE has this part in a reduce: children, color received on, color sent on (None: nothing), switches moved."""
 
     messages: int
     into: int | None
     out: int | None
-    advance: bool
+    advance: Advance
+
+    def leaving(self, p: Program, queue: int, n: int) -> Dsd:
+        """Return the descriptor of the message that the PE sends: `n` elements over output queue `queue`."""
+        return p.fabout(p.output_queue(queue, self.color), n, advance_switch=self.advance == "own")
+
+    def close(self, p: Program, queue: int) -> None:
+        """Write what follows the message: the control wavelet that goes its way, if there is one."""
+        if self.advance == "way":
+            p.mov32(p.fabout(p.output_queue(queue, self.color), 1, dtype="u32", control=True), ADVANCE)
+
+    @property
+    def color(self) -> int:
+        """Color that the PE sends on."""
+        if self.out is None:
+            raise InternalError("a PE that sends nothing has no color to send on", where="reduce")
+        return self.out
 
 
 class _Step(NamedTuple):
@@ -157,7 +174,7 @@ class Reduce:
             into = p.input_queue(self.queue, role.into)
             arriving = p.fabin(into, n)
         if role.out is not None:
-            leaving = p.fabout(p.output_queue(self.queue, role.out), n, advance_switch=role.advance)
+            leaving = role.leaving(p, self.queue, n)
         for step in self._steps(role.messages, role.out is not None):
             widen = self.mixed and step.source == "x"
             source = x if step.source == "x" or not self.mixed else total
@@ -176,6 +193,7 @@ class Reduce:
                     add(target, source, arriving)
             else:
                 add(target, source, arriving)
+        role.close(p, self.queue)
 
     # --- reference, counts, cycles ------------------------------------------------------------------------------------
 
@@ -213,12 +231,12 @@ class Reduce:
 
     @property
     def hops(self) -> int:
-        """All copies of the line take so many wavelet hops: per message one from the ramp and one per link, control
-        included.
-        """
-        each = (self.wavelets + (1 if advance else 0) for advance in self.tree.advance[1:])
-        far = (1 + k - self.tree.parent[k] for k in range(1, len(self.tree)))
-        return self.line.copies * sum(a * b for a, b in zip(each, far, strict=True))
+        """All copies take so many wavelet hops: per message one from the ramp and one per link, commands included."""
+        total = 0
+        for k in range(1, len(self.tree)):
+            far, advance = 1 + k - self.tree.parent[k], self.tree.advance[k]
+            total += (self.wavelets + (advance == "way")) * far + (advance == "own")  # which leaves a ramp only
+        return self.line.copies * total
 
     @property
     def additions(self) -> int:
@@ -232,7 +250,8 @@ class Reduce:
         A message arrives one wavelet per cycle once its sender has taken its first step, and not before the previous
         message on the same links is through; a PE takes it once it has loaded its descriptors.  How far consumption
         lags behind arrival is limited by the input queue, so the gap that a control wavelet leaves between two messages
-        counts only if no lag is left.
+        counts only if no lag is left.  One that moves the sender's own switch leaves a gap of a cycle, which
+        may close (`trees.gap_closes`); one that goes the way of the message comes as an operation of its own.
 
         Not counted: wavelets of a message that has to wait slip into the links before it while another color still
         uses them, at most `router.depth` per router that they wait at.  Star and chain have none of that.
@@ -242,10 +261,16 @@ class Reduce:
         # Cycles to the first wavelet of the next message on the same links, without or with a command between, which
         # routers take and the receiver does not.
         down = timing.train(m, w + 1, self.queue, self.queue)
-        follow = [max(down, timing.train(m, w + more, None, self.queue)) for more in (1, 2)]
+        follow = {
+            "none": down,
+            "own": max(down, timing.train(m, w + 1, None, self.queue) + 1),
+            "way": max(down, timing.train(m, w, self.queue, self.queue) + timing.command(m) + 1),
+        }
         issue, load, drain, through = timing.issue(m), timing.load(m), m["vec.drain"], m["ramp.in"] + 1
         dimension, turns = m["ce.dsr_dimension"], (1 + m["ce.branch_taken"], 1 + m["ce.branch_not_taken"])
         ramps, hop = timing.ramps(m), m["router.hop"]
+        closes = trees.gap_closes(m, w)
+        behind = {"none": 0, "own": 1, "way": timing.command(m)}
         received = timing.receiver(m, w, self.queue, self.queue)
         first = [0] * len(self.tree)
         begins = start if isinstance(start, Sequence) else [start] * len(self.tree)
@@ -265,14 +290,16 @@ class Reduce:
                 ready = now + loads + issue
                 for turn in range(step.messages):
                     child = next(children)
-                    arrival = max(first[child] + ramps + hop * (child - k), passed)
+                    own = first[child] + ramps + hop * (child - k)
+                    arrival = max(own, passed)
                     first[k] = max(ready, arrival)
                     starts.append(first[k])
                     last = int(received(ready, arrival)) - 1
                     freed, rest = divmod(len(starts) * w - 1 - room, w)  # the step that made room for the last wavelet
                     queued = starts[freed] + rest + through if freed >= 0 else 0
                     command = self.tree.advance[child]
-                    passed = max(arrival + follow[command] - 1, queued + 1 + command)
+                    gap = follow["none" if command == "own" and passed > own and closes else command]
+                    passed = max(arrival + gap - 1, queued + 1 + behind[command])
                     now = last + 1 + drain
                     if step.form == "loop":
                         now += turns[turn == step.messages - 1]

@@ -15,8 +15,10 @@ child first.  The subtree of a PE is a contiguous stretch that begins with it.  
     the tree of least cost for a vector of given length, found by dynamic programming over energy and depth.
 
 A message passes the PEs between sender and receiver in their routers.  For that each router of a color has up to two
-positions: its own use first (send: R to T; receive: A to R), then passing (A to T).  A control wavelet at the end of a
-message (advance_switch) moves on the routers of sender and receiver; those between are passing already and stay.
+positions: its own use first (send: R to T; receive: A to R), then passing (A to T).  What moves them on
+comes behind a message: where only the sender is passed, it moves its own switch (advance_switch); where the receiver
+is, a control wavelet goes the way of the message and moves on the routers of sender and receiver; those between are
+passing already and stay.
 A stream that comes too early waits in a router that is still in its first position: order on a link is that of the
 switches, nearest sender first.  Two ways to choose colors make that safe:
 
@@ -36,6 +38,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,8 +48,12 @@ from fabric.kernels.collectives.costs import Wire
 from fabric.kernels.collectives.pieces.lines import Line
 from fabric.layout.layout import Layout
 from wse_core.errors import ConfigError
+from wse_core.params import Machine
 
-__all__ = ["LONGEST", "Tree", "binary", "build", "chain", "optimal", "star", "two_phase"]
+__all__ = ["LONGEST", "Advance", "Tree", "binary", "build", "chain", "gap_closes", "optimal", "star", "two_phase"]
+
+Advance = Literal["none", "own", "way"]
+"""It is what a message moves on behind it: no switch, that of its sender (advance_switch), or those of its way."""
 
 LONGEST = 2048
 """PEs of the longest line for which an optimal tree is searched: time and memory grow with the square."""
@@ -125,15 +132,16 @@ class Tree:
         return change.cumsum(axis=1)[:, :-1] > 0
 
     @cached_property
-    def advance(self) -> list[bool]:
-        """Whether each PE's message ends with a control wavelet: sender or receiver will be passed on its color."""
-        return [
-            k > 0 and bool(self.passes[self.color[k], k] or self.passes[self.color[k], self.parent[k]])
-            for k in range(len(self))
-        ]
+    def advance(self) -> list[Advance]:
+        """What each PE's message ends with, by who will be passed on its color: receiver, sender alone, or nobody."""
+        found: list[Advance] = ["none"]
+        for k in range(1, len(self)):
+            passed = self.passes[self.color[k]]
+            found.append("way" if passed[self.parent[k]] else "own" if passed[k] else "none")
+        return found
 
-    def role(self, k: int) -> tuple[int, int, int, bool]:
-        """Return (children, color received on or -1, color sent on or -1, advance) of PE k."""
+    def role(self, k: int) -> tuple[int, int, int, Advance]:
+        """Return (children, color received on or -1, color sent on or -1, what moves switches on) of PE k."""
         children = self.children[k]
         return len(children), self.color[children[0]] if children else -1, self.color[k], self.advance[k]
 
@@ -150,6 +158,16 @@ class Tree:
                 (passed & ~sends & ~takes, "A", "T", None),
             ):
                 line.route_each(layout, colors[number], np.flatnonzero(places).tolist(), rx, tx, switch)
+
+
+def gap_closes(machine: Machine, wavelets: int) -> bool:
+    """Return whether messages of so many wavelets that wait for one another follow without a gap.
+
+    Each sender moves its own switch behind its message, which takes a cycle of its router.  It has done so before the
+    message is asked for if all of it fits into the next router; else that router bridges the gap if it has more room
+    than there are wavelets in flight to it.
+    """
+    return wavelets <= machine["router.depth"] or machine["router.depth"] > machine["router.hop"] + 1
 
 
 def _by_depth(parent: Sequence[int]) -> Tree:

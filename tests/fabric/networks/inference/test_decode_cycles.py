@@ -163,7 +163,7 @@ def ends_of_a_tree(piece, starts, m):
     for number, level in enumerate(piece.levels):
         queue = piece.queues[number]
         room = m["queue.in_depth"][queue] + m["ramp.in_buffer"]
-        behind = timing.train(m, w + 2, queue, queue) - 1
+        behind = timing.train(m, w, queue, queue) + timing.command(m)
         for group in level:
             root = group[len(group) // 2]
             ready, passed = times[root] + 2 * load + issue, 0
@@ -173,7 +173,8 @@ def ends_of_a_tree(piece, starts, m):
                     first = max(times[place] + 3 * load + issue, first + timing.way(m, abs(place - before)))
                 arrival = max(first + timing.way(m, abs(side[-1] - root)), passed)
                 taken = max(ready, arrival)
-                passed = max(arrival + behind, taken + w - room + m["ramp.in"] + 2 if w > room else 0)
+                full = taken + w - room + m["ramp.in"] + 1 + timing.command(m)
+                passed = max(arrival + behind, full if w > room else 0)
                 ready = timing.received(m, w, ready, arrival, queue, queue)
             if len(group) > 1:
                 times[root] = ready + m["vec.drain"]

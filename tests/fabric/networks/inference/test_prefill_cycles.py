@@ -44,11 +44,11 @@ SIZES = few(
 
 @pytest.mark.parametrize(("decoder", "width", "height", "length"), SIZES)
 def test_prompts_and_their_parts(decoder, width, height, length):
-    """A prompt is within 2 %, its transition within 8 cycles, each part of a layer within 4 % or 60 cycles."""
+    """A prompt is within 2 %, its transition within 20 cycles, each part of a layer within 4 % or 60 cycles."""
     both = Both(decoder, width, height, length, 1)
     form = PromptCycles(both.prefill)
     assert form.prompt_cycles() == pytest.approx(both.reading.cycles, rel=WITHIN)
-    assert StepCycles(both.decode).transition() == pytest.approx(both.resident.resume().transition, abs=8)
+    assert StepCycles(both.decode).transition() == pytest.approx(both.resident.resume().transition, abs=20)
 
     timed = Prefill(machine(), both.prompt, timed=True)
     reading = read_prompt(timed, both.weights, both.decode.tables(both.weights), both.tokens)
