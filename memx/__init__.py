@@ -4,7 +4,7 @@
 module          content
 ==============  ======================================================================================================
 `pattern`       which weights of a matrix exist, their 16-bit index, its transpose
-`parameter`     one weight matrix: dense FP32 store beside the sparse store that is streamed; regrowth, pruning
+`parameter`     one weight matrix: dense FP32 store beside the sparse store that is streamed; masks that change
 `store`         where the dense store lies: in memory, or in files for runs larger than memory
 `optimizer`     SGD, momentum, Adam, AdamW in FP32 on active weights
 `tiers`         capacity and speed: flash behind DRAM, with prefetch

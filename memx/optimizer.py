@@ -13,7 +13,8 @@ optimizer   update of w with gradient g in step t (from 1)                      
 `AdamW`     w -= lr decay w, then as Adam                                         m, v
 ==========  ====================================================================  =========================
 
-`weight_decay` of SGD and Adam is added to the gradient, as usual; that of AdamW is decoupled.
+`weight_decay` of SGD and Adam is added to the gradient, as usual; that of AdamW is decoupled.  An update may be told
+which weights decay; biases and normalisations are often left alone.
 """
 
 from __future__ import annotations
@@ -68,7 +69,13 @@ class Optimizer(ABC):
 
     @abstractmethod
     def update(
-        self, step: int, w: np.ndarray, g: np.ndarray, state: dict[str, np.ndarray], lr: float | None = None
+        self,
+        step: int,
+        w: np.ndarray,
+        g: np.ndarray,
+        state: dict[str, np.ndarray],
+        lr: float | None = None,
+        decaying: np.ndarray | None = None,
     ) -> np.ndarray:
         """Return the new weights; change `state` in place.
 
@@ -81,7 +88,13 @@ class Optimizer(ABC):
             By the names of `slots`.
         lr : float, optional
             Learning rate of this step.
+        decaying : numpy.ndarray of bool, optional
+            Which weights decay; default all.
         """
+
+    def _decayed(self, w: np.ndarray, decaying: np.ndarray | None) -> np.ndarray:
+        """Return the weights that decay, zero in the place of others."""
+        return w if decaying is None else np.where(decaying, w, F(0))
 
 
 @dataclass(frozen=True)
@@ -102,11 +115,17 @@ class SGD(Optimizer):
         return ("velocity",) if self.momentum else ()
 
     def update(
-        self, step: int, w: np.ndarray, g: np.ndarray, state: dict[str, np.ndarray], lr: float | None = None
+        self,
+        step: int,
+        w: np.ndarray,
+        g: np.ndarray,
+        state: dict[str, np.ndarray],
+        lr: float | None = None,
+        decaying: np.ndarray | None = None,
     ) -> np.ndarray:
         rate = F(self.lr if lr is None else lr)
         if self.weight_decay:
-            g = g + F(self.weight_decay) * w
+            g = g + F(self.weight_decay) * self._decayed(w, decaying)
         if self.momentum:
             state["velocity"][:] = g = F(self.momentum) * state["velocity"] + g
         return w - rate * g
@@ -136,11 +155,17 @@ class Adam(Optimizer):
             )
 
     def update(
-        self, step: int, w: np.ndarray, g: np.ndarray, state: dict[str, np.ndarray], lr: float | None = None
+        self,
+        step: int,
+        w: np.ndarray,
+        g: np.ndarray,
+        state: dict[str, np.ndarray],
+        lr: float | None = None,
+        decaying: np.ndarray | None = None,
     ) -> np.ndarray:
         rate = F(self.lr if lr is None else lr)
         if self.weight_decay:
-            g = g + F(self.weight_decay) * w
+            g = g + F(self.weight_decay) * self._decayed(w, decaying)
         return self._moved(step, w, g, state, rate)
 
     def _moved(
@@ -161,10 +186,16 @@ class AdamW(Adam):
     weight_decay: float = 0.01
 
     def update(
-        self, step: int, w: np.ndarray, g: np.ndarray, state: dict[str, np.ndarray], lr: float | None = None
+        self,
+        step: int,
+        w: np.ndarray,
+        g: np.ndarray,
+        state: dict[str, np.ndarray],
+        lr: float | None = None,
+        decaying: np.ndarray | None = None,
     ) -> np.ndarray:
         rate = F(self.lr if lr is None else lr)
-        return self._moved(step, w - rate * F(self.weight_decay) * w, g, state, rate)
+        return self._moved(step, w - rate * F(self.weight_decay) * self._decayed(w, decaying), g, state, rate)
 
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"sgd": SGD, "adam": Adam, "adamw": AdamW}

@@ -65,6 +65,8 @@ class Parameter:
         Active weights in the format of the stream, in row order.
     transposes : int
         How often an index was transposed.
+    decaying : int or None
+        So many columns, the first ones, are subject to weight decay; None: all.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class Parameter:
         self.dense = np.require(weights, np.float32, ["C", "W"])
         store = store or MemoryStore()
         self.state = {slot: store.zeros(f"{name}.{slot}", self.dense.shape) for slot in slots}
-        self.transposes = 0
+        self.transposes, self.decaying = 0, cast("int | None", None)
         self._gradient_pattern: Pattern | None = None
         self.set_pattern(pattern or Pattern.dense(self.dense.shape))
 
@@ -128,58 +130,6 @@ class Parameter:
             array.reshape(-1)[new] = 0
         self.set_pattern(pattern)
         return len(new)
-
-    def regrow(self, gradients: ArrayLike, threshold: float = 0.0, most: int | None = None) -> int:
-        """Activate inactive weights whose gradient is large; they start from zero.
-
-        Parameters
-        ----------
-        gradients : array_like of float32
-            One per entry of `gradient_pattern`, in its order.
-        threshold : float
-            Least magnitude that activates.
-        most : int, optional
-            Activate no more than that: those with the largest, of equal ones the first.
-
-        Returns
-        -------
-        int
-            Weights activated.
-        """
-        mask, asked = self.pattern.mask().reshape(-1), self.gradient_pattern
-        size = np.abs(np.asarray(gradients, np.float32))
-        chosen = np.flatnonzero((size >= np.float32(threshold)) & ~mask[asked.flat])
-        if most is not None:
-            chosen = chosen[np.argsort(-size[chosen], kind="stable")[:most]]
-        if len(chosen):
-            mask[asked.flat[chosen]] = True
-            self.become(Pattern.of_mask(mask.reshape(self.dense.shape)))
-        return len(chosen)
-
-    def prune(self, density: float) -> int:
-        """Keep the `density` of all elements with the largest weights among the active ones; return how many went."""
-        return self.drop(self.pattern.count - round(density * self.dense.size))
-
-    def drop(self, count: int, columns: int | None = None) -> int:
-        """Give up so many active weights, the smallest, of equal ones the last; return how many went.
-
-        Parameters
-        ----------
-        count : int
-        columns : int, optional
-            Only those of the first columns of the matrix; default all.
-        """
-        active = self.pattern.flat
-        if columns is not None:
-            active = active[self.pattern.indices < columns]
-        if count <= 0 or not len(active):
-            return 0
-        order = np.argsort(-np.abs(self.dense.reshape(-1)[active]), kind="stable")
-        gone = active[order[max(0, len(active) - count) :]]
-        mask = self.pattern.mask().reshape(-1)
-        mask[gone] = False
-        self.set_pattern(Pattern.of_mask(mask.reshape(self.dense.shape)))
-        return len(gone)
 
     # --- streams ------------------------------------------------------------------------------------------------------
 
@@ -242,7 +192,8 @@ class Parameter:
                 block[here[1] - first * columns] = g[here[0]]
                 mine = block[places - first * columns]
             state = {slot: np.asarray(array.reshape(-1)[places]) for slot, array in self.state.items()}
-            dense[places] = optimizer.update(step, np.asarray(dense[places]), mine, state, lr)
+            decaying = None if self.decaying is None else places % columns < self.decaying
+            dense[places] = optimizer.update(step, np.asarray(dense[places]), mine, state, lr, decaying)
             for slot, array in self.state.items():
                 array.reshape(-1)[places] = state[slot]
             self.values[part] = self._rounded(np.asarray(dense[places]))

@@ -132,6 +132,7 @@ RESULTS = {
     "loss": ("1", "mean loss of the last iteration"),
     "accuracy": ("1", "share of samples that were classified rightly"),
     "test_accuracy": ("1", "share of the test samples that were classified rightly"),
+    "test_loss": ("1", "mean loss of the test samples, taken by the host from their logits"),
     "simulated_seconds": ("s", "time of the modelled system"),
     "samples_per_simulated_second": ("samples/s", "samples per second of the modelled system"),
     "iterations_per_second": ("iterations/s", "iterations per second of the host"),

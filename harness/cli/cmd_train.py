@@ -37,6 +37,12 @@ SHORT = 10
 """Runs of fewer iterations have neither figure nor report unless they are asked for."""
 MOST = 6
 """A line has at most so many parts of a whole."""
+WITHOUT_TRAINING = (
+    *("mode", "compiled", "iterations", "compare", "report", "save_weights", "ranks", "reference", "overwrite"),
+)
+"""Options that have no use where nothing is trained."""
+WITHOUT_WAFERS = ["mode", "compiled", "ranks", "compare", "compile_only", "trace_window"]
+"""Options that have no use where numpy trains."""
 
 
 def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -120,8 +126,8 @@ def _main(args: argparse.Namespace) -> int:
     """Do what `main` says; with ranks on the first of them, the others simulate wafers for it."""
     source = _checkpoint(args.resume) if args.resume is not None else None
     config = _config(args, source)
-    for warning in config.warnings:
-        print(f"wse: warning: {warning}", file=sys.stderr)
+    _check(args, source)
+    _warn(config.warnings)
     if args.project is not None:
         config.check_memory()
         return train_project.run(args, config, _directory(args, config, source))
@@ -136,20 +142,17 @@ def _main(args: argparse.Namespace) -> int:
             hint="1 to that many; train.iterations makes the run longer",
         )
     need("harness.train.sparsity", PURPOSE).phases(config.sparsity, total)
-    summary = _summary(config, dataset, total)
-    if args.reference:
-        args.mode = None
-    else:
-        summary |= _choose(args, config, source)
-    if args.mode == "streaming" and not args.reference:
+    summary = _summary(config, dataset, total) | _choose(args, config, source)
+    if args.mode == "streaming":
         config.check_memory()
     elif args.mode == "pipelined":
         need("harness.train.pipeline_config", PURPOSE).check_stop(config, stop, total)
     if args.validate_only:
         return _say(args, {"valid": True, **summary, **_kernels(config)})
-    _check(args, source)
     if args.reference:
         need("harness.train.plain", PURPOSE).check_memory(config)
+    if not args.json:
+        print(f"mode: {_mode(summary)}", flush=True)
     with make_progress(args.progress) as progress, contextlib.ExitStack() as stack:
         progress.phase("compile")
         out = _directory(args, config, source)
@@ -160,42 +163,64 @@ def _main(args: argparse.Namespace) -> int:
         status = run.train(stop, progress)
         if not status:
             progress.phase("test")
-            summary["test_accuracy"] = run.trainer.evaluate(dataset.x_test, dataset.y_test)
+            found = run.trainer.test(dataset.x_test, dataset.y_test)
+            summary |= {"test_accuracy": found.accuracy, "test_loss": found.loss}
         result = _finish(args, run, record, summary, status)
     return _end(args, run, result, status)
 
 
 def _check(args: argparse.Namespace, source: Path | None) -> None:
-    """Refuse options that do not go together."""
-    if args.ranks and (args.reference or args.mode == "pipelined"):
-        raise ConfigError(
-            "ranks have wafers past which weights are streamed", where="--ranks", hint="--mode streaming, or no --ranks"
-        )
+    """Refuse options that do not go together, before anything is read or made for them."""
     if args.compare < 0:
         raise ConfigError(f"{args.compare} iterations", where="--compare", value=args.compare, hint="0 or more")
+    _refuse(args, WITHOUT_TRAINING, args.project is not None, "--project does not train", "--project")
     if args.reference and args.trace in LEVELS:
         raise ConfigError("numpy has no events to record", where="--trace", hint="without --reference")
+    _refuse(args, WITHOUT_WAFERS, args.reference, "--reference trains by numpy, without wafers", "--reference")
+    if args.reference and args.backend != "compiled":
+        raise ConfigError("numpy has no engine", where="--backend", hint="without --reference")
     if args.save_weights is not None:
         need("harness.train.weights", PURPOSE).check_form(Path(args.save_weights))
-        if args.reference:
-            raise ConfigError("writes what the wafers trained", where="--save-weights", hint="without --reference")
-    if args.compare and (args.reference or source):
+    if args.compare and source:
         raise ConfigError(
-            "compares wafers with numpy from the first iteration on",
-            where="--compare",
-            hint="without --reference and --resume",
+            "compares wafers with numpy from the first iteration on", where="--compare", hint="without --resume"
         )
+
+
+def _refuse(args: argparse.Namespace, names: Sequence[str], when: bool, why: str, without: str) -> None:
+    """Refuse options that were given, by their names in `args`."""
+    for name in names if when else ():
+        if getattr(args, name) not in (None, False, 0):
+            raise ConfigError(why, where=f"--{name.replace('_', '-')}", hint=f"without {without}")
 
 
 def _choose(args: argparse.Namespace, config: TrainConfig, source: Path | None) -> dict[str, str]:
     """Decide between the modes, in `args.mode` from here on; return what is said of it."""
-    if args.mode is None and source is not None:
+    module = need("harness.train.mode", PURPOSE)
+    args.asked = args.mode
+    if args.mode is None and source is not None and not args.reference:
         args.mode = read_checkpoint(source)[2].get("mode")
-    chosen = need("harness.train.mode", PURPOSE).choose(config, args.mode)
+    chosen = module.REFERENCE if args.reference else module.choose(config, args.mode)
     args.mode = chosen.mode
     if args.compiled is not None and chosen.mode != "pipelined":
         raise ConfigError("only pipelined networks are run from a file", where="--compiled", hint="--mode pipelined")
+    if args.ranks and chosen.mode == "pipelined":
+        raise ConfigError(
+            "ranks have wafers past which weights are streamed", where="--ranks", hint="--mode streaming, or no --ranks"
+        )
+    _warn(module.unused(config, chosen.mode))
     return {"mode": chosen.mode, "because": chosen.reason}
+
+
+def _warn(texts: Sequence[str]) -> None:
+    """Print warnings."""
+    for text in texts:
+        print(f"wse: warning: {text}", file=sys.stderr)
+
+
+def _mode(summary: Mapping[str, Any]) -> str:
+    """Return the mode of a run and the reason as text."""
+    return f"{summary['mode']} ({summary['because']})"
 
 
 def _kernels(config: TrainConfig) -> dict[str, Any]:
@@ -213,12 +238,12 @@ def _kernels(config: TrainConfig) -> dict[str, Any]:
 def _compile(args: argparse.Namespace, config: TrainConfig, summary: dict[str, Any], out: Path) -> int:
     """Place the network, say so and stop."""
     trainer = _trainer(config, args)
-    if args.mode == "pipelined" and not args.reference:
+    if args.mode == "pipelined":
         digest = need("harness.train.pipelined", PURPOSE).config_digest(config)
         file = out / "pipeline.json"
         made = need("harness.train.artefact", PURPOSE).write(file, digest, trainer.compile().pipeline)
         summary |= {"compiled_to": str(file), "digest": made.digest}
-    elif not args.reference:
+    else:
         summary["words_per_iteration"] = trainer.compile().coordinator.script("train").n_words
     return _say(args, {"compiled": True, **summary})
 
@@ -261,7 +286,7 @@ def _end(args: argparse.Namespace, run: Run, result: dict[str, Any], status: int
     else:
         print(_report(result))
     if status:
-        print(f"wse: interrupted after iteration {run.trainer.iteration}; go on with: {run.command()}", file=sys.stderr)
+        print(f"wse: interrupted after iteration {run.trainer.iteration}; {run.continued()}", file=sys.stderr)
         return status
     return 1 if result.get("bit_exact") is False else 0
 
@@ -289,6 +314,7 @@ def _words(args: argparse.Namespace, config: TrainConfig) -> str:
     for name in ("iterations", "compare"):
         if getattr(args, name):
             words += [f"--{name}", str(getattr(args, name))]
+    words += ["--mode", args.asked] if args.asked else []
     words += [part for word in config.assignments for part in ("--set", word)]
     return shlex.join(words)
 
@@ -347,7 +373,7 @@ def _summary(config: TrainConfig, dataset: Dataset, total: int) -> dict[str, Any
         "wafers": config.wafers,
         "mesh": [config.mesh.width, config.mesh.height],
         "batch": config.data.batch,
-        "density": config.sparsity.density,
+        "density": config.density,
         "train_samples": len(dataset.x_train),
         "test_samples": len(dataset.x_test),
         "iterations": total,
@@ -366,7 +392,8 @@ def _say(args: argparse.Namespace, result: Mapping[str, Any]) -> int:
 def _report(r: Mapping[str, Any]) -> str:
     """Return the result of a run as text."""
     rows = [
-        ("network", f"{' - '.join(map(str, r['features']))} features, {r['dtype']}, density {r['density']:g}"),
+        ("network", f"{' - '.join(map(str, r['features']))} features, {r['dtype']}, density {r['density']:.4g}"),
+        ("mode", _mode(r)),
         (
             "training",
             f"{r['done']:,} of {r['iterations']:,} iterations of {r['batch']:,} samples, loss "
@@ -375,7 +402,8 @@ def _report(r: Mapping[str, Any]) -> str:
         ),
     ]
     if "test_accuracy" in r:
-        rows.append(("accuracy", f"{100 * r['test_accuracy']:.2f} % of {r['test_samples']:,} samples not trained on"))
+        held_out = f"{r['test_samples']:,} samples not trained on, loss {r['test_loss']:.4g}"
+        rows.append(("accuracy", f"{100 * r['test_accuracy']:.2f} % of {held_out}"))
     if "cycles" in r:
         rows += [
             ("wafers", f"{r['wafers']} with {r['mesh'][0]} x {r['mesh'][1]} PEs each"),
@@ -458,8 +486,8 @@ def _numbers(numbers: Mapping[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     """Return one value of a result for people."""
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "none"
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
     return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,14 @@ def place_of(args: argparse.Namespace, config: TrainConfig) -> str:
     return f"{config.wafers} wafer{'s' * (config.wafers > 1)} of {config.mesh.width} x {config.mesh.height} PEs"
 
 
+def _ended(checkpoint: Path) -> bool:
+    """Return whether a checkpoint is what a run left that came to its end and was asked for none: as its log is."""
+    try:
+        return read_checkpoint(checkpoint)[2].get("ended") is True
+    except CheckpointError:
+        return False
+
+
 def _same(one: Path, other: Path) -> bool:
     """Whether two names are of one directory."""
     return one.resolve() == other.resolve()
@@ -78,17 +87,20 @@ class Run:
         self.folder = folder_of(config, out)
         self.digest = config.fingerprint() + "-reference" * args.reference
         self.saved: int | None = None
+        self.weights: Path | None = None
         self.tested: float | None = None
         self.interrupted, self.started = False, time.perf_counter()
         if source:
             trainer.restore(*read_checkpoint(source, self.digest)[:2])
         others = [] if source and _same(source.parent, self.folder) else library().found(self.folder)
-        if others and not args.overwrite:
+        if others and not args.overwrite and not _ended(others[-1]):
             raise ConfigError(
                 "has checkpoints of another run",
                 where=self.folder,
                 hint=f"--resume {self.folder}, --overwrite, or another directory with --out",
             )
+        if config.checkpoint.interval:
+            need("safetensors.numpy", "a checkpoint")
         with staged_directory(self.folder):
             pass  # whether it can be written is better known before hours of training than after them
         self.first = trainer.iteration
@@ -108,9 +120,21 @@ class Run:
             for number, handler in restore.items():
                 signal.signal(number, handler)
             self.log.close()
-        if self.interrupted or (self.config.checkpoint.interval and self.saved != self.trainer.iteration):
-            self.save()
+        self._keep()
         return 130 if self.interrupted else 0
+
+    def _keep(self) -> None:
+        """Keep the last state: as a checkpoint, or its weights alone where the library of checkpoints is missing."""
+        if find_spec("safetensors") is not None:
+            if self.saved != self.trainer.iteration:
+                self.save()
+            return
+        self.weights = self.out / "weights.npz"
+        self.trainer.save_weights(self.weights)
+        print(
+            f"wse: no checkpoint without safetensors (pip install 'wse-sim[train]'), weights are in {self.weights}",
+            file=sys.stderr,
+        )
 
     def _step(self, stop: int, progress: Progress) -> None:
         """Run one iteration, with what belongs to it."""
@@ -169,7 +193,8 @@ class Run:
             "wafers": config.wafers,
             "reference": self.args.reference,
             "set": list(config.assignments),
-            "mode": self.args.mode or "streaming",
+            "mode": "streaming" if self.args.reference else self.args.mode,
+            "ended": not self.interrupted and not config.checkpoint.interval,
         }
         self.last = library().save(
             self.folder,
@@ -181,10 +206,13 @@ class Run:
         )
         self.saved = self.trainer.iteration
 
-    def command(self) -> str:
-        """Return the command that goes on from here."""
+    def continued(self) -> str:
+        """Return how to go on from here."""
+        if self.weights is not None:
+            return f"its weights are in {self.weights}"
         words = ["wse", "train", "--resume", str(self.last)]
-        return shlex.join([*words, "--out", str(self.out)] if self.out != self.last.parent.parent else words)
+        words += ["--out", str(self.out)] if self.out != self.last.parent.parent else []
+        return f"go on with: {shlex.join(words)}"
 
     def result(self, figure: bool) -> dict[str, Any]:
         """Return what the run gave, and write its table, with or without its figure."""
@@ -195,6 +223,7 @@ class Run:
             "from_iteration": self.first,
             "loss": last.get("loss"),
             "skipped": self.trainer.iteration - self.trainer.updates,
+            "density": self.trainer.density,
         }
         if rows:
             found |= self.trainer.clock_facts(rows)
@@ -208,5 +237,6 @@ class Run:
         found["host_seconds"] = time.perf_counter() - self.started
         if self.saved is not None:
             found["checkpoint"] = str(self.last)
+        files = [str(self.weights)] if self.weights is not None else []
         title = f"{config.name} on {place_of(self.args, config)}, {config.dtype}"
-        return found | {"files": self.log.finish(title, figure)}
+        return found | {"files": [*self.log.finish(title, figure), *files]}

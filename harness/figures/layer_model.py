@@ -19,6 +19,7 @@ from fabric.networks.graph.network import Network
 from fabric.networks.streamed.resident import Resident
 from harness.figures import Result, figure
 from swarm.cluster.check import compare, tasks
+from swarm.cluster.cluster import Cluster
 from swarm.cluster.shapes import Mesh
 from wse_core.errors import ConfigError
 from wse_core.params import machine as preset
@@ -141,7 +142,9 @@ def points(
     for done, (kind, case) in enumerate(todo):
         if progress is not None:
             progress.update(done, len(todo), network=case.name)
-        both = compare(case.network, case.masks, Mesh(machine, case.width, case.height), case.systems, case.tokens)
+        both = compare(
+            case.network, case.masks, Cluster(case.systems, Mesh(machine, case.width, case.height)), case.tokens
+        )
         rows.append(
             {
                 "set": kind,

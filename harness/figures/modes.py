@@ -72,7 +72,7 @@ def streaming(machine: Machine, side: int, given: Network) -> tuple[float, float
     masks = [np.ones((layer.outputs, layer.inputs), bool) for layer in given.layers]
     if tasks(given, masks, mesh, 1) <= SIMULATED:
         try:
-            both = compare(given, masks, mesh, 1, TOKENS)
+            both = compare(given, masks, Cluster(1, mesh), TOKENS)
         except (ConfigError, ProgramError):
             return np.inf, None
         return both.model, float(both.cycles)

@@ -69,6 +69,8 @@ class TrainConfig(TrainFile):
         Where the text came from.
     assignments : tuple of str
         Words ``key=value`` that changed what the file says.
+    given : tuple of str
+        Dotted names of all keys that the file or a word sets.
     """
 
     plain_widths: tuple[int, ...] = ()
@@ -76,6 +78,7 @@ class TrainConfig(TrainFile):
     text: str = ""
     source: str = ""
     assignments: tuple[str, ...] = ()
+    given: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, source: str = "", **tables: Any) -> TrainConfig:
@@ -144,6 +147,11 @@ class TrainConfig(TrainFile):
         """Share of the weights of each layer that exist at the begin."""
         given = [layer.density for layer in self.network.layers]
         return tuple(self.sparsity.density if density is None else density for density in given)
+
+    @property
+    def density(self) -> float:
+        """Share of the weights that exist at the begin, biases left out."""
+        return sum(self.active) / sum(n * m for n, m in pairwise(self.widths))
 
     @property
     def active(self) -> tuple[int, ...]:
@@ -226,6 +234,8 @@ class TrainConfig(TrainFile):
         }
         facts["train"].pop("evaluate")
         facts["memx"].pop("files")
+        if self.train.optimizer.decays == "all":  # what was there before there was a choice
+            del facts["train"]["optimizer"]["decays"]
         if self.train.schedule.kind != "cosine" and self.sparsity.schedule in ("static", "sparse-ift"):
             del facts["train"]["iterations"], facts["train"]["epochs"]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
@@ -299,6 +309,14 @@ class TrainConfig(TrainFile):
         except ConfigError as error:
             error.where = "train.optimizer"
             raise
+        if train.optimizer.decays != "all" and not train.optimizer.build().weight_decay:
+            raise ConfigError(
+                "nothing decays without a weight decay",
+                where="train.optimizer.decays",
+                value=train.optimizer.decays,
+                hint="weight_decay, or adamw",
+            )
+        self._check_schedule()
         if train.iterations:
             shortest = min(phase.end - phase.begin for phase in phases(self.sparsity, train.iterations))
             if train.schedule.warmup >= shortest:
@@ -316,6 +334,16 @@ class TrainConfig(TrainFile):
                 raise ConfigError(
                     f"{scale} is not a power of two up to {high:g}", where="train.loss_scale.initial", value=scale
                 )
+
+    def _check_schedule(self) -> None:
+        schedule, scale = self.train.schedule, self.train.loss_scale
+        owners = {"floor": "cosine", "every": "step", "factor": "step"}
+        for key, kind in owners.items():
+            if getattr(schedule, key) != getattr(type(schedule)(), key) and schedule.kind != kind:
+                where = f"train.schedule.{key}"
+                raise ConfigError(f"the schedule {schedule.kind} has no {key}", where=where, hint=f"kind {kind}")
+        if scale.dynamic is False and scale.growth_interval != type(scale)().growth_interval:
+            raise ConfigError("a loss scale that stays does not grow", where="train.loss_scale.growth_interval")
 
     def _check_format(self) -> None:
         if not self.train.mixed_precision:
@@ -398,6 +426,7 @@ def parse_train(text: str, source: str | PathLike[str] = "", assignments: Sequen
 
 def _built(table: dict[str, Any], source: str, **more: Any) -> TrainConfig:
     """Return the `TrainConfig` of tables; they are used up."""
+    given = tuple(toml.flatten(table))
     table["machine"] = of_parts(table, {"memx": [item.name for item in dataclasses.fields(MemxConfig)]}, source)
     file = from_table(TrainFile, table, source)
     values = {item.name: getattr(file, item.name) for item in dataclasses.fields(TrainFile)}
@@ -409,7 +438,7 @@ def _built(table: dict[str, Any], source: str, **more: Any) -> TrainConfig:
             for layer, width in zip(file.network.layers, widened(plain, file.sparsity.density)[1:], strict=True)
         )
         values["network"] = dataclasses.replace(file.network, layers=layers)
-    config = TrainConfig(**values, plain_widths=plain, warnings=warnings, source=source, **more).check()
+    config = TrainConfig(**values, plain_widths=plain, warnings=warnings, source=source, given=given, **more).check()
     return dataclasses.replace(config, warnings=(*warnings, *_oddities(config)))
 
 

@@ -183,6 +183,11 @@ class Loop(ABC):
             self.matrices, self.norms, self.earlier = initial_parameters(config, bias, slots, self._stores())
         else:
             self.matrices, self.norms = parameters
+        if config.train.optimizer.decays == "weights":
+            for matrix, inputs in zip(self.matrices, config.widths, strict=False):
+                matrix.decaying = inputs
+            for norm in self.norms.values():
+                norm.decaying = 0
         self._waiting: list[Step] = []
 
     # --- what a back end says -----------------------------------------------------------------------------------------

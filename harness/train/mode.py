@@ -11,15 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from harness.config.machine import PARTS
 from harness.config.options import place
 from harness.train.pipeline_config import refuse_unsupported
+from harness.train.pipeline_support import SUPPORT, WITHOUT
 from harness.train.placement import check
 from wse_core.errors import ConfigError, UnsupportedError, WseError
 
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
 
-__all__ = ["MOST_PARAMETERS", "Choice", "choose"]
+__all__ = ["MOST_PARAMETERS", "REFERENCE", "Choice", "choose", "unused"]
 
 MOST_PARAMETERS = 10**9
 """Models with as many parameters stream."""
@@ -31,12 +33,33 @@ class Choice:
 
     Attributes
     ----------
-    mode : {"pipelined", "streaming"}
+    mode : {"pipelined", "streaming", "reference"}
     reason : str
     """
 
     mode: str
     reason: str
+
+
+REFERENCE = Choice("reference", "asked for: numpy on the host, without wafers, memory service, tree and clock")
+"""What `--reference` chooses."""
+
+
+def unused(config: TrainConfig, mode: str) -> list[str]:
+    """Return the keys that a file sets and that decide nothing in a mode, each with the reason, one text per reason."""
+    if mode == "pipelined":
+        reasons = {key: found.why for key, found in SUPPORT.items() if found.what == WITHOUT}
+        whys = {"memx": reasons["memx.files"], "swarm": reasons["swarm"]}
+        for part, begins in PARTS.items():
+            reasons |= {f"{table}.{begin}": whys[part] for table in (part, "machine") for begin in begins}
+    else:
+        reasons = {"pipeline": "only the pipelined mode has one"} if mode == "streaming" else {}
+    found: dict[str, list[str]] = {}
+    for key in config.given:
+        owner = next((name for name in reasons if key == name or key.startswith(f"{name}.")), None)
+        if owner is not None:
+            found.setdefault(reasons[owner], []).append(key)
+    return [f"{', '.join(keys)} without effect in the {mode} mode: {why}" for why, keys in found.items()]
 
 
 def choose(config: TrainConfig, asked: str | None = None) -> Choice:

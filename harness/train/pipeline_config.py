@@ -185,5 +185,12 @@ def refuse_unsupported(config: TrainConfig) -> None:
             where="train.clip",
             hint="--mode streaming",
         )
+    if config.train.optimizer.decays != "all":
+        raise UnsupportedError(
+            "weight decay of some parameters only: the PEs of a layer have one rule",
+            feature="parameter groups",
+            where="train.optimizer.decays",
+            hint="--mode streaming",
+        )
     minibatch_of(config)
     run_length(config)

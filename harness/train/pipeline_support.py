@@ -54,6 +54,7 @@ SUPPORT: dict[str, Support] = {
     "train.optimizer.beta1": Support(DOES),
     "train.optimizer.beta2": Support(DOES),
     "train.optimizer.eps": Support(DOES),
+    "train.optimizer.decays": Support(REFUSES, "the PEs of a layer have one rule"),
     "train.schedule.kind": Support(DOES),
     "train.schedule.warmup": Support(DOES),
     "train.schedule.floor": Support(DOES),

@@ -110,6 +110,10 @@ def project(
     network, masks = config.build_network(), sparsity.initial_masks(config)
     mesh = Mesh(config.build_machine(), config.mesh.width, config.mesh.height)
     share, batch, parts = config.data.batch // config.wafers, config.data.batch, config.train.accumulate
+
+    def cluster_of(mesh: Mesh, systems: int) -> Cluster:
+        return Cluster(systems, mesh, optimizer=config.train.optimizer.build(), form=config.form)
+
     points = [("fixed share", n, share * n) for n in systems]
     points += [("fixed batch", n, batch) for n in systems if batch % (n * mesh.height * parts) == 0]
     sizes = _simulated(network, masks, mesh, systems)
@@ -117,24 +121,14 @@ def project(
     for done, (count, part, its_masks, its_mesh) in enumerate(sizes):
         if tell is not None:
             tell(done, todo, f"{count} systems, cycle by cycle")
-        bytes_each = config.train.optimizer.build().bytes_per_parameter
-        both = compare(
-            part,
-            its_masks,
-            its_mesh,
-            count,
-            share // parts // mesh.height,
-            optimizer_bytes=bytes_each,
-            form=config.form,
-        )
+        both = compare(part, its_masks, cluster_of(its_mesh, count), share // parts // mesh.height)
         checked.append(Checked(count, its_mesh.width, its_mesh.height, part.features, both))
     layers = shapes_of(network, masks)
     first: dict[str, float] = {}
     for done, (kind, count, samples) in enumerate(points, len(sizes)):
         if tell is not None:
             tell(done, todo, f"{count} systems")
-        cluster = Cluster(count, mesh, optimizer=config.train.optimizer.build(), form=config.form)
-        timeline = iteration(layers, samples // parts, cluster)
+        timeline = iteration(layers, samples // parts, cluster_of(mesh, count))
         seconds = timeline.seconds + (parts - 1) * (
             timeline.edges + timeline.busy["compute"]
         )  # they wait for no update

@@ -81,10 +81,14 @@ class OptimizerConfig:
     beta1: float | None = option(None, doc="decay of the first moment", low=0.0)
     beta2: float | None = option(None, doc="decay of the second moment", low=0.0)
     eps: float | None = option(None, doc="added to the root of the second moment", low=0.0)
+    decays: str = option(
+        "all", doc="what weight decay shrinks: all, or no biases and norms", choices=("all", "weights")
+    )
 
     def build(self) -> Optimizer:
         """Return the optimizer; `ConfigError` for an option that it does not have."""
-        return make_optimizer(**{key: value for key, value in vars(self).items() if value is not None})
+        mine = {key: value for key, value in vars(self).items() if value is not None and key != "decays"}
+        return make_optimizer(**mine)
 
 
 @dataclass(frozen=True)
@@ -156,7 +160,7 @@ class CheckpointConfig:
     """When and where checkpoints are written."""
 
     directory: str = option("", doc="directory (default: checkpoints in that of the run)")
-    interval: int = option(0, doc="iterations between checkpoints; 0: only when interrupted", low=0)
+    interval: int = option(0, doc="iterations between checkpoints; 0: only at the end", low=0)
     keep: int = option(3, doc="how many are kept", low=1)
 
 

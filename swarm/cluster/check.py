@@ -52,16 +52,7 @@ def tasks(network: Network, masks: Sequence[NDArray[np.bool_]], mesh: Mesh, syst
     return found * mesh.width * mesh.height * systems
 
 
-def compare(
-    network: Network,
-    masks: Sequence[NDArray[np.bool_]],
-    mesh: Mesh,
-    systems: int,
-    tokens: int,
-    seed: int = 0,
-    optimizer_bytes: int = 20,
-    form: str | None = None,
-) -> Both:
+def compare(network: Network, masks: Sequence[NDArray[np.bool_]], cluster: Cluster, tokens: int, seed: int = 0) -> Both:
     """Return the cycles of an iteration at both levels, for random weights and samples.
 
     Parameters
@@ -69,17 +60,14 @@ def compare(
     network : Network
     masks : sequence of ndarray of bool, shape (outputs, inputs)
         Which weights exist; biases always do.
-    mesh : Mesh
-    systems : int
+    cluster : Cluster
+        Both levels have its systems, mesh, machine, optimizer and form.
     tokens : int
         Samples of a PE.
     seed : int
         Of values, on which nothing depends.
-    optimizer_bytes : int
-        Per parameter in the memory service.
-    form : str, optional
-        How weights go out; default what suits the masks.
     """
+    mesh, systems = cluster.mesh, cluster.systems
     rng, matrices, norms = np.random.default_rng(seed), [], {}
     for k, (layer, mask) in enumerate(zip(network.layers, masks, strict=True)):
         exists = np.concatenate([mask, np.ones((layer.outputs, int(layer.bias)), bool)], axis=1)
@@ -90,8 +78,8 @@ def compare(
             norms[k] = Parameter(f"norm{k}", both, network.dtype)
     samples = mesh.height * tokens
     layers = shapes_of(network, masks)
-    place = mesh.width, mesh.height, systems, systems * samples, optimizer_bytes
-    system = System(network, matrices, norms, mesh.machine, *place, form=form or form_of(layers))
+    place = mesh.width, mesh.height, systems, systems * samples, cluster.optimizer.bytes_per_parameter
+    system = System(network, matrices, norms, mesh.machine, *place, form=cluster.form or form_of(layers))
     try:
         shards: list[tuple[NDArray[np.uint16], NDArray[np.uint16] | None]] = []
         for _ in range(systems):
@@ -101,5 +89,5 @@ def compare(
         cycles = [system.train(shards).total_cycles for _ in range(ITERATIONS)][-1]
     finally:
         system.close()
-    timeline = iteration(layers, systems * samples, Cluster(systems, mesh, form=form))
+    timeline = iteration(layers, systems * samples, cluster)
     return Both(cycles, timeline.seconds * mesh.hertz)

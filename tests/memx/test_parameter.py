@@ -135,30 +135,41 @@ def test_gradients_of_other_places_can_be_asked_for():
     assert np.array_equal(p.dense[~mask], before[~mask])
 
 
-def test_regrowth_activates_exactly_what_it_should():
+def test_weights_that_come_begin_at_zero_and_others_stay():
+    """Values and state, also of one that was there before and has been asked to stay; indices are made once."""
     p = drawn((4, 6), 0.5, 6, slots=("velocity",))
-    p.gradient_pattern = Pattern.dense((4, 6))
+    p.state["velocity"][...] = 3
     p.backward()
-    inactive = np.flatnonzero(~p.pattern.mask())
-    g = np.full(24, 0.5, np.float32)
-    g[inactive[:3]] = (2.0, -2.0, 1.999)
-    before = p.pattern.mask().reshape(-1).copy()
-    assert p.regrow(g, 2.0) == 2
-    after = p.pattern.mask().reshape(-1)
-    assert np.flatnonzero(after & ~before).tolist() == sorted(inactive[:2].tolist())
-    assert (p.dense.reshape(-1)[inactive[:2]] == 0).all()
-    assert p.values.size == p.pattern.count == before.sum() + 2
+    before, old = p.pattern.mask(), p.dense.copy()
+    mask = before.copy()
+    come, go = np.argwhere(~before)[:2], np.argwhere(before)[0]
+    mask[tuple(come.T)], mask[tuple(go)] = True, False
+    assert p.become(Pattern.of_mask(mask)) == 2
+    assert np.array_equal(p.pattern.mask(), mask)
+    for array in (p.dense, p.state["velocity"]):
+        assert not array[tuple(come.T)].any()
+    assert np.array_equal(p.dense[mask & before], old[mask & before])
+    assert p.values.size == p.pattern.count == before.sum() + 1
     p.backward()
-    assert p.transposes == 2
-    assert p.regrow(g, 2.0) == 0
     assert p.transposes == 2
 
 
-def test_pruning_keeps_the_largest():
-    p = Parameter("w", np.arange(-6, 6, dtype=np.float32).reshape(3, 4))
-    assert p.prune(0.25) == 9
-    assert sorted(p.dense[p.pattern.mask()].tolist()) == [-6, -5, 5]
-    assert p.prune(0.5) == 0
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_columns_without_decay_move_as_without_any(name):
+    """Biases, the last column, take the step of an optimizer without weight decay, bit for bit; weights do not."""
+    rng = np.random.default_rng(3)
+    weights, gradients = (rng.standard_normal((5, 4)).astype(np.float32) for _ in range(2))
+    moved = {}
+    for key, decay, columns in (("all", 0.3, None), ("some", 0.3, 3), ("none", 0.0, None)):
+        optimizer = make_optimizer(name, lr=0.1, weight_decay=decay)
+        p = Parameter("w", weights.copy(), slots=optimizer.slots)
+        p.decaying = columns
+        for step in (1, 2):
+            p.update(optimizer, step, gradients.reshape(-1))
+        moved[key] = p.dense
+    assert np.array_equal(moved["some"][:, :3], moved["all"][:, :3])
+    assert np.array_equal(moved["some"][:, 3], moved["none"][:, 3])
+    assert (moved["some"][:, 3] != moved["all"][:, 3]).all()
 
 
 # --- capacity and tiers -----------------------------------------------------------------------------------------------

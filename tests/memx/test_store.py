@@ -56,7 +56,9 @@ def test_files_train_bitwise_like_memory(tmp_path_factory, rows, columns, densit
                 g = np.random.default_rng(step).standard_normal(p.gradient_pattern.count).astype(np.float32)
                 p.update(optimizer, step, g)
                 if other and step == 2:
-                    p.regrow(g, 1.0)
+                    large = np.zeros(p.dense.size, bool)
+                    large[p.gradient_pattern.flat] = np.abs(g) >= 1
+                    p.become(Pattern.of_mask(p.pattern.mask() | large.reshape(p.dense.shape)))
     assert np.array_equal(mapped.dense, plain.dense)
     assert np.array_equal(mapped.values, plain.values)
     assert np.array_equal(mapped.forward()[1], plain.forward()[1])

@@ -30,6 +30,7 @@ WRONG = {
     "wafers": {"wafers": 2},
     "train.clip": {"train.clip": 1.0},
     "train.loss_scale.dynamic": {"train.loss_scale": {"dynamic": True}},
+    "train.optimizer.decays": {"train.optimizer": {"name": "adamw", "decays": "weights"}},
     "sparsity.density": {"sparsity.density": 0.5},
     "sparsity.masks": {"sparsity.masks": "none.npz"},
     "sparsity.schedule": {"sparsity.schedule": "sparse-ift"},

@@ -61,6 +61,18 @@ def test_one_efficiency_holds_against_cycles():
     assert two["efficiency"] == pytest.approx(one["measured_cycles"] / two["measured_cycles"], rel=0.02)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("extra", ["", "[memx]\ndram.bytes = 2000\nflash.rate = 20000000\n"])
+def test_the_error_is_that_of_the_row(optimizer, extra):
+    """With the file's own optimizer, whose bytes decide what flash takes: the row over the cycles that are printed."""
+    words = f'iterations = 4\noptimizer = {{name = "{optimizer}"}}\n{extra}'
+    rows = module.project(config(end=("iterations = 4", words)), [1, 2])["rows"]
+    measured = [row for row in rows if row["measured_cycles"]]
+    assert len(measured) == 2
+    for row in measured:
+        assert row["error"] == pytest.approx(row["cycles"] / row["measured_cycles"] - 1, abs=1e-9)
+
+
 def test_what_is_too_large_is_held_against_a_part_of_it(monkeypatch):
     """Half the features on half the columns, two rows of PEs: as many features and samples per PE."""
     monkeypatch.setattr(module, "MOST_TASKS", 1500)

@@ -6,6 +6,7 @@ import pytest
 
 from harness.figures.layer_model import SEEN, Case, drawn, layer_model
 from swarm.cluster.check import compare
+from swarm.cluster.cluster import Cluster
 from swarm.cluster.shapes import Mesh
 from wse_core.errors import ConfigError
 from wse_core.params import machine
@@ -16,7 +17,9 @@ MEAN = 0.07
 
 def both(case):
     """Return what `compare` says of a case."""
-    return compare(case.network, case.masks, Mesh(machine(), case.width, case.height), case.systems, case.tokens)
+    return compare(
+        case.network, case.masks, Cluster(case.systems, Mesh(machine(), case.width, case.height)), case.tokens
+    )
 
 
 @pytest.mark.parametrize(

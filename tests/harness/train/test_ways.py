@@ -1,0 +1,449 @@
+"""Every option and every key of a training, in every mode, and every way in which a run can end.
+
+A feature has more than one way through it: another mode, another trainer, a run that ends instead of being cut short.
+Here each option of ``wse train`` and each key of its file is tried in each mode, and must be used, refused before
+anything is trained, or said to have no effect; and a run keeps what it has learned however it ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.cli import cmd_train
+from harness.cli import main as cli
+from harness.train import tables
+from harness.train.checkpoint import found, latest, load
+from harness.train.config import parse_train
+from harness.train.loop import Loop
+from harness.train.mode import choose, unused
+from harness.train.pipeline_support import REFUSES, SUPPORT
+from harness.train.pipelined import PipelinedTrainer
+from harness.train.plain import PlainTrainer
+from harness.train.trainer import Trainer
+from tests.harness.train.test_pipeline_support import keys
+from traces.trace import Trace
+from wse_core.errors import ConfigError, UnsupportedError
+
+pytestmark = pytest.mark.usefixtures("folder", "short_search")
+
+TEXT = """
+wafers = 1
+[network]
+inputs = 12
+layers = [{outputs = 6, activation = "relu", norm = true}, {outputs = 4}]
+[data]
+source = "blobs.npz"
+batch = 8
+[mesh]
+width = 6
+height = 2
+[train]
+iterations = 4
+optimizer = {name = "adam", lr = 0.01}
+"""
+MODES = {
+    "one wafer": "--mode streaming",
+    "two wafers": "--mode streaming --wafers 2",
+    "pipelined": "--mode pipelined --set pipeline.run=2",
+    "numpy": "--reference",
+}
+NAMES = {"one wafer": "streaming", "two wafers": "streaming", "pipelined": "pipelined", "numpy": "reference"}
+
+
+@pytest.fixture
+def train(capsys):
+    """Run ``wse train`` in a mode; return (exit status, result or None, standard error)."""
+    Path("a.toml").write_text(TEXT, encoding="utf-8")
+
+    def call(mode, words="", name="a.toml"):
+        given = ["train", *name.split(), *MODES[mode].split(), *words.split(), "--json"]
+        if "report" not in words and "--project" not in words:
+            given.append("--no-report")
+        status = cli.main(given)
+        out, err = capsys.readouterr()
+        return status, json.loads(out) if out else None, err
+
+    return call
+
+
+def tensors(folder):
+    """Return the iteration and the tensors of the newest checkpoint of a run but those of its clock."""
+    iteration, values, _ = load(latest(f"{folder}/checkpoints"))
+    return iteration, {name: value for name, value in values.items() if not name.startswith("clock.")}
+
+
+def same(one, other):
+    """Return whether two runs learned the same bits."""
+    return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
+
+
+# --- endings ----------------------------------------------------------------------------------------------------------
+
+
+def interrupted(monkeypatch):
+    """Let Ctrl-C come after the second iteration."""
+    step = Loop.step
+
+    def second(self):
+        done = step(self)
+        if done.iteration == 2 and self.iteration == 2:
+            signal.raise_signal(signal.SIGINT)
+        return done
+
+    monkeypatch.setattr(Loop, "step", second)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("ending", ["end", "interrupted", "resumed", "extended"])
+def test_a_run_keeps_what_it_has_learned(train, monkeypatch, mode, ending):
+    """No key asks for checkpoints: weights are there all the same, and are those of ``--save-weights``."""
+    longer = "--set train.iterations=6" if ending == "extended" else ""
+    status, result, err = train(mode, f"--out whole --save-weights whole.npz {longer}")
+    assert (status, err) == (0, "")
+    wanted = 6 if longer else 4
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a run in the background ignores
+    if ending == "end":
+        status, result, err = train(mode, "--out run --save-weights run.npz")
+    elif ending == "extended":
+        assert train(mode, "--out run")[0] == 0
+        status, result, err = train(mode, f"--resume run {longer} --save-weights run.npz", name="")
+    else:
+        with monkeypatch.context() as patch:
+            interrupted(patch)
+            status, result, err = train(mode, "--out run --save-weights run.npz")
+            assert (status, result["done"]) == (130, 2)
+            assert "interrupted after iteration 2; go on with: wse train --resume run/checkpoints/iteration-" in err
+            wanted, status, err = 2, 0, ""
+        if ending == "resumed":
+            status, result, err = train(mode, "--resume run --save-weights run.npz", name="")
+            wanted = 4
+    signal.signal(signal.SIGINT, before)
+    assert (status, err) == (0, "")
+    assert (result["done"], result["mode"]) == (wanted, NAMES[mode])
+    assert result["because"]
+    iteration, kept = tensors("run")
+    assert iteration == wanted
+    saved = np.load("run.npz")
+    for layer in (1, 2):
+        assert np.array_equal(saved[f"layer{layer}.weight"], kept[f"layer{layer}.weight"][:, :-1])
+        assert np.array_equal(saved[f"layer{layer}.bias"], kept[f"layer{layer}.weight"][:, -1])
+    if ending != "interrupted":
+        assert same(kept, tensors("whole")[1])
+        assert 0 <= result["test_accuracy"] <= 1
+        assert 0 < result["test_loss"] < 3
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_first_line_and_the_result_say_mode_and_reason(train, capsys, mode):
+    train(mode, "--validate-only")
+    assert cli.main(["train", "a.toml", *MODES[mode].split(), "--no-report"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"mode: {NAMES[mode]} (asked for")
+    assert any(line.split(maxsplit=1) == ["mode", lines[0].removeprefix("mode: ")] for line in lines[1:])
+
+
+def test_what_suits_a_network_is_said_with_the_reason(train, capsys):
+    train("numpy", "--validate-only")
+    for words, mode in (("--wafers 2", "streaming (2 wafers"), ("", "pipelined (less than")):
+        assert cli.main(["train", "a.toml", *words.split(), "--no-report", "--overwrite"]) == 0
+        assert capsys.readouterr().out.startswith(f"mode: {mode}")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_run_takes_the_place_of_one_that_ended_and_of_no_other(train, mode):
+    assert train(mode)[0] == train(mode, "--set seed=1")[0] == 0
+    assert len(found("runs/a/checkpoints")) == 1
+    assert train(mode, "--overwrite --set checkpoint.interval=2")[0] == 0
+    status, _, err = train(mode)
+    assert status == 2
+    assert "has checkpoints of another run" in err
+    assert [load(path)[0] for path in found("runs/a/checkpoints")] == [2, 4]
+
+
+@pytest.mark.parametrize("mode", ["one wafer", "two wafers", "numpy"])
+@pytest.mark.parametrize("schedule", ["pruning", "dense-finetune", "rigl", "set"])
+def test_the_density_of_the_result_is_that_of_the_trained_network(train, mode, schedule):
+    words = f"--set sparsity.density=0.5 --set sparsity.schedule={schedule} --save-weights w.npz "
+    words += {
+        "pruning": "--set sparsity.rounds=1 --set sparsity.fraction=0.5",
+        "rigl": "--set sparsity.every=2 --set sparsity.until=1.0",
+        "set": "--set sparsity.every=2 --set sparsity.until=1.0",
+    }.get(schedule, "")
+    status, result, _ = train(mode, words)
+    assert status == 0
+    file = np.load("w.npz")
+    masks = [file[f"layer{k}.mask"] for k in (1, 2)]
+    there = sum(mask.sum() for mask in masks) / sum(mask.size for mask in masks)
+    assert result["density"] == there == {"pruning": 0.25, "dense-finetune": 1.0}.get(schedule, 0.5)
+    log = [json.loads(line) for line in Path("runs/a/log.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert log[-1]["density"] == there
+    assert log[0]["density"] == 0.5
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("ending", ["end", "interrupted"])
+def test_weights_are_kept_without_the_library_of_checkpoints(train, monkeypatch, mode, ending):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    if ending == "interrupted":
+        interrupted(monkeypatch)
+    monkeypatch.setattr("harness.cli.train_run.find_spec", lambda _: None)
+    status, result, err = train(mode)
+    signal.signal(signal.SIGINT, before)
+    assert status == (130 if ending == "interrupted" else 0)
+    assert "no checkpoint without safetensors" in err
+    assert "runs/a/weights.npz" in result["files"]
+    assert np.load("runs/a/weights.npz")["updates"] == result["done"]
+    assert not found("runs/a/checkpoints")
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+WAFERS, STREAMING, ALL = ("one wafer", "two wafers", "pipelined"), ("one wafer", "two wafers"), tuple(MODES)
+
+
+def events(kinds):
+    """Return a check that a run file has events of some kinds only."""
+
+    def check(result):
+        with Trace.open("runs/a/run.h5") as trace:
+            return 0 < trace.committed == len(trace.events(kinds=kinds))
+
+    return check
+
+
+ONE_LAYER = "network.layers=[{outputs=4}]"
+OPTIONS = {
+    "--wafers": ("--wafers 1", ALL, lambda r: r["wafers"] == 1),
+    "--set": ("--set train.iterations=2", ALL, lambda r: r["iterations"] == r["done"] == 2),
+    "--mode": ("--mode auto", WAFERS, lambda r: "asked" not in r["because"]),
+    "--compiled": ("--compiled made/pipeline.json", ("pipelined",), lambda r: r["done"] == 4),
+    "--iterations": ("--iterations 2", ALL, lambda r: (r["done"], r["iterations"]) == (2, 4)),
+    "--resume": ("--resume earlier --out here", ALL, lambda r: (r["from_iteration"], r["done"]) == (2, 4)),
+    "--out": ("--out there", ALL, lambda r: all(name.startswith("there/") for name in r["files"])),
+    "--overwrite": ("--overwrite --out earlier", ALL, lambda r: len(found("earlier/checkpoints")) == 1),
+    "--compare": ("--compare 4", WAFERS, lambda r: r["bit_exact"] and r["compared_iterations"] == 4),
+    "--report": ("--report", ALL, lambda r: Path("runs/a/loss.png").is_file()),
+    "--save-weights": ("--save-weights w.npz", ALL, lambda r: np.load("w.npz")["updates"] == [4]),
+    "--reference": ("", ALL, lambda r: True),
+    "--validate-only": ("--validate-only", ALL, lambda r: r["valid"] and not Path("runs").exists()),
+    "--compile-only": ("--compile-only", WAFERS, lambda r: r["compiled"] and not Path("runs/a/log.jsonl").exists()),
+    "--trace": ("--trace events --trace-kinds task_start", WAFERS, events(("task_start",))),
+    "--trace-kinds": ("--trace events --trace-kinds task_end", WAFERS, events(("task_end",))),
+    "--trace-window": ("--trace-window 5000", WAFERS, lambda r: Path("runs/a/run.h5").is_file()),
+    "--trace-cycles": (
+        "--trace events --trace-cycles 10:4000 --trace-kinds task_start",
+        WAFERS,
+        events(("task_start",)),
+    ),
+    "--trace-region": ("--trace events --trace-region 0,0,4,2 --trace-kinds wait", WAFERS, events(("wait",))),
+    "--trace-colors": ("--trace full --trace-colors 0,1,2 --trace-kinds take", WAFERS, events(("take",))),
+    "--backend": (
+        "--backend reference --iterations 2 --set network.layers=[{outputs=4}]",
+        WAFERS,
+        lambda r: r["done"] == 2,
+    ),
+    "--progress": ("--progress", ALL, lambda r: r["done"] == 4),
+    "--json": ("", ALL, lambda r: r["done"] == 4),
+    "--debug": ("--debug", ALL, lambda r: r["done"] == 4),
+}
+"""By option: words that use it, modes that have it, and what shows that it was used; refused in all other modes."""
+ELSEWHERE = {"--help", "--ranks", "--project"}
+"""Tested in `test_train_mpi.py`, `test_project.py` and below."""
+
+
+def test_every_option_is_tried():
+    top = argparse.ArgumentParser()
+    common = argparse.ArgumentParser(add_help=False)
+    for word in ("--json", "--progress", "--debug"):
+        common.add_argument(word, action="store_true")
+    parser = cmd_train.add_parser(top.add_subparsers(), common)
+    words = {word for action in parser._actions for word in action.option_strings if word.startswith("--")}
+    assert {word for word in words if not word.startswith("--no-")} == set(OPTIONS) | ELSEWHERE
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_is_used_or_refused(train, capsys, mode, option):
+    words, modes, used = OPTIONS[option]
+    if "made/" in words:
+        assert train("pipelined", "--compile-only --out made")[0] == 0
+    if "earlier" in words:
+        every = "checkpoint.interval=2" if option == "--overwrite" else "train.evaluate=0"
+        assert train(mode, f"--iterations 2 --out earlier --set {every}")[0] == 0
+    status, result, err = train(mode, words, name="" if option == "--resume" else "a.toml")
+    if mode in modes:
+        assert status == 0, err
+        assert used(result)
+    else:
+        assert (status, result) == (2, None)
+        assert option in err or "--trace" in err
+        assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("words", ["--reference", "--compare 2", "--save-weights w.npz", "--iterations 2", "--report"])
+def test_what_trains_is_refused_beside_a_projection(train, words):
+    status, result, err = train("one wafer", f"--project 1 {words}")
+    assert (status, result) == (2, None)
+    assert "--project does not train" in err
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+SPARSE = "sparsity.density=0.5"
+LAYERS = 'network.layers=[{outputs=%s,activation="%s",norm=%s%s},{outputs=4}]'
+STATIC, GROWS = "train.loss_scale.initial=8.0", "train.loss_scale.growth_interval=1"
+KEYS = {
+    "network.inputs": "network.inputs=13",
+    "network.layers.outputs": LAYERS % (7, "relu", "true", ""),
+    "network.layers.activation": LAYERS % (6, "gelu", "true", ""),
+    "network.layers.norm": LAYERS % (6, "relu", "false", ""),
+    "network.layers.bias": LAYERS % (6, "relu", "true", ",bias=false"),
+    "network.layers.density": LAYERS % (6, "relu", "true", ",density=0.5"),
+    "network.weights": "network.weights=first.npz",
+    "seed": "seed=1",
+    "wafers": "wafers=2",
+    "data.source": "data.source=other.npz",
+    "data.batch": "data.batch=16",
+    "data.seed": "data.seed=1",
+    "mesh.width": "mesh.width=7",
+    "mesh.height": "mesh.height=4",
+    "train.iterations": "train.iterations=2",
+    "train.epochs": "train.epochs=1",
+    "train.evaluate": "train.evaluate=2",
+    "train.accumulate": "train.accumulate=2",
+    "train.clip": "train.clip=0.1",
+    "train.dtype": "train.dtype=cb16",
+    "train.mixed_precision": "train.mixed_precision=false",
+    "train.optimizer.name": "train.optimizer.name=sgd",
+    "train.optimizer.lr": "train.optimizer.lr=0.02",
+    "train.optimizer.weight_decay": "train.optimizer.weight_decay=0.1",
+    "train.optimizer.momentum": "train.optimizer.name=sgd train.optimizer.momentum=0.5",
+    "train.optimizer.beta1": "train.optimizer.beta1=0.5",
+    "train.optimizer.beta2": "train.optimizer.beta2=0.5",
+    "train.optimizer.eps": "train.optimizer.eps=0.1",
+    "train.optimizer.decays": "train.optimizer.weight_decay=0.1 train.optimizer.decays=weights",
+    "train.schedule.kind": "train.schedule.kind=cosine",
+    "train.schedule.warmup": "train.schedule.warmup=2",
+    "train.schedule.floor": "train.schedule.kind=cosine train.schedule.floor=0.5",
+    "train.schedule.every": "train.schedule.kind=step train.schedule.every=2",
+    "train.schedule.factor": "train.schedule.kind=step train.schedule.every=2 train.schedule.factor=0.9",
+    "train.loss_scale.initial": STATIC,
+    "train.loss_scale.dynamic": (
+        f"{STATIC} train.loss_scale.growth_interval=1",
+        f"{STATIC} train.loss_scale.dynamic=false",
+    ),
+    "train.loss_scale.growth_interval": f"{STATIC} train.loss_scale.growth_interval=2",
+    "sparsity.density": SPARSE,
+    "sparsity.seed": f"{SPARSE} sparsity.seed=1",
+    "sparsity.masks": "sparsity.masks=masks.npz",
+    "sparsity.schedule": f"{SPARSE} sparsity.schedule=dense-finetune",
+    "sparsity.rounds": (SPARSE, f"{SPARSE} sparsity.schedule=pruning sparsity.fraction=0.5 sparsity.rounds=1"),
+    "sparsity.fraction": f"{SPARSE} sparsity.schedule=rigl sparsity.every=1 sparsity.fraction=0.9",
+    "sparsity.every": f"{SPARSE} sparsity.schedule=rigl sparsity.every=1",
+    "sparsity.until": f"{SPARSE} sparsity.schedule=set sparsity.every=1 sparsity.until=0.5",
+    "sparsity.densities": (SPARSE, f"{SPARSE} sparsity.schedule=pruning sparsity.densities=[0.25]"),
+    "sparsity.switch": f"{SPARSE} sparsity.schedule=dense-finetune sparsity.switch=0.25",
+    "checkpoint.directory": "checkpoint.directory=elsewhere",
+    "checkpoint.interval": "checkpoint.interval=2",
+    "checkpoint.keep": "checkpoint.interval=2 checkpoint.keep=1",
+    "memx.files": "memx.dram.bytes=100 memx.files=flash",
+    "memx.dense_rows": "memx.dense_rows=steps",
+    "swarm": "swarm.link.rate=1_000_000_000",
+    "csconfig.use_cbfloat16": "csconfig.use_cbfloat16=true",
+    "mode": "mode=pipelined",
+    "pipeline.updates": "pipeline.updates=drained",
+    "pipeline.minibatch": "pipeline.minibatch=4",
+    "pipeline.run": "pipeline.run=2",
+    "machine": "machine.ramp.in=3",
+}
+"""By key: words of which the last one sets it, and the others are set in what it is compared with; or both."""
+FILES = {"train.evaluate", "checkpoint.directory", "checkpoint.interval", "checkpoint.keep"}
+"""Keys of files that a run leaves, not of numbers."""
+REFUSED = {"network.inputs", "train.epochs", "train.mixed_precision"}
+"""What no mode does: samples of another size, epochs beside iterations, another precision."""
+SAID = {"train.dtype", "csconfig.use_cbfloat16"}
+"""Each of the two alone has no effect, and a warning says so in every mode."""
+CHOOSES = {"mode"}
+"""What the choice of a trainer here overrules."""
+NUMPY_WITHOUT = {
+    *("wafers", "mesh.width", "mesh.height", "train.accumulate", "memx.files", "memx.dense_rows", "swarm", "machine"),
+    *("pipeline.updates", "pipeline.minibatch", "pipeline.run"),
+}
+"""What decides nothing without wafers, as the reason in the first line of a run by numpy says."""
+SAME_NUMBERS = {"memx.files"}
+"""What changes where numbers lie on the host, and none of them; `test_trainer.py` has it."""
+
+
+def test_every_key_is_tried():
+    assert set(keys(tables.TrainFile)) == set(KEYS)
+
+
+def observed(mode, words):
+    """Return (trainer, all that a training leaves behind in numbers)."""
+    given = parse_train(TEXT, "a.toml", words)
+    if mode == "numpy":
+        run = PlainTrainer(given)
+    elif mode == "pipelined":
+        choose(given, "pipelined")
+        run = PipelinedTrainer(given)
+    else:
+        choose(given, "streaming")
+        run = Trainer(given)
+    steps = [run.step() for _ in range(run.iterations)]
+    facts = [(step.loss, step.cycles, step.words, step.scale, step.density) for step in steps]
+    return given, (facts, {name: value.tobytes() for name, value in run.tensors().items()})
+
+
+@pytest.fixture(scope="module")
+def known():
+    """What was observed already, by mode and words."""
+    return {}
+
+
+@pytest.mark.parametrize("mode", ["streaming", "pipelined", "numpy"])
+@pytest.mark.parametrize("key", [key for key in KEYS if key not in FILES])
+def test_every_key_is_used_or_refused_or_said(folder, known, mode, key):
+    given = KEYS[key] if isinstance(KEYS[key], tuple) else (KEYS[key].rpartition(" ")[0], KEYS[key])
+    base, words = given[0].split(), given[1].split()
+    other = dict(np.load("blobs.npz"))
+    np.savez("other.npz", **{name: values[::-1] for name, values in other.items()})
+    mask = np.ones((6, 12), bool)
+    mask[:, ::3] = False
+    np.savez("masks.npz", **{"layer1.mask": mask, "layer2.mask": np.ones((4, 6), bool)})
+    np.savez("first.npz", **{"layer1.bias": np.ones(6, np.float32), "layer2.bias": np.ones(4, np.float32)})
+    try:
+        config, seen = observed(mode, words)
+    except (ConfigError, UnsupportedError) as error:
+        assert key in REFUSED or (SUPPORT[key].what == REFUSES and mode == "pipelined") or words[0] == SPARSE
+        assert str(error.where or "")
+        return
+    assert key not in REFUSED
+    if (mode, *base) not in known:
+        known[mode, *base] = observed(mode, base)
+    changed = seen != known[mode, *base][1]
+    said = [text for text in unused(config, mode) if key in text]
+    if key in SAID:
+        assert any(key in text for text in config.warnings)
+    elif mode == "numpy":
+        assert changed == (key not in NUMPY_WITHOUT | CHOOSES | SAME_NUMBERS)
+    elif said:
+        assert not changed
+    else:
+        assert changed or key in CHOOSES | SAME_NUMBERS or (mode == "pipelined" and SUPPORT[key].what == REFUSES)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_keys_of_files_are_used(train, mode):
+    words = "--set train.evaluate=2 --set checkpoint.interval=2 --set checkpoint.directory=elsewhere"
+    assert train(mode, words)[0] == 0
+    assert [load(path)[0] for path in found("elsewhere")] == [2, 4]
+    log = [json.loads(line) for line in Path("runs/a/log.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [row["iteration"] for row in log if "test_loss" in row and "test_accuracy" in row] == [2, 4]
+    assert train(mode, "--out other --set checkpoint.interval=2 --set checkpoint.keep=1")[0] == 0
+    assert [load(path)[0] for path in found("other/checkpoints")] == [4]
