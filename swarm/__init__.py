@@ -8,7 +8,8 @@ module          content
 `service`       when each weight is up to date, and what lies in flash
 `down`, `up`    the ways of words to the wafers, and of what they give back to the updates
 `ports`         a wafer at the end of a link
-`waits`         who waited for whom
+`ways`          all of these together, pass after pass
+`replay`        what an iteration would take on other ways
 `servers`       what serves one thing after the other at a rate
 `oracle`        a wafer's place taken by numpy, the same order of additions
 `tree`          broadcast-reduce nodes, their tree, the order of additions, traffic of each link

@@ -24,12 +24,10 @@ from memx.tiers import Tiers
 from swarm.servers import Server, in_order
 from swarm.timing import WORD, Links
 from swarm.tree import CHUNK
-from swarm.waits import CAUSES
 
 __all__ = ["Down"]
 
 Times = NDArray[np.float64]
-ROUND_TRIP, _UPDATE, FLASH, LINK, NODE, BUFFER = range(len(CAUSES))
 
 
 class Down:
@@ -48,37 +46,29 @@ class Down:
     ----------
     sent : ndarray
         Per word of the present pass, in the order of sending: when it is at the top of the tree; the first `known`.
-    waits : ndarray, shape (causes, words)
-        Per word: cycles it waited for flash, room and links, after it was up to date (`swarm.waits.CAUSES`).
-    cause : ndarray of int
-        Per word: what being up to date, of itself and of all words before it, waited for.
     """
 
     def __init__(self, links: Links, tiers: Tiers, away: Times, hertz: float) -> None:
         self.links, self.away = links, away
         slow = min(links.rate, links.node_rate) if len(away) > 1 else links.rate
-        self.limit = NODE if slow < links.rate else LINK
         self.store = Server(hertz * WORD / tiers.stream_rate)
         self.planes = [Server(hertz * WORD * 8 / slow) for _ in range(links.planes)]
         self.flash, self.ahead = Server(hertz / tiers.flash_rate), tiers.dram_bytes / 2
         self.back = away + max(1.0, hertz * links.turn)  # until it is heard that there is room; a cycle at least
         self.room = np.empty(0)  # when words of earlier passes made room, of those that may still matter
 
-    def begin(self, released: Times, cause: NDArray[np.int8], read: Times | None) -> None:
+    def begin(self, released: Times, read: Times | None) -> None:
         """Begin a pass over the wafers.
 
         Parameters
         ----------
         released : ndarray
             Per word, in the order of sending: when its value is up to date.
-        cause : ndarray of int
-            What that waited for.
         read : ndarray or None
             Bytes of flash that have to be read for it.
         """
-        self.released, self.cause, self.known = released, cause.copy(), 0
-        self._last, self._there = (0.0, ROUND_TRIP), 0.0
-        self.waits = np.zeros((len(CAUSES), len(released)))
+        self.released, self.known = in_order(released), 0
+        self._there = 0.0
         self.sent, self._out = np.full(len(released), np.nan), np.full(len(released), np.nan)
         self._read = read if read is not None and read.any() else None
         self._until = np.cumsum(self._read) if self._read is not None else None
@@ -95,15 +85,12 @@ class Down:
                 done = self._until[self.known - 1] if self.known else 0.0
                 stop = max(self.known + 1, min(limit, int(np.searchsorted(self._until, done + self.ahead, "right"))))
             part = slice(self.known, stop)
-            updated = self._behind(self.released[part], self.cause[part])
-            ready = updated.copy()
+            ready = self.released[part].copy()
             if self._read is not None:
                 ready = in_order(self._fetched(part, ready), self._there)
                 self._there = float(ready[-1])
-                self.waits[FLASH, part] = ready - updated
             needed = np.arange(self.known, stop) + shift
             free = np.where(needed >= 0, room[np.clip(needed, 0, None)] if len(room) else 0.0, 0.0)
-            self.waits[BUFFER, part] = np.maximum(0.0, free - ready)
             ready = in_order(np.maximum(ready, free))
             out = self.store.through(ready)
             number = np.arange(self.known, stop) // CHUNK % len(self.planes)
@@ -111,16 +98,7 @@ class Down:
                 mine = number == plane
                 if mine.any():
                     self.sent[part][mine] = server.through(out[mine])
-            self.waits[self.limit, part] = self.sent[part] - ready
             self._out[part], self.known = out, stop
-
-    def _behind(self, ready: Times, cause: NDArray[np.int8]) -> Times:
-        """Return when words and all before them are ready; a word that waits for another has its cause."""
-        whole = in_order(ready, self._last[0])
-        latest = np.maximum.accumulate(np.where(ready >= whole, np.arange(len(ready)), -1))
-        cause[:] = np.where(latest < 0, self._last[1], cause[latest])
-        self._last = float(whole[-1]), int(cause[-1])
-        return whole
 
     def _fetched(self, part: slice, ready: Times) -> Times:
         """Return when words are ready that have to be read from flash first."""

@@ -40,7 +40,11 @@ def side_by_side(ports: Sequence[WaferPort], horizons: Sequence[float], pool: Ex
 
 
 def travel(
-    ports: Sequence[WaferPort], down: Down, up: Up, pool: Executor, advance: Callable[..., list[bool]] = side_by_side
+    ports: Sequence[WaferPort],
+    down: Down,
+    up: Up,
+    pool: Executor | None,
+    advance: Callable[..., list[bool]] = side_by_side,
 ) -> None:
     """Move the words of a pass down, let the wafers work on them, and move what they give up.
 
@@ -50,8 +54,8 @@ def travel(
         After `WaferPort.begin`.
     down, up : Down, Up
         After `begin`.
-    pool : Executor
-        In which wafers run.
+    pool : Executor or None
+        In which wafers run; handed to `advance`.
     advance : callable, optional
         Called as `side_by_side`, which runs all of them in this process.
     """

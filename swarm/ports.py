@@ -17,7 +17,7 @@ from fabric.networks.streamed.script import Script
 from swarm.servers import Server, in_order
 from swarm.tree import CHUNK, Endpoint
 
-__all__ = ["WaferPort", "whole"]
+__all__ = ["WaferPort", "begun", "link_times", "whole"]
 
 Times = NDArray[np.float64]
 ROUNDING = 1e-6  # of a cycle: what sums of gaps may be off
@@ -26,6 +26,14 @@ ROUNDING = 1e-6  # of a cycle: what sums of gaps may be off
 def whole(times: Times | float) -> NDArray[np.int64]:
     """Return the first whole cycles that are not before some times."""
     return np.ceil(np.asarray(times, np.float64) - ROUNDING).astype(np.int64)
+
+
+def link_times(link: Server, arrived: Times, ready: int, ended: int) -> Times:
+    """Return when words are at a wafer, behind its samples, which come over the same link from `ended` to `ready`."""
+    there = np.maximum(arrived, ready)
+    behind = arrived > ended
+    there[behind] = np.maximum(link.through(arrived[behind]) - link.gap, there[behind])
+    return there
 
 
 class WaferPort(Endpoint):
@@ -37,8 +45,6 @@ class WaferPort(Endpoint):
         When the wafer had finished its last pass.
     entered : ndarray
         Per word of the present pass, in the order of sending: when it entered; not a number: not yet.
-    arrived : ndarray
-        When they were at the wafer, behind the samples.
     left : ndarray
         Per number of the present pass, in the order of asking: when it left.
     hops, macs, host_seconds
@@ -81,7 +87,6 @@ class WaferPort(Endpoint):
         self.ready, self.clock, self.quiet = ready, self.ended, False
         self.link.free = float(ready)
         self.entered, self.left = np.full(script.n_words, np.nan), np.full(len(script.back), np.nan)
-        self.arrived = np.empty(script.n_words)
         self._place, self._back = _inverse(script.sequence), _inverse(script.back)
         self._sender, self._first = script.sender, script.starts
         self._got = np.concatenate([[0], np.cumsum([len(places) for places in script.places])])
@@ -99,10 +104,7 @@ class WaferPort(Endpoint):
         script, stop = self.script, self.offered + len(arrived)
         self._new = True
         numbers = script.sequence[self.offered : stop]
-        there = np.maximum(arrived, self.ready)
-        behind = arrived > self.ended  # samples came first over the link
-        there[behind] = np.maximum(self.link.through(arrived[behind]) - self.link.gap, there[behind])
-        self.arrived[self.offered : stop] = there
+        there = link_times(self.link, arrived, self.ready, self.ended)
         columns = self._sender[numbers]
         for column, stream in enumerate(self.wafer.resident.inputs):
             mine = columns == column
@@ -180,7 +182,7 @@ class WaferPort(Endpoint):
 
     def known(self) -> tuple[Times, Times]:
         """Return when words entered and numbers left, each with all before it, as far as that is known."""
-        return _begun(self.entered), _begun(self.left)
+        return begun(self.entered), begun(self.left)
 
     def finish(self) -> None:
         """End a pass of the wafer."""
@@ -196,7 +198,7 @@ def _inverse(order: NDArray[np.int64]) -> NDArray[np.int64]:
     return places
 
 
-def _begun(times: Times) -> Times:
+def begun(times: Times) -> Times:
     """Return times in order up to the first that is not known."""
     missing = np.flatnonzero(np.isnan(times))
     return in_order(times[: missing[0]] if len(missing) else times)

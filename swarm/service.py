@@ -31,14 +31,12 @@ from memx.parameter import Parameter
 from memx.pattern import Pattern
 from memx.tiers import Tiers
 from swarm.up import Up
-from swarm.waits import CAUSES
 
 __all__ = ["WEIGHT_BYTES", "Service"]
 
 Times = NDArray[np.float64]
 VALUE_BYTES, WEIGHT_BYTES = 2, 4
 """Of a weight as it is streamed: its value, and value and index."""
-ROUND_TRIP = CAUSES.index("round trip")
 
 
 class Service:
@@ -66,7 +64,11 @@ class Service:
         self.state_bytes = bytes_per_parameter - 8  # without gradient, index and copy
         self._patterns: list[Pattern | None] = [None for _ in self.parameters]
         self._new = [np.empty(0) for _ in self.parameters]
-        self._why = [np.empty(0, np.int8) for _ in self.parameters]
+
+    @property
+    def in_flash(self) -> bool:
+        """Whether any parameter lies in flash."""
+        return any(self._in_flash())
 
     def _in_flash(self) -> list[bool]:
         """Return, per parameter, whether it lies in flash; normalisations, two rows each, never do."""
@@ -75,18 +77,15 @@ class Service:
 
     # --- words that leave ---------------------------------------------------------------------------------------------
 
-    def released(self, script: Script) -> tuple[Times, NDArray[np.int8]]:
-        """Return when the value of each word is up to date, in the order of sending, and what that waited for."""
-        times, causes = [], []
-        for parameter, pattern, new, why in zip(self.parameters, self._patterns, self._new, self._why, strict=True):
-            same = pattern is parameter.pattern
-            times.append(new if same else np.full(parameter.pattern.count, self.settled))
-            causes.append(why if same else np.full(parameter.pattern.count, ROUND_TRIP, np.int8))
+    def released(self, script: Script) -> Times:
+        """Return when the value of each word is up to date, in the order of sending."""
+        times = [
+            new if pattern is parameter.pattern else np.full(parameter.pattern.count, self.settled)
+            for parameter, pattern, new in zip(self.parameters, self._patterns, self._new, strict=True)
+        ]
         when = np.concatenate([*times, [self.settled], [0.0]])  # the loss scale, and words without a value: index -1
-        cause = np.concatenate([*causes, [ROUND_TRIP], [ROUND_TRIP]]).astype(np.int8)
         first, second = script.sources[script.sequence], script.seconds[script.sequence]
-        later = np.where(when[second] > when[first], second, first)  # a word with two values waits for both
-        return when[later], cause[later]
+        return np.maximum(when[first], when[second])  # a word with two values waits for both
 
     def read(self, script: Script, update: bool) -> Times | None:
         """Return the bytes of flash that have to be read for each word, in the order of sending; None: of no word.
@@ -138,28 +137,26 @@ class Service:
         if not finite:
             self._patterns = [None for _ in self.parameters]
             return
-        new, why = np.empty(len(script.back)), np.empty(len(script.back), np.int8)
-        places = np.concatenate(script.places)[script.back]
-        new[places], why[places] = up.new, up.cause
+        new, places = np.empty(len(script.back)), np.concatenate(script.places)[script.back]
+        new[places] = up.new
         for k, (parameter, first, last) in enumerate(
             zip(self.parameters, script.offsets[:-1], script.offsets[1:], strict=True)
         ):
             pattern, asked = parameter.pattern, parameter.gradient_pattern
-            own, cause = new[first:last], why[first:last]
+            own = new[first:last]
             if asked is not pattern:
                 at = np.clip(np.searchsorted(asked.flat, pattern.flat), 0, max(0, asked.count - 1))
                 known = asked.flat[at] == pattern.flat if asked.count else np.zeros(pattern.count, bool)
                 own = np.where(known, own[at] if asked.count else 0.0, self.settled)
-                cause = np.where(known, cause[at] if asked.count else ROUND_TRIP, ROUND_TRIP).astype(np.int8)
-            self._patterns[k], self._new[k], self._why[k] = pattern, own, cause
+            self._patterns[k], self._new[k] = pattern, own
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         """Return what the next pass depends on: times of values whose parameter kept its pattern."""
         kept = {
-            parameter.name: (new, why)
-            for parameter, pattern, new, why in zip(self.parameters, self._patterns, self._new, self._why, strict=True)
+            parameter.name: new
+            for parameter, pattern, new in zip(self.parameters, self._patterns, self._new, strict=True)
             if pattern is parameter.pattern
         }
         return {"settled": self.settled, "new": kept}
@@ -171,4 +168,4 @@ class Service:
             kept = state["new"].get(parameter.name)
             self._patterns[k] = None if kept is None else parameter.pattern
             if kept is not None:
-                self._new[k], self._why[k] = kept
+                self._new[k] = kept

@@ -13,7 +13,7 @@ Clock
 
 Lost cycles
     A pass of the same words that finds them all there is run once per script, on a wafer of its own; what a pass takes
-    longer is `Iteration.boundary`, and `Iteration.waits` says what for (`swarm.waits`).
+    longer is `Iteration.boundary`.  What would have saved how much of it says `swarm.replay`.
 
 Source: weight streaming white paper, sections 4.3, 6 and 7.4 (one copy of weights, one of gradients; the round trip at
 the boundary of iterations).
@@ -37,22 +37,21 @@ from fabric.networks.streamed.script import Script
 from fabric.networks.streamed.wafer import Wafer
 from memx.coordinator import Coordinator
 from memx.parameter import Parameter
-from memx.tiers import Tiers
-from swarm import waits
 from swarm.crew import current, wafers_here
-from swarm.down import Down
 from swarm.oracle import OraclePort
-from swarm.passage import side_by_side, together, travel
+from swarm.passage import side_by_side, together
 from swarm.planes import Planes
 from swarm.ports import WaferPort
-from swarm.service import Service
-from swarm.timing import WORD, Links, Updates
-from swarm.tree import gather, levels
-from swarm.up import Up
+from swarm.replay import Course, bottleneck, savings
+from swarm.tree import gather
+from swarm.ways import Ways
 from wse_core.errors import ConfigError
 from wse_core.params import Machine
 
 __all__ = ["Iteration", "System"]
+
+STEADY = 4
+"""Iterations of a system whose time is asked for; the first one has no updates to wait for."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +70,6 @@ class Iteration:
         Part of it in which the samples come in.
     boundary : int
         Part of it that was lost because words were not there, or because gradients could not leave.
-    waits : dict[str, float]
-        The cycles of `boundary` by what was waited for, one of `swarm.waits.CAUSES`.
     stages : dict[str, int]
         Cycles by phase, on the slowest wafer: to its last gradient, or until the first word of the next one enters.
     traffic : dict[str, int]
@@ -91,7 +88,6 @@ class Iteration:
     total_cycles: int = 0
     load: int = 0
     boundary: int = 0
-    waits: Mapping[str, float] = field(default_factory=dict)
     stages: Mapping[str, int] = field(default_factory=dict)
     traffic: Mapping[str, int] = field(default_factory=dict)
     words: int = 0
@@ -105,7 +101,7 @@ class Iteration:
         """Return the iteration that passes one after the other make, of which the last one updates the weights."""
         if len(parts) == 1:
             return parts[0]
-        loss, tables = np.float32(0), {name: Counter[str]() for name in ("waits", "stages", "traffic")}
+        loss, tables = np.float32(0), {name: Counter[str]() for name in ("stages", "traffic")}
         for part in parts:
             loss += part.loss
             for name, table in tables.items():
@@ -119,11 +115,6 @@ class Iteration:
     def cycles(self) -> int:
         """Cycles that a wafer needs if nothing keeps it waiting."""
         return self.total_cycles - self.load - self.boundary
-
-    @property
-    def bottleneck(self) -> str:
-        """What the wafers waited for most, or ``wafers`` if that is not worth a name."""
-        return waits.bottleneck({"samples": self.load, **self.waits}, self.total_cycles)
 
 
 class Sent(NamedTuple):
@@ -142,18 +133,24 @@ class Sent(NamedTuple):
     cycle: int
 
 
-class Unhindered(NamedTuple):
-    """An unhindered pass has found all its words there.
+class Pass(NamedTuple):
+    """A pass of training, and what it took.
 
     Attributes
     ----------
+    course : Course
     cycles : int
-    entered : ndarray
-        When each word entered, in the order of sending.
+    update, whole : bool
+        As `System.train` takes them.
+    samples : int
+        Numbers of the samples of a wafer.
     """
 
+    course: Course
     cycles: int
-    entered: np.ndarray
+    update: bool
+    whole: bool
+    samples: int
 
 
 class System:
@@ -184,8 +181,8 @@ class System:
 
     Attributes
     ----------
-    clock : int
-        Cycles so far: the end of the last pass on the slowest wafer.
+    ways : Ways
+        Memory service and tree on the clock of the system.
     sent : list of Sent
         Every pass of the wafers so far.
 
@@ -221,41 +218,42 @@ class System:
                 hint=f"{max(1, batch // unit) * unit} or {(batch // unit + 1) * unit}",
             )
         self.network, self.batch, self.machine, self.mark = network, batch, machine, mark
-        self.backend = backend or chosen()[0]
-        self.links = Links.of(machine)
+        self.backend, self.bytes_per_parameter = backend or chosen()[0], bytes_per_parameter
         self.crew = current() if backend != "numpy" else None
-        parts = network, machine, width, height, batch // wafers, form
-        self.resident = Resident(*parts)
+        self.parts = network, machine, width, height, batch // wafers, form
+        self.resident = Resident(*self.parts)
         self.coordinator = Coordinator(self.resident, matrices, norms)
-        tiers = Tiers.of(machine)
-        self.service = Service(self.coordinator, tiers, bytes_per_parameter)
+        self.ways = Ways(machine, self.coordinator, bytes_per_parameter, wafers)
+        self.links, self.service = self.ways.links, self.ways.service
+        self.down, self.up = self.ways.down, self.ways.up
         self.timed = backend != "numpy"
-        self.ports: list[Any]
+        self.ports = self.ways.ports
         if not self.timed:
-            self.ports = [OraclePort(self.resident, self.coordinator) for _ in range(wafers)]
+            self.ports += [OraclePort(self.resident, self.coordinator) for _ in range(wafers)]
         else:
             made = self.crew.wafers if self.crew else wafers_here
-            gap = WORD / self.bytes_per_cycle
-            self.ports = [WaferPort(wafer, gap) for wafer in made(wafers, self.resident, parts, backend)]
+            self.ports += [
+                WaferPort(wafer, self.ways.gap) for wafer in made(wafers, self.resident, self.parts, backend)
+            ]
         self.tree = Planes(self.ports, self.links.planes, self.links.ways)
-        away = np.array(levels(wafers, self.links.ways)) * self.links.latency * self.hertz
-        self.down = Down(self.links, tiers, away, self.hertz)
-        self.up = Up(self.links, Updates.of(machine), tiers, away, self.hertz)
-        self.clock = self.done = 0
+        self.done = 0
         self.sent: list[Sent] = []
         self._kept: np.ndarray | None = None  # sums of gradients that no update has used up
-        self._unhindered: dict[str, tuple[Script, Unhindered]] = {}
+        self._unhindered: dict[str, Course] = {}
+        self._passes: list[Pass] = []  # of the iteration under way
+        self._before: list[Pass] = []  # of the iteration before it, if nothing was in between
+        self._alike: list[Pass] = []  # of the last iteration that one with the same words came before
         self._pool = ThreadPoolExecutor(max_workers=workers or max(1, min(wafers, os.cpu_count() or 1)))
+
+    @property
+    def clock(self) -> int:
+        """Cycles so far: the end of the last pass on the slowest wafer."""
+        return self.ways.clock
 
     @property
     def hertz(self) -> float:
         """A second has so many cycles."""
-        return self.machine["clock.ghz"] * 1e9
-
-    @property
-    def bytes_per_cycle(self) -> float:
-        """The links of a system carry so many bytes per cycle, each way."""
-        return self.links.bytes_per_second / self.hertz
+        return self.ways.hertz
 
     # --- passes -------------------------------------------------------------------------------------------------------
 
@@ -276,15 +274,10 @@ class System:
         if not self.timed:
             together(self._pool, [(port.work, kind, loss_scale) for port in self.ports])
             return script, 0, 0
-        begun, load = self.clock, int(np.ceil(2 * shards[0][0].size / self.bytes_per_cycle))
+        begun, load = self.clock, self.ways.load(shards[0][0].size)
         self.sent.append(Sent(kind, script, self.ports[0].ended + load + self.ports[0].origin))
-        for port in self.ports:
-            port.begin(port.ended + load)
-        self.down.begin(*self.service.released(script), self.service.read(script, update))
-        self.service.begin(script, self.up, update, whole)
-        travel(self.ports, self.down, self.up, self._pool, self.crew.advance if self.crew else side_by_side)
-        self.clock = max(port.ended for port in self.ports)
-        self.up.end(min(port.ended for port in self.ports))
+        advance = self.crew.advance if self.crew else side_by_side
+        self.ways.run(script, shards[0][0].size, update, whole, self._pool, advance)
         return script, begun, load
 
     def _facts(self, script: Script, begun: int, load: int, shards: Sequence[tuple[np.ndarray, ...]]) -> dict[str, Any]:
@@ -296,7 +289,6 @@ class System:
             "total_cycles": self.clock - begun,
             "load": load,
             "boundary": lost,
-            "waits": self._waits(script, slowest, free, lost),
             "stages": _stages(script, slowest),
             "traffic": script.traffic() | {"samples": 2 * sum(inputs.size for inputs, _ in shards)},
             "words": script.n_words,
@@ -305,11 +297,10 @@ class System:
             "host_seconds": sum(port.host_seconds for port in self.ports),
         }
 
-    def unhindered(self, kind: str) -> Unhindered:
+    def unhindered(self, kind: str) -> Course:
         """Return what a pass takes that finds all its words there: measured, once per script, on a wafer of its own."""
-        script = self.coordinator.script(kind)
-        known = self._unhindered.get(kind)
-        if known is None or known[0] is not script:
+        script, known = self.coordinator.script(kind), self._unhindered.get(kind)
+        if known is None or known.script is not script:
             with around(self.backend):  # nobody records it
                 wafer = Wafer(self.resident, self.backend)
             port = WaferPort(wafer)
@@ -318,20 +309,8 @@ class System:
             port.begin(0)
             port.offer(np.zeros(script.n_words))
             port.advance(np.inf)
-            known = self._unhindered[kind] = script, Unhindered(port.ended, port.entered)
-        return known[1]
-
-    def _waits(self, script: Script, port: WaferPort, free: Unhindered, total: float) -> dict[str, float]:
-        """Return by cause what a pass lost on a wafer."""
-        late = port.entered - port.ready - free.entered
-        starved = port.entered <= port.arrived + 2
-        most, waited = waits.longest(self.down.waits)
-        heavy = waited >= late / 2  # most of what it is late, and not a row that came at once
-        cause = np.where(heavy, most, self.down.cause)
-        cause = np.where(starved, cause, self.up.slowest if port.limited else waits.NONE)
-        column = script.sender[script.sequence]
-        parts = [column == k for k in range(script.columns)]
-        return waits.lost([late[part] for part in parts], [cause[part] for part in parts], total)
+            known = self._unhindered[kind] = Course(script, port.ended, port.entered, port.left)
+        return known
 
     def train(self, shards: list, loss_scale: float = 1.0, update: bool = True, whole: bool = False) -> Iteration:
         """Run an iteration, or a part of one.
@@ -365,6 +344,8 @@ class System:
             with np.errstate(invalid="ignore", over="ignore"):
                 gradients = self._kept + gradients
         self._kept = None if update else gradients
+        if self.timed:
+            self._note(facts["total_cycles"], update, whole, shards[0][0].size)
         if self.timed and update:
             self.service.took(script, self.up, bool(np.isfinite(gradients).all()))
         found = Iteration(loss, gradients, gradient_words=count, **facts)
@@ -372,6 +353,48 @@ class System:
         if self.mark is not None and self.timed:
             self._mark(self.mark, script, begun, found.load)
         return found
+
+    def _note(self, cycles: int, update: bool, whole: bool, samples: int) -> None:
+        """Keep what an iteration took, for `savings`."""
+        self._passes.append(Pass(self.unhindered("train"), cycles, update, whole, samples))
+        if update:
+            known = {id(one.course) for one in (*self._before, *self._passes)}
+            if self._before and len(known) == 1:
+                self._alike = self._passes
+            self._before, self._passes = self._passes, []
+
+    def savings(self) -> dict[str, float]:
+        """Return which changes of the ways would have saved which share of an iteration (`swarm.replay.savings`).
+
+        Nothing, if no two iterations with the present masks followed each other: only then is one like all others.
+        """
+        alike = self._alike
+        if not alike or alike[0].course.script is not self.coordinator.script("train"):
+            return {}
+        passes, samples = [(one.update, one.whole) for one in alike], alike[0].samples
+        taken = sum(one.cycles for one in alike)
+        return savings(self.ways, alike[0].course, taken, samples, passes, self.simulated)
+
+    @property
+    def bottleneck(self) -> str:
+        """What an iteration waits for most: one of the causes of `swarm.replay.CHANGES`, or ``wafers``."""
+        return bottleneck(self.savings())
+
+    def simulated(self, machine: Machine, passes: Sequence[tuple[bool, bool]]) -> float:
+        """Return the cycles of an iteration on another machine, simulated with samples of zeros, in steady state."""
+        network, _, width, height, samples, form = self.parts
+        place = width, height, len(self.ports), self.batch, self.bytes_per_parameter, self.backend, form
+        coordinator = self.coordinator
+        other = System(network, coordinator.matrices, coordinator.norms, machine, *place)
+        nothing = [np.zeros((features, samples), np.uint16) for features in (network.features[0], network.features[-1])]
+        shards, taken = [tuple(nothing) for _ in self.ports], [0.0]
+        try:
+            while len(taken) < STEADY:
+                done = [other.train(shards, 1.0, *how) for how in passes]
+                taken.append(sum(part.total_cycles for part in done))
+        finally:
+            other.close()
+        return sum(taken[-2:]) / 2
 
     def _mark(self, mark: Callable, script: Script, begun: int, load: int) -> None:
         """Mark the phases of an iteration on the clock of the system."""
@@ -416,6 +439,7 @@ class System:
         padded = [np.pad(part, ((0, 0), (0, self.batch - given))) for part in (inputs, labels)]  # no class: never right
         shards = list(zip(*(np.split(part, len(self.ports), axis=1) for part in padded), strict=True))
         script, begun, _ = self._pass("test", 1.0, shards)
+        self._before = []
         return int(gather(self.tree, len(script.back)).sum()), self.clock - begun
 
     def logits(self) -> np.ndarray:
@@ -432,24 +456,13 @@ class System:
 
     def state(self) -> dict[str, Any]:
         """Return what the next pass depends on, besides the parameters: clocks, and what is under way."""
-        return {
-            "clock": self.clock,
-            "done": self.done,
-            "ended": [port.ended for port in self.ports] if self.timed else [],
-            "down": self.down.state(),
-            "up": self.up.state(),
-            "service": self.service.state(),
-        }
+        ended = [port.ended for port in self.ports] if self.timed else []
+        return {"clock": self.clock, "done": self.done, "ended": ended, **self.ways.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go on from what `state` returned; the parameters have their values and patterns already."""
-        self.clock, self.done = state["clock"], state["done"]
-        if self.timed:
-            for port, ended in zip(self.ports, state["ended"], strict=True):
-                port.set_clock(self.clock, ended)
-        self.down.restore(state["down"])
-        self.up.restore(state["up"])
-        self.service.restore(state["service"])
+        self.done, self._before, self._passes, self._alike = state["done"], [], [], []
+        self.ways.restore(state, state["ended"])
 
     def close(self) -> None:
         """End the host's threads, and let other ranks forget the wafers."""

@@ -23,12 +23,10 @@ from memx.tiers import Tiers
 from swarm.servers import Server, in_order
 from swarm.timing import WORD, Links, Updates
 from swarm.tree import CHUNK, groups
-from swarm.waits import CAUSES, longest
 
 __all__ = ["Up"]
 
 Times = NDArray[np.float64]
-TRIP, UPDATE, FLASH, LINK, NODE, BUFFER = range(len(CAUSES))
 
 
 class _Joint:
@@ -39,12 +37,10 @@ class _Joint:
         self.latency = hertz * links.latency
         self.server = Server(hertz * WORD * 8 / min(links.node_rate, links.rate))
 
-    def rise(self, left: Sequence[Times], whole: list[Times]) -> Times:
-        """Return when elements come to the port above, given when they left each system; add waits to `whole`."""
-        ready = np.max([left[c] if isinstance(c, int) else c.rise(left, whole) for c in self.children], axis=0)
-        done = self.server.through(ready)
-        whole[0] = np.maximum(whole[0], done - ready - self.server.gap)
-        return done + self.latency
+    def rise(self, left: Sequence[Times]) -> Times:
+        """Return when elements come to the port above, given when they left each system."""
+        ready = np.max([left[c] if isinstance(c, int) else c.rise(left) for c in self.children], axis=0)
+        return self.server.through(ready) + self.latency
 
     def servers(self) -> list[Server]:
         """Return the servers of the node and of all below."""
@@ -84,8 +80,6 @@ class Up:
         Per number of the present pass, in the order of asking: when it is in the memory service; the first `known`.
     new : ndarray
         When the weight behind it is new.
-    cause : ndarray of int
-        What most of its way was (`swarm.waits.CAUSES`).
     """
 
     def __init__(self, links: Links, updates: Updates, tiers: Tiers, away: Times, hertz: float) -> None:
@@ -113,7 +107,6 @@ class Up:
         count = len(updated)
         self._updated, self._written, self.known, self._whole = updated, written, 0, whole
         self.came, self.new, self.begun = np.empty(count), np.empty(count), np.empty(count)
-        self.cause = np.full(count, TRIP, np.int8)
         self._last = 0.0
 
     def extend(self, left: Sequence[Times]) -> None:
@@ -123,19 +116,13 @@ class Up:
             return
         part = slice(self.known, stop)
         number = np.arange(self.known, stop) // CHUNK % len(self.tops)
-        waits = np.zeros((len(CAUSES), stop - self.known))
         there = np.empty(stop - self.known)
         for plane, top in enumerate(self.tops):
             mine = number == plane
-            if not mine.any():
-                continue
-            gone, whole = [], [np.zeros(int(mine.sum()))]
-            for servers, times in zip(self.out, left, strict=True):
-                ready = in_order(times[part][mine])
-                gone.append(servers[plane].through(ready))
-                waits[LINK][mine] = np.maximum(waits[LINK][mine], gone[-1] - ready - servers[plane].gap)
-            there[mine] = gone[top] if isinstance(top, int) else top.rise(gone, whole)
-            waits[NODE][mine] = whole[0]
+            if mine.any():
+                ready = [in_order(times[part][mine]) for times in left]
+                gone = [servers[plane].through(times) for servers, times in zip(self.out, ready, strict=True)]
+                there[mine] = gone[top] if isinstance(top, int) else top.rise(gone)
         there = in_order(there, self._last)
         self._last = float(there[-1])
         updated = self._updated[part]
@@ -143,25 +130,15 @@ class Up:
         if not self._whole:
             done = self.units.through(there[updated])
             begun[updated] = done - self.units.gap
-            waits[UPDATE] = begun - there
-            self.new[part] = self._renewed(part, there, done, waits)
-        waits[TRIP] = 2 * self.away.max() + self.latency
+            self.new[part] = self._renewed(part, there, done)
         self.came[part], self.begun[part] = there, begun
-        self.cause[part], self.known = longest(waits)[0], stop
-        if self._whole and stop == len(self.came):
-            self._renew_all()
+        self.known = stop
+        if self._whole and stop == len(self.came):  # update all weights, now that all numbers are there
+            every = np.full(len(self.came), self._last)
+            done = self.units.through(every[self._updated])
+            self.new[:] = self._renewed(slice(0, len(self.came)), every, done)
 
-    def _renew_all(self) -> None:
-        """Update all weights, now that all numbers are there."""
-        every, waits = slice(0, len(self.came)), np.zeros((len(CAUSES), len(self.came)))
-        done = self.units.through(np.full(int(self._updated.sum()), self._last))
-        waits[UPDATE][self._updated] = done - self.units.gap - self._last
-        waits[TRIP] = 2 * self.away.max() + self.latency
-        self.new[:] = self._renewed(every, np.full(len(self.came), self._last), done, waits)
-        cause, most = longest(waits)
-        self.cause[:] = np.where(most > waits[TRIP], cause, self.cause)
-
-    def _renewed(self, part: slice, there: Times, done: Times, waits: Times) -> Times:
+    def _renewed(self, part: slice, there: Times, done: Times) -> Times:
         """Return when weights are new whose updates are done; what lies in flash is written first."""
         updated, new = self._updated[part], there.copy()
         new[updated] = done + self.latency
@@ -169,7 +146,6 @@ class Up:
             size = self._written[part]
             kept = size > 0
             new[kept] = self.write.through(new[kept], size[kept])
-            waits[FLASH][updated] = new[updated] - done - self.latency
         return new
 
     def taken(self, system: int) -> Times:
@@ -194,12 +170,6 @@ class Up:
             return np.inf
         late = counts <= self.known
         return float(np.min((clocks + self.away)[late], initial=np.inf))
-
-    @property
-    def slowest(self) -> int:
-        """What most numbers waited for, when that made the wafers wait; the buffer, if nothing was slow."""
-        most = int(np.bincount(self.cause, minlength=len(CAUSES)).argmax())
-        return BUFFER if most == TRIP else most
 
     def end(self, clock: float) -> None:
         """End a pass; `clock`: nothing leaves a wafer before that."""

@@ -147,13 +147,7 @@ RESULTS = {
     "curve_accuracy": ("1", "share of the samples of each iteration that were classified rightly"),
     "test_cycles": ("cycles", "cycles in which held-out samples were classified"),
     "lost_cycles": ("cycles", "cycles in which wafers waited for words, or for room for gradients"),
-    "waits_round_trip": ("cycles", "part of them: latency of tree and update"),
-    "waits_update": ("cycles", "part of them: rate of the updates"),
-    "waits_flash": ("cycles", "part of them: rate of flash"),
-    "waits_link": ("cycles", "part of them: rate of the links"),
-    "waits_node": ("cycles", "part of them: rate of the tree's nodes"),
-    "waits_buffer": ("cycles", "part of them: room between memory service and wafers"),
-    "bottleneck": ("", "what wafers waited for most"),
+    "bottleneck": ("", "what wafers wait for most: the cause of the change that would save most"),
     "curve_boundary": ("cycles", "cycles of each iteration in which wafers waited"),
     "curve_cycles": ("cycles", "cycles from each iteration to the next"),
     # digits
@@ -176,6 +170,7 @@ LINK = re.compile(r"moved_color_(\d+)")
 
 
 OF_TRAINING = {
+    "would_save_": ("1", "share of an iteration that this change of the ways would have saved"),
     "stages_": ("cycles", "of all iterations of training, in a phase of the wafers' work"),
     "traffic_bytes_": (
         "bytes",

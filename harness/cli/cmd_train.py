@@ -412,7 +412,7 @@ def _report(r: Mapping[str, Any]) -> str:
                 f"{r['cycles']:,}, {1e3 * r['simulated_seconds']:.3f} ms on the wafers, {r['test_cycles']:,} of them "
                 f"for tests; {r['samples_per_simulated_second']:,.0f} samples/s in training",
             ),
-            *(_streamed(r) if "waits" in r else [("pipeline", _pipeline(r["pipeline"]))]),
+            *(_streamed(r) if "would_save" in r else [("pipeline", _pipeline(r["pipeline"]))]),
         ]
     if "bit_exact" in r:
         rows += [
@@ -453,10 +453,12 @@ def _pipeline(facts: Mapping[str, Any]) -> str:
 
 
 def _waited(r: Mapping[str, Any]) -> str:
-    """Return what wafers waited for, the longest first."""
-    parts = sorted(r["waits"].items(), key=lambda item: -item[1])
-    told = ", ".join(f"{name} {cycles:,.0f}" for name, cycles in parts if cycles >= 1)
-    return f"{r['lost_cycles']:,} cycles" + (f" ({told})" if told else "") + f"; bottleneck: {r['bottleneck']}"
+    """Return how long wafers waited, and what would have made an iteration faster, the most first."""
+    parts = sorted(r["would_save"].items(), key=lambda item: -item[1])
+    told = ", ".join(f"{name}: -{share:.1%}" for name, share in parts if share >= 0.001)
+    return f"{r['lost_cycles']:,} cycles; bottleneck: {r['bottleneck']}" + (
+        f" ({told} of an iteration)" if told else ""
+    )
 
 
 def _streamed(r: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -18,14 +18,13 @@ __all__ = ["PREFIX", "joined", "split"]
 
 PREFIX = "clock."
 """Of the tensors' names."""
-NEW, WHY, ROOM = f"{PREFIX}new.", f"{PREFIX}why.", f"{PREFIX}room."
+NEW, ROOM = f"{PREFIX}new.", f"{PREFIX}room."
 
 
 def split(state: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return (tensors, JSON values) of what `swarm.system.System.state` returned."""
     tensors = {f"{ROOM}{way}": np.asarray(state[way]["room"], np.float64) for way in ("down", "up")}
-    for name, (new, why) in state["service"]["new"].items():
-        tensors[NEW + name], tensors[WHY + name] = new, why
+    tensors |= {NEW + name: new for name, new in state["service"]["new"].items()}
     values = {key: state[key] for key in ("clock", "done", "ended")}
     values |= {way: state[way]["servers"] for way in ("down", "up")}
     return tensors, values | {"settled": state["service"]["settled"]}
@@ -48,11 +47,7 @@ def joined(tensors: Mapping[str, np.ndarray], values: Any, sizes: Mapping[str, i
         Something is missing, or is not what `split` makes.
     """
     try:
-        new = {
-            name: (np.asarray(tensors[NEW + name], np.float64), np.asarray(tensors[WHY + name], np.int8))
-            for name in sizes
-            if NEW + name in tensors
-        }
+        new = {name: np.asarray(tensors[NEW + name], np.float64) for name in sizes if NEW + name in tensors}
         found: dict[str, Any] = {
             way: {"servers": list(map(float, values[way])), "room": tensors[f"{ROOM}{way}"]} for way in ("down", "up")
         }
@@ -60,7 +55,7 @@ def joined(tensors: Mapping[str, np.ndarray], values: Any, sizes: Mapping[str, i
         found["service"] = {"settled": float(values["settled"]), "new": new}
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"the state of the clock is damaged: {error!r}") from None
-    for name, parts in new.items():
-        if any(len(part) != sizes[name] for part in parts):
-            raise CheckpointError(f"the clock knows {len(parts[0])} weights of {name}, there are {sizes[name]}")
+    for name, times in new.items():
+        if len(times) != sizes[name]:
+            raise CheckpointError(f"the clock knows {len(times)} weights of {name}, there are {sizes[name]}")
     return found

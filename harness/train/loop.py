@@ -47,14 +47,10 @@ class Step:
         last one of a run until the pipeline is empty.
     boundary : int or None
         Part of it that was lost because words were not there, or gradients could not leave.
-    waits : dict[str, float] or None
-        The cycles of `boundary` by what was waited for.
     stages : dict[str, int] or None
         Cycles by layer and phase.
     traffic : dict[str, int] or None
         Bytes on links by what they are for.
-    bottleneck : str or None
-        What was waited for most, ``wafers`` if nothing.
     simulated_seconds : float or None
         Since the start of training, this iteration and tests before it included.
     scale : float
@@ -79,10 +75,8 @@ class Step:
     accuracy: float
     cycles: int | None = None
     boundary: int | None = None
-    waits: Mapping[str, float] | None = None
     stages: Mapping[str, int] | None = None
     traffic: Mapping[str, int] | None = None
-    bottleneck: str | None = None
     simulated_seconds: float | None = None
     scale: float
     skipped: bool = False

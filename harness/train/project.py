@@ -31,7 +31,7 @@ from swarm.cluster.check import Both, compare, tasks
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.shapes import Mesh, shapes_of
 from swarm.cluster.timeline import ClusterTimeline, iteration
-from swarm.waits import NOTED
+from swarm.replay import NOTED
 from wse_core.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -30,8 +30,8 @@ from harness.train.masters import BatchResult, MasterLoop
 from memx.store import FileStore, MemoryStore
 from memx.tiers import Tiers
 from swarm.ports import WaferPort
+from swarm.replay import bottleneck
 from swarm.system import Iteration, System
-from swarm.waits import bottleneck
 from traces.marks import mark
 from wse_core.formats import Arithmetic
 
@@ -131,10 +131,8 @@ class Trainer(MasterLoop):
             {
                 "cycles": done.total_cycles,
                 "boundary": done.boundary,
-                "waits": done.waits,
                 "stages": done.stages,
                 "traffic": done.traffic,
-                "bottleneck": done.bottleneck,
                 "simulated_seconds": self.cycles / system.hertz,
                 "words": done.words,
                 "gradient_words": done.gradient_words,
@@ -172,10 +170,11 @@ class Trainer(MasterLoop):
 
     def clock_facts(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return what the clock of the system says of the lines of a log."""
-        sums = {name: Counter[str]() for name in ("waits", "stages", "traffic")}
+        sums = {name: Counter[str]() for name in ("stages", "traffic")}
         for row in rows:
             for name, table in sums.items():
                 table.update(row.get(name, {}))
+        saved = self.compile().savings()
         hertz, training, shares = self.compile().hertz, max(1, self.cycles - self.test_cycles), self.utilisation()
         return {
             "cycles": self.cycles,
@@ -183,11 +182,11 @@ class Trainer(MasterLoop):
             "simulated_seconds": self.cycles / hertz,
             "samples_per_simulated_second": self.config.data.batch * self.iteration / (training / hertz),
             "lost_cycles": sum(row.get("boundary", 0) for row in rows),
-            "waits": dict(sums["waits"]),
             "stages": dict(sums["stages"]),
             "traffic_bytes": dict(sums["traffic"]),
             "column_utilisation": {"least": min(shares), "mean": sum(shares) / len(shares), "most": max(shares)},
-            "bottleneck": bottleneck(sums["waits"], sum(row.get("cycles", 0) for row in rows)),
+            "would_save": saved,
+            "bottleneck": bottleneck(saved),
             "numbers": numbers_of(self.machine),
         }
 

@@ -43,7 +43,7 @@ def test_flash_is_read_as_far_ahead_as_dram_holds(words, dram):
     tiers = Tiers(dram_bytes=dram, flash_rate=10**8, stream_rate=10**9)
     links = Links(planes=1, rate=10**9, buffer=4e9)
     down = Down(links, tiers, np.zeros(1), 10**9)
-    down.begin(released, np.zeros(len(words), np.int8), sizes)
+    down.begin(released, sizes)
     down.extend(np.empty(0))
     expected = word_by_word(sizes, released, dram / 2, 10.0, 4.0, 32.0)
     np.testing.assert_allclose(down.sent, expected, rtol=0, atol=1e-6)
@@ -52,7 +52,7 @@ def test_flash_is_read_as_far_ahead_as_dram_holds(words, dram):
 def test_what_is_not_known_yet_is_not_a_number():
     """Four words fit the buffers: the fifth has no time before room is heard of."""
     down = Down(Links(planes=1, buffer=16), Tiers(), np.zeros(1), 10**9)
-    down.begin(np.zeros(6), np.zeros(6, np.int8), None)
+    down.begin(np.zeros(6), None)
     down.extend(np.empty(0))
     assert down.known == pytest.approx(4)
     assert np.isnan(down.sent).tolist() == [False] * 4 + [True] * 2

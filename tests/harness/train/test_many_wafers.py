@@ -40,7 +40,8 @@ def test_sixty_four_wafers_train_cycle_by_cycle(folder, capsys):
     lines = blobs.lines("many")
     for row in lines[1:]:
         assert trip < row["cycles"] < trip + sum(row["stages"].values())
-        assert row["bottleneck"] == "round trip"
+    assert result["bottleneck"] == "round trip"
+    assert result["would_save"]["no latency"] * lines[-1]["cycles"] == pytest.approx(trip, rel=0.1)
 
 
 def test_stages_are_the_time_of_a_pass_and_bytes_those_of_its_words():

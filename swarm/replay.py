@@ -1,0 +1,279 @@
+"""What an iteration would take on other ways: links, nodes, updates, flash or buffers with other numbers.
+
+A wafer's program does the same steps whatever the numbers are.  A pass that finds all its words there (*unhindered*)
+says when each word can enter a column, when it is worked on, and when each number leaves.  `ReplayPort` takes the place
+of a simulated wafer in `swarm.ways.Ways`: a word that comes later than it is worked on moves all that follows by so
+much, and so does a number that may not leave.  So the ways are run again, which takes milliseconds, and no wafer is.
+
+What that leaves out: a column that is late need not hold up one that does not need it yet, so a replay is never faster
+than the wafers, and slower where columns have slack.  So `savings` first replays the ways as they are; if that misses
+the cycles of the simulated iteration by more than `TRUSTED`, wafers are simulated with every change as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.networks.streamed.script import Script
+from swarm.ports import begun, link_times, whole
+from swarm.servers import Server
+from swarm.ways import Ways
+from wse_core.params import PARAMETERS, Machine
+
+__all__ = ["CHANGES", "NOTED", "Change", "Course", "ReplayPort", "bottleneck", "cycles", "savings"]
+
+Times = NDArray[np.float64]
+
+NOTED = 0.01
+"""Share of an iteration that a change has to save to be worth a name."""
+TRUSTED = 0.02
+"""Share of an iteration by which its replay may miss what was simulated."""
+SETTLED = 8
+"""Iterations after which a replay is taken as it is, if two in a row never take the same time."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the ways.
+
+    Attributes
+    ----------
+    cause : str
+        What an iteration waits for if the change saves most.
+    text : str
+        For people.
+    numbers : callable
+        Called with a machine; returns those of its numbers that change.
+    """
+
+    cause: str
+    text: str
+    numbers: Callable[[Machine], dict[str, Any]]
+
+
+def _twice(name: str, other: str = "") -> Callable[[Machine], dict[str, Any]]:
+    """Return a change of a number to its double; what is no faster beside it keeps up."""
+
+    def changed(given: Machine) -> dict[str, Any]:
+        most = PARAMETERS[name].field.high
+        found = {name: 2 * given[name] if most is None else min(2 * given[name], most)}
+        if other and given[other] >= given[name]:
+            found[other] = max(given[other], found[name])
+        return found
+
+    return changed
+
+
+CHANGES = (
+    Change("link", "links twice as fast", _twice("link.rate", "node.rate")),
+    Change("node", "nodes twice as fast", _twice("node.rate", "link.rate")),
+    Change("round trip", "no latency", lambda _: {"node.latency": 0, "update.latency": 0}),
+    Change("update", "updates twice as fast", _twice("update.rate")),
+    Change("flash", "flash twice as fast", _twice("flash.rate")),
+    Change("stream", "a stream from DRAM twice as fast", _twice("stream.rate")),
+    Change("buffer", "buffers twice as large", _twice("link.buffer")),
+)
+"""Changes that are tried, each alone."""
+
+
+class Course:
+    """How a wafer works on a pass if nothing keeps it waiting.
+
+    Parameters
+    ----------
+    script : Script
+    cycles : int
+    entered : ndarray
+        When each word entered, in the order of sending.
+    left : ndarray
+        When each number left, in the order of asking.
+
+    Attributes
+    ----------
+    used : ndarray
+        When each word is worked on, or at least makes room for another one: when the word enters that finds the place
+        which it leaves in the queues of its column.  How many words these hold is seen at the begin, where they enter
+        one after the other until the queues are full.
+    needed : ndarray of int
+        Per number: words, in the order of sending, that have been sent when it is asked for.
+    """
+
+    def __init__(self, script: Script, cycles: int, entered: NDArray[Any], left: NDArray[Any]) -> None:
+        self.script, self.cycles = script, cycles
+        self.entered, self.left = np.asarray(entered, np.float64), np.asarray(left, np.float64)
+        self.used = self.entered.copy()
+        sender = script.sender[script.sequence]
+        for column in range(script.columns):
+            mine = np.flatnonzero(sender == column)
+            times = self.entered[mine]
+            slow = np.diff(times) > FULL
+            room = 1 + int(slow.argmax()) if slow.any() else len(times)
+            later = np.concatenate([times[room:], np.full(min(room, len(times)), float(cycles))])
+            if len(times) > room:  # the last ones: as long before their use as the one before them
+                last = times[-room:] + (times[-1] - times[-1 - room])
+                later[-room:] = np.minimum(last, cycles)
+            self.used[mine] = np.maximum(times, later - 1)
+        place = np.empty(script.n_words, np.int64)
+        place[script.sequence] = np.arange(script.n_words)
+        asking = script.asking[script.back]
+        self.needed = np.maximum.accumulate(np.where(asking >= 0, place[np.maximum(asking, 0)] + 1, 0))
+
+
+FULL = 2
+"""Cycles between two words of a column from which its queues were full."""
+
+
+class ReplayPort:
+    """The end of a link whose wafer is known by its `Course`; used as `swarm.ports.WaferPort` is.
+
+    Parameters
+    ----------
+    course : Course
+    gap : float
+        Cycles of a word on the link.
+    """
+
+    def __init__(self, course: Course, gap: float) -> None:
+        self.course, self.link, self.ended = course, Server(gap), 0
+
+    def begin(self, ready: int) -> None:
+        """Begin a pass; no word enters before `ready`."""
+        words, numbers = len(self.course.entered), len(self.course.left)
+        self.ready, self.clock, self.quiet = ready, self.ended, True
+        self.link.free = float(ready)
+        self.entered, self.left = np.full(words, np.nan), np.full(numbers, np.nan)
+        self._arrived, self._allowed = np.empty(words), np.zeros(numbers)
+        self.offered, self._told, self.limited = 0, numbers, False
+
+    def offer(self, arrived: Times) -> None:
+        """Let the next words of the pass enter when they have arrived."""
+        stop = self.offered + len(arrived)
+        self._arrived[self.offered : stop] = whole(link_times(self.link, arrived, self.ready, self.ended))
+        self.offered = stop
+
+    def allow(self, taken: Times) -> None:
+        """Let numbers of the pass leave, each not before its cycle; all of them so far."""
+        if self.limited or len(taken) < len(self.left) or taken.any():
+            self.limited, self._told = True, len(taken)
+            self._allowed[: self._told] = whole(taken)
+
+    def advance(self, horizon: float) -> bool:
+        """Go as far as what is known allows; return whether anything happened."""
+        course, offered, told = self.course, self.offered, self._told
+        at = np.concatenate([course.used[:offered], course.left[:told]])
+        due = np.concatenate([self._arrived[:offered], self._allowed[:told]])
+        order = np.argsort(at, kind="stable")
+        at, due = at[order], due[order]
+        late = np.maximum.accumulate(np.maximum(due - at - self.ready, 0.0))
+
+        def shifted(times: Times) -> Times:
+            """Return when things happen, moved by all that was late until then."""
+            place = np.searchsorted(at, times, "right") - 1
+            return times + self.ready + np.where(place >= 0, late[np.maximum(place, 0)] if len(late) else 0.0, 0.0)
+
+        new = np.flatnonzero(np.isnan(self.entered[:offered]))
+        stuck = course.left[told:].min(initial=np.inf)
+        free = new[course.entered[new] <= stuck]
+        if not len(free):  # in the order of sending there is always a way on
+            free = new[:1]
+        self.entered[free] = np.maximum(self._arrived[free], shifted(course.entered[free]))
+        gone = np.flatnonzero(np.isnan(self.left[:told]) & (course.needed[:told] <= offered))
+        self.left[gone] = shifted(course.left[gone])
+        if offered == len(self.entered) and told == len(self.left):
+            self.ended = int(np.ceil(self.ready + course.cycles + (late[-1] if len(late) else 0.0)))
+        self.clock = self.ended if np.isinf(horizon) else int(whole(horizon))
+        return len(free) + len(gone) > 0
+
+    def known(self) -> tuple[Times, Times]:
+        """Return when words entered and numbers left, each with all before it, as far as that is known."""
+        return begun(self.entered), begun(self.left)
+
+    def finish(self) -> None:
+        """End a pass."""
+
+
+def cycles(course: Course, ways: Ways, wafers: int, samples: int, passes: Sequence[tuple[bool, bool]]) -> float:
+    """Return the cycles of an iteration in steady state, the mean of two if they never settle.
+
+    Parameters
+    ----------
+    course : Course
+    ways : Ways
+        New ones, without ports.
+    wafers : int
+    samples : int
+        Numbers of the samples of a wafer and pass.
+    passes : sequence of (update, whole)
+        Of an iteration; see `swarm.system.System.train`.
+    """
+    ways.ports = [ReplayPort(course, ways.gap) for _ in range(wafers)]
+    taken: list[int] = []
+    for _ in range(SETTLED):
+        before = ways.clock
+        for update, together in passes:
+            ways.run(course.script, samples, update, together, None, _one_by_one)
+            if update:
+                ways.service.took(course.script, ways.up, True)
+        taken.append(ways.clock - before)
+        if len(taken) > 2 and taken[-1] == taken[-2]:
+            break
+    return sum(taken[-2:]) / 2
+
+
+def _one_by_one(ports: Sequence[ReplayPort], horizons: Sequence[float], _: object) -> list[bool]:
+    return [port.advance(horizon) for port, horizon in zip(ports, horizons, strict=True)]
+
+
+def savings(
+    ways: Ways,
+    course: Course,
+    actual: float,
+    samples: int,
+    passes: Sequence[tuple[bool, bool]],
+    simulated: Callable[[Machine, Sequence[tuple[bool, bool]]], float],
+) -> dict[str, float]:
+    """Return, by the text of each of `CHANGES`, the share of an iteration that the change would have saved.
+
+    A change that saves nothing is left out.
+
+    Parameters
+    ----------
+    ways : Ways
+        Those that were simulated.
+    course : Course
+    actual : float
+        Cycles of an iteration on them.
+    samples : int
+    passes : sequence of (update, whole)
+    simulated : callable
+        Called with (machine, passes) if a replay is not to be trusted; returns the cycles of an iteration.
+    """
+    wafers = len(ways.ports)
+
+    def replayed(machine: Machine, passes: Sequence[tuple[bool, bool]]) -> float:
+        return cycles(course, ways.on(machine), wafers, samples, passes)
+
+    as_is, found = replayed(ways.machine, passes), dict[str, float]()
+    trusted = abs(as_is - actual) <= TRUSTED * actual
+    for change in CHANGES:
+        if change.cause == "flash" and not ways.service.in_flash:
+            continue
+        machine = ways.machine.replace(change.numbers(ways.machine))
+        saved = 1 - replayed(machine, passes) / as_is
+        if saved > NOTED / 10 and not trusted:  # what saves nothing on ways alone saves nothing
+            saved = 1 - simulated(machine, passes) / actual
+        if saved > 0:
+            found[change.text] = saved
+    return found
+
+
+def bottleneck(saved: Mapping[str, float]) -> str:
+    """Return the cause of the change that saves most, ``wafers`` if that is less than `NOTED`."""
+    text = max(saved, key=lambda name: saved[name], default="")
+    causes = {change.text: change.cause for change in CHANGES}
+    return causes[text] if text and saved[text] > NOTED else "wafers"
