@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from memx.tiers import Tiers
 from swarm.servers import Server, in_order
 from swarm.timing import WORD, Links
-from swarm.tree import CHUNK
 
 __all__ = ["Down"]
 
@@ -93,7 +92,7 @@ class Down:
             free = np.where(needed >= 0, room[np.clip(needed, 0, None)] if len(room) else 0.0, 0.0)
             ready = in_order(np.maximum(ready, free))
             out = self.store.through(ready)
-            number = np.arange(self.known, stop) // CHUNK % len(self.planes)
+            number = np.arange(self.known, stop) // self.links.chunk % len(self.planes)
             for plane, server in enumerate(self.planes):
                 mine = number == plane
                 if mine.any():

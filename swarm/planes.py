@@ -1,8 +1,8 @@
 """Planes are a system's links side by side, a tree of nodes on each.
 
-A tensor goes out in chunks of `CHUNK` elements, chunk c on plane c mod P, words and gradients alike.  Every element
-stays on one plane from the memory service to the systems and back, and all planes have the same tree, so an element is
-added in the same order whatever the number of planes.
+A tensor goes out in chunks of some elements (`link.chunk`), chunk c on plane c mod P, words and gradients alike.  Every
+element stays on one plane from the memory service to the systems and back, and all planes have the same tree, so an
+element is added in the same order whatever the number of planes.
 
 Towards the memory service the planes together are one `Endpoint`, and below them may hang systems or other planes.
 
@@ -23,11 +23,11 @@ from wse_core.params import PARAMETERS
 __all__ = ["Planes", "share"]
 
 
-def share(count: int, plane: int, planes: int) -> int:
-    """Return how many of `count` elements go over a plane."""
-    whole, rest = divmod(count, CHUNK)
+def share(count: int, plane: int, planes: int, chunk: int = CHUNK) -> int:
+    """Return how many of `count` elements go over a plane, a chunk at a time in turn."""
+    whole, rest = divmod(count, chunk)
     turns, left = divmod(whole, planes)
-    return (turns + (plane < left)) * CHUNK + (rest if plane == left else 0)
+    return (turns + (plane < left)) * chunk + (rest if plane == left else 0)
 
 
 class _Port(Endpoint):
@@ -77,6 +77,8 @@ class Planes(Endpoint):
         Links of each.
     ways : int
         Most ports of a node.
+    chunk : int
+        Elements that go over a plane before the next one takes its turn.
 
     Attributes
     ----------
@@ -85,26 +87,32 @@ class Planes(Endpoint):
     """
 
     def __init__(
-        self, endpoints: Iterable[Endpoint], planes: int = PARAMETERS["link.planes"].value, ways: int = WAYS
+        self,
+        endpoints: Iterable[Endpoint],
+        planes: int = PARAMETERS["link.planes"].value,
+        ways: int = WAYS,
+        chunk: int = CHUNK,
     ) -> None:
         if planes < 1:
             raise ConfigError("a fabric without planes", where="swarm: planes", hint="at least 1")
+        self.chunk = chunk
         self.systems = [_System(endpoint, planes) for endpoint in endpoints]
         self.tops = [build([system.ports[plane] for system in self.systems], ways) for plane in range(planes)]
 
     def weights(self, words: np.ndarray) -> None:
-        chunks = -(-len(words) // CHUNK)
+        chunks = -(-len(words) // self.chunk)
         for k in range(chunks):
-            self.tops[k % len(self.tops)].weights(words[k * CHUNK : (k + 1) * CHUNK])
+            self.tops[k % len(self.tops)].weights(words[k * self.chunk : (k + 1) * self.chunk])
         for system in self.systems:
             system.deliver(chunks) if chunks else system.endpoint.weights(words)
 
     def gradients(self, count: int) -> Iterator[np.ndarray]:
+        planes = len(self.tops)
         for system in self.systems:
-            system.stream = _chunked(system.endpoint.gradients(count))
-        streams = [top.gradients(share(count, plane, len(self.tops))) for plane, top in enumerate(self.tops)]
-        for k in range(-(-count // CHUNK)):
-            yield next(streams[k % len(streams)])
+            system.stream = _chunked(system.endpoint.gradients(count), self.chunk)
+        streams = [top.gradients(share(count, k, planes, self.chunk)) for k, top in enumerate(self.tops)]
+        for k in range(-(-count // self.chunk)):
+            yield next(streams[k % planes])
 
     def bytes_of(self, plane: int) -> tuple[int, int]:
         """Return (down, up) of the busiest link of a plane below its top; (0, 0) without nodes."""
@@ -120,13 +128,13 @@ class Planes(Endpoint):
         return down, up
 
 
-def _chunked(parts: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield what comes in chunks of `CHUNK`, the last one shorter."""
+def _chunked(parts: Iterable[np.ndarray], chunk: int) -> Iterator[np.ndarray]:
+    """Yield what comes in chunks, the last one shorter."""
     rest = np.empty(0, np.float32)
     for part in parts:
         rest = part if not len(rest) else np.concatenate([rest, part])
-        while len(rest) >= CHUNK:
-            yield rest[:CHUNK]
-            rest = rest[CHUNK:]
+        while len(rest) >= chunk:
+            yield rest[:chunk]
+            rest = rest[chunk:]
     if len(rest):
         yield rest

@@ -39,7 +39,7 @@ SETTLED = 8
 
 @dataclass(frozen=True)
 class Change:
-    """A change of the ways.
+    """A change of the ways has other numbers of a machine, and is called by what an iteration waits for.
 
     Attributes
     ----------
@@ -194,7 +194,7 @@ class ReplayPort:
         return begun(self.entered), begun(self.left)
 
     def finish(self) -> None:
-        """End a pass."""
+        """End a pass, after which nothing is left to do."""
 
 
 def cycles(course: Course, ways: Ways, wafers: int, samples: int, passes: Sequence[tuple[bool, bool]]) -> float:

@@ -134,7 +134,7 @@ class Sent(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """A pass of training, and what it took.
+    """A pass of training was sent to all wafers once and took so long.
 
     Attributes
     ----------
@@ -235,7 +235,7 @@ class System:
             self.ports += [
                 WaferPort(wafer, self.ways.gap) for wafer in made(wafers, self.resident, self.parts, backend)
             ]
-        self.tree = Planes(self.ports, self.links.planes, self.links.ways)
+        self.tree = Planes(self.ports, self.links.planes, self.links.ways, self.links.chunk)
         self.done = 0
         self.sent: list[Sent] = []
         self._kept: np.ndarray | None = None  # sums of gradients that no update has used up
@@ -247,7 +247,7 @@ class System:
 
     @property
     def clock(self) -> int:
-        """Cycles so far: the end of the last pass on the slowest wafer."""
+        """This is the cycle in which the last pass ended on the slowest wafer."""
         return self.ways.clock
 
     @property
@@ -377,7 +377,7 @@ class System:
 
     @property
     def bottleneck(self) -> str:
-        """What an iteration waits for most: one of the causes of `swarm.replay.CHANGES`, or ``wafers``."""
+        """This is what an iteration waits for most, a cause of `swarm.replay.CHANGES`, or ``wafers``."""
         return bottleneck(self.savings())
 
     def simulated(self, machine: Machine, passes: Sequence[tuple[bool, bool]]) -> float:

@@ -25,6 +25,8 @@ class Links:
     ----------
     planes : int
         Links side by side.
+    chunk : int
+        Words that go over a plane before the next one takes its turn.
     rate : float
         Of one link, each direction [bits/s].
     latency : float
@@ -46,6 +48,7 @@ class Links:
     node_rate: float = PARAMETERS["node.rate"].value
     buffer: float = PARAMETERS["link.buffer"].value
     turn: float = PARAMETERS["link.turn"].value * 1e-9
+    chunk: int = PARAMETERS["link.chunk"].value
 
     @classmethod
     def of(cls, machine: Machine) -> Links:
@@ -58,6 +61,7 @@ class Links:
             machine["node.rate"],
             machine["link.buffer"],
             machine["link.turn"] * 1e-9,
+            machine["link.chunk"],
         )
 
     def __post_init__(self) -> None:

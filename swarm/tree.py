@@ -33,8 +33,8 @@ __all__ = [
     "nodes",
 ]
 
-CHUNK = 1024
-"""Elements that a node adds together: what it holds of a tensor at any time, per port."""
+CHUNK: int = PARAMETERS["link.chunk"].value
+"""Elements that a node of the default machine adds together: what it holds of a tensor at any time, per port."""
 WAYS: int = PARAMETERS["node.ways"].value
 """A node of the default machine has at most so many ports."""
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from memx.tiers import Tiers
 from swarm.servers import Server, in_order
 from swarm.timing import WORD, Links, Updates
-from swarm.tree import CHUNK, groups
+from swarm.tree import groups
 
 __all__ = ["Up"]
 
@@ -115,7 +115,7 @@ class Up:
         if stop <= self.known:
             return
         part = slice(self.known, stop)
-        number = np.arange(self.known, stop) // CHUNK % len(self.tops)
+        number = np.arange(self.known, stop) // self.links.chunk % len(self.tops)
         there = np.empty(stop - self.known)
         for plane, top in enumerate(self.tops):
             mine = number == plane

@@ -27,7 +27,7 @@ __all__ = ["Ways"]
 
 
 class Ways:
-    """The clock of a system: memory service, tree, and the ends of its links.
+    """The ways of a system take words to its wafers and gradients back, on one clock.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Ways:
 
     @property
     def bytes_per_cycle(self) -> float:
-        """Of the links of a system, each way."""
+        """The links of a system carry so many bytes per cycle, each way."""
         return self.links.bytes_per_second / self.hertz
 
     @property

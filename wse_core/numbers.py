@@ -190,6 +190,8 @@ _p("link.rate", 100 * 10**9, "bits/s", f"{PAPER}, section 6.4", "published", "on
    high=HUGE)
 _p("link.planes", 12, "links", f"{PAPER}, section 6.4: 1.2 Tb/s of I/O per system, at which weights are delivered",
    "published", "links of a system, a plane of nodes each; tree and planner count them", low=1)
+_p("link.chunk", 1024, "words", "no public figure; 4 KiB, less than a frame of 9,000 bytes holds", "assumed",
+   "of 32 bits that go over a plane before those after them go over the next one, each direction", low=1)
 _p("link.buffer", 16 * 2**20, "bytes", "no public figure; more than the links carry in the latency of a tree",
    "assumed", "on the way to a system or waiting there, per direction", low=1, high=HUGE)
 _p("link.turn", 100, "ns", "no public figure; a pause frame of 100 Gb/s Ethernet", "assumed",

@@ -213,7 +213,7 @@ def _choose(args: argparse.Namespace, config: TrainConfig, source: Path | None) 
 
 
 def _warn(texts: Sequence[str]) -> None:
-    """Print warnings."""
+    """Print warnings on standard error, a line each."""
     for text in texts:
         print(f"wse: warning: {text}", file=sys.stderr)
 

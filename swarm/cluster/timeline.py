@@ -13,9 +13,14 @@ Grain
     first layer is cut finest, since only there does the round trip show: its parts are rows if they are not more than
     `FINE`.
 
+Planes
+    Words go over the planes in chunks in turn, as at cycle level, so a part that is shorter than a round of chunks has
+    fewer links than there are.  A wafer takes them in order, at most at the rate of its links together.
+
 Flow
     A part enters the network when a wafer has room for it (`Cluster.buffer`).  A part larger than half of that counts
-    as half: it is taken while it arrives.  The way back is the same.
+    as half: it is taken while it arrives.  The way back is the same.  Where the buffer holds less than the links carry
+    in a few round trips, parts are finer than it.
 
 Wafers at the same depth of the tree do the same at the same time, so one of each depth is simulated.  The clock is
 SimPy's; costs are those of `swarm.cluster.layer_costs`.
@@ -24,6 +29,7 @@ SimPy's; costs are those of `swarm.cluster.layer_costs`.
 from __future__ import annotations
 
 import importlib
+import math
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +38,7 @@ from typing import Any
 from swarm.cluster import layer_costs
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.shapes import LayerShape
+from swarm.service import VALUE_BYTES, WEIGHT_BYTES
 from swarm.timing import WORD
 from wse_core.errors import ConfigError, InternalError, UnsupportedError
 
@@ -39,6 +46,8 @@ __all__ = ["FINE", "ClusterTimeline", "LayerSpan", "iteration", "round_trip"]
 
 FINE, COARSE = 256, 16
 """Most parts of the first layer, and of any other."""
+TRIPS, PER_BUFFER, MOST_PARTS = 4, 32, 4096
+"""Round trips whose words a buffer holds that is no matter; parts that a smaller one holds; most parts for that."""
 ROUNDING = 1e-12
 """Seconds that differences of times may be off."""
 
@@ -166,41 +175,88 @@ def round_trip(layer: LayerShape, tokens: int, cluster: Cluster) -> float:
     return (
         2 * max(cluster.latencies)
         + (forward.latency + gradient.latency) / cluster.mesh.hertz
-        + gradient.numbers * part / cluster.receive_rate
+        + _Lanes(cluster).through(gradient.numbers * part, 0.0)
         + cluster.updates.after(layer.weights / layer.outputs)
-        + forward.words * part / cluster.stream_rate
+        + max(forward.words * part / cluster.tiers.stream_rate, _Lanes(cluster).through(forward.words * part, 0.0))
     )
 
 
 def jobs(layers: Sequence[LayerShape], tokens: int, cluster: Cluster) -> list[_Job]:
     """Return what is done in an iteration, in order."""
-    pinned = cluster.tiers.pinned([cluster.optimizer.bytes_per_parameter * n.dense_weights for n in layers])
+    each = cluster.optimizer.bytes_per_parameter
+    pinned = cluster.tiers.pinned([each * n.dense_weights for n in layers])
+    phases = layer_costs.phases(layers, tokens, cluster.mesh, cluster.form)
+    parts = _parts(phases, cluster)
     found = []
-    for phase, number, cost in (
-        (one.phase, one.layer, one.cost) for one in layer_costs.phases(layers, tokens, cluster.mesh, cluster.form)
-    ):
-        layer, most = layers[number - 1], FINE if number == 1 else COARSE
-        streamed = phase in ("forward", "backward", "gradient")
-        flash = streamed and number > pinned
-        weights = WORD * layer.weights * flash
-        state = (
-            (cluster.optimizer.bytes_per_parameter - 8) * layer.dense_weights * flash
-        )  # without gradient, index, copy
+    for phase, number, cost in ((one.phase, one.layer, one.cost) for one in phases):
+        layer = layers[number - 1]
+        flash = phase in ("forward", "backward", "gradient") and number > pinned
+        weights = layer.weights * flash
+        state = (each - 8) * layer.dense_weights * flash  # without gradient, index, copy
+        read = VALUE_BYTES * (2 - (layer.weights == layer.dense_weights)) * weights  # a dense matrix has no index
         found.append(
             _Job(
                 phase,
                 number,
-                min(cost.rows, most) if streamed else 1,
+                parts[phase, number],
                 WORD * cost.words,
                 WORD * cost.numbers,
                 {"gradient": layer.weights, "norm": layer.norms}.get(phase, 0),
                 cost.busy / cluster.mesh.hertz,
                 cost.latency / cluster.mesh.hertz,
-                state if phase == "gradient" else weights,
-                state + weights if phase == "gradient" else 0.0,
+                state if phase == "gradient" else read,
+                state + WEIGHT_BYTES * weights if phase == "gradient" else 0.0,
             )
         )
     return found
+
+
+def _parts(phases: Sequence[layer_costs.PhaseCost], cluster: Cluster) -> dict[tuple[str, int], int]:
+    """Return in how many parts each phase of each layer moves: the streams of a layer in equally many."""
+    trip = 2 * max(cluster.latencies) + cluster.links.turn
+    small = cluster.buffer < TRIPS * trip * cluster.stream_rate
+    found: dict[tuple[str, int], int] = {}
+    for one in phases:
+        streamed = one.phase in ("forward", "backward", "gradient")
+        count = min(one.cost.rows, FINE if one.layer == 1 else COARSE) if streamed else 1
+        if small:
+            size = WORD * max(one.cost.words, one.cost.numbers)
+            count = max(count, min(MOST_PARTS, math.ceil(PER_BUFFER * size / cluster.buffer)))
+        found[one.phase, one.layer] = count
+    for layer in {layer for _, layer in found}:
+        streams = [key for key in found if key[1] == layer and key[0] in ("forward", "backward", "gradient")]
+        most = max(found[key] for key in streams)
+        found |= dict.fromkeys(streams, most) if small else {}
+    return found
+
+
+class _Lanes:
+    """The planes of a system: when what goes over them in chunks, in turn, is through.
+
+    Parameters
+    ----------
+    cluster : Cluster
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        planes = cluster.links.planes
+        self.gap, self.chunk = planes / cluster.receive_rate, WORD * cluster.links.chunk
+        self.free, self.sent = [0.0] * planes, 0.0
+
+    def through(self, size: float, now: float) -> float:
+        """Return when the next bytes are through that are there now; whole rounds of chunks take all planes alike."""
+        planes, done = len(self.free), now
+        rounds = int(size // (self.chunk * planes))
+        if rounds:
+            self.free = [max(free, now) + rounds * self.chunk * self.gap for free in self.free]
+            done, size = max(self.free), size - rounds * self.chunk * planes
+            self.sent += rounds * self.chunk * planes
+        while size > ROUNDING:
+            number, used = divmod(self.sent, self.chunk)
+            part, plane = min(size, self.chunk - used), int(number) % planes
+            self.free[plane] = max(self.free[plane], now) + part * self.gap
+            done, size, self.sent = max(done, self.free[plane]), size - part, self.sent + part
+        return done
 
 
 class _Simulation:
@@ -220,6 +276,7 @@ class _Simulation:
         self.down, self.up = ([simpy.Store(env) for _ in self.wafers] for _ in range(2))
         room, dram = int(cluster.buffer), int(cluster.tiers.dram_bytes)  # whole: as much comes back as was taken
         self.room, self.room_back = ([simpy.Container(env, room, room) for _ in self.wafers] for _ in range(2))
+        self.out, self.back = _Lanes(cluster), _Lanes(cluster)
         self.received, self.updated = simpy.Store(env), simpy.Store(env)
         self.dram = simpy.Container(env, dram, dram)
         self.fetched = simpy.Store(env)
@@ -241,12 +298,12 @@ class _Simulation:
                 self.ready[key].succeed()
         return self.ready[key]
 
-    def note(self, kind: str, turn: int, job: _Job, start: float) -> None:
-        """Record work on a part that ends now."""
-        key = (turn, kind, job.phase, job.layer)
+    def note(self, kind: str, turn: int, job: _Job, start: float, end: float = 0.0, busy: float | None = None) -> None:
+        """Record work on a part that ends now, or later than that; by default it was at work all the time."""
+        key, end = (turn, kind, job.phase, job.layer), max(end, self.env.now)
         self.first.setdefault(key, start)
-        self.last[key] = self.env.now
-        self.work[key] += self.env.now - start
+        self.last[key] = max(end, self.last.get(key, 0.0))
+        self.work[key] += end - start if busy is None else busy
 
     def at(self, time: float) -> Any:
         """Return an event at a time, or now if it has passed."""
@@ -271,6 +328,7 @@ class _Simulation:
 
     def stream(self) -> Process:
         """Send parts as they are up to date and as there is room."""
+        there = 0.0
         for turn, job, part in self.plan():
             if job.phase == "forward":
                 yield self.event(turn, job.layer, part)
@@ -279,14 +337,18 @@ class _Simulation:
             size = job.size / job.parts
             for wafer in self.wafers:
                 yield self.room[wafer].get(self.counts(size))
+            if job is self.jobs[0] and part == 0:
+                self.out.sent = 0.0  # every pass begins on the first plane
             start = self.env.now
-            yield self.env.timeout(size / self.cluster.stream_rate)
-            self.note("stream", turn, job, start)
+            yield self.env.timeout(size / self.cluster.tiers.stream_rate)
+            through = self.out.through(size, start)
+            there = max(there + size / self.cluster.links.bytes_per_second, self.env.now, through)
+            self.note("stream", turn, job, start, there, size / self.cluster.stream_rate)
             self.bytes[turn, "out"] += size
             if job.read and job.phase != "gradient":
                 yield self.dram.put(self.kept(job))
             for wafer in self.wafers:
-                yield self.down[wafer].put((self.env.now + self.cluster.latencies[wafer], turn, job, part))
+                yield self.down[wafer].put((there + self.cluster.latencies[wafer], turn, job, part))
 
     def flash(self) -> Process:
         """Read what is not kept in DRAM, in the order of the stream, as far ahead as DRAM has room."""
@@ -303,6 +365,7 @@ class _Simulation:
 
     def receive(self) -> Process:
         """Take gradients when the last wafer's have come."""
+        done, last = 0.0, -1
         for turn, job, part in self.plan():
             if not job.back:
                 continue
@@ -311,19 +374,22 @@ class _Simulation:
                 left = yield self.up[wafer].get()
                 there = max(there, left + self.cluster.latencies[wafer])
             yield self.at(there)
+            if turn != last:
+                last, self.back.sent = turn, 0.0
             start = self.env.now
-            yield self.env.timeout(size / self.cluster.receive_rate)
-            self.note("receive", turn, job, start)
+            done = max(done, self.back.through(size, start))
+            self.note("receive", turn, job, start, done, size / self.cluster.receive_rate)
             self.bytes[turn, "back"] += size
             for wafer in self.wafers:
-                self.env.process(self.told(self.room_back[wafer], wafer, size))
+                self.env.process(self.told(self.room_back[wafer], wafer, size, done))
             if job.updates:
-                yield self.received.put((turn, job, part))
+                yield self.received.put((done, turn, job, part))
 
     def update(self) -> Process:
         """Update what was received; another process counts the latency, so that updates follow at their rate."""
         while True:
-            turn, job, part = yield self.received.get()
+            there, turn, job, part = yield self.received.get()
+            yield self.at(there)
             start = self.env.now
             yield self.env.timeout(self.cluster.updates.seconds(job.updates / job.parts))
             self.note("update", turn, job, start)
@@ -344,9 +410,9 @@ class _Simulation:
             if job.phase == "gradient":
                 self.event(turn + 1, job.layer, part).succeed()
 
-    def told(self, room: Any, wafer: int, size: float) -> Process:
-        """Let the other end of the way hear that there is room again."""
-        yield self.env.timeout(self.cluster.latencies[wafer] + self.cluster.links.turn)
+    def told(self, room: Any, wafer: int, size: float, since: float = 0.0) -> Process:
+        """Let the other end of the way hear that there is room again, now or from a later time on."""
+        yield self.at(max(since, self.env.now) + self.cluster.latencies[wafer] + self.cluster.links.turn)
         yield room.put(self.counts(size))
 
     # --- wafer --------------------------------------------------------------------------------------------------------

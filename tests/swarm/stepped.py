@@ -18,8 +18,6 @@ from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.wafer import Wafer
 from memx.coordinator import Coordinator
 
-CHUNK = 1024
-
 
 class Free(defaultdict):
     """When each of some things is free again."""
@@ -150,7 +148,7 @@ class Stepped:
         self.newest = max(self.newest, self.released[word], self.entries[need] if need >= 0 else 0.0)
         out = self.free.serve("store", self.newest, self.gap(m["stream.rate"]))
         slow = min(m["link.rate"], m["node.rate"]) if len(self.wafers) > 1 else m["link.rate"]
-        top = self.free.serve(("plane", self.sent // CHUNK % m["link.planes"]), out, self.gap(slow / 8))
+        top = self.free.serve(("plane", self.sent // m["link.chunk"] % m["link.planes"]), out, self.gap(slow / 8))
         column = int(np.searchsorted(self.script.starts, word, "right")) - 1
         for k, wafer in enumerate(self.wafers):
             arrived = top + self.away[k]
@@ -170,7 +168,7 @@ class Stepped:
 
     def receive(self):
         """Add the next number of all wafers, and update its weight."""
-        m, plane = self.m, self.known // CHUNK % self.m["link.planes"]
+        m, plane = self.m, self.known // self.m["link.chunk"] % self.m["link.planes"]
         node_gap, latency = self.gap(min(m["link.rate"], m["node.rate"]) / 8), m["node.latency"] * 1e-9 * self.hertz
 
         def rise(node):

@@ -69,6 +69,7 @@ NETWORKS = {
 NUMBERS = st.fixed_dictionaries(
     {
         "link.planes": st.sampled_from([1, 2, 12]),
+        "link.chunk": st.sampled_from([1, 7, 1024]),
         "link.rate": st.sampled_from([10**9, 10**10, 10**11]),
         "node.rate": st.sampled_from([10**9, 10**11]),
         "node.latency": st.sampled_from([0, 50, 300]),
@@ -81,6 +82,7 @@ NUMBERS = st.fixed_dictionaries(
 
 AT_REST = {  # found at random: an engine at rest that runs again is a cycle later than the load of one sample
     "link.planes": 1,
+    "link.chunk": 1024,
     "link.rate": 10**11,
     "node.rate": 10**9,
     "node.latency": 0,

@@ -254,8 +254,8 @@ def test_flash_hides_behind_the_stream_or_stalls_by_its_deficit():
     assert slow.bottleneck == "flash read"
     assert slow.seconds == pytest.approx(slow.busy["flash read"], rel=0.25)
     assert slow.seconds > in_dram.seconds
-    # seven layers are not kept: weights twice, and the state of weights and two momenta
-    assert fast.busy["flash read"] * 150e9 == pytest.approx(7 * 64 * 64 * (4 + 4 + 12))
+    # seven layers are not kept: weights twice, without indices, and the state of weights and two momenta
+    assert fast.busy["flash read"] * 150e9 == pytest.approx(7 * 64 * 64 * (2 + 2 + 12))
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------
