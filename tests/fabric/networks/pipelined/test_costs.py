@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from fabric.networks.pipelined.costs import network_cycles
+from fabric.networks.graph.activations import ACTIVATIONS
+from fabric.networks.pipelined.costs import network_cycles, outputs_cycles
 from fabric.networks.pipelined.turns import Turn, pace
 from fabric.networks.pipelined.updates import Rule
 from tests.examples import few, some
@@ -47,6 +48,17 @@ def test_predicted_throughput_is_that_of_the_wafer(name):
     features, shapes, options = NETWORKS[name]
     case = Case(features, shapes, updates=24, **({"loss_rows": 4} | options))
     assert max(network_cycles(case.pipeline).values()) == pytest.approx(simulated(case), rel=0.05)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_every_activation_has_its_price(activation):
+    """The outputs of layer 1 take longer for it, and the whole network as long as is said."""
+    prices = {}
+    for name in ("none", activation):
+        case = Case((8, 48, 4), [(2, 1), (6, 1)], activation=name, batch=8, loss_rows=4, updates=24)
+        prices[name] = outputs_cycles(case.pipeline.tiles[0], case.rule, case.machine, "f16")
+        assert max(network_cycles(case.pipeline).values()) == pytest.approx(simulated(case), rel=0.05)
+    assert prices[activation] > prices["none"] + 3 * 8 * 48 / 4  # at least three operations, four numbers a cycle
 
 
 @pytest.mark.parametrize("seed", few(range(20), 2))
