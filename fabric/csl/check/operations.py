@@ -28,6 +28,7 @@ from fabric.csl.types import (
     PointerType,
     Type,
 )
+from wse_core import isa
 
 __all__ = ["VectorOperations"]
 
@@ -66,11 +67,24 @@ class VectorOperations(RunTimeValues):
         if len(node.arguments) > 1 + len(row.sources):
             chosen = options(self, node.arguments[-1], scope, OPTIONS, row.name)
         self._check_shape(row, dest, sources, chosen, node)
+        self._warn_of_elements(row, [dest, *sources], node)
         if row.name == "@faddhs" and not isinstance(dest.type, PointerType):
             kinds = [element_of(source) for source in sources]
             if (kinds[0] == F32) > (kinds[1] == F32) or (is_half(kinds[1]) > is_half(kinds[0])):
                 sources.reverse()  # the machine takes the one of 16 bits first
         return tree.BuiltinCall(BOOL, node.span, row.name, (dest, *sources), chosen)
+
+    def _warn_of_elements(self, row: Operation, operands: list[Any], node: n.Builtin) -> None:
+        """Warn of an operation on floats that would take them for floats of another size."""
+        types = isa.BY_NAME[row.name[1:]].types[: len(operands)]
+        if not row.name.startswith("@f") or len({isa.WORDS[kind] for kind in types}) != 1:
+            return
+        for value, entry in zip(operands, node.arguments, strict=False):
+            kind = element_of(value) if isinstance(value.type, DsdType) else None
+            if isinstance(kind, FloatType) and kind.words != isa.WORDS[types[0]]:
+                other = row.name[:-1] + ("s" if row.name.endswith("h") else "h")
+                hint = f"is {other} meant?" if other[1:] in isa.BY_NAME else None
+                self.report.warn(f"{row.name} takes elements of {row.dest}; these are {kind}", entry.span, hint)
 
     def _destination(self, row: Operation, value: Any, node: n.Node) -> Any:
         kind = value.type
@@ -233,7 +247,9 @@ def element_of(value: Any) -> Type | None:
         return element_of(value.arguments[0]) if value.arguments else None
     if isinstance(value, tree.Load):
         initial = getattr(getattr(value.place, "variable", None), "initial", None)
-        return element_of(initial) if isinstance(value.type, DsdType) else value.type
+        if not isinstance(value.type, DsdType):
+            return value.type
+        return None if initial is None else element_of(initial)
     if not isinstance(value, Value):
         return None if isinstance(value.type, (DsdType, DsrType)) else value.type
     if not isinstance(value.data, Dsd):

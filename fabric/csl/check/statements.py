@@ -12,6 +12,7 @@ from fabric.csl import tree
 from fabric.csl.check.operations import VectorOperations
 from fabric.csl.check.values import root_of
 from fabric.csl.comptime.budget import INLINED, check_size
+from fabric.csl.comptime.statements import is_nothing
 from fabric.csl.comptime.values import FAULTY, NOTHING, Cell, Range, Scope, Struct, Value, copied
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
@@ -112,7 +113,7 @@ class RunTimeStatements(VectorOperations):
 
     def _code_ExprStatement(self, node: n.ExprStatement, scope: Scope) -> list[tree.Statement]:
         value = self.expr(node.value, scope)
-        if value.type != VOID and not isinstance(node.value, n.Builtin):
+        if not is_nothing(value) and not isinstance(node.value, n.Builtin):
             if not isinstance(node.value, n.Call):
                 raise Fault("the value of this expression is not used", node.span, "assign it to _ if that is meant")
             hint = "assign it to _ if that is meant"

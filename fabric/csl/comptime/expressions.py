@@ -171,6 +171,8 @@ class Expressions(Places):
         op = node.op
         if op in ("and", "or"):
             return self._logical(node, scope)
+        if op == "&" and isinstance(node.right, n.Unary) and node.right.op == "&":
+            raise Fault("'&&' is no operator", node.span, "'and' is the operator: a and b")
         left, right = self.expr(node.left, scope), self.expr(node.right, scope)
         if left.__class__ is Value and right.__class__ is Value:
             return self.fold(op, left, right, node.span)
@@ -243,11 +245,10 @@ class Expressions(Places):
                 elif left.__class__ is LaneValue or right.__class__ is LaneValue:
                     kind = COMPTIME_INT if op in COMPARISONS else a
             if kind is None:
-                raise Fault(
-                    f"'{op}' has operands of the types {a} and {b}",
-                    span,
-                    f"convert one: @as({a}, ...) or @as({b}, ...)",
-                )
+                hint = f"convert one: @as({a}, ...) or @as({b}, ...)"
+                if COMPTIME_FLOAT in (a, b):
+                    hint = "convert the integer: @as(f32, ...)"
+                raise Fault(f"'{op}' has operands of the types {a} and {b}", span, hint)
             if is_float(kind) and op in ("%", "&", "|", "^"):
                 raise Fault(f"'{op}' works on integers, not on {kind}", span)
             return kind

@@ -21,6 +21,8 @@ __all__ = ["ARCHITECTURES", "LIBRARY", "TARGET", "Options", "Session"]
 ARCHITECTURES = ("wse1", "wse2", "wse3")
 TARGET = "wse2"
 """The architecture that programs are compiled for."""
+RENAMED = {"memcpy_multi/": "memcpy/"}
+"""Modules in angle brackets that SDK 0.8 to 1.0 called by other names."""
 LIBRARY = Path(__file__).parents[1] / "library"
 """Directory of our own modules in angle brackets."""
 
@@ -138,6 +140,8 @@ class Session:
         """
         if name.startswith("<") and name.endswith(">"):
             inner = name[1:-1]
+            for old, new in RENAMED.items():
+                inner = new + inner[len(old) :] if inner.startswith(old) else inner
             for directory in map(Path, (*self.options.import_paths, str(LIBRARY))):
                 for found in (Path(directory, f"{inner}.csl"), Path(directory, inner)):
                     if found.is_file():

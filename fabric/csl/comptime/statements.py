@@ -14,9 +14,9 @@ from fabric.csl.comptime.lanes import Carried, LaneValue, uniform
 from fabric.csl.comptime.values import NOTHING, Cell, Pointer, Range, Scope, Struct, Value, copied
 from fabric.csl.diagnostics import Fault
 from fabric.csl.syntax import nodes as n
-from fabric.csl.types import U16, VOID, ArrayType, RangeType
+from fabric.csl.types import TYPE, U16, VOID, ArrayType, RangeType
 
-__all__ = ["Statements"]
+__all__ = ["Statements", "is_nothing"]
 
 
 class Statements(Calls):
@@ -73,7 +73,7 @@ class Statements(Calls):
 
     def _expression(self, node: n.ExprStatement, scope: Scope) -> None:
         value = self.expr(node.value, scope)
-        if value.type != VOID and not isinstance(node.value, (n.Call, n.Builtin)):
+        if not is_nothing(value) and not isinstance(node.value, (n.Call, n.Builtin)):
             raise Fault("the value of this expression is not used", node.span, "assign it to _ if that is meant")
 
     def _return(self, node: n.Return, scope: Scope) -> Signal:
@@ -327,3 +327,8 @@ class Statements(Calls):
             put(Value(old.type, Struct(fields, old.data.is_tuple)))
 
         return lambda: old.data.fields[name], change
+
+
+def is_nothing(value: Any) -> bool:
+    """Whether a statement may leave a value unused: one of type void, or the type itself, as in ``else => void``."""
+    return value.type == VOID or (value.type == TYPE and getattr(value, "data", None) == VOID)

@@ -96,7 +96,7 @@ def _word(c: list[Any], span: Span) -> str:
     return str(c[0])
 
 
-@rule("attributes", "params", "type_list")
+@rule("attributes", "params")
 def _list(c: list[Any], span: Span) -> list[Any]:
     return [item for item in c if item is not None]
 
@@ -308,7 +308,7 @@ def _array(c: list[Any], span: Span) -> n.ArrayType:
 
 @rule("fn_type")
 def _fn_type(c: list[Any], span: Span) -> n.FnType:
-    return n.FnType(str(c[0]), c[2], c[4], span=span)
+    return n.FnType(str(c[0]), [param.type for param in c[2]], c[4], span=span)  # names mean nothing
 
 
 simple("name", n.Name)

@@ -117,8 +117,16 @@ def explain(error: Any, source: Source, engine: Any) -> Diagnostic:
         )
     if word == "/" and text.startswith("/*", start):
         return Diagnostic("error", "block comments are not part of CSL", span, "write // before each line")
+    if (known := habit(text, start, word)) is not None:
+        return Diagnostic("error", f"'{word}' does not fit here", span, known)
     last = before[-1] if before else None
-    if "SEMICOLON" in accepted and last is not None and last[0] not in ";{}" and word not in PAIRS.keys() - {"}"}:
+    if (
+        habit(text, start, word) is None
+        and "SEMICOLON" in accepted
+        and last is not None
+        and last[0] not in ";{}"
+        and word not in PAIRS.keys() - {"}"}
+    ):
         place = Span(source, last[1], last[1] + 1)
         return Diagnostic("error", f"';' is missing after '{last[0]}'", place, f"found '{word}' instead")
     if len(wanted) == 1:
@@ -131,6 +139,21 @@ def explain(error: Any, source: Source, engine: Any) -> Diagnostic:
     if word in PAIRS and not _open_brackets(before):
         hint = f"no '{PAIRS[word]}' is open here"
     return Diagnostic("error", f"'{word}' does not fit here", span, hint)
+
+
+def habit(text: str, start: int, word: str) -> str | None:
+    """Return what CSL has for something that other languages have, which stands at a place that does not fit."""
+    line = text[text.rfind("\n", 0, start) + 1 : start]
+    if re.search(r"\bfor\s*\([^)|]*$", line) and (
+        word in (";", "=", ",") or re.search(r"\bfor\s*\(\s*(\w+\s+)?$", line)
+    ):
+        return "loops run over ranges: for (@range(i16, n)) |i| { ... }"
+    if re.search(r"(\+\s*|-\s*-\s*)$", line) and word in ("+", ";", ")"):
+        sign = "+" if line.rstrip().endswith("+") else "-"
+        return f"there is no {sign}{sign}; write i {sign}= 1"
+    if word == "|" and line.endswith("|"):
+        return "'or' is the operator: a or b"
+    return None
 
 
 def _explain_end(text: str, source: Source, before: list[tuple[str, int]]) -> Diagnostic:

@@ -109,6 +109,20 @@ _bind("@bind_local_task", "local", LOCAL)
 _bind("@bind_control_task", "control", CONTROL)
 
 
+@builtin("@bind_task", 2, 2, "setup", GROUP, "old: what the task of a color or id does")
+def _bind_task(ev: Any, node: n.Builtin, scope: Any) -> Value:
+    function = _task(ev, node.arguments[0], scope, "task")
+    value = ev.scalar(node.arguments[1], scope, "the id")
+    if value.type not in (COLOR, DATA, LOCAL):
+        raise Fault(f"@bind_task takes a color or the id of a task, not {value.type}", node.arguments[1].span)
+    assert isinstance(function.type, FnType)
+    kind = "data" if function.type.params or value.type == DATA else "local"
+    _check_params(function, kind, node.arguments[0])
+    what = f"two tasks are bound to the id {value.data}"
+    ev.unit.once(ev.unit.tasks, ("task", value.data), (kind, function, node.span), what, node.span)
+    return NOTHING
+
+
 def ident(ev: Any, node: n.Node, scope: Any, kinds: tuple[Type, ...], name: str) -> Any:
     """Return an id of one of some kinds, or a task that stands for its own id."""
     value = ev.expr(node, scope)

@@ -14,7 +14,20 @@ from fabric.csl.comptime.units import ColorEntry, Export, ExportedName, TileEntr
 from fabric.csl.comptime.values import NOTHING, Function, Global, Module, Struct, Value, integer, record
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
-from fabric.csl.types import BOOL, U16, BoolType, FloatType, FnType, IdType, IntType, PointerType, Type, VoidType
+from fabric.csl.types import (
+    BOOL,
+    U16,
+    ArrayType,
+    BoolType,
+    FloatType,
+    FnType,
+    IdType,
+    IntType,
+    PointerType,
+    StructType,
+    Type,
+    VoidType,
+)
 from fabric.csl.types.rules import is_integer, widens
 
 GROUP = "modules and layout"
@@ -185,6 +198,13 @@ def _is_host_scalar(kind: Type) -> bool:
     return isinstance(kind, (IntType, FloatType, BoolType)) and kind.words in (1, 2)
 
 
+def _is_host_data(kind: Type) -> bool:
+    """Whether the host may copy what a pointer leads to: numbers, arrays of them, structs as their words."""
+    if isinstance(kind, ArrayType):
+        return _is_host_data(kind.element)
+    return _is_host_scalar(kind) or (isinstance(kind, StructType) and kind.words is not None)
+
+
 def _check_host_type(kind: Type, node: n.Node) -> None:
     """Refuse a type that the host cannot use."""
     if isinstance(kind, FnType):
@@ -195,7 +215,7 @@ def _check_host_type(kind: Type, node: n.Node) -> None:
             raise Fault(f"the host cannot pass a {bad}", node.span, "numbers of 16 or 32 bits")
         if not isinstance(kind.result, VoidType):
             raise Fault("a function for the host returns void", node.span)
-    elif not _is_host_scalar(kind.target if isinstance(kind, PointerType) else kind):
+    elif not (_is_host_data(kind.target) if isinstance(kind, PointerType) else _is_host_scalar(kind)):
         raise Fault(f"the host cannot use a {kind}", node.span, "a number, a pointer to numbers or a function")
 
 

@@ -32,7 +32,6 @@ REFUSED = {
     "@addc16": MACHINE,
     "@fnormh": MACHINE,
     "@fnorms": MACHINE,
-    "@bind_task": "was replaced by @bind_data_task, @bind_local_task and @bind_control_task",
     "@get_color_id": "was replaced by @get_int",
 }
 """Names, and why; the sentence begins with the name."""

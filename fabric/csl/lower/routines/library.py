@@ -59,7 +59,9 @@ def _timestamp(code: Any, expr: tree.Call) -> None:
 
 @routine("<random>", "set_global_prng_seed")
 def _seed(code: Any, expr: tree.Call) -> None:
-    """The generators of the model begin as the hardware's do; they have no seed to be set."""
+    """Say that the generators of the model begin as the hardware's do, and have no seed to be set."""
+    what = "the seed has no effect: the model's generator begins with the same state in every run"
+    code.program.session.report.warn(what, expr.span)
     code.value(expr.arguments[0])
 
 

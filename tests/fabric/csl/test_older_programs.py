@@ -1,0 +1,96 @@
+"""Forms of older programs: void prongs, names in function types, exports, @bind_task, <memcpy_multi>, <dsd_ops>."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fabric.csl.diagnostics import CslError
+from harness.sdk.compiler import main
+from harness.sdk.runtime import MemcpyDataType, MemcpyOrder, SdkRuntime
+from tests.fabric.csl.running import run_task
+
+LAYOUT = """const memcpy = @import_module("<memcpy_multi/get_params>", .{ .width = 1, .height = 1 });
+layout {
+  @set_rectangle(1, 1);
+  @set_tile_code(0, 0, "pe.csl", .{ .memcpy_params = memcpy.get_params(0) });
+  @export_name("m", *[2, 2]f32, true);
+  @export_name("s", [*]Pair, true);
+  @export_name("go", fn(n: u16)void);
+}
+const Pair = extern struct { a: u16, b: u16 };
+"""
+PE = """param memcpy_params: comptime_struct;
+const sys = @import_module("<memcpy_multi/memcpy>", memcpy_params);
+const top = @import_module("layout.csl");
+var m = [2, 2]f32{ 1.0, 2.0, 3.0, 4.0 };
+var s: [2]u32 = [2]u32{ 0x20001, 0x40003 };
+var mp: *[2, 2]f32 = &m;
+var sp = @ptrcast([*]top.Pair, &s);
+fn go(n: u16) void {
+  switch (n) { 1 => twice(), else => void }
+  sys.unblock_cmd_stream();
+}
+fn twice() void { for (@range(i16, 2)) |i| { m[i, 1] *= 2.0; } }
+comptime { @export_symbol(mp, "m"); @export_symbol(sp, "s"); @export_symbol(go); }
+"""
+HOW = {"streaming": False, "order": MemcpyOrder.ROW_MAJOR, "data_type": MemcpyDataType.MEMCPY_32BIT}
+
+
+def test_exports_of_matrices_and_structs(tmp_path):
+    for name, text in (("layout.csl", LAYOUT), ("pe.csl", PE)):
+        (tmp_path / name).write_text(text)
+    options = ["--fabric-dims=8,3", "--fabric-offsets=4,1", "--memcpy", "-o", str(tmp_path / "out")]
+    assert main([str(tmp_path / "layout.csl"), *options]) == 0
+    with SdkRuntime(tmp_path / "out") as runner:
+        runner.launch("go", np.uint16(2))
+        runner.launch("go", np.uint16(1))
+        m, s = np.zeros(4, np.float32), np.zeros(2, np.uint32)
+        runner.memcpy_d2h(m, runner.get_id("m"), 0, 0, 1, 1, 4, **HOW)
+        runner.memcpy_d2h(s, runner.get_id("s"), 0, 0, 1, 1, 2, **HOW)
+    assert m.tolist() == [1, 4, 3, 8]
+    assert s.tolist() == [0x20001, 0x40003]
+
+
+def test_a_type_alone_is_no_statement_but_void(tmp_path):
+    with pytest.raises(CslError, match="not used"):
+        run_task(tmp_path, "i16;", results={})
+    run_task(tmp_path, "switch (n) { 5 => m(), else => void }", "var n: i16 = 5; fn m() void { n = 6; }", results={})
+
+
+def test_bind_task(tmp_path):
+    """By what it is bound to and its parameters: a data task, or a local one."""
+    start = """task word(x: u32) void { a = x; @activate(later); }
+task done() void { b = a + 1; }
+var a: u32 = 0; var b: u32 = 0;
+const c: color = @get_color(3);
+const later = @get_local_task_id(9);
+const out = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = c });
+comptime {
+  @bind_task(word, c); @bind_task(done, later);
+  @set_local_color_config(c, .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ RAMP } } });
+}"""
+    found = run_task(tmp_path, "@mov32(out, 7);", start, results={"a": "u4", "b": "u4"})
+    assert (found["a"], found["b"]) == (7, 8)
+
+
+def test_dsd_ops(tmp_path):
+    start = """const ops = @import_module("<dsd_ops>");
+var a = [2]f32{ 1.0, 2.0 }; var b = @zeros([2]f32); var h = [2]u16{ 1, 2 };
+const da = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{2} -> a[i] });
+const db = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{2} -> b[i] });
+const dh = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{2} -> h[i] });"""
+    body = "ops.mov(f32, db, da); ops.add(f32, db, db, da); ops.mul(f32, db, db, db); ops.sub(u16, dh, dh, 1);"
+    found = run_task(tmp_path, body, start, results={"b": "f4", "h": "u2"})
+    assert (found["b"].tolist(), found["h"].tolist()) == ([4, 16], [0, 1])
+
+
+def test_a_seed_is_said_to_have_no_effect(tmp_path, capsys):
+    text = """const random = @import_module("<random>");
+var x: f32 = 0.0;
+task job() void { random.set_global_prng_seed(7); x = random.random_f32(0.0, 1.0); }
+comptime { @bind_local_task(job, @get_local_task_id(8)); @activate(@get_local_task_id(8)); }
+"""
+    (tmp_path / "top.csl").write_text(text)
+    assert main([str(tmp_path / "top.csl"), "-o", str(tmp_path / "out")]) == 0
+    assert "warning: the seed has no effect" in capsys.readouterr().err
