@@ -187,14 +187,22 @@ def cycles_explained(facts: Mapping[str, Any]) -> str:
     cycles, whole, account = facts["cycles"], facts["results"].get("run_cycles"), facts["accounted"]
     if cycles is None or not account or account == cycles:
         return ""
+    parts, before = [], cycles
     if facts["job"].startswith("train "):
-        return (
-            f"{cycles:,} cycles are those of the whole system, with the links between memory service and wafers and "
-            f"without tests; the bars below are {account:,} cycles high: all that the first wafer did, passes of tests "
-            "included, and none in which it stood still."
-        )
-    parts = [f"{cycles:,} cycles is the interval that the job measures"]
-    if whole is not None and whole != cycles:
-        parts.append(f"the whole run took {whole:,}, with the start of tasks and the storing of time stamps")
-    parts.append(f"the bars below are {account:,} cycles high: the machine sees that all is done one cycle after it is")
+        tests, done = facts["results"].get("test_cycles") or 0, facts["results"].get("from_iteration") or 0
+        parts.append(f"{cycles:,} cycles are those of the whole system, {tests:,} of them in tests")
+        if done:
+            parts.append(f"the {done:,} iterations of an earlier run are among them, and not among those of the bars")
+    else:
+        parts.append(f"{cycles:,} cycles is the interval that the job measures")
+        if whole is not None and whole != cycles:
+            parts.append(f"the whole run took {whole:,}, with the start of tasks and the storing of time stamps")
+            before = whole
+    bars = f"the bars below are {account:,} cycles high"
+    if account == before + 1:
+        bars += ": the machine sees that all is done one cycle after it is"
+    elif account != before:
+        bars += f", {abs(account - before):,} {'more' if account > before else 'fewer'}: all that the PEs were on for"
+    share = facts["uses"].get("busy")
+    parts.append(bars if share is None else f"{bars}; PEs were at work in {share:.1%} of them")
     return "; ".join(parts) + "."
