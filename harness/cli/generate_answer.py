@@ -19,8 +19,8 @@ __all__ = ["estimated", "estimated_rows", "fill", "result_of", "rows"]
 
 
 def estimated(request: AnswerRequest) -> dict[str, Any]:
-    """Return what an answer will take, by closed forms; nothing is run."""
-    from harness.inference.estimate import WITHIN, estimate
+    """Return what an answer will take, by the prices of its programs; nothing is run."""
+    from harness.inference.estimate import MOVED, WITHIN, estimate
 
     found, machine = estimate(request), request.machine
     total = found.prefill + found.transition + found.first_token + sum(found.tokens)
@@ -36,7 +36,7 @@ def estimated(request: AnswerRequest) -> dict[str, Any]:
             "first_token": found.first_token,
             "tokens": found.tokens,
         },
-        "within": WITHIN,
+        "within": WITHIN | ({"transition": MOVED} if request.last_mesh != request.mesh else {}),
         "seconds": {f"{machine[key]} GHz": total / (machine[key] * 1e9) for key in CLOCKS},
         "memory_per_pe": sum(found.memory.values()),
         "memory_parts": found.memory,
@@ -47,7 +47,9 @@ def estimated_rows(facts: dict[str, Any], machine: Machine) -> list[tuple[str, s
     """Return an estimate for people."""
     cycles, within = facts["estimated_cycles"], facts["within"]
     steps, first = cycles["tokens"], cycles["first_token"]
-    beside = " (the transition and 1% of the prompt)" if facts["decode_mesh"] != facts["mesh"] else ""
+    moves = " and 1% of the prompt" if facts["decode_mesh"] != facts["mesh"] else ""
+    bounds = f"prompt within {within['prefill']:.0%} of a run in tests, steps within {within['tokens']:.0%}"
+    bounds += f", the transition within {within['transition']:.0%}{moves} or 8 cycles"
     read_by = facts["prompt_read_by"]
     rows = [("prompt", f"{facts['prompt_tokens']} tokens, {cycles['prefill']:,} cycles (by {read_by})")]
     if "at once" in read_by:
@@ -59,7 +61,7 @@ def estimated_rows(facts: dict[str, Any], machine: Machine) -> list[tuple[str, s
         *rows,
         ("all", f"{total:,} cycles: " + ", ".join(f"{s:.3g} s at {c}" for c, s in facts["seconds"].items())),
         ("memory of a PE", f"{facts['memory_per_pe']:,} of {2 * machine['mem.words']:,} bytes"),
-        ("how sure", f"closed forms, within {within:.0%} of a run in tests{beside}; nothing was run"),
+        ("how sure", f"{bounds}; nothing was run"),
     ]
 
 

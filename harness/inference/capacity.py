@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from fabric.networks.inference.decoder import Decoder
 from harness.inference.costs import cdiv
-from harness.inference.running import bytes_of
+from harness.inference.running import bytes_of, prompt_bytes_of
 from wse_core.errors import PlanError
 from wse_core.params import Machine
 
-__all__ = ["Arithmetic", "Memory", "admit", "by_arithmetic", "memory_of", "places_of", "smallest_mesh"]
+__all__ = ["Arithmetic", "Memory", "admit", "by_arithmetic", "columns_of", "places_of", "smallest_mesh"]
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,15 @@ class Memory:
     machine : Machine
     decoder : Decoder
     width, height : int
+    reads : bool
+        Whether it is that of the program that reads prompts at once; tokens are then those of a prompt.
     """
 
     machine: Machine
     decoder: Decoder
     width: int
     height: int
+    reads: bool = False
 
     @property
     def total(self) -> int:
@@ -87,7 +90,8 @@ class Memory:
 
     def parts(self, layers: int, tokens: int) -> dict[str, int]:
         """Return the bytes of so many layers with room for so many tokens, by what they are."""
-        return bytes_of(self.decoder, self.width, self.height, layers, tokens)
+        of = prompt_bytes_of if self.reads else bytes_of
+        return of(self.decoder, self.width, self.height, layers, tokens)
 
     def needed(self, layers: int, tokens: int) -> int:
         """Return their sum."""
@@ -117,18 +121,19 @@ class Memory:
         return low * self.height
 
 
-def memory_of(machine: Machine, decoder: Decoder, width: int, height: int) -> Memory:
-    """Return the memory of a PE of a region of width x height."""
-    return Memory(machine, decoder, width, height)
+def columns_of(memory: Memory, tokens: int) -> int:
+    """Return the columns of the wafer that all regions of a mesh take, as many below one another as have room."""
+    below = max(1, memory.machine["fabric.height"] // memory.height)
+    return cdiv(memory.regions(tokens), below) * memory.width
 
 
-def smallest_mesh(machine: Machine, decoder: Decoder, tokens: int) -> int | None:
+def smallest_mesh(machine: Machine, decoder: Decoder, tokens: int, reads: bool = False) -> int | None:
     """Return the side of the smallest square on which one layer fits, None if the wafer is too small."""
     low, high = 1, min(machine["fabric.width"], machine["fabric.height"]) + 1
     top = high
     while low < high:
         middle = (low + high) // 2
-        if memory_of(machine, decoder, middle, middle).layers_that_fit(tokens):
+        if Memory(machine, decoder, middle, middle, reads).layers_that_fit(tokens):
             high = middle
         else:
             low = middle + 1
@@ -153,7 +158,7 @@ def admit(machine: Machine, decoder: Decoder, width: int, height: int, tokens: i
             raise PlanError(
                 f"{asked} PEs, the wafer has {limit}", where=f"mesh {name}", limit=name, needed=asked, available=limit
             )
-    found = memory_of(machine, decoder, width, height)
+    found = Memory(machine, decoder, width, height)
     if not found.layers_that_fit(tokens):
         parts = found.parts(1, tokens)
         name = max((name for name in parts if name not in ("code", "vectors")), key=lambda each: parts[each])

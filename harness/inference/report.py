@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from fabric.networks.inference.decoder import Decoder
-from harness.inference.capacity import admit, places_of
+from harness.inference.capacity import Memory, admit, columns_of, places_of, smallest_mesh
 from harness.inference.phase import Phase
 from harness.inference.requests import PROGRAMS, clocks, extras, growing, transition
 from harness.inference.running import running
 from harness.kit.console import table
-from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.errors import ConfigError, ProgramError, UnsupportedError
 from wse_core.params import Machine
 
 __all__ = ["described", "planned"]
@@ -86,14 +86,19 @@ def planned(
         )
     memory = admit(machine, decoder, *mesh, prompt + tokens)
     admit(machine, decoder, *prefill_mesh, 1)
+    reading = _reading(machine, decoder, memory, prefill_mesh, prompt, tokens)
     fit, regions = memory.layers_that_fit(prompt + tokens), memory.regions(prompt + tokens)
     places = places_of(machine, *mesh)
-    runs = running(machine, decoder, *mesh, prompt + tokens)
+    try:
+        runs = running(machine, decoder, *mesh, prompt + tokens)
+        resident: dict[str, Any] = {"layer": runs.layer, "beside": runs.beside}
+    except ProgramError as error:  # an output matrix of which a PE cannot even count the words
+        resident = {"impossible": str(error)}
     programs: dict[str, Any] = {}
     for each in PROGRAMS:
         try:
             programs[each] = _program(machine, each, decoder, (prefill_mesh, mesh), prompt, tokens)
-        except UnsupportedError as error:
+        except (ProgramError, UnsupportedError) as error:
             programs[each] = {"impossible": str(error)}
     return {
         "model": name,
@@ -111,11 +116,79 @@ def planned(
             "fit": regions <= places,
             "used_by_one_request": 1 / regions,
         },
+        "prefill_memory": reading,
         "cache_tokens": memory.tokens(-(-decoder.layers // regions)),
         "programs": programs,
-        "resident": {"layer": runs.layer, "beside": runs.beside},
+        "resident": resident,
         "beside_the_layers": extras(machine, decoder, *mesh, regions).as_dict(),
     }
+
+
+def _reading(
+    machine: Machine, decoder: Decoder, memory: Memory, mesh: Mesh, prompt: int, tokens: int
+) -> dict[str, Any]:
+    """Return what PEs need while a prompt is read at once, and whether that mesh and the one of decode have room.
+
+    Parameters
+    ----------
+    memory : Memory
+        Of the mesh that decodes; on the same mesh both programs share the PEs, and regions have as many layers as the
+        narrower of them lets in.
+    """
+    reads = Memory(machine, decoder, *mesh, reads=True)
+    fit, needed = reads.layers_that_fit(prompt), reads.needed(1, prompt)
+    both = prompt + tokens
+    found: dict[str, Any] = {"layer_bytes": needed, "bytes": reads.total, "layers_each": fit, "fit": bool(fit)}
+    if not fit:
+        return found | {
+            "largest": max(reads.parts(1, prompt).items(), key=lambda part: part[1]),
+            "short_of": needed - reads.total,
+            "smallest_square": smallest_mesh(machine, decoder, prompt, reads=True),
+        }
+    wide, other = columns_of(reads, prompt), columns_of(memory, both)
+    if mesh == (memory.width, memory.height):
+        wide, other = max(wide, other), 0
+    return found | {
+        "regions": reads.regions(prompt),
+        "columns": [wide, other],
+        "columns_of_the_wafer": machine["fabric.width"],
+        "side_by_side": wide + other <= machine["fabric.width"],
+        "widest_beside_decode": max(0, machine["fabric.width"] - other),
+    }
+
+
+def _said_of_reading(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the lines about the memory of prefill."""
+    found, mesh = facts["prefill_memory"], "{} x {}".format(*facts["prefill_mesh"])
+    if not found["fit"]:
+        side, (name, most) = found["smallest_square"], found["largest"]
+        wanted = f"{side} x {side} PEs carry one" if side else "no mesh of this wafer carries one"
+        what = (
+            f"{facts['prompt_length']:,} tokens at once do not fit: one layer takes {found['layer_bytes']:,} bytes, "
+            f"{found['short_of']:,} more than a PE has, {most:,} of them {name}; {wanted}"
+        )
+        return [("memory of prefill", what)]
+    rows = [
+        (
+            "memory of prefill",
+            f"one layer takes {found['layer_bytes']:,} of {found['bytes']:,} bytes; "
+            f"{found['regions']} of {mesh} with up to {found['layers_each']} layers",
+        )
+    ]
+    own, other = found["columns"]
+    have = found["columns_of_the_wafer"]
+    if not found["side_by_side"]:
+        beside = f"{own:,} + {other:,} columns" if other else f"{own:,} columns"
+        rows.append(
+            (
+                "both phases",
+                f"{beside} are {own + other - have:,} more than the wafer's {have:,}: they do not fit at the same "
+                f"time; beside decode {found['widest_beside_decode']:,} columns are free",
+            )
+        )
+    else:
+        rows.append(("both phases", f"{own + other:,} of {have:,} columns of the wafer: they fit"))
+    return rows
 
 
 def _phase(label: str, facts: dict[str, Any]) -> tuple[str, str]:
@@ -129,7 +202,7 @@ def described(facts: dict[str, Any]) -> str:
     """Return the facts as text for a terminal."""
     memory, regions = facts["memory_per_pe"], facts["regions"]
     width, height = facts["mesh"]
-    fits = "they fit" if regions["fit"] else "they do not fit: times are those of layers on virtual regions"
+    fits = "decode fits" if regions["fit"] else "they do not fit: times are those of layers on virtual regions"
     rows = [
         (
             "memory of a PE",
@@ -141,6 +214,7 @@ def described(facts: dict[str, Any]) -> str:
             f"{regions['needed']} of {width} x {height} with up to {regions['layers_each']} layers; "
             f"{regions['beside_each_other_on_the_wafer']} lie side by side on the wafer: {fits}",
         ),
+        *_said_of_reading(facts),
         ("one request uses", f"{regions['used_by_one_request']:.0%} of its regions at a time"),
         ("cache", f"{facts['cache_tokens']:,} tokens"),
     ]
@@ -171,9 +245,12 @@ def described(facts: dict[str, Any]) -> str:
     beside = facts["beside_the_layers"]
     lines.append(f"\nbeside the layers, per token: {beside['cycles']:,} cycles (output matrix, arg max, hand-overs)")
     runs = facts["resident"]
-    lines.append(
-        f"the decoder that runs here would take {runs['layer']:,} cycles of a layer in its last step, "
-        f"{runs['beside']:,} beside the layers"
-    )
+    if "impossible" in runs:
+        lines.append(f"the decoder that runs here is not priced: {runs['impossible']}")
+    else:
+        lines.append(
+            f"the decoder that runs here would take {runs['layer']:,} cycles of a layer in its last step, "
+            f"{runs['beside']:,} beside the layers"
+        )
     lines.append("Composed of closed forms; `wse figure waferllm-parts` holds them against simulations.")
     return "\n".join(lines)

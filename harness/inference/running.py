@@ -1,7 +1,7 @@
 """The decoder that really runs, on meshes too large to run it: closed form of a step, and what a PE has room for.
 
-`fabric.networks.inference` has the resident program, its placement, and a closed form of its steps that tests hold
-within 5 % of the engine, part by part.  Here it is asked about one layer and about what stands beside the layers, for
+`fabric.networks.inference` has the resident program, its placement, and prices of its steps that tests hold within 1 %
+of the engine.  Here it is asked about one layer and about what stands beside the layers, for
 any model and mesh: the difference of two layers and one.  Nothing is composed; it is what program B is held against.
 """
 
@@ -15,10 +15,12 @@ from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.fit import needed_words
 from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.prefill.fit import prompt_words
+from fabric.networks.inference.prefill.placement import PromptPlacement
 from harness.inference.costs import cdiv
 from wse_core.params import Machine
 
-__all__ = ["Running", "bytes_of", "placed", "running"]
+__all__ = ["Running", "bytes_of", "placed", "prompt_bytes_of", "running"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,14 @@ def running(machine: Machine, decoder: Decoder, width: int, height: int, tokens:
         for layers in (1, 2)
     )
     return Running(two - one, 2 * one - two, decoder.layers)
+
+
+def prompt_bytes_of(decoder: Decoder, width: int, height: int, layers: int, tokens: int) -> dict[str, int]:
+    """Return the bytes of the fullest PE while it reads so many tokens at once, by what they are, as of `bytes_of`."""
+    place = placed(replace(decoder, vocabulary=1), width, height, layers, tokens)
+    found = prompt_words(PromptPlacement(place, tokens))
+    found.pop("output matrix")
+    return {name: 2 * words for name, words in found.items()}
 
 
 def bytes_of(decoder: Decoder, width: int, height: int, layers: int, tokens: int) -> dict[str, int]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from fabric.networks.inference.decoder import Decoder
 from harness.inference import comparators, published
-from harness.inference.capacity import by_arithmetic, memory_of
+from harness.inference.capacity import Memory, by_arithmetic
 from harness.inference.costs import all_reduce, cdiv, matrix_vector, mesh_gemm
 from harness.inference.requests import PROGRAMS, clocks, request
 from harness.inference.running import running
@@ -190,7 +190,7 @@ def capacity_cells(machine: Machine) -> Iterator[Cell]:
     """Yield the cells of table 5: tokens of a cache, by arithmetic with declared inputs and as program B runs."""
     for model, (side, regions, layers, reserved, concat, shift) in published.CAPACITY.items():
         decoder = PRESETS[model]
-        memory = memory_of(machine, decoder, side, side)
+        memory = Memory(machine, decoder, side, side)
         whole = cdiv(decoder.layers, regions)
         running = memory.tokens(whole)
         plain = by_arithmetic(machine, decoder, side, whole, 0)

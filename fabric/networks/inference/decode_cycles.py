@@ -11,7 +11,7 @@ Measured against the engine part by part and step by step: tests/fabric/networks
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
@@ -39,6 +39,21 @@ TOGETHER = 64
 def up(n: Cycles) -> Cycles:
     """Return n rounded up to a multiple of 4."""
     return 4 * -(-n // 4)
+
+
+class PricedPlacement(Placement):
+    """A placement of one layer whose output matrix takes no room: where it lies changes no cycle."""
+
+    @staticmethod
+    def of(place: Placement) -> PricedPlacement:
+        """Return that of another placement."""
+        numbers = {field.name: getattr(place, field.name) for field in fields(Placement)}
+        return PricedPlacement(**numbers | {"decoder": replace(place.decoder, layers=1)})
+
+    @property
+    def weight_words(self) -> int:
+        """Words of the layer's matrices, and where the output matrix begins."""
+        return self.layer_words + 4
 
 
 class RowKind(NamedTuple):
@@ -77,16 +92,12 @@ class StepCycles:
     @cached_property
     def priced(self) -> Decode:
         """The decoder with one layer, since all do the same, on PEs with room for it."""
-
-        def short(place: Placement) -> Placement:
-            return replace(place, decoder=replace(place.decoder, layers=1))
-
-        decode = self.decode
-        prompt = decode.prompt and replace(decode.prompt, place=short(decode.prompt.place))
-        arrived = decode.arrived and tuple(replace(each, place=short(each.place)) for each in decode.arrived)
+        decode, of = self.decode, PricedPlacement.of
+        prompt = decode.prompt and replace(decode.prompt, place=of(decode.prompt.place))
+        arrived = decode.arrived and tuple(replace(each, place=of(each.place)) for each in decode.arrived)
         return Decode(
             self.m.replace({"mem.words": MOST_WORDS}),
-            short(self.place),
+            of(self.place),
             decode.policy,
             decode.timed,
             None,
@@ -221,9 +232,10 @@ class StepCycles:
         return {name: found["norm 2" if name == "norm 1" else name] for name in names}
 
     def answer(self, before: int) -> int:
-        """Return the cycles behind the layers of the step that takes token number `before`, until the next one left."""
+        """Return the cycles from the end of `transition`, behind a prompt of so many tokens, until a token has left."""
         times: dict[str, Cycles] = {}
-        return int(self.steps([before], times)[0] - times["down"][0])
+        course = self.program(min(1, self.place.width - 1), 0).follow("moved", "behind the layers", {})
+        return int(self.steps([before], times)[0] - times["down"][0]) + course.cycles[-1]
 
     def entering(self, kind: RowKind, request: int = 0) -> int:
         """Return the cycles from when column 0 can use the first wavelet until it has what enters."""

@@ -5,11 +5,17 @@ from __future__ import annotations
 import csv
 import json
 from argparse import Namespace
+from dataclasses import replace
 
 import pytest
 
+from fabric.networks.inference.prefill.fit import prompt_words
+from fabric.networks.inference.prefill.placement import PromptPlacement
 from harness.cli import main as cli
 from harness.figures import NAMES, load
+from harness.inference.capacity import Memory
+from harness.inference.running import placed
+from harness.models.presets import PRESETS as DECODERS
 from wse_core.params import machine
 
 
@@ -43,6 +49,31 @@ def test_plan_prints_both_programs_at_both_clocks(capsys):
     assert rates["1.1 GHz"]["decode_tokens_per_s"] / rates["0.85 GHz"]["decode_tokens_per_s"] == pytest.approx(
         1.1 / 0.85
     )
+
+
+def test_a_plan_says_what_does_not_fit(capsys):
+    """Memory while a prompt is read, and both meshes side by side: what is short of what, and what would do."""
+    words = ("plan", "LLaMA3-8B", "--inference", "--mesh", "360x360", "--tokens", "4")
+    code, out, _ = run(capsys, *words, "--prefill-mesh", "660x660", "--prompt-length", "2048")
+    assert code == 0
+    assert "they fit" not in out
+    assert "1,320 + 720 columns are 1,283 more than the wafer's 757" in out
+    code, out, _ = run(capsys, *words, "--prompt-length", "4096", "--json")
+    found = json.loads(out)["prefill_memory"]
+    assert not found["fit"]
+    assert found["layer_bytes"] - found["bytes"] == found["short_of"] > 0
+    side, decoder = found["smallest_square"], DECODERS["LLaMA3-8B"]
+    fits = [Memory(machine(), decoder, k, k, reads=True).layers_that_fit(4096) for k in (side - 1, side)]
+    assert fits[0] == 0 < fits[1]
+    layer = PromptPlacement(placed(replace(decoder, vocabulary=1), 360, 360, 1, 4096), 4096)
+    assert found["layer_bytes"] == pytest.approx(2 * sum(prompt_words(layer).values()), abs=64)
+
+
+def test_a_layer_is_priced_where_the_output_matrix_has_no_room(capsys):
+    """The output matrix has a region of its own in a plan: a mesh that carries a layer without it has a price."""
+    code, out, _ = run(capsys, "plan", "LLaMA3-8B", "--inference", "--mesh", "128x128", "--json")
+    assert code == 0
+    assert json.loads(out)["resident"]["layer"] > 10_000
 
 
 def test_a_mesh_that_is_no_square_is_planned_for_one_program(capsys):

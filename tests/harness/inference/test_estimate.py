@@ -10,7 +10,7 @@ import pytest
 from fabric.host.fabric import Fabric
 from fabric.networks.inference.decoder import Decoder
 from harness.cli.main import main
-from harness.inference.estimate import WITHIN
+from harness.inference.estimate import MOVED, WITHIN
 from harness.models.configuration import Configuration
 from harness.models.hub import save_model
 from tests.examples import some
@@ -37,30 +37,32 @@ def said(capsys, *words):
 @pytest.mark.parametrize(
     ("mesh", "more"),
     [
-        ("4x3", ("--cache", "round")),
-        ("4x4", ("--prefill", "token", "--cache", "concat")),
+        ("4x3", ("--cache", "concat")),
+        ("4x4", ("--prefill", "token", "--cache", "concat", "--set", "machine.vec.start=4")),
         ("3x3", ("--decode-mesh", "4x5")),
-        ("5x4", ()),
-        ("7x3", ("--cache", "round")),
-    ][: some(5, 3)],
+        ("5x4", ("--preset", "wse3")),
+        ("7x3", ("--cache", "round", "--dtype", "cb16", "--set", "machine.ce.dsr_load=5")),
+        ("3x5", ("--cache", "concat", "--set", "machine.vec.drain=3")),
+        ("6x2", ()),
+    ][: some(7, 4)],
 )
 def test_an_estimate_is_what_the_run_takes(model, capsys, mesh, more):
+    """Each part is within the bound that is printed, over every option."""
     words = (model, "--prompt-ids", "1,2,3,4,5,6,7,8,9", "--tokens", 5, "--mesh", mesh, *more)
     measured = said(capsys, *words, "--verify", "off")
     estimated = said(capsys, *words, "--estimate")
-    cycles, expected = measured["cycles"], estimated["estimated_cycles"]
-    assert estimated["within"] == WITHIN
+    cycles, expected, within = measured["cycles"], estimated["estimated_cycles"], estimated["within"]
     assert estimated["prompt_read_by"] == measured["prompt_read_by"]
     assert estimated["memory_parts"] == measured["memory_parts"]
     assert len(expected["tokens"]) == len(cycles["tokens"]) == 4
     elsewhere = "--decode-mesh" in more
     assert (estimated["decode_mesh"] != estimated["mesh"]) == elsewhere
+    assert within == WITHIN | ({"transition": MOVED} if elsewhere else {})
     for name in cycles:
+        off = 8 if name == "transition" else 0
         if name == "transition" and elsewhere:  # begins with the end of the prompt: what that is off is in it too
-            off = WITHIN * cycles[name] + 0.01 * cycles["prefill"]
-            assert expected[name] == pytest.approx(cycles[name], abs=off)
-        else:
-            assert expected[name] == pytest.approx(cycles[name], rel=WITHIN), name
+            off += within[name] * cycles[name] + 0.01 * cycles["prefill"]
+        assert expected[name] == pytest.approx(cycles[name], rel=within[name], abs=off), name
 
 
 def test_nothing_is_run(model, capsys, monkeypatch):
@@ -68,7 +70,7 @@ def test_nothing_is_run(model, capsys, monkeypatch):
     assert main(["generate", str(model), "--prompt-ids", "1,2", "--mesh", "3x3", "--estimate"]) == 0
     text = capsys.readouterr().out
     assert "transition" in text
-    assert "within 5%" in text
+    assert "steps within 1%" in text
 
 
 @pytest.mark.parametrize(

@@ -202,7 +202,9 @@ class MoveCycles(Work):
         taken, order = [0.0] * new.height, list(range(rows))
         if new.height <= old.height:
             order.reverse()
-        for _ in range(old.decoder.layers):
+        layers = old.decoder.layers
+        before, moved = np.append(at, taken), np.zeros(at.size + new.height)
+        for layer in range(layers):
             leaving: list[Times] = [[] for _ in range(old.width)]
             for r in order:
                 for x in range(old.width):
@@ -216,6 +218,11 @@ class MoveCycles(Work):
                 at[r, -1], taken[r] = self._crossed(float(at[r, -1]), taken[r], has, arrivals)
             at[: old.height] += 2 * (self.load + 1) + 1
             at += 1 + self.taken
+            now = np.append(at, taken)
+            if layer > 1 and np.array_equal(now - before, moved):  # each PE takes as long as in the layer before
+                taken = list(now[at.size :] + (layers - 1 - layer) * moved[at.size :])
+                break
+            moved, before = now - before, now
         far = max(self.root, new.width - 1 - self.root)
         return max(taken) + (timing.way(self.m, far) if far else 0)
 
