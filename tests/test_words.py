@@ -8,7 +8,7 @@ import functools
 import pytest
 
 from tests.conftest import ROOT
-from tests.words import docstrings, faults, first_sentence, python_files
+from tests.words import docstrings, faults, first_sentence, python_files, word_set
 
 ROOMS = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tools")
 LATER = (
@@ -21,6 +21,40 @@ LATER = (
     "swarm/cluster",
 )
 """Rooms whose docstrings are not held to the rule yet; a room whose last fault is mended leaves the list."""
+
+
+STAGES = word_set(
+    """
+    ArrayType Assign Binary Block Break Call Cell Continue Deref Dsd EnumType Evaluate Expressions Field FnType Function
+    If Layout Line Load Machine Memory Node Numbering Operations Parameter Place PointerType Program Return Session
+    Statements StructType Switch Unary Unit While Writer
+    """
+)
+"""Names that a stage of the CSL compiler has too: a class of its syntax, tree or types is called as what it stands for.
+"""
+TWICE = {
+    "Angles": "of decode and of prefill",
+    "Arithmetic": "the format, what a walk knows of it, and what a PE computes in a second",
+    "Checked": "a file of CSL and a projection",
+    "Choice": "of a branch and of a mode",
+    "Compiled": "a program of CSL and a network",
+    "Flow": "of control and of tokens between regions",
+    "Log": "of probabilities and of a training",
+    "Model": "sizes for a plan, and a language model that is asked",
+    "Part": "of the rows of a fabric and of a step of decode",
+    "Phase": "of an answer and of a mask",
+    "Pipeline": "of meshes and of layers",
+    "Placement": "of a decoder and of streamed activations",
+    "Resident": "weights of a decoder and activations of a network",
+    "Step": "of decode and of training",
+    "Task": "of a program; the vendor's runtime has the other name",
+    "Tasks": "of a program and of a cluster's model",
+    "Turn": "of the ring of prefill and of a pipelined layer",
+    "Vectors": "operations of a program and of a pipelined layer",
+    "Way": "of a step of decode and of a pipelined path",
+    "_Parts": "of a program of prefill and of a bound",
+}
+"""Names of classes that mean two things yet, and which; one that has become unique leaves the list."""
 
 
 @functools.cache
@@ -55,6 +89,30 @@ def test_rooms_that_are_later_have_faults(room):
     assert any(wrong(name, tree) for name, tree in trees().items() if name.startswith(f"{room}/")), (
         "take it off the list"
     )
+
+
+def class_names(found):
+    """Return {name of a class: files that define one}."""
+    places = {}
+    for name, tree in found.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(name)
+    return places
+
+
+def test_a_class_name_means_one_thing():
+    twice = {name: places for name, places in class_names(trees()).items() if len(places) > 1}
+    unknown = {name: places for name, places in twice.items() if name not in STAGES and name not in TWICE}
+    assert unknown == {}, "call one of them what it is"
+    assert set(TWICE) <= set(twice)
+    compiler = [name for name in STAGES if not any(place.startswith("fabric/csl/") for place in twice.get(name, ()))]
+    assert compiler == []
+
+
+def test_a_second_class_of_a_name_is_seen():
+    found = {"a.py": ast.parse("class A: ..."), "b.py": ast.parse("class B:\n    class A: ...")}
+    assert class_names(found) == {"A": ["a.py", "b.py"], "B": ["b.py"]}
 
 
 @pytest.mark.parametrize(

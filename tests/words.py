@@ -15,17 +15,18 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-__all__ = ["docstrings", "faults", "first_sentence", "python_files"]
+__all__ = ["docstrings", "faults", "first_sentence", "python_files", "word_set"]
 
 FEWEST = 4
 """A sentence has at least so many words."""
 
 
-def _words(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
-IMPERATIVES = _words(
+IMPERATIVES = word_set(
     """
     Activate Add Advance Allocate Anneal Announce Answer Append Apply Arrange Ask Assemble Attach Begin Bind Book
     Bring Build Calculate Call Cancel Carry Change Check Choose Classify Clean Clear Clip Close Collect Compare
@@ -39,7 +40,7 @@ IMPERATIVES = _words(
     Verify Wait Walk Whether Work Wrap Write Yield
     """
 )
-VERBS = _words(
+VERBS = word_set(
     """
     adds allows appear appears applies are arrive arrives asks assembles assigns become becomes begin begins belong
     belongs binds bounds brings calibrate can cannot carries carry checks chooses clears closes collects come comes
@@ -58,7 +59,7 @@ VERBS = _words(
     wakes wants was weighs were will wins would wraps yields
     """
 )
-NOUNS_TOO = _words(
+NOUNS_TOO = word_set(
     """
     answers begin builds call calls changes copies cost costs count counts covers crosses cut cuts depend differs
     draw draws drives drops end ends explain exports fall feeds fit fits follow forms functions get guards imports

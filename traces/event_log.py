@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from traces.marks import Mark
+from traces.marks import PhaseMark
 from traces.run_format import SEGMENT, RunMeta
 from traces.writer import RunWriter
 from wse_core.errors import TraceError
@@ -53,7 +53,7 @@ class EventLog:
     names : dict, optional
         What numbers in events mean, for people: ``opcodes``, ``tasks``, each a dict from the number, as text, to a
         name.
-    marks : sequence of Mark
+    marks : sequence of PhaseMark
         May grow: a segment has what was there when it was written.
 
     Attributes
@@ -73,7 +73,7 @@ class EventLog:
         meta: RunMeta,
         filter: TraceFilter,
         names: dict[str, Any] | None = None,
-        marks: Sequence[Mark] = (),
+        marks: Sequence[PhaseMark] = (),
     ) -> None:
         self.path, self.directory = Path(path), Path(f"{path}.part")
         self.meta, self.filter, self.names = meta.replace(status="interrupted"), filter, names or {}

@@ -23,14 +23,14 @@ from dataclasses import dataclass
 
 from wse_core.errors import TraceError
 
-__all__ = ["Mark", "Marks", "collecting", "lanes", "mark"]
+__all__ = ["Marks", "PhaseMark", "collecting", "lanes", "mark"]
 
 _COLLECTED: contextvars.ContextVar[Marks | None] = contextvars.ContextVar("marks", default=None)
 LATEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
-class Mark:
+class PhaseMark:
     """A phase, or an instant if it ends where it begins.
 
     Attributes
@@ -59,7 +59,7 @@ class Mark:
             raise TraceError("a mark without a track or a label", exit_code=2)
 
 
-class Marks(list[Mark]):
+class Marks(list[PhaseMark]):
     """Marks as they are collected.
 
     Attributes
@@ -71,12 +71,12 @@ class Marks(list[Mark]):
     offset = 0
 
 
-def lanes(marks: Sequence[Mark]) -> list[int]:
+def lanes(marks: Sequence[PhaseMark]) -> list[int]:
     """Return the lane of each mark within its track, from 0: in a lane, of two that overlap one holds the other.
 
     Parameters
     ----------
-    marks : list of Mark
+    marks : list of PhaseMark
         In the order of a file: by begin, the longer one first.
     """
     running: dict[str, list[list[int]]] = {}
@@ -126,4 +126,4 @@ def mark(begin: int, label: str, track: str = "program", end: int | None = None)
     found = _COLLECTED.get()
     if found is not None:
         first, last = int(begin) + found.offset, int(begin if end is None else end) + found.offset
-        found.append(Mark(first, last, str(track), str(label)))
+        found.append(PhaseMark(first, last, str(track), str(label)))

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from traces.atomic import atomic_file
-from traces.marks import Mark, lanes
+from traces.marks import PhaseMark, lanes
 from traces.naming import clean, task_name
 from traces.reader import Counter
 from traces.state import spans
@@ -306,7 +306,7 @@ def windows(
     return _save(path, figure, f"cycle,cycles,{','.join(USES)},grants_per_pe_cycle", rows)
 
 
-def _phases(axes: Any, marks: Sequence[Mark], cycles: tuple[int, int]) -> None:
+def _phases(axes: Any, marks: Sequence[PhaseMark], cycles: tuple[int, int]) -> None:
     """Draw the phases of the program as bands over cycles."""
     from matplotlib import colormaps
 

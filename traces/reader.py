@@ -18,7 +18,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from traces.marks import Mark
+from traces.marks import PhaseMark
 from traces.run_format import CHUNK, FORMAT, FORMAT_VERSION, RunMeta
 from traces.writer import crc32
 from wse_core.errors import TraceError
@@ -171,8 +171,8 @@ class RunFile:
             value = _python(stored)
             return json.loads(value) if attributes.get("json", False) else value
 
-    def marks(self) -> list[Mark]:
-        """Return the phases of the program, a list of `Mark` in order of their beginnings; empty if there are none."""
+    def marks(self) -> list[PhaseMark]:
+        """Return the phases of the program, `PhaseMark`s in order of their beginnings; empty if there are none."""
         if self._file is None:
             raise self._error("is closed already")
         with self._guarded():
@@ -183,7 +183,7 @@ class RunFile:
             text = _text(dataset[()])
             if _attributes(dataset).get("crc32") != crc32(text):
                 raise ValueError("checksum")
-            return [Mark(*fields) for fields in json.loads(text)]
+            return [PhaseMark(*fields) for fields in json.loads(text)]
 
     @property
     def has_events(self) -> bool:

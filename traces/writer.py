@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from traces.atomic import PendingFile
-from traces.marks import Mark
+from traces.marks import PhaseMark
 from traces.meanings import of_counter, of_result
 from traces.run_format import CHUNK, FORMAT, FORMAT_VERSION, LINKS, RunMeta, check_name
 from wse_core.errors import TraceError
@@ -293,7 +293,7 @@ class RunWriter:
                 _column(group, "chunk_cycle", np.concatenate(cycles))
                 self._file.flush()
 
-    def add_marks(self, marks: Iterable[Mark]) -> None:
+    def add_marks(self, marks: Iterable[PhaseMark]) -> None:
         """Add phases of the program.
 
         Parameters

@@ -23,7 +23,7 @@ import numpy as np
 from fabric.host.copies import control_id, control_names, task_id, task_names
 from fabric.host.engines import around, chosen
 from traces.event_log import EventLog
-from traces.marks import Mark, Marks, collecting
+from traces.marks import Marks, PhaseMark, collecting
 from traces.provenance import provenance
 from traces.run_format import RunMeta
 from traces.windows import Windows
@@ -52,7 +52,7 @@ class Recorder:
         None: no events.
     window : int or None
         Cycles of a window of the counters; None: no windows.
-    marks : list of Mark
+    marks : list of PhaseMark
         Phases, as they are collected.
     option : str
         What the names of options begin with where this is used, for messages.
@@ -76,7 +76,7 @@ class Recorder:
         meta: RunMeta,
         filter: TraceFilter | None,
         window: int | None,
-        marks: list[Mark],
+        marks: list[PhaseMark],
         option: str = "record: ",
         successive: bool = False,
     ) -> None:

@@ -36,9 +36,9 @@ from fabric.layout.classes import occurring
 from fabric.layout.filters import Filters
 from fabric.layout.parameters import Write, writes_of
 from fabric.layout.rectangles import Rect, RectLike, rect_within
-from fabric.layout.routes import Painting, Request, frozen
+from fabric.layout.routes import Painting, RouteCall, frozen
 from fabric.layout.streams import Stream, Streams
-from fabric.layout.validation import Check
+from fabric.layout.validation import LayoutCheck
 from fabric.program.program import Program
 from wse_core.errors import LayoutError
 from wse_core.image import DIRS, FabricSpec, ProgramImage
@@ -282,7 +282,7 @@ class Layout:
             where = self.rect(rect, f"route of color {color}")
             if config is None:
                 has_filter = filter is not None
-                config = Request(self.machine, color, where, rx, tx, switches, has_filter=has_filter, **more).config()
+                config = RouteCall(self.machine, color, where, rx, tx, switches, has_filter=has_filter, **more).config()
             if filter is not None:
                 self._filters.paint(color, where, filter)
             self._painting.paint(color, where, config)
@@ -355,7 +355,7 @@ class Layout:
 
     def _build(self) -> FabricSpec:
         programs = tuple(p.assemble() if isinstance(p, Program) else p for p in self._programs)
-        Check(self.machine, self._painting, self._streams, programs, self._index).all()
+        LayoutCheck(self.machine, self._painting, self._streams, programs, self._index).all()
         filters, slots = self._filters.build(self._painting, self.machine["router.filters"])
         routes = {}
         bound = {c for p in programs for c in (*p.inq_color, *p.outq_color) if c >= 0}

@@ -59,7 +59,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Axis:
+class PictureAxis:
     """Rows or columns of the picture: (first, stop) of each, None where some are left out."""
 
     ranges: tuple[tuple[int, int] | None, ...]
@@ -91,18 +91,18 @@ def html(scene: Scene) -> str:
     )
 
 
-def _axis(planes: Sequence[np.ndarray], axis: int) -> Axis:
+def _axis(planes: Sequence[np.ndarray], axis: int) -> PictureAxis:
     size = planes[0].shape[axis]
     if size <= PLAIN:
-        return Axis(tuple((k, k + 1) for k in range(size)))
+        return PictureAxis(tuple((k, k + 1) for k in range(size)))
     edges = bands(planes, axis).tolist()
     ranges: list[tuple[int, int] | None] = list(pairwise(edges))
     if len(ranges) > MOST:
         ranges = [*ranges[: MOST // 2], None, *ranges[len(ranges) - (MOST - MOST // 2 - 1) :]]
-    return Axis(tuple(ranges))
+    return PictureAxis(tuple(ranges))
 
 
-def _figure(title: str, inside: str, rows: Axis, columns: Axis) -> str:
+def _figure(title: str, inside: str, rows: PictureAxis, columns: PictureAxis) -> str:
     """Return one picture with its title and the labels of its axes."""
     labels = []
     for k, text in enumerate(columns.labels()):
@@ -135,7 +135,7 @@ def _legend(scene: Scene) -> str:
     return f'<div style="display:flex;flex-wrap:wrap;gap:4px 12px">{"".join(items)}</div>'
 
 
-def _programs(scene: Scene, rows: Axis, columns: Axis) -> str:
+def _programs(scene: Scene, rows: PictureAxis, columns: PictureAxis) -> str:
     """Return the cells of the picture of programs."""
     parts = []
     numbered = len(scene.names) > 1
@@ -157,7 +157,7 @@ def _programs(scene: Scene, rows: Axis, columns: Axis) -> str:
     return "".join(parts)
 
 
-def _routes(scene: Scene, color: int, rows: Axis, columns: Axis) -> str:
+def _routes(scene: Scene, color: int, rows: PictureAxis, columns: PictureAxis) -> str:
     """Return the routes of a color: one group per configuration, its words as a tooltip."""
     cells: dict[int, list[tuple[int, int]]] = {}
     ids = scene.painting.ids.get(color)
@@ -204,7 +204,7 @@ def _paths(places: Iterable[tuple[int, int]], inputs: int, outputs: int) -> str:
     return strokes + (f'<path d="{"".join(heads)}"/>' if heads else "")
 
 
-def _streams(scene: Scene, color: int, rows: Axis, columns: Axis) -> str:
+def _streams(scene: Scene, color: int, rows: PictureAxis, columns: PictureAxis) -> str:
     """Return a triangle for each stream of a color, outside the edge or on the PE, pointing the way its wavelets go."""
     marks = []
     for stream in scene.all_streams:

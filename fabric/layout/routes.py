@@ -16,7 +16,7 @@ from wse_core.errors import RouteError
 from wse_core.image import DIR_R, DIRS
 from wse_core.params import Machine
 
-__all__ = ["Config", "Painting", "Request", "frozen", "letters", "to_host", "union"]
+__all__ = ["Config", "Painting", "RouteCall", "frozen", "letters", "to_host", "union"]
 
 _INJECT = {None: 0, False: 0, "low": 1, "high": 2}
 _MAX_POSITIONS = im.ROUTE_DTYPE["rx"].shape[0]
@@ -48,7 +48,7 @@ class Config:
 
 
 @dataclass(frozen=True)
-class Request:
+class RouteCall:
     """The arguments of one call of `Layout.route`; `config` checks them and returns a `Config`."""
 
     machine: Machine

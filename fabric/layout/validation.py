@@ -14,12 +14,12 @@ from wse_core.errors import RouteError, UnsupportedError
 from wse_core.image import DIR_R, DIRS, ProgramImage
 from wse_core.params import Machine
 
-__all__ = ["Check"]
+__all__ = ["LayoutCheck"]
 
 _NAMES = ("west", "east", "north", "south", "ramp")
 
 
-class Check:
+class LayoutCheck:
     """Checks over whole arrays; each finds the first PE that breaks a rule."""
 
     def __init__(

@@ -26,7 +26,7 @@ from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
 if TYPE_CHECKING:
-    from fabric.kernels.kit.ahead import Estimate
+    from fabric.kernels.kit.ahead import RunEstimate
     from fabric.kernels.kit.kernel import Kernel
     from fabric.ranks.world import World
     from traces.writer import RunWriter
@@ -341,7 +341,7 @@ def _show(args: argparse.Namespace, result: dict[str, Any]) -> None:
         print(f"    written: {args.out}")
 
 
-def say_what_it_takes(kernel: Kernel, machine: Machine, values: dict[str, Any]) -> Estimate | None:
+def say_what_it_takes(kernel: Kernel, machine: Machine, values: dict[str, Any]) -> RunEstimate | None:
     """Say on standard error what a run of more than `LONG` seconds will take, before anything of it is made."""
     from fabric.kernels.kit.ahead import estimate
 

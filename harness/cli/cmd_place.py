@@ -68,7 +68,7 @@ def main(args: argparse.Namespace) -> int:
 def _network(args: argparse.Namespace) -> int:
     """Place the layers of a training configuration as training does, write, print."""
     from harness.place.network import ROUNDS as ENOUGH
-    from harness.place.picture import Block, draw, terminal
+    from harness.place.picture import PictureBlock, draw, terminal
     from harness.train.config import load_train
     from harness.train.pipeline_config import minibatch_of
     from harness.train.placement import laid
@@ -103,7 +103,7 @@ def _network(args: argparse.Namespace) -> int:
         )
     ]
     blocks = [
-        Block(str(number), *rectangle, cycles / slowest)
+        PictureBlock(str(number), *rectangle, cycles / slowest)
         for number, (rectangle, cycles) in enumerate(zip(rectangles, found.cycles, strict=True), 1)
     ]
     ways = {name: path.way for name, path in found.pipeline.paths.items()}
@@ -217,12 +217,12 @@ def _searched(args: argparse.Namespace, problem: Any) -> Any:
 
 def _blocks(placed: Any) -> list[Any]:
     """Return what a picture shows of a placement."""
-    from harness.place.picture import Block
+    from harness.place.picture import PictureBlock
 
     times = [item.kernel.time(item.given) for item in placed]
     slowest = max(times)
     return [
-        Block(item.kernel.name, item.x, item.y, item.size[0], item.size[1], float(time / slowest))
+        PictureBlock(item.kernel.name, item.x, item.y, item.size[0], item.size[1], float(time / slowest))
         for item, time in zip(placed, times, strict=True)
     ]
 

@@ -15,7 +15,7 @@ from harness.kit.files import write_picture, write_table
 from harness.kit.staging import staged_directory
 from harness.plan.hardware import find_hardware
 from harness.plan.models import PRESETS, find_model
-from harness.plan.registry import STRATEGIES, Request
+from harness.plan.registry import STRATEGIES, PlanRequest
 from harness.plan.strategies import gpu_days
 from harness.plan.units import DAY, amount, printed, span
 from wse_core.errors import ConfigError, UnsupportedError, WseError
@@ -179,7 +179,7 @@ def _plan(args: argparse.Namespace) -> int | None:
     wanted = args.strategy or ([*stored, "streaming"] if not args.degree else stored or ["streaming"])
     devices = None if args.devices is None else DEVICES.parse(args.devices, "--devices")
     limit = None if args.days is None else DAYS.parse(args.days, "--days")
-    request = Request(model, hardware, numbers, devices, limit, tuple(args.degree), args.rules)
+    request = PlanRequest(model, hardware, numbers, devices, limit, tuple(args.degree), args.rules)
     for name in wanted:
         if name not in STRATEGIES:
             raise ConfigError(f"no strategy {name!r}", hint=suggestion(name, STRATEGIES))
@@ -221,7 +221,7 @@ def _plan(args: argparse.Namespace) -> int | None:
     return 0
 
 
-def _layer_level(request: Request, plans: list[dict[str, Any]]) -> dict[str, Any]:
+def _layer_level(request: PlanRequest, plans: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the layer-level model says of the plan by weight streaming."""
     from harness.plan.levels import levels
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from harness.cli import train_project
 from harness.cli.tracing import add_options as add_trace_options
 from harness.cli.tracing import recorder
-from harness.cli.train_run import FOLDER, PURPOSE, Run, folder_of, library, place_of, read_checkpoint
+from harness.cli.train_run import FOLDER, PURPOSE, TrainingRun, folder_of, library, place_of, read_checkpoint
 from harness.kit.console import make_progress, print_json, table
 from harness.kit.modules import need
 from harness.kit.staging import alone
@@ -250,7 +250,7 @@ def _compile(args: argparse.Namespace, config: TrainConfig, summary: dict[str, A
 
 def _prepare(
     args: argparse.Namespace, config: TrainConfig, source: Path | None, out: Path, stack: contextlib.ExitStack
-) -> tuple[Run, Any]:
+) -> tuple[TrainingRun, Any]:
     """Return the run with its directories locked by `stack`, and what records it, None without wafers."""
     stack.enter_context(alone(out))
     _nothing_in_the_way(out)
@@ -261,10 +261,12 @@ def _prepare(
     if not args.reference:
         meta = need("harness.train.outcome", PURPOSE).meta_of(config, config.build_machine(), _words(args, config))
         record = stack.enter_context(recorder(args, out / "run.h5", meta))
-    return Run(args, config, _trainer(config, args), source, out), record
+    return TrainingRun(args, config, _trainer(config, args), source, out), record
 
 
-def _finish(args: argparse.Namespace, run: Run, record: Any, summary: Mapping[str, Any], status: int) -> dict[str, Any]:
+def _finish(
+    args: argparse.Namespace, run: TrainingRun, record: Any, summary: Mapping[str, Any], status: int
+) -> dict[str, Any]:
     """Write table, figure, run file and report; return the result."""
     trained = run.trainer.iteration - run.first
     shown = args.report if args.report is not None else not status and trained >= SHORT
@@ -279,7 +281,7 @@ def _finish(args: argparse.Namespace, run: Run, record: Any, summary: Mapping[st
     return result
 
 
-def _end(args: argparse.Namespace, run: Run, result: dict[str, Any], status: int) -> int:
+def _end(args: argparse.Namespace, run: TrainingRun, result: dict[str, Any], status: int) -> int:
     """Print the result of a run; return the exit status."""
     if args.json:
         _say(args, result)

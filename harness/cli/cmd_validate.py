@@ -18,7 +18,7 @@ from wse_core.errors import ConfigError
 from wse_core.errors.base import EXIT_RUN
 
 if TYPE_CHECKING:
-    from harness.validation.compare import Row
+    from harness.validation.compare import ComparedPoint
 
 __all__ = ["add_parser", "main"]
 
@@ -78,7 +78,7 @@ def _target(path: str) -> str:
     return text
 
 
-def describe(rows: Sequence[Row], result: Mapping[str, Any]) -> str:
+def describe(rows: Sequence[ComparedPoint], result: Mapping[str, Any]) -> str:
     """Return rows and summary as text for a terminal."""
     wide = max(len(row.id) for row in rows)
     lines = [f"{'point':<{wide}} {'measured':>12} {'published':>12} {'error':>8}  recipe, method; source"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from harness.train.config import TrainConfig
     from harness.train.loop import Loop
 
-__all__ = ["FOLDER", "PURPOSE", "Run", "folder_of", "library", "place_of", "read_checkpoint"]
+__all__ = ["FOLDER", "PURPOSE", "TrainingRun", "folder_of", "library", "place_of", "read_checkpoint"]
 
 PURPOSE = "the command `wse train`"
 FOLDER = "checkpoints"
@@ -76,8 +76,8 @@ def _same(one: Path, other: Path) -> bool:
     return one.resolve() == other.resolve()
 
 
-class Run:
-    """A `Run` has its directory: log, checkpoints, interruption."""
+class TrainingRun:
+    """A `TrainingRun` has its directory: log, checkpoints, interruption."""
 
     def __init__(
         self, args: argparse.Namespace, config: TrainConfig, trainer: Loop, source: Path | None, out: Path

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from harness.kit.console import Progress
     from wse_core.params import Machine
 
-__all__ = ["SEEN", "Case", "drawn", "layer_model", "points"]
+__all__ = ["SEEN", "ClusterCase", "drawn", "layer_model", "points"]
 
 SEED, UNSEEN = 20261122, 10
 """Of the networks that were drawn, and how many."""
@@ -41,8 +41,8 @@ SMALL = 8
 
 
 @dataclass(frozen=True)
-class Case:
-    """A `Case` is a network on a cluster.
+class ClusterCase:
+    """A `ClusterCase` is a network on a cluster.
 
     Attributes
     ----------
@@ -86,28 +86,28 @@ class Case:
 
 
 SEEN = (
-    Case((64, 32, 10), 4, 4, 8, systems=2),
-    Case((64, 256, 10), 4, 4, 8, systems=2, density=0.1),
-    Case((64, 64, 10), 2, 2, 4, systems=8),
-    Case((96, 64, 48, 10), 6, 4, 4, systems=4, activation="gelu", norm=True),
-    Case((64, 48, 10), 4, 128, 2, activation="gelu"),
-    Case((64, 48, 10), 4, 128, 2, activation="none"),
-    Case((512, 256, 10), 160, 1, 16, density=0.2),
-    Case((2720, 96, 10), 160, 1, 16, density=0.1),
-    Case((784, 256, 128, 10), 8, 8, 32),
-    Case((784, 256, 128, 10), 24, 24, 11),
+    ClusterCase((64, 32, 10), 4, 4, 8, systems=2),
+    ClusterCase((64, 256, 10), 4, 4, 8, systems=2, density=0.1),
+    ClusterCase((64, 64, 10), 2, 2, 4, systems=8),
+    ClusterCase((96, 64, 48, 10), 6, 4, 4, systems=4, activation="gelu", norm=True),
+    ClusterCase((64, 48, 10), 4, 128, 2, activation="gelu"),
+    ClusterCase((64, 48, 10), 4, 128, 2, activation="none"),
+    ClusterCase((512, 256, 10), 160, 1, 16, density=0.2),
+    ClusterCase((2720, 96, 10), 160, 1, 16, density=0.1),
+    ClusterCase((784, 256, 128, 10), 8, 8, 32),
+    ClusterCase((784, 256, 128, 10), 24, 24, 11),
 )
 """Networks that were looked at while the model was written."""
 
 
-def drawn(seed: int = SEED, count: int = UNSEEN) -> tuple[Case, ...]:
+def drawn(seed: int = SEED, count: int = UNSEEN) -> tuple[ClusterCase, ...]:
     """Return random networks: two to four layers, meshes up to 24 x 24 and 160 x 1, one to eight systems."""
     rng = np.random.default_rng(seed)
-    found: list[Case] = []
+    found: list[ClusterCase] = []
     while len(found) < count:
         hidden = [int(2 ** rng.uniform(3, 8.5)) for _ in range(rng.integers(1, 4))]
         wide = rng.random() < 0.3
-        case = Case(
+        case = ClusterCase(
             (int(2 ** rng.uniform(4, 9.5)), *hidden, int(rng.integers(2, 21))),
             int(2 ** rng.uniform(4.5, 7.33)) if wide else int(rng.integers(1, 25)),
             int(rng.integers(1, 3)) if wide else int(rng.integers(1, 25)),
@@ -130,12 +130,12 @@ def drawn(seed: int = SEED, count: int = UNSEEN) -> tuple[Case, ...]:
     return tuple(found)
 
 
-def _shape(case: Case) -> tuple[int, int, int]:
+def _shape(case: ClusterCase) -> tuple[int, int, int]:
     return case.width, case.height, case.height * case.tokens
 
 
 def points(
-    machine: Machine, cases: Iterable[tuple[str, Case]], progress: Progress | None = None
+    machine: Machine, cases: Iterable[tuple[str, ClusterCase]], progress: Progress | None = None
 ) -> list[dict[str, Any]]:
     """Return a row per (set, case)."""
     rows, todo = [], list(cases)
@@ -170,8 +170,8 @@ def layer_model(
     machine: Machine,
     max_cycle_level: int | None = None,
     progress: Progress | None = None,
-    seen: Sequence[Case] = SEEN,
-    unseen: Sequence[Case] | None = None,
+    seen: Sequence[ClusterCase] = SEEN,
+    unseen: Sequence[ClusterCase] | None = None,
 ) -> Result:
     """Return the `Result`; see the head of this module."""
     side = SMALL if max_cycle_level is None else max_cycle_level

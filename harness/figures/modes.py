@@ -27,7 +27,7 @@ from fabric.networks.graph.network import Network
 from fabric.networks.pipelined.updates import Rule
 from fabric.networks.pipelined.wafer import PipelinedWafer
 from harness.figures import Result, figure
-from harness.place.layers import Plan, network_placed
+from harness.place.layers import LayerPlan, network_placed
 from swarm.cluster.check import compare, tasks
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.shapes import Mesh, shapes_of
@@ -85,7 +85,7 @@ def pipelined(machine: Machine, side: int, given: Network) -> tuple[float, float
     samples = side * TOKENS
     for size in (k for k in range(MINIBATCH, 0, -1) if samples % k == 0):
         parts = samples // size
-        plan = Plan(given, machine, size, Rule(), 2, parts)
+        plan = LayerPlan(given, machine, size, Rule(), 2, parts)
         try:
             found, pipeline = network_placed(plan, side, side, ROUNDS, 0)
         except (ConfigError, LayoutError, ProgramError):

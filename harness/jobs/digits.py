@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from harness.kit.console import Progress
     from wse_core.params import Machine
 
-__all__ = ["Options", "fit_layer", "report", "run"]
+__all__ = ["DigitsOptions", "fit_layer", "report", "run"]
 
 CLASSES = 10
 TOTALS = ("cycles", "wavelet_hops", "macs", "useful_macs", "expected_cycles", "expected_hops", "expected_macs")
@@ -47,7 +47,7 @@ TOTALS = ("cycles", "wavelet_hops", "macs", "useful_macs", "expected_cycles", "e
 
 
 @dataclass(frozen=True)
-class Options:
+class DigitsOptions:
     """What a job file can say below ``[options]``."""
 
     pes: int = option(10, doc="PEs along each side of the square", low=1, high=996)
@@ -79,7 +79,7 @@ def fit_layer(images: NDArray[np.float64], labels: NDArray[np.int64], ridge: flo
     return np.asarray(np.linalg.solve(normal, images.T @ targets), np.float64)
 
 
-def choose_batch(options: Options, machine: Machine, images: int, inputs: int) -> int:
+def choose_batch(options: DigitsOptions, machine: Machine, images: int, inputs: int) -> int:
     """Return how many images to multiply at a time.
 
     Raises

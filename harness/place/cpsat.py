@@ -17,10 +17,10 @@ from math import lcm
 from typing import Any, NamedTuple
 
 from harness.kit.modules import need
-from harness.place.kgraph import Problem
+from harness.place.kgraph import ContestProblem
 from harness.place.shapes import NEVER, Shapes
-from harness.place.solution import Placed, scored
-from harness.place.solve import Outcome, Prepared, prepare
+from harness.place.solution import PlacedKernel, scored
+from harness.place.solve import PlaceOutcome, Prepared, prepare
 from wse_core.errors import InternalError, LayoutError
 
 __all__ = ["options", "solve_cp"]
@@ -124,19 +124,19 @@ def _modelled(cp: Any, prepared: Prepared, offered: Sequence[Sequence[Option]]) 
 
 
 def solve_cp(
-    problem: Problem,
+    problem: ContestProblem,
     objective: str = "score",
     *,
     seconds: float = 60.0,
     processes: int = 1,
     seed: int = 0,
     report: Callable[[float, int, Any], None] | None = None,
-) -> Outcome:
+) -> PlaceOutcome:
     """Place the kernels of a problem by the library.
 
     Parameters
     ----------
-    problem : Problem
+    problem : ContestProblem
     objective : str
         As `harness.place.solve.solve` takes it.
     seconds : float
@@ -195,10 +195,10 @@ def solve_cp(
             hint="more --seconds, or without --solver cp-sat",
         )
     placed = _read(prepared, made, solver)
-    return Outcome(placed, scored(problem, placed), prepared.task.bound, found[0], spent / processes, False)
+    return PlaceOutcome(placed, scored(problem, placed), prepared.task.bound, found[0], spent / processes, False)
 
 
-def _read(prepared: Prepared, made: _Model, solver: Any) -> list[Placed]:
+def _read(prepared: Prepared, made: _Model, solver: Any) -> list[PlacedKernel]:
     """Return the placement that the solver has found."""
     found = []
     for number, kernel in enumerate(prepared.problem.kernels):
@@ -207,5 +207,7 @@ def _read(prepared: Prepared, made: _Model, solver: Any) -> list[Placed]:
         chosen = shapes.arguments(option.limit, option.width, option.height)
         if chosen is None:
             raise InternalError(f"{kernel.name} has no arguments for a shape that was offered")
-        found.append(Placed(kernel, chosen[0], solver.value(made.x[number]), solver.value(made.y[number]), chosen[1]))
+        found.append(
+            PlacedKernel(kernel, chosen[0], solver.value(made.x[number]), solver.value(made.y[number]), chosen[1])
+        )
     return found

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from wse_core.errors import ConfigError
 
-__all__ = ["FORMAL", "Arguments", "Kernel", "Part"]
+__all__ = ["FORMAL", "Arguments", "ContestKernel", "Convolution"]
 
 FORMAL = {"conv": ("H", "W", "C", "K", "R", "S", "T", "U"), "dblock": ("H", "W", "F"), "cblock": ("H", "W", "F")}
 """Each kind has these formal arguments, in the order of a solution."""
@@ -22,8 +22,8 @@ BESIDE = 3
 """Columns of PEs for a piece of the outputs: forward, backward and weight update stand side by side."""
 
 
-class Part(NamedTuple):
-    """A `Part` is one convolution: image, filter, inputs, outputs, stride."""
+class Convolution(NamedTuple):
+    """A `Convolution` is one convolution: image, filter, inputs, outputs, stride."""
 
     height: int
     width: int
@@ -44,7 +44,7 @@ class Arguments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kernel:
+class ContestKernel:
     """A kernel of the contest has a name, a kind, and formal arguments in the order of `FORMAL`."""
 
     name: str
@@ -63,24 +63,24 @@ class Kernel:
         return self
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[Convolution, ...]:
         """The convolutions that it consists of."""
         if self.kind == "conv":
             height, width, inputs, outputs, filter_height, filter_width, stride, _ = self.formal
-            return (Part(height, width, filter_height, filter_width, inputs, outputs, stride),)
+            return (Convolution(height, width, filter_height, filter_width, inputs, outputs, stride),)
         height, width, features = self.formal
         quarter = features // 4
         if self.kind == "dblock":
             return (
-                Part(height, width, 1, 1, features, quarter, 1),
-                Part(height, width, 3, 3, quarter, quarter, 1),
-                Part(height, width, 1, 1, quarter, features, 1),
+                Convolution(height, width, 1, 1, features, quarter, 1),
+                Convolution(height, width, 3, 3, quarter, quarter, 1),
+                Convolution(height, width, 1, 1, quarter, features, 1),
             )
         return (
-            Part(height, width, 1, 1, features // 2, quarter, 1),
-            Part(height, width, 3, 3, quarter, quarter, 2),
-            Part(height // 2, width // 2, 1, 1, quarter, features, 1),
-            Part(height, width, 1, 1, features // 2, features, 2),
+            Convolution(height, width, 1, 1, features // 2, quarter, 1),
+            Convolution(height, width, 3, 3, quarter, quarter, 2),
+            Convolution(height // 2, width // 2, 1, 1, quarter, features, 1),
+            Convolution(height, width, 1, 1, features // 2, features, 2),
         )
 
     def refused(self, given: Arguments) -> str:

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 
-from harness.place.kernels import FORMAL, Kernel
+from harness.place.kernels import FORMAL, ContestKernel
 from wse_core.errors import ConfigError
 from wse_core.schema import Field, suggestion
 
-__all__ = ["Problem", "parse_problem", "read_problem"]
+__all__ = ["ContestProblem", "parse_problem", "read_problem"]
 
 MOST_BYTES = 10_000_000
 """Of a file: the largest of the contest has 12 kB."""
@@ -46,8 +46,8 @@ NAME = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A `Problem` is a placement problem of the contest.
+class ContestProblem:
+    """A `ContestProblem` is a placement problem of the contest.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Problem:
         Of a PE [words].
     time_weight, wire_weight, adapter_weight : float
         What the score multiplies the slowest kernel, the length of wires and the number of adapters with.
-    kernels : tuple of Kernel
+    kernels : tuple of ContestKernel
         In the order of the file.
     wires : tuple of (int, int)
         Connections between kernels, as positions in `kernels`; those with the input or the output are left out.
@@ -72,11 +72,11 @@ class Problem:
     time_weight: float
     wire_weight: float
     adapter_weight: float
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[ContestKernel, ...]
     wires: tuple[tuple[int, int], ...]
 
 
-def read_problem(path: str | PathLike[str]) -> Problem:
+def read_problem(path: str | PathLike[str]) -> ContestProblem:
     """Read a ``.kgraph`` file.
 
     Raises
@@ -101,7 +101,7 @@ def read_problem(path: str | PathLike[str]) -> Problem:
     return parse_problem(text, str(path))
 
 
-def parse_problem(text: str, where: str = "kgraph") -> Problem:
+def parse_problem(text: str, where: str = "kgraph") -> ContestProblem:
     """Return the problem that a text states; `ConfigError` says in which line it is wrong."""
     head: dict[str, str] = {}
     for comment in COMMENT.finditer(text):
@@ -124,7 +124,7 @@ def parse_problem(text: str, where: str = "kgraph") -> Problem:
     kernels, wires = _body(body, where)
     if not kernels:
         raise ConfigError("has no kernel", where=where, hint="lines such as conv[1] W=14 H=14 ... name='k1'")
-    return Problem(
+    return ContestProblem(
         head.get("test", "")[:80],
         numbers["width"],
         numbers["height"],
@@ -137,9 +137,9 @@ def parse_problem(text: str, where: str = "kgraph") -> Problem:
     )
 
 
-def _body(body: str, where: str) -> tuple[list[Kernel], list[tuple[int, int]]]:
+def _body(body: str, where: str) -> tuple[list[ContestKernel], list[tuple[int, int]]]:
     """Return kernels and wires of the lines below the head."""
-    kernels: list[Kernel] = []
+    kernels: list[ContestKernel] = []
     nodes: dict[int, tuple[str, int | None]] = {}
     edges: list[tuple[str, tuple[str, int], tuple[str, int]]] = []
     names: set[str] = set()
@@ -195,7 +195,7 @@ def _wires(
     return wires
 
 
-def _node(kind: str, text: str, place: str) -> Kernel | None:
+def _node(kind: str, text: str, place: str) -> ContestKernel | None:
     """Return the kernel of a line, or None for input and output."""
     if kind not in (*FORMAL, *ENDS):
         raise ConfigError(f"{kind[:40]!r} is no kernel", where=place, hint=suggestion(kind, (*FORMAL, *ENDS)))
@@ -223,4 +223,4 @@ def _node(kind: str, text: str, place: str) -> Kernel | None:
     if missing:
         raise ConfigError(f"{kind} needs {', '.join(missing)}", where=place, hint="all of them")
     sizes = ((FILTER if key in "RSTU" else SIZE).parse(words[key], f"{place}: {key}") for key in formal)
-    return Kernel(name, kind, tuple(sizes)).checked(place)
+    return ContestKernel(name, kind, tuple(sizes)).checked(place)

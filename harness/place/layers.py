@@ -24,14 +24,14 @@ from fabric.networks.pipelined import costs
 from fabric.networks.pipelined.fit import loss_rows, outputs_words, tile_words
 from fabric.networks.pipelined.pipeline import Pipeline, Placed
 from fabric.networks.pipelined.tile import MOST_ROWS, Tile
-from harness.place.network import Cost, Placement, place
+from harness.place.network import Cost, NetworkPlacement, place
 from wse_core.errors import ConfigError, LayoutError
 
 if TYPE_CHECKING:
     from fabric.networks.pipelined.updates import Rule
     from wse_core.params import Machine
 
-__all__ = ["Plan", "layer_cost", "network_placed"]
+__all__ = ["LayerPlan", "layer_cost", "network_placed"]
 
 CORRECTIONS = 2
 CLOSE = 0.01
@@ -45,7 +45,7 @@ HOP = 7
 
 
 @dataclass(frozen=True)
-class Plan:
+class LayerPlan:
     """What layers are placed for.
 
     Attributes
@@ -109,7 +109,7 @@ def _tiles(features: int, pieces: np.ndarray) -> np.ndarray:
     return found + found % 2
 
 
-def _sizes(plan: Plan, number: int) -> tuple[tuple[int, int], tuple[int, int]]:
+def _sizes(plan: LayerPlan, number: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return least and largest inputs and outputs of the tiles that are measured: those that a PE has room for."""
     memory, layer = plan.machine["mem.words"], plan.network.layers[number]
 
@@ -121,7 +121,7 @@ def _sizes(plan: Plan, number: int) -> tuple[tuple[int, int], tuple[int, int]]:
     return (LOW, inputs), (LOW, outputs)
 
 
-def _possible(plan: Plan, number: int, width: np.ndarray, height: np.ndarray) -> np.ndarray:
+def _possible(plan: LayerPlan, number: int, width: np.ndarray, height: np.ndarray) -> np.ndarray:
     """Return which rectangles hold a layer, from 0: without what measures its programs."""
     layer = plan.network.layers[number]
     columns, rows = width - 1, height - (number > 0)
@@ -130,7 +130,7 @@ def _possible(plan: Plan, number: int, width: np.ndarray, height: np.ndarray) ->
     return found & (plan.words(number, i, o) <= plan.machine["mem.words"])
 
 
-def layer_cost(plan: Plan, number: int) -> Cost:
+def layer_cost(plan: LayerPlan, number: int) -> Cost:
     """Return the cycles of a layer, from 0, as a function of widths and heights; infinite where it cannot be.
 
     Raises
@@ -167,7 +167,7 @@ def layer_cost(plan: Plan, number: int) -> Cost:
     return _with_loss(plan, cost, lambda o: rows_of(o * 0, o), tiles)
 
 
-def _with_loss(plan: Plan, cost: Cost, outputs: Callable[[np.ndarray], np.ndarray], tiles: _Surface) -> Cost:
+def _with_loss(plan: LayerPlan, cost: Cost, outputs: Callable[[np.ndarray], np.ndarray], tiles: _Surface) -> Cost:
     """Return the cost of the last layer: its tiles, its outputs and the loss come one after the other."""
     number = len(plan.network.layers) - 1
     layer, memory = plan.network.layers[number], plan.machine["mem.words"]
@@ -202,7 +202,9 @@ def _with_loss(plan: Plan, cost: Cost, outputs: Callable[[np.ndarray], np.ndarra
     return whole
 
 
-def network_placed(plan: Plan, width: int, height: int, rounds: int, seed: int) -> tuple[Placement, Pipeline]:
+def network_placed(
+    plan: LayerPlan, width: int, height: int, rounds: int, seed: int
+) -> tuple[NetworkPlacement, Pipeline]:
     """Place the layers of a network between a column for the gate and one for the loss.
 
     Returns
@@ -225,7 +227,7 @@ def network_placed(plan: Plan, width: int, height: int, rounds: int, seed: int) 
             raise LayoutError(what, where=f"layer {number + 1}", hint=hint)
     surfaces = [layer_cost(plan, number) for number in numbers]
     factors = np.ones(len(surfaces))
-    best: tuple[Placement, Pipeline] | None = None
+    best: tuple[NetworkPlacement, Pipeline] | None = None
     for _ in range(1 + CORRECTIONS):
         corrected = [_scaled(surface, factor) for surface, factor in zip(surfaces, factors, strict=True)]
         try:
@@ -238,7 +240,7 @@ def network_placed(plan: Plan, width: int, height: int, rounds: int, seed: int) 
         pipeline = plan.pipeline(placed, height)
         measured = tuple(costs.network_cycles(pipeline, plan.parts).values())
         if best is None or max(measured) < best[0].slowest:
-            best = Placement(rectangles, measured, found.bound), pipeline
+            best = NetworkPlacement(rectangles, measured, found.bound), pipeline
         off = np.array(measured) / np.array(found.cycles)
         if max(measured) <= (1 + CLOSE) * found.slowest and min(off[np.argmax(measured)], 1) > 1 - CLOSE:
             break

@@ -15,11 +15,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from harness.place.bands import Sizer
-from harness.place.search import Search, Task
+from harness.place.search import Search, SearchTask
 from harness.place.shapes import NEVER
 from wse_core.errors import ConfigError, LayoutError
 
-__all__ = ["Cost", "Placement", "Rectangle", "place"]
+__all__ = ["Cost", "NetworkPlacement", "Rectangle", "place"]
 
 Cost: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Widths (1, W) and heights (H, 1) -> cycles (H, W); infinite where a layer has no such rectangle."""
@@ -40,7 +40,7 @@ class Rectangle(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Placement:
+class NetworkPlacement:
     """Where the layers of a network lie.
 
     Attributes
@@ -130,7 +130,7 @@ def place(
     names: Sequence[str] | None = None,
     rounds: int = ROUNDS,
     seed: int = 0,
-) -> Placement:
+) -> NetworkPlacement:
     """Give each layer a rectangle, so that the slowest one is as fast as it can be.
 
     Parameters
@@ -175,7 +175,7 @@ def place(
     weight = TIE * bound / (width + height) / max(1, len(wires))
     found = None
     if math.isfinite(bound):
-        task = Task(
+        task = SearchTask(
             kinds,
             lambda limit: [grid.curve(float(limit)) for grid in grids],
             width,
@@ -197,4 +197,4 @@ def place(
         x, y, wide, high = rooms[number]
         rectangles.append(Rectangle(x, y, *grids[kind].smallest(float(found.limit), wide, high)))
     cycles = (float(grids[kind].cycles[r.height - 1, r.width - 1]) for kind, r in zip(kinds, rectangles, strict=True))
-    return Placement(tuple(rectangles), tuple(cycles), bound)
+    return NetworkPlacement(tuple(rectangles), tuple(cycles), bound)

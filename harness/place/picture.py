@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Block", "draw", "draw_wafer", "terminal"]
+__all__ = ["PictureBlock", "draw", "draw_wafer", "terminal"]
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 EMPTY = "."
@@ -17,7 +17,7 @@ WAYS = {"activations": ("#c8442f", "-"), "gradients": ("#2f6fc8", "--")}
 OTHER = "#5d6b71", ":"
 
 
-class Block(NamedTuple):
+class PictureBlock(NamedTuple):
     """A block is a rectangle of a picture: name, corner and size [PEs], load as share of the slowest time."""
 
     name: str
@@ -28,7 +28,7 @@ class Block(NamedTuple):
     load: float
 
 
-def terminal(blocks: Sequence[Block], width: int, height: int, columns: int = 64) -> str:
+def terminal(blocks: Sequence[PictureBlock], width: int, height: int, columns: int = 64) -> str:
     """Return the wafer as lines of letters, x to the right and y downwards, a dot where nothing lies.
 
     A character is twice as high as it is wide; it shows what lies in its middle.
@@ -81,7 +81,7 @@ def draw_ways(axes: Any, ways: Mapping[str, Sequence[tuple[int, int]]]) -> None:
 
 
 def draw_wafer(
-    axes: Any, blocks: Sequence[Block], wires: Sequence[tuple[int, int]], width: int, height: int, title: str
+    axes: Any, blocks: Sequence[PictureBlock], wires: Sequence[tuple[int, int]], width: int, height: int, title: str
 ) -> None:
     """Draw the wafer with rectangles in the colours of their order and lines between centres that are connected."""
     from matplotlib.patches import Rectangle
@@ -102,7 +102,7 @@ def draw_wafer(
 
 def draw(
     figure: Any,
-    blocks: Sequence[Block],
+    blocks: Sequence[PictureBlock],
     wires: Sequence[tuple[int, int]],
     width: int,
     height: int,
@@ -114,7 +114,7 @@ def draw(
     Parameters
     ----------
     figure : Figure
-    blocks : sequence of Block
+    blocks : sequence of PictureBlock
     wires : sequence of (int, int)
         Numbers of blocks that are connected.
     width, height : int

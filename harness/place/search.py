@@ -24,7 +24,7 @@ import numpy as np
 from harness.place.bands import Plan, Sizer
 from harness.place.moves import random_move
 
-__all__ = ["Found", "Search", "Task", "flow_order"]
+__all__ = ["Found", "Search", "SearchTask", "flow_order"]
 
 STEPS = 2000
 """A round has so many steps."""
@@ -57,7 +57,7 @@ HOT, COLD = 4e-3, 2e-5
 
 
 @dataclass(frozen=True)
-class Task:
+class SearchTask:
     """What is to be placed.
 
     Attributes
@@ -125,7 +125,7 @@ class Search:
 
     Parameters
     ----------
-    task : Task
+    task : SearchTask
     seed : int or str
         Two searches of one task and one seed take the same steps.
 
@@ -137,7 +137,7 @@ class Search:
         How many have been done.
     """
 
-    def __init__(self, task: Task, seed: int | str = 0) -> None:
+    def __init__(self, task: SearchTask, seed: int | str = 0) -> None:
         self.task, self.random = task, Random(seed)
         self.items = len(task.kinds)
         self.ends = np.array([pair[0] for pair in task.wires], int), np.array([pair[1] for pair in task.wires], int)

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from harness.place.kernels import BESIDE, Arguments, Kernel
+from harness.place.kernels import BESIDE, Arguments, ContestKernel
 
 __all__ = ["FOREVER", "NEVER", "Shapes", "inverse", "least_time"]
 
@@ -32,7 +32,7 @@ def inverse(curve: np.ndarray, most: int) -> np.ndarray:
     return found
 
 
-def _pairs(kernel: Kernel, most: int) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(kernel: ContestKernel, most: int) -> tuple[np.ndarray, np.ndarray]:
     """Return h and w of all useful cuts of the image: among those of one product, none is better for every part.
 
     The image of the smallest part bounds them, so that h and w are arguments of each part.
@@ -62,14 +62,14 @@ class Shapes:
 
     Parameters
     ----------
-    kernel : Kernel
+    kernel : ContestKernel
     width, height : int
         Of the wafer [PEs].
     memory : int
         Of a PE [words].
     """
 
-    def __init__(self, kernel: Kernel, width: int, height: int, memory: int) -> None:
+    def __init__(self, kernel: ContestKernel, width: int, height: int, memory: int) -> None:
         self.kernel, self.wafer = kernel, (width, height)
         most = self.most = max(width, height)
         h, w = _pairs(kernel, most // 2)

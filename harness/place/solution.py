@@ -17,21 +17,21 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.place.kernels import FORMAL, Arguments, Kernel
-from harness.place.kgraph import MOST_BYTES, Problem
+from harness.place.kernels import FORMAL, Arguments, ContestKernel
+from harness.place.kgraph import MOST_BYTES, ContestProblem
 from wse_core.errors import ConfigError, LayoutError, UnsupportedError
 
-__all__ = ["Placed", "Score", "check", "parse_solution", "read_solution", "scored", "wire_length", "written"]
+__all__ = ["PlacedKernel", "Score", "check", "parse_solution", "read_solution", "scored", "wire_length", "written"]
 
 KERNEL = re.compile(r"(\w+)\s*=\s*(\w+)\s*\(([\d\s]*)\)")
 PLACE = re.compile(r"(\w+)\s*:\s*place\s*\(\s*(\d+)\s+(\d+)\s+(\w+)\s*\)")
 MOST_DIGITS = 12
 
 
-class Placed(NamedTuple):
+class PlacedKernel(NamedTuple):
     """A kernel on the wafer: its arguments, its corner of least x and y [PEs], whether it is turned."""
 
-    kernel: Kernel
+    kernel: ContestKernel
     given: Arguments
     x: int
     y: int
@@ -66,7 +66,7 @@ class Score:
     score: float | None
 
 
-def written(placed: Sequence[Placed]) -> str:
+def written(placed: Sequence[PlacedKernel]) -> str:
     """Return a placement as text."""
     lines = []
     for kernel, given, x, y, turned in placed:
@@ -76,7 +76,7 @@ def written(placed: Sequence[Placed]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read_solution(path: str | PathLike[str], problem: Problem) -> list[Placed]:
+def read_solution(path: str | PathLike[str], problem: ContestProblem) -> list[PlacedKernel]:
     """Read a placement of a problem; `ConfigError` if it is none."""
     try:
         with open(path, "rb") as file:
@@ -88,7 +88,7 @@ def read_solution(path: str | PathLike[str], problem: Problem) -> list[Placed]:
     return parse_solution(data.decode("utf-8", "replace"), problem, str(path))
 
 
-def parse_solution(text: str, problem: Problem, where: str = "solution") -> list[Placed]:
+def parse_solution(text: str, problem: ContestProblem, where: str = "solution") -> list[PlacedKernel]:
     """Return the placement that a text states, in the order of the problem's kernels."""
     known = {kernel.name: kernel for kernel in problem.kernels}
     arguments: dict[str, Arguments] = {}
@@ -119,7 +119,7 @@ def parse_solution(text: str, problem: Problem, where: str = "solution") -> list
         if name not in arguments or name not in places:
             what = "execution arguments" if name not in arguments else "place"
             raise ConfigError(f"{name} has no {what}", where=where, hint="two lines for every kernel")
-    return [Placed(kernel, arguments[name], *places[name]) for name, kernel in known.items()]
+    return [PlacedKernel(kernel, arguments[name], *places[name]) for name, kernel in known.items()]
 
 
 def _number(word: str, place: str) -> int:
@@ -129,7 +129,7 @@ def _number(word: str, place: str) -> int:
     return int(word)
 
 
-def _arguments(kernel: Kernel, kind: str, words: Sequence[str], place: str) -> Arguments:
+def _arguments(kernel: ContestKernel, kind: str, words: Sequence[str], place: str) -> Arguments:
     """Return the execution arguments of a line, which must repeat the kernel's formal ones."""
     numbers = [_number(word, place) for word in words]
     formal, parts = len(FORMAL[kernel.kind]), len(kernel.parts)
@@ -144,7 +144,7 @@ def _arguments(kernel: Kernel, kind: str, words: Sequence[str], place: str) -> A
     return Arguments(given[0], given[1], tuple(given[2 : 2 + parts]), tuple(given[2 + parts :]))
 
 
-def check(problem: Problem, placed: Sequence[Placed]) -> None:
+def check(problem: ContestProblem, placed: Sequence[PlacedKernel]) -> None:
     """Refuse a placement that is not valid.
 
     Raises
@@ -184,7 +184,7 @@ def check(problem: Problem, placed: Sequence[Placed]) -> None:
                 )
 
 
-def wire_length(problem: Problem, placed: Sequence[Placed]) -> Fraction:
+def wire_length(problem: ContestProblem, placed: Sequence[PlacedKernel]) -> Fraction:
     """Return the sum of the L1 distances between the centres of connected kernels [PEs]."""
     doubled = [(2 * item.x + item.size[0], 2 * item.y + item.size[1]) for item in placed]
     return Fraction(
@@ -192,7 +192,7 @@ def wire_length(problem: Problem, placed: Sequence[Placed]) -> Fraction:
     )
 
 
-def scored(problem: Problem, placed: Sequence[Placed], strict: bool = False) -> Score:
+def scored(problem: ContestProblem, placed: Sequence[PlacedKernel], strict: bool = False) -> Score:
     """Return what a valid placement achieves.
 
     Parameters
@@ -216,7 +216,7 @@ def scored(problem: Problem, placed: Sequence[Placed], strict: bool = False) -> 
     return Score(slowest, wire, used / (problem.width * problem.height), None if problem.adapter_weight else total)
 
 
-def no_adapters(problem: Problem) -> UnsupportedError:
+def no_adapters(problem: ContestProblem) -> UnsupportedError:
     """Return the refusal of a score in which adapters count."""
     return UnsupportedError(
         f"adapters count {problem.adapter_weight:g} each in its score, and the rule by which they arise is not known",

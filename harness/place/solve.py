@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 
 from harness.place.bands import Sizer
-from harness.place.kernels import Arguments, Kernel
-from harness.place.kgraph import Problem
-from harness.place.search import Found, Search, Task
+from harness.place.kernels import Arguments, ContestKernel
+from harness.place.kgraph import ContestProblem
+from harness.place.search import Found, Search, SearchTask
 from harness.place.shapes import FOREVER, NEVER, Shapes, least_time
-from harness.place.solution import Placed, Score, no_adapters, scored
+from harness.place.solution import PlacedKernel, Score, no_adapters, scored
 from harness.place.wiring import shortened
 from wse_core.errors import ConfigError, InternalError, LayoutError
 
-__all__ = ["OBJECTIVES", "Outcome", "Prepared", "prepare", "solve"]
+__all__ = ["OBJECTIVES", "PlaceOutcome", "Prepared", "prepare", "solve"]
 
 OBJECTIVES = ("score", "slowest")
 TIE = 1e-3
@@ -46,23 +46,23 @@ class Prepared:
 
     Attributes
     ----------
-    problem : Problem
+    problem : ContestProblem
     shapes : sequence of Shapes
         Of each kind of kernel.
-    task : Task
+    task : SearchTask
         For the search; its bound is that by area.
     """
 
-    problem: Problem
+    problem: ContestProblem
     shapes: Sequence[Shapes]
-    task: Task
+    task: SearchTask
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PlaceOutcome:
     """A placement, what it achieves, and what was done for it."""
 
-    placed: list[Placed]
+    placed: list[PlacedKernel]
     score: Score
     bound: Fraction
     rounds: int
@@ -70,7 +70,7 @@ class Outcome:
     interrupted: bool
 
 
-def prepare(problem: Problem, objective: str = "score") -> Prepared:
+def prepare(problem: ContestProblem, objective: str = "score") -> Prepared:
     """Return a problem ready to be searched.
 
     Raises
@@ -108,7 +108,7 @@ def prepare(problem: Problem, objective: str = "score") -> Prepared:
         )
     bound = least_time(shapes, np.bincount(kinds).tolist(), room)
     slowest = objective == "slowest"
-    task = Task(
+    task = SearchTask(
         kinds,
         lambda limit: [shape.curve(limit) for shape in shapes],
         problem.width,
@@ -123,11 +123,11 @@ def prepare(problem: Problem, objective: str = "score") -> Prepared:
     return Prepared(problem, shapes, task)
 
 
-def realise(prepared: Prepared, found: Found) -> list[Placed]:
+def realise(prepared: Prepared, found: Found) -> list[PlacedKernel]:
     """Return the rectangles of a plan, slid together so that wires are short."""
     problem, task = prepared.problem, prepared.task
     rooms = Sizer(task.curves(found.limit), task.kinds, problem.height).rooms(found.plan, found.stretch)
-    given: list[tuple[Kernel, Arguments, bool]] = []
+    given: list[tuple[ContestKernel, Arguments, bool]] = []
     corners, sizes = np.zeros((len(rooms), 2), int), np.zeros((len(rooms), 2), int)
     for index, kernel in enumerate(problem.kernels):
         x, y, width, height = rooms[index]
@@ -140,13 +140,13 @@ def realise(prepared: Prepared, found: Found) -> list[Placed]:
         corners[index] = x + (width - sizes[index][0]) // 2, y + (height - sizes[index][1]) // 2
     corners = shortened(corners, sizes, problem.wires, (problem.width, problem.height))
     return [
-        Placed(kernel, arguments, int(x), int(y), turned)
+        PlacedKernel(kernel, arguments, int(x), int(y), turned)
         for (kernel, arguments, turned), (x, y) in zip(given, corners, strict=True)
     ]
 
 
 def solve(
-    problem: Problem,
+    problem: ContestProblem,
     objective: str = "score",
     *,
     seconds: float = 60.0,
@@ -154,12 +154,12 @@ def solve(
     processes: int = 1,
     seed: int = 0,
     report: Report | None = None,
-) -> Outcome:
+) -> PlaceOutcome:
     """Place the kernels of a problem.
 
     Parameters
     ----------
-    problem : Problem
+    problem : ContestProblem
     objective : str
         ``score`` of the contest, or ``slowest``: the time of the slowest kernel, then the wires.
     seconds : float
@@ -175,7 +175,7 @@ def solve(
     Returns
     -------
     Outcome
-        Ctrl-C ends the search, not the function: `Outcome.interrupted` says so.
+        Ctrl-C ends the search, not the function: `PlaceOutcome.interrupted` says so.
 
     Raises
     ------
@@ -212,7 +212,7 @@ def solve(
             hint="more --seconds, or fewer kernels",
         )
     placed = realise(prepared, best)
-    return Outcome(placed, scored(problem, placed), prepared.task.bound, sum(done), max(spent), interrupted)
+    return PlaceOutcome(placed, scored(problem, placed), prepared.task.bound, sum(done), max(spent), interrupted)
 
 
 def need_wiring() -> None:
@@ -226,7 +226,9 @@ Step = tuple[int, int, float, Found | None]
 """Process, its rounds and CPU seconds so far, and what is new: its best."""
 
 
-def _rounds(task: Task, seed: str, seconds: float, rounds: int | None) -> Iterator[tuple[int, float, Found | None]]:
+def _rounds(
+    task: SearchTask, seed: str, seconds: float, rounds: int | None
+) -> Iterator[tuple[int, float, Found | None]]:
     """Yield rounds done, CPU time, and the best plan if it is new, until time or rounds are over."""
     begun = time.process_time()
     search = Search(task, seed)
@@ -239,14 +241,22 @@ def _rounds(task: Task, seed: str, seconds: float, rounds: int | None) -> Iterat
 
 
 def _alone(
-    problem: Problem, prepared: Prepared, objective: str, seconds: float, rounds: int | None, processes: int, seed: int
+    problem: ContestProblem,
+    prepared: Prepared,
+    objective: str,
+    seconds: float,
+    rounds: int | None,
+    processes: int,
+    seed: int,
 ) -> Iterator[Step]:
     """Search in this process."""
     for count, cpu, found in _rounds(prepared.task, f"{seed}/0", seconds, rounds):
         yield 0, count, cpu, found
 
 
-def _work(pipe: Connection, problem: Problem, objective: str, seed: str, seconds: float, rounds: int | None) -> None:
+def _work(
+    pipe: Connection, problem: ContestProblem, objective: str, seed: str, seconds: float, rounds: int | None
+) -> None:
     """Search in a process of its own and tell what is found; the parent ends it, also after Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -258,7 +268,13 @@ def _work(pipe: Connection, problem: Problem, objective: str, seed: str, seconds
 
 
 def _side_by_side(
-    problem: Problem, prepared: Prepared, objective: str, seconds: float, rounds: int | None, processes: int, seed: int
+    problem: ContestProblem,
+    prepared: Prepared,
+    objective: str,
+    seconds: float,
+    rounds: int | None,
+    processes: int,
+    seed: int,
 ) -> Iterator[Step]:
     """Search in several processes."""
     context = multiprocessing.get_context("spawn")

@@ -19,7 +19,7 @@ import numpy as np
 
 from harness.plan.hardware import Device
 from harness.plan.models import Model
-from harness.plan.strategies import Config, intensities
+from harness.plan.strategies import Degrees, intensities
 from harness.plan.tensors import TensorTrainer
 from traces.atomic import atomic_file
 from wse_core.errors import ConfigError
@@ -94,7 +94,7 @@ class Store:
         return version
 
 
-def media(model: Model, config: Config, hardware: Device) -> dict[str, str | None]:
+def media(model: Model, config: Degrees, hardware: Device) -> dict[str, str | None]:
     """Return what each medium can keep up with: {link: ``layer``, ``batch`` or None}, the loss by a crash."""
     need = intensities(model, config)
     answer = {}

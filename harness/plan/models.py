@@ -23,7 +23,7 @@ __all__ = [
     "PRESETS",
     "Model",
     "Sizes",
-    "Tensor",
+    "TensorSize",
     "critical_sequences",
     "find_model",
     "load_model",
@@ -41,7 +41,7 @@ MOST_X = 10_000
 
 
 @dataclass(frozen=True)
-class Tensor:
+class TensorSize:
     """One activation that a wafer must keep for the backward pass, for models that are no transformers."""
 
     name: str = option(doc="name of the tensor")
@@ -119,7 +119,7 @@ class Model:
     batch_tokens: float = option(0.0, doc="tokens in a batch", low=0)
     iterations: float = option(0.0, doc="batches of the training run", low=0)
     critical: float = option(0.0, doc="critical batch in sequences; 0: by the scaling law", low=0)
-    tensors: list[Tensor] = field(default_factory=list)
+    tensors: list[TensorSize] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.heads > 1 and self.width % self.heads:

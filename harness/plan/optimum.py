@@ -30,7 +30,7 @@ import numpy as np
 from harness.plan.hardware import Device
 from harness.plan.models import Model
 from harness.plan.search import too_few_days, too_large
-from harness.plan.strategies import METHODS, Config, check, days, gpu_days, memory, overheads
+from harness.plan.strategies import METHODS, Degrees, check, days, gpu_days, memory, overheads
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
@@ -48,7 +48,7 @@ SAME = 1 + 1e-12
 
 def optimum(
     model: Model, hardware: Device, method: str, devices: int | None = None, fixed: Mapping[str, int] | None = None
-) -> Config:
+) -> Degrees:
     """Return the fastest configuration of a method, with at most a number of devices if one is given.
 
     Parameters
@@ -81,7 +81,9 @@ def optimum(
     return best
 
 
-def fewest(model: Model, hardware: Device, method: str, limit: float, fixed: Mapping[str, int] | None = None) -> Config:
+def fewest(
+    model: Model, hardware: Device, method: str, limit: float, fixed: Mapping[str, int] | None = None
+) -> Degrees:
     """Return the configuration with the fewest devices that trains within a number of days, or raise `ConfigError`."""
     best = optimum(model, hardware, method, None, fixed)
     if days(model, best, hardware) > limit:
@@ -122,7 +124,7 @@ class _Space:
         if fixed:
             asked = {**dict.fromkeys(DEGREES, 1), "count": depth, **fixed}
             micro, count, data, pipeline, tensor = (asked[name] for name in DEGREES)
-            check(model, Config(method, micro, count, data, pipeline, tensor), hardware)
+            check(model, Degrees(method, micro, count, data, pipeline, tensor), hardware)
         if self.rule == METHODS["partitioned"] and depth > 1:
             raise ConfigError("the partitioned method uses no pipeline; it divides over data parallelism", where=where)
         if not self.rule.layered and model.layers % depth:
@@ -131,7 +133,7 @@ class _Space:
             )
         self.offloads = (False, True) if {"cpu", "pcie"} <= set(hardware.links) else (False,)
 
-    def best(self, limit: float | None = None) -> Config | None:
+    def best(self, limit: float | None = None) -> Degrees | None:
         """Return the fastest configuration, or with a limit any that trains within so many days; None if none does."""
         best, time = None, math.inf
         for bound, tensor, depth in self.pairs():
@@ -151,7 +153,7 @@ class _Space:
             return [self.fixed["tensor"]]
         most = math.floor(min(self.hardware.node, self.model.heads)) if "node" in self.hardware.links else 1
         found = [n for n in range(1, most + 1) if self.hardware.node % n == 0 or n & (n - 1) == 0]
-        least = Config(self.method, micro=self.fixed.get("micro", 1))
+        least = Degrees(self.method, micro=self.fixed.get("micro", 1))
 
         def stays(tensor: int) -> float:
             return memory(self.model, dataclasses.replace(least, tensor=tensor))["resident"]
@@ -174,7 +176,7 @@ class _Space:
         spread = depths / model.layers if self.rule.layered else 1.0
         idle = (depths - 1) * spread  # the bubble is this over the count
         for tensor in self.tensors():
-            cost = overheads(model, Config(self.method, tensor=tensor), self.hardware)["tensor"]
+            cost = overheads(model, Degrees(self.method, tensor=tensor), self.hardware)["tensor"]
             group = depths * tensor
             # With c micro-batches there are at most batch / c instances, and c is at least the depth.
             by_batch = (np.minimum(depths, batch) + idle) / batch / group
@@ -187,7 +189,7 @@ class _Space:
             ]
         yield from sorted(bounds)
 
-    def best_of(self, tensor: int, depth: int) -> Config | None:
+    def best_of(self, tensor: int, depth: int) -> Degrees | None:
         """Return the fastest configuration of a tensor degree and a depth, None if none fits."""
         best, least = None, (math.inf, math.inf)
         for offload in self.offloads:
@@ -200,7 +202,7 @@ class _Space:
             for data in (
                 [np.full_like(micro, self.fixed["data"])] if "data" in self.fixed else [np.ones_like(room), room]
             ):
-                options = Config(self.method, micro, count, data, depth, tensor, offload)  # type: ignore[arg-type]
+                options = Degrees(self.method, micro, count, data, depth, tensor, offload)  # type: ignore[arg-type]
                 parts = memory(self.model, options)
                 used = parts["resident"] + (0 if offload else parts["offloadable"])
                 fits = (used <= self.hardware.memory) & (data <= room)

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["CELLS", "CONFIGS", "SMALL_CLUSTERS", "Cell"]
+__all__ = ["CELLS", "CONFIGS", "SMALL_CLUSTERS", "PrintedCell"]
 
 SCALE = {"k": 1e3, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "P": 1e15}
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A `Cell` is one printed value.
+class PrintedCell:
+    """A `PrintedCell` is one printed value.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Cell:
         return 0.5 * unit * 10.0 ** int(exponent or 0) * SCALE.get(letter, 1.0)
 
 
-CELLS: list[Cell] = []
+CELLS: list[PrintedCell] = []
 
 
 def _table(
@@ -82,7 +82,7 @@ def _table(
         for column, text in zip(columns, texts, strict=True):
             if text is not None:
                 kind, note, within = (*(notes or {}).get((name, column), ("derived", "")), 0.0)[:3]
-                CELLS.append(Cell(paper, table, name, column, text, digits.get(column, 0), kind, note, within))
+                CELLS.append(PrintedCell(paper, table, name, column, text, digits.get(column, 0), kind, note, within))
 
 
 # Printed tables: a row stays a row.

@@ -1,6 +1,6 @@
 """The strategies of `wse plan` by name: one row of `STRATEGIES` says who answers; no other file lists them.
 
-A strategy is a function of a `Request` and its own name that returns a plan as a flat dict, whose first key is
+A strategy is a function of a `PlanRequest` and its own name that returns a plan as a flat dict, whose first key is
 ``strategy``, or raises `ConfigError` for what is impossible.  Three families stand behind the names: configurations
 that are searched for (`harness.plan.optimum`, or by the paper's rules in `harness.plan.search`), weights that are
 streamed and weights that are stored (`harness.plan.approaches`).
@@ -25,13 +25,13 @@ from wse_core.errors import ConfigError
 from wse_core.params import Machine
 from wse_core.schema import Field, suggestion
 
-__all__ = ["STRATEGIES", "Request"]
+__all__ = ["STRATEGIES", "PlanRequest"]
 
 STORED_DEGREES = ("batch", "data", "tensor", "pipeline", "shard")
 
 
 @dataclass(frozen=True)
-class Request:
+class PlanRequest:
     """What is asked of a strategy.
 
     Attributes
@@ -71,7 +71,7 @@ class Request:
         return given
 
 
-def searched(request: Request, name: str) -> dict[str, Any]:
+def searched(request: PlanRequest, name: str) -> dict[str, Any]:
     """Return the best configuration of a method for the devices or the days, or the fastest of all."""
     model, hardware = request.model, request.hardware
     fixed = request.fixed(name, DEGREES)
@@ -103,7 +103,7 @@ def searched(request: Request, name: str) -> dict[str, Any]:
     }
 
 
-def streamed(request: Request, name: str) -> dict[str, Any]:
+def streamed(request: PlanRequest, name: str) -> dict[str, Any]:
     """Return a run by weight streaming, on wafers if the hardware is none."""
     request.fixed(name, ())
     device = request.hardware if "node" not in request.hardware.links else wafer(request.numbers)
@@ -112,7 +112,7 @@ def streamed(request: Request, name: str) -> dict[str, Any]:
     return {"strategy": f"{name} on {device.name}"} | found
 
 
-def stored(request: Request, name: str) -> dict[str, Any]:
+def stored(request: PlanRequest, name: str) -> dict[str, Any]:
     """Return Table 1 of the weight-streaming paper for given degrees, in elements."""
     if request.devices is not None or request.days is not None:
         raise ConfigError(f"{name} takes degrees, no devices and no days", where="wse plan", hint="--degree data=64")
@@ -128,7 +128,7 @@ def stored(request: Request, name: str) -> dict[str, Any]:
     }
 
 
-STRATEGIES: dict[str, Callable[[Request, str], dict[str, Any]]] = {
+STRATEGIES: dict[str, Callable[[PlanRequest, str], dict[str, Any]]] = {
     **dict.fromkeys(METHODS, searched),
     "streaming": streamed,
     **dict.fromkeys(approaches.APPROACHES, stored),

@@ -14,19 +14,19 @@ from typing import Any
 from harness.plan import approaches, strategies, sweep
 from harness.plan.hardware import A100
 from harness.plan.models import PRESETS, Model, find_model, x_model
-from harness.plan.published import CELLS, CONFIGS, SMALL_CLUSTERS, Cell
+from harness.plan.published import CELLS, CONFIGS, SMALL_CLUSTERS, PrintedCell
 from harness.plan.search import complete, fastest
-from harness.plan.strategies import Config
+from harness.plan.strategies import Degrees
 from harness.plan.units import GIB, WEEK
 
-__all__ = ["Outcome", "derive", "outcomes"]
+__all__ = ["ReproducedCell", "derive", "outcomes"]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReproducedCell:
     """A cell and what was derived for it."""
 
-    cell: Cell
+    cell: PrintedCell
     derived: float
 
     @property
@@ -65,12 +65,12 @@ class Outcome:
         }
 
 
-def outcomes() -> list[Outcome]:
+def outcomes() -> list[ReproducedCell]:
     """Return the outcome of every published cell, in the order of the tables."""
-    return [Outcome(cell, derive(cell)) for cell in CELLS]
+    return [ReproducedCell(cell, derive(cell)) for cell in CELLS]
 
 
-def derive(cell: Cell) -> float:
+def derive(cell: PrintedCell) -> float:
     """Return the value of a cell from formulas, search or simulation.
 
     Raises
@@ -118,7 +118,7 @@ def _x160() -> Model:
 
 
 @functools.cache
-def _found(row: str) -> Config:
+def _found(row: str) -> Degrees:
     if row in CONFIGS:
         return fastest(_x160(), A100, *CONFIGS[row])
     return complete(_x160(), A100, *SMALL_CLUSTERS[row])

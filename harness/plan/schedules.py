@@ -33,7 +33,7 @@ from typing import Any, TypeAlias
 from wse_core.errors import ConfigError, InternalError, UnsupportedError
 from wse_core.schema import suggestion
 
-__all__ = ["KINDS", "Schedule", "ScheduleTimeline", "Span", "mixed_buffering", "order", "owner", "simulate"]
+__all__ = ["KINDS", "Schedule", "ScheduleTimeline", "StepSpan", "mixed_buffering", "order", "owner", "simulate"]
 
 KINDS = ("standard", "layered", "modular")
 NETWORK = ("restore", "reduce")
@@ -102,7 +102,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Span:
+class StepSpan:
     """Something that took time: ``kind`` is a step, ``send``, or something alive.
 
     Alive are ``parameters`` and ``gradients`` (buffers), ``checkpoint``, and ``activations`` inside a layer.
@@ -121,9 +121,9 @@ class ScheduleTimeline:
     """A timeline says what happened in a simulated batch."""
 
     schedule: Schedule
-    spans: list[Span] = field(default_factory=list)
+    spans: list[StepSpan] = field(default_factory=list)
 
-    def of(self, *kinds: str, device: int | None = None) -> list[Span]:
+    def of(self, *kinds: str, device: int | None = None) -> list[StepSpan]:
         """Return the spans of some kinds, by start."""
         found = [s for s in self.spans if s.kind in kinds and device in (None, s.device)]
         return sorted(found, key=lambda span: (span.start, span.end))
@@ -257,12 +257,12 @@ def simulate(schedule: Schedule, work: object | None = None) -> ScheduleTimeline
     UnsupportedError
         SimPy is not installed.
     """
-    simulation = _Simulation(schedule, work)
+    simulation = _BatchSimulation(schedule, work)
     simulation.run()
     return simulation.timeline
 
 
-class _Simulation:
+class _BatchSimulation:
     """A simulation is one run of the event simulation."""
 
     def __init__(self, schedule: Schedule, work: object | None) -> None:
@@ -299,7 +299,7 @@ class _Simulation:
 
     def note(self, device: int, kind: str, layer: int, micro: int, start: float) -> None:
         """Record what ends now."""
-        self.timeline.spans.append(Span(device, kind, layer, micro, start, self.env.now))
+        self.timeline.spans.append(StepSpan(device, kind, layer, micro, start, self.env.now))
 
     def call(self, name: str, *words: object) -> None:
         """Let real tensors follow."""

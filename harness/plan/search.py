@@ -26,7 +26,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from harness.plan.hardware import Device
 from harness.plan.models import Model
-from harness.plan.strategies import METHODS, TOLERANCE, Config, check, days, intensities, memory, overheads
+from harness.plan.strategies import METHODS, TOLERANCE, Degrees, check, days, intensities, memory, overheads
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
@@ -50,7 +50,7 @@ def tensor_degree(model: Model, hardware: Device, limit: int | None = None) -> i
     most = min(hardware.node, model.heads) if limit is None else limit
     degree = 1
     while (
-        2 * degree <= most and overheads(model, Config("baseline", tensor=2 * degree), hardware)["tensor"] <= TOLERANCE
+        2 * degree <= most and overheads(model, Degrees("baseline", tensor=2 * degree), hardware)["tensor"] <= TOLERANCE
     ):
         degree *= 2
     return degree
@@ -60,11 +60,11 @@ def micro_batches(model: Model, hardware: Device, pipeline: int) -> int:
     """Return the fewest micro-batches that keep a standard pipeline busy and hide its transfers (C.4.2)."""
     if pipeline == 1:
         return 1
-    need = intensities(model, Config("baseline", pipeline=pipeline))["pipeline"]
+    need = intensities(model, Degrees("baseline", pipeline=pipeline))["pipeline"]
     return math.ceil(pipeline * (1 + hardware.threshold("network") / need))
 
 
-def fastest(model: Model, hardware: Device, method: str, parallelism: Collection[str]) -> Config:
+def fastest(model: Model, hardware: Device, method: str, parallelism: Collection[str]) -> Degrees:
     """Return the fastest configuration of one method.
 
     Parameters
@@ -103,7 +103,7 @@ def fastest(model: Model, hardware: Device, method: str, parallelism: Collection
 
 def complete(
     model: Model, hardware: Device, method: str, parallelism: Collection[str], batch: int, devices: int, tensor: int
-) -> Config:
+) -> Degrees:
     """Return the configuration of a given batch, number of devices and tensor degree, by the same rules.
 
     Raises
@@ -134,7 +134,7 @@ def complete(
 
 def for_devices(
     model: Model, hardware: Device, method: str, devices: int, parallelism: Collection[str] = PARALLELISM
-) -> Config:
+) -> Degrees:
     """Return the fastest configuration with at most a number of devices, or raise `ConfigError`."""
     _known(method, parallelism)
     if devices < 1:
@@ -147,7 +147,7 @@ def for_devices(
 
 def for_days(
     model: Model, hardware: Device, method: str, limit: float, parallelism: Collection[str] = PARALLELISM
-) -> Config:
+) -> Degrees:
     """Return the configuration with the fewest devices that trains within a number of days, or raise `ConfigError`."""
     if not limit > 0:
         raise ConfigError(f"{limit} days: must be above zero", where=model.name)
@@ -168,7 +168,7 @@ def for_days(
     return best
 
 
-def too_few_days(model: Model, hardware: Device, method: str, limit: float, best: Config) -> ConfigError:
+def too_few_days(model: Model, hardware: Device, method: str, limit: float, best: Degrees) -> ConfigError:
     """Return the error of a time that the fastest configuration, `best`, exceeds."""
     return ConfigError(
         f"{limit:g} days are too few: the fastest {method} configuration needs "
@@ -202,7 +202,7 @@ def _divisors(number: int, options: Iterable[int]) -> list[int]:
     return [option for option in options if number % option == 0]
 
 
-def _bottleneck(model: Model, config: Config, hardware: Device) -> bool:
+def _bottleneck(model: Model, config: Degrees, hardware: Device) -> bool:
     """Whether the reduction or the host's link slows a configuration more than the rules allow."""
     costs = overheads(model, config, hardware)
     hidden = config.rule.layered or config.rule.partitioned or config.pipeline == 1
@@ -218,37 +218,37 @@ def _standard(
     tensor: int,
     pipeline: int,
     offload: bool,
-) -> Config | None:
+) -> Degrees | None:
     """Return the configuration of the baseline or partitioned rules, or None if there is no micro-batch for it."""
     count = micro_batches(model, hardware, pipeline)
     for micro in range(1, batch // count + 1):
         data = batch // (micro * count) if "data" in parallelism else 1
-        config = Config(method, micro, count, data, pipeline, tensor, offload)
+        config = Degrees(method, micro, count, data, pipeline, tensor, offload)
         if not _bottleneck(model, config, hardware):
             more = batch // (micro * data) if pipeline > 1 or data == 1 else count
-            return Config(method, micro, more, data, pipeline, tensor, offload)
+            return Degrees(method, micro, more, data, pipeline, tensor, offload)
     return None
 
 
 def _layered(
     model: Model, hardware: Device, method: str, parallelism: Collection[str], batch: int, tensor: int, offload: bool
-) -> Config | None:
+) -> Degrees | None:
     """Return the configuration of the improved rules, or None."""
     for count in range(1, batch + 1):
         data = batch // count if "data" in parallelism else 1
-        config = Config(method, 1, count if data > 1 else batch, data, 1, tensor, offload)
+        config = Degrees(method, 1, count if data > 1 else batch, data, 1, tensor, offload)
         if not _bottleneck(model, config, hardware):
             break
     else:
         return None
     depths = [n for n in _depths(model, method, parallelism) if n <= config.count]
-    options = [Config(method, 1, config.count, config.data, n, tensor, offload) for n in depths]
+    options = [Degrees(method, 1, config.count, config.data, n, tensor, offload) for n in depths]
     return min(options, key=lambda option: (days(model, option, hardware), option.pipeline))
 
 
 def _split(
     model: Model, hardware: Device, method: str, share: int, data: int, pipeline: int, tensor: int
-) -> Config | None:
+) -> Degrees | None:
     """Return the configuration whose instances take `share` sequences each: the smallest micro-batch that works."""
     layered = METHODS[method].layered
     least = pipeline if layered else micro_batches(model, hardware, pipeline)
@@ -256,7 +256,7 @@ def _split(
         if share % micro or share // micro < least:
             continue
         for offload in (False, True):
-            config = Config(method, micro, share // micro, data, pipeline, tensor, offload)
+            config = Degrees(method, micro, share // micro, data, pipeline, tensor, offload)
             if _fits(model, config, hardware) and not _bottleneck(model, config, hardware):
                 return config
     return None
@@ -264,7 +264,7 @@ def _split(
 
 def _within(
     model: Model, hardware: Device, method: str, devices: int, parallelism: Collection[str]
-) -> Iterator[Config]:
+) -> Iterator[Degrees]:
     """Yield a configuration per tensor degree and pipeline depth, each with as much data parallelism as is possible."""
     batch = math.floor(model.critical_batch)
     most = tensor_degree(model, hardware) if "tensor" in parallelism else 1
@@ -280,7 +280,7 @@ def _within(
                 data = batch // (batch // data + 1) if "data" in parallelism else 0
 
 
-def _fits(model: Model, config: Config, hardware: Device) -> bool:
+def _fits(model: Model, config: Degrees, hardware: Device) -> bool:
     """Whether a device holds what it must."""
     parts = memory(model, config)
     return parts["resident"] + (0 if config.offload else parts["offloadable"]) <= hardware.memory
@@ -289,7 +289,7 @@ def _fits(model: Model, config: Config, hardware: Device) -> bool:
 def too_large(model: Model, hardware: Device, method: str, parallelism: Collection[str]) -> ConfigError:
     """Return the error of a model that fits no device under the rules."""
     tensor = tensor_degree(model, hardware) if "tensor" in parallelism else 1
-    least = memory(model, Config(method, tensor=tensor))["resident"]
+    least = memory(model, Degrees(method, tensor=tensor))["resident"]
     where = f"{model.name} on {hardware.name}"
     if least > hardware.memory:
         return ConfigError(

@@ -30,7 +30,7 @@ __all__ = [
     "ACTIVATION_BYTES",
     "METHODS",
     "STEPS",
-    "Config",
+    "Degrees",
     "Method",
     "check",
     "days",
@@ -87,8 +87,8 @@ METHODS = {
 
 
 @dataclass(frozen=True)
-class Config:
-    """A `Config` has the degrees of a training run.
+class Degrees:
+    """A `Degrees` has the degrees of a training run.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class Config:
         return asdict(self) | {"batch": self.batch, "devices": self.devices}
 
 
-def check(model: Sizes, config: Config, hardware: Device | None = None) -> None:
+def check(model: Sizes, config: Degrees, hardware: Device | None = None) -> None:
     """Raise `ConfigError` unless the degrees are possible; the message names the bound."""
     if config.method not in METHODS:
         raise ConfigError(f"no strategy {config.method!r}", hint=suggestion(config.method, METHODS))
@@ -154,7 +154,7 @@ def check(model: Sizes, config: Config, hardware: Device | None = None) -> None:
             raise ConfigError(f"{name} = {value:g} exceeds {bound:g}, the {what}", where=model.name)
 
 
-def intensities(model: Sizes, config: Config) -> dict[str, Any]:
+def intensities(model: Sizes, config: Degrees) -> dict[str, Any]:
     """Return operations per byte of each kind of traffic; those that do not occur are infinite.
 
     Returns
@@ -182,7 +182,7 @@ def intensities(model: Sizes, config: Config) -> dict[str, Any]:
     }
 
 
-def reduction_bytes(model: Sizes, config: Config) -> float:
+def reduction_bytes(model: Sizes, config: Degrees) -> float:
     """Return bytes that one device sends and receives per batch to restore parameters and reduce gradients (C.4.1).
 
     Whole state: 8 bytes per parameter that the device holds; partitioned, 12, which the standard order repeats for each
@@ -194,7 +194,7 @@ def reduction_bytes(model: Sizes, config: Config) -> float:
     return (12 if config.rule.partitioned else 8) * repeats * model.core / config.pipeline / config.tensor
 
 
-def overheads(model: Sizes, config: Config, hardware: Device) -> dict[str, Any]:
+def overheads(model: Sizes, config: Degrees, hardware: Device) -> dict[str, Any]:
     """Return each overhead as a fraction of the compute time.
 
     Returns
@@ -228,12 +228,12 @@ def overheads(model: Sizes, config: Config, hardware: Device) -> dict[str, Any]:
     return {"bubble": bubble, "tensor": tensor, "transfer": transfer, "reduction": reduction, "offload": offload}
 
 
-def _hides_reduction(config: Config) -> bool:
+def _hides_reduction(config: Degrees) -> bool:
     """Whether reductions happen behind compute; in a standard pipeline they come after it."""
     return config.rule.layered or config.rule.partitioned or config.pipeline == 1
 
 
-def slowdown(model: Sizes, config: Config, hardware: Device) -> Any:
+def slowdown(model: Sizes, config: Degrees, hardware: Device) -> Any:
     """Return how many times longer a batch takes than its compute alone."""
     costs = overheads(model, config, hardware)
     behind, stops = [costs["transfer"], costs["offload"]], costs["tensor"]
@@ -244,12 +244,12 @@ def slowdown(model: Sizes, config: Config, hardware: Device) -> Any:
     return (1 + costs["bubble"]) * (1 + stops + _most(*behind))
 
 
-def efficiency(model: Sizes, config: Config, hardware: Device) -> Any:
+def efficiency(model: Sizes, config: Degrees, hardware: Device) -> Any:
     """Return the share of time in which devices compute."""
     return 1 / slowdown(model, config, hardware)
 
 
-def memory(model: Sizes, config: Config) -> dict[str, Any]:
+def memory(model: Sizes, config: Degrees) -> dict[str, Any]:
     """Return bytes per device (C.3).
 
     Returns
@@ -281,6 +281,6 @@ def gpu_days(model: Sizes, hardware: Device, steps: float = STEPS, batch: float 
     return 8 * steps * batch * model.sequence * model.counted / hardware.flops / DAY
 
 
-def days(model: Sizes, config: Config, hardware: Device) -> Any:
+def days(model: Sizes, config: Degrees, hardware: Device) -> Any:
     """Return days of a training run of fixed work: `STEPS` critical batches, whatever the batch is."""
     return gpu_days(model, hardware) / config.devices * slowdown(model, config, hardware)

@@ -18,7 +18,7 @@ import numpy as np
 
 from harness.plan.hardware import Device
 from harness.plan.models import Sizes, critical_sequences
-from harness.plan.strategies import METHODS, TOLERANCE, Config, days, intensities, memory
+from harness.plan.strategies import METHODS, TOLERANCE, Degrees, days, intensities, memory
 from harness.plan.units import GIB
 
 __all__ = ["SmoothModel", "continuous", "limit_days", "limit_memory", "month_ratio", "row", "smooth_model", "sweep"]
@@ -74,13 +74,13 @@ def tensor_degrees(model: Sizes, hardware: Device) -> list[float]:
     Which of the two is faster is for time to decide: just above the size of a node the network costs the whole
     tolerance, for hardly more devices.
     """
-    gain = TOLERANCE * intensities(model, Config("baseline", tensor=2))["tensor"]
+    gain = TOLERANCE * intensities(model, Degrees("baseline", tensor=2))["tensor"]
     inside = max(1.0, min(hardware.node, 1 + gain / hardware.threshold("node")))
     over = 1 + gain / hardware.threshold("network")
     return [inside, over] if over > hardware.node else [max(inside, over)]
 
 
-def continuous(model: Sizes, hardware: Device, method: str, tensor: float | None = None) -> Config:
+def continuous(model: Sizes, hardware: Device, method: str, tensor: float | None = None) -> Degrees:
     """Return the fastest of the configurations with real degrees that follow the rules of `harness.plan.search`.
 
     Where the rules take another branch the fastest of both is taken, so days are a continuous function of the size:
@@ -91,7 +91,7 @@ def continuous(model: Sizes, hardware: Device, method: str, tensor: float | None
     return min(options, key=lambda config: days(model, config, hardware))
 
 
-def _branches(model: Sizes, hardware: Device, method: str, tensor: float) -> Iterator[Config]:
+def _branches(model: Sizes, hardware: Device, method: str, tensor: float) -> Iterator[Degrees]:
     """Yield a configuration for each branch of the rules of a method."""
     batch, need = max(1.0, model.critical_batch), hardware.threshold("network")
     rule, each = METHODS[method], need / model.sequence  # each: sequences per operation and byte of the network
@@ -99,25 +99,25 @@ def _branches(model: Sizes, hardware: Device, method: str, tensor: float) -> Ite
         count = min(batch, max(1.0, each * (2 if rule.partitioned else 4 / 3)))
         deepest = max(1.0, min(count, model.layers))
         hidden = max(1.0, min(deepest, count / (1 + need / (model.factor / 2 * model.width))))
-        flat = Config(method, 1.0, count, batch / count, 1.0, tensor)
+        flat = Degrees(method, 1.0, count, batch / count, 1.0, tensor)
         yield from (dataclasses.replace(flat, pipeline=depth) for depth in (1.0, hidden, deepest))
         yield _fastest_depth(model, hardware, flat, hidden, deepest)
         return
     micro = min(batch, max(1.0, each * (2 if rule.partitioned else 4 / 3)))
-    yield Config(method, micro, 1.0, batch / micro, 1.0, tensor)
+    yield Degrees(method, micro, 1.0, batch / micro, 1.0, tensor)
     if rule.partitioned:
         return
     # In a pipeline of depth n transfers hide behind n (1 + slope n) micro-batches, and that is at most the batch.
     slope = need / (model.factor / 2 * model.width * model.layers)
     depth = max(1.0, min(model.layers, 2 * batch / (1 + math.sqrt(1 + 4 * slope * batch))))
-    yield Config(method, 1.0, batch, 1.0, depth, tensor)  # one instance reduces nothing
+    yield Degrees(method, 1.0, batch, 1.0, depth, tensor)  # one instance reduces nothing
     count = depth * (1 + slope * depth)
     micro = max(1.0, each / (TOLERANCE * count))
     if micro * count <= batch:
-        yield Config(method, micro, count, batch / (micro * count), depth, tensor)
+        yield Degrees(method, micro, count, batch / (micro * count), depth, tensor)
 
 
-def _fastest_depth(model: Sizes, hardware: Device, flat: Config, low: float, high: float) -> Config:
+def _fastest_depth(model: Sizes, hardware: Device, flat: Degrees, low: float, high: float) -> Degrees:
     """Return the fastest depth between two; days have one minimum there, as sums of a/n, b n and c n^2."""
     for _ in range(60):
         left, right = low + (high - low) / 3, high - (high - low) / 3

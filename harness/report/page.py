@@ -22,7 +22,7 @@ from traces.style import COLOURS, DPI, USE_TEXT, USES, integer_axes, new_figure,
 from wse_core.params import PARAMETERS
 
 if TYPE_CHECKING:
-    from traces.marks import Mark
+    from traces.marks import PhaseMark
     from traces.reader import RunFile
     from traces.trace import Trace
 
@@ -234,7 +234,7 @@ def _assumptions(machine: Mapping[str, Any]) -> str:
     return table(("name", "value", "unit", "confidence", "source"), rows)
 
 
-def _phases(marks: Sequence[Mark]) -> str:
+def _phases(marks: Sequence[PhaseMark]) -> str:
     rows = [(mark.track, mark.label, number(mark.begin), number(mark.end - mark.begin)) for mark in marks[:MOST_PHASES]]
     more = f"<p>{len(marks) - MOST_PHASES:,} more are in the file.</p>" if len(marks) > MOST_PHASES else ""
     return table(("track", "phase", "begin", "cycles"), rows, right=(2, 3)) + more

@@ -14,7 +14,7 @@ from fabric.csl.artefact import bundle_of
 from fabric.csl.compile import compile_file
 from fabric.csl.comptime.session import Options
 from fabric.csl.types import ArrayType, IntType, leads_to_bytes
-from harness.sdk.device import Device
+from harness.sdk.device import SdkDevice
 
 __all__ = ["call_function"]
 
@@ -74,7 +74,7 @@ def call_function(path: Path, call: str, options: Options) -> tuple[int, dict[st
         settings = replace(options, params={}, root=path.resolve().parent)
         made = compile_file(directory / "layout.csl", settings)
         bundle = bundle_of(made)
-        device = Device(bundle, directory)
+        device = SdkDevice(bundle, directory)
         device.settle()
         device.launch("call", bundle.names[0].ident, [])
     symbols = device.bundle.programs[0].symbols

@@ -16,14 +16,14 @@ from harness.sdk.records import Records
 from wse_core.errors import ConfigError, DeadlockError
 from wse_core.params import Machine
 
-__all__ = ["Device"]
+__all__ = ["SdkDevice"]
 
 RPC = 28
 """Id of the hidden task that does calls of the host."""
 LONGEST = 1 << 34
 
 
-class Device:
+class SdkDevice:
     """A device is the machine with a program on it.
 
     Parameters

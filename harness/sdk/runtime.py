@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from fabric.csl.artefact import Bundle, read_bundle
 from fabric.host.fabric import Fabric
-from harness.sdk.device import Device
+from harness.sdk.device import SdkDevice
 from wse_core.errors import ConfigError, LayoutError
 from wse_core.params import Machine
 
@@ -125,7 +125,7 @@ class SdkRuntime:
         self._machine = machine or _CHOSEN.get()
         self.bundle: Bundle = read_bundle(self.directory)
         self._names = {entry.name: entry for entry in self.bundle.names}
-        self._device: Device | None = None
+        self._device: SdkDevice | None = None
         self._stopped = False
         self._received: dict[int, list[NDArray[np.uint32]]] = {}
         _LAST[str(self.directory.resolve())] = self
@@ -142,7 +142,7 @@ class SdkRuntime:
 
     def load(self) -> None:
         """Load the program onto the fabric."""
-        self._device = Device(self.bundle, self.directory, self._machine)
+        self._device = SdkDevice(self.bundle, self.directory, self._machine)
         self._stopped = False
 
     def run(self) -> None:
@@ -156,7 +156,7 @@ class SdkRuntime:
         self._stopped = True
 
     @property
-    def device(self) -> Device:
+    def device(self) -> SdkDevice:
         """The device is the machine with the program on it."""
         if self._device is None:
             raise ConfigError("the program is not loaded", hint="runner.load(), runner.run()")

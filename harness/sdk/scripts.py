@@ -22,7 +22,7 @@ from typing import Any
 from traces.provenance import ROOT
 from wse_core.errors import ConfigError
 
-__all__ = ["Outcome", "as_data", "as_text", "environment", "find_scripts", "run_scripts"]
+__all__ = ["ScriptOutcome", "as_data", "as_text", "environment", "find_scripts", "run_scripts"]
 
 TOOLS = {"cslc": "compiler", "cs_python": "python"}
 """Commands that scripts call, and the modules of `harness.sdk` that do their work."""
@@ -31,7 +31,7 @@ TIMED_OUT = 124
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ScriptOutcome:
     """An outcome says what came of a script.
 
     Attributes
@@ -84,7 +84,7 @@ def find_scripts(tree: Path, pattern: str, only: tuple[str, ...] = ()) -> list[P
 
 def run_scripts(
     tree: Path, scripts: list[Path], limit: float, begins: Callable[[int, Path], Any] = lambda number, script: None
-) -> Iterator[Outcome]:
+) -> Iterator[ScriptOutcome]:
     """Run scripts one after the other and yield what came of each.
 
     Parameters
@@ -108,7 +108,7 @@ def run_scripts(
             yield _run(copy, script, limit, variables)
 
 
-def _run(tree: Path, script: Path, limit: float, variables: dict[str, str]) -> Outcome:
+def _run(tree: Path, script: Path, limit: float, variables: dict[str, str]) -> ScriptOutcome:
     start = time.monotonic()
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         process = subprocess.Popen(
@@ -125,7 +125,7 @@ def _run(tree: Path, script: Path, limit: float, variables: dict[str, str]) -> O
                 process.wait()
         log.seek(0)
         lines = [line.strip() for line in log if line.strip()]
-    return Outcome(script.as_posix(), status, time.monotonic() - start, _said(status, lines, limit))
+    return ScriptOutcome(script.as_posix(), status, time.monotonic() - start, _said(status, lines, limit))
 
 
 def _said(status: int, lines: list[str], limit: float) -> str:
@@ -139,7 +139,7 @@ def _said(status: int, lines: list[str], limit: float) -> str:
     return lines[-1] if lines else ""
 
 
-def as_text(outcomes: list[Outcome]) -> str:
+def as_text(outcomes: list[ScriptOutcome]) -> str:
     """Return a table of outcomes and a line with their sum."""
     rows = [("script", "status", "seconds", "said")]
     rows += [(entry.script, str(entry.status), f"{entry.seconds:.1f}", entry.said[:100]) for entry in outcomes]
@@ -149,6 +149,6 @@ def as_text(outcomes: list[Outcome]) -> str:
     return "\n".join([*lines, f"{good} of {len(outcomes)} exit with 0"])
 
 
-def as_data(outcomes: list[Outcome]) -> dict[str, Any]:
+def as_data(outcomes: list[ScriptOutcome]) -> dict[str, Any]:
     """Return outcomes as JSON carries them."""
     return {"scripts": [asdict(entry) for entry in outcomes], "failed": sum(bool(entry.status) for entry in outcomes)}

@@ -32,7 +32,7 @@ from wse_core.numbers import DEFAULT_PRESET
 from wse_core.params import PARAMETERS, machine
 from wse_core.schema import Field, described, suggestion
 
-__all__ = ["MOST", "SCALES", "Axis", "FigureOptions", "Sweep", "load", "parse"]
+__all__ = ["MOST", "SCALES", "FigureOptions", "Sweep", "SweepAxis", "load", "parse"]
 
 MOST = 100_000
 """Points of a sweep: more are certainly a mistake."""
@@ -41,7 +41,7 @@ RANGE = {"from", "to", "step", "times"}
 
 
 @dataclass(frozen=True)
-class Axis:
+class SweepAxis:
     """What has several values.
 
     Attributes
@@ -84,7 +84,7 @@ class Sweep:
     ----------
     source : str
         Where it came from.
-    axes : tuple of Axis
+    axes : tuple of SweepAxis
         What has several values, in the order of the file.
     points : tuple of (dict, Point)
         The value of each axis, and what is run.
@@ -92,7 +92,7 @@ class Sweep:
     """
 
     source: str
-    axes: tuple[Axis, ...]
+    axes: tuple[SweepAxis, ...]
     points: tuple[tuple[dict[str, Any], Point], ...]
     figure: FigureOptions
 
@@ -143,7 +143,7 @@ def parse(text: str, source: object = "") -> Sweep:
             raise ConfigError("is a parameter too", where=where, key=name)
         numbers.append(name)
         values[name] = _values(value, PARAMETERS[name].field, where)
-    axes = tuple(Axis(name, found) for name, found in values.items() if len(found) > 1)
+    axes = tuple(SweepAxis(name, found) for name, found in values.items() if len(found) > 1)
     points = []
     for chosen in _combinations(axes, file.zip, place(source, "zip")):
         whole = {name: found[0] for name, found in values.items()} | chosen
@@ -237,7 +237,7 @@ def _range(table: Mapping[str, Any], where: str) -> Iterator[int | float]:
     raise ConfigError(f"has more than {MOST:,} values", where=where)
 
 
-def _combinations(axes: Sequence[Axis], zipped: list[Any], where: str) -> list[dict[str, Any]]:
+def _combinations(axes: Sequence[SweepAxis], zipped: list[Any], where: str) -> list[dict[str, Any]]:
     """Return the value of each axis for every point: groups side by side, these combined, the last one fastest."""
     groups = _groups(axes, zipped, where)
     lengths = [len(group[0].values) for group in groups]
@@ -252,10 +252,10 @@ def _combinations(axes: Sequence[Axis], zipped: list[Any], where: str) -> list[d
     return found
 
 
-def _groups(axes: Sequence[Axis], zipped: list[Any], where: str) -> list[list[Axis]]:
+def _groups(axes: Sequence[SweepAxis], zipped: list[Any], where: str) -> list[list[SweepAxis]]:
     """Return the axes in groups that go side by side, in the order of the first of each."""
     lists = [zipped] if zipped and all(isinstance(name, str) for name in zipped) else zipped
-    known, taken = {axis.name: axis for axis in axes}, dict[str, list[Axis]]()
+    known, taken = {axis.name: axis for axis in axes}, dict[str, list[SweepAxis]]()
     for names in lists:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ConfigError("expected names of axes", where=where, hint='["m", "n"] or [["m", "n"], ["p", "height"]]')
@@ -271,7 +271,7 @@ def _groups(axes: Sequence[Axis], zipped: list[Any], where: str) -> list[list[Ax
         if len(set(lengths.values())) > 1:
             told = ", ".join(f"{name} has {count}" for name, count in lengths.items())
             raise ConfigError(f"lists of different lengths cannot go side by side: {told}", where=where)
-    found: list[list[Axis]] = []
+    found: list[list[SweepAxis]] = []
     for axis in axes:
         group = taken.get(axis.name, [axis])
         if not any(group is other for other in found):
@@ -279,7 +279,7 @@ def _groups(axes: Sequence[Axis], zipped: list[Any], where: str) -> list[list[Ax
     return found
 
 
-def _check_axis(name: str, axes: Sequence[Axis], where: str) -> None:
+def _check_axis(name: str, axes: Sequence[SweepAxis], where: str) -> None:
     """Refuse an axis of the figure that there is not."""
     if name and name not in {axis.name for axis in axes}:
         hint = suggestion(name, [axis.name for axis in axes])

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.sweep.description import Axis
+from harness.sweep.description import SweepAxis
 from harness.sweep.table import ERROR, columns_of
 from traces.style import grouped, integer_axes
 from wse_core.errors import ConfigError
@@ -19,7 +19,7 @@ NAMED = 16
 MARKERS = "os^Dv<>Pp*"
 
 
-def axis_of_x(axes: Sequence[Axis], wanted: str = "") -> str:
+def axis_of_x(axes: Sequence[SweepAxis], wanted: str = "") -> str:
     """Return what the figure has on its x axis: what is wanted, else the first axis of numbers, else the first one."""
     if wanted:
         return wanted
@@ -51,14 +51,14 @@ def drawn_column(rows: Sequence[Mapping[str, Any]], wanted: str = "") -> str:
     raise ConfigError("no column of the table has numbers", where="figure.y")
 
 
-def draw(figure: Any, rows: Sequence[Mapping[str, Any]], axes: Sequence[Axis], x: str, y: str, scale: str) -> None:
+def draw(figure: Any, rows: Sequence[Mapping[str, Any]], axes: Sequence[SweepAxis], x: str, y: str, scale: str) -> None:
     """Draw into a figure of Matplotlib; a point that failed is a gap.
 
     Parameters
     ----------
     figure : matplotlib.figure.Figure
     rows : sequence of dict
-    axes : sequence of Axis
+    axes : sequence of SweepAxis
     x, y : str
         Axis and column; an empty `x` for a sweep of one point.
     scale : str

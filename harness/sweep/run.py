@@ -18,11 +18,11 @@ from harness.sweep.point import Measured, Point
 from harness.sweep.table import ERROR, rows_of, write_tables
 from harness.sweep.workers import side_by_side
 
-__all__ = ["Outcome", "run"]
+__all__ = ["SweepOutcome", "run"]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SweepOutcome:
     """An outcome is what a sweep left behind.
 
     Attributes
@@ -57,7 +57,7 @@ def run(
     overwrite: bool = False,
     figure: FigureOptions | None = None,
     progress: Progress | None = None,
-) -> Outcome:
+) -> SweepOutcome:
     """Measure the points of a sweep that are not there yet, and write table and figure.
 
     Parameters
@@ -103,7 +103,7 @@ def run(
             write_tables(stage, rows)
             tables = sorted(path.name for path in stage.iterdir())
         pictures = _picture(out, rows, sweep, shown)
-    return Outcome(rows, [str(out / name) for name in (NAME, *tables, *pictures)], earlier)
+    return SweepOutcome(rows, [str(out / name) for name in (NAME, *tables, *pictures)], earlier)
 
 
 def _measured(points: Sequence[Point], processes: int, scheduler: str | None) -> Iterator[tuple[Point, Measured]]:

@@ -71,7 +71,7 @@ def _plan(name: str) -> Subject:
 
     def run(machine: Machine, values: Mapping[str, Any]) -> Mapping[str, Any]:
         from harness.plan.hardware import find_hardware
-        from harness.plan.registry import STRATEGIES, Request
+        from harness.plan.registry import STRATEGIES, PlanRequest
 
         strategy = values["strategy"]
         if strategy not in STRATEGIES:
@@ -79,7 +79,7 @@ def _plan(name: str) -> Subject:
         hardware = find_hardware(values["hardware"], machine)
         if values["network"]:
             hardware = hardware.with_network(values["network"])
-        request = Request(model, hardware, machine, values["devices"] or None, values["days"] or None)
+        request = PlanRequest(model, hardware, machine, values["devices"] or None, values["days"] or None)
         return STRATEGIES[strategy](request, strategy)
 
     return Subject(

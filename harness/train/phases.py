@@ -15,7 +15,7 @@ import numpy as np
 from fabric.host.recording import Recorder
 from fabric.kernels.streamed.forward import COLOR_W
 from swarm.system import Sent
-from traces.marks import Mark
+from traces.marks import PhaseMark
 from traces.reader import RunFile
 from traces.trace import Trace
 from wse_core.events import FOREVER, KINDS
@@ -25,12 +25,12 @@ __all__ = ["TRACK", "align", "layers", "place"]
 TRACK = "phases of wafer 0"
 
 
-def align(marks: Sequence[Mark], origin: int) -> list[Mark]:
+def align(marks: Sequence[PhaseMark], origin: int) -> list[PhaseMark]:
     """Return the marks of the system on the clock of a wafer that stood at `origin` when that of the system began."""
     return [replace(mark, begin=max(0, mark.begin + origin), end=max(0, mark.end + origin)) for mark in marks]
 
 
-def layers(events: np.ndarray, sent: Sequence[Sent]) -> list[Mark]:
+def layers(events: np.ndarray, sent: Sequence[Sent]) -> list[PhaseMark]:
     """Return the stretches of all passes as marks; none if the events do not have a task for every word.
 
     Parameters
@@ -54,7 +54,7 @@ def layers(events: np.ndarray, sent: Sequence[Sent]) -> list[Mark]:
         last = max((int(times[c][first[c] + length[c] - 1]) + 1 for c in columns if length[c]), default=entry.cycle)
         ends = [begin for _, begin in stretches[1:]] + [last]
         found += [
-            Mark(begin, end, TRACK, label)
+            PhaseMark(begin, end, TRACK, label)
             for (label, begin), end in zip(stretches, ends, strict=True)
             if begin is not None and end is not None and begin <= end
         ]

@@ -18,7 +18,7 @@ from wse_core.errors import ConfigError, LayoutError, ProgramError
 
 if TYPE_CHECKING:
     from fabric.networks.pipelined.pipeline import Pipeline, Placed
-    from harness.place.layers import Plan
+    from harness.place.layers import LayerPlan
     from harness.train.config import TrainConfig
 
 __all__ = ["Laid", "check", "laid", "placement"]
@@ -65,7 +65,7 @@ def placement(config: TrainConfig) -> list[Placed]:
 
 
 @lru_cache(maxsize=64)
-def _placed(plan: Plan, width: int, height: int) -> tuple[Placed, ...]:
+def _placed(plan: LayerPlan, width: int, height: int) -> tuple[Placed, ...]:
     """As `placement`; kept, because trainers of a process that compare or go on with a network place the same one."""
     return tuple(_laid(plan, width, height, None, SEARCH_SEED).pipeline.placed)
 
@@ -87,7 +87,7 @@ def laid(config: TrainConfig, rounds: int | None = None, seed: int = SEARCH_SEED
     return _laid(_plan(config), config.mesh.width, config.mesh.height, rounds, seed)
 
 
-def _laid(plan: Plan, width: int, height: int, rounds: int | None, seed: int) -> Laid:
+def _laid(plan: LayerPlan, width: int, height: int, rounds: int | None, seed: int) -> Laid:
     from fabric.networks.pipelined.costs import network_cycles
 
     found = _searched(plan, width, height, rounds, seed)
@@ -110,22 +110,24 @@ def _laid(plan: Plan, width: int, height: int, rounds: int | None, seed: int) ->
     return found
 
 
-def _plan(config: TrainConfig) -> Plan:
-    from harness.place.layers import Plan
+def _plan(config: TrainConfig) -> LayerPlan:
+    from harness.place.layers import LayerPlan
 
     rule = rule_of(config.train.optimizer.build())
     size = minibatch_of(config)
     parts = config.data.batch // size
-    return Plan(config.build_network(), config.build_machine(), size, rule, run_length(config), parts)
+    return LayerPlan(config.build_network(), config.build_machine(), size, rule, run_length(config), parts)
 
 
-def _row(plan: Plan, width: int, height: int) -> list[Placed]:
+def _row(plan: LayerPlan, width: int, height: int) -> list[Placed]:
     from fabric.networks.pipelined.fit import placed_in_a_row
 
     return placed_in_a_row(plan.network, plan.machine, width, height, plan.batch, plan.rule, plan.updates)
 
 
-def _searched(plan: Plan, width: int, height: int, rounds: int | None = None, seed: int = SEARCH_SEED) -> Laid | None:
+def _searched(
+    plan: LayerPlan, width: int, height: int, rounds: int | None = None, seed: int = SEARCH_SEED
+) -> Laid | None:
     """Return what the search finds, None if that cannot be built."""
     from harness.place.layers import network_placed
     from harness.place.network import ROUNDS

@@ -1,9 +1,9 @@
 """Published points are set against this model: comparison, criteria, summary, tables.
 
 Each point (`harness.validation.points`) names its *recipe* (`harness.validation.recipe`), which rebuilds the program
-and runs it; recipes never see the published count.  Every point ends in one `Row`: measured, or skipped and why; one
-whose cycles on the WSE-3 are known too ends in two.  The criteria (`MEAN_LIMIT`, `WORST_LIMIT`) hold for all measured
-rows except those of `UNJUDGED` kinds and of other generations than the WSE-2: those run on the preset of their
+and runs it; recipes never see the published count.  Every point ends in one `ComparedPoint`: measured, or skipped and
+why; one whose cycles on the WSE-3 are known too ends in two.  The criteria (`MEAN_LIMIT`, `WORST_LIMIT`) hold for all
+measured rows except those of `UNJUDGED` kinds and of other generations than the WSE-2: those run on the preset of their
 generation (`of_generation`), whose numbers are known in part only, and their error is stated apart.
 """
 
@@ -23,7 +23,7 @@ from wse_core.params import PARAMETERS, Machine
 from wse_core.params import machine as preset
 from wse_core.schema import suggestion
 
-__all__ = ["MEAN_LIMIT", "UNJUDGED", "WORST_LIMIT", "Row", "markdown", "summarise", "validate"]
+__all__ = ["MEAN_LIMIT", "UNJUDGED", "WORST_LIMIT", "ComparedPoint", "markdown", "summarise", "validate"]
 
 MEAN_LIMIT, WORST_LIMIT = 0.03, 0.10
 """Largest mean and largest single relative error of a validation that passes."""
@@ -39,8 +39,8 @@ PRESETS = {"WSE-2": "wse2", "WSE-3": "wse3"}
 
 
 @dataclass(frozen=True)
-class Row:
-    """A `Row` is one point compared.
+class ComparedPoint:
+    """A `ComparedPoint` is one point compared.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Row:
         return self.error is not None and self.kind not in UNJUDGED and self.generation == JUDGED
 
 
-def validate(points: Sequence[Point], machine: Machine, progress: Progress) -> list[Row]:
+def validate(points: Sequence[Point], machine: Machine, progress: Progress) -> list[ComparedPoint]:
     """Run the recipes of all points.
 
     Parameters
@@ -113,7 +113,7 @@ def validate(points: Sequence[Point], machine: Machine, progress: Progress) -> l
     return rows
 
 
-def _compare(registry: Any, machine: Machine, point: Point, tell: Tell) -> Row:
+def _compare(registry: Any, machine: Machine, point: Point, tell: Tell) -> ComparedPoint:
     """Return the row of one point."""
     fixed = {key: point[key] for key in ("id", "kind", "recipe")}
     fixed |= {"source": point.get("source", ""), "generation": point.get("generation", JUDGED)}
@@ -121,7 +121,7 @@ def _compare(registry: Any, machine: Machine, point: Point, tell: Tell) -> Row:
     published = published_cycles(point)
     entry = registry.RECIPES.get((point["recipe"], point["kind"]))
     if entry is None:
-        return Row(
+        return ComparedPoint(
             **fixed, published=published, reason=f"no recipe {point['recipe']} for points of kind {point['kind']}"
         )
     blind = {key: point[key] for key in ("id", "kind", "recipe", "workload", "params") if key in point}
@@ -131,9 +131,9 @@ def _compare(registry: Any, machine: Machine, point: Point, tell: Tell) -> Row:
         entry.admit(blind["params"])
         outcome = entry.function(of_generation(machine, fixed["generation"]), blind, tell)
     except registry.CannotRun as refusal:
-        return Row(**fixed, published=published, reason=str(refusal))
+        return ComparedPoint(**fixed, published=published, reason=str(refusal))
     except ConfigError as refusal:
-        return Row(**fixed, published=published, reason=f"parameters: {refusal}")
+        return ComparedPoint(**fixed, published=published, reason=f"parameters: {refusal}")
     except WseError as failure:
         raise type(failure)(f"point {point['id']}: {failure}") from failure
     seconds = time.perf_counter() - started
@@ -141,10 +141,12 @@ def _compare(registry: Any, machine: Machine, point: Point, tell: Tell) -> Row:
     reference = outcome.reference if outcome.reference is not None else published
     fixed |= {"measured": measured, "published": reference, "method": outcome.method, "seconds": seconds}
     if reference is None:
-        return Row(**fixed, reason="measured, but the source gives no cycle count")
+        return ComparedPoint(**fixed, reason="measured, but the source gives no cycle count")
     error = (measured - reference) / reference
     low, high = (None, None) if fixed["assumed"] else (point.get("cycles_at_0p85_ghz"), point.get("cycles_at_1p1_ghz"))
-    return Row(**fixed, error=error, low=point["params"].get("min", low), high=point["params"].get("max", high))
+    return ComparedPoint(
+        **fixed, error=error, low=point["params"].get("min", low), high=point["params"].get("max", high)
+    )
 
 
 def of_generation(machine: Machine, generation: str) -> Machine:
@@ -167,7 +169,7 @@ def of_generation(machine: Machine, generation: str) -> Machine:
     return preset(wanted, changed)
 
 
-def summarise(rows: Sequence[Row]) -> dict[str, Any]:
+def summarise(rows: Sequence[ComparedPoint]) -> dict[str, Any]:
     """Return what a list of rows amounts to.
 
     Returns
@@ -197,7 +199,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, Any]:
     return total
 
 
-def _summary(rows: Sequence[Row]) -> dict[str, Any]:
+def _summary(rows: Sequence[ComparedPoint]) -> dict[str, Any]:
     compared = [(row, row.error) for row in rows if row.error is not None]
     errors = [abs(error) for _, error in compared]
     worst, error = max(compared, key=lambda pair: abs(pair[1]), default=(None, 0.0))
@@ -211,12 +213,12 @@ def _summary(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def as_data(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def as_data(rows: Sequence[ComparedPoint]) -> list[dict[str, Any]]:
     """Return rows as plain data for JSON."""
     return [asdict(row) for row in rows]
 
 
-def markdown(rows: Sequence[Row]) -> str:
+def markdown(rows: Sequence[ComparedPoint]) -> str:
     """Return the comparison as Markdown: a summary per kind, all compared points, all skipped points by reason."""
     result = summarise(rows)
     lines = [

@@ -18,7 +18,7 @@ from tests.fabric.test_debug import echo
 from tests.traces.export import perfetto_file
 from traces import pictures
 from traces.export.formats import export
-from traces.marks import Mark, collecting, lanes, mark
+from traces.marks import PhaseMark, collecting, lanes, mark
 from traces.reader import RunFile
 from traces.run_format import RunMeta
 from traces.trace import Trace
@@ -65,11 +65,11 @@ def test_phases_come_back_in_order_the_outer_one_first(recorded):
     path, ends = recorded
     with Trace.open(path) as trace:
         assert trace.marks == [
-            Mark(0, ends[2], "wafer", "iteration"),
-            Mark(0, ends[1], "wafer", "pass 0"),
-            Mark(ends[1], ends[2], "wafer", "pass 1"),
-            Mark(ends[1], ends[1] + 10, "MemoryX", "weights"),
-            Mark(ends[1], ends[1], "program", "batch complete"),
+            PhaseMark(0, ends[2], "wafer", "iteration"),
+            PhaseMark(0, ends[1], "wafer", "pass 0"),
+            PhaseMark(ends[1], ends[2], "wafer", "pass 1"),
+            PhaseMark(ends[1], ends[1] + 10, "MemoryX", "weights"),
+            PhaseMark(ends[1], ends[1], "program", "batch complete"),
         ]
         events = trace.events(kinds=("mark", "task_start"), region=(1, 0, 1, 1))
         found = events[events["kind"] == KINDS.index("mark")]
@@ -165,13 +165,13 @@ def test_a_report_lists_the_phases(recorded, monkeypatch):
 
 def test_phases_that_overlap_get_lanes_of_their_own():
     marks = [
-        Mark(0, 100, "a", "outer"),
-        Mark(0, 50, "a", "inner"),
-        Mark(0, 10, "b", "else"),
-        Mark(40, 60, "a", "across"),
-        Mark(60, 90, "a", "inner again"),
-        Mark(95, 120, "a", "across too"),
-        Mark(130, 130, "a", "instant"),
+        PhaseMark(0, 100, "a", "outer"),
+        PhaseMark(0, 50, "a", "inner"),
+        PhaseMark(0, 10, "b", "else"),
+        PhaseMark(40, 60, "a", "across"),
+        PhaseMark(60, 90, "a", "inner again"),
+        PhaseMark(95, 120, "a", "across too"),
+        PhaseMark(130, 130, "a", "instant"),
     ]
     assert lanes(marks) == [0, 0, 0, 1, 0, 1, 0]
 

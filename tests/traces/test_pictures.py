@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from traces import pictures
-from traces.marks import Mark
+from traces.marks import PhaseMark
 from traces.run_format import RunMeta
 from traces.trace import Trace
 from traces.writer import RunWriter
@@ -75,10 +75,10 @@ def test_every_phase_has_its_name(tmp_path, monkeypatch):
     made = pictures.new_figure
     monkeypatch.setattr(pictures, "new_figure", lambda *size: figures.append(made(*size)) or figures[-1])
     marks = [
-        Mark(0, 600, "wafer", "forward, layer 1"),
-        Mark(600, 640, "wafer", "loss of the last layer"),
-        Mark(640, 1000, "wafer", "backward, layer 1"),
-        Mark(0, 20, "links", "samples of the batch"),
+        PhaseMark(0, 600, "wafer", "forward, layer 1"),
+        PhaseMark(600, 640, "wafer", "loss of the last layer"),
+        PhaseMark(640, 1000, "wafer", "backward, layer 1"),
+        PhaseMark(0, 20, "links", "samples of the batch"),
     ]
     events = np.zeros(2, EVENT_DTYPE)
     events["kind"], events["cycle"] = [KINDS.index("task_start"), KINDS.index("task_end")], [0, 1000]

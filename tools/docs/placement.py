@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.kit.files import write_picture
-from harness.place.kgraph import Problem, read_problem
-from harness.place.picture import Block, draw_wafer
-from harness.place.solution import Placed, read_solution, scored, written
+from harness.place.kgraph import ContestProblem, read_problem
+from harness.place.picture import PictureBlock, draw_wafer
+from harness.place.solution import PlacedKernel, read_solution, scored, written
 from harness.place.solve import solve
 from traces.atomic import atomic_file
 
@@ -33,7 +33,7 @@ MOST_WIRE = 0.4
 ACROSS = 5
 
 
-def problems(directory: Path) -> Iterator[tuple[str, Problem]]:
+def problems(directory: Path) -> Iterator[tuple[str, ContestProblem]]:
     """Yield name and problem of each file whose score is known."""
     for path in sorted(directory.glob("*.kgraph")):
         problem = read_problem(path)
@@ -41,7 +41,7 @@ def problems(directory: Path) -> Iterator[tuple[str, Problem]]:
             yield path.stem, problem
 
 
-def placed(name: str, problem: Problem, objective: str, folder: Path, seconds: float, processes: int) -> Path:
+def placed(name: str, problem: ContestProblem, objective: str, folder: Path, seconds: float, processes: int) -> Path:
     """Return the file of a placement, which is searched if it is not there."""
     path = folder / f"{name}-{objective}.sol"
     if not path.exists():
@@ -55,7 +55,7 @@ def placed(name: str, problem: Problem, objective: str, folder: Path, seconds: f
     return path
 
 
-def row(name: str, problem: Problem, objective: str, path: Path) -> tuple[dict[str, Any], list[Placed]]:
+def row(name: str, problem: ContestProblem, objective: str, path: Path) -> tuple[dict[str, Any], list[PlacedKernel]]:
     """Return a row of the table and the placement, which is read and checked."""
     found = read_solution(path, problem)
     score = scored(problem, found, strict=True)
@@ -121,12 +121,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _drawn(figure: Any, wafers: Sequence[tuple[str, Problem, list[Placed]]]) -> None:
+def _drawn(figure: Any, wafers: Sequence[tuple[str, ContestProblem, list[PlacedKernel]]]) -> None:
     """Draw all wafers of a page."""
     high = -(-len(wafers) // ACROSS)
     for index, (name, problem, found) in enumerate(wafers):
         axes = figure.add_subplot(high, min(ACROSS, len(wafers)), index + 1)
-        blocks = [Block("", item.x, item.y, *item.size, 1.0) for item in found]
+        blocks = [PictureBlock("", item.x, item.y, *item.size, 1.0) for item in found]
         draw_wafer(axes, blocks, problem.wires, problem.width, problem.height, name)
         axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
 

@@ -47,7 +47,7 @@ def _turn(z: Array, cos: Array, sin: Array) -> Array:
     return np.concatenate((a * cos - b * sin, b * cos + a * sin), axis=-1)
 
 
-class _Layer:
+class _GradientLayer:
     """One layer: forward keeps what backward needs."""
 
     def __init__(self, decoder: Decoder, weights: Weights, number: int, windows: int, length: int) -> None:
@@ -158,7 +158,7 @@ def loss_and_gradients(
     mask = np.triu(np.ones((length, length), bool), 1)
     embedding = weights["model.embed_tokens.weight"]
     head = embedding if decoder.tied else weights["lm_head.weight"]
-    layers = [_Layer(decoder, weights, n, windows, length) for n in range(decoder.layers)]
+    layers = [_GradientLayer(decoder, weights, n, windows, length) for n in range(decoder.layers)]
     x = embedding[ids]
     for layer in layers:
         x = layer.forward(x, cos, sin, mask)

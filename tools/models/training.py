@@ -35,7 +35,7 @@ from wse_core.errors import ConfigError, WseError
 __all__ = [
     "ALPHABET",
     "PYDOC",
-    "Schedule",
+    "TrainingSchedule",
     "digest",
     "encode_text",
     "initial_weights",
@@ -74,7 +74,7 @@ REPORT = 100
 
 
 @dataclass(frozen=True)
-class Schedule:
+class TrainingSchedule:
     """A schedule says how long, how fast and from which seed the model is trained.
 
     Attributes
@@ -151,7 +151,7 @@ def initial_weights(decoder: Decoder, rng: np.random.Generator) -> Weights:
     return weights
 
 
-def train(decoder: Decoder, text: Array, schedule: Schedule) -> Iterator[tuple[int, float, Weights]]:
+def train(decoder: Decoder, text: Array, schedule: TrainingSchedule) -> Iterator[tuple[int, float, Weights]]:
     """Train from the seed; yield (step, loss, weights) after each update, the weights being views that go on changing.
 
     All parameters lie in one vector, which the optimizer of the memory service updates.
@@ -203,13 +203,15 @@ def main(words: Sequence[str] | None = None) -> int:
     """Train the shipped model and write it."""
     parser = argparse.ArgumentParser(prog="python -m tools.models.training", description="Train the shipped model.")
     parser.add_argument("directory", help="where it is written")
-    parser.add_argument("--steps", type=int, default=Schedule.steps, help=f"updates (default: {Schedule.steps})")
-    parser.add_argument("--seed", type=int, default=Schedule.seed, help=f"default: {Schedule.seed}")
+    parser.add_argument(
+        "--steps", type=int, default=TrainingSchedule.steps, help=f"updates (default: {TrainingSchedule.steps})"
+    )
+    parser.add_argument("--seed", type=int, default=TrainingSchedule.seed, help=f"default: {TrainingSchedule.seed}")
     args = parser.parse_args(words)
     try:
         if args.steps < 1 or args.seed < 0:
             raise ConfigError(f"{args.steps} steps from seed {args.seed}", hint="at least one step, a seed from 0")
-        schedule = replace(Schedule(), steps=args.steps, seed=args.seed)
+        schedule = replace(TrainingSchedule(), steps=args.steps, seed=args.seed)
         learned, held = texts()
         print(f"text: {len(learned):,} characters, {len(held):,} held out, digest {digest(learned + held)}")
         known, other = encode_text(learned), encode_text(held)

@@ -6,8 +6,8 @@ What      the state of a CE, task picker, issue arbitration, accounting.  Instru
 Ports     `in_queues` (the router pushes), `out_queues` (the ramp queues of the router; the CE pushes), `teardowns`
           (cycles in which the teardown task becomes activated), `router` (configuration instructions).
 Contract  `CE.phase` is called once per cycle after the phase of all routers; it reads and writes the own PE only.
-          What the hardware forbids raises `Fault` inside and ends up in `CE.fault`. A step that faults leaves what its
-          elements have stored in memory and registers so far, and nothing else.
+          What the hardware forbids raises `ReferenceFault` inside and ends up in `CE.fault`. A step that faults leaves
+          what its elements have stored in memory and registers so far, and nothing else.
 Timing    docs/machine.md, "CE"; costs come from wse_core/numbers.py.
 Known     picker and issue order, pipeline latencies and FIFO details are assumptions of that page.
 differences
@@ -23,11 +23,11 @@ from wse_core.encoding import COUNTERS, MAIN, N_QUEUES, WAITS
 from wse_core.image import DSD_FABIN, DSD_FABOUT, N_TASK_IDS, TASK_TEARDOWN, ProgramImage
 from wse_core.params import Machine
 from wse_core.reference.numerics import FMT_CB16, FMT_F16, Num
-from wse_core.reference.operand import LOW16, Dsr, Fault, Fifo, queue_of
-from wse_core.reference.queue import Emit, Queue, Wavelet, no_trace
+from wse_core.reference.operand import LOW16, DsrState, FifoState, ReferenceFault, queue_of
+from wse_core.reference.queue import Emit, Wavelet, WaveletQueue, no_trace
 from wse_core.reference.router import Router
-from wse_core.reference.scalar import Instruction, exec_main, main_waits_for
-from wse_core.reference.vecop import Operation, vec_step, vec_waits_for
+from wse_core.reference.scalar import DecodedInstruction, exec_main, main_waits_for
+from wse_core.reference.vecop import VectorOperation, vec_step, vec_waits_for
 
 __all__ = ["CE"]
 
@@ -50,9 +50,9 @@ class CE:
     def __init__(self, x: int, y: int, machine: Machine, image: ProgramImage, router: Router) -> None:
         self.x, self.y, self.machine, self.image, self.router = x, y, machine, image, router
         self.num = Num(FMT_CB16 if image.half == "cb16" else FMT_F16, machine["num.cb16_bias"], machine["num.ftz"])
-        self.code: dict[int, Instruction] = {}
+        self.code: dict[int, DecodedInstruction] = {}
         for at, op, a, b, c, d, imm in isa.decode(image.code):
-            self.code[at] = Instruction(op, a, b, c, d, imm, at + (1 if imm is None else 2))
+            self.code[at] = DecodedInstruction(op, a, b, c, d, imm, at + (1 if imm is None else 2))
 
         self.memory = [0] * image.footprint
         for word_index, word in enumerate(image.code):
@@ -73,12 +73,12 @@ class CE:
         self.return_to: list[int] = []
         # Of the scalar instruction that is being executed: where its result is ready, what comes next and when.
         self.result_ready, self.go_to, self.next_in = 0, -1, 1
-        self.operations: dict[int, Operation | None] = dict.fromkeys(THREADS)
+        self.operations: dict[int, VectorOperation | None] = dict.fromkeys(THREADS)
         self.last_issued = MAIN
         self.pipe_free = 0
         self.busy_until = 0  # an issue books the cycles before this one as busy, those before pipe_free as conflict
-        self.dsrs: dict[tuple[int, int], Dsr] = {}  # by file and id
-        self.fifos: dict[int, Fifo] = {}
+        self.dsrs: dict[tuple[int, int], DsrState] = {}  # by file and id
+        self.fifos: dict[int, FifoState] = {}
         self.active_prng = 0
         self.prng = [machine["prng.seed"]] * 4
         self.counters = dict.fromkeys(COUNTERS, 0)
@@ -89,17 +89,17 @@ class CE:
         self.waits: tuple[str | None, int | None, int | None] = None, None, None
         self.wait_since = 0
 
-        self.in_queues: dict[int, Queue] = {}
-        self.out_queues: dict[int, Queue] = {}
+        self.in_queues: dict[int, WaveletQueue] = {}
+        self.out_queues: dict[int, WaveletQueue] = {}
         for number, color in enumerate(image.inq_color):
             if color >= 0:
                 depth = machine["queue.in_depth"][number % N_QUEUES] + machine["ramp.in_buffer"]
-                self.in_queues[number] = Queue(depth, color)
+                self.in_queues[number] = WaveletQueue(depth, color)
         for number, color in enumerate(image.outq_color):
             if color >= 0:
                 same = next((queue for queue in self.out_queues.values() if queue.color == color), None)
                 depth = machine["queue.out_depth"][number % N_QUEUES] + machine["router.depth"]
-                self.out_queues[number] = same or Queue(depth, color)
+                self.out_queues[number] = same or WaveletQueue(depth, color)
 
     # --- the phase ----------------------------------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class CE:
             self.start_task(entry, t, task, wavelet.control)
         return True
 
-    def queue_of_color(self, color: int) -> Queue | None:
+    def queue_of_color(self, color: int) -> WaveletQueue | None:
         """Return the input queue bound to a color, or None."""
         for queue in self.in_queues.values():
             if queue.color == color:
@@ -208,7 +208,7 @@ class CE:
                 vec_step(self, thread, t)
             else:
                 exec_main(self, t)
-        except Fault as fault:
+        except ReferenceFault as fault:
             self.fault = {"x": self.x, "y": self.y, "cycle": t, **fault.record}
             self.main = "fault"
             self.book(t, 0)
@@ -233,7 +233,7 @@ class CE:
     def activate(self, task: int) -> None:
         """Set the activated bit of a task that has an entry."""
         if task >= N_TASK_IDS or self.image.entry[task] < 0:
-            raise Fault("program", f"activate of id {task}, which has no entry")
+            raise ReferenceFault("program", f"activate of id {task}, which has no entry")
         self.set_activated(task)
 
     def set_activated(self, task: int) -> None:
@@ -245,7 +245,7 @@ class CE:
         """Clear the blocked bit of a task."""
         self.blocked &= ~(1 << task)
 
-    def inq_take(self, queue: Queue, t: int) -> Wavelet:
+    def inq_take(self, queue: WaveletQueue, t: int) -> Wavelet:
         """Take the wavelet at the head of an input queue and return it."""
         wavelet = queue.take(t)
         self.counters["received"] += 1

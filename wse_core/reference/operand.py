@@ -3,7 +3,7 @@ cost.
 
 What      reading and writing one element of each kind of operand; addresses; bank conflicts; what is forbidden there.
 Ports     `ce` is the record of `wse_core.reference.ce`; memory, registers, queues and FIFOs of the own PE only.
-Contract  an access that the hardware forbids raises `Fault`; nothing is written in that case.
+Contract  an access that the hardware forbids raises `ReferenceFault`; nothing is written in that case.
 Timing    docs/machine.md, "CE": banks, ports, ramp.
 Known     pipeline latencies and FIFO details are assumptions of that page.
 differences
@@ -32,17 +32,17 @@ from wse_core.image import (
     F_INDEX,
     F_PACKED,
 )
-from wse_core.reference.queue import Queue, Wavelet
+from wse_core.reference.queue import Wavelet, WaveletQueue
 
 if TYPE_CHECKING:
     from wse_core.reference.ce import CE
-    from wse_core.reference.vecop import Operation
+    from wse_core.reference.vecop import VectorOperation
 
 __all__ = [
-    "Dsr",
-    "Fault",
-    "Fifo",
+    "DsrState",
+    "FifoState",
     "Operand",
+    "ReferenceFault",
     "banks_of",
     "check_address",
     "collide",
@@ -65,7 +65,7 @@ FABRIC_KINDS = (DSD_FABIN, DSD_FABOUT)
 LOW16, LOW32 = 0xFFFF, 0xFFFFFFFF
 
 
-class Fault(Exception):
+class ReferenceFault(Exception):
     """Something that the hardware forbids; `kind` is sram_range, sram_align, program or queue."""
 
     def __init__(self, kind: str, detail: str, **more: Any) -> None:
@@ -73,7 +73,7 @@ class Fault(Exception):
         self.record = {"kind": kind, "address": None, "color": None, "detail": detail, **more}
 
 
-class Dsr:
+class DsrState:
     """A data structure register: the descriptor that was loaded into it; `row` is a record of `DESC_DTYPE`."""
 
     def __init__(self, row: np.void | np.ndarray) -> None:
@@ -112,7 +112,7 @@ class Dsr:
         return self.base + offset * words
 
 
-class Fifo:
+class FifoState:
     """State of one FIFO number: where the oldest element stands, how many there are, words of one; data are in SRAM.
 
     `ended` has the elements of each step that has ended an operation for lack of them (False) or of room for them
@@ -141,7 +141,7 @@ class Operand:
         Value captured from a register; None for one that is read anew for each element.
     """
 
-    def __init__(self, field: int, letter: str, dsr: Dsr | None) -> None:
+    def __init__(self, field: int, letter: str, dsr: DsrState | None) -> None:
         self.field, self.words, self.loaded = field, isa.WORDS[letter], dsr
         self.scalar: int | None = None
         self.kind, self.flags = (DSD_NONE, 0) if dsr is None else (dsr.kind, dsr.flags)
@@ -152,7 +152,7 @@ class Operand:
         return self.loaded is None
 
     @property
-    def dsr(self) -> Dsr:
+    def dsr(self) -> DsrState:
         """The DSR of an operand that has one."""
         assert self.loaded is not None
         return self.loaded
@@ -187,11 +187,11 @@ def reg_write(ce: CE, field: int, words: int, value: int, ready: int | None = No
 
 
 def check_address(ce: CE, address: int, words: int) -> None:
-    """Raise a `Fault` unless `words` words at `address` are data and aligned."""
+    """Raise a `ReferenceFault` unless `words` words at `address` are data and aligned."""
     if not (ce.image.code_words <= address and address + words <= ce.image.footprint):
-        raise Fault("sram_range", "", address=address)
+        raise ReferenceFault("sram_range", "", address=address)
     if words == 2 and address % 2:
-        raise Fault("sram_align", "", address=address)
+        raise ReferenceFault("sram_align", "", address=address)
 
 
 def sram_read(ce: CE, address: int, words: int) -> int:
@@ -212,33 +212,33 @@ def sram_write(ce: CE, address: int, words: int, value: int) -> None:
 # --- descriptors and queues -------------------------------------------------------------------------------------------
 
 
-def dsr_of(ce: CE, op: isa.Op, place: str, field: int) -> Dsr | None:
-    """Return the DSR of an operand field (None for a register), or raise a `Fault` if it does not fit its place."""
+def dsr_of(ce: CE, op: isa.Op, place: str, field: int) -> DsrState | None:
+    """Return the DSR of an operand field (None for a register), or raise `ReferenceFault` if it does not fit."""
     file, number = divmod(field, 16)
     if file == isa.FILE_REG:
         return None
     dsr = ce.dsrs.get((file, number))
     if dsr is None or dsr.kind == DSD_NONE:
-        raise Fault("program", f"{op.name}: {isa.FILES[file]} DSR {number} is empty")
+        raise ReferenceFault("program", f"{op.name}: {isa.FILES[file]} DSR {number} is empty")
     if place == "d":
-        raise Fault("program", f"{op.name}: the multiplier is a DSR")
+        raise ReferenceFault("program", f"{op.name}: the multiplier is a DSR")
     if dsr.kind == (DSD_FABIN if place == "a" else DSD_FABOUT):
-        raise Fault("program", f"{op.name}: {isa.FILES[file]} DSR {number} is of the wrong kind for its place")
+        raise ReferenceFault("program", f"{op.name}: {isa.FILES[file]} DSR {number} is of the wrong kind for its place")
     return dsr
 
 
-def queue_of(ce: CE, operand: Operand) -> Queue:
-    """Return the queue of a fabric operand, or raise a `Fault`."""
+def queue_of(ce: CE, operand: Operand) -> WaveletQueue:
+    """Return the queue of a fabric operand, or raise a `ReferenceFault`."""
     queues = ce.in_queues if operand.kind == DSD_FABIN else ce.out_queues
     if operand.dsr.queue not in queues:
         direction = "input" if operand.kind == DSD_FABIN else "output"
-        raise Fault("queue", f"{direction} queue {operand.dsr.queue} is not bound to a color")
+        raise ReferenceFault("queue", f"{direction} queue {operand.dsr.queue} is not bound to a color")
     return queues[operand.dsr.queue]
 
 
-def fifo_of(ce: CE, operand: Operand) -> Fifo:
+def fifo_of(ce: CE, operand: Operand) -> FifoState:
     """Return the state of the FIFO of an operand."""
-    return ce.fifos.setdefault(operand.dsr.fifo, Fifo())
+    return ce.fifos.setdefault(operand.dsr.fifo, FifoState())
 
 
 def send(ce: CE, operand: Operand, payload: int, control: bool, t: int, cost: int, own: bool = False) -> None:
@@ -254,7 +254,7 @@ def send(ce: CE, operand: Operand, payload: int, control: bool, t: int, cost: in
 # --- elements ---------------------------------------------------------------------------------------------------------
 
 
-def read_element(ce: CE, operation: Operation, operand: Operand, wavelet: Wavelet | None, j: int) -> int:
+def read_element(ce: CE, operation: VectorOperation, operand: Operand, wavelet: Wavelet | None, j: int) -> int:
     """Return element k + j of a source; `wavelet` is the one at the head of a fabin."""
     if operand.kind == DSD_NONE:
         return reg_read(ce, operand.field, operand.words) if operand.scalar is None else operand.scalar
@@ -269,7 +269,7 @@ def read_element(ce: CE, operation: Operation, operand: Operand, wavelet: Wavele
     return sram_read(ce, operand.dsr.address(operation.k + j, operand.words), operand.words)
 
 
-def write_element(ce: CE, operation: Operation, heads: Mapping[str, Wavelet], j: int, value: int) -> None:
+def write_element(ce: CE, operation: VectorOperation, heads: Mapping[str, Wavelet], j: int, value: int) -> None:
     """Write element k + j to a destination in memory, a register or a FIFO."""
     dest = operation.destination
     if dest.kind == DSD_NONE:
@@ -299,7 +299,7 @@ def move_fifo(ce: CE, operand: Operand, pushed: bool, group: int) -> None:
 # --- bank conflicts ---------------------------------------------------------------------------------------------------
 
 
-def conflict_of(ce: CE, operation: Operation, group: int) -> int:
+def conflict_of(ce: CE, operation: VectorOperation, group: int) -> int:
     """Return the cycles that the next step, of `group` elements, loses in memory.
 
     Two sources in one bank are read one after the other; what counts are the first elements of the step, and all of
@@ -331,7 +331,7 @@ def conflict_of(ce: CE, operation: Operation, group: int) -> int:
     return lost
 
 
-def banks_of(ce: CE, operation: Operation, operand: Operand, group: int) -> set[int]:
+def banks_of(ce: CE, operation: VectorOperation, operand: Operand, group: int) -> set[int]:
     """Return the banks, as far as conflicts distinguish them, of the first `group` elements of the next step."""
     count = ce.machine["mem.banks"]
     if ce.machine["mem.conflict_rule"] == "mod4":

@@ -1,6 +1,6 @@
 """Queues hold wavelets, and so do the host's streams at the edge, which look like queues from inside.
 
-What      `Queue` between routers, at the ramp and at the CE; `InputStream` and `OutputStream` at the edge.
+What      `WaveletQueue` between routers, at the ramp and at the CE; `InputStream` and `OutputStream` at the edge.
 Contract  what is pushed in a cycle is ready in a later one, and a place that is freed in a cycle counts as full in it:
           no order of visits within a cycle can be seen.
 Timing    docs/machine.md, "Time".
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from wse_core.image import DIR_W
 
-__all__ = ["NEVER", "Emit", "InputStream", "OutputStream", "Queue", "Wavelet", "no_trace"]
+__all__ = ["NEVER", "Emit", "InputStream", "OutputStream", "Wavelet", "WaveletQueue", "no_trace"]
 
 NEVER = -1  # a cycle before the first
 
@@ -52,7 +52,7 @@ class Wavelet:
         return self.payload & 0xFFFF
 
 
-class Queue:
+class WaveletQueue:
     """A queue is a ring of fixed capacity.
 
     Parameters
@@ -122,7 +122,7 @@ class InputStream:
     It is one of an edge PE's router, or, with port R, an input queue of a CE.
     """
 
-    def __init__(self, queue: Queue, latency: int, x: int = 0, y: int = 0, port: int = DIR_W) -> None:
+    def __init__(self, queue: WaveletQueue, latency: int, x: int = 0, y: int = 0, port: int = DIR_W) -> None:
         self.queue, self.latency, self.x, self.y, self.port = queue, latency, x, y, port
         self.waiting: list[tuple[int, bool, int]] = []  # (payload, control, first cycle)
         self.entered: list[int] = []  # cycles

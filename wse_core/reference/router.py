@@ -37,12 +37,12 @@ from wse_core.image import (
     FILTER_RANGE,
 )
 from wse_core.isa import ROUTE_MODES
-from wse_core.reference.queue import NEVER, Emit, OutputStream, Queue, Wavelet, no_trace
+from wse_core.reference.queue import NEVER, Emit, OutputStream, Wavelet, WaveletQueue, no_trace
 
 if TYPE_CHECKING:
     from wse_core.reference.ce import CE
 
-__all__ = ["ColorState", "Filter", "Request", "Router", "command", "pop"]
+__all__ = ["ColorState", "FilterState", "RouteRequest", "Router", "command", "pop"]
 
 PORTS = (DIR_W, DIR_E, DIR_N, DIR_S, DIR_R)
 
@@ -79,7 +79,7 @@ def pop(payload: int) -> int:
 # --- configuration -------------------------------------------------------------------------------------------------
 
 
-class Filter:
+class FilterState:
     """A filter on delivery to the CE; `row` is a record of `FILTER_DTYPE`."""
 
     def __init__(self, row: np.void) -> None:
@@ -122,7 +122,9 @@ class ColorState:
         self.pop_mode, self.filter = int(row["pop"]), int(row["filter"])
         self.swap, self.inject = int(row["swap"]), int(row["inject"])
         self.teardown = bool(row["teardown"])
-        self.queues = {port: Queue(depth, color) for port in (DIR_W, DIR_E, DIR_N, DIR_S)}  # R: where the CE sends
+        self.queues = {
+            port: WaveletQueue(depth, color) for port in (DIR_W, DIR_E, DIR_N, DIR_S)
+        }  # R: where the CE sends
         self.last_grant = [NEVER] * 5
         self.moved = [0] * 5
 
@@ -155,7 +157,7 @@ class ColorState:
         )
 
 
-class Request(NamedTuple):
+class RouteRequest(NamedTuple):
     """A wavelet at the head of a queue that wants to leave."""
 
     color: int
@@ -163,7 +165,7 @@ class Request(NamedTuple):
     effective: int  # color as which it leaves
     wavelet: Wavelet
     outputs: tuple[int, ...]  # directions
-    counting: Filter | None  # filter whose counter moves with it
+    counting: FilterState | None  # filter whose counter moves with it
 
 
 class Router:
@@ -196,8 +198,8 @@ class Router:
     ) -> None:
         self.x, self.y, self.machine = x, y, machine
         self.colors = {color: ColorState(row, color, machine["router.depth"]) for color, row in sorted(routes.items())}
-        self.filters = [Filter(row) for row in filters]
-        self.targets: dict[tuple[int, int], Queue | OutputStream] = {}
+        self.filters = [FilterState(row) for row in filters]
+        self.targets: dict[tuple[int, int], WaveletQueue | OutputStream] = {}
         self.ce: CE | None = None
         self.emit: Emit = no_trace  # emit(x, y, cycle, kind, color, aux, data, flags), see wse_core/events.py
 
@@ -241,8 +243,8 @@ class Router:
             return state.holds((DIR_R,))
         return False
 
-    def request(self, color: int, port: int, t: int) -> Request | None:
-        """Return the `Request` of a queue in cycle t, or None."""
+    def request(self, color: int, port: int, t: int) -> RouteRequest | None:
+        """Return the `RouteRequest` of a queue in cycle t, or None."""
         queue = self.colors[color].queues.get(port)
         wavelet = None if queue is None else queue.head(t)
         if wavelet is None:
@@ -252,7 +254,7 @@ class Router:
         if route.teardown or not route.takes_from(port) or self.held_by_injection(color, port):
             return None
         if wavelet.own:
-            return Request(color, port, effective, wavelet, (), None)
+            return RouteRequest(color, port, effective, wavelet, (), None)
         outputs, counting = route.outputs(), None
         if not outputs and (effective, DIR_HOST) in self.targets:
             outputs = [DIR_HOST]
@@ -264,7 +266,7 @@ class Router:
                 counting = rule
             if not rule.passes(wavelet):
                 outputs.remove(DIR_R)
-        return Request(color, port, effective, wavelet, tuple(outputs), counting)
+        return RouteRequest(color, port, effective, wavelet, tuple(outputs), counting)
 
     # --- step 4 ----------------------------------------------------------------------------------------------------
 
@@ -273,7 +275,7 @@ class Router:
         target = self.targets.get((color, direction))
         return target is not None and target.has_room(t)
 
-    def decide(self, t: int) -> list[Request]:
+    def decide(self, t: int) -> list[RouteRequest]:
         """Return the requests that are granted in cycle t."""
         requests = []
         for color in self.colors:
@@ -282,7 +284,7 @@ class Router:
                 if request is not None:
                     requests.append(request)
         requests.sort(key=lambda r: (self.colors[r.color].last_grant[r.port], r.color, r.port))
-        granted: list[Request] = []
+        granted: list[RouteRequest] = []
         taken: set[int] = set()
         served: set[int] = set()
         for request in requests:
@@ -296,7 +298,7 @@ class Router:
 
     # --- step 5 ----------------------------------------------------------------------------------------------------
 
-    def apply(self, granted: Iterable[Request], t: int) -> bool:
+    def apply(self, granted: Iterable[RouteRequest], t: int) -> bool:
         """Move the granted wavelets; return whether there was any."""
         for request in granted:
             state, route = self.colors[request.color], self.colors[request.effective]

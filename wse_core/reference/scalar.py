@@ -17,14 +17,23 @@ from wse_core import isa
 from wse_core.encoding import MAIN
 from wse_core.image import DSD_MEM4D, DSD_NONE
 from wse_core.reference.alu import ALU, CONDITION
-from wse_core.reference.operand import LOW16, LOW32, Dsr, Fault, reg_read, reg_write, sram_read, sram_write
+from wse_core.reference.operand import (
+    LOW16,
+    LOW32,
+    DsrState,
+    ReferenceFault,
+    reg_read,
+    reg_write,
+    sram_read,
+    sram_write,
+)
 from wse_core.reference.vecop import async_ut, issue_vector
 
 if TYPE_CHECKING:
     from wse_core.reference.ce import CE
 
 __all__ = [
-    "Instruction",
+    "DecodedInstruction",
     "effective_address",
     "exec_alu",
     "exec_br",
@@ -48,7 +57,7 @@ __all__ = [
 ]
 
 
-class Instruction(NamedTuple):
+class DecodedInstruction(NamedTuple):
     """A decoded instruction comes with the code word index of the one after it."""
 
     op: isa.Op
@@ -112,7 +121,7 @@ def main_waits_for(ce: CE, t: int) -> str | None:
     return None
 
 
-def source_registers(ce: CE, ins: Instruction) -> list[int]:
+def source_registers(ce: CE, ins: DecodedInstruction) -> list[int]:
     """Return the ids of the registers that an instruction reads at its issue."""
     form, types = ins.op.form, ins.op.types
     fields = []  # (field, words)
@@ -140,7 +149,7 @@ def exec_main(ce: CE, t: int) -> None:
     """Issue the main thread's next instruction in cycle t."""
     ins = ce.code.get(ce.pc)
     if ins is None:
-        raise Fault("program", f"no instruction at code word {ce.pc}")
+        raise ReferenceFault("program", f"no instruction at code word {ce.pc}")
     if ins.is_vector():
         issue_vector(ce, ins, t)
         ce.counters["instructions"] += 1
@@ -170,18 +179,18 @@ def write_result(ce: CE, field: int, words: int, value: int) -> None:
 # --- one function per form --------------------------------------------------------------------------------------------
 
 
-def exec_none(ce: CE, ins: Instruction, t: int) -> None:
+def exec_none(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Execute nop, ret or done."""
     if ins.op.name == "ret":
         if not ce.return_to:
-            raise Fault("program", "ret without call")
+            raise ReferenceFault("program", "ret without call")
         ce.go_to, ce.next_in = ce.return_to.pop(), ce.machine["ce.ret"]
     elif ins.op.name == "done":
         ce.main, ce.go_to, ce.return_to = "idle", -1, []
         ce.emit(ce.x, ce.y, t, "task_end", None, ce.running, 0, int(ce.running_control))
 
 
-def exec_alu(ce: CE, ins: Instruction, t: int) -> None:
+def exec_alu(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Execute arithmetic on registers."""
     values = {"b": 0, "c": 0, "d": 0}
     for place, field, letter in ins.operands():
@@ -196,61 +205,61 @@ def exec_alu(ce: CE, ins: Instruction, t: int) -> None:
         ce.counters["macs"] += 1
 
 
-def exec_dfilt(ce: CE, ins: Instruction, t: int) -> None:
+def exec_dfilt(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Only the vector form exists."""
-    raise Fault("program", "dfilt of a register")
+    raise ReferenceFault("program", "dfilt of a register")
 
 
-def exec_ldi(ce: CE, ins: Instruction, t: int) -> None:
+def exec_ldi(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Load an immediate into a register."""
     words = isa.WORDS[ins.op.types[0]]
     write_result(ce, ins.a, words, ins.immediate & (LOW16 if words == 1 else LOW32))
 
 
-def effective_address(ce: CE, ins: Instruction) -> int:
+def effective_address(ce: CE, ins: DecodedInstruction) -> int:
     """Return immediate + register b, modulo 2^16; b is absent if its field is 0."""
     register = reg_read(ce, ins.b, 1) if ins.b >> 4 == isa.FILE_REG else 0
     return register + ins.immediate & LOW16
 
 
-def exec_ld(ce: CE, ins: Instruction, t: int) -> None:
+def exec_ld(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Load a register from memory."""
     words = isa.WORDS[ins.op.types[0]]
     write_result(ce, ins.a, words, sram_read(ce, effective_address(ce, ins), words))
 
 
-def exec_st(ce: CE, ins: Instruction, t: int) -> None:
+def exec_st(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Store a register to memory."""
     words = isa.WORDS[ins.op.types[0]]
     sram_write(ce, effective_address(ce, ins), words, reg_read(ce, ins.a, words))
 
 
-def exec_br(ce: CE, ins: Instruction, t: int) -> None:
+def exec_br(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Execute a conditional branch."""
     words = isa.WORDS[ins.op.types[0]]
     a = reg_read(ce, ins.a, words)
     b = reg_read(ce, ins.b, words) if ins.b >> 4 == isa.FILE_REG else 0
     condition = isa.CONDITIONS[ins.d] if ins.d < len(isa.CONDITIONS) else None
     if condition not in CONDITION[ins.op.name]:
-        raise Fault("program", f"{ins.op.name} with condition {ins.d}")
+        raise ReferenceFault("program", f"{ins.op.name} with condition {ins.d}")
     ce.next_in = ce.machine["ce.branch_not_taken"]
     if CONDITION[ins.op.name][condition](ce.num, a, b):
         ce.go_to, ce.next_in = ins.immediate, ce.machine["ce.branch_taken"]
 
 
-def exec_jmp(ce: CE, ins: Instruction, t: int) -> None:
+def exec_jmp(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Execute jmp, call or trap."""
     if ins.op.name == "trap":
-        raise Fault("program", f"trap {ins.imm}", value=ins.imm)
+        raise ReferenceFault("program", f"trap {ins.imm}", value=ins.imm)
     if ins.op.name == "call":
         if len(ce.return_to) >= isa.RETURN_DEPTH:
-            raise Fault("program", f"call deeper than {isa.RETURN_DEPTH}")
+            raise ReferenceFault("program", f"call deeper than {isa.RETURN_DEPTH}")
         ce.return_to.append(ins.next)
     ce.go_to = ins.immediate
     ce.next_in = ce.machine["ce.call" if ins.op.name == "call" else "ce.branch_taken"]
 
 
-def exec_task(ce: CE, ins: Instruction, t: int) -> None:
+def exec_task(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Execute activate, block, unblock or prng."""
     if ins.op.name == "activate":
         ce.activate(ins.a)
@@ -262,17 +271,17 @@ def exec_task(ce: CE, ins: Instruction, t: int) -> None:
         ce.active_prng = ins.a
 
 
-def exec_dsr(ce: CE, ins: Instruction, t: int) -> None:
+def exec_dsr(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Load a DSR, or change one of its fields."""
     name = divmod(ins.a, 16)
     if ins.op.name == "dsr_load":
-        ce.dsrs[name] = loaded = Dsr(ce.image.descriptors[ins.immediate])
+        ce.dsrs[name] = loaded = DsrState(ce.image.descriptors[ins.immediate])
         further = loaded.ndim - 1 if loaded.kind == DSD_MEM4D else 0
         ce.next_in = ce.machine["ce.dsr_load"] + further * ce.machine["ce.dsr_dimension"]
         return
     dsr = ce.dsrs.get(name)
     if dsr is None or dsr.kind == DSD_NONE:
-        raise Fault("program", f"{ins.op.name} of an empty DSR")
+        raise ReferenceFault("program", f"{ins.op.name} of an empty DSR")
     value = (reg_read(ce, ins.b, 1) if ins.imm is None else ins.imm) & LOW16
     signed = value - 0x10000 if value & 0x8000 else value
     if ins.op.name == "dsr_base":
@@ -285,14 +294,14 @@ def exec_dsr(ce: CE, ins: Instruction, t: int) -> None:
         dsr.stride[0] = signed
 
 
-def exec_tsc(ce: CE, ins: Instruction, t: int) -> None:
+def exec_tsc(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Cycle counter to three registers."""
     stamp = t % (1 << ce.machine["tsc.bits"])
     for k in range(3):
         write_result(ce, ins.a + k, 1, stamp >> 16 * k & LOW16)
 
 
-def exec_rand(ce: CE, ins: Instruction, t: int) -> None:
+def exec_rand(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Draw 16 bits from the active generator."""
     s = ce.prng[ce.active_prng]
     for _ in range(ce.machine["prng.steps"]):
@@ -302,7 +311,7 @@ def exec_rand(ce: CE, ins: Instruction, t: int) -> None:
     write_result(ce, ins.a, 1, s & LOW16)
 
 
-def exec_route(ce: CE, ins: Instruction, t: int) -> None:
+def exec_route(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Execute sw_pos, route or td_exit; routers see it from cycle t + 1 on."""
     if ins.op.name == "sw_pos":
         ce.router.set_position(ins.a, ins.immediate, t)
@@ -313,12 +322,12 @@ def exec_route(ce: CE, ins: Instruction, t: int) -> None:
         ce.router.exit_teardown(ins.a, t)
 
 
-def exec_in_td(ce: CE, ins: Instruction, t: int) -> None:
+def exec_in_td(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Ask whether a color is in teardown."""
     write_result(ce, ins.a, 1, int(ce.router.in_teardown(ins.immediate)))
 
 
-def exec_flt(ce: CE, ins: Instruction, t: int) -> None:
+def exec_flt(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Set a field of a filter."""
     ce.router.set_filter(ins.a, ins.immediate, reg_read(ce, ins.b, 1))
 

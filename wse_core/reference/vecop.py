@@ -1,6 +1,6 @@
 """Vector operations of a CE have a set-up, steps and a completion, which are here.
 
-What      `issue_vector` makes an `Operation` of an instruction, `vec_step` lets it take a step, `vec_complete` ends it.
+What      `issue_vector` makes a `VectorOperation` of one, `vec_step` lets it take a step, `vec_complete` ends it.
 Ports     `ce` is the record of `wse_core.reference.ce`; elements go through `wse_core.reference.operand`.
 Contract  a step that faults leaves what its elements have stored in memory and registers so far, and nothing else.
 Timing    docs/machine.md, "Vector operations"; costs come from wse_core/numbers.py.
@@ -40,9 +40,9 @@ from wse_core.reference.operand import (
     FABRIC_KINDS,
     LOW16,
     MEMORY_KINDS,
-    Dsr,
-    Fault,
+    DsrState,
     Operand,
+    ReferenceFault,
     conflict_of,
     dsr_of,
     fifo_of,
@@ -58,10 +58,10 @@ from wse_core.reference.queue import Wavelet
 
 if TYPE_CHECKING:
     from wse_core.reference.ce import CE
-    from wse_core.reference.scalar import Instruction
+    from wse_core.reference.scalar import DecodedInstruction
 
 __all__ = [
-    "Operation",
+    "VectorOperation",
     "async_ut",
     "control_operand",
     "discard",
@@ -81,8 +81,8 @@ __all__ = [
 ]
 
 
-class Operation:
-    """An `Operation` is a vector operation in flight."""
+class VectorOperation:
+    """An `VectorOperation` is a vector operation in flight."""
 
     def __init__(
         self,
@@ -129,12 +129,12 @@ class Operation:
 # --- set-up -----------------------------------------------------------------------------------------------------------
 
 
-def issue_vector(ce: CE, ins: Instruction, t: int) -> None:
+def issue_vector(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Issue a vector operation in cycle t."""
     operation = vec_setup(ce, ins)
     thread = async_ut(ce, ins) if ins.is_async() else MAIN
     if thread is None:
-        raise Fault("program", f"{ins.op.name}: asynchronous, but no microthread follows from its operands")
+        raise ReferenceFault("program", f"{ins.op.name}: asynchronous, but no microthread follows from its operands")
     ce.book(t, 1)
     ce.emit(ce.x, ce.y, t, "op_start", None, thread, ce.pc | ins.op.code << 16)
     ce.pc = ins.next
@@ -154,11 +154,11 @@ def issue_vector(ce: CE, ins: Instruction, t: int) -> None:
         ce.main_next = t + 1
 
 
-def vec_setup(ce: CE, ins: Instruction) -> Operation:
-    """Return the `Operation` of an instruction, its scalars captured, or raise a `Fault`."""
+def vec_setup(ce: CE, ins: DecodedInstruction) -> VectorOperation:
+    """Return the `VectorOperation` of an instruction, its scalars captured, or raise a `ReferenceFault`."""
     op = ins.op
     if ce.machine.lanes(op) == 0:
-        raise Fault("program", f"{op.name} has no vector form")
+        raise ReferenceFault("program", f"{op.name} has no vector form")
     dest: Operand | None = None
     sources: dict[str, Operand] = {}
     for place, field, letter in ins.operands():
@@ -174,37 +174,37 @@ def vec_setup(ce: CE, ins: Instruction) -> Operation:
     if ins.is_async():
         get = isa.async_fields(ins.immediate)
         level = UT_PRIORITY[isa.PRIORITIES.index(get["priority"])]
-        operation = Operation(op, dest, sources, level, get["activate"], get["unblock"])
+        operation = VectorOperation(op, dest, sources, level, get["activate"], get["unblock"])
     else:
-        operation = Operation(op, dest, sources, ce.image.main_priority)
+        operation = VectorOperation(op, dest, sources, ce.image.main_priority)
     operation.dsr_names = set(ins.dsrs())
     if op.form == "dfilt" and (sources["b"].kind != DSD_FABIN or not ins.is_async()):
-        raise Fault("program", "dfilt needs a fabin and is asynchronous only")
+        raise ReferenceFault("program", "dfilt needs a fabin and is asynchronous only")
     for operand in operation.of_kind(*FABRIC_KINDS):
         queue_of(ce, operand)
     inputs = [operand.dsr.queue for operand in operation.of_kind(DSD_FABIN)]
     if len(set(inputs)) < len(inputs):
-        raise Fault("program", f"{op.name}: both sources take from input queue {inputs[0]}")
+        raise ReferenceFault("program", f"{op.name}: both sources take from input queue {inputs[0]}")
     fifos = [operand.dsr.fifo for operand in operation.of_kind(DSD_FIFO) if operand is not dest]
     if len(set(fifos)) < len(fifos):
-        raise Fault("program", f"{op.name}: both sources take from FIFO {fifos[0]}")
+        raise ReferenceFault("program", f"{op.name}: both sources take from FIFO {fifos[0]}")
     inputs = [operand.dsr.queue for operand in sources.values() if operand.kind == DSD_FABIN]
     if len(set(inputs)) < len(inputs):
-        raise Fault("program", f"{op.name}: two fabric inputs from the same queue")
+        raise ReferenceFault("program", f"{op.name}: two fabric inputs from the same queue")
     if len({operand.is_packed for operand in operation.of_kind(*FABRIC_KINDS)}) > 1:
-        raise Fault("program", f"{op.name}: packed and unpacked fabric operands")
+        raise ReferenceFault("program", f"{op.name}: packed and unpacked fabric operands")
     for operand in operation.of_kind(DSD_CIRCULAR, DSD_FIFO):
         if operand.dsr.length == 0:
-            raise Fault("program", f"{op.name}: circular buffer or FIFO of length 0")
+            raise ReferenceFault("program", f"{op.name}: circular buffer or FIFO of length 0")
     for operand in operation.of_kind(DSD_MEM4D):
         if 0 in operand.dsr.extent[1 : operand.dsr.ndim]:
-            raise Fault("program", f"{op.name}: four-dimensional descriptor with an inner extent of 0")
+            raise ReferenceFault("program", f"{op.name}: four-dimensional descriptor with an inner extent of 0")
     measure = next(operand for operand in operation.operands() if not operand.is_register)
     operation.n = measure.dsr.elements()
     return operation
 
 
-def async_ut(ce: CE, ins: Instruction) -> int | None:
+def async_ut(ce: CE, ins: DecodedInstruction) -> int | None:
     """Return the microthread of an asynchronous operation, None if it has none."""
     named = isa.async_fields(ins.immediate)["ut"]
     if named is not None:
@@ -221,7 +221,7 @@ def async_ut(ce: CE, ins: Instruction) -> int | None:
 # --- when and how much ------------------------------------------------------------------------------------------------
 
 
-def vec_waits_for(ce: CE, operation: Operation, t: int) -> str | None:
+def vec_waits_for(ce: CE, operation: VectorOperation, t: int) -> str | None:
     """Return why a vector operation cannot step in cycle t, None if it can."""
     if t < operation.first_step:
         return "pipe"
@@ -238,7 +238,7 @@ def vec_waits_for(ce: CE, operation: Operation, t: int) -> str | None:
     return None
 
 
-def control_operand(ce: CE, operation: Operation, t: int) -> Operand | None:
+def control_operand(ce: CE, operation: VectorOperation, t: int) -> Operand | None:
     """Return the first fabin (b, then c) with a ready control wavelet at its head, or None."""
     for operand in operation.of_kind(DSD_FABIN):
         wavelet = queue_of(ce, operand).head(t)
@@ -247,7 +247,7 @@ def control_operand(ce: CE, operation: Operation, t: int) -> Operand | None:
     return None
 
 
-def fifo_lacks(ce: CE, operation: Operation) -> list[Operand]:
+def fifo_lacks(ce: CE, operation: VectorOperation) -> list[Operand]:
     """Return the FIFO operands that hold too few elements, or have too little room, for the next step."""
     if operation.op.form == "dfilt":
         return []
@@ -261,12 +261,12 @@ def fifo_lacks(ce: CE, operation: Operation) -> list[Operand]:
     return lacking
 
 
-def fifo_ends(ce: CE, operation: Operation) -> bool:
+def fifo_ends(ce: CE, operation: VectorOperation) -> bool:
     """Whether a FIFO that is full or empty ends the operation instead of holding it."""
     return any(operand.has(F_TERMINATE) for operand in fifo_lacks(ce, operation))
 
 
-def ends_event(ce: CE, operation: Operation, operand: Operand, group: int, t: int) -> bool:
+def ends_event(ce: CE, operation: VectorOperation, operand: Operand, group: int, t: int) -> bool:
     """Whether the step of cycle t, which has just moved `group` elements, ends an event of the other side of a FIFO.
 
     An event is a step that found too few elements, or too little room: of another operation, which still waits, or of
@@ -287,7 +287,7 @@ def ends_event(ce: CE, operation: Operation, operand: Operand, group: int, t: in
     return bool(satisfied)
 
 
-def lanes_of(ce: CE, operation: Operation) -> int:
+def lanes_of(ce: CE, operation: VectorOperation) -> int:
     """Return the SIMD width of an operation with its strides."""
     lanes = ce.machine.lanes(operation.op)
     for operand in operation.of_kind(DSD_MEM1D, DSD_MEM4D):
@@ -304,7 +304,7 @@ def lanes_of(ce: CE, operation: Operation) -> int:
     return lanes
 
 
-def group_of(ce: CE, operation: Operation) -> int:
+def group_of(ce: CE, operation: VectorOperation) -> int:
     """Return the number of elements of the next step."""
     dest = operation.destination
     left = None if operation.n is None else operation.n - operation.k
@@ -355,7 +355,7 @@ def vec_step(ce: CE, thread: int, t: int) -> None:
         vec_complete(ce, thread, t, cost)
 
 
-def discard(ce: CE, operation: Operation, t: int) -> bool:
+def discard(ce: CE, operation: VectorOperation, t: int) -> bool:
     """Take one wavelet of a dfilt; return whether that was its last one."""
     wavelet = ce.inq_take(queue_of(ce, operation.sources["b"]), t)
     if wavelet.control:
@@ -374,7 +374,7 @@ def take_control(ce: CE, operand: Operand, t: int) -> bool:
     return bool(operand.dsr.on_control & ON_TERMINATE)
 
 
-def vec_elements(ce: CE, operation: Operation, group: int, cost: int, t: int) -> None:
+def vec_elements(ce: CE, operation: VectorOperation, group: int, cost: int, t: int) -> None:
     """Do the elements k .. k + group - 1, one after the other."""
     heads: dict[str, Wavelet] = {}
     for place, operand in operation.sources.items():
@@ -420,7 +420,7 @@ def vec_complete(ce: CE, thread: int, t: int, cost: int) -> None:
     ce.emit(ce.x, ce.y, t, "op_end", None, thread, operation.k)
     if operation.lost:
         ce.emit(ce.x, ce.y, t, "conflict", None, thread, operation.lost)
-    saved: list[Dsr] = []
+    saved: list[DsrState] = []
     for operand in operation.operands():
         if not operand.has(F_SAVE) or any(dsr is operand.dsr for dsr in saved):
             continue
@@ -441,7 +441,7 @@ def vec_complete(ce: CE, thread: int, t: int, cost: int) -> None:
         finish_microthread(ce, operation)
 
 
-def finish_microthread(ce: CE, operation: Operation) -> None:
+def finish_microthread(ce: CE, operation: VectorOperation) -> None:
     """Let the end of an asynchronous operation take effect on tasks."""
     if operation.activate is not None:
         ce.activate(operation.activate)

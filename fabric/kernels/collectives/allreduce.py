@@ -43,7 +43,7 @@ from fabric.kernels.collectives.reduce import model_cycles, plain_sums, program,
 from fabric.kernels.kit.check import BLOCK, Check, check_sum
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.kernel import kernel
-from fabric.kernels.kit.plmr import Device, Plan
+from fabric.kernels.kit.plmr import Plan, PlmrDevice
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
@@ -182,7 +182,7 @@ class _Rings(_Case):
             sum(piece.roundings for piece in self.pieces),
             sum(2 * len(piece.line) - 2 for piece in self.pieces),
         )
-        Device.of(self.machine).admit(plan, where="kernel allreduce")
+        PlmrDevice.of(self.machine).admit(plan, where="kernel allreduce")
 
     def expected(self) -> int:
         """Return the closed form of the cycles."""

@@ -36,7 +36,7 @@ from fabric.kernels.collectives.pieces.sums import FORMS, color_pool, lines_of
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
-from fabric.kernels.kit.plmr import Device, Plan
+from fabric.kernels.kit.plmr import Plan, PlmrDevice
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
@@ -103,7 +103,7 @@ class _Move:
             kind.N_COLORS * len(lines),
             sum(len(line) - 1 for line in lines),
         )
-        Device.of(machine).admit(plan, where=f"kernel {plan.name}")
+        PlmrDevice.of(machine).admit(plan, where=f"kernel {plan.name}")
 
     def layout(self) -> Layout:
         """Return the `Layout` of all PEs."""

@@ -23,7 +23,7 @@ from fabric.host.resident import peak_bytes, resident_bytes, restart_peak
 from fabric.kernels.kit.verify import sampling
 from wse_core.errors import WseError
 
-__all__ = ["MANY", "SIDES", "SIZES", "Estimate", "estimate", "mesh", "scaled"]
+__all__ = ["MANY", "SIDES", "SIZES", "RunEstimate", "estimate", "mesh", "scaled"]
 
 MANY = 4096
 """PEs from which on copies are run."""
@@ -46,7 +46,7 @@ SIZES: dict[str, dict[str, str]] = {
 
 
 @dataclass(frozen=True)
-class Estimate:
+class RunEstimate:
     """What a run will take.
 
     Attributes
@@ -100,7 +100,7 @@ def scaled(name: str, values: Mapping[str, Any], most: int) -> dict[str, Any]:
 
 def estimate(
     name: str, values: Mapping[str, Any], run: Callable[[dict[str, Any]], Mapping[str, Any]]
-) -> Estimate | None:
+) -> RunEstimate | None:
     """Return what a kernel will take, or None for one on few PEs, or if a copy cannot run.
 
     Parameters
@@ -145,7 +145,7 @@ def estimate(
     grown = max(0, many.more - few.more) / max(1, many.pes - few.pes) * (pes - many.pes)
     memory = resident_bytes() + many.more + grown
     cycles = _along(few.cycles, few, many.cycles, many, further)
-    return Estimate(pes, cycles, many.made + each * (pes - many.pes) + turn * pes, memory / 2**30)
+    return RunEstimate(pes, cycles, many.made + each * (pes - many.pes) + turn * pes, memory / 2**30)
 
 
 class _Copy(NamedTuple):

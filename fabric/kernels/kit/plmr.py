@@ -1,20 +1,21 @@
 """The PLMR device model: what an algorithm asks of a mesh of cores, and whether the mesh has it.
 
-A `Device` has four properties: cores (P, width x height), latency that grows with distance (L, cycles per hop), memory
-per core (M, 16-bit words) and routes per core (R, colors that a router can tell apart).  `Device.of(machine)` takes
-them from the machine's parameters; other meshes are other numbers.
+A `PlmrDevice` has four properties: cores (P, width x height), latency that grows with distance (L, cycles per hop),
+memory per core (M, 16-bit words) and routes per core (R, colors that a router can tell apart).
+`PlmrDevice.of(machine)` takes them from the machine's parameters; other meshes are other numbers.
 
 A `Plan` says what an algorithm asks for: cores, words and routes per core, the hops of its longest path in a step, the
 additions that follow one another, its steps.  `gemm_plan` and `gemv_plan` are the analysis tables of WaferLLM;
 a kernel may as well make its own `Plan` of what it really uses (`routes_used` counts the colors of a layout).
 
-`Device.admit` compares the two.  A plan that asks for more cores, memory or routes than there are is refused with a
+`PlmrDevice.admit` compares the two.  A plan that asks for more cores, memory or routes than there are is refused with a
 `PlanError` that names the limit.  What routers cannot do cores can: ``routing="software"`` is the same algorithm with
 tiles that are handed on from core to core, which needs `RELAYED` routes per axis on any mesh, and a whole dependent
 stage (down the ramp, one operation, up the ramp, one link) for every hop of the critical path instead of `router.hop`;
-`Device.latency` says so, and the kernel `gemm` with ``algorithm=summa-relay`` is such a program.  `Device.choose` takes
-the plan of least latency of those that are admitted.  What a kernel has not planned for and only the building of its
-programs and routes finds out is refused in the same way by `refuse`, for all kernels in one place (`Kernel.run`).
+`PlmrDevice.latency` says so, and the kernel `gemm` with ``algorithm=summa-relay`` is such a program.
+`PlmrDevice.choose` takes the plan of least latency of those that are admitted.  What a kernel has not planned for and
+only the building of its programs and routes finds out is refused in the same way by `refuse`, for all kernels in one
+place (`Kernel.run`).
 
 Tables (n cores per axis; tiles are those of one input matrix)
 
@@ -37,7 +38,7 @@ ktree, K levels    sum of ceil(g / 2) over group sizes g  distance to the middle
 
 A line of 1 core needs nothing: 0 hops, 0 routes.  Routes of a route-back broadcast are not counted.
 
-Timing: `Device.latency` only; nothing here runs on the fabric.
+Timing: `PlmrDevice.latency` only; nothing here runs on the fabric.
 Sources: He et al., WaferLLM (OSDI 2025), sections 3.1 (PLMR), 5.1 (GEMM), 6.1 (GEMV).
 """
 
@@ -58,8 +59,8 @@ __all__ = [
     "GEMM",
     "GEMV",
     "RELAYED",
-    "Device",
     "Plan",
+    "PlmrDevice",
     "critical_additions",
     "gemm_plan",
     "gemv_plan",
@@ -114,8 +115,8 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Device:
-    """A `Device` is a mesh of cores with the limits that the PLMR model names.
+class PlmrDevice:
+    """A `PlmrDevice` is a mesh of cores with the limits that the PLMR model names.
 
     Attributes
     ----------
@@ -148,7 +149,7 @@ class Device:
     torus: bool = False
 
     @classmethod
-    def of(cls, machine: Machine) -> Device:
+    def of(cls, machine: Machine) -> PlmrDevice:
         """Return the device that `machine` describes."""
         m = machine
         return cls(

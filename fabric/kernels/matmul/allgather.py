@@ -38,7 +38,7 @@ from fabric.program.program import Program
 from wse_core.formats import Bits
 from wse_core.params import Machine
 
-__all__ = ["AllGather"]
+__all__ = ["AllGatherProduct"]
 
 
 class PanelAxis(BroadcastAxis):
@@ -68,7 +68,7 @@ class PanelAxis(BroadcastAxis):
             self.p.add16(self.offset, self.offset, self.slot_words)
 
 
-class AllGather(Summa):
+class AllGatherProduct(Summa):
     """A product by allgather; see `distributed.Product` and the head of this module."""
 
     algorithm = "allgather"

@@ -37,7 +37,7 @@ from fabric.host.running import Progress
 from fabric.kernels.kit import tiles
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import wavelets_of
-from fabric.kernels.kit.plmr import Device, Plan, routes_used
+from fabric.kernels.kit.plmr import Plan, PlmrDevice, routes_used
 from fabric.kernels.kit.session import CYCLE_LIMIT, Session
 from fabric.kernels.kit.sizes import fit
 from fabric.kernels.kit.verify import joined, places, sampling
@@ -139,7 +139,7 @@ class Product(ABC):
             )
         self.slices = math.lcm(width, height)
         self.shape = self.shape_of(self.m, self.k, self.n)
-        Device.of(machine).admit(self.plan, where)
+        PlmrDevice.of(machine).admit(self.plan, where)
         sizes = {"m": self.m, "k": self.k, "n": self.n}
         ranges = {name: (1, size) for name, size in sizes.items()}
         if width == height:

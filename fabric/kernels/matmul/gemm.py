@@ -38,7 +38,7 @@ from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.verify import compared
-from fabric.kernels.matmul.allgather import AllGather
+from fabric.kernels.matmul.allgather import AllGatherProduct
 from fabric.kernels.matmul.distributed import Product
 from fabric.kernels.matmul.problem import Problem
 from fabric.kernels.matmul.relay import SummaRelay
@@ -52,7 +52,7 @@ from wse_core.params import Machine
 
 __all__ = ["ALGORITHMS", "expected_cycles", "gemm", "gemm_t", "make", "programs"]
 
-ALGORITHMS = {found.algorithm: found for found in (Summa, SummaRelay, AllGather, Cannon, MeshGemm)}
+ALGORITHMS = {found.algorithm: found for found in (Summa, SummaRelay, AllGatherProduct, Cannon, MeshGemm)}
 """Each algorithm of C = A B has a class, by its name."""
 
 

@@ -41,7 +41,7 @@ from fabric.kernels.kit import tiles
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
-from fabric.kernels.kit.plmr import Device, Plan
+from fabric.kernels.kit.plmr import Plan, PlmrDevice
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
@@ -114,7 +114,7 @@ class GemvChain:
             sum(len(s.colors) for s in self.line_sums),
             max(self.width, self.height) - 1,
         )
-        Device.of(self.machine).admit(plan, where="kernel gemv_chain")
+        PlmrDevice.of(self.machine).admit(plan, where="kernel gemv_chain")
 
     def _program(self, roles: tuple[Any, ...]) -> Program:
         dtype = self.shapes[0].dtype

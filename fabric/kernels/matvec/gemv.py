@@ -47,7 +47,7 @@ from fabric.kernels.kit import tiles
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params, wavelets_of
 from fabric.kernels.kit.kernel import KernelParam, kernel
-from fabric.kernels.kit.plmr import Device, Plan
+from fabric.kernels.kit.plmr import Plan, PlmrDevice
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
@@ -144,7 +144,7 @@ class Gemv:
     def admit(self) -> None:
         """Refuse more PEs than the machine has."""
         plan = Plan(f"gemv by {self.sum.name}", self.width, self.height, 0, self.colors, self.width - 1, self.sum.depth)
-        Device.of(self.machine).admit(plan, where="kernel gemv")
+        PlmrDevice.of(self.machine).admit(plan, where="kernel gemv")
 
     def _program(self, roles: tuple[Any, ...]) -> Program:
         shape, (role, top) = self.shape, roles

@@ -45,7 +45,7 @@ from fabric.kernels.collectives.pieces.sums import AUTO, admit, color_pool, redu
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params, wavelets_of
 from fabric.kernels.kit.kernel import KernelParam, kernel
-from fabric.kernels.kit.plmr import Device, Plan
+from fabric.kernels.kit.plmr import Plan, PlmrDevice
 from fabric.kernels.kit.report import report
 from fabric.kernels.kit.session import Session, Stamps
 from fabric.kernels.kit.sizes import fit
@@ -56,13 +56,13 @@ from fabric.program.program import Program
 from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine
 
-__all__ = ["Blocks", "row_cycles", "spmv"]
+__all__ = ["MatrixBlocks", "row_cycles", "spmv"]
 
 QUEUE_X = 3
 
 
-class Blocks:
-    """A `Blocks` has the entries of a sparse matrix, cut into the blocks of a mesh.
+class MatrixBlocks:
+    """A `MatrixBlocks` has the entries of a sparse matrix, cut into the blocks of a mesh.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def row_cycles(counts: NDArray[np.int64], wide: bool, machine: Machine) -> NDArr
 
 
 def _program(
-    roles: tuple[str | None, Role], piece: Reduce, blocks: Blocks, dtype: str, color: int, machine: Machine
+    roles: tuple[str | None, Role], piece: Reduce, blocks: MatrixBlocks, dtype: str, color: int, machine: Machine
 ) -> Program:
     """Return the program of a PE with its part in the distribution of x and in the reduce."""
     part, role = roles
@@ -219,7 +219,7 @@ def _program(
     return p
 
 
-def _layout(blocks: Blocks, algorithm: str, dtype: str, machine: Machine) -> tuple[Reduce, Layout]:
+def _layout(blocks: MatrixBlocks, algorithm: str, dtype: str, machine: Machine) -> tuple[Reduce, Layout]:
     """Return the `Reduce` along the rows and the `Layout`."""
     height, width, _ = blocks.counts.shape
     line, down = Line.rows(width, height), Line.columns(width, height)
@@ -239,7 +239,7 @@ def _layout(blocks: Blocks, algorithm: str, dtype: str, machine: Machine) -> tup
     return piece, layout
 
 
-def expected_cycles(blocks: Blocks, piece: Reduce, dtype: str, machine: Machine) -> int:
+def expected_cycles(blocks: MatrixBlocks, piece: Reduce, dtype: str, machine: Machine) -> int:
     """Return the cycles from the first reading to the last one in column 0: exact sums over the pattern."""
     m, height = machine, len(blocks.counts)
     begin = np.full(height, timing.stamp(m), np.int64)
@@ -284,13 +284,13 @@ def spmv(
     data: str,
 ) -> dict[str, Any]:
     """Run the kernel `spmv`; see the head of this module."""
-    Device.of(machine).admit(
+    PlmrDevice.of(machine).admit(
         Plan("spmv", width, height, round(density * m * n) // (width * height), 0, width - 1), where="kernel spmv"
     )  # even if the entries were spread evenly
 
-    def build(m: int, n: int) -> tuple[Blocks, Reduce, Layout]:
+    def build(m: int, n: int) -> tuple[MatrixBlocks, Reduce, Layout]:
         flat = np.random.default_rng(pattern).choice(m * n, round(density * m * n), replace=False, shuffle=False)
-        blocks = Blocks(width, height, (m, n), np.sort(flat))
+        blocks = MatrixBlocks(width, height, (m, n), np.sort(flat))
         return blocks, *_layout(blocks, algorithm, dtype, machine)
 
     blocks, piece, layout = fit("kernel spmv", machine, build, {"m": m, "n": n}, {"m": (1, m), "n": (1, n)})

@@ -17,8 +17,8 @@ from wse_core.params import Machine
 __all__ = ["Evaluate"]
 
 
-class Vector(np.ndarray):
-    """A `Vector` has bit patterns of f32 with views of their halves."""
+class FloatVector(np.ndarray):
+    """A `FloatVector` has bit patterns of f32 with views of their halves."""
 
     @property
     def low(self) -> NDArray[np.uint16]:
@@ -47,7 +47,7 @@ class Evaluate(Functions):
     def over(self, function: Callable[..., None], source: Any, results: int = 1) -> Any:
         """Return what a function writes, on fresh arrays."""
         source = np.array(source, "<u4", ndmin=1)
-        flat = source.ravel().view(Vector)
+        flat = source.ravel().view(FloatVector)
         self.u, self.v, self.w, self.t, self.q, self.x, *found = (np.zeros_like(flat) for _ in range(6 + results))
         function(*found, flat)
         found = [np.asarray(bits).view(np.uint32).reshape(source.shape) for bits in found]

@@ -9,18 +9,18 @@ import numpy as np
 from fabric.csl.artefact import bundle_of
 from fabric.csl.compile import compile_file
 from fabric.csl.comptime.session import Options
-from harness.sdk.device import Device
+from harness.sdk.device import SdkDevice
 
 __all__ = ["device_of", "run_task"]
 
 
-def device_of(directory: Path, files: dict[str, str], top: str = "top.csl", **options) -> Device:
+def device_of(directory: Path, files: dict[str, str], top: str = "top.csl", **options) -> SdkDevice:
     """Write files, compile one of them and load it."""
     for name, text in files.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return Device(bundle_of(compile_file(directory / top, Options(**options))), directory)
+    return SdkDevice(bundle_of(compile_file(directory / top, Options(**options))), directory)
 
 
 def run_task(directory: Path, body: str, *declarations: str, results: dict[str, object], **options) -> dict:

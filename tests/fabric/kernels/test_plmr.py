@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from fabric.kernels.kit.plmr import (
     GEMM,
     GEMV,
-    Device,
     Plan,
+    PlmrDevice,
     critical_additions,
     gemm_plan,
     gemv_plan,
@@ -24,12 +24,12 @@ from fabric.layout.layout import Layout
 from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
 
-DEVICE = Device.of(machine())
+DEVICE = PlmrDevice.of(machine())
 
 
 def test_the_device_is_the_machine():
     m = machine("wse3", {"router.colors": 20})
-    device = Device.of(m)
+    device = PlmrDevice.of(m)
     assert (device.width, device.height, device.hop, device.words, device.routes) == (762, 1172, 2, 24576, 20)
     assert device.stage == 7
     assert DEVICE.cores == 757 * 996
@@ -37,9 +37,9 @@ def test_the_device_is_the_machine():
 
 
 def test_the_longest_path_of_a_million_cores():
-    mesh = Device(1000, 1000, 1, 6, 24576, 24)
+    mesh = PlmrDevice(1000, 1000, 1, 6, 24576, 24)
     assert mesh.diameter == 1998 == mesh.distance((0, 0), (999, 999))
-    torus = Device(1000, 1000, 1, 6, 24576, 24, torus=True)
+    torus = PlmrDevice(1000, 1000, 1, 6, 24576, 24, torus=True)
     assert torus.diameter == 1000
     assert torus.distance((0, 0), (999, 999)) == 2
 
@@ -75,7 +75,7 @@ def test_the_plan_of_least_latency_that_fits_is_chosen():
         assert DEVICE.choose(plans).routing == routing
     mesh = gemm_plan("mesh", 720, 1)
     assert DEVICE.choose([gemm_plan("summa", 720, 1, routing="software"), mesh]) == mesh
-    poor = Device.of(machine("wse2", {"router.colors": 7}))
+    poor = PlmrDevice.of(machine("wse2", {"router.colors": 7}))
     with pytest.raises(PlanError, match="kernel x: .*needs 1440 colors per PE, the device has 7") as caught:
         poor.choose([gemm_plan("summa", 720, 1), gemm_plan("summa", 720, 1, routing="software")], where="kernel x")
     assert (caught.value.limit, caught.value.needed) == ("routes", 1440)

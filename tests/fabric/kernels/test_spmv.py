@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.kernels.registry import KERNELS, MODULES
-from fabric.kernels.sparse.spmv import Blocks, row_cycles
+from fabric.kernels.sparse.spmv import MatrixBlocks, row_cycles
 from tests.examples import examples
 from wse_core.errors import PlanError
 from wse_core.params import machine
@@ -73,7 +73,7 @@ def test_values_against_a_dense_product():
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 40), st.integers(1, 40), st.floats(0, 1), st.integers(0, 9))
 def test_blocks_hold_every_entry_once(width, height, m, n, density, seed):
     flat = np.flatnonzero(np.random.default_rng(seed).random(m * n) < density)
-    blocks = Blocks(width, height, (m, n), flat)
+    blocks = MatrixBlocks(width, height, (m, n), flat)
     found = []
     for r in range(height):
         for c in range(width):

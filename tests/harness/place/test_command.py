@@ -12,7 +12,7 @@ import pytest
 
 from harness.cli import main as cli
 from harness.place.kgraph import read_problem
-from harness.place.picture import Block, draw, terminal
+from harness.place.picture import PictureBlock, draw, terminal
 from harness.place.solution import check, read_solution
 from tests.harness.place.exhaustive import free
 from tests.harness.place.problems import GRAPH, head, text
@@ -125,7 +125,7 @@ def test_ctrl_c_keeps_the_best_so_far(problem, root, child_env):
 
 
 def test_the_wafer_on_a_terminal():
-    blocks = [Block("a", 0, 0, 4, 4, 1.0), Block("b", 4, 2, 4, 6, 0.5)]
+    blocks = [PictureBlock("a", 0, 0, 4, 4, 1.0), PictureBlock("b", 4, 2, 4, 6, 0.5)]
     assert terminal(blocks, 8, 8, 8).splitlines() == ["aaaa....", "aaaabbbb", "....bbbb", "....bbbb"]
     assert set(terminal([], 3, 200, 64)) == {".", "\n"}
 
@@ -191,7 +191,7 @@ def test_data_paths_are_drawn_over_their_pes():
     """A line through the middles of the PEs, a colour and one legend entry for each kind."""
     canvas = new_figure(6, 3)
     ways = {"activations 1": [(1, 1), (2, 1), (2, 2)], "activations 2": [(3, 3)], "gradients 1": [(4, 1), (3, 1)]}
-    draw(canvas, [Block("1", 0, 0, 3, 3, 1.0), Block("2", 3, 0, 3, 3, 0.5)], [], 8, 6, "wafer", ways)
+    draw(canvas, [PictureBlock("1", 0, 0, 3, 3, 1.0), PictureBlock("2", 3, 0, 3, 3, 0.5)], [], 8, 6, "wafer", ways)
     wafer = canvas.axes[0]
     lines = [list(zip(*line.get_data(), strict=True)) for line in wafer.get_lines()]
     assert lines == [[(1.5, 1.5), (2.5, 1.5), (2.5, 2.5)], [(3.5, 3.5)], [(4.5, 1.5), (3.5, 1.5)]]

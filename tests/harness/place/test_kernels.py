@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from harness.place.kernels import Arguments, Kernel
+from harness.place.kernels import Arguments, ContestKernel
 from harness.place.shapes import FOREVER, NEVER, Shapes, inverse, least_time
 from tests.examples import examples
 from tests.harness.place.exhaustive import shapes as all_shapes
 
-CONV = Kernel("k13", "conv", (112, 112, 128, 64, 1, 1, 1, 1))
+CONV = ContestKernel("k13", "conv", (112, 112, 128, 64, 1, 1, 1, 1))
 
 
 def test_a_convolution_by_hand():
@@ -26,7 +26,7 @@ def test_a_convolution_by_hand():
 
 
 def test_a_stride_and_a_filter_by_hand():
-    kernel = Kernel("k", "conv", (14, 14, 512, 512, 3, 3, 2, 2))
+    kernel = ContestKernel("k", "conv", (14, 14, 512, 512, 3, 3, 2, 2))
     given = Arguments(2, 1, (10,), (100,))
     assert kernel.size(given) == (300, 22)
     assert kernel.time(given) == Fraction(7 * 14 * 52 * 6 * 9, 4)
@@ -34,7 +34,7 @@ def test_a_stride_and_a_filter_by_hand():
 
 
 def test_blocks_by_hand():
-    dblock = Kernel("d", "dblock", (8, 8, 16))
+    dblock = ContestKernel("d", "dblock", (8, 8, 16))
     given = Arguments(2, 2, (4, 2, 1), (1, 2, 3))
     assert dblock.size(given) == (18, 20)  # 3 (1 + 2 + 3), 4 (4 + 1)
     assert dblock.time(given) == max(4 * 4 * 4 * 4, 16 * 2 * 2 * 9, 16 * 4 * 6)
@@ -43,7 +43,7 @@ def test_blocks_by_hand():
         Fraction(4, 2) * 2 * 9 + 5 * 5 * 2,
         Fraction(4 * 16, 3) + 16 * Fraction(16, 3),
     )
-    cblock = Kernel("c", "cblock", (8, 8, 16))
+    cblock = ContestKernel("c", "cblock", (8, 8, 16))
     given = Arguments(2, 2, (1, 1, 1, 1), (1, 1, 1, 1))
     assert cblock.size(given) == (12, 8)
     # The second and the last part have stride 2, the third half of the image.
@@ -67,12 +67,12 @@ def test_arguments_out_of_range(given, said):
 
 kernels = st.one_of(
     st.builds(
-        lambda h, w, c, k, r, t: Kernel("k", "conv", (h, w, c, k, r, r, t, t)),
+        lambda h, w, c, k, r, t: ContestKernel("k", "conv", (h, w, c, k, r, r, t, t)),
         *(st.integers(1, 5) for _ in range(4)),
         st.sampled_from((1, 3)),
         st.sampled_from((1, 2)),
     ),
-    st.sampled_from((Kernel("k", "dblock", (3, 2, 4)), Kernel("k", "cblock", (2, 2, 4)))),
+    st.sampled_from((ContestKernel("k", "dblock", (3, 2, 4)), ContestKernel("k", "cblock", (2, 2, 4)))),
 )
 
 
@@ -127,7 +127,7 @@ def test_inverse_is_its_own_inverse():
 
 def test_bound_by_area():
     """One kernel of 12 PEs at least for time 4, 6 for 8: a wafer of 6 has room at 8."""
-    kernel = Kernel("k", "conv", (1, 1, 1, 4, 1, 1, 1, 1))
+    kernel = ContestKernel("k", "conv", (1, 1, 1, 4, 1, 1, 1, 1))
     shapes = Shapes(kernel, 12, 12, 100)
     assert [shapes.area(Fraction(t)) for t in (4, 2, 1)] == [6, 12, 24]
     assert float(least_time([shapes], [1], 6)) == pytest.approx(4, rel=1e-3)

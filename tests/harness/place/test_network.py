@@ -15,7 +15,7 @@ from fabric.networks.pipelined.costs import last_cycles, layer_cycles, network_c
 from fabric.networks.pipelined.fit import loss_rows
 from fabric.networks.pipelined.tile import MOST_ROWS
 from fabric.networks.pipelined.updates import Rule
-from harness.place.layers import Plan, layer_cost, network_placed
+from harness.place.layers import LayerPlan, layer_cost, network_placed
 from harness.place.network import place
 from tests.examples import examples, few
 from tests.harness.place.exhaustive import free, packs, smallest
@@ -117,7 +117,7 @@ NETWORKS = {
 def test_a_layer_costs_what_its_programs_take(name, number):
     """The surfaces through a few measurements against programs of other sizes, with norm, optimizer and loss."""
     network, rule, batch = NETWORKS[name]
-    plan = Plan(network, machine(), batch, rule)
+    plan = LayerPlan(network, machine(), batch, rule)
     sizes = np.arange(1, 13)[None, :], np.arange(1, 13)[:, None]
     found = layer_cost(plan, number)(*sizes)
     assert np.isinf(found[:, 0]).all()
@@ -135,10 +135,10 @@ def test_sizes_that_no_pe_holds_are_not_offered():
     """By SRAM, and by the rows of a tile."""
     small = machine("wse2", {"mem.words": 4096})
     sizes = np.arange(1, 41)[None, :], np.arange(1, 41)[:, None]
-    poor = layer_cost(Plan(Network.dense((200, 100, 10)), small, 4, Rule("adam")), 0)(*sizes)
+    poor = layer_cost(LayerPlan(Network.dense((200, 100, 10)), small, 4, Rule("adam")), 0)(*sizes)
     assert np.isinf(poor[:3]).all()
     assert np.isfinite(poor[39, 39])
-    wide = layer_cost(Plan(Network.dense((4, 4 * MOST_ROWS, 10)), machine(), 1, Rule("sgd")), 0)(*sizes)
+    wide = layer_cost(LayerPlan(Network.dense((4, 4 * MOST_ROWS, 10)), machine(), 1, Rule("sgd")), 0)(*sizes)
     assert np.isinf(wide[:3]).all()
     assert np.isfinite(wide[3:, 1:]).all()
 
@@ -146,7 +146,7 @@ def test_sizes_that_no_pe_holds_are_not_offered():
 def test_what_is_predicted_is_measured():
     """Cycles that are handed out are those of the programs; the search has found its way by costs like them."""
     network, rule, batch = NETWORKS["adam"]
-    plan = Plan(network, machine(), batch, rule)
+    plan = LayerPlan(network, machine(), batch, rule)
     found, pipeline = network_placed(plan, 30, 14, 2, 0)
     assert found.cycles == tuple(network_cycles(pipeline).values())
     assert [pipeline.rectangle(number) for number in range(3)] == [tuple(each) for each in found.rectangles]
@@ -157,7 +157,7 @@ def test_what_is_predicted_is_measured():
 def test_what_fits_no_rectangle_is_refused_before_programs_are_measured(monkeypatch):
     for name in ("tile_cycles", "outputs_cycles", "gradients_cycles", "last_cycles"):
         monkeypatch.setattr(f"fabric.networks.pipelined.costs.{name}", None)
-    plan = Plan(Network.dense((64, 16, 2000, 10), "relu"), machine(), 4, Rule())
+    plan = LayerPlan(Network.dense((64, 16, 2000, 10), "relu"), machine(), 4, Rule())
     with pytest.raises(LayoutError, match="layer 2: fits no rectangle of 4 x 6 PEs") as raised:
         network_placed(plan, 6, 6, 1, 0)
     assert "a smaller minibatch" in raised.value.hint

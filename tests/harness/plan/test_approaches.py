@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.plan import approaches
 from harness.plan.hardware import CS2
-from harness.plan.models import PRESETS, Model, Tensor
+from harness.plan.models import PRESETS, Model, TensorSize
 from harness.plan.schedules import Schedule
 from harness.plan.units import GB, WEEK
 from wse_core.errors import ConfigError
@@ -128,7 +128,7 @@ def test_impossible_degrees_name_their_bound(degrees, says):
             1,
             64,
             1,
-            tensors=[Tensor(name=f"block {i}", elements=64 * 25_000_000 >> 2 * i) for i in range(5)],
+            tensors=[TensorSize(name=f"block {i}", elements=64 * 25_000_000 >> 2 * i) for i in range(5)],
         ),
     ],
 )

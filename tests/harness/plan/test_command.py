@@ -11,7 +11,7 @@ import pytest
 from harness.cli import main as cli
 from harness.plan import registry, reproduce
 from harness.plan.figures import NAMES, figure
-from harness.plan.published import CELLS, Cell
+from harness.plan.published import CELLS, PrintedCell
 
 
 def run(capsys, *words):
@@ -22,7 +22,7 @@ def run(capsys, *words):
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: f"{cell.paper}-{cell.table}-{cell.row}-{cell.column}")
 def test_every_cell(cell):
-    outcome = reproduce.Outcome(cell, reproduce.derive(cell))
+    outcome = reproduce.ReproducedCell(cell, reproduce.derive(cell))
     if cell.kind == "misprint":
         assert not outcome.agrees, "this print does follow; it is no misprint"
         assert cell.note
@@ -43,7 +43,7 @@ def test_every_cell(cell):
     ],
 )
 def test_a_printed_number_has_a_last_digit(text, digits, half):
-    assert Cell("p", "t", "r", "c", text, digits).half_unit == pytest.approx(half)
+    assert PrintedCell("p", "t", "r", "c", text, digits).half_unit == pytest.approx(half)
 
 
 def test_a_wrong_cell_fails(capsys, monkeypatch):

@@ -14,7 +14,7 @@ from harness.plan import approaches, search
 from harness.plan.hardware import A100, CS2, Device, Link, wafer
 from harness.plan.models import Model, find_model
 from harness.plan.optimum import DEGREES, fewest, optimum
-from harness.plan.strategies import METHODS, Config, days, memory
+from harness.plan.strategies import METHODS, Degrees, days, memory
 from swarm.timing import Links
 from tests.examples import examples
 from wse_core.errors import ConfigError
@@ -58,7 +58,7 @@ def every(model, hardware, method, devices=math.inf):
         for depth, tensor, offload in itertools.product(depths, tensors, (False, True)):
             if (depth > 1 and depth > count) or (not rule.layered and model.layers % depth):
                 continue
-            config = Config(method, micro, count, data, depth, tensor, offload)
+            config = Degrees(method, micro, count, data, depth, tensor, offload)
             parts = memory(model, config)
             used = parts["resident"] + (0 if offload else parts["offloadable"])
             if used <= hardware.memory and config.devices <= devices:

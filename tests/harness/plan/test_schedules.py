@@ -14,7 +14,7 @@ from harness.plan.checkpoints import Store, media
 from harness.plan.hardware import A100
 from harness.plan.models import find_model
 from harness.plan.schedules import COMPUTE, KINDS, Schedule, order, owner, simulate
-from harness.plan.strategies import Config
+from harness.plan.strategies import Degrees
 from harness.plan.tensors import TensorAdam, TensorTrainer, plain_gradients, random_layers
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -254,9 +254,9 @@ def test_a_checkpoint_must_be_there_and_fit(tmp_path):
 
 def test_medium_by_intensity():
     model = find_model("X160")
-    best = media(model, Config("improved", 1, 5, 483, 5, 16), A100)
+    best = media(model, Degrees("improved", 1, 5, 483, 5, 16), A100)
     assert best == {"cpu": "layer", "nvme": "layer", "ethernet": "layer", "network": "layer", "disk": "batch"}
-    assert media(model, Config("baseline", 1, 172, 14, 160, 16), A100)["nvme"] is None
+    assert media(model, Degrees("baseline", 1, 172, 14, 160, 16), A100)["nvme"] is None
 
 
 @pytest.mark.parametrize(

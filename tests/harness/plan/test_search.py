@@ -16,7 +16,7 @@ from harness.plan.search import PARALLELISM, complete, fastest, for_days, for_de
 from harness.plan.strategies import (
     METHODS,
     TOLERANCE,
-    Config,
+    Degrees,
     check,
     days,
     efficiency,
@@ -30,7 +30,7 @@ from wse_core.errors import ConfigError
 
 X160 = find_model("X160")
 configs = st.builds(
-    Config,
+    Degrees,
     st.sampled_from(sorted(METHODS)),
     st.integers(1, 6),
     st.integers(1, 40),
@@ -79,7 +79,7 @@ def test_the_shared_host_link_makes_five_of_four():
 
 def test_published_intensities():
     def of(**degrees):
-        return intensities(X160, Config(**degrees))
+        return intensities(X160, Degrees(**degrees))
 
     best = {"count": 5, "data": 483, "pipeline": 5, "tensor": 16}
     assert of(method="improved", **best)["data"] == 6400
@@ -91,13 +91,15 @@ def test_published_intensities():
     plain, part = (of(method=m, data=10)["data"] for m in ("baseline", "partitioned"))
     assert part == pytest.approx(plain * 2 / 3)
     assert micro_batches(X160, A100, 160) == 167
-    assert overheads(X160, Config("improved", count=5, pipeline=5), A100)["transfer"] == pytest.approx(0.0378, abs=1e-4)
-    assert overheads(X160, Config("improved", count=6, pipeline=5), A100)["transfer"] == 0
+    assert overheads(X160, Degrees("improved", count=5, pipeline=5), A100)["transfer"] == pytest.approx(
+        0.0378, abs=1e-4
+    )
+    assert overheads(X160, Degrees("improved", count=6, pipeline=5), A100)["transfer"] == 0
 
 
 def test_thresholds_are_sharp():
     hardware = dataclasses.replace(A100, links=A100.links | {"network": Link.of_both(A100.flops / 6400)})
-    config = Config("improved", count=5, data=483)
+    config = Degrees("improved", count=5, data=483)
     assert overheads(X160, config, hardware)["reduction"] == pytest.approx(0, abs=1e-12)
     slower = dataclasses.replace(A100, links=A100.links | {"network": Link.of_both(A100.flops / 12800)})
     assert overheads(X160, config, slower)["reduction"] == pytest.approx(1)
@@ -183,13 +185,13 @@ def test_fewest_devices_for_a_time():
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        (Config("improved", count=5, pipeline=161), "exceeds 160, the layers"),
-        (Config("improved", count=5, pipeline=6), "exceeds 5, the micro-batches"),
-        (Config("improved", tensor=32), "exceeds 16, the devices in a node"),
-        (Config("improved", data=3000), "exceeds 2416, the critical batch"),
-        (Config("improved", data=0), "whole number from 1"),
-        (Config("improved", data=1.5), "whole number from 1"),
-        (Config("imprved"), "did you mean improved"),
+        (Degrees("improved", count=5, pipeline=161), "exceeds 160, the layers"),
+        (Degrees("improved", count=5, pipeline=6), "exceeds 5, the micro-batches"),
+        (Degrees("improved", tensor=32), "exceeds 16, the devices in a node"),
+        (Degrees("improved", data=3000), "exceeds 2416, the critical batch"),
+        (Degrees("improved", data=0), "whole number from 1"),
+        (Degrees("improved", data=1.5), "whole number from 1"),
+        (Degrees("imprved"), "did you mean improved"),
     ],
 )
 def test_impossible_configurations_name_their_bound(config, says):
@@ -214,7 +216,7 @@ def test_impossible_searches():
 
 def test_work_is_fixed():
     """A smaller batch takes more steps: the same devices at the same efficiency take the same time."""
-    full, half = (Config("improved", count=count, data=100) for count in (24, 12))
+    full, half = (Degrees("improved", count=count, data=100) for count in (24, 12))
     assert days(X160, full, A100) == days(X160, half, A100)
     assert gpu_days(X160, A100, 1000) == pytest.approx(2310, abs=1)
 
@@ -245,11 +247,11 @@ def test_sweeps_have_no_knife_edges(power, method, hardware):
 
 def test_transfers_show_by_as_much_as_micro_batches_are_missing():
     """At the count of the paper nothing shows, at the depth all of it, between them what a device waits."""
-    depth, need = 160, intensities(X160, Config("baseline", pipeline=160))["pipeline"]
+    depth, need = 160, intensities(X160, Degrees("baseline", pipeline=160))["pipeline"]
     longer = A100.threshold("network") / need
 
     def shown(count):
-        return overheads(X160, Config("baseline", count=count, pipeline=depth), A100)["transfer"]
+        return overheads(X160, Degrees("baseline", count=count, pipeline=depth), A100)["transfer"]
 
     edge = depth * (1 + longer)
     assert shown(edge) == pytest.approx(0, abs=1e-12)

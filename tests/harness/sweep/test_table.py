@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from harness.sweep import picture, table
-from harness.sweep.description import Axis
+from harness.sweep.description import SweepAxis
 from wse_core.errors import ConfigError
 
 FOUND = [
@@ -18,7 +18,7 @@ FOUND = [
     ({"n": 4, "op": "b"}, {"error": "too large, by far"}),
     ({"n": 8, "op": "b"}, {"cycles": 20, "error_of": 1}),
 ]
-AXES = (Axis("n", (4, 8)), Axis("op", ("a", "b")))
+AXES = (SweepAxis("n", (4, 8)), SweepAxis("op", ("a", "b")))
 
 
 def test_rows_have_all_columns_axes_first_errors_last():
@@ -77,8 +77,8 @@ def test_a_sweep_of_one_point_is_drawn():
 
 def test_what_is_drawn_if_nobody_says():
     rows = table.rows_of(FOUND)
-    assert picture.axis_of_x((Axis("op", ("a", "b")), Axis("n", (1, 2)))) == "n"
-    assert picture.axis_of_x((Axis("op", ("a", "b")),)) == "op"
+    assert picture.axis_of_x((SweepAxis("op", ("a", "b")), SweepAxis("n", (1, 2)))) == "n"
+    assert picture.axis_of_x((SweepAxis("op", ("a", "b")),)) == "op"
     assert picture.drawn_column(rows) == "cycles"
     assert picture.drawn_column(rows, "error_of") == "error_of"
     with pytest.raises(ConfigError, match="'cycle' is no column of the table.*did you mean cycles"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.figures.layer_model import SEEN, Case, drawn, layer_model
+from harness.figures.layer_model import SEEN, ClusterCase, drawn, layer_model
 from swarm.cluster.check import compare
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.shapes import Mesh
@@ -25,11 +25,11 @@ def both(case, numbers=()):
 @pytest.mark.parametrize(
     "case",
     [
-        Case((24, 12, 5), 3, 2, 3, systems=1, activation="gelu", norm=True),
-        Case((30, 14, 9, 4), 4, 1, 4, systems=2, density=0.5),
-        Case((20, 16, 3), 2, 2, 2, systems=4, bias=False, activation="none"),
-        Case((18, 12, 4), 2, 1, 2, systems=8),
-        Case((40, 30, 3), 30, 1, 4, density=0.25),
+        ClusterCase((24, 12, 5), 3, 2, 3, systems=1, activation="gelu", norm=True),
+        ClusterCase((30, 14, 9, 4), 4, 1, 4, systems=2, density=0.5),
+        ClusterCase((20, 16, 3), 2, 2, 2, systems=4, bias=False, activation="none"),
+        ClusterCase((18, 12, 4), 2, 1, 2, systems=8),
+        ClusterCase((40, 30, 3), 30, 1, 4, density=0.25),
     ],
     ids=lambda case: f"{case.name} on {case.systems}",
 )
@@ -38,9 +38,9 @@ def test_an_iteration_of_a_cluster_takes_what_the_model_says(case):
     assert abs(both(case).error) < 0.04
 
 
-DEEP = Case((30, 30, 30, 30, 5), 3, 4, 3, systems=4, density=0.5, norm=True)
-WIDE = Case((50, 64, 12), 10, 2, 9, systems=3, density=0.3, activation="gelu")
-SMALL = Case((40, 24, 12), 4, 2, 4, systems=2)
+DEEP = ClusterCase((30, 30, 30, 30, 5), 3, 4, 3, systems=4, density=0.5, norm=True)
+WIDE = ClusterCase((50, 64, 12), 10, 2, 9, systems=3, density=0.3, activation="gelu")
+SMALL = ClusterCase((40, 24, 12), 4, 2, 4, systems=2)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_other_numbers_are_followed(case, numbers):
 
 def test_64_systems_take_what_the_model_says():
     """The efficiency of 64 systems, both ways: cycle by cycle, and by the model."""
-    one, many = (both(Case((40, 24, 4), 2, 1, 8, systems=count)) for count in (1, 64))
+    one, many = (both(ClusterCase((40, 24, 4), 2, 1, 8, systems=count)) for count in (1, 64))
     assert abs(many.error) < MEAN
     assert one.model / many.model == pytest.approx(one.cycles / many.cycles, rel=MEAN)
 
@@ -83,7 +83,7 @@ def test_networks_that_were_not_seen_were_drawn_once():
 
 
 def test_figure_says_the_errors_of_both_halves():
-    seen, unseen = Case((12, 8, 3), 2, 1, 2), Case((9, 7, 3), 3, 1, 2, norm=True)
+    seen, unseen = ClusterCase((12, 8, 3), 2, 1, 2), ClusterCase((9, 7, 3), 3, 1, 2, norm=True)
     result = layer_model(machine(), 4, None, [seen], [unseen])
     assert [row["set"] for row in result.rows] == ["seen", "unseen"]
     assert 0 <= result.notes["mean absolute error, unseen"] == result.notes["largest error, unseen"] < 0.1

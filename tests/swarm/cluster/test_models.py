@@ -133,7 +133,7 @@ def test_figure(tmp_path):
 
 
 def test_models_without_matrices_are_refused():
-    from harness.plan.models import Tensor
+    from harness.plan.models import TensorSize
 
     with pytest.raises(ConfigError, match="nothing of its matrices"):
-        layers_of(Model("image", 1, 1, 1, tensors=[Tensor("image", 100)]))
+        layers_of(Model("image", 1, 1, 1, tensors=[TensorSize("image", 100)]))

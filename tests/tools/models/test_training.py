@@ -12,12 +12,12 @@ from fabric.networks.inference.decoder import Decoder
 from harness.models.hub import EXAMPLES, find_model
 from harness.models.plain import PlainDecoder
 from tools.models import training
-from tools.models.training import ALPHABET, PYDOC, Schedule, encode_text, loss_of, texts, train
+from tools.models.training import ALPHABET, PYDOC, TrainingSchedule, encode_text, loss_of, texts, train
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
 LITTLE = Decoder(16, 1, 2, 1, 8, 24, len(ALPHABET), 32, tied=True)
-FEW = Schedule(steps=40, windows=4, length=24, warm=5, lr=1e-2)
+FEW = TrainingSchedule(steps=40, windows=4, length=24, warm=5, lr=1e-2)
 
 
 def test_text_is_of_the_alphabet_and_none_of_it_is_in_both_parts():
@@ -29,7 +29,7 @@ def test_text_is_of_the_alphabet_and_none_of_it_is_in_both_parts():
 
 
 def test_rate_rises_and_falls():
-    schedule = Schedule(steps=100, warm=10, lr=1.0, lr_end=0.1)
+    schedule = TrainingSchedule(steps=100, warm=10, lr=1.0, lr_end=0.1)
     rates = [schedule.rate(step) for step in range(1, 101)]
     assert rates[9] == 1.0
     assert rates[:10] == sorted(rates[:10])

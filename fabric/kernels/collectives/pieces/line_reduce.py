@@ -69,7 +69,7 @@ class Role(NamedTuple):
         return self.out
 
 
-class _Step(NamedTuple):
+class _ReduceStep(NamedTuple):
     """A vector operation: source ``x`` or ``total``, whether it leaves, messages taken, as one op or in a loop."""
 
     source: str
@@ -139,21 +139,21 @@ class Reduce:
 
     # --- code ---------------------------------------------------------------------------------------------------------
 
-    def _steps(self, messages: int, sends: bool) -> list[_Step]:
+    def _steps(self, messages: int, sends: bool) -> list[_ReduceStep]:
         if not messages:
-            return [_Step("x", sends, 0)] if sends or self.mixed else []
-        steps: list[_Step] = []
+            return [_ReduceStep("x", sends, 0)] if sends or self.mixed else []
+        steps: list[_ReduceStep] = []
         keep = messages - sends
         if keep and self.mixed:
-            steps, keep = [_Step("x", False, 1)], keep - 1
+            steps, keep = [_ReduceStep("x", False, 1)], keep - 1
         if keep > 1 and not self.tree.merge:
-            steps += [_Step("total", False, 1)] * keep
+            steps += [_ReduceStep("total", False, 1)] * keep
         elif keep > 1:
-            steps.append(_Step("total", False, keep, "loop" if self.sums != "f32" and self.n % 2 else "merged"))
+            steps.append(_ReduceStep("total", False, keep, "loop" if self.sums != "f32" and self.n % 2 else "merged"))
         elif keep:
-            steps.append(_Step("total", False, 1))
+            steps.append(_ReduceStep("total", False, 1))
         source = "total" if messages > sends else "x"
-        return [*steps, _Step(source, True, 1)] if sends else steps
+        return [*steps, _ReduceStep(source, True, 1)] if sends else steps
 
     def emit(self, p: Program, role: Role, x: Var, total: Var) -> None:
         """Write the part of a PE.

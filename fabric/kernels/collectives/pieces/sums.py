@@ -17,7 +17,7 @@ from fabric.kernels.collectives.pieces.line_reduce import Reduce
 from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.kit.kernel import KernelParam
-from fabric.kernels.kit.plmr import Device, Plan
+from fabric.kernels.kit.plmr import Plan, PlmrDevice
 from wse_core.errors import ConfigError
 from wse_core.params import Machine
 
@@ -112,4 +112,4 @@ def admit(
     plan = Plan(
         name, width, height, words, sum(r.tree.colors for r in pieces) + extra, hops, sum(r.roundings for r in pieces)
     )
-    return Device.of(machine).admit(plan, where=f"kernel {name}")
+    return PlmrDevice.of(machine).admit(plan, where=f"kernel {name}")
