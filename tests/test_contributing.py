@@ -20,6 +20,7 @@ TASKS = {
     "New trace event": "wse_core/events.py",
     "New exporter": "traces/export/formats.py",
     "Add an operation of a network": "fabric/networks/graph/operations.py",
+    "Add an attention variant": "fabric/networks/inference/attention.py",
     "Change the checkpoint format": "harness/train/checkpoint.py",
     "New machine preset": "wse_core/numbers.py",
     "New builtin of CSL": "fabric/csl/comptime/builtins/table.py",

@@ -38,10 +38,12 @@ TWICE = {
     "Checked": "a file of CSL and a projection",
     "Choice": "of a branch and of a mode",
     "Compiled": "a program of CSL and a network",
+    "Course": "of a step of decode and of a replayed iteration",
     "Flow": "of control and of tokens between regions",
     "Log": "of probabilities and of a training",
     "Model": "sizes for a plan, and a language model that is asked",
     "Part": "of the rows of a fabric and of a step of decode",
+    "Pass": "over a wafer and over a system",
     "Phase": "of an answer and of a mask",
     "Pipeline": "of meshes and of layers",
     "Placement": "of a decoder and of streamed activations",
@@ -52,6 +54,7 @@ TWICE = {
     "Turn": "of the ring of prefill and of a pipelined layer",
     "Vectors": "operations of a program and of a pipelined layer",
     "Way": "of a step of decode and of a pipelined path",
+    "Ways": "of a row of prefill and of a system",
     "_Parts": "of a program of prefill and of a bound",
 }
 """Names of classes that mean two things yet, and which; one that has become unique leaves the list."""
