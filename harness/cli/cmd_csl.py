@@ -72,7 +72,10 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     )
     scripts.add_argument("tree", metavar="TREE", type=Path, help="such as a copy of the public examples")
     scripts.add_argument("--only", action="append", default=[], metavar="TEXT", help="scripts with this in their path")
-    scripts.add_argument("--scripts", default="commands*.sh", metavar="PATTERN", help="names; default commands*.sh")
+    scripts.add_argument("--scripts", metavar="PATTERN", help="names; default commands*.sh, with --ci *.sh")
+    scripts.add_argument(
+        "--ci", action="store_true", help="any checkout: scripts that call cslc, how far each comes, what is missing"
+    )
     scripts.add_argument("--limit", type=float, default=1800, metavar="SECONDS", help="for each; default 1800")
     scripts.add_argument("--against", type=Path, metavar="FILE", help="what --json printed before")
     for part in (check, census, listing, call):
@@ -172,7 +175,8 @@ def _scripts(args: argparse.Namespace) -> int:
     need("lark", "the command `wse csl scripts`")
     runner = need("harness.sdk.scripts", "the command `wse csl scripts`")
     before = _passed_before(args.against) if args.against else None
-    found = runner.find_scripts(args.tree, args.scripts, tuple(args.only))
+    pattern = args.scripts or ("*.sh" if args.ci else "commands*.sh")
+    found = runner.find_scripts(args.tree, pattern, tuple(args.only), "cslc" if args.ci else "")
     outcomes = []
     with make_progress(args.progress) as progress:
         progress.phase(f"{len(found)} scripts")
@@ -182,11 +186,11 @@ def _scripts(args: argparse.Namespace) -> int:
 
         for outcome in runner.run_scripts(args.tree, found, args.limit, begins):
             outcomes.append(outcome)
-    failed = [entry.script for entry in outcomes if entry.status]
+    failed = [entry.script for entry in outcomes if entry.status or (args.ci and entry.verdict != "passes")]
     if args.json:
         print_json(runner.as_data(outcomes))
     else:
-        print(runner.as_text(outcomes))
+        print(runner.as_verdicts(outcomes) if args.ci else runner.as_text(outcomes))
     if before is None:
         return 1 if failed else 0
     lost = [script for script in failed if script in before]

@@ -22,10 +22,12 @@ from typing import Any
 from traces.provenance import ROOT
 from wse_core.errors import ConfigError
 
-__all__ = ["ScriptOutcome", "as_data", "as_text", "environment", "find_scripts", "run_scripts"]
+__all__ = ["ScriptOutcome", "as_data", "as_text", "as_verdicts", "environment", "find_scripts", "run_scripts"]
 
 TOOLS = {"cslc": "compiler", "cs_python": "python"}
 """Commands that scripts call, and the modules of `harness.sdk` that do their work."""
+CALLS = "WSE_CSL_CALLS"
+"""The environment variable that names the file in which each call of a tool notes its exit status."""
 TIMED_OUT = 124
 """A script that took too long has this exit status, as of the command ``timeout``."""
 
@@ -44,12 +46,36 @@ class ScriptOutcome:
         What it took of the host's time.
     said : str
         The first mistake that it printed if it failed, else its last line.
+    calls : tuple of (str, int)
+        The calls of `cslc` and `cs_python` that it made, in order, each with its exit status.
     """
 
     script: str
     status: int
     seconds: float
     said: str
+    calls: tuple[tuple[str, int], ...] = ()
+
+    def count(self, command: str) -> tuple[int, int]:
+        """Return how many calls of a command ended well, and how many there were."""
+        found = [status for name, status in self.calls if name == command]
+        return sum(status == 0 for status in found), len(found)
+
+    @property
+    def verdict(self) -> str:
+        """The verdict says how far a script came.
+
+        It is ``passes``, ``runs`` (the script failed by itself), ``compiles`` (a host script failed), ``fails`` (a
+        program did not compile), or ``calls nothing``.
+        """
+        (compiled, sources), (ran, runs) = self.count("cslc"), self.count("cs_python")
+        if not self.calls:
+            return "calls nothing"
+        if compiled < sources:
+            return "fails"
+        if not runs or ran < runs:
+            return "compiles"
+        return "passes" if self.status == 0 else "runs"
 
 
 def environment(directory: Path) -> dict[str, str]:
@@ -57,14 +83,15 @@ def environment(directory: Path) -> dict[str, str]:
     for name, module in TOOLS.items():
         command = directory / name
         call = f"{shlex.quote(sys.executable)} -P -m harness.sdk.{module}"
-        command.write_text(f'#!/bin/sh\nexec {call} "$@"\n', encoding="utf-8")
+        note = f'[ -z "${CALLS}" ] || echo "{name} $status" >> "${CALLS}"'
+        command.write_text(f'#!/bin/sh\n{call} "$@"\nstatus=$?\n{note}\nexit $status\n', encoding="utf-8")
         command.chmod(0o755)
     paths = [str(directory), *os.environ.get("PATH", os.defpath).split(os.pathsep)]
     return {**os.environ, "PATH": os.pathsep.join(paths), "PYTHONPATH": str(ROOT)}
 
 
-def find_scripts(tree: Path, pattern: str, only: tuple[str, ...] = ()) -> list[Path]:
-    """Return the scripts of a tree, relative to it; those for WSE-3 are left out.
+def find_scripts(tree: Path, pattern: str, only: tuple[str, ...] = (), calling: str = "") -> list[Path]:
+    """Return the scripts of a tree, relative to it, in which a word stands; those for WSE-3 are left out.
 
     Raises
     ------
@@ -76,6 +103,8 @@ def find_scripts(tree: Path, pattern: str, only: tuple[str, ...] = ()) -> list[P
     found = sorted(path.relative_to(tree) for path in tree.rglob(pattern) if path.is_file())
     found = [path for path in found if "wse3" not in str(path).lower().replace("-", "")]
     found = [path for path in found if not only or any(word in path.as_posix() for word in only)]
+    if calling:
+        found = [path for path in found if calling in (tree / path).read_text(encoding="utf-8", errors="replace")]
     if not found:
         wanted = f" with {' or '.join(only)} in its path" if only else ""
         raise ConfigError(f"there is no {pattern}{wanted}", where=str(tree), hint="--scripts 'run*.sh'")
@@ -110,6 +139,9 @@ def run_scripts(
 
 def _run(tree: Path, script: Path, limit: float, variables: dict[str, str]) -> ScriptOutcome:
     start = time.monotonic()
+    notes = Path(variables["PATH"].split(os.pathsep)[0], "calls")
+    notes.write_text("", encoding="utf-8")
+    variables = {**variables, CALLS: str(notes)}
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         process = subprocess.Popen(
             ["bash", script.name], cwd=tree / script.parent, env=variables, stdin=subprocess.DEVNULL, stdout=log,
@@ -125,7 +157,8 @@ def _run(tree: Path, script: Path, limit: float, variables: dict[str, str]) -> S
                 process.wait()
         log.seek(0)
         lines = [line.strip() for line in log if line.strip()]
-    return ScriptOutcome(script.as_posix(), status, time.monotonic() - start, _said(status, lines, limit))
+    calls = tuple((name, int(end)) for name, end in map(str.split, notes.read_text(encoding="utf-8").splitlines()))
+    return ScriptOutcome(script.as_posix(), status, time.monotonic() - start, _said(status, lines, limit), calls)
 
 
 def _said(status: int, lines: list[str], limit: float) -> str:
@@ -149,6 +182,22 @@ def as_text(outcomes: list[ScriptOutcome]) -> str:
     return "\n".join([*lines, f"{good} of {len(outcomes)} exit with 0"])
 
 
+def as_verdicts(outcomes: list[ScriptOutcome]) -> str:
+    """Return a table of how far each script came, and a line with their sum."""
+    rows: list[tuple[str, ...]] = [("script", "verdict", "cslc", "cs_python", "seconds", "missing")]
+    for entry in outcomes:
+        counts = ["{}/{}".format(*entry.count(name)) for name in TOOLS]
+        missing = "" if entry.verdict == "passes" else entry.said[:100]
+        rows.append((entry.script, entry.verdict, *counts, f"{entry.seconds:.1f}", missing))
+    widths = [max(len(row[k]) for row in rows) for k in range(5)]
+    lines = [
+        "  ".join([*(f"{cell:{w}}" for cell, w in zip(row, widths, strict=False)), row[5]]).rstrip() for row in rows
+    ]
+    good = sum(entry.verdict == "passes" for entry in outcomes)
+    return "\n".join([*lines, f"{good} of {len(outcomes)} pass"])
+
+
 def as_data(outcomes: list[ScriptOutcome]) -> dict[str, Any]:
     """Return outcomes as JSON carries them."""
-    return {"scripts": [asdict(entry) for entry in outcomes], "failed": sum(bool(entry.status) for entry in outcomes)}
+    entries = [{**asdict(entry), "verdict": entry.verdict} for entry in outcomes]
+    return {"scripts": entries, "failed": sum(bool(entry.status) for entry in outcomes)}

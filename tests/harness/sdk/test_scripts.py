@@ -99,3 +99,28 @@ def test_only_what_passed_before_counts_against_an_earlier_run(tmp_path, capsys)
         scripts.find_scripts(tmp_path / "tree", "run*.sh")
     shutil.rmtree(tmp_path / "tree")
     assert cli(words) != 0
+
+
+def test_a_verdict_on_any_checkout(tree, tmp_path, capsys):
+    """Scripts of any name that call cslc: how far each comes, as a table and as data."""
+    root = tmp_path / "checkout"
+    shutil.copytree(tree / "tutorials", root, ignore=shutil.ignore_patterns("commands_wse3.sh"))
+    (root / "good" / "commands_wse2.sh").rename(root / "good" / "build.sh")
+    (root / "half").mkdir()
+    for name in ("layout.csl", "pe.csl"):
+        shutil.copy(root / "good" / name, root / "half" / name)
+    (root / "half" / "run.py").write_text("assert 1 + 1 == 3, 'a wrong result'\n")
+    (root / "half" / "go.sh").write_text(COMMANDS)
+    (root / "other.sh").write_text("exit 3\n")
+    assert cli(["csl", "scripts", str(root), "--ci"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:4] for line in lines[1:-1]] == [
+        ["broken/commands_wse2.sh", "fails", "0/1", "0/0"],
+        ["good/build.sh", "passes", "1/1", "1/1"],
+        ["half/go.sh", "compiles", "1/1", "0/1"],
+    ]
+    assert "'a'" in lines[1] or "pe.csl" in lines[1]
+    assert lines[-1] == "1 of 3 pass"
+    assert cli(["csl", "scripts", str(root), "--ci", "--only", "good", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["scripts"]
+    assert (entry["verdict"], entry["calls"]) == ("passes", [["cslc", 0], ["cs_python", 0]])
