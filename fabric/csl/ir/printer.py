@@ -72,7 +72,7 @@ class Writer:
         right = f" {self._row(instr.args)}" if instr.args else ""
         data = instr.data
         if data is not None:
-            right += f" [{self._row(data) if data.__class__ is tuple and len(data) > 1 else self.value(data)}]"
+            right += f" [{self._parts(data) if data.__class__ is tuple else self.value(data)}]"
         return f"{left}{instr.op}{right}"
 
     def value(self, value: object) -> str:
@@ -83,7 +83,7 @@ class Writer:
             case str():
                 return value if BARE.fullmatch(value) else json.dumps(value)
             case tuple():
-                return f"({self._row(value)}{',' if len(value) == 1 else ''})"
+                return f"({self._parts(value)})"
             case Sym():
                 return self._memory(value.memory) + (f"{value.offset:+d}" if value.offset else "")
             case Memory():
@@ -110,6 +110,9 @@ class Writer:
 
     def _row(self, values: Iterable[object]) -> str:
         return ", ".join(map(self.value, values))
+
+    def _parts(self, values: tuple[object, ...]) -> str:
+        return self._row(values) + "," * (len(values) == 1)
 
     def _changed(self, value: Template | Ending | Memory | Fifo, *without: str) -> list[str]:
         """Return the fields that are not as they would be by themselves."""

@@ -206,11 +206,14 @@ class _Reader:
         if self._peek()[1] == "[":
             self._next()
             parts = [self.value()]
+            several = False
             while self._peek()[1] == ",":
+                several = True
                 self._next()
-                parts.append(self.value())
+                if self._peek()[1] != "]":
+                    parts.append(self.value())
             self._expect("]")
-            data = tuple(parts) if len(parts) > 1 else parts[0]
+            data = tuple(parts) if several else parts[0]
         if not self.function.blocks:
             raise self.wrong("an operation stands outside of a block")
         self.function.blocks[-1].code.append(Instr(op, dst, tuple(args), data, self.span))

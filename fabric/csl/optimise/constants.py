@@ -40,8 +40,5 @@ def share(function: Function) -> None:
 
 
 def _fits(block: Block, users: list[tuple[Block, Instr]]) -> bool:
-    """Whether a constant is only used in its block, and not by a comparison, a call or what sets it anew."""
-    return all(
-        where is block and instr.op in ("vector", "store") and not (instr.op == "vector" and instr.dst in instr.args)
-        for where, instr in users
-    )
+    """Whether a constant is only used in its block, and not by a comparison."""
+    return all(where is block and instr.op in ("vector", "store") for where, instr in users)

@@ -83,10 +83,8 @@ def _merge(function: Function) -> None:
             if last.op != "jmp":
                 break
             after = last.data
-            if after is block or len(before[after]) != 1 or after is function.blocks[0] or after in joined:
+            if len(before[after]) != 1 or after is function.blocks[0]:
                 break
             block.code[-1:] = after.code
             joined.add(after)
-            for further in block.successors():
-                before[further] = [block if entry is after else entry for entry in before[further]]
     function.blocks = [block for block in function.blocks if block not in joined]

@@ -50,9 +50,9 @@ def _shift(reg: Vreg, defined: list[Instr], used: list[Instr]) -> int:
     # A comparison must not meet a multiple that has lost its upper bits: the index walks from below to its end.
     limit = 1 << 16 - shift
     for instr in ends:
-        row, condition, _, _ = instr.data
+        _, condition, _, _ = instr.data
         end = instr.args[1]
-        fits = row == "br16" and condition in ("eq", "ne") and isinstance(end, int) and end < limit
+        fits = condition in ("eq", "ne") and isinstance(end, int) and end < limit
         if not fits or len(first) != 1 or len(steps) != 1:
             return 0
         start, step = first[0].args[0], steps[0].args[1]

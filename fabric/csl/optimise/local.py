@@ -15,8 +15,6 @@ __all__ = ["number"]
 Key = tuple[Any, ...]
 NEUTRAL = frozenset(f"{op}{bits}" for op in ("add", "sub", "or", "xor", "sll", "slr", "sar") for bits in (16, 32))
 """Operations that a second source of 0 leaves without effect."""
-PLACED = ("call", "ret", "tail")
-"""Operations whose arguments lie in registers that were chosen for them."""
 
 
 class Numbering:
@@ -48,8 +46,7 @@ class Numbering:
         found = self.of.get(operand)
         if found is None:
             found = self.of[operand] = self.fresh()
-            if operand.fixed is None:
-                self.holder[found] = operand
+            self.holder[found] = operand
         if found in self.constants:
             return ("c", self.constants[found])
         return found
@@ -85,7 +82,7 @@ class Numbering:
         return self.changed
 
     def _step(self, instr: Instr) -> None:
-        if instr.op not in PLACED and not (instr.op == "vector" and instr.dst in instr.args):
+        if not (instr.op == "vector" and instr.dst in instr.args):
             instr.args = tuple(self.best(arg, k, instr) for k, arg in enumerate(instr.args))
         if instr.op in PURE and instr.dst is not None:
             self._pure(instr)
@@ -137,7 +134,7 @@ class Numbering:
         """Replace an operation by a cheaper one."""
         op, args = instr.op, instr.args
         made = folded(op, args)
-        if made is not None and op not in ("const", "copy"):
+        if made is not None:
             self._become(instr, "const", made)
             return
         if op in COMMUTE and len(args) == 2 and not isinstance(args[0], Vreg):
@@ -309,10 +306,6 @@ class Numbering:
             for known in list(self.memory):
                 if touched.written and (known[0] is None or touched.may_write(known[0])):
                     del self.memory[known]
-        if instr.op in ("call", "tsc"):
-            for reg in list(self.of):
-                if reg.fixed is not None:
-                    self.of[reg] = self.fresh()
         self.out.append(instr)
         for reg in instr.defs():
             self.define(reg, self.fresh())
@@ -327,7 +320,7 @@ class Numbering:
             return False
         dsr = instr.data
         load = self.templates.get(id(dsr))
-        if load is None or load.data[0] is not dsr or not instr.args:
+        if load is None or not instr.args:
             return False
         template, number = load.data[1], instr.args[0]
         if isinstance(number, Vreg):

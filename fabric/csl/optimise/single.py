@@ -9,9 +9,6 @@ from fabric.csl.optimise.fold import needs_register
 
 __all__ = ["propagate"]
 
-PLACED = ("call", "ret", "tail")
-"""Operations whose arguments lie in registers that were chosen for them."""
-
 
 def propagate(function: Function) -> bool:
     """Replace registers that are set once, to a constant or to another register that is set once."""
@@ -32,7 +29,7 @@ def propagate(function: Function) -> bool:
 
     changed = False
     for instr in function.instructions():
-        if instr.op in PLACED or not any(arg.__class__ is Vreg and arg in values for arg in instr.args):
+        if not any(arg.__class__ is Vreg and arg in values for arg in instr.args):
             continue
         new = tuple(final(arg, needs_register(instr, k)) for k, arg in enumerate(instr.args))
         if new == instr.args:
