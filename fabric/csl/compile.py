@@ -20,13 +20,11 @@ from fabric.csl.optimise.memory import name_apart, set_apart
 from fabric.csl.optimise.partners import settle_partners
 from fabric.csl.optimise.products import ROUTINE, expand
 from fabric.csl.recall import Recall
+from wse_core.encoding import N_COLORS
 from wse_core.params import Machine
 from wse_core.params import machine as default_machine
 
 __all__ = ["Compiled", "CompiledProgram", "compile_checked", "compile_file"]
-
-
-N_COLORS = 24
 
 
 @dataclass(eq=False)

@@ -12,10 +12,10 @@ from fabric.csl.allocate.interference import Graph
 from fabric.csl.allocate.spill import spill
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import Function, Memory, Vreg
+from wse_core.encoding import N_REGS
 
 __all__ = ["allocate"]
 
-N_REGS = 16
 ROUNDS = 30
 
 

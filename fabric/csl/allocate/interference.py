@@ -5,9 +5,7 @@ from __future__ import annotations
 from fabric.csl.ir import Function, Vreg
 from fabric.csl.optimise.dead import live_out
 
-__all__ = ["ALL", "Graph"]
-
-ALL = frozenset(range(16))
+__all__ = ["Graph"]
 
 
 class Graph:

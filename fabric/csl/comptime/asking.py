@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabric.csl import tree
 from fabric.csl.comptime import lanes
@@ -19,6 +19,9 @@ from fabric.csl.diagnostics import Fault, Report, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import BOOL, COMPTIME_STRUCT, TYPE, ArrayType, DsdType, StructType, Type, named_type
 from fabric.csl.types.rules import is_integer, is_number
+
+if TYPE_CHECKING:
+    from fabric.csl.comptime.builtins.operations import Operation
 
 __all__ = ["Asking"]
 
@@ -228,6 +231,18 @@ class Asking(ABC):
     def run_pointer(self, value: tree.Expr, target: Type, span: Span) -> Any:
         """Return what `@ptrcast` makes of a run-time pointer."""
         raise self.refuse(value.span)
+
+    def run_operation(self, row: Operation, node: n.Builtin, scope: Scope) -> Any:
+        """Return a vector operation."""
+        raise self.refuse(node.span)
+
+    def run_map(self, node: n.Builtin, scope: Scope) -> Any:
+        """Return a `@map`."""
+        raise self.refuse(node.span)
+
+    def run_dfilt(self, node: n.Builtin, scope: Scope) -> Any:
+        """Return a `@dfilt`."""
+        raise self.refuse(node.span)
 
     def run_builtin(
         self, node: n.Builtin, arguments: tuple[Any, ...], type: Type, options: dict[str, Any] | None = None

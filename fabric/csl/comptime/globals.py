@@ -14,10 +14,10 @@ from fabric.csl.comptime.values import Function, Global, Module, Scope, Value, c
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import COMPTIME_INT, I16, MODULE, VOID, FnType, IdType, Type
+from wse_core.encoding import N_COLORS
 
 __all__ = ["Globals"]
 
-N_COLORS = 24
 """Routable colors of WSE-2."""
 
 

@@ -45,7 +45,7 @@ def rounded(number: float, type: Type) -> float:
         return number
     assert isinstance(type, FloatType)
     if type.name == "cb16":
-        arithmetic = Arithmetic.of(machine("wse2"), "cb16")
+        arithmetic = Arithmetic.of(machine(), "cb16")
         return float(arithmetic.decode(arithmetic.encode([number]))[0])
     if type.name == "bf16":
         return float_of(bits_of(number, type), type)
@@ -56,7 +56,7 @@ def rounded(number: float, type: Type) -> float:
 def bits_of(number: float, type: FloatType) -> int:
     """Return the bit pattern of a float."""
     if type.name == "cb16":
-        return int(Arithmetic.of(machine("wse2"), "cb16").encode([number])[0])
+        return int(Arithmetic.of(machine(), "cb16").encode([number])[0])
     if type.name == "f16":
         return int(np.float16(number).view(np.uint16))
     with np.errstate(over="ignore"):
@@ -71,7 +71,7 @@ def bits_of(number: float, type: FloatType) -> int:
 def float_of(bits: int, type: FloatType) -> float:
     """Return the float of a bit pattern."""
     if type.name == "cb16":
-        return float(Arithmetic.of(machine("wse2"), "cb16").decode(np.array([bits], np.uint16))[0])
+        return float(Arithmetic.of(machine(), "cb16").decode(np.array([bits], np.uint16))[0])
     if type.name == "f16":
         return float(np.uint16(bits).view(np.float16))
     return float(struct.unpack("<f", struct.pack("<I", bits << 16 if type.name == "bf16" else bits))[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -114,7 +115,9 @@ class Emitter:
                 self._instr(instr, labels, following, task is not None)
         self.unit.body = None
 
-    def put(self, name: str, a: Any = 0, b: Any = 0, c: Any = 0, d: Any = 0, imm: Any = None) -> Instruction:
+    def put(
+        self, name: str, a: object = 0, b: object = 0, c: object = 0, d: object = 0, imm: object = None
+    ) -> Instruction:
         """Append an instruction."""
         return self.unit.emit(name, a, b, c, d, imm=imm, at=self.at)
 
@@ -158,7 +161,7 @@ class Emitter:
         else:
             self.put("ldi32" if wide else "ldi", reg(instr.dst), imm=self._immediate(source, wide))
 
-    def _immediate(self, value: Any, wide: bool = False) -> Any:
+    def _immediate(self, value: int | Sym, wide: bool = False) -> int | Address:
         if isinstance(value, Sym):
             return self.address(value)
         return value & (0xFFFFFFFF if wide else 0xFFFF)
@@ -309,8 +312,10 @@ class Emitter:
         return not any(dsd.is_fabric for slot in dsrs for dsd in self.dsr(slot).loads)
 
 
-def reg(value: Any) -> int:
-    """Return the operand field of a register."""
+def reg(value: Vreg | None) -> int:
+    """Return the operand field of a register, which has its place by now."""
+    assert value is not None
+    assert value.fixed is not None
     return isa.FILE_REG << 4 | value.fixed
 
 
@@ -392,7 +397,7 @@ def _assembled(emitter: Emitter, initial: dict[str, Any]) -> ProgramImage:
     return _relocated(unit.assemble(), emitter)
 
 
-def _unique(name: str, taken: Any) -> str:
+def _unique(name: str, taken: Iterable[str]) -> str:
     taken, found, k = set(taken), name, 1
     while found in taken:
         k += 1

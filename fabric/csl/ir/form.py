@@ -16,6 +16,8 @@ from fabric.csl.ir.machine import AutoDsr, Ending, ExplicitDsr, Fifo, Template, 
 
 __all__ = ["Form", "Tables"]
 
+Part = int | str | tuple[Any, ...] | None
+"""What stands for a value in a form."""
 EDITS = ("dsr_base", "dsr_len", "dsr_stride")
 
 
@@ -84,7 +86,7 @@ class Form:
             for block in function.blocks
         )  # fmt: skip
 
-    def of(self, value: Any) -> Any:
+    def of(self, value: Any) -> Part:
         """Return what stands for a value in a form."""
         kind = value.__class__
         if kind is int or kind is str or value is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fabric.csl.diagnostics import Span
@@ -93,3 +94,18 @@ class Builder:
     def branch(self, row: str, condition: str, a: Operand, b: Operand, then: Block, otherwise: Block) -> None:
         """End the block with a choice."""
         self.put("br", None, a, b, data=(row, condition, then, otherwise))
+
+    def select(self, which: Vreg, numbers: Sequence[int], write: Callable[[int], object]) -> None:
+        """Write code for each of some numbers, by its place among them; the last is chosen without a comparison."""
+        done = self.new_block()
+        for place, number in enumerate(numbers):
+            after = self.new_block()
+            if place < len(numbers) - 1:
+                here = self.new_block()
+                self.branch("br16", "eq", which, number, here, after)
+                self.place(here)
+            write(place)
+            self.jump(done)
+            self.place(after)
+        self.jump(done)
+        self.place(done)

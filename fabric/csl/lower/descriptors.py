@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from fabric.csl import tree
@@ -139,21 +138,6 @@ class Descriptors(Expressions):
             register, number = getattr(target, name), getattr(made, name)
             if register is not None and number is not None and register is not number:
                 self.set(register, number)
-
-    def select(self, which: Vreg, numbers: Sequence[int], write: Callable[[int], object]) -> None:
-        """Write code for each of some numbers, by its place among them; the last is chosen without a comparison."""
-        done = self.new_block()
-        for place, number in enumerate(numbers):
-            after = self.new_block()
-            if place < len(numbers) - 1:
-                here = self.new_block()
-                self.branch("br16", "eq", which, number, here, after)
-                self.place(here)
-            write(place)
-            self.jump(done)
-            self.place(after)
-        self.jump(done)
-        self.place(done)
 
     def keep(self, slot: Slot, node: tree.Return) -> None:
         """Keep the descriptor that a function returns."""

@@ -150,18 +150,18 @@ class Walk(ABC):
     """Instructions of an element, beside those that become constants where turns are unrolled."""
 
     @abstractmethod
-    def taken(self, code: Any, size: int) -> Operand:
+    def taken(self, code: Mapping, size: int) -> Operand:
         """Write what reads an element."""
 
     @abstractmethod
-    def given(self, code: Any, value: Vreg, size: int) -> None:
+    def given(self, code: Mapping, value: Vreg, size: int) -> None:
         """Write what stores an element."""
 
-    def step(self, code: Any) -> None:
+    def step(self, code: Mapping) -> None:
         """Write what goes on to the next element."""
         return
 
-    def end(self, code: Any) -> None:
+    def end(self, code: Mapping) -> None:
         """Write what comes after the loop."""
         return
 
@@ -174,20 +174,20 @@ class Line(Walk):
     def __init__(self, turns: Operand, at: Vreg, stride: Operand) -> None:
         self.turns, self.at, self.stride = turns, at, stride
 
-    def taken(self, code: Any, size: int) -> Operand:
+    def taken(self, code: Mapping, size: int) -> Operand:
         return code.load_at(self.at, 0, size)
 
-    def given(self, code: Any, value: Vreg, size: int) -> None:
+    def given(self, code: Mapping, value: Vreg, size: int) -> None:
         code.store_at(self.at, 0, value, size)
 
-    def step(self, code: Any) -> None:
+    def step(self, code: Mapping) -> None:
         code.put("add16", self.at, self.at, self.stride)
 
 
 class Grid(Line):
     """Memory with up to four strides: a counter for each dimension that has another one around it."""
 
-    def __init__(self, code: Any, dsd: Descriptor, words: int) -> None:
+    def __init__(self, code: Mapping, dsd: Descriptor, words: int) -> None:
         extents, strides = dsd.fixed.extents, dsd.fixed.strides
         turns = 1
         for extent in extents:
@@ -202,7 +202,7 @@ class Grid(Line):
             back = (outer - extent * stride) * words & 0xFFFF
             self.rows.append((extent, code.copied(extent, 1, "row"), back))
 
-    def step(self, code: Any) -> None:
+    def step(self, code: Mapping) -> None:
         super().step(code)
         done = code.new_block()
         for extent, counter, back in self.rows:
@@ -223,12 +223,12 @@ class Wavelets(Walk):
         self.dsd = dsd
         self.turns = dsd.extent if dsd.extent is not None else 0
 
-    def taken(self, code: Any, size: int) -> Operand:
+    def taken(self, code: Mapping, size: int) -> Operand:
         dsr = AutoDsr("src1")
         code.load_dsr(dsr, self.dsd.with_(extent=1))
         return _moved_in(code, dsr, size)
 
-    def given(self, code: Any, value: Vreg, size: int) -> None:
+    def given(self, code: Mapping, value: Vreg, size: int) -> None:
         dsr = AutoDsr("dest")
         code.load_dsr(dsr, self.dsd.with_(extent=1))
         _moved_out(code, dsr, value, size)
@@ -240,21 +240,21 @@ class Stepped(Walk):
     def __init__(self, dsr: ExplicitDsr, turns: Operand) -> None:
         self.dsr, self.turns = dsr, turns
 
-    def taken(self, code: Any, size: int) -> Operand:
+    def taken(self, code: Mapping, size: int) -> Operand:
         return _moved_in(code, self.dsr, size)
 
-    def given(self, code: Any, value: Vreg, size: int) -> None:
+    def given(self, code: Mapping, value: Vreg, size: int) -> None:
         _moved_out(code, self.dsr, value, size)
 
-    def end(self, code: Any) -> None:
+    def end(self, code: Mapping) -> None:
         code.put("dsr_len", None, code.reg(self.turns, 1), data=self.dsr)
 
 
-def _moved_in(code: Any, dsr: AutoDsr | ExplicitDsr, size: int) -> Vreg:
+def _moved_in(code: Mapping, dsr: AutoDsr | ExplicitDsr, size: int) -> Vreg:
     dst: Vreg = code.new(size)
     code.put("vector", dst, data=Vector("mov32" if size == 2 else "mov16", ("dst", dsr)))
     return dst
 
 
-def _moved_out(code: Any, dsr: AutoDsr | ExplicitDsr, value: Vreg, size: int) -> None:
+def _moved_out(code: Mapping, dsr: AutoDsr | ExplicitDsr, value: Vreg, size: int) -> None:
     code.put("vector", None, value, data=Vector("mov32" if size == 2 else "mov16", (dsr, 0)))

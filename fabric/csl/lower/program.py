@@ -28,6 +28,7 @@ from fabric.csl.lower.vectors import Attributes
 from fabric.csl.lower.wide import is_wide
 from fabric.csl.rules import unrolls
 from fabric.csl.types import VOID, ArrayType, DsdType, StructType, is_byte, leads_to_bytes
+from wse_core.encoding import N_COLORS
 
 __all__ = ["START", "ProgramLowering", "lower"]
 
@@ -37,7 +38,7 @@ DEEPEST = 7
 """Calls inside of each other that a task may make; the machine keeps eight addresses."""
 RPC, START = 28, 27
 """Ids of the hidden tasks that do calls of the host, and what comes before anything else."""
-TEARDOWN, N_COLORS = "<tile_config/teardown>", 24
+TEARDOWN = "<tile_config/teardown>"
 FIRST, LAST, STACK = 2, 10, 7
 """Registers of parameters: first and last, and one that they leave out."""
 

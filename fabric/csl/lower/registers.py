@@ -13,17 +13,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import Memory, Operand, Sym, Vreg
 
+if TYPE_CHECKING:
+    from fabric.csl.lower.values import Expressions
+from wse_core.encoding import N_COLORS
+
 __all__ = ["read_register", "register_at", "write_register"]
 
 ROUTES, SWITCHES = 0x7F20, 0x7F40
-COLORS = 24
 ORDER = "WESNR"
 NONE = 5
 POSITION_BIT = 13
@@ -35,12 +38,12 @@ MOST_NAMED, MOST_STEPS = 6, 256
 def register_at(address: Any) -> tuple[str, int] | None:
     """Return the kind of register and the color of an address; None for what is none."""
     for kind, first in (("route", ROUTES), ("switch", SWITCHES)):
-        if isinstance(address, int) and first <= address < first + COLORS:
+        if isinstance(address, int) and first <= address < first + N_COLORS:
             return kind, address - first
     return None
 
 
-def _config(code: Any, color: int) -> Any:
+def _config(code: Expressions, color: int) -> Any:
     found = code.program.checked.unit.configs.get(color)
     if found is None:
         fault = f"the register of color {color} is used here, but this program does not configure the color"
@@ -48,7 +51,7 @@ def _config(code: Any, color: int) -> Any:
     return found[0]
 
 
-def _word(code: Any, kind: str, color: int) -> Memory:
+def _word(code: Expressions, kind: str, color: int) -> Memory:
     """Return the word that stands for a register; it begins with what the program configures."""
     config = _config(code, color)
     memory: Memory = code.program.hidden(f"{kind}{color}")
@@ -63,13 +66,13 @@ def _word(code: Any, kind: str, color: int) -> Memory:
     return memory
 
 
-def read_register(code: Any, kind: str, color: int) -> Vreg:
+def read_register(code: Expressions, kind: str, color: int) -> Vreg:
     """Return what a register holds."""
     value: Vreg = code.load_at(None, Sym(_word(code, kind, color)), 1)
     return value
 
 
-def write_register(code: Any, kind: str, color: int, value: Operand) -> None:
+def write_register(code: Expressions, kind: str, color: int, value: Operand) -> None:
     """Write what a store to a register does."""
     held = code.reg(value, 1)
     code.store_at(None, Sym(_word(code, kind, color)), held, 1)
@@ -87,7 +90,7 @@ def write_register(code: Any, kind: str, color: int, value: Operand) -> None:
         _apply_switch(code, color, code.load_at(None, Sym(_word(code, "switch", color)), 1), inputs)
 
 
-def _apply_sets(code: Any, color: int, held: Vreg) -> None:
+def _apply_sets(code: Expressions, color: int, held: Vreg) -> None:
     """Give position 0 the sets of a word."""
     done = code.new_block()
     sets = code.alu("and16", held, SETS)
@@ -127,7 +130,7 @@ def _letters(bits: int) -> str:
     return "".join(letter for k, letter in enumerate(ORDER) if bits >> k & 1)
 
 
-def _apply_switch(code: Any, color: int, held: Vreg, named: list[int]) -> None:
+def _apply_switch(code: Expressions, color: int, held: Vreg, named: list[int]) -> None:
     """Give position 1 the input of a word; those that the program names are compared first."""
     numbers = [*named, *(number for number in range(NONE + 1) if number not in named)]
 
@@ -141,7 +144,7 @@ def _apply_switch(code: Any, color: int, held: Vreg, named: list[int]) -> None:
     code.select(code.alu("and16", held, INPUT), numbers, write)
 
 
-def _named(code: Any, held: Vreg, mask: int, fits: Callable[[int], bool]) -> list[int]:
+def _named(code: Expressions, held: Vreg, mask: int, fits: Callable[[int], bool]) -> list[int]:
     """Return words that the program seems to store under a mask, the likeliest first, of those that fit.
 
     A word is made of constants that are joined to a value whose bits under the mask were cleared.  Where a register is

@@ -76,7 +76,7 @@ def _out_of_loops(function: Function, numbers: int) -> None:
             before(function, head, body).code[-1:-1] = moved
 
 
-def _fits(dsr: Any, vector: Vector, known: dict[Any, Any], edited: set[int]) -> bool:
+def _fits(dsr: AutoDsr | ExplicitDsr, vector: Vector, known: dict[Any, Any], edited: set[int]) -> bool:
     """Whether a DSR of an operation holds the same in all turns of any loop."""
     if vector.ending is not None or not isinstance(dsr, AutoDsr) or dsr.thread != MAIN or id(dsr) in edited:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fabric.csl.ir import Instr, Sym, signed
+from fabric.csl.ir import Instr, Operand, Sym, signed
 from wse_core import isa
 
 __all__ = ["COMMUTE", "PURE", "folded", "holds", "needs_register"]
@@ -57,7 +57,7 @@ def folded(op: str, args: tuple[Any, ...]) -> int | Sym | None:
     return None
 
 
-def holds(row: str, condition: str, a: Any, b: Any) -> bool | None:
+def holds(row: str, condition: str, a: Operand, b: Operand) -> bool | None:
     """Return whether a comparison of integers holds, None if that is not known."""
     if a is b and isinstance(a, object) and row in ("br16", "br32") and not isinstance(a, int):
         return condition in ("eq", "le", "leu")

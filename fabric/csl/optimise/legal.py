@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fabric.csl.ir import Function, Instr, Vreg
+from fabric.csl.ir import Function, Instr, Operand, Vreg
 from fabric.csl.optimise.fold import COMMUTE
 from wse_core import isa
 
@@ -27,7 +25,7 @@ def _legal(instr: Instr, out: list[Instr]) -> None:
     args = list(instr.args)
     row = isa.BY_NAME.get(instr.op)
 
-    def hold(value: Any, size: int) -> Vreg:
+    def hold(value: Operand, size: int) -> Vreg:
         if isinstance(value, Vreg):
             return value
         made = Vreg(size)

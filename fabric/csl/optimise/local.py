@@ -39,7 +39,7 @@ class Numbering:
         self.next += 1
         return self.next
 
-    def value_of(self, operand: Operand) -> Any:
+    def value_of(self, operand: Operand) -> int | tuple[str, int | Sym]:
         """Return what stands for an operand in keys: its number, or the constant."""
         if not isinstance(operand, Vreg):
             return ("c", operand)
@@ -347,7 +347,7 @@ class Numbering:
         return False
 
 
-def _plus(a: int | Sym, b: Any) -> int | Sym | None:
+def _plus(a: int | Sym, b: Operand) -> int | Sym | None:
     if isinstance(a, Sym) and isinstance(b, int):
         return a + signed(b & 0xFFFF, 16)
     if isinstance(b, Sym) and isinstance(a, int):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fabric.csl.ir import AutoDsr, ExplicitDsr, Function, Instr, Memory, Sym, Template
 from fabric.csl.ir.machine import Program
 
@@ -117,5 +115,5 @@ class Touched:
         return self.may_write(memory) or memory in self.read or (ANYWHERE in self.read and not memory.apart)
 
 
-def _place(address: Any) -> Memory | None:
+def _place(address: object) -> Memory | None:
     return address.memory if isinstance(address, Sym) else ANYWHERE

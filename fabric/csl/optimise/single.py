@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fabric.csl.ir import Function, Operand, Vreg
 from fabric.csl.optimise.fold import needs_register
 
@@ -20,7 +18,7 @@ def propagate(function: Function) -> bool:
     if not values:
         return False
 
-    def final(reg: Any, register: bool) -> Any:
+    def final(reg: Operand, register: bool) -> Operand:
         while isinstance(reg, Vreg) and reg in values:
             if register and not isinstance(values[reg], Vreg):
                 break

@@ -310,6 +310,14 @@ BACK_END = {
         running("b[0] = 1; a[0] = 1.0; c[0] = 1;", "var b: [9000]i16;", "¶var a: [9000]f32;", "var c: [100]u16;"),
         "a PE has 49,152",
     ),
+    "activated by an id that is not known yet": (
+        "var t = @get_local_task_id(8);\ncomptime { @activate(¶t); }\n",
+        "the value of var 't' is not known",
+    ),
+    "blocked by an id that is not known yet": (
+        "var t = @get_local_task_id(8);\ncomptime { @block(¶t); }\n",
+        "the value of var 't' is not known",
+    ),
     "activated without a task": ("comptime { ¶@activate(@get_local_task_id(9)); }\n", "no task is bound to the id 9"),
     "activated while it runs": (task("¶@activate(@get_local_task_id(9));"), "no task has the id 9"),
     "activated at the end": (

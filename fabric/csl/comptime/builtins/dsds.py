@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabric.csl import tree
 from fabric.csl.comptime.builtins.modules import global_of
-from fabric.csl.comptime.builtins.table import builtin
+from fabric.csl.comptime.builtins.table import Operand, builtin
 from fabric.csl.comptime.lanes import uniform
-from fabric.csl.comptime.values import NOTHING, Dsd, Struct, TensorAccess, Value
+from fabric.csl.comptime.values import NOTHING, Dsd, Scope, Struct, TensorAccess, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import (
@@ -26,6 +26,9 @@ from fabric.csl.types import (
     is_byte,
     leads_to_bytes,
 )
+
+if TYPE_CHECKING:
+    from fabric.csl.comptime.interpreter import Interpreter
 
 GROUP = "DSDs, DSRs, FIFOs"
 COLOR, INPUT, OUTPUT = IdType("color"), IdType("input_queue"), IdType("output_queue")
@@ -55,7 +58,7 @@ LOAD_OPTIONS = ("async", "activate", "unblock", "on_control", "save_address", "s
 MODES = ("simd_32", "simd_64", "simd_32_or_64", "none")
 
 
-def pointer(ev: Any, node: n.Node, scope: Any) -> Any:
+def pointer(ev: Interpreter, node: n.Node, scope: Scope) -> Operand:
     """Return a base address: a pointer, or the address of the array that is named."""
     value = ev.expr(node, scope)
     if leads_to_bytes(value.type):
@@ -72,7 +75,7 @@ def _bytes(at: Span) -> Fault:
 
 
 @builtin("@get_dsd", 2, 2, "any", GROUP, "a descriptor of memory or fabric")
-def _get_dsd(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _get_dsd(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     kind = ev.type(node.arguments[0], scope)
     if not isinstance(kind, DsdType) or kind.name not in FIELDS:
         raise Fault(f"{kind} is no kind of DSD", node.arguments[0].span, ", ".join(FIELDS))
@@ -99,7 +102,7 @@ def _get_dsd(ev: Any, node: n.Builtin, scope: Any) -> Any:
     return Value(kind, Dsd(kind.name, fields, node.span))
 
 
-def _checked(ev: Any, kind: DsdType, name: str, value: Any, at: n.Node) -> Any:
+def _checked(ev: Interpreter, kind: DsdType, name: str, value: Any, at: n.Node) -> Operand:
     """Return the value of a field in the type that it must have."""
     rule = FIELDS[kind.name].get(name)
     if rule is None:
@@ -156,7 +159,7 @@ def _complete(kind: DsdType, fields: dict[str, Any], at: n.Node) -> None:
 
 def _edit(name: str, meaning: str, kinds: tuple[str, ...], arguments: tuple[Any, ...]) -> None:
     @builtin(name, 1 + len(arguments), 1 + len(arguments), "any", GROUP, meaning)
-    def edit(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    def edit(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
         dsd = ev.expr(node.arguments[0], scope)
         if not isinstance(dsd.type, DsdType) or dsd.type.name not in kinds:
             raise Fault(f"{name} takes a {' or '.join(kinds)}, not {dsd.type}", node.arguments[0].span)
@@ -187,7 +190,7 @@ _edit("@increment_dsd_offset", "a DSD that begins later", (*MEMORY, "circbuf_dsd
 
 
 @builtin("@get_dsr", 2, 2, "any", GROUP, "a numbered DSR")
-def _get_dsr(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _get_dsr(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     kind = ev.type(node.arguments[0], scope)
     if not isinstance(kind, DsrType):
         raise Fault(f"{kind} is no kind of DSR", node.arguments[0].span, "dsr_dest, dsr_src0 or dsr_src1")
@@ -199,7 +202,7 @@ def _get_dsr(ev: Any, node: n.Builtin, scope: Any) -> Value:
 
 
 @builtin("@get_xdsr", 1, 1, "any", GROUP, "a numbered extended DSR")
-def _get_xdsr(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _get_xdsr(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     number = ev.number(node.arguments[0], scope, "the number of an XDSR")
     if not 0 <= number <= 7:
         raise Fault(f"there is no XDSR {number}; there are 0 to 7", node.arguments[0].span)
@@ -208,7 +211,7 @@ def _get_xdsr(ev: Any, node: n.Builtin, scope: Any) -> Value:
 
 def _load(name: str, dsrs: int, meaning: str) -> None:
     @builtin(name, dsrs + 1, dsrs + 2, "setup run", GROUP, meaning)
-    def load(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    def load(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
         registers = []
         for entry in node.arguments[:dsrs]:
             value = ev.scalar(entry, scope, "the DSR")
@@ -234,7 +237,7 @@ _load("@load_to_dsr_xdsr", 2, "a DSR and an extended DSR get a DSD")
 
 
 @builtin("@set_dsr_base_addr", 2, 2, "run", GROUP, "a DSR with another base")
-def _set_dsr_base(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _set_dsr_base(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     register = ev.scalar(node.arguments[0], scope, "the DSR")
     if not isinstance(register.type, DsrType):
         raise Fault(f"@set_dsr_base_addr takes a DSR, not {register.type}", node.arguments[0].span)
@@ -242,7 +245,7 @@ def _set_dsr_base(ev: Any, node: n.Builtin, scope: Any) -> Any:
 
 
 @builtin("@allocate_fifo", 1, 2, "any", GROUP, "a FIFO in an array")
-def _allocate_fifo(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _allocate_fifo(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     entry = global_of(ev, node.arguments[0], scope)
     if entry is None:
         raise Fault("@allocate_fifo takes a global array", node.arguments[0].span)
@@ -260,7 +263,7 @@ def _allocate_fifo(ev: Any, node: n.Builtin, scope: Any) -> Value:
 
 def _fifo_length(name: str) -> None:
     @builtin(name, 2, 2, "run", GROUP, "how many elements the next operation takes")
-    def length(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    def length(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
         fifo = ev.scalar(node.arguments[0], scope, "the FIFO")
         if fifo.type != FIFO:
             raise Fault(f"{name} takes a FIFO, not {fifo.type}", node.arguments[0].span)
@@ -278,7 +281,7 @@ PARTS = {"priority": ("high", "medium", "low"), "on_control": ("terminate", "act
 """Fields of the options that are structs."""
 
 
-def check_parts(ev: Any, fields: dict[str, Any], option: str, at: Span) -> None:
+def check_parts(ev: Interpreter, fields: dict[str, Any], option: str, at: Span) -> None:
     """Refuse fields that an option does not have, or whose values it cannot use."""
     for name, entry in fields.items():
         if name not in PARTS[option]:
@@ -293,7 +296,7 @@ def check_parts(ev: Any, fields: dict[str, Any], option: str, at: Span) -> None:
         raise Fault("an operation has one priority", at)
 
 
-def options(ev: Any, node: n.Node, scope: Any, known: tuple[str, ...], name: str) -> dict[str, Any]:
+def options(ev: Interpreter, node: n.Node, scope: Scope, known: tuple[str, ...], name: str) -> dict[str, Any]:
     """Return the options that a struct gives to an operation, checked by name and type."""
     value = ev.expr(node, scope)
     if (

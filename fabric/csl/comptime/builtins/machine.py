@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fabric.csl import tree
 from fabric.csl.comptime.builtins.dsds import check_parts
-from fabric.csl.comptime.builtins.table import builtin
+from fabric.csl.comptime.builtins.table import Operand, builtin
 from fabric.csl.comptime.lanes import uniform
-from fabric.csl.comptime.values import NOTHING, Function, Struct, Value
+from fabric.csl.comptime.values import NOTHING, Function, Scope, Struct, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import BOOL, U16, VOID, FnType, IdType, Type
 from fabric.csl.types.rules import is_integer
+from wse_core.encoding import N_COLORS, N_CONTROL_IDS, N_QUEUES, TASK_NULL
+
+if TYPE_CHECKING:
+    from fabric.csl.comptime.interpreter import Interpreter
 
 GROUP = "colors, tasks, queues"
 COLOR, DATA, LOCAL, CONTROL = (IdType(x) for x in ("color", "data_task_id", "local_task_id", "control_task_id"))
 INPUT, OUTPUT = IdType("input_queue"), IdType("output_queue")
 
 NUMBERED = {
-    "@get_color": (COLOR, 24, "a routable color"),
-    "@get_local_task_id": (LOCAL, 31, "the id of a local task"),
-    "@get_control_task_id": (CONTROL, 64, "the id of a control task"),
-    "@get_input_queue": (INPUT, 8, "an input queue"),
+    "@get_color": (COLOR, N_COLORS, "a routable color"),
+    "@get_local_task_id": (LOCAL, TASK_NULL, "the id of a local task"),
+    "@get_control_task_id": (CONTROL, N_CONTROL_IDS, "the id of a control task"),
+    "@get_input_queue": (INPUT, N_QUEUES, "an input queue"),
     "@get_output_queue": (OUTPUT, 6, "an output queue"),
 }
 """Builtins that make an id of a number: type, how many there are, what it is."""
@@ -30,7 +34,7 @@ NUMBERED = {
 
 def _numbered(name: str, kind: IdType, count: int, what: str) -> None:
     @builtin(name, 1, 1, "any", GROUP, what)
-    def make(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    def make(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
         value = ev.expr(node.arguments[0], scope)
         at = node.arguments[0].span
         if not is_integer(value.type):
@@ -48,7 +52,7 @@ for _name, (_kind, _count, _what) in NUMBERED.items():
 
 
 @builtin("@get_data_task_id", 1, 1, "any", GROUP, "the id of the data task of a color")
-def _data_task_id(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _data_task_id(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     value = ev.expr(node.arguments[0], scope)
     if value.type == INPUT:
         raise Fault("on WSE-2 a data task belongs to a color, not to an input queue", node.span)
@@ -59,7 +63,7 @@ def _data_task_id(ev: Any, node: n.Builtin, scope: Any) -> Any:
     return Value(DATA, uniform(value, ev.level).data)
 
 
-def _task(ev: Any, node: n.Node, scope: Any, kind: str) -> Function:
+def _task(ev: Interpreter, node: n.Node, scope: Scope, kind: str) -> Function:
     value = ev.scalar(node, scope, "a task")
     if not isinstance(value.data, Function) or value.data.decl.kind != kind:
         what = f"a {value.data.decl.kind}" if isinstance(value.data, Function) else f"a {value.type}"
@@ -91,7 +95,7 @@ def _check_params(function: Function, kind: str, node: n.Node) -> None:
 
 def _bind(name: str, kind: str, ident: IdType) -> None:
     @builtin(name, 2, 2, "setup", GROUP, f"what the {kind} task of an id does")
-    def bind(ev: Any, node: n.Builtin, scope: Any) -> Value:
+    def bind(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
         function = _task(ev, node.arguments[0], scope, "task")
         value = ev.scalar(node.arguments[1], scope, "the id")
         if value.type != ident:
@@ -110,7 +114,7 @@ _bind("@bind_control_task", "control", CONTROL)
 
 
 @builtin("@bind_task", 2, 2, "setup", GROUP, "old: what the task of a color or id does")
-def _bind_task(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _bind_task(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     function = _task(ev, node.arguments[0], scope, "task")
     value = ev.scalar(node.arguments[1], scope, "the id")
     if value.type not in (COLOR, DATA, LOCAL):
@@ -123,7 +127,7 @@ def _bind_task(ev: Any, node: n.Builtin, scope: Any) -> Value:
     return NOTHING
 
 
-def ident(ev: Any, node: n.Node, scope: Any, kinds: tuple[Type, ...], name: str) -> Any:
+def ident(ev: Interpreter, node: n.Node, scope: Scope, kinds: tuple[Type, ...], name: str) -> Operand:
     """Return an id of one of some kinds, or a task that stands for its own id."""
     value = ev.expr(node, scope)
     if value.__class__ is Value and isinstance(value.data, Function) and value.data.decl.kind == "task":
@@ -133,26 +137,31 @@ def ident(ev: Any, node: n.Node, scope: Any, kinds: tuple[Type, ...], name: str)
     return value if isinstance(value, tree.Expr) else uniform(value, ev.level)
 
 
+def _number(ev: Interpreter, value: Operand, at: n.Node, otherwise: str) -> int:
+    """Return the number of an id before the program runs; refuse a task, and an id that is not known then."""
+    known = ev.settle(value, at.span, "the id") if isinstance(value, tree.Expr) else uniform(value, ev.level)
+    if isinstance(known.data, Function):
+        raise Fault(otherwise, at.span)
+    return int(known.data)
+
+
 @builtin("@activate", 1, 1, "setup run", GROUP, "starts a local task")
-def _activate(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _activate(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     value = ident(ev, node.arguments[0], scope, (LOCAL,), "@activate")
     if ev.place == "run":
         return ev.run_builtin(node, (value,), VOID)
-    if isinstance(value.data, Function):
-        raise Fault("@activate takes the id of a task here", node.arguments[0].span)
-    ev.unit.active[value.data] = node.span
+    ev.unit.active[_number(ev, value, node.arguments[0], "@activate takes the id of a task here")] = node.span
     return NOTHING
 
 
 def _gate(name: str, blocked: bool, meaning: str) -> None:
     @builtin(name, 1, 1, "setup run", GROUP, meaning)
-    def gate(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    def gate(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
         value = ident(ev, node.arguments[0], scope, (COLOR, DATA, LOCAL), name)
         if ev.place == "run":
             return ev.run_builtin(node, (value,), VOID)
-        if isinstance(value.data, Function):
-            raise Fault(f"{name} takes an id here", node.arguments[0].span)
-        ev.unit.blocked[value.data] = (blocked, node.span)
+        number = _number(ev, value, node.arguments[0], f"{name} takes an id here")
+        ev.unit.blocked[number] = (blocked, node.span)
         return NOTHING
 
 
@@ -161,7 +170,7 @@ _gate("@unblock", False, "lets a task start")
 
 
 @builtin("@set_teardown_handler", 2, 2, "setup", GROUP, "what runs when a color enters teardown")
-def _teardown(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _teardown(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     function = _task(ev, node.arguments[0], scope, "fn")
     value = ev.scalar(node.arguments[1], scope, "the color")
     if value.type != COLOR:
@@ -172,7 +181,7 @@ def _teardown(ev: Any, node: n.Builtin, scope: Any) -> Value:
 
 
 @builtin("@initialize_queue", 1, 2, "setup", GROUP, "color and priority of a queue")
-def _initialize_queue(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _initialize_queue(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     queue = ev.scalar(node.arguments[0], scope, "the queue")
     if queue.type not in (INPUT, OUTPUT):
         raise Fault(f"@initialize_queue takes a queue, not {queue.type}", node.arguments[0].span)
@@ -188,7 +197,7 @@ def _initialize_queue(ev: Any, node: n.Builtin, scope: Any) -> Value:
     return NOTHING
 
 
-def _check_queue(ev: Any, fields: dict[str, Value], queue: Value, span: Span) -> None:
+def _check_queue(ev: Interpreter, fields: dict[str, Value], queue: Value, span: Span) -> None:
     """Refuse fields of a queue's configuration that WSE-2 does not have."""
     for name, value in fields.items():
         if name not in ("color", "priority"):
@@ -204,7 +213,7 @@ def _check_queue(ev: Any, fields: dict[str, Value], queue: Value, span: Span) ->
 
 
 @builtin("@assert", 1, 1, "any", GROUP, "stops a run unless something holds")
-def _assert(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _assert(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     value = ev.truth(node.arguments[0], scope)
     if ev.place == "run":
         return ev.run_builtin(node, (Value(BOOL, value) if isinstance(value, bool) else value,), VOID)
@@ -214,16 +223,16 @@ def _assert(ev: Any, node: n.Builtin, scope: Any) -> Any:
 
 
 @builtin("@random16", 0, 0, "run", "hardware", "the next number of the PE's generator")
-def _random16(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _random16(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     return ev.run_builtin(node, (), U16)
 
 
 @builtin("@set_active_prng", 1, 1, "run", "hardware", "which generator is used")
-def _set_prng(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _set_prng(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     return ev.run_builtin(node, (ev.convert(ev.expr(node.arguments[0], scope), U16, node.span),), VOID)
 
 
 @builtin("@get_filter_id", 1, 1, "any", GROUP, "the number of a color's filter at this PE")
-def _filter_id(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _filter_id(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     value = ident(ev, node.arguments[0], scope, (COLOR,), "@get_filter_id")
     return ev.run_builtin(node, (value,), U16)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fabric.csl import tree
-from fabric.csl.comptime.builtins.table import builtin
-from fabric.csl.comptime.colors import color_config
+from fabric.csl.comptime.builtins.table import Operand, builtin
+from fabric.csl.comptime.colors import ColorConfig, color_config
 from fabric.csl.comptime.lanes import LaneValue, lifted, uniform
 from fabric.csl.comptime.units import ColorEntry, Export, ExportedName, TileEntry
-from fabric.csl.comptime.values import NOTHING, Function, Global, Module, Struct, Value, integer, record
+from fabric.csl.comptime.values import NOTHING, Function, Global, Module, Scope, Struct, Value, integer, record
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import (
@@ -30,12 +30,16 @@ from fabric.csl.types import (
 )
 from fabric.csl.types.rules import is_integer, widens
 
+if TYPE_CHECKING:
+    from fabric.csl.comptime.interpreter import Interpreter
+    from fabric.csl.comptime.session import Options
+
 GROUP = "modules and layout"
 COLOR = IdType("color")
 MOST_PARAMS = 15
 
 
-def bindings(ev: Any, node: n.Node | None, scope: Any) -> dict[str, tuple[Any, Any]]:
+def bindings(ev: Interpreter, node: n.Node | None, scope: Scope) -> dict[str, tuple[Any, Any]]:
     """Return the params that a struct gives to a module, each with the place for messages."""
     if node is None:
         return {}
@@ -53,13 +57,13 @@ def bindings(ev: Any, node: n.Node | None, scope: Any) -> dict[str, tuple[Any, A
 
 
 @builtin("@import_module", 1, 2, "any", GROUP, "an instance of another file")
-def _import_module(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _import_module(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     name = ev.text(node.arguments[0], scope, "the name of a module")
     given = bindings(ev, node.arguments[1] if len(node.arguments) > 1 else None, scope)
     return ev.import_module(name, scope.module, given, node.arguments[0].span)
 
 
-def _size(ev: Any, node: n.Node, scope: Any, what: str) -> int:
+def _size(ev: Interpreter, node: n.Node, scope: Scope, what: str) -> int:
     size = ev.number(node, scope, what)
     if size < 1:
         raise Fault(f"{what} is {size}; it must be at least 1", node.span)
@@ -67,7 +71,7 @@ def _size(ev: Any, node: n.Node, scope: Any, what: str) -> int:
 
 
 @builtin("@set_rectangle", 2, 2, "layout", GROUP, "the size of the program in PEs")
-def _set_rectangle(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _set_rectangle(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     if ev.unit.rectangle is not None:
         raise Fault("@set_rectangle is called twice", node.span)
     width = _size(ev, node.arguments[0], scope, "the width of the rectangle")
@@ -82,7 +86,7 @@ def _set_rectangle(ev: Any, node: n.Builtin, scope: Any) -> Value:
     return NOTHING
 
 
-def _check_place(options: Any, width: int, height: int, at: Span) -> None:
+def _check_place(options: Options, width: int, height: int, at: Span) -> None:
     """Refuse a fabric in which the program and the frame of the host around it find no room."""
     if options.frame is None:
         return
@@ -98,7 +102,7 @@ def _check_place(options: Any, width: int, height: int, at: Span) -> None:
         raise Fault(what, at, f"--fabric-dims={max(needed[0], columns)},{max(needed[1], rows)}")
 
 
-def _coordinates(ev: Any, node: n.Builtin, scope: Any) -> tuple[np.ndarray, np.ndarray]:
+def _coordinates(ev: Interpreter, node: n.Builtin, scope: Scope) -> tuple[np.ndarray, np.ndarray]:
     """Return the PEs that a call is about: one, or one per lane."""
     if ev.unit.rectangle is None:
         raise Fault(f"{node.name} comes before @set_rectangle", node.span)
@@ -107,7 +111,11 @@ def _coordinates(ev: Any, node: n.Builtin, scope: Any) -> tuple[np.ndarray, np.n
         value = ev.known(entry, scope, f"the coordinate {name}")
         if not is_integer(value.type):
             raise Fault(f"the coordinate {name} must be an integer, not {value.type}", entry.span)
-        array = lifted(value, ev.level) if value.__class__ is LaneValue else np.array([value.data], np.int64)
+        if value.__class__ is LaneValue:
+            assert ev.level is not None  # lanes are those of a level
+            array = lifted(value, ev.level)
+        else:
+            array = np.array([value.data], np.int64)
         outside = array[(array < 0) | (array >= size)]
         if outside.size:
             raise Fault(f"the coordinate {name} is {outside[0]}; the rectangle has 0 to {size - 1}", entry.span)
@@ -118,7 +126,7 @@ def _coordinates(ev: Any, node: n.Builtin, scope: Any) -> tuple[np.ndarray, np.n
     return found[0], found[1]
 
 
-def _per_lane(value: Any, level: Any) -> Any:
+def _per_lane(value: Any, level: Any) -> Operand:
     """Return a param with its lanes as an array of numbers, inside of structs too."""
     if value.__class__ is LaneValue:
         return Value(value.type, lifted(value, level))
@@ -129,31 +137,32 @@ def _per_lane(value: Any, level: Any) -> Any:
 
 
 @builtin("@set_tile_code", 2, 4, "layout", GROUP, "the program of a PE and its params")
-def _set_tile_code(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _set_tile_code(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     xs, ys = _coordinates(ev, node, scope)
     arguments = node.arguments[2:]
     path = scope.module.source.path
     if arguments:
         path = ev.session.find(ev.text(arguments[0], scope, "the file"), scope.module.source, arguments[0].span)
+    assert path is not None  # a layout is a file
     given = bindings(ev, arguments[1] if len(arguments) > 1 else None, scope)
     params = {name: (_per_lane(value, ev.level), at) for name, (value, at) in given.items()}
     ev.unit.log.append(TileEntry(xs, ys, path, params, node.span))
     return NOTHING
 
 
-def _color(ev: Any, node: n.Node, scope: Any) -> int:
+def _color(ev: Interpreter, node: n.Node, scope: Scope) -> int:
     value = ev.scalar(node, scope, "the color")
     if value.type != COLOR:
         raise Fault(f"a color is needed here, not {value.type}", node.span, "make one with @get_color(...)")
     return value.data
 
 
-def _config(ev: Any, node: n.Node, scope: Any) -> Any:
+def _config(ev: Interpreter, node: n.Node, scope: Scope) -> ColorConfig:
     value = ev.known(node, scope, "the configuration")
     return color_config(_settle(value, ev.level), node.span)
 
 
-def _settle(value: Any, level: Any) -> Any:
+def _settle(value: Any, level: Any) -> Operand:
     """Return a struct whose fields, at every depth, are the same for all lanes."""
     if value.__class__ is Value and value.data.__class__ is Struct:
         fields = {name: _settle(entry, level) for name, entry in value.data.fields.items()}
@@ -162,7 +171,7 @@ def _settle(value: Any, level: Any) -> Any:
 
 
 @builtin("@set_color_config", 4, 4, "layout", GROUP, "what the router of a PE does with a color")
-def _set_color_config(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _set_color_config(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     xs, ys = _coordinates(ev, node, scope)
     color, config = _color(ev, node.arguments[2], scope), _config(ev, node.arguments[3], scope)
     ev.unit.log.append(ColorEntry(xs, ys, color, config, node.span))
@@ -170,7 +179,7 @@ def _set_color_config(ev: Any, node: n.Builtin, scope: Any) -> Value:
 
 
 @builtin("@set_local_color_config", 2, 2, "setup", GROUP, "the same, said by the program of the PE")
-def _set_local_color_config(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _set_local_color_config(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     color, config = _color(ev, node.arguments[0], scope), _config(ev, node.arguments[1], scope)
     what = f"color {color} is configured twice at this PE"
     ev.unit.once(ev.unit.configs, color, (config, node.span), what, node.span)
@@ -178,7 +187,7 @@ def _set_local_color_config(ev: Any, node: n.Builtin, scope: Any) -> Value:
 
 
 @builtin("@get_rectangle", 0, 0, "any", GROUP, "size of program and fabric, and where the program stands in it")
-def _get_rectangle(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _get_rectangle(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     if ev.unit.rectangle is None:
         raise Fault("@get_rectangle comes before @set_rectangle", node.span)
     options = ev.session.options
@@ -220,7 +229,7 @@ def _check_host_type(kind: Type, node: n.Node) -> None:
 
 
 @builtin("@export_name", 2, 3, "layout", GROUP, "a symbol that the host may use")
-def _export_name(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _export_name(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     name = ev.text(node.arguments[0], scope, "the symbol")
     kind = ev.type(node.arguments[1], scope)
     _check_host_type(kind, node.arguments[1])
@@ -239,7 +248,7 @@ def _export_name(ev: Any, node: n.Builtin, scope: Any) -> Value:
     return NOTHING
 
 
-def global_of(ev: Any, node: n.Node, scope: Any) -> Global | None:
+def global_of(ev: Interpreter, node: n.Node, scope: Scope) -> Global | None:
     """Return the global that an expression names, or None."""
     if isinstance(node, n.Name) and scope.find(node.name) is None:
         return scope.module.globals.get(node.name)
@@ -251,7 +260,7 @@ def global_of(ev: Any, node: n.Node, scope: Any) -> Global | None:
 
 
 @builtin("@export_symbol", 1, 2, "setup", GROUP, "what this PE offers under an exported name")
-def _export_symbol(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _export_symbol(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     what = node.arguments[0]
     value = ev.expr(what, scope)
     entry = global_of(ev, what, scope)
@@ -282,6 +291,6 @@ def _export_symbol(ev: Any, node: n.Builtin, scope: Any) -> Value:
 
 
 @builtin("@rpc", 1, 1, "setup", GROUP, "old: the color of host calls; means nothing now")
-def _rpc(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _rpc(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     ev.scalar(node.arguments[0], scope, "the id")
     return NOTHING

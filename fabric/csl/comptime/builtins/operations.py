@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
-from fabric.csl.comptime.builtins.table import builtin
+from fabric.csl.comptime.builtins.table import Operand, builtin
+from fabric.csl.comptime.values import Scope
 from fabric.csl.syntax import nodes as n
+
+if TYPE_CHECKING:
+    from fabric.csl.comptime.interpreter import Interpreter
 
 __all__ = ["OPERATIONS", "OPTIONS", "Operation"]
 
@@ -81,7 +85,7 @@ def _register(row: Operation) -> None:
     least = 1 + len(row.sources)
 
     @builtin(row.name, least, least + 1, "run", GROUP, row.meaning)
-    def operation(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    def operation(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
         return ev.run_operation(row, node, scope)
 
 
@@ -90,10 +94,10 @@ for _row in OPERATIONS.values():
 
 
 @builtin("@map", 2, None, "run", GROUP, "a function per element")
-def _map(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _map(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     return ev.run_map(node, scope)
 
 
 @builtin("@dfilt", 2, 2, "run", GROUP, "drops wavelets of a fabric input until one fits")
-def _dfilt(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _dfilt(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     return ev.run_dfilt(node, scope)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabric.csl.comptime.budget import check_text
-from fabric.csl.comptime.builtins.table import builtin
+from fabric.csl.comptime.builtins.table import Operand, builtin
 from fabric.csl.comptime.lanes import uniform
 from fabric.csl.comptime.session import ARCHITECTURES, TARGET
-from fabric.csl.comptime.values import FALSE, TRUE, Struct, Value, boolean, integer, of_type, shown, string
+from fabric.csl.comptime.values import FALSE, TRUE, Scope, Struct, Value, boolean, integer, of_type, shown, string
 from fabric.csl.diagnostics import Fault, read_text
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import (
@@ -26,20 +26,23 @@ from fabric.csl.types import (
     VoidType,
 )
 
+if TYPE_CHECKING:
+    from fabric.csl.comptime.interpreter import Interpreter
+
 GROUP = "reflection, structs, strings"
 
 
 @builtin("@type_of", 1, 1, "any", GROUP, "the type of an expression")
-def _type_of(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _type_of(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return of_type(ev.expr(node.arguments[0], scope).type)
 
 
 @builtin("@is_same_type", 2, 2, "any", GROUP, "whether two types are the same")
-def _is_same_type(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _is_same_type(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return boolean(ev.type(node.arguments[0], scope) == ev.type(node.arguments[1], scope))
 
 
-def _array(ev: Any, node: n.Builtin, scope: Any) -> ArrayType:
+def _array(ev: Interpreter, node: n.Builtin, scope: Scope) -> ArrayType:
     kind = ev.type(node.arguments[0], scope)
     if not isinstance(kind, ArrayType):
         raise Fault(f"{node.name} takes a type of arrays, not {kind}", node.span)
@@ -47,34 +50,34 @@ def _array(ev: Any, node: n.Builtin, scope: Any) -> ArrayType:
 
 
 @builtin("@element_type", 1, 1, "any", GROUP, "the type of an array's elements")
-def _element_type(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _element_type(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return of_type(_array(ev, node, scope).element)
 
 
 @builtin("@element_count", 1, 1, "any", GROUP, "the number of an array's elements")
-def _element_count(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _element_count(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return integer(_array(ev, node, scope).count, U32)
 
 
 @builtin("@rank", 1, 1, "any", GROUP, "the number of an array's dimensions")
-def _rank(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _rank(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return integer(len(_array(ev, node, scope).dims), U16)
 
 
 @builtin("@dimensions", 1, 1, "any", GROUP, "the sizes of an array's dimensions")
-def _dimensions(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _dimensions(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     dims = _array(ev, node, scope).dims
     return Value(ArrayType((len(dims),), U16), list(dims))
 
 
-def _struct(ev: Any, value: Any, node: n.Node) -> Struct:
+def _struct(ev: Interpreter, value: Any, node: n.Node) -> Struct:
     if value.__class__ is not Value or not isinstance(value.data, Struct):
         raise Fault(f"a struct is needed here, not {value.type}", node.span)
     return value.data
 
 
 @builtin("@has_field", 2, 2, "any", GROUP, "whether a struct has a field")
-def _has_field(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _has_field(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     value = ev.expr(node.arguments[0], scope)
     name = ev.text(node.arguments[1], scope, "a field's name")
     if isinstance(value.type, StructType):
@@ -84,13 +87,13 @@ def _has_field(ev: Any, node: n.Builtin, scope: Any) -> Value:
 
 
 @builtin("@field", 2, 2, "any", GROUP, "the field of a struct by its name as a string")
-def _field(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _field(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     value = ev.expr(node.arguments[0], scope)
     return ev.member(value, ev.text(node.arguments[1], scope, "a field's name"), node.span)
 
 
 @builtin("@concat_structs", 2, 2, "any", GROUP, "one struct of the fields of two (SDK 1)")
-def _concat(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _concat(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     left, right = (_struct(ev, ev.expr(entry, scope), entry) for entry in node.arguments)
     if (left.is_tuple and right.fields and not right.is_tuple) or (
         right.is_tuple and left.fields and not left.is_tuple
@@ -106,33 +109,33 @@ def _concat(ev: Any, node: n.Builtin, scope: Any) -> Value:
 
 
 @builtin("@fp16", 0, 0, "any", GROUP, "the 16-bit float type of this program")
-def _fp16(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _fp16(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return of_type(FloatType(ev.session.options.fp16))
 
 
 @builtin("@strlen", 1, 1, "any", GROUP, "the number of bytes of a string")
-def _strlen(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _strlen(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return integer(len(ev.text(node.arguments[0], scope, "the argument")), U16)
 
 
 @builtin("@strcat", 1, None, "any", GROUP, "strings one after the other")
-def _strcat(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _strcat(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return string(check_text((ev.text(entry, scope, "an argument") for entry in node.arguments), node.span))
 
 
 @builtin("@get_array", 1, 1, "any", GROUP, "the bytes of a string")
-def _get_array(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _get_array(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     data = [ord(char) & 0xFF for char in ev.text(node.arguments[0], scope, "the argument")]
     return Value(ArrayType((len(data),), U8), data)
 
 
 @builtin("@get_string_from_byte", 1, 1, "any", GROUP, "a string of one byte")
-def _from_byte(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _from_byte(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return string(chr(ev.number(node.arguments[0], scope, "the byte", U8)))
 
 
 @builtin("@is_arch", 1, 1, "any", "modules and layout", "whether this is compiled for an architecture")
-def _is_arch(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _is_arch(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     name = ev.text(node.arguments[0], scope, "the architecture")
     if name not in ARCHITECTURES:
         raise Fault(f"'{name}' is no architecture", node.arguments[0].span, "wse2 or wse3")
@@ -140,12 +143,12 @@ def _is_arch(ev: Any, node: n.Builtin, scope: Any) -> Value:
 
 
 @builtin("@is_comptime", 0, 0, "any", "modules and layout", "whether this is evaluated at compile time")
-def _is_comptime(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _is_comptime(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return FALSE if ev.place == "run" else TRUE
 
 
 @builtin("@comptime_assert", 1, 2, "any", "modules and layout", "an error of the compiler unless something holds")
-def _comptime_assert(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _comptime_assert(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     if not ev.decided(node.arguments[0], scope):
         text = ev.text(node.arguments[1], scope, "the message") if len(node.arguments) > 1 else ""
         raise Fault(f"assertion failed{': ' + text if text else ''}", node.span)
@@ -153,7 +156,7 @@ def _comptime_assert(ev: Any, node: n.Builtin, scope: Any) -> Value:
 
 
 @builtin("@comptime_print", 0, None, "any", "modules and layout", "a message while compiling")
-def _comptime_print(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _comptime_print(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     values = [ev.expr(entry, scope) for entry in node.arguments]
     text = " ".join(shown(uniform(value, ev.level)) for value in values)
     ev.report.note(text, node.span)
@@ -162,7 +165,7 @@ def _comptime_print(ev: Any, node: n.Builtin, scope: Any) -> Value:
 
 
 @builtin("@import_comptime_value", 2, 2, "any", "modules and layout", "a value from a JSON file")
-def _import_value(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _import_value(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     kind = ev.type(node.arguments[0], scope)
     name = ev.text(node.arguments[1], scope, "the file")
     base = scope.module.source.path.parent if scope.module.source.path else Path()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-from fabric.csl.comptime.builtins.table import TABLE, BuiltinSpec
+from fabric.csl.comptime.builtins.table import TABLE, BuiltinSpec, Operand
+from fabric.csl.comptime.values import Scope
 from fabric.csl.diagnostics import Fault
 from fabric.csl.syntax import nodes as n
+
+if TYPE_CHECKING:
+    from fabric.csl.comptime.interpreter import Interpreter
 
 WSE3 = "exists on WSE-3 only; guard it with @is_arch"
 RAW = "reads or writes raw configuration words, which this model does not have; use <tile_config>"
@@ -38,7 +42,7 @@ REFUSED = {
 
 
 def _refuse(name: str, why: str) -> None:
-    def handler(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    def handler(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
         raise Fault(f"{name} {why}", node.span)
 
     TABLE[name] = BuiltinSpec(name, 0, None, ("any",), handler, "refused", why, refused=True)

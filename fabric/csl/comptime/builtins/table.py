@@ -14,14 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
+from fabric.csl import tree
+from fabric.csl.comptime.lanes import LaneValue
+from fabric.csl.comptime.values import Scope, Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.syntax import nodes as n
 
-__all__ = ["TABLE", "BuiltinSpec", "builtin"]
+if TYPE_CHECKING:
+    from fabric.csl.comptime.interpreter import Interpreter
 
+__all__ = ["TABLE", "BuiltinSpec", "Operand", "builtin"]
+
+Operand = Value | LaneValue | tree.Expr
+"""What an expression gives: a number that is known, one per lane, or what is done at run time."""
 TABLE: dict[str, BuiltinSpec] = {}
+Handler = Callable[["Interpreter", n.Builtin, Scope], Operand]
 PLACES = {
     "layout": "in a layout block",
     "setup": "in a comptime block of a PE program",
@@ -55,12 +64,12 @@ class BuiltinSpec:
     least: int
     most: int | None
     when: tuple[str, ...]
-    handler: Callable[[Any, n.Builtin, Any], Any]
+    handler: Handler
     group: str
     meaning: str
     refused: bool = False
 
-    def check(self, evaluator: Any, node: n.Builtin) -> None:
+    def check(self, evaluator: Interpreter, node: n.Builtin) -> None:
         """Refuse a call with a wrong number of arguments or at a wrong place."""
         given = len(node.arguments)
         if given < self.least or (self.most is not None and given > self.most):
@@ -81,10 +90,10 @@ class BuiltinSpec:
 
 def builtin(
     name: str, least: int, most: int | None, when: str, group: str, meaning: str
-) -> Callable[[Callable[[Any, n.Builtin, Any], Any]], Callable[[Any, n.Builtin, Any], Any]]:
+) -> Callable[[Handler], Handler]:
     """Return a decorator that enters a handler into the table."""
 
-    def register(handler: Callable[[Any, n.Builtin, Any], Any]) -> Callable[[Any, n.Builtin, Any], Any]:
+    def register(handler: Handler) -> Handler:
         TABLE[name] = BuiltinSpec(name, least, most, tuple(when.split()), handler, group, meaning)
         return handler
 

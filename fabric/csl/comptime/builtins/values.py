@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabric.csl import tree
 from fabric.csl.comptime.budget import check_size
-from fabric.csl.comptime.builtins.table import builtin
+from fabric.csl.comptime.builtins.table import Operand, builtin
 from fabric.csl.comptime.convert import bitcast
 from fabric.csl.comptime.lanes import uniform
-from fabric.csl.comptime.values import Pointer, Range, Value, integer
+from fabric.csl.comptime.values import Pointer, Range, Scope, Value, integer
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import BOOL, U16, ArrayType, EnumType, FloatType, IdType, IntType, PointerType, RangeType, Type
 from fabric.csl.types.rules import is_integer
 
+if TYPE_CHECKING:
+    from fabric.csl.comptime.interpreter import Interpreter
+
 GROUP = "values and types"
 
 
 @builtin("@as", 2, 2, "any", GROUP, "conversion of numbers, bools and enums")
-def _as(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _as(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     target = ev.type(node.arguments[0], scope)
     return ev.cast(ev.expr(node.arguments[1], scope), target, node.arguments[1].span)
 
 
 @builtin("@bitcast", 2, 2, "any", GROUP, "the same bits as another type")
-def _bitcast(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _bitcast(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     target = ev.type(node.arguments[0], scope)
     value = ev.expr(node.arguments[1], scope)
     if isinstance(value, tree.Call) and isinstance(target, PointerType):
@@ -41,7 +44,7 @@ def _bitcast(ev: Any, node: n.Builtin, scope: Any) -> Any:
 
 
 @builtin("@ptrcast", 2, 2, "any", GROUP, "a pointer as one of another type")
-def _ptrcast(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _ptrcast(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     target = ev.type(node.arguments[0], scope)
     value = ev.expr(node.arguments[1], scope)
     for kind, at in ((target, node.arguments[0]), (value.type, node.arguments[1])):
@@ -52,12 +55,12 @@ def _ptrcast(ev: Any, node: n.Builtin, scope: Any) -> Any:
     return Value(target, value.data)
 
 
-def _zero(kind: Type) -> Any:
+def _zero(kind: Type) -> float:
     return 0.0 if isinstance(kind, FloatType) else False if kind == BOOL else 0
 
 
 @builtin("@zeros", 1, 1, "any", GROUP, "an array of zeros")
-def _zeros(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _zeros(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     kind = ev.type(node.arguments[0], scope)
     if not isinstance(kind, ArrayType) or not isinstance(kind.element, (IntType, FloatType)):
         raise Fault(f"@zeros makes arrays of numbers, not {kind}", node.span)
@@ -66,7 +69,7 @@ def _zeros(ev: Any, node: n.Builtin, scope: Any) -> Value:
 
 
 @builtin("@constants", 2, 2, "any", GROUP, "an array of one value")
-def _constants(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _constants(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     kind = ev.type(node.arguments[0], scope)
     if not isinstance(kind, ArrayType):
         raise Fault(f"@constants makes arrays, not {kind}", node.span)
@@ -78,7 +81,7 @@ def _constants(ev: Any, node: n.Builtin, scope: Any) -> Any:
 
 
 @builtin("@range", 2, 4, "any", GROUP, "numbers for a loop: @range(T, stop) or @range(T, start, stop, step)")
-def _range(ev: Any, node: n.Builtin, scope: Any) -> Value:
+def _range(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     kind = ev.type(node.arguments[0], scope)
     if not is_integer(kind):
         raise Fault(f"@range counts in integers, not in {kind}", node.arguments[0].span)
@@ -97,7 +100,7 @@ def _range(ev: Any, node: n.Builtin, scope: Any) -> Value:
     return Value(RangeType(kind), Range(start or Value(kind, 0), stop, step or Value(kind, 1)))
 
 
-def _bound(ev: Any, kind: Type, value: Any, at: Span, name: str) -> Any:
+def _bound(ev: Interpreter, kind: Type, value: Any, at: Span, name: str) -> Operand:
     """Return a part of a range as an operand; known numbers stay as they are where the type cannot hold them.
 
     A stop lies beyond the type where the range takes in the type's last number, and a step may lead down in an unsigned
@@ -116,7 +119,7 @@ def _bound(ev: Any, kind: Type, value: Any, at: Span, name: str) -> Any:
 
 def _part(name: str, which: str) -> None:
     @builtin(name, 1, 1, "any", GROUP, f"the {which} of a range")
-    def part(ev: Any, node: n.Builtin, scope: Any) -> Any:
+    def part(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
         value = ev.known(node.arguments[0], scope)
         if not isinstance(value.type, RangeType):
             raise Fault(f"{name} takes a range, not {value.type}", node.span)
@@ -129,7 +132,7 @@ _part("@range_step", "step")
 
 
 @builtin("@get_int", 1, 1, "any", GROUP, "the number of a color, task id, queue or enum")
-def _get_int(ev: Any, node: n.Builtin, scope: Any) -> Any:
+def _get_int(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     value = ev.expr(node.arguments[0], scope)
     kind = value.type
     if isinstance(kind, EnumType):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fabric.csl import tree
 from fabric.csl.ir import Operand, Sym, Vreg
+
+if TYPE_CHECKING:
+    from fabric.csl.lower.function import FunctionLowering
 
 __all__ = ["ROUTINES", "routine"]
 
@@ -26,7 +29,7 @@ def routine(source: str, name: str) -> Callable[[Routine], Routine]:
 
 
 @routine("<memcpy/memcpy>", "unblock_cmd_stream")
-def _unblock(code: Any, expr: tree.Call) -> None:
+def _unblock(code: FunctionLowering, expr: tree.Call) -> None:
     """Count up a hidden word: the host watches it."""
     where = Sym(code.program.hidden("unblocked"))
     value = code.load_at(None, where, 1)
@@ -35,7 +38,7 @@ def _unblock(code: Any, expr: tree.Call) -> None:
 
 def _coordinate(name: str) -> None:
     @routine("<layout>", f"get_{name}_coord")
-    def coordinate(code: Any, expr: tree.Call) -> Operand:
+    def coordinate(code: FunctionLowering, expr: tree.Call) -> Operand:
         return code.load_at(None, Sym(code.program.hidden(name)), 1)
 
 
@@ -43,7 +46,7 @@ _coordinate("x")
 _coordinate("y")
 
 
-def _nothing(code: Any, expr: tree.Call) -> None:
+def _nothing(code: FunctionLowering, expr: tree.Call) -> None:
     """The counter of the model always runs."""
 
 
@@ -52,13 +55,13 @@ for _name in ("enable_tsc", "disable_tsc", "reset_tsc_counter"):
 
 
 @routine("<time>", "get_timestamp")
-def _timestamp(code: Any, expr: tree.Call) -> None:
+def _timestamp(code: FunctionLowering, expr: tree.Call) -> None:
     base, offset = code._split(code.value(expr.arguments[0]))
     code.timestamp(base, offset)
 
 
 @routine("<random>", "set_global_prng_seed")
-def _seed(code: Any, expr: tree.Call) -> None:
+def _seed(code: FunctionLowering, expr: tree.Call) -> None:
     """Say that the generators of the model begin as the hardware's do, and have no seed to be set."""
     what = "the seed has no effect: the model's generator begins with the same state in every run"
     code.program.session.report.warn(what, expr.span)
@@ -67,7 +70,7 @@ def _seed(code: Any, expr: tree.Call) -> None:
 
 def _scalar(name: str, op: str) -> None:
     @routine("<math>", name)
-    def scalar(code: Any, expr: tree.Call) -> Vreg:
+    def scalar(code: FunctionLowering, expr: tree.Call) -> Vreg:
         return code.alu(op, *(code.value(entry) for entry in expr.arguments))
 
 
@@ -80,13 +83,15 @@ def _of_the_library(name: str) -> None:
     """A function of the run-time library in f32; f16 goes through it."""
 
     @routine("<math>", f"{name}_f32")
-    def wide(code: Any, expr: tree.Call) -> Operand | None:
+    def wide(code: FunctionLowering, expr: tree.Call) -> Operand | None:
         return code.routine(f"{name}_f32", tuple(code.value(entry) for entry in expr.arguments))
 
     @routine("<math>", f"{name}_f16")
-    def half(code: Any, expr: tree.Call) -> Operand | None:
+    def half(code: FunctionLowering, expr: tree.Call) -> Operand | None:
         arguments = tuple(code.alu("fh2s", code.value(entry)) for entry in expr.arguments)
-        return code.alu("fs2h", code.routine(f"{name}_f32", arguments))
+        found = code.routine(f"{name}_f32", arguments)
+        assert found is not None  # a function of numbers gives one
+        return code.alu("fs2h", found)
 
 
 for _name in ("ceil", "floor", "sig", "tanh", "cos", "sin", "exp", "log", "pow"):
@@ -95,7 +100,7 @@ for _name in ("ceil", "floor", "sig", "tanh", "cos", "sin", "exp", "log", "pow")
 
 def _config(source: str, name: str, *fixed: Any) -> None:
     @routine(source, name)
-    def config(code: Any, expr: tree.Call) -> None:
+    def config(code: FunctionLowering, expr: tree.Call) -> None:
         code.configure(name, expr, *fixed)
 
 
@@ -110,7 +115,7 @@ _config("<tile_config/teardown>", "exit")
 
 
 @routine("<tile_config/teardown>", "get_pending")
-def _pending(code: Any, expr: tree.Call) -> Vreg:
+def _pending(code: FunctionLowering, expr: tree.Call) -> Vreg:
     return code.pending()
 
 
@@ -120,7 +125,7 @@ for _name in ("set_counter", "set_max_counter", "set_active_limit"):
 
 def _print(source: str, name: str) -> None:
     @routine(source, name)
-    def printing(code: Any, expr: tree.Call) -> None:
+    def printing(code: FunctionLowering, expr: tree.Call) -> None:
         code.record(source, name, expr)
 
 
