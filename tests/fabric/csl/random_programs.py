@@ -72,6 +72,8 @@ class Maker(Vectors):
             return self.declare(depth)
         kind = self.random.choice(kinds)
         target, goal = self.place(kind, 1, True)
+        if target == goal and target.startswith(("g_", "s_", "t_")):
+            self.writes.append((kind, target))
         csl, c = self.value(kind, self.random.randint(1, 3))
         if kind != "bool" and self.chance(0.4):
             op = self.random.choice("+-*" if kind in FLOATS else "+-*&|^")
@@ -205,9 +207,9 @@ class Maker(Vectors):
         (test, truth), (csl, c) = self.truth(1), self.value(self.result, 2)
         return [f"if ({test}) {{ return {csl}; }}"], [f"if ({truth}) return {c};"]
 
-    def call_alone(self, depth: int) -> Both:
+    def call_alone(self, depth: int, function: Function | None = None) -> Both:
         """Return a call of a function that changes globals."""
-        function = self.random.choice([f for f in self.functions if not f.pure])
+        function = function or self.random.choice([f for f in self.functions if not f.pure])
         csl, c = self.call(function, 2)
         target, goal = self.place(function.result, 0, True)
         if "[" in goal:  # the place is that of before the call
@@ -215,12 +217,16 @@ class Maker(Vectors):
         return [f"{target} = {csl};"], [f"{goal} = {c};"]
 
     def around(self, depth: int) -> Both:
-        """Return a call of such a function between two looks at a global: what was known of it is over."""
-        kind, name = self.random.choice(("i16", "u16", "i32", "f32", "u64")), self.name("v")
-        seen, looked = self.place(kind, 1, False)
-        lines, c = self.call_alone(depth)
+        """Return a call of such a function between two looks at what it sets: what was known of that is over."""
+        function = self.random.choice([f for f in self.functions if not f.pure])
+        written = [entry for entry in function.writes if entry[0] != "bool"]
+        if not written:
+            return self.call_alone(depth, function)
+        (kind, seen), name = self.random.choice(written), self.name("v")
+        looked = seen
+        lines, c = self.call_alone(depth, function)
         op = self.random.choice("+-")
-        target = f"g_{kind}"
+        target = f"a_{kind}[{self.random.randrange(LENGTH)}]"
         sum_ = f"{looked} {op} {name}" if kind in FLOATS else cut(kind, f"({looked} {op} {name})")
         self.scope.append((name, kind, False))
         return (
@@ -253,13 +259,17 @@ class Maker(Vectors):
         made = Function(self.name("f"), [], self.random.choice(DRAWN), self.chance(0.4))
         made.params = [(self.name("q"), self.random.choice(DRAWN)) for _ in range(self.random.randint(0, 4))]
         self.scope = [(name, kind, False) for name, kind in made.params]
-        self.result, self.pure, self.loops = made.result, made.pure, []
+        self.result, self.pure, self.loops, self.writes = made.result, made.pure, [], []
         lines, act = self.block(2, 4)
         csl, c = self.value(made.result, 2)
         self.result, self.pure, self.scope = None, False, []
+        made.writes = self.writes
         self.functions.append(made)
         params = ", ".join(f"{name}: {kind}" for name, kind in made.params)
-        how = self.random.choice(("", "", "noinline ", "inline "))
+        # A function that is called and changes globals is what ends most of what passes know.
+        how = self.random.choice(
+            ("", "noinline ", "inline ") if made.pure else ("", "noinline ", "noinline ", "inline ")
+        )
         head = f"{how}fn {made.name}({params}) {made.result} {{"
         params = ", ".join(f"{typed(kind)} {name}" for name, kind in made.params)
         in_c = [f"{typed(made.result)} {made.name}({params}) {{ COUNT;", *act, f"  return {c};", "}"]

@@ -74,6 +74,8 @@ class Function:
     params: list[tuple[str, str]]
     result: str
     pure: bool
+    writes: list[tuple[str, str]] = field(default_factory=list)
+    """Globals that it sets: type and name."""
 
 
 @dataclass
@@ -114,6 +116,7 @@ class Values:
         self.loops: list[tuple[str | None, str]] = []
         """Loops around: label if any, and the name of its labels in C."""
         self.result: str | None = None
+        self.writes: list[tuple[str, str]] = []
         self.pure = False
         self._globals()
 

@@ -73,9 +73,9 @@ class Maker:
     def operand(self, size: int) -> str:
         return self.number(size) if self.chance(0.3) else self.register(size)
 
-    def set(self, op: str, rest: str, size: int) -> str:
-        """Put an operation with a register for its result: a new one, or a variable."""
-        again = [name for name in self.variables if (name[0] == "v") == (size == 1)]
+    def set(self, op: str, rest: str, size: int, fresh: bool = False) -> str:
+        """Put an operation with a register for its result: a new one, or a variable; addresses are never variables."""
+        again = [name for name in self.variables if not fresh and (name[0] == "v") == (size == 1)]
         made = self.random.choice(again) if again and self.chance(0.15) else self.new(size)
         self.put(f"{made} = {op} {rest}")
         if made not in self.variables:
@@ -133,11 +133,11 @@ class Maker:
         count = int(MEMORIES[name].split(", ")[1].rstrip(")"))
         if name in "cz" or self.chance(0.55):
             return f"@{name}+{size * self.random.randrange(count)}", "", size
-        at = self.set("and16", f"{self.register(1)}, {count // 2 - 1}", 1)
+        at = self.set("and16", f"{self.register(1)}, {count // 2 - 1}", 1, True)
         if size == 2:
-            at = self.set("sll16", f"{at}, 1", 1)
+            at = self.set("sll16", f"{at}, 1", 1, True)
         if self.chance(0.5):
-            at = self.set("add16", f"{at}, {size * self.random.randrange(count // 2)}", 1)
+            at = self.set("add16", f"{at}, {size * self.random.randrange(count // 2)}", 1, True)
             return f"@{name}", at, size
         return f"@{name}+{size * self.random.randrange(count // 2)}", at, size
 
@@ -167,10 +167,12 @@ class Maker:
         """Put a load or store through a pointer."""
         known = [(place, size) for place, _, size in self.places[-5:] if place[1] in POINTED]
         place, size = self.random.choice(known or [("@a+1", 1)])
-        at = self.set("const", place, 1)
+        at = self.set("const", place, 1, True)
         if self.chance(0.7):  # what no pass sees through
-            hidden = self.set("and16", f"{self.random.choice(self.arguments)}, {size * self.random.choice((1, 4))}", 1)
-            at = self.set("add16", f"{hidden}, {at}", 1)
+            hidden = self.set(
+                "and16", f"{self.random.choice(self.arguments)}, {size * self.random.choice((1, 4))}", 1, True
+            )
+            at = self.set("add16", f"{hidden}, {at}", 1, True)
         if self.chance(0.5):
             self.taken(f"{at} [0]", size)
         else:
@@ -201,7 +203,7 @@ class Maker:
         base = f"@{name}+{self.random.randrange(8 - 2 * stride)}"
         if self.chance(0.3):
             self.put(f"dsr_load [{dsr}, mem1d(extents=({count},), strides=({stride},))]")
-            at = self.set("const", base, 1)
+            at = self.set("const", base, 1, True)
             self.put(f"dsr_base {at} [{dsr}]")
             return dsr
         self.put(f"dsr_load [{dsr}, mem1d(base={base}, extents=({count},), strides=({stride},))]")
