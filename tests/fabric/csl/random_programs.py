@@ -56,7 +56,7 @@ class Maker(Vectors):
         if not self.pure:
             makers += [self.vector, self.vector, self.copied, *([self.point] if depth > 0 else [])]
         if any(not f.pure for f in self.functions) and not self.pure:
-            makers += [self.call_alone, self.around]
+            makers += [self.call_alone, *[self.around] * 4]
         if depth > 0:
             makers += [self.choose, self.choose, self.loop, self.loop, self.repeat, self.over, self.pick]
             makers.append(self.labelled)
@@ -224,7 +224,11 @@ class Maker(Vectors):
             return self.call_alone(depth, function)
         (kind, seen), name = self.random.choice(written), self.name("v")
         looked = seen
-        lines, c = self.call_alone(depth, function)
+        # Arguments without choices: the looks and the call are in one block.
+        arguments = [self.leaf(entry, 0) for _, entry in function.params]
+        csl, in_c = (f"{function.name}({', '.join(argument[k] for argument in arguments)})" for k in (0, 1))
+        goal = f"g_{function.result}"
+        lines, c = [f"{goal} = {csl};"], [f"{{ {typed(function.result)} w = {in_c}; {goal} = w; }}"]
         op = self.random.choice("+-")
         target = f"a_{kind}[{self.random.randrange(LENGTH)}]"
         sum_ = f"{looked} {op} {name}" if kind in FLOATS else cut(kind, f"({looked} {op} {name})")
@@ -254,13 +258,21 @@ class Maker(Vectors):
 
     # ---- the whole
 
+    def _counted(self) -> Both:
+        """Return a statement that changes a global whatever its value is."""
+        kind = self.random.choice(("i16", "u16", "i32", "u32", "u64"))
+        self.writes.append((kind, f"g_{kind}"))
+        by = self.random.randint(1, 9)
+        return [f"  g_{kind} += {by};"], [f"  g_{kind} = {cut(kind, f'(g_{kind} + {by})')};"]
+
     def function(self) -> tuple[str, str]:
         """Return a function in both."""
         made = Function(self.name("f"), [], self.random.choice(DRAWN), self.chance(0.4))
         made.params = [(self.name("q"), self.random.choice(DRAWN)) for _ in range(self.random.randint(0, 4))]
         self.scope = [(name, kind, False) for name, kind in made.params]
         self.result, self.pure, self.loops, self.writes = made.result, made.pure, [], []
-        lines, act = self.block(2, 4)
+        counted = ([], []) if made.pure else self._counted()
+        lines, act = (first + rest for first, rest in zip(counted, self.block(2, 4), strict=True))
         csl, c = self.value(made.result, 2)
         self.result, self.pure, self.scope = None, False, []
         made.writes = self.writes
@@ -279,7 +291,7 @@ class Maker(Vectors):
 def make(seed: int) -> Program:
     """Return the program of a seed."""
     maker = Maker(seed)
-    functions = [maker.function() for _ in range(maker.random.randint(0, 4))]
+    functions = [maker.function() for _ in range(maker.random.choice((0, 1, 2, 3, 4, 4)))]
     lines, act = maker.block(3, 7)
     # What nobody reaches takes no memory; all globals are looked at afterwards.
     lines += list(_touched(maker.globals))
