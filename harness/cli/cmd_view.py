@@ -15,6 +15,7 @@ from harness.cli import selection
 from harness.kit.console import make_progress, print_json, printable, table
 from traces import movie, pictures, terminal
 from traces.heatmap import plane, write_heatmap
+from traces.line_cycles import line_cycles, line_table
 from traces.paths import follow, identify
 from traces.run_format import LINKS
 from traces.state import RegionStates
@@ -45,6 +46,9 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     parser.add_argument("--step", action="store_true", help="step through cycles, beginning with --cycle")
     parser.add_argument("--follow", metavar="CYCLE,X,Y,COLOR", help="the way of the wavelet that moved there then")
     parser.add_argument("--tasks", metavar="X,Y", help="table of the tasks of one PE")
+    parser.add_argument(
+        "--profile", action="store_true", help="measured cycles by source line, of all PEs or those of --region"
+    )
     parser.add_argument(
         "--figure",
         metavar="F,F",
@@ -77,6 +81,8 @@ def main(args: argparse.Namespace) -> None:
                 print("\n".join(f"written: {path}" for path in written))
         elif args.follow:
             _print_lines(args, terminal.describe_wavelet(way_of(trace, args.follow)))
+        elif args.profile:
+            profile(trace, args)
         elif args.tasks:
             x, y = _numbers(args.tasks, 2, "--tasks")
             _inside(trace, (x, y, 1, 1), "--tasks")
@@ -92,6 +98,23 @@ def main(args: argparse.Namespace) -> None:
                 _print_lines(args, [*terminal.grid(states, cycle, trace.names), *_others(trace, args)])
         else:
             describe(trace, args)
+
+
+def profile(trace: Trace, args: argparse.Namespace) -> None:
+    """Print the measured cycles of each source line."""
+    region = None if args.region is None else selection.rectangle(args.region)
+    if region is not None:
+        _inside(trace, region, "--region")
+    cycles = None if args.cycles is None else selection.cycle_range(args.cycles)
+    found = line_cycles(trace, region, cycles)
+    if args.json:
+        print_json({"lines": [vars(one) for one in found]})
+        return
+    rows = line_table(found)
+    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    for line, *numbers in rows:
+        cells = [f"{cell:>{width}}" for cell, width in zip(numbers, widths[1:], strict=True)]
+        print(printable("  ".join([f"{line:<{widths[0]}}", *cells])))
 
 
 def _others(trace: Trace, args: argparse.Namespace) -> list[str]:

@@ -17,6 +17,7 @@ from harness.report.facts import HOST, cycles_explained, headline, roofs, summar
 from harness.report.markup import document, image, number, table, text
 from traces import pictures
 from traces.heatmap import plane, write_heatmap
+from traces.line_cycles import NEEDED, line_cycles, line_table
 from traces.meanings import of_result
 from traces.style import COLOURS, DPI, USE_TEXT, USES, integer_axes, new_figure, styled
 from wse_core.params import PARAMETERS
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["compare", "page"]
 
 MOST_PHASES = 60
+MOST_LINES = 40
 TIMELINE_EVENTS = 200_000
 FEWER = ("cycles", "run_cycles", "wavelet_hops", "loss", "max_abs_error", *HOST[:5])
 """Results of which less is better; of those in `MORE` more is."""
@@ -60,6 +62,7 @@ def page(trace: Trace, interactive: bool = False) -> str:
         "<h2>Busiest PEs and links</h2>",
         _busiest(facts),
     ]
+    body += _lines(trace)
     if facts["roofline"]:
         body += ["<h2>Roofline</h2>", _roofline_picture(facts["roofline"], roofs(trace.meta.machine))]
     if facts["command"]:
@@ -100,6 +103,14 @@ def compare(first: Trace, second: Trace) -> str:
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _lines(trace: Trace) -> list[str]:
+    """Return the table of measured cycles by source line under its heading, if the file has events of operations."""
+    if not trace.has_events or not set(NEEDED) <= set(trace.filter.kinds):
+        return []
+    heading, *rows = line_table(line_cycles(trace)[:MOST_LINES])
+    return ["<h2>Measured cycles by source line</h2>", table(heading, rows, right=range(1, len(heading)))]
 
 
 def _closer(trace: Trace) -> list[str]:
