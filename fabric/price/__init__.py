@@ -22,6 +22,7 @@ fabric, the `length` of that, and what comes `after` it; `meetings` has all of t
 =============  =======================================================================================================
 `program`      `price`, `price_code` (a piece of code), `price_run` (a whole run of one PE), `pricer` (task by task)
 `layout`       `price_layout`: each program with the parameters that a layout sets
+`lines`        who waits for whom: tasks of several PEs along lines, rings, trees and chains; runs of a layout
 `prices`       what they return: `ProgramPrice`, `TaskPrice`, `Unknown`
 `tasks`        what a task finds when it begins: a fixed point over the tasks that may have run before
 `walk`         a walk through code: threads, slots, latencies

@@ -96,6 +96,8 @@ class Meeting(NamedTuple):
         Its input queues, and its output queues.
     wavelets : int
         Of each.
+    advances : bool
+        Whether the last wavelet that it sends moves switches on.
     """
 
     at: int
@@ -104,6 +106,7 @@ class Meeting(NamedTuple):
     takes: tuple[int, ...]
     sends: tuple[int, ...]
     wavelets: int
+    advances: bool = False
 
     @property
     def end(self) -> float:

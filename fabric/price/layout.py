@@ -36,11 +36,11 @@ class PlacedPrice:
     price: ProgramPrice
 
 
-def programs_of(layout: Layout) -> list[tuple[int, int, int, int, dict[int, int]]]:
+def programs_of(layout: Layout, each: bool = False) -> list[tuple[int, int, int, int, dict[int, int]]]:
     """Return ``(program, x, y, count, words)`` for PEs with one program and the same parameters.
 
     `program` is a number in the specification that the layout builds, (x, y) the first of `count` PEs, and `words` what
-    `Layout.set_param` puts into their SRAM, by address.
+    `Layout.set_param` puts into their SRAM, by address.  With `each` every PE stands for itself.
     """
     spec = layout.build()
     writes = list(layout.param_writes())
@@ -52,7 +52,8 @@ def programs_of(layout: Layout) -> list[tuple[int, int, int, int, dict[int, int]
         which = np.unique(pairs, axis=0, return_inverse=True)[1]
         part[...] = kind.max() + 1 + which.reshape(part.shape)
     found = []
-    for first, count in zip(*np.unique(kind, return_index=True, return_counts=True)[1:], strict=True):
+    alike = np.arange(kind.size) if each else kind
+    for first, count in zip(*np.unique(alike, return_index=True, return_counts=True)[1:], strict=True):
         y, x = divmod(int(first), spec.width)
         program = int(spec.program_index[y, x])
         if program < 0:

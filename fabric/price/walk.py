@@ -382,7 +382,8 @@ class Walker:
         """Note a synchronous operation that meets the fabric."""
         takes = tuple(one.queue for _, one, _, _ in flight.operands if one.kind == DSD_FABIN)
         sends = tuple(one.queue for _, one, _, _ in flight.operands if one.kind == DSD_FABOUT)
-        self.meetings.append(Meeting(at, first, end - first, takes, sends, len(flight.steps.costs)))
+        advances = not all(flight.steps.groups)
+        self.meetings.append(Meeting(at, first, end - first, takes, sends, len(flight.steps.costs), advances))
 
     def _thread_of(self, ins: Coded) -> int:
         """Return the microthread of an asynchronous operation."""
