@@ -366,12 +366,12 @@ def price_lines(
     machine : Machine, optional
         Default that of the layout.
     given : mapping, optional
-        Contents of variables, as of `fabric.price.price`.
+        Contents of variables, as of `fabric.price.price`; they need not be in all programs.
 
     Raises
     ------
     UnsupportedError
-        Routes that switch, operations that microthreads do with the fabric, or tasks that other tasks activate.
+        Filters, swaps or injection, operations that microthreads do with the fabric, or tasks besides this one.
     ProgramError
         The price of a task is not known.
     """
@@ -383,7 +383,8 @@ def price_lines(
         key = program, tuple(words.items())
         if key not in kinds:
             memory: dict[str | int, object] = dict(words.items())
-            known = pricer(layout.programs[program], machine, given=memory | dict(given or {}))
+            memory |= {name: v for name, v in (given or {}).items() if name in spec.programs[program].symbols}
+            known = pricer(layout.programs[program], machine, given=memory)
             names = known.names()
             if list(names) != [task]:
                 raise UnsupportedError(

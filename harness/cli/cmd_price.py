@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harness.cli.priced_sources import COMMAND, PricedProgram, price_csl, price_script, source_text
+from harness.cli.priced_sources import COMMAND, PricedProgram, built_by, price_built, price_csl, price_runs, source_text
 from harness.cli.shared import add_machine_options
 from harness.config.assignments import parse_assignments
 from harness.config.machine import of_words
@@ -58,6 +58,11 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         metavar="[file.py:line=]share",
         help="how often a branch is taken that depends on data, 0 to 1: of one source line, or of all; may be repeated",
     )
+    parser.add_argument(
+        "--launch",
+        metavar="TASK",
+        help="also the cycles of a run of each layout of a script, in which the host launches this task on all PEs",
+    )
     add_machine_options(parser)
     return parser
 
@@ -69,7 +74,10 @@ def main(args: argparse.Namespace) -> int:
     options: dict[str, Any] = {"given": _given(args.given), "initial": args.initial, "odds": _odds(args.odds)}
     chosen = args.overrides or args.preset != "wse2"
     machine = of_words(args.preset, args.overrides) if chosen else None
+    runs: list[float] = []
     if args.file.suffix == ".csl":
+        if args.launch:
+            raise ConfigError("is for layouts that a Python script builds", where="--launch")
         if args.arguments:
             raise ConfigError("a layout file takes no arguments", where=args.arguments[0], hint="--params name:value")
         diagnostics = need("fabric.csl.diagnostics", COMMAND)
@@ -82,8 +90,11 @@ def main(args: argparse.Namespace) -> int:
     else:
         if args.bindings:
             raise ConfigError("are of layout files in CSL", where="--params", hint="arguments behind the script")
-        found = price_script(args.file, machine, args.arguments, **options)
-    _print(args, found)
+        layouts, programs = built_by(args.file, args.arguments)
+        found = price_built(layouts, programs, machine, **options)
+        if args.launch:
+            runs = price_runs(layouts, args.launch, machine, options["given"])
+    _print(args, found, runs)
     return 0
 
 
@@ -115,10 +126,11 @@ def _odds(words: list[str]) -> float | dict[str, float] | None:
     return found.get("", found or None)
 
 
-def _print(args: argparse.Namespace, found: list[PricedProgram]) -> None:
+def _print(args: argparse.Namespace, found: list[PricedProgram], runs: list[float]) -> None:
     """Print the prices as text or as JSON."""
     if args.json:
-        print_json({"file": str(args.file), "programs": [one.price.as_dict() | {"where": one.where} for one in found]})
+        programs = [one.price.as_dict() | {"where": one.where} for one in found]
+        print_json({"file": str(args.file), "programs": programs} | ({"runs": runs} if args.launch else {}))
         return
     for one in found:
         print(f"program {one.price.name!r}{f' on {one.where}' if one.where else ''}")
@@ -129,6 +141,8 @@ def _print(args: argparse.Namespace, found: list[PricedProgram]) -> None:
                 print(f"  {cycles:>10,.10g}  {line}{f'  {text}' if text else ''}")
             for unknown in task.unknown:
                 print(f"    not known before the run: {unknown}")
+    for cycles in runs:
+        print(f"run of {args.launch!r}: {cycles:,.10g} cycles")
 
 
 def _cycles(task: Any) -> str:

@@ -18,7 +18,7 @@ from wse_core.params import Machine
 if TYPE_CHECKING:
     from fabric.price.prices import ProgramPrice
 
-__all__ = ["COMMAND", "PricedProgram", "price_csl", "price_script", "source_text"]
+__all__ = ["COMMAND", "PricedProgram", "built_by", "price_built", "price_csl", "price_runs", "source_text"]
 
 COMMAND = "the command `wse price`"
 
@@ -46,29 +46,22 @@ def _pes(count: int, x: int, y: int) -> str:
     return f"{count} PE{'s' * (count != 1)}, first ({x}, {y})"
 
 
-def price_script(path: Path, machine: Machine | None, arguments: list[str], **options: Any) -> list[PricedProgram]:
-    """Return the prices of what a script builds: it is run as far as it would make a fabric, which nothing enters.
-
-    Of a script that makes no fabric all layouts are priced that its variables hold, and all programs outside of them.
+def price_built(
+    layouts: list[Any], programs: list[Any], machine: Machine | None, **options: Any
+) -> list[PricedProgram]:
+    """Return the prices of layouts, and of programs that are in none of them.
 
     Parameters
     ----------
-    path : Path
+    layouts, programs : list
+        As of `built_by`.
     machine : Machine, optional
         Default that of each layout or program.
-    arguments : list of str
-        Of the script.
     **options
         As of `fabric.price.price_layout`.
-
-    Raises
-    ------
-    ConfigError
-        The script builds nothing that can be priced.
     """
     price_layout = need("fabric.price.layout", COMMAND).price_layout
     price = need("fabric.price.program", COMMAND).price
-    layouts, programs = _run(path, arguments)
     found = []
     for layout in layouts:
         for one in price_layout(layout, machine, **options):
@@ -79,13 +72,37 @@ def price_script(path: Path, machine: Machine | None, arguments: list[str], **op
             symbols = program.assemble().symbols
             own = {name: value for name, value in (options.get("given") or {}).items() if name in symbols}
             found.append(PricedProgram(price(program, machine, **options | {"given": own})))
-    if not found:
-        raise ConfigError("the script builds no program", where=str(path), hint="a Layout or Program in a variable")
     return found
 
 
-def _run(path: Path, arguments: list[str]) -> tuple[list[Any], list[Any]]:
-    """Return the layouts and the programs that a script builds before it would run anything."""
+def price_runs(layouts: list[Any], task: str, machine: Machine | None, given: Mapping[str, object]) -> list[float]:
+    """Return the cycles of a run of each layout, in which the host launches a task on all PEs in cycle 0.
+
+    Raises
+    ------
+    UnsupportedError, ProgramError
+        See `fabric.price.lines.price_lines`.
+    """
+    price_lines = need("fabric.price.lines", COMMAND).price_lines
+    return [max(price_lines(layout, task, machine, given).values()) for layout in layouts]
+
+
+def built_by(path: Path, arguments: list[str]) -> tuple[list[Any], list[Any]]:
+    """Return the layouts and the programs that a script builds: it runs as far as it would make a fabric.
+
+    Of a script that makes no fabric these are all layouts and programs that its variables hold.
+
+    Parameters
+    ----------
+    path : Path
+    arguments : list of str
+        Of the script.
+
+    Raises
+    ------
+    ConfigError
+        The script builds nothing that can be priced, or ends with an error.
+    """
     host = need("fabric.host.fabric", COMMAND)
     layout_type = need("fabric.layout.layout", COMMAND).Layout
     program_type = need("fabric.program.program", COMMAND).Program
@@ -112,7 +129,10 @@ def _run(path: Path, arguments: list[str]) -> tuple[list[Any], list[Any]]:
         host.Fabric.__init__ = kept
         sys.argv, sys.path[:] = before, paths
     layouts += [value for value in values.values() if isinstance(value, layout_type) and value not in layouts]
-    return layouts, [value for value in values.values() if isinstance(value, program_type)]
+    programs = [value for value in values.values() if isinstance(value, program_type)]
+    if not layouts and not programs:
+        raise ConfigError("the script builds no program", where=str(path), hint="a Layout or Program in a variable")
+    return layouts, programs
 
 
 def price_csl(path: Path, machine: Machine | None, params: list[str], **options: Any) -> list[PricedProgram]:

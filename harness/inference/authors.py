@@ -20,9 +20,9 @@ toward a root that moves; rows pass sums on one after the other, so that a step 
 
 from __future__ import annotations
 
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 from fabric.networks.inference.decoder import Decoder
+from fabric.price import timing
 from harness.inference.costs import all_reduce, cdiv, matrix_vector
 from harness.inference.phase import Phase
 from wse_core.errors import UnsupportedError

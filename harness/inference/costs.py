@@ -23,13 +23,13 @@ from fabric.host.fabric import Fabric
 from fabric.kernels.collectives import costs as published_forms
 from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.collectives.pieces.sums import color_pool
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 from fabric.kernels.matmul.gemm import make
 from fabric.kernels.matmul.local import Shape, product_cycles
 from fabric.kernels.matmul.problem import Problem
 from fabric.kernels.matvec.line_sum import LineSum
 from fabric.layout.layout import Layout
+from fabric.price import timing
 from fabric.program.functions import Emit
 from fabric.program.program import Program
 from wse_core.errors import ConfigError

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fabric.kernels.kit import timing
 from fabric.kernels.registry import KERNELS
+from fabric.price import timing
 from harness.inference.costs import all_reduce, matrix_vector, mesh_gemm, run_function, scores, vector_function
 from wse_core.errors import InternalError
 from wse_core.params import Machine

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 from fabric.networks.inference.decoder import Decoder
+from fabric.price import timing
 from harness.inference import authors, correct
 from harness.inference.costs import all_reduce, cdiv, elementwise, matrix_vector
 from harness.inference.phase import Phase

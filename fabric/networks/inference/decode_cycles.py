@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.kernels.collectives.pieces.ktree import KTree
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 from fabric.networks.inference.axes import QUEUE_HEAD, QUEUE_IN, QUEUE_SHIFT
 from fabric.networks.inference.course import MOST_WORDS, Course, MarkedProgram
 from fabric.networks.inference.decode import PARTS, ColumnRole, Decode, RowRole
 from fabric.networks.inference.front import Front
 from fabric.networks.inference.placement import Placement
+from fabric.price import timing
 
 __all__ = ["StepCycles", "Way"]
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fabric.kernels.kit import timing
 from fabric.networks.inference.decode_cycles import Cycles, StepCycles, Way
 from fabric.networks.inference.pipeline import Pipeline
+from fabric.price import timing
 
 __all__ = ["Bubbles", "PipelineCycles"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabric.kernels.kit import timing
+from fabric.price import timing
 from wse_core.params import Machine
 
 __all__ = ["Work"]

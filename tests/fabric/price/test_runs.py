@@ -41,9 +41,9 @@ def test_random_vector_programs_cost_what_the_engine_takes(case):
     assert compared(case.spec) is not False
 
 
-def on_one_pe(rng):
+def on_one_pe(rng, m=None):
     """Return a random machine of one PE without queues: tasks, microthreads, FIFOs, all kinds of descriptors."""
-    m, none = random_machine(rng), (0,) * N_QUEUES
+    m, none = m or random_machine(rng), (0,) * N_QUEUES
     program = random_program(rng, "one", [0], dict(m) | {"queue.in_depth": none, "queue.out_depth": none}, False, True)
     return FabricSpec(m, 1, 1, (program,), np.zeros((1, 1), np.int16), {})
 
@@ -53,6 +53,18 @@ def on_one_pe(rng):
 def test_random_programs_of_all_instructions_cost_what_the_engine_takes(spec):
     """Unless they meet a fault, wait for ever, or branch on data."""
     assert compared(spec) is not False
+
+
+@pytest.mark.parametrize("name", ["wse2", "wse3"])
+@pytest.mark.parametrize(
+    "numbers",
+    [{}, {"vec.start": 4}, {"vec.drain": 3}, {"ce.dsr_load": 5}, {"ce.load_latency": 9, "ce.fp_latency": 7}],
+    ids=str,
+)
+def test_random_programs_on_machines_with_other_numbers(name, numbers):
+    found = [compared(on_one_pe(Seeded(seed), machine(name, numbers))) for seed in seeds(100)]
+    assert False not in found
+    assert True in found
 
 
 @pytest.mark.parametrize(("make", "share"), [(random_vectors, 0.7), (on_one_pe, 0.3)])

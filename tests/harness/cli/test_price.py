@@ -86,6 +86,16 @@ def test_a_script_is_priced_with_the_parameters_of_its_layout_and_nothing_runs(s
     assert initial[2]["tasks"]["main"]["cycles"] == measured(length, 0, m)
 
 
+def test_a_run_of_the_layout_is_priced(script, capsys):
+    m = machine()
+    assert cli.main(["price", script, "--launch", "main", "--given", "n=7", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"] == [max(measured(8, turns, m) for turns in (2, 5, 7))]
+    assert cli.main(["price", script, "--launch", "main", "--given", "n=7"]) == 0
+    assert f"run of 'main': {measured(8, 7, m)} cycles" in capsys.readouterr().out
+    assert cli.main(["price", script, "--launch", "main"]) == 2
+    assert "not known before a run" in capsys.readouterr().err
+
+
 def test_text_has_the_source_and_names_what_is_not_known(script, capsys):
     assert cli.main(["price", script]) == 0
     out = capsys.readouterr().out
@@ -134,6 +144,8 @@ def test_programs_outside_of_a_layout_are_priced(tmp_path, capsys):
         (["EMPTY"], "builds no program"),
         (["ENDS"], "ends with 3"),
         (["CHAIN", "8"], "takes no arguments"),
+        (["CHAIN", "--launch", "main"], "Python script"),
+        (["FILE", "--launch", "other", "--given", "n=1"], "has tasks besides 'other'"),
     ],
 )
 def test_what_is_refused(tmp_path, capsys, script, words, piece):

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.kernels.kit import timing
 from fabric.kernels.kit.data import wavelets_of
 from fabric.networks.inference.move.code import QUEUE_ALONG
 from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.prefill.channels import FROM_WEST, TO_EAST
 from fabric.networks.inference.prefill.cycles import PromptCycles
 from fabric.networks.inference.work import Work
+from fabric.price import timing
 
 __all__ = ["MoveCycles"]
 
