@@ -14,7 +14,6 @@ ROOMS = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tools")
 LATER = (
     "fabric/csl",
     "fabric/networks/inference",
-    "fabric/price",
     "harness/inference",
     "harness/models",
     "harness/train",

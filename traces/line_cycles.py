@@ -1,4 +1,4 @@
-"""Measured cycles by source line: what operations took from their issue to their last step, read from events.
+"""Measured cycles are summed by source line here: what operations took from their issue to their last step.
 
 Events have the code word of every vector operation, and a run file has the source lines of code words; so it is known
 of each line how often its operations ran, how long they took, and how many of those cycles were waits for wavelets or
@@ -104,7 +104,7 @@ def line_table(found: list[LineCycles]) -> list[tuple[str, ...]]:
 
 
 SPAN = np.dtype([(name, "i8") for name in ("pe", "thread", "begin", "end", "what", "waiting", "conflicts")])
-"""What lasts from `begin` to `end`, the cycle behind its last one; `what`: code word or number of a task."""
+"""A span goes from `begin` to `end`, the cycle behind its last one; `what` is a code word or the number of a task."""
 
 
 def _pes(events: NDArray[Any]) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""What a program costs, before anything runs: cycles of its tasks and of its source lines, read from its instructions.
+"""This package says what a program costs before anything runs: cycles of its tasks and of its source lines.
 
 A program is priced, not counted by hand: `fabric.price` walks through the assembled program of a PE and adds up what
 the machine's numbers say, so a program that changes changes its price, and so does a machine.

@@ -32,7 +32,7 @@ class Choice(NotKnown):
 
 
 class Coded(NamedTuple):
-    """An instruction and the code word index of the one after it."""
+    """A `Coded` is an instruction with what a walk needs of it, and the code word index of the one after it."""
 
     op: Op
     a: int
@@ -52,7 +52,7 @@ class Coded(NamedTuple):
 
 
 class Code(dict[int, Coded]):
-    """The instructions of an image by their code words."""
+    """A `Code` has the instructions of an image by their code words."""
 
     def __init__(self, image: ProgramImage) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def _reads(op: Op, fields: tuple[int, int, int, int], imm: int | None, vector: b
 
 
 class Meeting(NamedTuple):
-    """A synchronous operation with operands on the fabric.
+    """A `Meeting` is a synchronous operation with operands on the fabric.
 
     Attributes
     ----------
@@ -110,5 +110,5 @@ class Meeting(NamedTuple):
 
     @property
     def end(self) -> float:
-        """Cycle behind its last step."""
+        """The cycle that comes behind the last step."""
         return self.first + self.length

@@ -59,7 +59,7 @@ class Content:
 
     @property
     def innermost(self) -> int | None:
-        """Elements from one to the next of a mem1d or mem4d."""
+        """The stride that leads from one element of a mem1d or mem4d to the next, in elements."""
         return self.stride[self.ndim - 1] if self.kind == DSD_MEM4D else self.stride[0]
 
     @property

@@ -1,4 +1,4 @@
-"""What an instruction costs by its class: one table from the classes of `wse_core.isa` to numbers of the machine.
+"""The cost classes of `wse_core.isa` become numbers of the machine here, in one table.
 
 An instruction that issues in cycle t keeps the pipeline for `slots` cycles, the next one of its thread can issue in
 t + `follow`, and what it makes can be used in t + `result`.

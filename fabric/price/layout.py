@@ -1,4 +1,4 @@
-"""Layouts, priced: each program with the parameters that the layout sets for it."""
+"""Layouts are priced here: each program with the parameters that the layout sets for it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ from wse_core.params import Machine
 __all__ = ["Link", "follow", "links_of", "price_lines"]
 
 Node = tuple[int, int]
-"""A place, and the number of one of its meetings."""
+"""A node is a place with the number of one of its meetings."""
 WHERE = "price: lines"
 
 
@@ -256,7 +256,7 @@ class _Message(NamedTuple):
 
 
 class _Carried:
-    """All messages of all places, carried one after the other in the order in which routers let them through.
+    """All messages of all places are carried here, one after the other, in the order in which routers let them through.
 
     There is no time in it: a place goes on when what it takes is there, a message when the position of a switch lets it
     in.  Which message comes to which meeting follows from that alone.

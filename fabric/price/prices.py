@@ -36,7 +36,7 @@ class Unknown:
 
 @dataclass(frozen=True)
 class TaskPrice:
-    """The cycles of a task, from the picker's choice of it to the next choice, or of a piece of code.
+    """A `TaskPrice` has the cycles of a task, from the picker's choice to the next choice, or of a piece of code.
 
     A task that meets the fabric waits for other PEs.  Its price is cut there; who waits for whom is the business of
     `fabric.price.lines`.
@@ -102,7 +102,7 @@ class TaskPrice:
 
 @dataclass(frozen=True)
 class ProgramPrice:
-    """The prices of a program.
+    """A `ProgramPrice` has the prices of all tasks of a program.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Programs, pieces of code and whole runs of a PE, priced."""
+"""Programs, pieces of code and whole runs of a PE are priced here."""
 
 from __future__ import annotations
 

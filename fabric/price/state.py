@@ -21,7 +21,7 @@ from wse_core.reference.alu import ALU, CONDITION
 from wse_core.reference.numerics import FMT_CB16, FMT_F16, Num
 
 Given = Mapping[str | int, object]
-"""Known contents of variables by name, and of single words by address."""
+"""What is known holds for variables by name, and for single words by address."""
 
 __all__ = ["Arithmetic", "Fifos", "Given", "State", "begin", "is_register", "joined_states"]
 

@@ -37,7 +37,7 @@ class Steps(NamedTuple):
 
 
 class _Walk(NamedTuple):
-    """An operand in memory as far as steps depend on it: addresses count modulo the number of banks."""
+    """A `_Walk` is an operand in memory as far as steps depend on it: addresses count modulo the number of banks."""
 
     kind: int
     words: int

@@ -46,7 +46,7 @@ class _Ends:
 
 
 class Pricer:
-    """Prices of the tasks of one image.
+    """A `Pricer` gives the prices of the tasks of one image.
 
     Parameters
     ----------

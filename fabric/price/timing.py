@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 Count = TypeVar("Count", int, NDArray[Any])
-"""One count, or an array of them."""
+"""A count is one number or an array of them."""
 
 
 def ramps(machine: Machine) -> int:

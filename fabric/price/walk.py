@@ -1,4 +1,4 @@
-"""A walk through the code of a PE: instructions issue one after the other, each when the machine's numbers let it.
+"""A walk goes through the code of a PE: instructions issue one after the other, each when the machine lets it.
 
 `Walker` keeps what `fabric.price.state` knows and the cycles of the pipeline: threads, issue slots, latencies, steps of
 vector operations that share the pipeline with the main thread.  No data are computed but whole numbers that say where
@@ -50,7 +50,7 @@ MOST = 1_000_000
 
 @dataclass
 class _Flight:
-    """A vector operation in flight."""
+    """A `_Flight` is a vector operation in flight."""
 
     ins: Coded
     steps: Steps
@@ -73,7 +73,7 @@ class _Flight:
 
 @dataclass
 class Walker:
-    """One PE at work.
+    """A `Walker` is one PE at work.
 
     Parameters
     ----------
