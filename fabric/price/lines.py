@@ -13,8 +13,9 @@ So what a kernel costs follows from its programs and its routes, whatever its sh
 has several into one place.  `links_of` reads them from the routes and switches of a fabric.
 
 Timing: docs/machine.md, "Router", "Queue"; rates are those of `fabric.price.timing`.
-Known differences: what colors lose on links that they share is not counted.  Operations of microthreads with the
-fabric, filters, swaps and injection are refused.
+Known differences: what colors lose on links that they share is not counted.  The cycle in which a switch moves
+between two messages is a gap here also where slow routers (`router.hop` of two) let the next message close it.
+Operations of microthreads with the fabric, control wavelets, filters, swaps and injection are refused.
 """
 
 from __future__ import annotations
@@ -329,7 +330,7 @@ class _Carried:
                 if not queue or not int(route["rx"][position]) >> port & 1:
                     continue
                 message = queue.popleft()
-                onward = message._replace(advances=message.advances and not route["pop"])
+                onward = message._replace(advances=False)  # only the switch of the own router moves
                 for side in range(DIR_R + 1):
                     if not int(route["tx"][position]) >> side & 1:
                         continue
