@@ -1,7 +1,7 @@
 """Who waits for whom: tasks of several PEs, composed along lines, rings, trees and chains of messages.
 
 Prices of tasks say what a PE does between what it does with others (`TaskPrice.meetings`).  Here they are put together:
-a `Link` says that what one meeting sends another one takes, so many routers further, and `follow` finds when everybody
+a `Bond` says that what one meeting sends another one takes, so many routers further, and `follow` finds when everybody
 is through.  Two rules are all there is:
 
 * A meeting begins when its PE is ready and the first wavelets of all that it takes are there; those of a message come
@@ -36,14 +36,14 @@ from wse_core.errors import ProgramError, UnsupportedError
 from wse_core.image import DIR_R, STEP, FabricSpec, ProgramImage
 from wse_core.params import Machine
 
-__all__ = ["Link", "follow", "links_of", "price_lines"]
+__all__ = ["Bond", "follow", "links_of", "price_lines"]
 
 Node = tuple[int, int]
 """A node is a place with the number of one of its meetings."""
 WHERE = "price: lines"
 
 
-class Link(NamedTuple):
+class Bond(NamedTuple):
     """A message: what a meeting sends and another one takes.
 
     Attributes
@@ -63,7 +63,7 @@ class Link(NamedTuple):
     into: int
 
 
-def follow(machine: Machine, tasks: Sequence[TaskPrice], links: Sequence[Link], start: float = 0) -> list[float]:
+def follow(machine: Machine, tasks: Sequence[TaskPrice], links: Sequence[Bond], start: float = 0) -> list[float]:
     """Return the cycle in which each place can choose its next task.
 
     Parameters
@@ -71,7 +71,7 @@ def follow(machine: Machine, tasks: Sequence[TaskPrice], links: Sequence[Link], 
     machine : Machine
     tasks : sequence of TaskPrice
         Of each place; all are chosen in cycle `start`.
-    links : sequence of Link
+    links : sequence of Bond
 
     Raises
     ------
@@ -85,21 +85,21 @@ def follow(machine: Machine, tasks: Sequence[TaskPrice], links: Sequence[Link], 
 class _Following:
     """The meetings of all places, each reckoned once those that it waits for are."""
 
-    def __init__(self, machine: Machine, tasks: Sequence[TaskPrice], links: Sequence[Link], start: float) -> None:
+    def __init__(self, machine: Machine, tasks: Sequence[TaskPrice], links: Sequence[Bond], start: float) -> None:
         self.machine, self.tasks, self.start = machine, tasks, start
-        self.into: dict[Node, dict[int, list[Link]]] = {}
-        self.out: dict[Node, list[Link]] = {}
+        self.into: dict[Node, dict[int, list[Bond]]] = {}
+        self.out: dict[Node, list[Bond]] = {}
         for link in links:
             self.into.setdefault(link.receiver, {}).setdefault(link.into, []).append(link)
             self.out.setdefault(link.sender, []).append(link)
         self.first: dict[Node, float] = {}
         self.last: dict[Node, float] = {}
-        self.taken: dict[Link, tuple[float, float]] = {}
+        self.taken: dict[Bond, tuple[float, float]] = {}
         """When the first wavelet of a message can be taken, and when it is."""
-        self.streams: dict[Link, tuple[float, int]] = {}
+        self.streams: dict[Bond, tuple[float, int]] = {}
         """When the first wavelet of those came that follow one another up to a message, and how many are before it."""
-        self.before: dict[Link, Link] = {}
-        last_in: dict[tuple[int, int], Link] = {}
+        self.before: dict[Bond, Bond] = {}
+        last_in: dict[tuple[int, int], Bond] = {}
         for link in sorted(links, key=lambda link: link.receiver):  # those to one meeting stay in their order
             queue = link.receiver[0], link.into
             if queue in last_in:
@@ -159,16 +159,16 @@ class _Following:
         late = [("first", link.receiver) for link in self.out.get(node, ()) if self._fills(link)]
         return [("first", node), *late, *(("first", link.sender) for links in queues for link in links[1:])]
 
-    def _room(self, link: Link) -> int:
+    def _room(self, link: Bond) -> int:
         """Return the wavelets that have room between two PEs."""
         m = self.machine
         routers = m["router.depth"] * (link.hops + 1)
         return m["queue.out_depth"][link.out % N_QUEUES] + routers + self._inside(link)
 
-    def _inside(self, link: Link) -> int:
+    def _inside(self, link: Bond) -> int:
         return self.machine["queue.in_depth"][link.into % N_QUEUES] + self.machine["ramp.in_buffer"]
 
-    def _fills(self, link: Link) -> bool:
+    def _fills(self, link: Bond) -> bool:
         """Whether a message is longer than what has room on its way."""
         return self._meeting(link.sender).wavelets > self._room(link)
 
@@ -180,7 +180,7 @@ class _Following:
             return self.start + meeting.first
         return self.last[place, number - 1] + meeting.first - self.tasks[place].meetings[number - 1].end
 
-    def _arrival(self, link: Link) -> float:
+    def _arrival(self, link: Bond) -> float:
         """Return the cycle in which a receiver can take the first wavelet of a message."""
         m = self.machine
         found = self.first[link.sender] + timing.way(m, link.hops)
@@ -230,7 +230,7 @@ class _Following:
         return found
 
 
-def links_of(spec: FabricSpec, tasks: Mapping[tuple[int, int], TaskPrice]) -> list[Link]:
+def links_of(spec: FabricSpec, tasks: Mapping[tuple[int, int], TaskPrice]) -> list[Bond]:
     """Return the links between the meetings of PEs, along the routes and switches of a fabric.
 
     Parameters
@@ -267,7 +267,7 @@ class _Carried:
         self.spec, self.tasks = spec, tasks
         self.places = list(tasks)
         self.number = {pe: k for k, pe in enumerate(tasks)}
-        self.links: list[Link] = []
+        self.links: list[Bond] = []
         self.position: dict[tuple[int, tuple[int, int]], int] = {}
         self.queues: dict[tuple[int, tuple[int, int], int], deque[_Message]] = {}
         self.there: dict[tuple[int, tuple[int, int]], deque[_Message]] = {}
@@ -295,7 +295,7 @@ class _Carried:
             while left > 0:
                 message = self.there[color, pe].popleft()
                 left -= self._wavelets(message)
-                self.links.append(Link(message.sender, node, message.hops, message.out, queue))
+                self.links.append(Bond(message.sender, node, message.hops, message.out, queue))
             if left:
                 raise UnsupportedError(f"{pe} takes a message in parts", where=WHERE, feature="lines")
         for queue in meeting.sends:

@@ -8,7 +8,7 @@ from fabric.host.fabric import Fabric
 from fabric.kernels.registry import KERNELS
 from fabric.layout.layout import Layout
 from fabric.price.code import Meeting
-from fabric.price.lines import Link, follow, price_lines
+from fabric.price.lines import Bond, follow, price_lines
 from fabric.price.prices import TaskPrice
 from fabric.program.program import Program
 from tests.examples import few
@@ -126,12 +126,12 @@ def test_a_ring_that_somebody_begins_comes_round_and_one_that_nobody_begins_is_r
     m = machine()
     begins, passes = task(((), (2,), 8), ((2,), (), 8)), task(((2,), (2,), 8))
     count, way = 5, m["ramp.execute"] + m["ramp.out"] + m["ramp.in"] + m["router.hop"]
-    links = [Link((k, 0), (k + 1, 0), 1, 2, 2) for k in range(count - 1)]
-    back = Link((count - 1, 0), (0, 1), 1, 2, 2)
+    links = [Bond((k, 0), (k + 1, 0), 1, 2, 2) for k in range(count - 1)]
+    back = Bond((count - 1, 0), (0, 1), 1, 2, 2)
     ends = follow(m, [begins, *[passes] * (count - 1)], [*links, back])
     assert ends[0] == 5 + count * way + 8 + begins.alone - begins.meetings[-1].end
     assert ends[1:] == [5 + k * way + 8 + passes.alone - passes.meetings[0].end for k in range(1, count)]
-    closed = [*links, Link((count - 1, 0), (0, 0), 1, 2, 2)]
+    closed = [*links, Bond((count - 1, 0), (0, 0), 1, 2, 2)]
     with pytest.raises(ProgramError, match="wait for each other"):
         follow(m, [passes] * count, closed)
     with pytest.raises(ProgramError, match="nobody sends"):
