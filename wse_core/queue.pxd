@@ -2,10 +2,11 @@
 # Queues: their words, the planes of the routers' queues, the two ways over a ramp, and waking who waits for a place.
 #
 # A queue word is one uint64: payload (bits 0-31), control (32), for the own router alone (33), valid (34), stamp
-# (35-63).  The stamp is the first cycle, modulo 2^29, in which the word may be used by the other side: a valid word may be taken, a free place may be
-# filled.  So a word has one writer per state and a cycle needs no commit phase: whatever happens in cycle t is stamped
-# t + 1 or later and cannot be seen in t, in whatever order cells are visited.  Stamps are compared as signed distances;
-# `stamps_refresh` keeps every stamp within half the range (the only cost of 29 bits: one sweep in 2^27 cycles).
+# (35-63).  The stamp is the first cycle, modulo 2^29, in which the word may be used by the other side: a valid word may
+# be taken, a free place may be filled.  So a word has one writer per state and a cycle needs no commit phase: whatever
+# happens in cycle t is stamped t + 1 or later and cannot be seen in t, in whatever order cells are visited.  Stamps are
+# compared as signed distances; `stamps_refresh` keeps every stamp within half the range (the only cost of 29 bits: one
+# sweep in 2^27 cycles).
 from wse_core.bitmap cimport map_add
 from wse_core.builtins cimport ctz64, unlikely
 from wse_core.records cimport *

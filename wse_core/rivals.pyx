@@ -10,8 +10,8 @@ adds up what each piece of that way takes at least, until the sum is enough or s
   this operation that sends, not before all that are missing have come, one per cycle.  So the search goes on with that
   color.
 * A switch changes only when a control wavelet of its color passes, which comes behind the words of its operation.  What
-  needs another position of a switch comes behind the next one.  Where no color's control wavelets travel, that is one of
-  the PE's own: it has come up the ramp.
+  needs another position of a switch comes behind the next one.  Where no control wavelet of the color travels, that is
+  one of the PE's own: it has come up the ramp.
 * Where one PE sends a color, the search jumps to it, if as many wavelets have left it as have passed here: none is on
   its way.  What is found there holds from then on, for all that ask of this color (`told_t`).
 

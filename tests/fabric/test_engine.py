@@ -120,7 +120,7 @@ def two_pes(wait_cycles, n=3, half="f16"):
 
 @pytest.mark.skipif(_build_info.MODE == "coverage", reason="tens of millions of instructions")
 def test_stamps_survive_more_cycles_than_they_can_count():
-    """Queue words carry 30 bits of their cycle; two transfers lie more than 2^30 cycles apart."""
+    """Queue words carry 29 bits of their cycle; two transfers lie more than 2^29 cycles apart."""
     engine, image = two_pes(2**30 + 2**29)
     assert engine.run(10**11) == "complete"
     assert engine.cycle > 3 * 2**30

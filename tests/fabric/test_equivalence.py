@@ -25,7 +25,7 @@ from wse_core.reference.machine import ReferenceMachine
 
 
 def often_swept(spec):
-    """Return an engine that sweeps stamps and counters every few cycles instead of every 2^28."""
+    """Return an engine that sweeps stamps and counters every few cycles instead of every 2^27."""
     return Engine(spec, sweep=5)
 
 
