@@ -16,6 +16,7 @@ from harness.config.machine import of_words
 from harness.kit.console import print_json
 from harness.kit.modules import need
 from wse_core.errors import ConfigError
+from wse_core.numbers import DEFAULT_PRESET
 
 __all__ = ["add_parser", "main"]
 
@@ -63,7 +64,7 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         metavar="TASK",
         help="also the cycles of a run of each layout of a script, in which the host launches this task on all PEs",
     )
-    add_machine_options(parser)
+    add_machine_options(parser, None)
     return parser
 
 
@@ -72,8 +73,8 @@ def main(args: argparse.Namespace) -> int:
     if not args.file.is_file():
         raise ConfigError("there is no such file", where=str(args.file))
     options: dict[str, Any] = {"given": _given(args.given), "initial": args.initial, "odds": _odds(args.odds)}
-    chosen = args.overrides or args.preset != "wse2"
-    machine = of_words(args.preset, args.overrides) if chosen else None
+    chosen = args.overrides or args.preset is not None
+    machine = of_words(args.preset or DEFAULT_PRESET, args.overrides) if chosen else None
     runs: list[float] = []
     if args.file.suffix == ".csl":
         if args.launch:

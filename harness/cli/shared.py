@@ -14,9 +14,13 @@ CLOCKS = ("clock.ghz", "plan.core_ghz")
 """Numbers of the machine at which tokens per second are given: the vendor's scripts, and the published rate."""
 
 
-def add_machine_options(parser: argparse.ArgumentParser) -> None:
-    """Give a parser ``--preset`` and ``--set``; `harness.config.machine.of_words` says what they mean."""
-    parser.add_argument("--preset", default=DEFAULT_PRESET, help="machine to start from (default: %(default)s)")
+def add_machine_options(parser: argparse.ArgumentParser, preset: str | None = DEFAULT_PRESET) -> None:
+    """Give a parser ``--preset`` and ``--set``; `harness.config.machine.of_words` says what they mean.
+
+    `preset` is the default; None: the machine that a program was written for.
+    """
+    default = "that of the program" if preset is None else "%(default)s"
+    parser.add_argument("--preset", default=preset, help=f"machine to start from (default: {default})")
     add_overrides(parser)
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from harness.kit.console import Progress
     from wse_core.params import Machine
 
-__all__ = ["DigitsOptions", "fit_layer", "report", "run"]
+__all__ = ["DigitsOptions", "Options", "fit_layer", "report", "run"]
 
 CLASSES = 10
 TOTALS = ("cycles", "wavelet_hops", "macs", "useful_macs", "expected_cycles", "expected_hops", "expected_macs")
@@ -56,6 +56,10 @@ class DigitsOptions:
     ridge: float = option(0.01, doc="weight of the penalty when the layer is fitted, per image", low=0.0)
     pictures: bool = option(False, doc="draw heat maps beside the run file")
     held_out: float = option(0.2, doc="share of the digits that the fit does not see", low=0.0, high=0.9)
+
+
+Options = DigitsOptions
+"""It is the name under which every job has its options."""
 
 
 def fit_layer(images: NDArray[np.float64], labels: NDArray[np.int64], ridge: float) -> NDArray[np.float64]:

@@ -89,11 +89,14 @@ class Operations(Mapping):
         slots: list[Any] = []
         thread = self.program.thread_of(operands, ending, self.span)
         on_control = self.program.on_control(options, self.span)
+        # A register that the program loads itself may say the length, and then another extent than its own counts.
+        counted = not any(isinstance(value, ExplicitDsr) for value in operands)
         for place, value in enumerate(operands):
             if place == 0 and is_pointer:
                 slots.append("dst")
             elif isinstance(value, Descriptor):
-                self._within(value, isa.WORDS[op.types[place]])
+                if counted:
+                    self._within(value, isa.WORDS[op.types[place]])
                 dsr = AutoDsr(self._file(place, value, operands))
                 dsr.thread = thread
                 control = on_control if value.fixed.kind == "fabin" else (0, None)

@@ -11,7 +11,6 @@ ahead               what a large kernel will take, said before it is made
 watch               who hears how far a run is, and the time that is left
 sizes               sizes that fit into a PE, and the message when they do not
 report              what a result says
-timing              what the parts of a closed form cost on a machine: ramps, stages, operations, stamps
 plmr                what an algorithm asks of a mesh of cores, and whether the mesh has it
 ==================  ===============================================================================================
 

@@ -52,10 +52,6 @@ UNUSED = {
         'const m = @import_module("<malloc>");\ntask job() void { m.free(); }\n',
         "pe.csl:1:26: error: there is no module <malloc>",
     ),
-    "<dsd_ops>": (
-        'const m = @import_module("<dsd_ops>");\ntask job() void { m.add(); }\n',
-        "pe.csl:1:26: error: there is no module <dsd_ops>",
-    ),
     "priorities that change while a program runs": (
         'const t = @import_module("<tile_config>");\n'
         "task job() void { t.task_priority.set_task_priority(@get_local_task_id(8)); }\n",

@@ -110,7 +110,7 @@ def test_killed_at_any_moment(capsys, folder, child_env):
             assert not path or path == found("parts/checkpoints")[-1]
     assert done == sorted(done)
     assert done[-1] > 20
-    inside = [sum(name in text for text in where) for name in ("trainer.py:step", "checkpoint.py:save")]
+    inside = [sum(name in text for text in where) for name in ("loop.py:step", "checkpoint.py:save")]
     assert 0 < min(inside) < sum(inside) < len(where)  # some while training, some while writing, some before either
     status, _, err = run(capsys, "--resume parts")
     assert (status, err) == (0, "")
