@@ -92,15 +92,16 @@ def test_inactive_weights_and_their_state_do_not_change(name):
         assert slot[mask].all()
 
 
-def test_adam_is_adam():
-    """Against the formulas in float64."""
+@pytest.mark.parametrize("size", [1.0, 1e-6, 1e-9])
+def test_adam_is_adam(size):
+    """Against the formulas in float64, with gradients far above and below eps too."""
     rng = np.random.default_rng(4)
     w = rng.standard_normal(50).astype(np.float32)
     state = {slot: np.zeros(50, np.float32) for slot in Adam.slots}
     exact, m, v = w.astype(np.float64), np.zeros(50), np.zeros(50)
     optimizer = Adam(lr=0.01)
     for step in range(1, 30):
-        g = rng.standard_normal(50).astype(np.float32)
+        g = (size * rng.standard_normal(50)).astype(np.float32)
         w = optimizer.update(step, w, g, state)
         m, v = 0.9 * m + 0.1 * g.astype(np.float64), 0.999 * v + 0.001 * g.astype(np.float64) ** 2
         exact -= 0.01 * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.999**step)) + 1e-8)

@@ -203,7 +203,7 @@ def test_impossible_searches():
     with pytest.raises(ConfigError, match="did you mean pipe"):
         fastest(X160, A100, "improved", ("pip",))
     with pytest.raises(ConfigError, match="exceeds the critical batch"):
-        complete(X160, A100, "improved", PARALLELISM, 5000, 5000, 1)
+        complete(X160, A100, "improved", PARALLELISM, 2417, 2417, 1)
     with pytest.raises(ConfigError, match="no multiple of the tensor degree"):
         complete(X160, A100, "improved", PARALLELISM, 100, 101, 2)
     with pytest.raises(ConfigError, match="no improved configuration"):
