@@ -74,6 +74,8 @@ def test_the_limit_of_turns_is_that_of_a_loop(tmp_path):
     text = "fn f() void { for (@range(i16, 50)) |i| { if (i < 0) { break; } } }\n"
     text += "comptime { for (@range(i16, 50)) |i| { f(); if (i < 0) { break; } } }\n"
     compile_texts(tmp_path, {"top.csl": text}, max_inlined_iterations=50)
+    with pytest.raises(CslError, match="--max-inlined-iterations raises the limit"):
+        compile_texts(tmp_path, {"top.csl": text}, max_inlined_iterations=49)
 
 
 CIRCLES = {

@@ -20,6 +20,12 @@ def test_beside_the_importer(tmp_path):
     compile_pe(tmp_path, "part.csl", 3, {"code/part.csl": "const value = 3;"})
 
 
+def test_another_file_would_be_noticed(tmp_path):
+    """The program itself asserts which file it got; with another value in the file it does not compile."""
+    with pytest.raises(CslError, match="assert"):
+        compile_pe(tmp_path, "part.csl", 3, {"code/part.csl": "const value = 4;"})
+
+
 def test_from_the_directory_of_the_top_file(tmp_path):
     """As the compilers of SDK 1.0 to 1.3 did, also several libraries deep."""
     deep = {
