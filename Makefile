@@ -17,7 +17,7 @@ EXTRAS ?= test demo
 unexport PYTHONDONTWRITEBYTECODE
 RESULTS ?= build/bench
 
-PACKAGES := wse_core fabric memx swarm harness traces
+PACKAGES := wse_core fabric memx swarm harness traces wse
 COMPILED := wse_core fabric
 SOURCES := $(filter-out %/opcodes.pxd %/constants.pxd wse_core/traced_%,$(shell find $(COMPILED) -name '*.pyx' -o -name '*.pxd' -o -name '*.h'))
 INPUTS := setup.py wse_core/encoding.py wse_core/isa.py $(SOURCES)

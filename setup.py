@@ -41,7 +41,7 @@ MODE = os.environ.get("WSE_BUILD") or "release"
 if MODE not in MODES:
     sys.exit(f"setup.py: WSE_BUILD={MODE!r} is not a build mode; use one of {', '.join(MODES)}")
 
-PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
+PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "wse")
 COMPILED = ("wse_core", "fabric")
 # Modules of wse_core that report events: compiled twice.
 ROOMS = ("router", "ce", "vecop", "flow", "turns", "bulk", "scalar")

@@ -102,7 +102,7 @@ def test_commands_exist(path):
     """Commands that a page names are there: subcommands of wse, targets of make, modules of python -m."""
     text = text_of(path)
     quoted = re.findall(r"`[^`\n]+`", prose(path)) + [body for _, body in BLOCK.findall(text)]
-    for name in re.findall(r"\bwse ([a-z]+)\b", "\n".join(quoted)):
+    for name in re.findall(r"(?<!from )\bwse ([a-z]+)\b", "\n".join(quoted)):
         assert name in cli.COMMANDS, f"{path.name}: wse {name}"
     targets = set(re.findall(r"^([a-z-]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
     for name in re.findall(r"`make ([a-z]+)", text) + re.findall(r"^make ([a-z]+)", text, re.MULTILINE):

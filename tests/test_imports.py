@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.kit.modules import OWN_PACKAGES
 from tests.conftest import ROOT
 from tests.trees import statements
 
-PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
+PACKAGES = OWN_PACKAGES
 TOOLS = "tools"
 """Scripts that make files of the project; they are no part of what is installed, and no package imports them."""
 BASE = ("wse_core.params", "wse_core.schema", "wse_core.errors")
@@ -35,7 +36,9 @@ PERMITTED = {
     "fabric.host.recording": ("wse_core", "fabric", "traces"),
     "memx": ("wse_core", "fabric", "memx"),
     "swarm": ("wse_core", "fabric", "memx", "swarm"),
-    "harness": PACKAGES,
+    "harness": tuple(name for name in PACKAGES if name != "wse"),
+    # The one name of users: it hands out what the others hold, and none of them knows it.
+    "wse": PACKAGES,
     TOOLS: (*PACKAGES, TOOLS),
 }
 
@@ -139,6 +142,7 @@ LIBRARIES = {
     "memx": {"numpy", "h5py", "cython", "libc", "cpython"},
     "swarm": {"numpy", "cython", "libc", "cpython"},
     "harness": {"numpy", "h5py", "matplotlib"},
+    "wse": set(),
     "traces": {"numpy", "h5py", "matplotlib", "cython", "libc", "cpython"},
     TOOLS: {"numpy", "h5py", "matplotlib"},
 }
@@ -475,10 +479,10 @@ def test_a_permitted_edge_is_not_refused(tmp_path, place, text):
     assert edge_faults(path, tmp_path) == []
 
 
-def test_own_packages_match_the_list_of_the_harness():
-    from harness.kit.modules import OWN_PACKAGES
-
-    assert OWN_PACKAGES == PACKAGES
+def test_setup_and_make_build_all_packages():
+    setup, make = (Path(ROOT, name).read_text(encoding="utf-8") for name in ("setup.py", "Makefile"))
+    assert ast.literal_eval(re.search(r"^PACKAGES = (\(.+\))$", setup, re.MULTILINE)[1]) == PACKAGES
+    assert tuple(re.search(r"^PACKAGES := (.+)$", make, re.MULTILINE)[1].split()) == PACKAGES
 
 
 PRIVATE = re.compile(r"^\s*from [\w.]+ import (?:\([^)]*|[^\n(]*)(?<!\w)_[a-z]", re.MULTILINE)

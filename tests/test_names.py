@@ -11,7 +11,7 @@ from harness.train.pipeline_support import SUPPORT
 from tests.conftest import ROOT
 from wse_core.params import PARAMETERS
 
-PACKAGES = "wse_core|fabric|memx|swarm|harness|traces|tools|tests"
+PACKAGES = "wse_core|fabric|memx|swarm|harness|traces|wse|tools|tests"
 FILE = re.compile(rf"`((?:{PACKAGES})/[\w./*]+)`")
 DOTTED = re.compile(rf"`((?:{PACKAGES})(?:\.\w+)+)`")
 SUFFIXES = (".py", ".pyx", ".pyi", ".pxd")

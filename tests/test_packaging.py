@@ -23,12 +23,12 @@ from pathlib import Path
 import pytest
 
 import wse_core
+from harness.kit.modules import OWN_PACKAGES as PACKAGES
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.packaging
 
 PROJECT = tomllib.loads(Path(ROOT, "pyproject.toml").read_text(encoding="utf-8"))
-PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
 SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 WHEEL = ("pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
 INSTALL = ("pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile")

@@ -6,11 +6,12 @@ import ast
 
 import pytest
 
+from harness.kit.modules import OWN_PACKAGES
 from tests.conftest import ROOT
 from tests.trees import FUNCTIONS, statements
 from tools import sizes
 
-PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tools", "tests")
+PACKAGES = (*OWN_PACKAGES, "tools", "tests")
 MOST_OF_A_FUNCTION = 80
 """Lines of a Python function with signature and docstring; a longer one is cut into named steps."""
 

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from fabric.kernels import registry
+from harness.kit.modules import OWN_PACKAGES
 from tests.conftest import ROOT
 from wse_core import isa
 from wse_core.params import PARAMETERS
 
-PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tools", "tests")
+PACKAGES = (*OWN_PACKAGES, "tools", "tests")
 SUFFIXES = (".py", ".pyx", ".pxd", ".pyi", ".h", ".toml")
 SECTION = re.compile(r"§(\d+(?:\.\d+)*)")
 REQUIREMENT = re.compile(r"\b(WS|WL|LP|LGA|FMT)-(\d\d)\b(?:((?:, \d\d\b)+)| to \1-(\d\d)\b)?")

@@ -8,10 +8,11 @@ import tomllib
 import pytest
 
 from fabric.engine.engine import Engine
+from harness.kit.modules import OWN_PACKAGES
 from tests.conftest import ROOT
 from tests.trees import BODIES
 
-PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tools")
+PACKAGES = (*OWN_PACKAGES, "tools")
 
 with open(ROOT / "pyproject.toml", "rb") as _stream:
     MYPY = tomllib.load(_stream)["tool"]["mypy"]

@@ -7,10 +7,11 @@ import functools
 
 import pytest
 
+from harness.kit.modules import OWN_PACKAGES
 from tests.conftest import ROOT
 from tests.words import docstrings, faults, first_sentence, python_files, word_set
 
-ROOMS = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tools")
+ROOMS = (*OWN_PACKAGES, "tools")
 LATER = (
     "fabric/csl",
     "fabric/networks/inference",

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.kit.modules import OWN_PACKAGES
 from traces.provenance import ROOT
 
 __all__ = ["ADVISED", "long_files", "main"]
 
-ROOMS = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tools", "tests")
+ROOMS = (*OWN_PACKAGES, "tools", "tests")
 ADVISED = {".py": 600, ".pyx": 800, ".pxd": 800}
 """Lines that a file of each kind should not exceed without a reason."""
 

@@ -23,7 +23,16 @@ from typing import Any
 from harness.kit.modules import OWN_PACKAGES
 from traces.provenance import DISTRIBUTION, ROOT, build_info, commit, package_version
 
-__all__ = ["assumptions", "build_facts", "examine", "host_facts", "import_names", "numeric_facts", "versions"]
+__all__ = [
+    "assumptions",
+    "build_facts",
+    "examine",
+    "host_facts",
+    "import_names",
+    "in_the_way",
+    "numeric_facts",
+    "versions",
+]
 
 SHOWN_CPU_FLAGS = ("sse4_2", "avx", "f16c", "fma", "avx2", "avx512f", "avx512_fp16", "asimd", "fphp", "asimdhp")
 LIBRARIES = {
@@ -214,6 +223,38 @@ def import_names(
     return found
 
 
+def in_the_way(names: Sequence[str] = OWN_PACKAGES, place: Path | None = None, root: Path = ROOT) -> list[str]:
+    """Return what lies in a directory under one of our import names and is not ours.
+
+    ``python FILE`` looks into the directory of the file first, ``python -m`` and a notebook into the working directory;
+    a command such as ``wse`` does neither, so that it cannot fall over what it finds here.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Import names to look for.
+    place : path-like, optional
+        The directory; the working directory if not given.
+    root : path-like
+        Directory of ours.
+
+    Returns
+    -------
+    list of str
+        Names of files and directories, sorted.
+    """
+    place = Path.cwd() if place is None else Path(place)
+    if place.resolve() == Path(root).resolve():
+        return []
+    forms = [form for name in names for form in (name, f"{name}.py")]
+    found = [Path(place, form) for form in forms]
+    return sorted(
+        path.name
+        for path in found
+        if (path.suffix == ".py" and path.is_file()) or (path.suffix == "" and any(path.glob("*.py")))
+    )
+
+
 def assumptions() -> list[dict[str, Any]]:
     """Return every modelled number as a list of dicts.
 
@@ -259,6 +300,11 @@ def _problems(facts: dict[str, Any]) -> list[str]:
             found.append(f"the package {name} cannot be found: reinstall {DISTRIBUTION}")
         elif not entry["ours"]:
             found.append(f"import {name} finds {entry['origin']}, which is not ours: check PYTHONPATH")
+    for name in facts["in_the_way"]:
+        found.append(
+            f"{name} in this directory is found before ours by programs that are run here: give it another name, or "
+            f"run them elsewhere"
+        )
     numerics = facts["numerics"]
     if not numerics["subnormals"]:
         found.append("this process flushes subnormal numbers to zero: a library changed the floating-point mode")
@@ -278,8 +324,8 @@ def examine(with_assumptions: bool = False) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``versions``, ``build``, ``host``, ``numerics``, ``imports`` and ``problems`` (a list of str, empty if all is
-        well).
+        ``versions``, ``build``, ``host``, ``numerics``, ``imports``, ``in_the_way`` and ``problems`` (a list of str,
+        empty if all is well).
     """
     facts: dict[str, Any] = {
         "versions": versions(),
@@ -287,6 +333,7 @@ def examine(with_assumptions: bool = False) -> dict[str, Any]:
         "host": host_facts(),
         "numerics": numeric_facts(),
         "imports": import_names(),
+        "in_the_way": in_the_way(),
     }
     facts["problems"] = _problems(facts)
     if with_assumptions:

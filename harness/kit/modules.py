@@ -13,7 +13,7 @@ from wse_core.errors import ConfigError
 
 __all__ = ["OWN_PACKAGES", "need"]
 
-OWN_PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
+OWN_PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "wse")
 """Import names that this distribution provides."""
 
 EXTRAS = {

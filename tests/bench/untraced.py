@@ -25,7 +25,7 @@ from wse_core import _build_info
 __all__ = ["ROOMS", "built", "choices", "compiled", "functions", "seconds", "translated", "tree", "without_tracing"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tests")
+PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "wse", "tests")
 ROOMS = tuple(f"wse_core.{name}" for name in ("router", "ce", "vecop", "flow", "bulk", "scalar"))
 """Modules that are compiled twice, as in setup.py."""
 CHOICE = "if unlikely(s.watch != NULL):"

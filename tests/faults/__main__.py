@@ -16,11 +16,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from harness.kit.modules import OWN_PACKAGES
 from tests.conftest import ROOT
 from tests.faults import FaultRoom, rooms
 
 TREE = ROOT / "build" / "tree-faults"
-PARTS = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "tools", "tests", "docs")
+PARTS = (*OWN_PACKAGES, "tools", "tests", "docs")
 LIMIT = 1200  # seconds for the tests of a room; a fault that hangs them is seen too
 FAILED = 1  # status of pytest: tests were run, and some failed
 

@@ -12,6 +12,7 @@ import pytest
 
 from fabric.kernels.registry import KERNELS
 from harness.cli import main as cli
+from harness.kit.modules import OWN_PACKAGES
 from wse_core import isa, params
 from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS, PRESETS, machine
@@ -77,7 +78,7 @@ def test_nobody_asks_for_a_preset_by_name():
     asks = re.compile(r"""preset\s*[!=]=|[!=]=\s*["']wse\d|\.lanes\[""")
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
-        for package in ("wse_core", "fabric", "memx", "swarm", "harness", "traces")
+        for package in OWN_PACKAGES
         for path in sorted(ROOT.joinpath(package).rglob("*.py*"))
         if path.suffix in (".py", ".pyx", ".pxd") and path.name not in ("numbers.py", "params.py")
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)

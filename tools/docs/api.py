@@ -48,6 +48,7 @@ PARTS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
     (
         "Run files",
         (
+            ("wse", "open"),
             ("traces.trace", "Trace"),
             ("traces.reader", "RunFile"),
             ("traces.run_format", "RunMeta"),
@@ -63,7 +64,8 @@ The classes and functions that programs of users touch, with their signatures an
 by `python -m tools.docs.api --write docs/api.md`. [kernels.md](kernels.md) teaches how to use them,
 [trace-format.md](trace-format.md) has run files, [glossary.md](glossary.md) the words.
 
-Most of it is in reach of one line: `from fabric import Program, Layout, Fabric, machine`.
+All of it is in reach of one line: `import wse`, then `wse.Program`, `wse.Layout`, `wse.Fabric`, `wse.machine`,
+`wse.open("run.h5")`.
 """
 
 Item = tuple[str, str]

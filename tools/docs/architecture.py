@@ -27,6 +27,7 @@ PACKAGES = {
     "memx": ("weights, optimizers,", "coordinator, tiers"),
     "swarm": ("tree, system of wafers,", "cluster"),
     "harness": ("command line, training,", "planner, validation"),
+    "wse": ("what users import:", "all of it under one name"),
 }
 """Package -> what it holds, two lines."""
 
@@ -37,6 +38,7 @@ EDGES = {
     "harness": ("wse_core", "traces", "fabric", "memx", "swarm"),
     "traces": ("wse_core",),
     "wse_core": (),
+    "wse": ("wse_core", "traces", "fabric", "harness"),
 }
 """Package -> packages that it may import."""
 
@@ -64,6 +66,7 @@ PLACES = {
     "fabric": (0.6, 1.05),
     "wse_core": (0.6, 0.0),
     "traces": (4.3, 2.1),
+    "wse": (4.3, 4.2),
 }
 SIZE = (2.5, 0.75)
 INK, FILL, PAPER = "#1f3044", "#dfe9f3", "#f6f2e6"

@@ -22,7 +22,7 @@ def test_json_is_one_object_with_all_parts(wse_process):
     done = wse_process("doctor", "--json")
     facts = json.loads(done.stdout)
     assert done.stdout.count("\n") == 1
-    assert {"versions", "build", "host", "numerics", "imports", "problems"} == set(facts)
+    assert {"versions", "build", "host", "numerics", "imports", "in_the_way", "problems"} == set(facts)
     assert facts["versions"]["wse-sim"] == "0.1.0"
     assert facts["host"]["usable_threads"] >= 1
     assert facts["host"]["memory"]["available_bytes"] > 0
@@ -108,6 +108,32 @@ def test_a_real_clash_is_reported(wse_process, tmp_path):
     assert any(str(fake) in text for text in facts["problems"])
 
 
+@pytest.mark.parametrize(
+    ("file", "named"),
+    [
+        ("fabric.py", ["fabric.py"]),
+        ("fabric/__init__.py", ["fabric"]),
+        ("traces/anything.py", ["traces"]),  # a directory without __init__ is a package too, if nothing else is there
+        ("wse.py", ["wse.py"]),
+        ("traces/run.h5", []),
+        ("first.py", []),
+    ],
+)
+def test_what_lies_in_the_working_directory_under_our_names(wse_process, tmp_path, file, named):
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("")
+    assert doctor.in_the_way(place=tmp_path) == named
+    if file in ("fabric.py", "first.py"):
+        done = wse_process("doctor", "--json")
+        told = [text for text in json.loads(done.stdout)["problems"] if "in this directory" in text]
+        assert [text.split()[0] for text in told] == named
+
+
+def test_our_own_directory_is_not_in_the_way():
+    assert doctor.in_the_way(place=provenance.ROOT) == []
+
+
 def healthy():
     """Return facts of an installation without a problem."""
     return {
@@ -116,6 +142,7 @@ def healthy():
         "host": doctor.host_facts(),
         "numerics": {"subnormals": True, "round_to_nearest": True, "backend": "portable C"},
         "imports": {name: {"origin": name, "ours": True, "others": []} for name in OWN_PACKAGES},
+        "in_the_way": [],
     }
 
 
@@ -128,6 +155,7 @@ def healthy():
         ("build", {"stale": ["fabric.mesh"]}, "changed since it was compiled: fabric.mesh"),
         ("versions", {"h5py": None}, "h5py is not installed"),
         ("numerics", {"subnormals": False}, "flushes subnormal numbers"),
+        ("in_the_way", ["traces.py"], "traces.py in this directory"),
         ("numerics", {"round_to_nearest": False}, "does not round to nearest"),
         ("imports", {"fabric": {"origin": None, "ours": False, "others": []}}, "fabric cannot be found"),
     ],
@@ -135,7 +163,7 @@ def healthy():
 def test_each_problem_is_told(part, change, words):
     facts = healthy()
     assert doctor._problems(facts) == []
-    facts[part] |= change
+    facts[part] = facts[part] | change if isinstance(change, dict) else change
     facts["problems"] = doctor._problems(facts)
     assert len(facts["problems"]) == 1
     assert words in facts["problems"][0]
