@@ -26,6 +26,8 @@ import json
 import os
 import re
 import shlex
+import shutil
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -45,6 +47,19 @@ PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "wse")
 COMPILED = ("wse_core", "fabric")
 # Modules of wse_core that report events: compiled twice.
 ROOMS = ("router", "ce", "vecop", "flow", "turns", "bulk", "scalar")
+
+# Modules that a run passes a few times, not once per cycle or word: -O1 takes half of the compiler's time for them, a
+# sixth of that for all modules.
+COLD = (
+    "fabric.engine.engine",
+    "fabric.engine.inspect",
+    "fabric.engine.load",
+    "fabric.engine.planes",
+    "wse_core.arguments",
+)
+
+# Programs that stand before a compiler's name.
+WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
 
 CHECKS = MODE in ("checked", "sanitize")
 DIRECTIVES = {
@@ -101,6 +116,24 @@ def refuse_fast_math():
             sys.exit(f"setup.py: {name} holds {found[0]}, which changes results and the importing process; remove it")
 
 
+def compiler():
+    """Return the command of the C compiler as words."""
+    return shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+
+
+def remember_compilations():
+    """Let ccache stand before the compiler where it is installed, can write, and nobody has chosen a compiler."""
+    if not os.environ.get("CC"):
+        os.environ.pop("CC", None)  # an empty one would be called
+    if "CC" in os.environ or not shutil.which("ccache"):
+        return
+    asked = subprocess.run(["ccache", "--get-config", "cache_dir"], capture_output=True, text=True, check=False)
+    place = Path(asked.stdout.strip()).absolute()
+    existing = next(path for path in (place, *place.parents) if path.exists())
+    if asked.returncode == 0 and asked.stdout.strip() and os.access(existing, os.W_OK):
+        os.environ["CC"] = shlex.join(["ccache", *compiler()])
+
+
 def number_of_jobs():
     """Return how many compilations may run side by side."""
     text = os.environ.get("WSE_JOBS", "")
@@ -125,13 +158,14 @@ def find_extensions():
     sources = sorted(path for name in COMPILED for path in glob.glob(f"{name}/**/*.pyx", recursive=True))
     # -iquote instead of -I: a header of ours can never hide a system header of the same name.
     quote = [flag for name in (".", *COMPILED) for flag in ("-iquote", name)]
+    names = {source: source[: -len(".pyx")].replace(os.sep, ".") for source in sources}
     return [
         Extension(
-            source[: -len(".pyx")].replace(os.sep, "."),
+            names[source],
             [source],
             depends=headers,
             define_macros=[*MACROS, ("WSE_TRACE", "1")] if "traced_" in source else list(MACROS),
-            extra_compile_args=[*quote, *C_FLAGS],
+            extra_compile_args=[*quote, *C_FLAGS, *(["-O1"] if MODE == "release" and names[source] in COLD else [])],
             extra_link_args=list(LINK_FLAGS),
         )
         for source in sources
@@ -198,7 +232,7 @@ def build_info():
     facts = {
         "MODE": MODE,
         "CYTHON_VERSION": Cython.__version__,
-        "COMPILER": shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0],
+        "COMPILER": next(word for word in compiler() if Path(word).stem not in WRAPPERS),
         "C_FLAGS": tuple(C_FLAGS),
         "LINK_FLAGS": tuple(LINK_FLAGS),
         "DIRECTIVES": DIRECTIVES,
@@ -214,7 +248,7 @@ def fingerprint():
     import Cython
     import numpy
 
-    facts = [MODE, DIRECTIVES, MACROS, C_FLAGS, LINK_FLAGS, Cython.__version__, numpy.__version__, sys.version]
+    facts = [MODE, DIRECTIVES, MACROS, C_FLAGS, COLD, LINK_FLAGS, Cython.__version__, numpy.__version__, sys.version]
     facts += [os.environ.get(name) for name in ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS")]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -250,6 +284,7 @@ class build_ext(_build_ext):
 
     def run(self):
         refuse_fast_math()
+        remember_compilations()
         os.chdir(ROOT)
         super().run()
         if self.inplace or self.editable_mode:

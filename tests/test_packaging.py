@@ -164,6 +164,26 @@ def test_release_build(released):
 
 
 @pytest.mark.parametrize(
+    ("writes", "chosen", "asked"),
+    [(True, "", True), (False, "", False), (True, "cc", False)],
+    ids=["it can write", "it cannot", "another compiler is asked for"],
+)
+def test_ccache_stands_before_the_compiler_if_it_is_there(toy, tmp_path, writes, chosen, asked):
+    """A stand-in for ccache notes that it was called; none of our own caches is filled."""
+    place, note = tmp_path / "bin", tmp_path / "called"
+    place.mkdir()
+    script = f'[ "$1" = --get-config ] && {{ echo {tmp_path / "cache" if writes else ""}; exit; }}; touch {note}'
+    (place / "ccache").write_text(f'#!/bin/bash\n{script}; exec "$@"\n', encoding="utf-8")
+    (place / "ccache").chmod(0o755)
+    path = os.pathsep.join([str(place), os.environ["PATH"]])
+    done = python("setup.py", "--quiet", "build_ext", "--inplace", cwd=toy, CC=chosen, PATH=path)
+    assert done.returncode == 0, done.stderr
+    assert note.exists() is asked
+    assert "ccache" not in ask(toy, "_build_info.COMPILER")
+    assert ask(toy, "strict.facts()") == [7, 0, 42]
+
+
+@pytest.mark.parametrize(
     ("variable", "flags"),
     [
         ("CFLAGS", "-O2 -Ofast"),
