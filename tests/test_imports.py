@@ -147,6 +147,8 @@ LIBRARIES = {
     TOOLS: {"numpy", "h5py", "matplotlib"},
 }
 OPTIONAL = {
+    "jupytext",
+    "nbclient",
     "plotly",
     "argcomplete",
     "distributed",

@@ -317,6 +317,7 @@ def test_metadata():
         "mpi",
         "nice",
         "perfetto",
+        "notebook",
         "place",
         "plan",
         "report",
