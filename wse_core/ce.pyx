@@ -63,31 +63,31 @@ cdef inline void take_arguments(ce_t* ce, uint64_t word) noexcept nogil:
         ready_of(ce).after[1] = 0
 
 ctypedef struct heads_t:    # of the queues that the picker takes wavelets from
-    uint32_t ready          # colors whose head it could take now
+    uint32_t ready          # ids whose head it could take now
     bint missing            # of some queue nothing has come yet
     uint64_t next           # first cycle after this one that adds to `ready`, as things stand
 
 cdef inline heads_t heads_for_picker(region_t* s, ce_t* ce, uint64_t t) noexcept nogil:
     cdef program_t* g = ce.prog
-    cdef uint32_t colors = takes_heads(s, ce)
+    cdef uint32_t ids = takes_heads(s, ce)
     cdef uint64_t word, r
     cdef inq_t* q
-    cdef int color
+    cdef int id
     cdef heads_t found
     found.ready = 0
     found.missing = False
     found.next = NEVER
-    while colors:
-        color = ctz64(colors)
-        colors &= colors - 1
-        q = inq_of(ce, g.inq_of_task[color])
+    while ids:
+        id = ctz64(ids)
+        ids &= ids - 1
+        q = inq_of(ce, g.inq_of_task[id])
         word = q.slots[q.head]
         if not is_valid(word):
             found.missing = True
-        elif is_control(word) or (g.data_tasks >> color) & 1:
+        elif is_control(word) or (g.data_tasks >> id) & 1:
             r = ready_cycle(word, t)
             if r <= t:
-                found.ready |= <uint32_t>1 << color
+                found.ready |= <uint32_t>1 << id
             elif r < found.next:
                 found.next = r
     return found

@@ -124,13 +124,15 @@ _p("ut.of_queue", 1, "flag", "arch §5.4: explicit on WSE-3", "published",
 _p("task.start", 3, "cycles", "arch §6 (WSE-3); 201 cycles from a send of 196 words to the task after it "
    "(csl-experiments, WSE-2 simulator)", "inferred", "picker's choice to first instruction",
    high=64)
+_p("task.by_queue", 0, "flag", "arch §6; WSE-3: SDK pages of the builtins", "published",
+   "1: a data task belongs to an input queue and has its number as id; 0: to a color", high=1)
 _p("task.priority_rule", "lowest", "rule", "arch §6: order inside a level not published", "assumed",
    "among tasks of one priority: lowest id first, or round_robin", choices=("lowest", "round_robin"))
 
 # --- queues -----------------------------------------------------------------------------------------------------------
 _p("queue.in_depth", (6, 6, 4, 4, 2, 2, 2, 2), "wavelets", "arch §5.3 (CSL types)", "published",
    "depth of each input queue", low=0, high=11)
-_p("queue.out_depth", (2, 2, 6, 6, 2, 2, 0, 0), "wavelets", "arch §5.3 (CSL types); wse3 depths assumed", "published",
+_p("queue.out_depth", (2, 2, 6, 6, 2, 2, 0, 0), "wavelets", "arch §5.3 (CSL types)", "published",
    "depth of each output queue; 0 means that the queue does not exist", low=0, high=12)
 
 # --- router -----------------------------------------------------------------------------------------------------------
@@ -144,6 +146,8 @@ _p("switch.one_direction", 1, "flag", "arch §8.2", "published",
    "1: a switch position changes one of input and output, to a single direction", high=1)
 _p("inputs.per_position", 5, "inputs", "arch §8.1", "published", "inputs that a switch position may name",
    low=1, high=5)
+_p("router.swap", 1, "flag", "arch §8.1; WSE-3: no such program is offered for it (EX2, topic 14)", "published",
+   "1: two colors of a pair may change places", high=1)
 _p("router.injection", 1, "flag", "arch §8.1, §8.2", "published",
    "1: a CE can feed a color besides the router's inputs, from output queue color // 4", high=1)
 _p("ramp.in", 2, "cycles", "HPDC24: ramp latency about 2", "published", "router to CE input queue", low=1, high=8)
@@ -287,13 +291,15 @@ PRESETS: dict[str, Mapping[str, Any]] = {
         "dsr.paired": 0,
         "ut.of_queue": 0,
         "queue.in_depth": (8, 8, 4, 4, 4, 4, 4, 4),
-        "queue.out_depth": (2, 2, 6, 6, 2, 2, 2, 2),
+        "queue.out_depth": (8,) * 8,
+        "task.by_queue": 1,
         "router.hop": 2,
         "router.depth": 3,
         "switch.colors": (*range(10), 12, 13, 16, 17, 20, 21),
         "switch.one_direction": 0,
         "inputs.per_position": 1,
         "router.injection": 0,
+        "router.swap": 0,
         **{f"lanes.{op.name}": op.lanes[1] for op in isa.OPS if any(op.lanes)},
     },
 }

@@ -276,10 +276,12 @@ ctypedef struct program_t:
     uint32_t blocked
     uint32_t data_tasks
     uint32_t high
-    uint32_t inq_colors     # of the input queues; the next ones by binding
+    uint32_t inq_ids        # of the tasks that wavelets start: colors of input queues, or numbers of the queues
     int8_t inq_color[N_BINDINGS]
     int8_t outq_color[N_BINDINGS]
-    int8_t inq_of_task[N_TASK_IDS]  # input binding of a color, -1 = none
+    int8_t inq_of_task[N_TASK_IDS]  # input binding whose wavelets start a task, -1 = none
+    int8_t inq_of_color[N_COLORS]   # input binding of a color, -1 = none
+    uint32_t controlled     # ids of input queues, where those are no colors: control wavelets may come to all of them
     int8_t dsr_slot[FILE_REG][N_DSRS]      # per file
     int8_t inq_slot[N_BINDINGS]
     uint16_t inq_at[N_BINDINGS]      # where the parts of a CE block begin: input queues by slot,

@@ -11,7 +11,7 @@ cdef void close_wait(region_t* s, uint32_t cell) noexcept nogil
 cdef void traced_wait(region_t* s, ce_t* ce, uint32_t cell, uint64_t end) noexcept nogil
 
 cdef inline void traced_take(region_t* s, ce_t* ce, uint32_t cell, inq_t* q, uint64_t word, uint64_t t) noexcept nogil:
-    emit(s, cell, t, EV_TAKE, q.color, ce.prog.inq_of_task[q.color] & (N_QUEUES - 1), word, is_control(word))
+    emit(s, cell, t, EV_TAKE, q.color, ce.prog.inq_of_color[q.color] & (N_QUEUES - 1), word, is_control(word))
 
 cdef inline void traced_send(region_t* s, ce_t* ce, uint32_t cell, int plane, uint64_t word, uint64_t t) noexcept nogil:
     cdef int color = plane // N_PORTS, k

@@ -6,6 +6,6 @@ cdef uint64_t exec_beside(region_t* s, ce_t* ce, uint32_t cell, uint64_t end, ui
 cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept nogil
 
 cdef inline uint32_t takes_heads(region_t* s, ce_t* ce) noexcept nogil:
-    # The colors of which the picker can ever take a wavelet as things stand: those of data tasks, and those of which
+    # The ids of which the picker can ever take a wavelet as things stand: those of data tasks, and those of which
     # control wavelets may come.
-    return (ce.prog.data_tasks | s.controls) & ce.prog.inq_colors & ~ce.blocked
+    return (ce.prog.data_tasks | s.controls | ce.prog.controlled) & ce.prog.inq_ids & ~ce.blocked

@@ -12,7 +12,7 @@ from fabric.asm.operands import Async, Dsd, Dsr, Queue, Task
 from fabric.asm.values import WORDS
 from wse_core import image as im
 from wse_core import isa
-from wse_core.encoding import N_COLORS
+from wse_core.encoding import N_COLORS, N_QUEUES
 
 if TYPE_CHECKING:
     from fabric.asm.unit import Unit
@@ -36,21 +36,28 @@ class Numbering:
         u = self.unit
         queues = u.queues["input"]
         for task in u.tasks.values():
-            if task.kind != "data" or any(q.color == task.number for q in queues.values()):
+            if task.kind != "data":
                 continue
-            free = [k for k, depth in enumerate(u.machine["queue.in_depth"]) if depth and k not in queues]
-            if not free:
-                raise u.error(f"data task {task.name!r}: no input queue left for color {task.number}", at=task.at)
-            queues[free[0]] = Queue("input", free[0], task.id)
+            assert task.color is not None
+            bound = next((q for q in queues.values() if q.color == task.color), None)
+            if bound is None:
+                free = [k for k, depth in enumerate(u.machine["queue.in_depth"]) if depth and k not in queues]
+                if not free:
+                    raise u.error(f"data task {task.name!r}: no input queue left for color {task.color}", at=task.at)
+                bound = queues[free[0]] = Queue("input", free[0], task.color)
+            if task.number is None:
+                task.number = bound.number
 
     def pick_task_ids(self) -> None:
         """Give every task that has none the first free id of its kind."""
         u = self.unit
-        colors = {q.color for q in u.queues["input"].values()}
+        by_queue = u.machine["task.by_queue"]
+        colors = set(range(N_QUEUES)) if by_queue else {q.color for q in u.queues["input"].values()}
         used = {t.number for t in u.tasks.values() if t.kind != "control" and t.number is not None}
         control = {t.number for t in u.tasks.values() if t.kind == "control" and t.number is not None}
         for task in u.tasks.values():
-            if task.kind == "local" and task.number in colors and task.number not in u.shared_ids:
+            shares = task.kind == "local" and task.number in colors and task.number not in u.shared_ids
+            if shares and not by_queue:
                 raise u.error(
                     f"local task {task.name!r}: id {task.number} is a color with an input queue, whose "
                     "wavelets share its bits",
@@ -77,6 +84,8 @@ class Numbering:
         if isinstance(target, Task):
             if u.tasks.get(target.name) is not target:
                 raise u.error(f"{ref.use}: task {target.name!r} belongs to another program", at=at)
+        elif isinstance(target, Queue):
+            return target.number if u.machine["task.by_queue"] else target.color
         elif isinstance(target, str):
             if target not in u.tasks:
                 raise u.error(
@@ -105,7 +114,8 @@ class Numbering:
             for ref, at in refs:
                 bits[key] |= 1 << self.task_id(ref, at)
         bound = {t.number for t in u.tasks.values() if t.kind != "control"}
-        empty = sum(1 << c for c in range(N_COLORS) if c not in bound)
+        fed = N_QUEUES if u.machine["task.by_queue"] else N_COLORS  # ids that wavelets may start
+        empty = sum(1 << c for c in range(fed) if c not in bound)
         blocked = (empty | bits["blocked"]) & ~bits["unblocked"]
         high = sum(1 << t.id for t in u.tasks.values() if t.high and t.kind != "control")
         return bits["start"], blocked, high

@@ -276,13 +276,18 @@ class Task:
         R0 and R1 as a pair: all 32 bits.
     id : int
         Task id; known after assembling if not chosen.
+    color : int or None
+        Of a data task: that of the wavelets which start it.
     """
 
     data, index, word = Reg(0, 1, "data"), Reg(1, 1, "index"), Reg(0, 2, "word")
 
-    def __init__(self, unit: Unit, name: str, kind: str, id: int | None, high: bool, at: Place | None) -> None:
+    def __init__(
+        self, unit: Unit, name: str, kind: str, id: int | None, color: int | None, high: bool, at: Place | None
+    ) -> None:
         self.unit = unit
         self.name, self.kind, self.number, self.high, self.at = name, kind, id, high, at
+        self.color = color
         self.label: Label = Label(name)
 
     @property

@@ -249,21 +249,25 @@ class Unit:
         if (color is None) == (kind == "data"):
             raise self.error(f"task {name!r}: a data task, and no other, has a color", at=at)
         if kind == "data":
-            if id not in (None, color):
-                raise self.error(f"data task {name!r}: its id is its color {color}, not {id}", at=at)
-            id = self.color(color, f"data task {name!r}", at)
+            color = self.color(color, f"data task {name!r}", at)
+            chosen = "that of its queue" if self.machine["task.by_queue"] else f"its color {color}"
+            if id not in (None, None if self.machine["task.by_queue"] else color):
+                raise self.error(f"data task {name!r}: its id is {chosen}, not {id}", at=at)
+            id = None if self.machine["task.by_queue"] else color
         elif id is not None:
             top = im.N_CONTROL_IDS if kind == "control" else im.N_TASK_IDS
-            if not isinstance(id, (int, np.integer)) or not 0 <= id < top or id == im.TASK_NULL:
+            least = N_QUEUES if kind == "local" and self.machine["task.by_queue"] else 0
+            if not isinstance(id, (int, np.integer)) or not least <= id < top or id == im.TASK_NULL:
                 raise self.error(
-                    f"{kind} task {name!r}: id {id!r} is outside 0 .. {top - 1} or is {im.TASK_NULL}, the id of none",
+                    f"{kind} task {name!r}: id {id!r} is outside {least} .. {top - 1} or is {im.TASK_NULL}, the id of "
+                    f"none on {self.machine.preset}",
                     at=at,
                 )
         if id is not None:
             for other in self.tasks.values():
                 if other.number == id and (other.kind == "control") == (kind == "control"):
                     raise self.error(f"tasks {other.name!r} and {name!r} have the same id {id}", at=at)
-        task = self.tasks[name] = Task(self, name, kind, None if id is None else int(id), high, at)
+        task = self.tasks[name] = Task(self, name, kind, None if id is None else int(id), color, high, at)
         task.label = self._begin(name, kind)
         return task
 
@@ -323,7 +327,7 @@ class Unit:
         self.blocks.append((TaskRef(task, "blocked"), self.place(at)))
 
     def unblock(self, task: object, at: At = HERE) -> None:
-        """Begin with a color unblocked although it has no data task."""
+        """Begin with a color, or an input queue, unblocked although it has no data task."""
         self.changing()
         self.unblocks.append((TaskRef(task, "unblocked"), self.place(at)))
 

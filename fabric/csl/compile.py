@@ -41,6 +41,7 @@ class Compiled:
 
     checked: Compilation
     options: Options
+    machine: Machine
     programs: list[CompiledProgram] = field(default_factory=list)
     recall: Recall = field(init=False)
 
@@ -70,21 +71,21 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
     CslError
         For what the machine or the back end cannot do.
     """
-    made = Compiled(checked, options)
+    made = Compiled(checked, options, machine or default_machine(options.arch))
     session = Session(options, checked.report)
     with room(checked.path):
-        _compile(made, session, machine)
+        _compile(made, session)
     checked.report.check()
     return made
 
 
-def _compile(made: Compiled, session: Session, machine: Machine | None) -> None:
+def _compile(made: Compiled, session: Session) -> None:
     """Compile each program."""
-    checked, options = made.checked, made.options
+    checked, options, machine = made.checked, made.options, made.machine
     for number, program in enumerate(checked.programs):
         try:
             lowering = lower(session, program)
-            functions = _optimised(lowering, (machine or default_machine())["dsr.count"], made.recall, options)
+            functions = _optimised(lowering, machine["dsr.count"], made.recall, options)
             stack = Stack(functions)
             for function in functions:
                 made.recall.allocate(function, _Frame(lowering, function.name), stack.reserved)
@@ -139,9 +140,9 @@ def _initial(lowering: ProgramLowering) -> dict[str, Any]:
     """Return with what a program begins."""
     unit = lowering.checked.unit
     queues = {
-        number: fields["color"].data
+        (kind.removesuffix("_queue"), number): fields["color"].data
         for (kind, number), (fields, _) in unit.queues.items()
-        if kind == "input_queue" and "color" in fields
+        if "color" in fields
     }
     bound = {number for kind, number, _, _ in lowering.made.tasks if kind != "control"}
     blocked = [ident for ident, (state, _) in unit.blocked.items() if state]
@@ -154,6 +155,12 @@ def _initial(lowering: ProgramLowering) -> dict[str, Any]:
             for color, (config, _) in unit.configs.items()
             if "RAMP" in config.tx and unit.tasks.get(("task", color), ("",))[0] == "local"
         ]
+    if lowering.session.machine["task.by_queue"] and not unit.tables:
+        for (table, number), (_, _, span) in unit.tasks.items():
+            if table == "control" and ("task", number) in unit.tasks:
+                other = (("the other one is here", unit.tasks["task", number][2]),)
+                what = f"a control task and another have the id {number}"
+                raise Fault(what, span, "@set_control_task_table() gives control tasks ids of their own", other)
     for ident, span in unit.active.items():
         if ident not in bound:
             hint = f"@bind_local_task(..., @get_local_task_id({ident}))"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fabric.csl.comptime.session import TARGET, Options
+from fabric.csl.comptime.session import TARGETS, Options
 from wse_core.errors import ConfigError
 
 __all__ = ["Project", "find_projects", "parse_params", "sources_of"]
@@ -100,12 +100,14 @@ def _project(words: list[str], script: Path) -> Project | None:
     fabric = (int(size[0]), int(size[1])) if len(size) == 2 and all(part.isdigit() for part in size) else None
     options = Options(params=params, import_paths=paths)
     if fabric is not None:
-        options = Options(params=params, import_paths=paths, fabric=fabric)
+        options = replace(options, fabric=fabric)
+    if arch in TARGETS:
+        options = replace(options, arch=arch)
     return Project(script.parent / file, options, script, arch)
 
 
 def find_projects(directory: Path, options: Options | None = None) -> list[Project]:
-    """Return what a tree of programs compiles for WSE-2.
+    """Return what a tree of programs compiles.
 
     Parameters
     ----------
@@ -142,7 +144,7 @@ def find_projects(directory: Path, options: Options | None = None) -> list[Proje
     for path in files:
         if path.resolve() not in named and LAYOUT.search(path.read_text(encoding="utf-8", errors="replace")):
             found.append(Project(path))
-    wanted = [project for project in found if project.arch == TARGET]
+    wanted = [project for project in found if project.arch in TARGETS]
     for project in wanted:
         mine = project.options
         project.options = Options(
@@ -151,5 +153,6 @@ def find_projects(directory: Path, options: Options | None = None) -> list[Proje
             fp16=options.fp16,
             fabric=mine.fabric,
             optimise=options.optimise,
+            arch=mine.arch if project.origin else options.arch,
         )
     return wanted

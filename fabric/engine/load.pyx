@@ -344,6 +344,7 @@ cdef _program(Memory m, number, program, machine, dict known):
     g.code_words = program.code_words
     g.data_words = program.footprint - program.code_words
     g.data_tasks = program.data_tasks
+    g.controlled = machine["task.by_queue"] * <uint32_t>((1 << N_QUEUES) - 1)
     g.high = program.high
     g.main_level = program.main_priority
     g.num.half = 1 if program.half == "cb16" else 0
@@ -362,8 +363,10 @@ cdef _program(Memory m, number, program, machine, dict known):
         g.inq_slot[k] = -1
         if color >= 0:
             g.inq_slot[k] = g.n_inq
-            g.inq_of_task[<int>color] = k
-            g.inq_colors |= <uint32_t>1 << <int>color
+            task = k % N_QUEUES if machine["task.by_queue"] else color
+            g.inq_of_color[<int>color] = k
+            g.inq_of_task[<int>task] = k
+            g.inq_ids |= <uint32_t>1 << <int>task
             g.n_inq += 1
         g.outq_color[k] = program.outq_color[k] if k < len(program.outq_color) else -1
     n_desc = len(program.descriptors)

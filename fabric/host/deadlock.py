@@ -256,13 +256,14 @@ class _Graph:
         return keys or self.threads(x, y)
 
     def _next_queue(self, key: Key, entry: Entry) -> list[Key]:
-        _, x, y, _ = key
+        _, x, y, number = key
         color = entry["color"]
+        task = number % N_QUEUES if self.spec.machine["task.by_queue"] else color
         program = self.spec.programs[self.spec.program_index[y, x]]
         threads = self.threads(x, y)
         if threads:
             return threads
-        if not program.data_tasks >> color & 1:
+        if not program.data_tasks >> task & 1:
             return [
                 self._end(
                     x,
@@ -276,7 +277,7 @@ class _Graph:
                 x,
                 y,
                 f"PE ({x}, {y}): the data task of color {color} is blocked and nothing unblocks it",
-                f"unblock({color})",
+                f"unblock({task})",
             )
         ]
 

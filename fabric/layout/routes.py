@@ -165,6 +165,8 @@ class RouteCall:
             raise self._wrong(what, "a color per input")
         if len(sets) > 1 and color not in m["switch.colors"]:
             raise self._wrong(f"this color has no switch on {m.preset}", f"one of {sorted(m['switch.colors'])}")
+        if self.swap and not m["router.swap"]:
+            raise self._wrong(f"{m.preset} has no color swap")
         if inject and not m["router.injection"]:
             raise self._wrong(f"{m.preset} has no CE injection")
         if inject and color // 4 not in [k for k, depth in enumerate(self.machine["queue.out_depth"]) if depth]:

@@ -289,20 +289,20 @@ class Program:
     def activate(self, task: Task | str | int) -> None:
         """Set the activated bit of a task (name, `Task` or id)."""
 
-    def block(self, task: Task | str | int) -> None:
-        """Set the blocked bit of a task (name, `Task` or id; a color is an id)."""
+    def block(self, task: Task | Queue | str | int) -> None:
+        """Set the blocked bit of a task: name, `Task`, id, or the `Queue` whose wavelets start it."""
 
-    def unblock(self, task: Task | str | int) -> None:
-        """Clear the blocked bit of a task (name, `Task` or id; a color is an id)."""
+    def unblock(self, task: Task | Queue | str | int) -> None:
+        """Clear the blocked bit of a task: name, `Task`, id, or the `Queue` whose wavelets start it."""
 
     def start(self, task: Task | str | int) -> None:
         """Begin with `task` activated (CSL: activate at comptime)."""
 
-    def blocked(self, task: Task | str | int) -> None:
-        """Begin with `task` (or a color) blocked."""
+    def blocked(self, task: Task | Queue | str | int) -> None:
+        """Begin with `task` blocked: name, `Task`, id, or the `Queue` whose wavelets start it."""
 
-    def unblocked(self, task: Task | str | int) -> None:
-        """Begin with a color unblocked although it has no data task, so that control wavelets on it start tasks."""
+    def unblocked(self, task: Task | Queue | str | int) -> None:
+        """Begin with an input queue, or the id of its tasks, unblocked although it has no data task."""
 
     def new_label(self, name: str | None = None) -> Label:
         """Return a label to be put somewhere later by `place`."""

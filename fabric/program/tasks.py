@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fabric.asm.instruction import TaskRef
-from fabric.asm.operands import Label, Task
+from fabric.asm.operands import Label, Queue, Task
 from fabric.asm.unit import Unit
 from fabric.program.blocks import Blocks
 from fabric.program.registers import Registers
@@ -78,22 +78,25 @@ class Tasks:
         """Set the activated bit of a task (name, `Task` or id)."""
         self.unit.emit("activate", a=TaskRef(task, "activate"))
 
-    def block(self, task: Task | str | int) -> None:
-        """Set the blocked bit of a task (name, `Task` or id; a color is an id)."""
+    def block(self, task: Task | Queue | str | int) -> None:
+        """Set the blocked bit of a task: name, `Task`, id, or the `Queue` whose wavelets start it."""
         self.unit.emit("block", a=TaskRef(task, "block"))
 
-    def unblock(self, task: Task | str | int) -> None:
-        """Clear the blocked bit of a task (name, `Task` or id; a color is an id)."""
+    def unblock(self, task: Task | Queue | str | int) -> None:
+        """Clear the blocked bit of a task: name, `Task`, id, or the `Queue` whose wavelets start it."""
         self.unit.emit("unblock", a=TaskRef(task, "unblock"))
 
     def start(self, task: Task | str | int) -> None:
         """Begin with `task` activated (CSL: activate at comptime)."""
         self.unit.start(task)
 
-    def blocked(self, task: Task | str | int) -> None:
-        """Begin with `task` (or a color) blocked."""
+    def blocked(self, task: Task | Queue | str | int) -> None:
+        """Begin with `task` blocked: name, `Task`, id, or the `Queue` whose wavelets start it."""
         self.unit.block(task)
 
-    def unblocked(self, task: Task | str | int) -> None:
-        """Begin with a color unblocked although it has no data task, so that control wavelets on it start tasks."""
+    def unblocked(self, task: Task | Queue | str | int) -> None:
+        """Begin with an input queue, or the id of its tasks, unblocked although it has no data task.
+
+        Control wavelets of its color then start tasks.  On WSE-2 that id is the color, on WSE-3 the queue's number.
+        """
         self.unit.unblock(task)

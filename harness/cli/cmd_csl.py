@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,7 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         )
         if part is call:
             part.add_argument("call", metavar="CALL", help="such as 'f(3)'")
+        part.add_argument("--arch", choices=("wse2", "wse3"), default="wse2", help="what is compiled for; default wse2")
         part.add_argument("--import-path", action="append", default=[], metavar="DIR", help="where <modules> are")
         part.add_argument("--fp16-format", choices=("f16", "cb16"), default="f16", help="what a 16-bit float is")
         if part is not census:
@@ -136,6 +138,7 @@ def main(args: argparse.Namespace) -> int:
         import_paths=(*args.import_path, *environment),
         fp16=args.fp16_format,
         optimise=args.part == "census" or bool(args.optimise),
+        arch=args.arch,
     )
     return {"check": _check, "census": _census, "listing": _listing, "call": _call}[args.part](args, options, projects)
 
@@ -164,10 +167,12 @@ def _run(args: argparse.Namespace) -> int:
     return int(run_script(args.script, args.arguments, recording, chosen))
 
 
-def _machine(overrides: list[str]) -> Machine:
-    """Return the machine that runs compiled layouts, with some numbers changed."""
+def _machine(overrides: list[str]) -> Callable[[str], Machine]:
+    """Return what gives the machine that runs layouts compiled for an architecture, with some numbers changed."""
     rules = need("fabric.csl.rules", "the command `wse csl run`").TASKS_IN_TURN
-    return of_words(DEFAULT_PRESET, [*(f"{name}={value}" for name, value in rules.items()), *overrides])
+    words = [*(f"{name}={value}" for name, value in rules.items()), *overrides]
+    of_words(DEFAULT_PRESET, words)  # what is wrong is said before the script begins
+    return lambda arch: of_words(arch, words)
 
 
 def _scripts(args: argparse.Namespace) -> int:

@@ -48,9 +48,9 @@ def _count(word: str) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(prog="cslc", description="Compile a program in CSL for the model of the WSE-2.")
+    made = argparse.ArgumentParser(prog="cslc", description="Compile a program in CSL for the model of WSE-2 or WSE-3.")
     made.add_argument("layout", metavar="FILE", help="the layout file")
-    made.add_argument("--arch", default="wse2", help="wse2; others are refused")
+    made.add_argument("--arch", default="wse2", help="wse2 (default) or wse3")
     made.add_argument("--fabric-dims", metavar="W,H", help="size of the fabric")
     made.add_argument("--fabric-offsets", metavar="X,Y", help="place of the program in it; default 4,1")
     made.add_argument("--params", action="append", default=[], metavar="a:1,b:2", help="values for params")
@@ -105,12 +105,12 @@ def _compile(args: argparse.Namespace) -> int:
         raise ConfigError("bf16 is known at compile time only", where="--fp16-format", hint="f16 or cb16")
     from fabric.csl.artefact import bundle_of, write_bundle
     from fabric.csl.compile import compile_file
-    from fabric.csl.comptime.session import TARGET, Options
+    from fabric.csl.comptime.session import TARGETS, Options
     from fabric.csl.diagnostics import CslError, render
     from fabric.csl.projects import parse_params
 
-    if args.arch != TARGET:
-        raise ConfigError(f"programs for {args.arch} are not supported", where="--arch", hint=f"--arch={TARGET}")
+    if args.arch not in TARGETS:
+        raise ConfigError(f"programs for {args.arch} are not supported", where="--arch", hint=" or ".join(TARGETS))
 
     colors = parse_params(args.colors)
     environment = [entry for entry in os.environ.get("CSL_IMPORT_PATH", "").split(":") if entry]
@@ -123,6 +123,7 @@ def _compile(args: argparse.Namespace) -> int:
         frame=FRAME if args.memcpy else (0, 0, 0, 0),
         max_inlined_iterations=args.max_inlined_iterations,
         optimise=bool(args.optimise),
+        arch=args.arch,
         max_comptime_steps=args.max_comptime_steps,
         max_instances=args.max_instances,
     )

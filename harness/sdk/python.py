@@ -10,7 +10,7 @@ from types import ModuleType
 
 from harness.sdk.modules import provided
 from harness.sdk.promotion import compiled, scripted
-from harness.sdk.runtime import running_on
+from harness.sdk.runtime import MachineOf, running_on
 from wse_core.errors import WseError
 from wse_core.params import Machine
 
@@ -21,11 +21,11 @@ def run_script(
     path: str,
     arguments: list[str],
     recording: AbstractContextManager[object] | None = None,
-    machine: Machine | None = None,
+    machine: Machine | MachineOf | None = None,
 ) -> int:
     """Run a script as the main program, while it is recorded if that is asked for; return its exit status.
 
-    Its programs run on `machine`; default: the one that compiled layouts run on.
+    Its programs run on `machine`, or on what that gives for an architecture; default: what compiled layouts run on.
     """
     before, paths, main_module = sys.argv, list(sys.path), sys.modules["__main__"]
     sys.argv = [path, *arguments]

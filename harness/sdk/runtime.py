@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from wse_core.errors import ConfigError, LayoutError
 from wse_core.params import Machine
 
 __all__ = [
+    "MachineOf",
     "MemcpyDataType",
     "MemcpyOrder",
     "SdkRuntime",
@@ -68,12 +69,17 @@ class Task:
 
 
 _LAST: dict[str, SdkRuntime] = {}
-_CHOSEN: ContextVar[Machine | None] = ContextVar("machine of host scripts", default=None)
+MachineOf: TypeAlias = Callable[[str], Machine]
+"""A function that returns the machine for programs of an architecture."""
+_CHOSEN: ContextVar[Machine | MachineOf | None] = ContextVar("machine of host scripts", default=None)
 
 
 @contextmanager
-def running_on(machine: Machine | None) -> Iterator[None]:
-    """Let runtimes that are made in the block have these modelled numbers; None: their own."""
+def running_on(machine: Machine | MachineOf | None) -> Iterator[None]:
+    """Let runtimes that are made in the block have these modelled numbers; None: those of the program's architecture.
+
+    A function gives the machine for an architecture, which is known when a program is loaded.
+    """
     before = _CHOSEN.set(machine)
     try:
         yield
@@ -122,8 +128,9 @@ class SdkRuntime:
         if cmaddr:
             raise ConfigError("there is no machine at this address", where=cmaddr, hint="leave --cmaddr out")
         self.directory = Path(str(bindir))
-        self._machine = machine or _CHOSEN.get()
         self.bundle: Bundle = read_bundle(self.directory)
+        chosen = machine or _CHOSEN.get()
+        self._machine = chosen(self.bundle.settings.get("arch", "wse2")) if callable(chosen) else chosen
         self._names = {entry.name: entry for entry in self.bundle.names}
         self._device: SdkDevice | None = None
         self._stopped = False

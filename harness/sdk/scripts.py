@@ -91,7 +91,7 @@ def environment(directory: Path) -> dict[str, str]:
 
 
 def find_scripts(tree: Path, pattern: str, only: tuple[str, ...] = (), calling: str = "") -> list[Path]:
-    """Return the scripts of a tree, relative to it, in which a word stands; those for WSE-3 are left out.
+    """Return the scripts of a tree, relative to it, in which a word stands.
 
     Raises
     ------
@@ -101,7 +101,6 @@ def find_scripts(tree: Path, pattern: str, only: tuple[str, ...] = (), calling: 
     if not tree.is_dir():
         raise ConfigError("there is no such directory", where=str(tree))
     found = sorted(path.relative_to(tree) for path in tree.rglob(pattern) if path.is_file())
-    found = [path for path in found if "wse3" not in str(path).lower().replace("-", "")]
     found = [path for path in found if not only or any(word in path.as_posix() for word in only)]
     if calling:
         found = [path for path in found if calling in (tree / path).read_text(encoding="utf-8", errors="replace")]

@@ -138,7 +138,7 @@ class CE:
             self.activated &= ~(1 << task)
             self.start_task(int(self.image.entry[task]), t, task)
             return True
-        queue = self.queue_of_color(task)
+        queue = self.queue_of_task(task)
         assert queue is not None  # can_start saw a wavelet in it
         wavelet = self.inq_take(queue, t)
         if wavelet.control:
@@ -159,6 +159,12 @@ class CE:
                 return queue
         return None
 
+    def queue_of_task(self, task: int) -> WaveletQueue | None:
+        """Return the input queue whose wavelets start a task: its id is their color, or the queue's number."""
+        if self.machine["task.by_queue"]:
+            return self.in_queues.get(task)
+        return self.queue_of_color(task)
+
     def can_start(self, task: int, t: int) -> bool:
         """Whether the picker may choose task id `task` in cycle t."""
         if self.blocked >> task & 1:
@@ -166,7 +172,7 @@ class CE:
         has_entry = self.image.entry[task] >= 0
         if self.activated >> task & 1 and has_entry:
             return True
-        queue = self.queue_of_color(task)
+        queue = self.queue_of_task(task)
         wavelet = None if queue is None else queue.head(t)
         if wavelet is None:
             return False

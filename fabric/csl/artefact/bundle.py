@@ -10,9 +10,12 @@ import numpy as np
 from fabric.csl.artefact.reach import check_reach
 from fabric.csl.artefact.routes import Routing
 from fabric.csl.compile import Compiled, CompiledProgram
+from fabric.csl.comptime.session import TARGETS
 from fabric.csl.comptime.values import Function, Value
+from fabric.csl.diagnostics import Fault
 from fabric.csl.rules import TASKS_IN_TURN
 from fabric.csl.types import FnType, PointerType
+from wse_core.errors import ConfigError
 from wse_core.image import FabricSpec, ProgramImage, RouteTable
 from wse_core.params import Machine
 from wse_core.params import machine as default_machine
@@ -117,9 +120,20 @@ class Bundle:
         return int(self.index.shape[0])
 
     def spec(self, machine: Machine | None = None) -> FabricSpec:
-        """Return what an engine runs."""
+        """Return what an engine runs.
+
+        Raises
+        ------
+        ConfigError
+            The machine is another than the one that the program was compiled for.
+        """
+        arch = self.settings.get("arch", TARGETS[0])
+        own = default_machine(arch, TASKS_IN_TURN)
+        if machine is not None and machine["task.by_queue"] != own["task.by_queue"]:
+            what = f"the program is compiled for {arch}, and the machine is {machine.preset}"
+            raise ConfigError(what, hint=f"cslc --arch={machine.preset}, or a machine of the preset {arch}")
         return FabricSpec(
-            machine=default_machine("wse2", TASKS_IN_TURN) if machine is None else machine,
+            machine=own if machine is None else machine,
             width=self.width,
             height=self.height,
             programs=tuple(self.programs),
@@ -148,7 +162,11 @@ def bundle_of(made: Compiled, colors: dict[str, int] | None = None) -> Bundle:
     host = [_host_program(program) for program in made.programs]
     images = [program.emitted.image for program in made.programs]
     routing = Routing(made, index, images, host)
-    routing.all()
+    try:
+        routing.all()
+    except Fault as fault:
+        checked.report.fault(fault)
+        checked.report.check()
     streams = {color for program in host for color in (*program.inputs, *program.outputs)}
     check_reach(made, routing.routes, streams)
     names = [] if checked.layout is None else [_host_name(entry) for entry in checked.layout.names.values()]
@@ -169,6 +187,7 @@ def bundle_of(made: Compiled, colors: dict[str, int] | None = None) -> Bundle:
             "fabric": list(options.fabric),
             "offsets": list(options.offsets),
             "fp16": options.fp16,
+            "arch": options.arch,
         },
     )
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fabric.csl.compile import Compiled
 from fabric.csl.comptime.colors import ColorConfig
-from fabric.csl.diagnostics import Span
+from fabric.csl.diagnostics import Fault, Span
 from wse_core import image as im
 from wse_core.image import DIRS, STEP
 
@@ -51,9 +51,12 @@ class Routing:
             records = [self._record(config, layout.span) for config in layout.configs]
             for color, grid in layout.routes.items():
                 for number, config in enumerate(layout.configs):
+                    if (grid == number).any():
+                        self._check(color, config, layout.span)
                     self._paint(color, grid == number, records[number], config)
         for number, program in enumerate(self.made.checked.programs):
             for color, (config, span) in program.unit.configs.items():
+                self._check(color, config, span)
                 self._paint(color, self.index == number, self._record(config, span), config)
         for image in self.images:
             for color in (*image.inq_color, *image.outq_color):
@@ -69,6 +72,19 @@ class Routing:
         if color not in self.routes:
             self.routes[color] = np.zeros((self.height, self.width), im.ROUTE_DTYPE)
         return self.routes[color]
+
+    def _check(self, color: int, config: ColorConfig, span: Span | None) -> None:
+        """Refuse what the routers of the architecture do not have."""
+        m = self.made.machine
+        inputs = max(map(len, (config.rx, *(position.rx or () for position in config.positions))))
+        if inputs > m["inputs.per_position"]:
+            what = f"color {color} takes from {inputs} directions at once; on {m.preset} a position has one input"
+            raise Fault(what, span, "switch positions take turns")
+        if config.positions and color not in m["switch.colors"]:
+            colors = ", ".join(map(str, sorted(m["switch.colors"])))
+            raise Fault(f"color {color} has no switch on {m.preset}", span, f"colors with one: {colors}")
+        if config.swap and not m["router.swap"]:
+            raise Fault(f"{m.preset} has no color swap", span, "another color for the way on")
 
     def _paint(self, color: int, where: np.ndarray, record: np.ndarray, config: ColorConfig) -> None:
         self._table(color)[where] = record

@@ -15,12 +15,13 @@ from fabric.csl.comptime.values import Global, Module, Scope
 from fabric.csl.diagnostics import CslError, Fault, Report, Source, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.syntax.parser import parse, read
+from wse_core.params import machine
 
-__all__ = ["ARCHITECTURES", "LIBRARY", "TARGET", "Options", "Session"]
+__all__ = ["ARCHITECTURES", "LIBRARY", "TARGETS", "Options", "Session"]
 
 ARCHITECTURES = ("wse1", "wse2", "wse3")
-TARGET = "wse2"
-"""The architecture that programs are compiled for."""
+TARGETS = ("wse2", "wse3")
+"""Those that programs can be compiled for, the one that is meant without a word first."""
 RENAMED = {"memcpy_multi/": "memcpy/"}
 """Modules in angle brackets that SDK 0.8 to 1.0 called by other names."""
 LIBRARY = Path(__file__).parents[1] / "library"
@@ -33,6 +34,9 @@ class Options:
 
     Attributes
     ----------
+    arch : str
+        The architecture that the program is compiled for, one of `TARGETS`; what it has follows from the preset of this
+        name (`wse_core.params`).
     params : dict
         Values for params of the top file: numbers by name.
     import_paths : tuple of str
@@ -69,6 +73,7 @@ class Options:
     max_instances: int = 4_000
     lanes: bool = True
     optimise: bool = True
+    arch: str = TARGETS[0]
 
     def __post_init__(self) -> None:
         # Stages ask whether a number is an int of Python, which those of numpy are not.
@@ -82,6 +87,8 @@ class Session:
     Attributes
     ----------
     options : Options
+    machine : Machine
+        The numbers of the architecture: queues, colors with a switch, what starts a data task.
     report : Report
         The messages so far.
     root : pathlib.Path
@@ -90,6 +97,7 @@ class Session:
 
     def __init__(self, options: Options, report: Report | None = None, top: Path | None = None) -> None:
         self.options = options
+        self.machine = machine(options.arch)
         self.root = options.root or (top.parent if top is not None else Path())
         self.report = report or Report()
         self.budget = Budget(options.max_comptime_steps, options.max_inlined_iterations, options.max_instances)

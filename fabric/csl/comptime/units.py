@@ -117,6 +117,8 @@ class ProgramUnit(Unit):
         DSRs loaded before the start: (dsr, DSD, options, span).
     teardown : dict
         Per color the handler.
+    tables : dict
+        ``control`` if control tasks have a table of their own, and where that was said.
     pointed : dict
         Functions that are called through pointers, with their types; their order numbers them from 1 on.
     settings : list
@@ -141,6 +143,7 @@ class ProgramUnit(Unit):
     exports: list[Export] = field(default_factory=list)
     loads: list[tuple[Value, Value, dict[str, Any], Span]] = field(default_factory=list)
     teardown: dict[int, tuple[Function, Span]] = field(default_factory=dict)
+    tables: dict[str, tuple[Span]] = field(default_factory=dict)
     settings: list[tuple[str, tuple[Any, ...], Span]] = field(default_factory=list)
     pointed: dict[tuple[int, int], tuple[Any, Any]] = field(default_factory=dict)
     modules: list[Module] = field(default_factory=list)

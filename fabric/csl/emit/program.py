@@ -13,7 +13,7 @@ from fabric.asm.instruction import Instruction, Place, TaskRef
 from fabric.asm.operands import Address, Async, Dsd, Dsr, Label, Queue, Var
 from fabric.asm.unit import Unit
 from fabric.csl.diagnostics import Source, Span
-from fabric.csl.emit.queues import bind_queues
+from fabric.csl.emit.queues import bind_named_queues, bind_queues, colors_of_tasks
 from fabric.csl.emit.refusals import HINTS, in_source
 from fabric.csl.ir import AutoDsr, Block, ExplicitDsr, Function, Instr, Memory, Sym, Template, Vreg
 from fabric.csl.ir.machine import Program
@@ -60,6 +60,8 @@ class Emitter:
         self.names: dict[Function, str] = {}
         self.fifos: dict[int, int] = {}
         self.queues: dict[tuple[str, int | None, int | None], Queue] = {}
+        self.color_of: dict[int, int] = {}
+        """Per id of a data task the color of its wavelets."""
         self.at: Place | None = None
         self.places: dict[tuple[Source, int], Place] = {}
         self.spans: dict[str, Span] = {}
@@ -103,7 +105,7 @@ class Emitter:
         else:
             kind, number, high = task
             if kind == "data":
-                self.unit.begin_task(name, "data", None, number, high, at)
+                self.unit.begin_task(name, "data", None, self.color_of[number], high, at)
             else:
                 self.unit.begin_task(name, kind, number, None, high, at)
         labels = {block: self.unit.new_label(at=None) for block in function.blocks}
@@ -290,7 +292,8 @@ class Emitter:
         if vector.ending is not None:
             e = vector.ending
             alone = self._is_lone(vector.slots)
-            ending = Async(e.priority, LONE_FIFO if alone else None, e.activate, e.unblock)
+            thread = LONE_FIFO if alone and e.thread is None else e.thread
+            ending = Async(e.priority, thread, e.activate, e.unblock)
         fields: list[Any] = []
         for slot in vector.slots:
             if slot == "dst":
@@ -346,8 +349,8 @@ def emit(
     half : str
         The 16-bit float.
     initial : dict
-        ``queues``: colors of input queues; ``controlled``: colors that only bring control wavelets;
-        ``active``, ``blocked``, ``unblocked``: ids; ``main``: priority.
+        ``queues``: per (``input`` or ``output``, number) the color of a queue; ``controlled``: colors that only bring
+        control wavelets; ``active``, ``blocked``, ``unblocked``: ids; ``main``: priority.
 
     Raises
     ------
@@ -377,9 +380,16 @@ def _assembled(emitter: Emitter, initial: dict[str, Any]) -> ProgramImage:
         if instr.op == "dsr_load" and instr.data[1].kind in ("fabin", "fabout")
     ]
     data_tasks = [(number, function.span) for kind, number, function, _ in program.tasks if kind == "data"]
-    data_tasks += initial.get("controlled", [])
-    unit.shared_ids = frozenset(number for number, _ in initial.get("controlled", []))
-    emitter.queues = bind_queues(unit, initial.get("queues", {}), used, data_tasks)
+    queues = initial.get("queues", {})
+    if unit.machine["task.by_queue"]:
+        emitter.queues = bind_named_queues(unit, queues, used)
+        emitter.color_of = colors_of_tasks(queues, data_tasks)
+    else:
+        emitter.color_of = {number: number for number, _ in data_tasks}
+        data_tasks += initial.get("controlled", [])
+        unit.shared_ids = frozenset(number for number, _ in initial.get("controlled", []))
+        inputs = {number: color for (kind, number), color in queues.items() if kind == "input"}
+        emitter.queues = bind_queues(unit, inputs, used, data_tasks)
     tasks: dict[Function, list[tuple[str, int, bool]]] = {}
     for kind, number, function, high in program.tasks:
         tasks.setdefault(function, []).append((kind, number, high))

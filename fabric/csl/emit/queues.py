@@ -16,7 +16,7 @@ from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Template
 from wse_core.encoding import N_QUEUES
 
-__all__ = ["bind_queues"]
+__all__ = ["bind_named_queues", "bind_queues", "colors_of_tasks"]
 
 
 def bind_queues(
@@ -62,6 +62,58 @@ def bind_queues(
     asked = {queue for colors in wanted.values() for queue, _ in colors.values() if queue is not None}
     bound = {kind: _bind(unit, kind, colors, asked) for kind, colors in wanted.items()}
     return {key: _of_its_own(unit, key, wanted["output"], bound[key[0]][queue.color]) for key, queue in found.items()}
+
+
+def bind_named_queues(
+    unit: Unit, initial: dict[tuple[str, int], int], used: Iterable[tuple[Template, Span]]
+) -> dict[tuple[str, int | None, int | None], Queue]:
+    """Bind the queues of a program whose descriptors name queues alone, as on WSE-3.
+
+    A descriptor of a queue that has no color is no mistake as long as no operation uses it: it gets a color on which
+    nothing happens.
+
+    Parameters
+    ----------
+    unit : Unit
+    initial : dict
+        Per kind and number of a queue the color that a comptime block binds it to.
+    used : iterable of (Template, Span)
+        Every fabric descriptor.
+
+    Returns
+    -------
+    dict
+        As `bind_queues`.
+    """
+    for (kind, number), color in initial.items():
+        unit.queue(kind, number, color, shared=kind == "output")
+    bound = dict(initial)
+    found: dict[tuple[str, int | None, int | None], Queue] = {}
+    for template, span in used:
+        kind = "input" if template.kind == "fabin" else "output"
+        if template.queue is None:
+            raise Fault("the queue of this descriptor is not known", span, f".{kind}_queue = ...")
+        if (kind, template.queue) not in bound:
+            taken = {queue.color for queues in unit.queues.values() for queue in queues.values()}
+            free = next(c for c in range(unit.machine["router.colors"] - 1, -1, -1) if c not in taken)
+            bound[kind, template.queue] = free
+        color = bound[kind, template.queue]
+        if (kind, template.queue) in initial and template.color not in (None, color):
+            what = f"this descriptor says color {template.color}, but {kind} queue {template.queue} has color {color}"
+            raise Fault(what, span, "leave .fabric_color out")
+        found[kind, template.color, template.queue] = unit.queue(kind, template.queue, color, shared=kind == "output")
+    return found
+
+
+def colors_of_tasks(initial: dict[tuple[str, int], int], data_tasks: Iterable[tuple[int, Span]]) -> dict[int, int]:
+    """Return the color of each data task whose id is the number of its input queue."""
+    found = {}
+    for number, span in data_tasks:
+        if ("input", number) not in initial:
+            hint = f"@initialize_queue(@get_input_queue({number}), .{{ .color = ... }})"
+            raise Fault(f"a data task is bound to input queue {number}, which has no color", span, hint)
+        found[number] = initial["input", number]
+    return found
 
 
 def _of_its_own(

@@ -75,11 +75,12 @@ class ExplicitDsr:
 
 @dataclass(frozen=True)
 class Ending:
-    """Attributes of an asynchronous operation."""
+    """Attributes of an asynchronous operation; `thread` is the microthread that the program names."""
 
     priority: str = "low"
     activate: int | None = None
     unblock: int | None = None
+    thread: int | None = None
 
 
 @dataclass(eq=False)

@@ -39,6 +39,7 @@ class Fixed:
     strides: tuple[int, ...] = ()
     fifo: Fifo | None = None
     length: int = 0
+    priority: str | None = None
 
     @property
     def is_memory(self) -> bool:
@@ -170,6 +171,7 @@ def fabric_kind(kind: str, fields: dict[str, Any], color: int | None, queue: int
         advance=flag(fields, "advance_switch"),
         zero=fields.get("zero") is not None and any(flag(fields["zero"].data.fields, x) for x in _SOURCES),
         indexed=flag(fields, "wavelet_index_offset"),
+        priority=chosen(fields, "priority"),
     )
 
 
@@ -214,6 +216,13 @@ def flag(fields: dict[str, Any], name: str) -> bool:
     """Return a field that is true or false; false if it is not there."""
     entry = fields.get(name)
     return bool(entry.data) if isinstance(entry, Value) else False
+
+
+def chosen(fields: dict[str, Any], name: str) -> str | None:
+    """Return the flag that is set in a field which is a struct of flags; None if there is none."""
+    entry = fields.get(name)
+    flags = {} if entry is None else entry.data.fields
+    return next((flag for flag, value in flags.items() if value.data), None)
 
 
 def is_known(dsd: Any) -> bool:

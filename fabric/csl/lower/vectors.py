@@ -14,7 +14,7 @@ from fabric.csl.diagnostics import Fault, Source, Span
 from fabric.csl.ir import Block, Ending, ExplicitDsr, Fifo, Memory, Sym, Vreg
 from fabric.csl.ir import Function as Made
 from fabric.csl.lower.descriptors import Descriptors
-from fabric.csl.lower.dsd import CHANGES, FIELDS, Chosen, Descriptor, DsdVariable, Fixed
+from fabric.csl.lower.dsd import CHANGES, FIELDS, Chosen, Descriptor, DsdVariable, Fixed, chosen
 from fabric.csl.lower.kinds import Kinds, about_descriptors
 from fabric.csl.types import ArrayType
 from wse_core import image as im
@@ -23,6 +23,8 @@ __all__ = ["Attributes"]
 
 FILES = {"dsr_dest": "dest", "dsr_src0": "src0", "dsr_src1": "src1", "dsr_fifo_dest": "dest", "dsr_fifo_src1": "src1"}
 PRIORITIES = ("low", "medium", "high")
+RESIDENT = ("async", "activate", "unblock", "priority", "ut_id")
+"""Options of a load that the operations on a DSR have."""
 MAIN_PRIORITIES = ("medium_low", "medium", "medium_high", "high")
 """In the order of `level` in <tile_config/main_thread_priority>."""
 
@@ -147,20 +149,22 @@ class Attributes(ABC):
             if isinstance(operand, ExplicitDsr):
                 for name, value in self._resident(operand, span).items():
                     merged.setdefault(name, value)
+        thread = merged.get("ut_id", options.get("ut_id"))  # that of a register wins over the operation's own
         merged = {**merged, **options}
         run = merged.get("async")
         if run is None or not run.data:
             return None
-        priority = _named(merged) or _named(self._queue_of(operands)) or "low"
+        leading = self._leading(operands)
+        of_dsd = None if leading is None else leading.fixed.priority
+        priority = chosen(merged, "priority") or of_dsd or chosen(self._queue_of(operands), "priority") or "low"
         activate = self.number(merged["activate"], span) if "activate" in merged else None
         unblock = self.number(merged["unblock"], span) if "unblock" in merged else None
-        return Ending(priority, activate, unblock)
+        return Ending(priority, activate, unblock, None if thread is None else self.number(thread, span))
 
     def _resident(self, dsr: ExplicitDsr, span: Span) -> dict[str, Any]:
         """Return the attributes that a DSR was loaded with: those of all loads, or of the last one before."""
         found = [
-            {name: value for name, value in options.items() if name in ("async", "activate", "unblock", "priority")}
-            for options in self.loads.get(dsr, ())
+            {name: value for name, value in options.items() if name in RESIDENT} for options in self.loads.get(dsr, ())
         ]
         if not found:
             return {}
@@ -168,7 +172,7 @@ class Attributes(ABC):
         if all(entry == keys[0] for entry in keys):
             return found[0]
         if dsr in self.last:
-            return {k: v for k, v in self.last[dsr][1].items() if k in ("async", "activate", "unblock", "priority")}
+            return {k: v for k, v in self.last[dsr][1].items() if k in RESIDENT}
         raise Fault(f"{dsr} is loaded with different attributes, and none of the loads comes right before", span)
 
     def on_control(self, options: dict[str, Any], span: Span) -> tuple[int, int | None]:
@@ -194,6 +198,8 @@ class Attributes(ABC):
         if unknown is not None and any(isinstance(x, Descriptor) for x in operands):
             what = f"{unknown} holds one of several descriptors, so the thread of this operation is not known"
             raise Fault(what, span, "load its other operands into DSRs too")
+        if ending.thread is not None:
+            return ending.thread
         dsd = self._leading(operands)
         if dsd is None:
             return 40
@@ -331,12 +337,6 @@ def explicit_dsr(value: Any) -> ExplicitDsr | None:
 def saves_address(options: dict[str, Any]) -> bool:
     """Whether a DSR keeps the address where an operation ended."""
     return "save_address" in options and bool(options["save_address"].data)
-
-
-def _named(fields: dict[str, Any]) -> str | None:
-    """Return the priority that options of an operation, or the configuration of a queue, name."""
-    entries = fields["priority"].data.fields if "priority" in fields else {}
-    return next((name for name, entry in entries.items() if entry.data), None)
 
 
 def _frozen(value: Any) -> Any:

@@ -260,7 +260,7 @@ def gradient_program(
     x = p.array("x", max(1, n_in) * tokens, dtype)
     d = p.array("d", max(1, n_out) * tokens, dtype)
     gradient = GradientTasks(p, column, inputs, row, group, x, d, tokens)
-    p.unblocked(COLOR_W)
+    p.unblocked(p.input_queue(0, COLOR_W))
     with p.task("prepare"):
         gradient.prepare()
     p.start("prepare")

@@ -19,7 +19,7 @@ SCRIPT = """#!/usr/bin/env bash
 set -e
 cslc --arch=wse2 ./layout.csl --fabric-dims=11,3 --fabric-offsets=4,1 \\
   --params=width:3 --params n:8 -o out --memcpy --channels=1 --import-path ../shared
-cslc --arch=wse3 ./layout.csl --params=width:99
+cslc --arch=wse3 ./layout.csl --params=width:5,n:8
 cslc ./layout.csl --params=width:$1
 cs_python run.py --name out
 """
@@ -46,9 +46,11 @@ def test_scripts_say_what_is_compiled_and_how(tmp_path):
     found = find_projects(tree(tmp_path), Options(import_paths=("mine",)))
     assert [project.path.relative_to(tmp_path).as_posix() for project in found] == [
         "chain/layout.csl",
+        "chain/layout.csl",
         "fifo/layout.csl",
         "wse3.csl",
     ]
+    assert [project.options.arch for project in found] == ["wse2", "wse3", "wse2", "wse2"]
     options = found[0].options
     assert (options.params, options.fabric) == ({"width": 3, "n": 8}, (11, 3))
     assert [path.split("/")[-1] for path in options.import_paths] == ["mine", "shared"]
@@ -60,7 +62,8 @@ def test_a_census(tmp_path):
     assert [(path.name, [entry.message for entry in errors]) for path, errors in found.programs] == [
         ("layout.csl", []),
         ("layout.csl", []),
-        ("wse3.csl", ["@queue_flush exists on WSE-3 only; guard it with @is_arch"]),
+        ("layout.csl", []),
+        ("wse3.csl", ["@queue_flush exists on WSE-3 only, and is not modelled; guard it with @is_arch"]),
     ]
     assert found.uses["@bind_local_task"] == 3
     assert found.files_with["@set_tile_code"] == 3

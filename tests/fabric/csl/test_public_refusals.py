@@ -22,7 +22,7 @@ REFUSED = {
     "topic-15": (
         TOP,
         "const ut = @get_ut_id(3);\ntask job() void { _ = ut; }\n" + TASK,
-        "pe.csl:1:12: error: @get_ut_id exists on WSE-3 only; guard it with @is_arch",
+        "pe.csl:1:12: error: @get_ut_id exists on WSE-3 only",
     ),
     "topic-16": (
         TOP,

@@ -27,8 +27,8 @@ def test_check_of_a_directory_goes_on_after_an_error(tmp_path, capsys):
     out = capsys.readouterr()
     assert "wse3.csl:2:17: error: @queue_flush exists on WSE-3 only" in out.err
     assert "^~~~~~~~" in out.err
-    assert "1 of 3 with errors" in out.err
-    assert out.out.count("no error") == 2
+    assert "1 of 4 with errors" in out.err
+    assert out.out.count("no error") == 3
 
 
 def test_check_as_json(tmp_path, capsys):
@@ -36,15 +36,15 @@ def test_check_as_json(tmp_path, capsys):
     assert cli.main(["csl", "check", "--json", str(tmp_path)]) == 1
     found = json.loads(capsys.readouterr().out)
     assert found["failed"] == 1
-    assert [entry["ok"] for entry in found["files"]] == [True, True, False]
-    (message,) = found["files"][2]["messages"]
+    assert [entry["ok"] for entry in found["files"]] == [True, True, True, False]
+    (message,) = found["files"][3]["messages"]
     assert (message["line"], message["column"], message["severity"]) == (2, 17, "error")
 
 
 def test_census(tmp_path, capsys):
     tree(tmp_path)
     assert cli.main(["csl", "census", str(tmp_path)]) == 0
-    assert "3 programs: 2 check without error" in capsys.readouterr().out
+    assert "4 programs: 3 check without error" in capsys.readouterr().out
     assert cli.main(["csl", "census", "--json", str(tmp_path)]) == 0
     assert json.loads(capsys.readouterr().out)["files"] == 5
 

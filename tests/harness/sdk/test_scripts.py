@@ -58,7 +58,11 @@ def tree(tmp_path_factory):
 
 def test_each_script_ends_as_it_would_by_itself(tree, capsys):
     before = sorted(tree.rglob("*"))
-    assert cli(["csl", "scripts", str(tree), "--only", "tutorials", "--json"]) == 1
+    words = ["csl", "scripts", str(tree), "--only", "tutorials", "--json"]
+    assert cli(words) == 1
+    every = json.loads(capsys.readouterr().out)["scripts"]
+    assert [entry["status"] for entry in every if "wse3" in entry["script"]] == [9, 9, 9]
+    assert cli([*words, "--scripts", "commands_wse2.sh"]) == 1
     found = json.loads(capsys.readouterr().out)
     status = {entry["script"].split("/")[1]: (entry["status"], entry["said"]) for entry in found["scripts"]}
     assert list(status) == ["broken", "good", "wrong"]

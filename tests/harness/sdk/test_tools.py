@@ -215,8 +215,8 @@ def test_options_of_other_versions_are_said_to_mean_nothing(tmp_path, capsys):
 
 
 def test_other_machines_are_refused(tmp_path, capsys):
-    assert compiler.main(["--arch=wse3", "layout.csl"]) == 1
-    assert "wse3" in capsys.readouterr().err
+    assert compiler.main(["--arch=wse1", "layout.csl"]) == 1
+    assert "wse1" in capsys.readouterr().err
 
 
 def test_a_listing_names_the_source_lines(tmp_path, capsys):
@@ -302,7 +302,7 @@ layout {
     [
         ([], 0, ""),
         (["--arch", "wse2"], 0, ""),
-        (["--arch=wse3"], 1, "programs for wse3 are not supported"),
+        (["--arch=wse1"], 1, "programs for wse1 are not supported"),
         (["--fabric-dims=8", "--verbose"], 1, "are no two numbers"),
         (["--fabric-offsets", "4,1", "--memcpy", "--channels=1"], 0, ""),
         (["--width-west-buf=0", "--width-east-buf", "0"], 0, ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fabric.csl import tree
+from fabric.csl.comptime.builtins.ids import COLOR, INPUT, OUTPUT, by_queue, gates, only_by_queue
 from fabric.csl.comptime.builtins.modules import global_of
 from fabric.csl.comptime.builtins.table import Operand, builtin
 from fabric.csl.comptime.lanes import uniform
@@ -19,7 +20,6 @@ from fabric.csl.types import (
     ArrayType,
     DsdType,
     DsrType,
-    IdType,
     IntType,
     PointerType,
     Type,
@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     from fabric.csl.comptime.interpreter import Interpreter
 
 GROUP = "DSDs, DSRs, FIFOs"
-COLOR, INPUT, OUTPUT = IdType("color"), IdType("input_queue"), IdType("output_queue")
 I8 = IntType(8, True)
 FIFO = DsdType("fifo_dsd")
 
-SHARED = {"simd_mode": "struct", "control_transform": "refused", "priority": "refused"}
+SHARED = {"simd_mode": "struct", "control_transform": "refused", "priority": "priority"}
 FIELDS: dict[str, dict[str, Any]] = {
     "mem1d_dsd": {
         "tensor_access": "access", "base_address": "pointer", "extent": U16, "stride": I8, "offset": I16,
@@ -53,6 +52,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Per kind of DSD the fields of `@get_dsd` and what they hold."""
 
+PORTS = {"fabin_dsd": "input_queue", "fabout_dsd": "output_queue"}
 NEEDED = {"fabin_dsd": ("extent",), "fabout_dsd": ("extent",)}
 LOAD_OPTIONS = ("async", "activate", "unblock", "on_control", "save_address", "single_step", "priority", "ut_id")
 MODES = ("simd_32", "simd_64", "simd_32_or_64", "none")
@@ -97,6 +97,9 @@ def _get_dsd(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     for name, value in given.items():
         fields[name] = _checked(ev, kind, name, value, nodes.get(name, literal))
     _complete(kind, fields, literal)
+    port = PORTS.get(kind.name)
+    if by_queue(ev) and port is not None and port not in fields:
+        raise Fault(f"on WSE-3 a {kind} names its queue", literal.span, f".{port} = ...")
     if any(isinstance(value, tree.Expr) for value in fields.values()):
         return ev.run_builtin(node, (), kind, fields)
     return Value(kind, Dsd(kind.name, fields, node.span))
@@ -107,7 +110,7 @@ def _checked(ev: Interpreter, kind: DsdType, name: str, value: Any, at: n.Node) 
     rule = FIELDS[kind.name].get(name)
     if rule is None:
         raise Fault(f"a {kind} has no field '{name}'", at.span, f"it has {', '.join(FIELDS[kind.name])}")
-    if rule == "refused":
+    if rule == "refused" or (rule == "priority" and not by_queue(ev)):
         raise Fault(f"'{name}' is not supported", at.span)
     if isinstance(rule, Type):
         what = f"the field '{name}'"
@@ -124,6 +127,10 @@ def _checked(ev: Interpreter, kind: DsdType, name: str, value: Any, at: n.Node) 
         raise Fault(f"base_address must be a pointer, not {value.type}", at.span)
     elif rule in ("struct", "tuple") and not isinstance(getattr(value, "data", None), Struct):
         raise Fault(f"'{name}' must be a {rule}, not {value.type}", at.span)
+    elif rule == "priority":
+        if not isinstance(getattr(value, "data", None), Struct):
+            raise Fault(f"'{name}' must be a struct, not {value.type}", at.span)
+        check_parts(ev, value.data.fields, name, at.span)
     elif name == "simd_mode":
         for mode in value.data.fields:
             if mode not in MODES:
@@ -274,11 +281,13 @@ def _fifo_length(name: str) -> None:
 _fifo_length("@set_fifo_read_length")
 _fifo_length("@set_fifo_write_length")
 
-IDS = ("color", "data_task_id", "local_task_id")
-
-
 PARTS = {"priority": ("high", "medium", "low"), "on_control": ("terminate", "activate", "unblock")}
 """Fields of the options that are structs."""
+
+
+def _named_ids(ev: Interpreter, option: str) -> tuple[str, ...]:
+    """Return the kinds of ids that an option takes."""
+    return tuple(map(str, gates(ev))) if option == "unblock" else ("local_task_id",)
 
 
 def check_parts(ev: Interpreter, fields: dict[str, Any], option: str, at: Span) -> None:
@@ -288,7 +297,7 @@ def check_parts(ev: Interpreter, fields: dict[str, Any], option: str, at: Span) 
             raise Fault(f"the option '{option}' has no field '{name}'", at, f"it has {', '.join(PARTS[option])}")
         is_task = entry.__class__ is Value and str(entry.type).startswith("task(")
         if name in ("activate", "unblock"):
-            if not is_task and str(entry.type) not in (IDS if name == "unblock" else ("local_task_id",)):
+            if not is_task and str(entry.type) not in _named_ids(ev, name):
                 raise Fault(f"the field '{name}' of '{option}' takes the id of a task, not {entry.type}", at)
         else:
             ev.convert(entry, BOOL, at, f"the field '{name}' of '{option}'")
@@ -316,13 +325,19 @@ def options(ev: Interpreter, node: n.Node, scope: Scope, known: tuple[str, ...],
             entry = ev.convert(entry, BOOL, at, f"the option '{option}'")
         elif option in ("activate", "unblock", "activate_push", "activate_pop"):
             is_task = entry.__class__ is Value and str(entry.type).startswith("task(")
-            allowed = IDS if option == "unblock" else ("local_task_id",)
+            allowed = _named_ids(ev, option)
             if not is_task and str(entry.type) not in allowed:
                 raise Fault(f"the option '{option}' takes a {' or '.join(allowed)}, not {entry.type}", at)
         elif option == "index":
             entry = ev.convert(entry, U16, at, "the option 'index'")
         elif option == "ut_id":
-            raise Fault("the option 'ut_id' exists on WSE-3 only", at)
+            only_by_queue(ev, "the option 'ut_id'", at)
+            if str(entry.type) != "ut_id" or not isinstance(entry, Value):
+                raise Fault(
+                    f"the option 'ut_id' takes a microthread that is known, not {entry.type}", at, "@get_ut_id(n)"
+                )
+        elif option == "priority" and by_queue(ev):
+            raise Fault("on WSE-3 the priority is a field of the fabric DSD", at, ".priority = ... in @get_dsd")
         elif not isinstance(getattr(entry, "data", None), Struct):
             raise Fault(f"the option '{option}' is a struct, not {entry.type}", at)
         else:

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fabric.csl import tree
 from fabric.csl.comptime.builtins.dsds import check_parts
+from fabric.csl.comptime.builtins.ids import (
+    COLOR,
+    CONTROL,
+    DATA,
+    INPUT,
+    LOCAL,
+    OUTPUT,
+    THREAD,
+    by_queue,
+    gates,
+    only_by_queue,
+)
 from fabric.csl.comptime.builtins.table import Operand, builtin
 from fabric.csl.comptime.lanes import uniform
 from fabric.csl.comptime.values import NOTHING, Function, Scope, Struct, Value
@@ -19,22 +32,32 @@ if TYPE_CHECKING:
     from fabric.csl.comptime.interpreter import Interpreter
 
 GROUP = "colors, tasks, queues"
-COLOR, DATA, LOCAL, CONTROL = (IdType(x) for x in ("color", "data_task_id", "local_task_id", "control_task_id"))
-INPUT, OUTPUT = IdType("input_queue"), IdType("output_queue")
 
-NUMBERED = {
-    "@get_color": (COLOR, N_COLORS, "a routable color"),
-    "@get_local_task_id": (LOCAL, TASK_NULL, "the id of a local task"),
-    "@get_control_task_id": (CONTROL, N_CONTROL_IDS, "the id of a control task"),
-    "@get_input_queue": (INPUT, N_QUEUES, "an input queue"),
-    "@get_output_queue": (OUTPUT, 6, "an output queue"),
+
+def _locals(ev: Interpreter) -> range:
+    return range(N_QUEUES if by_queue(ev) else 0, TASK_NULL)
+
+
+def _queues(kind: str) -> Callable[[Interpreter], range]:
+    return lambda ev: range(sum(bool(depth) for depth in ev.session.machine[f"queue.{kind}_depth"]))
+
+
+NUMBERED: dict[str, tuple[IdType, Callable[[Interpreter], range], str]] = {
+    "@get_color": (COLOR, lambda ev: range(N_COLORS), "a routable color"),
+    "@get_local_task_id": (LOCAL, _locals, "the id of a local task"),
+    "@get_control_task_id": (CONTROL, lambda ev: range(N_CONTROL_IDS), "the id of a control task"),
+    "@get_input_queue": (INPUT, _queues("in"), "an input queue"),
+    "@get_output_queue": (OUTPUT, _queues("out"), "an output queue"),
+    "@get_ut_id": (THREAD, lambda ev: range(ev.session.machine["ut.count"]), "the id of a microthread"),
 }
-"""Builtins that make an id of a number: type, how many there are, what it is."""
+"""Builtins that make an id of a number: type, the numbers there are on an architecture, what it is."""
 
 
-def _numbered(name: str, kind: IdType, count: int, what: str) -> None:
+def _numbered(name: str, kind: IdType, numbers: Callable[[Interpreter], range], what: str) -> None:
     @builtin(name, 1, 1, "any", GROUP, what)
     def make(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
+        if kind == THREAD:
+            only_by_queue(ev, name, node.span)
         value = ev.expr(node.arguments[0], scope)
         at = node.arguments[0].span
         if not is_integer(value.type):
@@ -42,22 +65,28 @@ def _numbered(name: str, kind: IdType, count: int, what: str) -> None:
         if isinstance(value, tree.Expr):
             return ev.run_bitcast(ev.run_convert(value, U16, at, "the number"), kind, node.span)
         number = uniform(value, ev.level).data
-        if not 0 <= number < count:
-            raise Fault(f"{number} is not {what}; there are 0 to {count - 1}", at)
+        there = numbers(ev)
+        if number not in there:
+            where = f" on {ev.session.options.arch}" if there != range(N_COLORS) else ""
+            raise Fault(f"{number} is not {what}{where}; there are {there[0]} to {there[-1]}", at)
         return Value(kind, number)
 
 
-for _name, (_kind, _count, _what) in NUMBERED.items():
-    _numbered(_name, _kind, _count, _what)
+for _name, (_kind, _there, _what) in NUMBERED.items():
+    _numbered(_name, _kind, _there, _what)
 
 
-@builtin("@get_data_task_id", 1, 1, "any", GROUP, "the id of the data task of a color")
+@builtin("@get_data_task_id", 1, 1, "any", GROUP, "the id of the data task of a color, on WSE-3 of an input queue")
 def _data_task_id(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     value = ev.expr(node.arguments[0], scope)
-    if value.type == INPUT:
+    if value.type == INPUT and not by_queue(ev):
         raise Fault("on WSE-2 a data task belongs to a color, not to an input queue", node.span)
-    if value.type != COLOR:
-        raise Fault(f"@get_data_task_id takes a color, not {value.type}", node.arguments[0].span)
+    if value.type == COLOR and by_queue(ev):
+        hint = "give it the queue, and the queue its color: @initialize_queue(queue, .{ .color = ... })"
+        raise Fault("on WSE-3 a data task belongs to an input queue, not to a color", node.span, hint)
+    wanted = INPUT if by_queue(ev) else COLOR
+    if value.type != wanted:
+        raise Fault(f"@get_data_task_id takes a {wanted}, not {value.type}", node.arguments[0].span)
     if isinstance(value, tree.Expr):
         return ev.run_bitcast(value, DATA, node.span)
     return Value(DATA, uniform(value, ev.level).data)
@@ -115,6 +144,8 @@ _bind("@bind_control_task", "control", CONTROL)
 
 @builtin("@bind_task", 2, 2, "setup", GROUP, "old: what the task of a color or id does")
 def _bind_task(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
+    if by_queue(ev):
+        raise Fault("@bind_task exists on WSE-2 only", node.span, "@bind_data_task, @bind_local_task")
     function = _task(ev, node.arguments[0], scope, "task")
     value = ev.scalar(node.arguments[1], scope, "the id")
     if value.type not in (COLOR, DATA, LOCAL):
@@ -157,7 +188,11 @@ def _activate(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
 def _gate(name: str, blocked: bool, meaning: str) -> None:
     @builtin(name, 1, 1, "setup run", GROUP, meaning)
     def gate(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
-        value = ident(ev, node.arguments[0], scope, (COLOR, DATA, LOCAL), name)
+        value = ident(ev, node.arguments[0], scope, (*gates(ev), THREAD), name)
+        if value.type == THREAD:
+            raise Fault(
+                f"{name} of a microthread is not modelled", node.arguments[0].span, "block the queue or the task"
+            )
         if ev.place == "run":
             return ev.run_builtin(node, (value,), VOID)
         number = _number(ev, value, node.arguments[0], f"{name} takes an id here")
@@ -198,18 +233,38 @@ def _initialize_queue(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
 
 
 def _check_queue(ev: Interpreter, fields: dict[str, Value], queue: Value, span: Span) -> None:
-    """Refuse fields of a queue's configuration that WSE-2 does not have."""
+    """Refuse fields of a queue's configuration that the architecture does not have."""
+    known = ("color", "ctrl_table_id") if by_queue(ev) else ("color", "priority")
     for name, value in fields.items():
-        if name not in ("color", "priority"):
-            raise Fault(f"the configuration of a queue has no field '{name}'", span, "it has color, priority")
+        if name not in known:
+            what = f"the configuration of a queue has no field '{name}' on {ev.session.options.arch}"
+            raise Fault(what, span, f"it has {', '.join(known)}")
         if name == "color" and value.type != COLOR:
             raise Fault(f"the color of a queue must be a color, not {value.type}", span)
-        if name == "color" and queue.type == OUTPUT:
+        if name == "color" and queue.type == OUTPUT and not by_queue(ev):
             raise Fault("on WSE-2 an output queue is not bound to a color", span, "leave .color out, or test @is_arch")
+        if name == "ctrl_table_id" and (not is_integer(value.type) or value.data != 0):
+            raise Fault("one table of control tasks is modelled, number 0", span)
         if name == "priority":
             if not isinstance(value.data, Struct):
                 raise Fault(f"the priority of a queue is a struct, not {value.type}", span)
             check_parts(ev, value.data.fields, name, span)
+
+
+@builtin("@set_control_task_table", 0, 1, "setup", GROUP, "WSE-3: control tasks have ids of their own")
+def _control_table(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
+    only_by_queue(ev, "@set_control_task_table", node.span)
+    sizes = {"instructions": (2, 4, 8), "stride": tuple(range(1, 8))}
+    if node.arguments:
+        config = ev.scalar(node.arguments[0], scope, "the table")
+        if not isinstance(config.data, Struct):
+            raise Fault("the configuration of the table is a struct", node.arguments[0].span)
+        for name, value in config.data.fields.items():
+            if name not in sizes or not is_integer(value.type) or value.data not in sizes[name]:
+                hint = "; ".join(f".{key} is one of {', '.join(map(str, known))}" for key, known in sizes.items())
+                raise Fault(f"a table of control tasks has no '{name}' of this value", node.arguments[0].span, hint)
+    ev.unit.once(ev.unit.tables, "control", (node.span,), "the table of control tasks is set twice", node.span)
+    return NOTHING
 
 
 @builtin("@assert", 1, 1, "any", GROUP, "stops a run unless something holds")

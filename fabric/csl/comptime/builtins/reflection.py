@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fabric.csl.comptime.budget import check_text
 from fabric.csl.comptime.builtins.table import Operand, builtin
 from fabric.csl.comptime.lanes import uniform
-from fabric.csl.comptime.session import ARCHITECTURES, TARGET
+from fabric.csl.comptime.session import ARCHITECTURES
 from fabric.csl.comptime.values import FALSE, TRUE, Scope, Struct, Value, boolean, integer, of_type, shown, string
 from fabric.csl.diagnostics import Fault, read_text
 from fabric.csl.syntax import nodes as n
@@ -139,7 +139,7 @@ def _is_arch(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     name = ev.text(node.arguments[0], scope, "the architecture")
     if name not in ARCHITECTURES:
         raise Fault(f"'{name}' is no architecture", node.arguments[0].span, "wse2 or wse3")
-    return boolean(name == TARGET)
+    return boolean(name == ev.session.options.arch)
 
 
 @builtin("@is_comptime", 0, 0, "any", "modules and layout", "whether this is evaluated at compile time")

@@ -12,16 +12,14 @@ from fabric.csl.syntax import nodes as n
 if TYPE_CHECKING:
     from fabric.csl.comptime.interpreter import Interpreter
 
-WSE3 = "exists on WSE-3 only; guard it with @is_arch"
+WSE3 = "exists on WSE-3 only, and is not modelled; guard it with @is_arch"
 RAW = "reads or writes raw configuration words, which this model does not have; use <tile_config>"
 HOST = "belongs to the vendor's own host library"
 MACHINE = "is not modelled"
 
 REFUSED = {
-    "@get_ut_id": WSE3,
     "@queue_flush": WSE3,
     "@set_empty_queue_handler": WSE3,
-    "@set_control_task_table": WSE3,
     "@bind_rotating_tasks": WSE3,
     "@get_sr": WSE3,
     "@load_to_dsr_xdsr_sr": WSE3,
