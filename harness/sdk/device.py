@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from harness.sdk.records import Records
 from wse_core.errors import ConfigError, DeadlockError
 from wse_core.params import Machine
 
-__all__ = ["SdkDevice"]
+__all__ = ["SYMBOLS", "SdkDevice"]
 
+SYMBOLS = "symbols.npz"
+"""First values of variables, per PE, lie in this file beside a program."""
 RPC = 28
 """Id of the hidden task that does calls of the host."""
 LONGEST = 1 << 34
@@ -44,7 +47,9 @@ class SdkDevice:
             kind: {tuple(place): k for k, place in enumerate(places) if place[0] >= 0}
             for kind, places in bundle.streams.items()
         }
+        self._said: set[str] = set()
         self._sent: dict[int, int] = {}
+        self._kept: dict[int, NDArray[np.uint32]] = {}
         for link in self._links["outputs"].values():
             self.fabric.accept(link, self._cycles(0))  # the host takes what a command asks for
         self._coordinates()
@@ -84,7 +89,7 @@ class SdkDevice:
         return found
 
     def _places(
-        self, name: Any, px: int, py: int, w: int, h: int, n: int, half: bool
+        self, name: Any, px: int, py: int, w: int, h: int, n: int, half: bool, reading: bool
     ) -> Iterator[tuple[int, NDArray[Any]]]:
         """Yield the addresses of exported data in a rectangle, each with the mask of the PEs that have it there."""
         reached = np.zeros((h, w), bool)
@@ -94,19 +99,21 @@ class SdkDevice:
                 continue
             reached |= mask
             if name.kind == "value":
-                self._within(name, number, symbol.address, n, half)
+                self._within(name, number, symbol.address, n, half, reading)
                 yield symbol.address, mask
                 continue
             held = self.read_each(symbol.address, 1, mask, px, py)[..., 0]
             for address in np.unique(held[mask]):
-                self._within(name, number, int(address), n, half)
+                self._within(name, number, int(address), n, half, reading)
                 yield int(address), mask & (held == address)
         if not reached.all():
             y, x = map(int, np.argwhere(~reached)[0])
             raise ConfigError(f"PE ({px + x}, {py + y}) does not export '{name.name}'")
 
-    def _within(self, name: Any, number: int, address: int, n: int, half: bool) -> None:
-        """Refuse to copy beyond the array behind an exported name.
+    def _within(self, name: Any, number: int, address: int, n: int, half: bool, reading: bool) -> None:
+        """Refuse to write beyond the array behind an exported name; reading beyond it is a warning.
+
+        A public program (the 25-point stencil) reads six elements of an array of five, and does not look at the last.
 
         Raises
         ------
@@ -123,15 +130,20 @@ class SdkDevice:
         room = found.address + found.words - address
         if words > room:
             have = f"'{found.name}' of {image.name} has {room // size} of {16 * size} bits"
-            raise ConfigError(
+            what = (
                 f"a copy of {n} elements of {16 * size} bits goes beyond the array of the symbol '{name.name}': {have}"
             )
+            if not reading:
+                raise ConfigError(what)
+            if what not in self._said:
+                self._said.add(what)
+                print(f"warning: {what}", file=sys.stderr)
 
     def copy_in(self, name: Any, values: NDArray[np.uint32], px: int, py: int, half: bool) -> None:
         """Copy elements into exported data; `values` has the shape (h, w, n)."""
         h, w, n = values.shape
         words = _split(values, half)
-        for address, mask in list(self._places(name, px, py, w, h, n, half)):  # all are checked first
+        for address, mask in list(self._places(name, px, py, w, h, n, half, False)):  # all are checked first
             for (row, stop), first, last in runs(mask):
                 part = np.ascontiguousarray(words[row:stop, first:last])
                 self.engine.write_rect(address, part, px + first, py + row)
@@ -139,7 +151,7 @@ class SdkDevice:
     def copy_out(self, name: Any, px: int, py: int, w: int, h: int, n: int, half: bool) -> NDArray[np.uint32]:
         """Return `n` elements of exported data per PE."""
         words = np.zeros((h, w, n if half else 2 * n), np.uint16)
-        for address, mask in self._places(name, px, py, w, h, n, half):
+        for address, mask in self._places(name, px, py, w, h, n, half, True):
             words[mask] = self.read_each(address, words.shape[2], mask, px, py)[mask]
         if half:
             return words.astype(np.uint32)
@@ -153,6 +165,19 @@ class SdkDevice:
         if found is None:
             raise ConfigError(f"PE ({x}, {y}) has no symbol '{name}'")
         return self.engine.read_words(x, y, found.address, found.words)
+
+    def preset(self, path: Path) -> None:
+        """Give variables the values of a file, if it is there: names are column, row and symbol."""
+        if not path.is_file():
+            return
+        for key, words in np.load(path).items():
+            x, y, name = key.split(",", 2)
+            image = self.bundle.programs[int(self.bundle.index[int(y), int(x)])]
+            found = image.symbols.get(name)
+            if found is None or found.words != len(words):
+                have = "is no variable" if found is None else f"has {found.words} words, not {len(words)}"
+                raise ConfigError(f"'{name}' of {image.name} {have}", where="set_symbol_all")
+            self.engine.write_rect(found.address, np.ascontiguousarray(words[None, None], np.uint16), int(x), int(y))
 
     # ---- running
 
@@ -272,6 +297,24 @@ class SdkDevice:
             return bool((have == n).all())
 
         self.until(done, "the PEs do not send what the host waits for")
+        return found
+
+    def open(self, color: int, x: int, y: int) -> None:
+        """Let the host take whatever the stream of a PE brings, from now on."""
+        self.fabric.accept(self._link("outputs", color, x, y), None)
+
+    def collect(self, color: int, x: int, y: int, n: int) -> NDArray[np.uint32]:
+        """Return the next `n` words of an open stream; control wavelets, which move switches, are no words of it."""
+        link = self._link("outputs", color, x, y)
+
+        def done() -> bool:
+            came = self.fabric.receive(link)
+            kept = self._kept.get(link, np.zeros(0, np.uint32))
+            self._kept[link] = np.concatenate([kept, came.payload[~came.control]])
+            return len(self._kept[link]) >= n
+
+        self.until(done, "the PEs do not send what the host waits for")
+        found, self._kept[link] = self._kept[link][:n], self._kept[link][n:]
         return found
 
     def _cycles(self, n: int) -> NDArray[np.int64]:

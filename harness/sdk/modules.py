@@ -25,8 +25,19 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
             "SdkTarget",
             "SimfabConfig",
             "get_platform",
+            "get_simulator",
             "Task",
-        )
+        ),
+        "harness.sdk.sdk_layout": ("SdkLayout", "FP16TYPE"),
+        "harness.sdk.regions": (
+            "Color",
+            "Edge",
+            "Route",
+            "RoutingPosition",
+            "CodeRegion",
+            "SdkCompileArtifacts",
+            "get_edge_routing",
+        ),
     },
     "cerebras.sdk.sdk_utils": {"harness.sdk.utils": ("calculate_cycles", "input_array_to_u32", "memcpy_view")},
     "cerebras.sdk.runtime.runtime_utils": {"harness.sdk.utils": ("input_array_to_u32", "memcpy_view")},  # before 1.1
@@ -36,12 +47,8 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "cerebras.appliance.pb.sdk.sdk_common_pb2": {"harness.sdk.runtime": ("MemcpyDataType", "MemcpyOrder")},
 }
 """Per module what it has, and where that is made."""
-BY_THE_HOST = "a layout that the host makes (SdkLayout) is not supported"
 MISSING: dict[str, dict[str, str]] = {
-    "cerebras.sdk.runtime.sdkruntimepybind": dict.fromkeys(
-        ("SdkLayout", "Color", "Edge", "Route", "RoutingPosition", "SdkExecutionPlatform", "get_edge_routing"),
-        BY_THE_HOST,
-    )
+    "cerebras.sdk.runtime.sdkruntimepybind": {"get_system": "there is no machine but the modelled one"}
 }
 """Per module what the vendor's has and this one has not, with the reason."""
 PACKAGES = {name.rsplit(".", k)[0] for name in NAMES for k in range(1, name.count(".") + 1)}

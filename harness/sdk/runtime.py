@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from fabric.csl.artefact import Bundle, read_bundle
 from fabric.host.fabric import Fabric
-from harness.sdk.device import SdkDevice
+from harness.sdk.device import SYMBOLS, SdkDevice
 from wse_core.errors import ConfigError, LayoutError
 from wse_core.params import Machine
 
@@ -99,9 +100,40 @@ class SimfabConfig:
         self.options = options
 
 
-def get_platform(cmaddr: str | None = None, *_: Any, **__: Any) -> str | None:
-    """Return a platform; here there is one."""
-    return cmaddr
+@dataclass(frozen=True)
+class SdkPlatform:
+    """A platform says for which machine a layout of the host's script is made; here all of them are modelled ones."""
+
+    cmaddr: str | None
+    target: SdkTarget
+
+    def is_simulation(self) -> bool:
+        """Return whether it is a simulation, which it always is."""
+        return True
+
+    def is_system(self) -> bool:
+        """Return whether it is a machine, which it never is."""
+        return False
+
+
+def get_platform(
+    cmaddr: str | None = None, config: Any = None, target: SdkTarget = SdkTarget.WSE3, **_: Any
+) -> SdkPlatform:
+    """Return a platform; `config`, which is the vendor's simulator's, changes nothing.
+
+    Raises
+    ------
+    ConfigError
+        An address is given: there is no machine behind it.
+    """
+    if cmaddr:
+        raise ConfigError("there is no machine at this address", where=cmaddr, hint="leave --cmaddr out")
+    return SdkPlatform(cmaddr, target)
+
+
+def get_simulator(config: Any = None, target: SdkTarget = SdkTarget.WSE3, **_: Any) -> SdkPlatform:
+    """Return the platform of the modelled machine."""
+    return SdkPlatform(None, target)
 
 
 class SdkRuntime:
@@ -134,7 +166,7 @@ class SdkRuntime:
         self._names = {entry.name: entry for entry in self.bundle.names}
         self._device: SdkDevice | None = None
         self._stopped = False
-        self._received: dict[int, list[NDArray[np.uint32]]] = {}
+        self._awaited: list[tuple[str, NDArray[Any], int]] = []
         _LAST[str(self.directory.resolve())] = self
 
     def __enter__(self) -> SdkRuntime:
@@ -150,6 +182,9 @@ class SdkRuntime:
     def load(self) -> None:
         """Load the program onto the fabric."""
         self._device = SdkDevice(self.bundle, self.directory, self._machine)
+        self._device.preset(self.directory / SYMBOLS)
+        for place in self.bundle.streams["outputs"] if "ports" in self.bundle.settings else ():
+            self._device.open(place[2], place[0], place[1])
         self._stopped = False
 
     def run(self) -> None:
@@ -157,7 +192,9 @@ class SdkRuntime:
         self.device.settle()
 
     def stop(self) -> None:
-        """Let everything that is under way come to an end."""
+        """Let everything that is under way come to an end; what is to be received must come by then."""
+        while self._awaited:
+            self._receive(*self._awaited.pop(0))
         self.device.settle()
         self.device.write_log()
         self._stopped = True
@@ -322,6 +359,50 @@ class SdkRuntime:
             raise LayoutError(
                 f"the region ({px}, {py}) of {w} x {h} PEs is not inside of the program's {width} x {height}"
             )
+
+    # ---- streams of a layout that the script made
+
+    def _port(self, stream: str) -> tuple[int, int, int]:
+        """Return color and PE of a stream."""
+        ports = self.bundle.settings.get("ports", {})
+        if stream not in ports:
+            raise ConfigError(f"there is no stream '{stream}'", hint=f"streams: {', '.join(ports) or 'none'}")
+        color, x, y = ports[stream]
+        return int(color), int(x), int(y)
+
+    def send(self, stream: str, array: Any, nonblock: bool = False) -> Task:
+        """Send the 32-bit words of an array to a port."""
+        color, x, y = self._port(stream)
+        values = np.ascontiguousarray(array).reshape(-1)
+        if values.dtype.itemsize != 4:
+            raise ConfigError(f"a stream has words of 32 bits, not values of type {values.dtype}")
+        self.device.send(color, values.view(np.uint32).reshape(1, 1, -1), x, y)
+        if not nonblock:
+            self.device.entered()
+        return Task()
+
+    def receive(self, stream: str, array: NDArray[Any], count: int, nonblock: bool = False) -> Task:
+        """Receive 32-bit words from a port into an array; those that need not come yet are there after `stop`."""
+        self._port(stream)
+        if array.dtype.itemsize != 4 or array.size < count:
+            raise ConfigError(f"{count} words of 32 bits do not fit an array of {array.size} values of {array.dtype}")
+        if nonblock:
+            self._awaited.append((stream, array, count))
+        else:
+            self._receive(stream, array, count)
+        return Task()
+
+    def _receive(self, stream: str, array: NDArray[Any], count: int) -> None:
+        color, x, y = self._port(stream)
+        words = self.device.collect(color, x, y, count)
+        array.reshape(-1)[:count] = np.ascontiguousarray(words, np.uint32).view(array.dtype)
+
+    def receive_tofile(self, stream: str, path: str | Path, count: int, nonblock: bool = False) -> Task:
+        """Receive 32-bit words from a port into a file."""
+        array = np.zeros(count, np.uint32)
+        self.receive(stream, array, count)
+        array.tofile(path)
+        return Task()
 
     # ---- looking at memory
 

@@ -28,6 +28,8 @@ TOOLS = {"cslc": "compiler", "cs_python": "python"}
 """Commands that scripts call, and the modules of `harness.sdk` that do their work."""
 CALLS = "WSE_CSL_CALLS"
 """The environment variable that names the file in which each call of a tool notes its exit status."""
+PLACEHOLDER = "%python_sdk_paint"
+"""What stands in the scripts of ten programs of SDK 2.10; those of 1.4 have a call of ``cs_python run.py`` there."""
 TIMED_OUT = 124
 """A script that took too long has this exit status, as of the command ``timeout``."""
 
@@ -141,6 +143,7 @@ def _run(tree: Path, script: Path, limit: float, variables: dict[str, str]) -> S
     notes = Path(variables["PATH"].split(os.pathsep)[0], "calls")
     notes.write_text("", encoding="utf-8")
     variables = {**variables, CALLS: str(notes)}
+    _fill_in(tree / script)
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         process = subprocess.Popen(
             ["bash", script.name], cwd=tree / script.parent, env=variables, stdin=subprocess.DEVNULL, stdout=log,
@@ -158,6 +161,13 @@ def _run(tree: Path, script: Path, limit: float, variables: dict[str, str]) -> S
         lines = [line.strip() for line in log if line.strip()]
     calls = tuple((name, int(end)) for name, end in map(str.split, notes.read_text(encoding="utf-8").splitlines()))
     return ScriptOutcome(script.as_posix(), status, time.monotonic() - start, _said(status, lines, limit), calls)
+
+
+def _fill_in(script: Path) -> None:
+    """Write a call where a script of SDK 2.10 has the name of one that was never filled in."""
+    text = script.read_text(encoding="utf-8", errors="replace")
+    if PLACEHOLDER in text:
+        script.write_text(text.replace(PLACEHOLDER, "cs_python run.py"), encoding="utf-8")
 
 
 def _said(status: int, lines: list[str], limit: float) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from harness.cli.main import main
-from harness.sdk import python
 from tests.conftest import ROOT
 
 TOP = 'layout { @set_rectangle(1, 1); @set_tile_code(0, 0, "pe.csl", .{}); }\n'
@@ -18,11 +17,6 @@ REFUSED = {
         + TOP.replace("{ @set_r", "{ fft.place(); @set_r"),
         "task job() void {}\n" + TASK,
         "top.csl:1:28: error: there is no module <kernels/fft/fft3d_layout>",
-    ),
-    "topic-15": (
-        TOP,
-        "const ut = @get_ut_id(3);\ntask job() void { _ = ut; }\n" + TASK,
-        "pe.csl:1:12: error: @get_ut_id exists on WSE-3 only",
     ),
     "topic-16": (
         TOP,
@@ -70,16 +64,6 @@ def test_what_nobody_needs_is_refused_by_its_name(tmp_path, monkeypatch, capsys,
     out = capsys.readouterr()
     assert message in (out.out + out.err).splitlines()
     assert what in " ".join(page())
-
-
-def test_the_script_of_a_layout_made_by_the_host_is_refused(tmp_path, capsys):
-    script = tmp_path / "run.py"
-    script.write_text("from cerebras.sdk.runtime.sdkruntimepybind import SdkLayout\n")
-    assert python.main([str(script)]) == 1
-    message = "a layout that the host makes (SdkLayout) is not supported; this script needs SdkLayout"
-    assert message in capsys.readouterr().err
-    row = next(line for line in page() if line.startswith("| sdklayout-01"))
-    assert message in row.replace("`", "")
 
 
 def page():

@@ -171,14 +171,14 @@ def test_what_the_vendors_modules_have_beyond_these_is_refused_by_its_name(tmp_p
     script = tmp_path / "run.py"
     script.write_text(
         "from cerebras.sdk.runtime.sdkruntimepybind import SimfabConfig, get_platform\n"
-        "print(get_platform(None, SimfabConfig(num_threads=4)))\n"
-        "from cerebras.sdk.runtime.sdkruntimepybind import Color, SdkLayout\n"
+        "print(get_platform(None, SimfabConfig(num_threads=4)).is_simulation())\n"
+        "from cerebras.sdk.runtime.sdkruntimepybind import get_system\n"
     )
     assert python.main([str(script)]) == 1
     out = capsys.readouterr()
-    assert out.out == "None\n"
+    assert out.out == "True\n"
     assert "run.py:3: error:" in out.err
-    assert "not supported; this script needs Color" in out.err
+    assert "there is no machine but the modelled one; this script needs get_system" in out.err
     script.write_text("from cerebras.sdk.sdk_utils import nothing\n")
     with pytest.raises(ImportError, match="nothing"):
         python.main([str(script)])

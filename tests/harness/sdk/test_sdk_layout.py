@@ -1,0 +1,273 @@
+"""Layouts that a host script makes: regions, ports, connections around other regions, streams, numbers of colors."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.sdk.geometry import IntRectangle, IntVector
+from harness.sdk.regions import Color, Edge, Route, RoutingPosition, get_edge_routing
+from harness.sdk.runtime import SdkRuntime, SdkTarget, get_platform
+from harness.sdk.sdk_layout import SdkLayout
+from harness.sdk.ways import Net, WireWay, numbered, way
+from wse_core.errors import ConfigError, LayoutError, UnsupportedError
+
+RAMP_IN = RoutingPosition().set_input([Route.RAMP])
+RAMP_OUT = RoutingPosition().set_output([Route.RAMP])
+RELAY = """param size: u16;
+param add: i16;
+param rx: color;
+param tx: color;
+const in_q = @get_input_queue(0);
+const out_q = @get_output_queue(0);
+export var sum: [1]f32;
+const input = @get_dsd(fabin_dsd, .{ .extent = size, .fabric_color = rx, .input_queue = in_q });
+const output = @get_dsd(fabout_dsd, .{ .extent = size, .fabric_color = tx, .output_queue = out_q });
+const main_id = @get_local_task_id(8);
+task main() void {
+  @fadds(output, input, @as(f32, add), .{ .async = true });
+  sum[0] = @as(f32, add);
+}
+comptime {
+  @bind_local_task(main, main_id);
+  @activate(main_id);
+  @initialize_queue(in_q, .{ .color = rx });
+  if (@is_arch("wse3")) @initialize_queue(out_q, .{ .color = tx });
+}
+"""
+HOLD = """export var a: [6]u16;
+export var size: [2]u16;
+comptime { }
+task t() void { size[0] = @get_rectangle().width; size[1] = @get_rectangle().height; a[0] += 1; }
+comptime { @bind_local_task(t, @get_local_task_id(9)); @activate(@get_local_task_id(9)); }
+"""
+ARCHS = ("WSE2", "WSE3")
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Work in a directory with the sources."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "relay.csl").write_text(RELAY)
+    (tmp_path / "hold.csl").write_text(HOLD)
+
+
+def layout_for(arch="WSE3"):
+    return SdkLayout(get_platform(None, None, SdkTarget[arch]))
+
+
+def relay(layout, name, add, size, place):
+    """Add a region of one PE that adds a number to each word which passes it from west to east."""
+    region = layout.create_code_region("relay.csl", name, 1, 1)
+    rx, tx = Color("rx"), Color("tx")
+    region.set_param_all("size", size)
+    region.set_param_all("add", add)
+    region.set_param_all(rx)
+    region.set_param_all(tx)
+    region.place(*place)
+    return (
+        region,
+        region.create_input_port(rx, Edge.LEFT, [RAMP_OUT], size),
+        region.create_output_port(tx, Edge.RIGHT, [RAMP_IN], size),
+    )
+
+
+def run(layout):
+    runtime = SdkRuntime(layout.compile("out"), memcpy_required=False)
+    runtime.load()
+    runtime.run()
+    return runtime
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("size", [1, 7, 1025])
+def test_words_pass_regions_and_come_back(arch, size):
+    layout = layout_for(arch)
+    _, first_in, first_out = relay(layout, "one", 5, size, (1, 1))
+    _, second_in, second_out = relay(layout, "two", 70, size, (5, 3))
+    layout.connect(first_out, second_in)
+    into, out = layout.create_input_stream(first_in), layout.create_output_stream(second_out)
+    runtime = run(layout)
+    words = np.arange(size, dtype=np.float32) * 3
+    found = np.zeros(size, np.float32)
+    runtime.receive(out, found, size, nonblock=True)  # before anything is sent
+    runtime.send(into, words, nonblock=True)
+    runtime.stop()
+    assert np.array_equal(found, words + 75)
+    assert runtime.read_symbol(5, 3, "sum", dtype="float32") == [70]
+    with pytest.raises(ConfigError, match="there is no stream 'other'"):
+        runtime.send("other", words)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5)), min_size=2, max_size=4, unique=True), st.integers(1, 6)
+)
+def test_chains_of_regions_anywhere(places, size):
+    """Wherever regions lie, words pass all of them; or there is no way, and that is said."""
+    layout = layout_for()
+    stages = [relay(layout, f"r{k}", k + 1, size, place) for k, place in enumerate(places)]
+    for (_, _, tx), (_, rx, _) in pairwise(stages):
+        layout.connect(tx, rx)
+    into, out = layout.create_input_stream(stages[0][1]), layout.create_output_stream(stages[-1][2])
+    try:
+        runtime = run(layout)
+    except LayoutError as error:
+        assert "there is no way" in str(error)
+        return
+    words, found = np.arange(size, dtype=np.float32), np.zeros(size, np.float32)
+    runtime.send(into, words)
+    runtime.receive(out, found, size)
+    runtime.stop()
+    assert np.array_equal(found, words + sum(range(1, len(places) + 1)))
+
+
+def test_a_way_goes_around_a_region_that_uses_the_color(tmp_path):
+    layout = layout_for()
+    _, _, tx = relay(layout, "a", 1, 4, (0, 1))
+    _, rx, _ = relay(layout, "b", 1, 4, (4, 1))
+    wall, _, _ = relay(layout, "wall", 1, 4, (2, 1))
+    wall.paint_all(tx.color, [RoutingPosition().set_input([Route.RAMP]).set_output([Route.NORTH])])
+    layout.connect(tx, rx)
+    artifacts = layout.compile("out")
+    colors = json.loads((tmp_path / "out" / "colors.json").read_text())
+    assert artifacts.colors == colors
+    assert tx.color.get_value() == rx.color.get_value()
+
+
+def test_tiles_of_a_symbol_and_the_size_of_a_region():
+    layout = layout_for()
+    one = layout.create_code_region("hold.csl", "one", 2, 3)
+    two = layout.create_code_region("hold.csl", "two", 1, 1)
+    layout.hstack([layout.vstack([one]), two], IntVector(1, 1))
+    matrix = np.arange(36, dtype=np.int16).reshape(9, 4)  # tiles of 3 x 2
+    one.set_symbol_all("a", matrix, 4, 9)
+    runtime = run(layout)
+    runtime.stop()
+    for y in range(3):
+        for x in range(2):
+            tile = matrix[3 * y : 3 * y + 3, 2 * x : 2 * x + 2].ravel().copy()
+            tile[0] += 1
+            assert runtime.read_symbol(1 + x, 1 + y, "a", dtype="int16").tolist() == tile.tolist()
+            assert runtime.read_symbol(1 + x, 1 + y, "size", dtype="uint16").tolist() == [2, 3]
+    assert runtime.read_symbol(3, 1, "size", dtype="uint16").tolist() == [1, 1]
+    with pytest.raises(ConfigError, match="do not make equal tiles"):
+        one.set_symbol_all("a", matrix, 3, 12)
+    with pytest.raises(UnsupportedError, match="float64"):
+        one.set_symbol_all("a", matrix.astype(float), 4, 9)
+
+
+def test_later_paint_replaces_earlier_and_edges_come_last():
+    layout = layout_for()
+    region = layout.create_code_region("hold.csl", "r", 3, 1)
+    color = Color("c", 4)
+    east, end = (RoutingPosition().set_input([Route.WEST]).set_output([side]) for side in (Route.EAST, Route.RAMP))
+    region.paint_all(color, [end])
+    region.paint_all(color, [east], [get_edge_routing(Edge.RIGHT, [end])])
+    region.paint_range(IntRectangle(IntVector(0, 0), IntVector(1, 1)), color, [RAMP_IN.set_output([Route.EAST])])
+    RAMP_IN.set_output([])
+    from fabric.csl.artefact import read_bundle
+
+    layout.compile("out")
+    table = read_bundle("out").routes[4]
+    assert table["rx"][0, :3, 0].tolist() == [16, 1, 1]  # ramp, then from the west
+    assert table["tx"][0, :3, 0].tolist() == [0 if not table["tx"][0, 0, 0] else 2, 2, 16]
+
+
+WRONG = {
+    "regions overlap": (lambda lay: [relay(lay, "a", 1, 4, (0, 0)), relay(lay, "b", 1, 4, (0, 0))], "overlap at"),
+    "other sizes": (
+        lambda lay: lay.connect(relay(lay, "a", 1, 4, (0, 0))[2], relay(lay, "b", 1, 5, (4, 0))[1]),
+        "has 4 words, and",
+    ),
+    "two outputs": (
+        lambda lay: lay.connect(relay(lay, "a", 1, 4, (0, 0))[2], relay(lay, "b", 1, 4, (4, 0))[2]),
+        "no output port and input port",
+    ),
+    "a stream of the other kind": (
+        lambda lay: lay.create_input_stream(relay(lay, "a", 1, 4, (0, 0))[2]),
+        "is no input port",
+    ),
+    "no region": (lambda lay: None, "has no region"),
+    "one name twice": (
+        lambda lay: [relay(lay, "a", 1, 4, (0, 0)), relay(lay, "a", 1, 4, (3, 0))],
+        "there is a region 'a' already",
+    ),
+    "no such color": (lambda lay: Color("c", 24), "there are 0 to 23"),
+    "a rectangle outside": (
+        lambda lay: lay.create_code_region("hold.csl", "a", 2, 2).set_param(IntVector(2, 0), "x", 1),
+        "is not inside of the region",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_is_refused(case):
+    make, words = WRONG[case]
+    with pytest.raises((ConfigError, LayoutError), match=words):
+        layout = layout_for()
+        make(layout)
+        layout.compile("out")
+
+
+def test_fixed_numbers_that_clash_are_refused():
+    layout = layout_for()
+    region = layout.create_code_region("hold.csl", "r", 1, 1)
+    for name in ("a", "b"):
+        region.paint_all(Color(name, 3), [RoutingPosition().set_input([Route.RAMP]).set_output([Route.EAST])])
+    with pytest.raises(LayoutError, match="meet on a PE and both have the number 3"):
+        layout.compile("out")
+
+
+def test_a_seventeenth_color_with_a_switch_is_one_too_many():
+    turns = [RoutingPosition().set_input([side]).set_output([Route.RAMP]) for side in (Route.WEST, Route.NORTH)]
+    for count, fits in ((16, True), (17, False)):
+        layout = layout_for()
+        region = layout.create_code_region("hold.csl", "r", 1, 1)
+        for k in range(count):
+            region.paint_all(Color(f"c{k}"), turns)
+        if fits:
+            assert len(set(layout.compile("out").colors.values())) == 16
+        else:
+            with pytest.raises(LayoutError, match="no color is left"):
+                layout.compile("out")
+
+
+@given(st.data())
+def test_numbers_are_those_of_a_coloured_map(data):
+    places = st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=5)
+    nets = [Net([f"n{k}"], found) for k, found in enumerate(data.draw(st.lists(places, min_size=1, max_size=10)))]
+    numbers = numbered(nets, range(24), range(24))
+    for a in nets:
+        for b in nets:
+            assert a is b or not a.places & b.places or numbers[a] != numbers[b]
+        busy = {numbers[other] for other in nets if other is not a and other.places & a.places}
+        assert numbers[a] <= len(busy)
+
+
+@given(st.sets(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=18), st.randoms())
+def test_a_way_is_the_shortest_one(taken, random):
+    start, goal = (random.randrange(6), random.randrange(6)), (random.randrange(6), random.randrange(6))
+    found = way(start, [goal], (6, 6), taken, ())
+    reach, front = {start: 0} if start not in taken else {}, [start] if start not in taken else []
+    while front:
+        x, y = front.pop(0)
+        for there in ((x + 1, y), (x - 1, y), (x, y + 1), (x, y - 1)):
+            if there not in reach and there not in taken and 0 <= there[0] < 6 and 0 <= there[1] < 6:
+                reach[there] = reach[x, y] + 1
+                front.append(there)
+    assert (found is None) == (goal not in reach)
+    if found is not None:
+        assert len(found) == reach[goal] + 1
+        assert not set(found) & taken
+        steps = list(WireWay(found, "W", "E").steps())
+        assert [cell for cell, _, _ in steps] == list(found)
+        for (cell, _, leaves), (after, comes, _) in pairwise(steps):
+            delta = (after[0] - cell[0], after[1] - cell[1])
+            assert {"E": (1, 0), "W": (-1, 0), "S": (0, 1), "N": (0, -1)}[leaves] == delta
+            assert comes == {"E": "W", "W": "E", "S": "N", "N": "S"}[leaves]
