@@ -16,7 +16,13 @@ from wse_core.errors.values import named, shown
 
 __all__ = ["ARCHITECTURES", "CONFIG_KEYS", "POSITIONS", "SILU", "WINDOW"]
 
-ARCHITECTURES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "MistralForCausalLM": "mistral"}
+ARCHITECTURES = {
+    "LlamaForCausalLM": "llama",
+    "Qwen2ForCausalLM": "qwen2",
+    "MistralForCausalLM": "mistral",
+    "Phi3ForCausalLM": "phi3",
+    "GraniteForCausalLM": "granite",
+}
 """What is read, and the `model_type` that says the same."""
 
 SILU = ("silu", "swish")
@@ -95,17 +101,22 @@ ROPE_KEYS: dict[str, Key] = {
     "factor": used("by how much pairs turn slower", _scaling_only(*KINDS)),
     "low_freq_factor": used("which pairs turn slower by the whole factor", _scaling_only("llama3")),
     "high_freq_factor": used("which pairs turn as before", _scaling_only("llama3")),
-    "original_max_position_embeddings": used("context of the first training", _scaling_only("llama3", "yarn")),
+    "original_max_position_embeddings": used(
+        "context of the first training", _scaling_only("llama3", "yarn", "longrope")
+    ),
     "partial_rotary_factor": PARTIAL,
     "rotary_pct": PARTIAL,
     "mrope_section": unless(NOTHING, "positions in pictures and films are not modelled"),
-    "attention_factor": used("factor of cosines and sines", _scaling_only("yarn")),
+    "attention_factor": used("factor of cosines and sines", _scaling_only("yarn", "longrope")),
     "beta_fast": used("turns of pairs that turn as before", _scaling_only("yarn")),
     "beta_slow": used("turns of pairs that turn slower by the whole factor", _scaling_only("yarn")),
     "mscale": used("how the factor of cosines and sines grows, with mscale_all_dim", _scaling_only("yarn")),
     "mscale_all_dim": used("how the factor of cosines and sines grows, with mscale", _scaling_only("yarn")),
     "truncate": used("whether mixed pairs begin and end at whole numbers", _truth),
-    **dict.fromkeys(("short_factor", "long_factor"), used("positions of other types", _scaling_only())),
+    "short_factor": used("by how much each pair turns slower", _scaling_only("longrope")),
+    "long_factor": ignored(
+        "it holds for texts longer than the context of the first training, which are refused", _scaling_only("longrope")
+    ),
 }
 """Known keys of ``rope_parameters``, and of ``rope_scaling``, its older name."""
 
@@ -231,6 +242,26 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "sliding_window": used(f"window of attention: {LIMIT}", missing=f"{WINDOW}, as the library has it"),
         "use_sliding_window": ignored("sliding_window alone says whether a Mistral has a window"),
         "layer_types": ignored("all layers of a Mistral have the same attention"),
+    },
+    "Phi3ForCausalLM": COMMON | {
+        "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
+        "attention_bias": unless(NOTHING, "a Phi3 has no biases; the library drops them"),
+        "sliding_window": used(f"window of attention: {LIMIT}", missing="none"),
+        "use_sliding_window": ignored("sliding_window alone says whether a Phi3 has a window"),
+        "layer_types": ignored("all layers of a Phi3 have the same attention"),
+        "original_max_position_embeddings": used("context of the first training, for positions of type longrope"),
+        "attention_multiplier": ignored("a Phi3 has no such factor; the library drops it"),
+    },
+    "GraniteForCausalLM": COMMON | {
+        "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
+        "attention_bias": used("whether queries, keys and values have a bias", missing="false"),
+        "sliding_window": ignored("without a window it says nothing", _no_window),
+        "use_sliding_window": ignored("without a window it says nothing", _no_window),
+        "layer_types": ignored("all layers have full attention", _full_layers),
+        "embedding_multiplier": used("factor of the embedding, given to its rows", missing="1"),
+        "attention_multiplier": used("factor of the scores, given to the queries", missing="1"),
+        "residual_multiplier": used("factor of what a part adds, given to its last product", missing="1"),
+        "logits_scaling": used("what logits are divided by, as the output matrix is", missing="1"),
     },
 }  # fmt: skip
 """Known keys of each architecture."""

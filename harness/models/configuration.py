@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from fabric.networks.inference.rope import Scaling
 from harness.kit.jsonfile import read_json
 from harness.models.architectures import ARCHITECTURES, CONFIG_KEYS, WINDOW
 from harness.models.keys import KeyVerdict, judged, refuse_first, warnings_of
+from harness.models.lowering import Factors, factors_of
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.errors.values import named, shown
 
@@ -63,6 +64,8 @@ class Configuration:
         a window is the same as none.
     warnings : tuple[str, ...]
         What a run should say of keys that were not looked at.
+    factors : Factors
+        What the weights carry of the model's own factors.
     """
 
     decoder: Decoder
@@ -70,6 +73,7 @@ class Configuration:
     stops: tuple[int, ...] = ()
     window: int | None = None
     warnings: tuple[str, ...] = ()
+    factors: Factors = Factors()
 
 
 def _architecture(table: Mapping[str, Any]) -> str:
@@ -110,6 +114,8 @@ def _rope(table: Mapping[str, Any]) -> tuple[Any, Scaling | None]:
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if kind == "default":
         return base, None
+    if kind == "longrope":
+        return base, _longrope(rope, table)
     if "factor" not in rope:
         raise ConfigError(f"positions of type {kind} without a factor")
     if kind == "linear":
@@ -122,6 +128,25 @@ def _rope(table: Mapping[str, Any]) -> tuple[Any, Scaling | None]:
     if low is None or high is None:
         raise ConfigError(f"positions of type {kind} without low_freq_factor or high_freq_factor")
     return base, Scaling(kind, rope["factor"], low, high, original)
+
+
+def _longrope(rope: Mapping[str, Any], table: Mapping[str, Any]) -> Scaling:
+    """Return the scaling of texts that are no longer than the context of the first training."""
+    longest = table["max_position_embeddings"]
+    original = rope.get("original_max_position_embeddings", table.get("original_max_position_embeddings"))
+    pairs = rope.get("short_factor")
+    if not isinstance(pairs, list) or not pairs:
+        raise ConfigError("positions of type longrope without a list short_factor")
+    whole = [isinstance(n, int) and not isinstance(n, bool) and n > 1 for n in (original, longest)]
+    if not all(whole):
+        raise ConfigError("positions of type longrope without original_max_position_embeddings")
+    factor = rope.get("factor") if table.get("original_max_position_embeddings") is None else longest / original
+    given = rope.get("attention_factor")
+    if given is None:
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not math.isfinite(factor):
+            raise ConfigError(f"positions of type longrope with the factor {shown(factor)}")
+        given = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+    return Scaling("longrope", 1.0, original=original, amplitude=given, pairs=tuple(pairs))
 
 
 def _amplitude(rope: Mapping[str, Any]) -> Any:
@@ -141,7 +166,9 @@ def _amplitude(rope: Mapping[str, Any]) -> Any:
 
 def _window(table: Mapping[str, Any], architecture: str) -> int | None:
     """Return the window of attention that at least one layer has, or None."""
-    if architecture == "LlamaForCausalLM":
+    if architecture in ("LlamaForCausalLM", "GraniteForCausalLM"):
+        return None
+    if architecture == "Phi3ForCausalLM" and table.get("sliding_window") is None:
         return None
     if architecture == "Qwen2ForCausalLM":
         wanted = table.get("use_sliding_window", False)
@@ -202,16 +229,21 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
         values["context"] = window
     else:
         window = None
+    warnings, scaling = list(warnings_of(verdicts)), values["scaling"]
+    if scaling is not None and scaling.kind == "longrope" and values["context"] > scaling.original:
+        values["context"] = scaling.original
+        warnings.append(f"texts of up to {scaling.original} tokens: in longer ones positions turn by long_factor")
+    factors = factors_of(table) if architecture == "GraniteForCausalLM" else Factors()
+    biased = architecture in ("LlamaForCausalLM", "GraniteForCausalLM") and table.get("attention_bias", False)
     decoder = Decoder(
         **values,
         head_size=head_size,
         epsilon=table.get("rms_norm_eps", 1e-6),
-        qkv_bias=architecture == "Qwen2ForCausalLM"
-        or (architecture == "LlamaForCausalLM" and table.get("attention_bias", False)),
-        tied=table.get("tie_word_embeddings", False),
+        qkv_bias=architecture == "Qwen2ForCausalLM" or biased,
+        tied=False if factors.unties else table.get("tie_word_embeddings", False),
     )
     stops = token_ids(table.get("eos_token_id"), "eos_token_id", decoder.vocabulary)
-    return Configuration(decoder, architecture, stops, window, tuple(warnings_of(verdicts)))
+    return Configuration(decoder, architecture, stops, window, tuple(warnings), factors)
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -226,8 +258,10 @@ def read_configuration(path: Path) -> Configuration:
 
 
 def write_configuration(configuration: Configuration) -> str:
-    """Return the text of a ``config.json``."""
+    """Return the text of a ``config.json``; what `harness.models.lowering` makes a LLaMA of is written as one."""
     decoder = configuration.decoder
+    if configuration.architecture in ("Phi3ForCausalLM", "GraniteForCausalLM"):
+        configuration = replace(configuration, architecture="LlamaForCausalLM")
     table: dict[str, Any] = {
         "architectures": [configuration.architecture],
         "model_type": ARCHITECTURES[configuration.architecture],

@@ -18,6 +18,7 @@ from harness.kit.jsonfile import read_json
 from harness.kit.staging import staged_directory
 from harness.models.configuration import CONFIG, Configuration, read_configuration, token_ids, write_configuration
 from harness.models.keys import refuse_first, warnings_of
+from harness.models.lowering import NOT_TIED, lowered, same
 from harness.models.presets import PRESETS, find_preset
 from harness.models.rounding import Loss, rounded_weights
 from harness.models.tensors import Tensor, read_tensors, write_tensors
@@ -74,7 +75,7 @@ class LanguageModel:
         Of its directory.
     configuration : Configuration
     tensors : mapping
-        By the hub's names, as they lie in the files.
+        By the names of the decoder's parts, as they lie in the files but for `harness.models.lowering`.
     directory : Path
     """
 
@@ -162,20 +163,15 @@ def weight_files(directory: Path) -> list[Path]:
     return [directory / name for name in names]
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors hold the same numbers."""
-    return one.shape == other.shape and np.array_equal(one.f32(), other.f32())
-
-
 def _refuse_foreign(name: str, found: Mapping[str, Tensor], decoder: Decoder, where: Path) -> None:
     """Refuse a tensor that the decoder does not have, unless without it the answers are the same."""
     if name.endswith(IGNORED):
         return
     if name == "lm_head.weight" and decoder.tied:
-        if _same(found[name], found["model.embed_tokens.weight"]):
+        if same(found[name], found["model.embed_tokens.weight"]):
             return
         raise ConfigError(
-            "tensor lm_head.weight is not the embedding, although tie_word_embeddings is true",
+            NOT_TIED,
             where=where,
             hint="false in config.json, if the file's own output matrix is meant",
             path=str(where),
@@ -253,6 +249,10 @@ def load_model(directory: str | Path) -> LanguageModel:
             if name in found:
                 raise ConfigError(f"tensor {named(name)} is in two files", where=path, path=str(path))
             found[name] = tensor
+    try:
+        found = lowered(found, configuration.decoder, configuration.architecture, configuration.factors)
+    except ConfigError as error:
+        raise ConfigError(error.what, where=directory, hint=error.hint, path=str(directory)) from None
     tensors = _checked(found, configuration.decoder, directory)
     return LanguageModel(directory.resolve().name, configuration, tensors, directory)
 

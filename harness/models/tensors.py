@@ -49,11 +49,14 @@ class Tensor:
         Of the file.
     data : numpy.ndarray
         float32, float16, or uint16 bit patterns of bf16.
+    factor : float
+        Of all values, which `f32` has; 1 for tensors as files have them.
     """
 
     name: str
     dtype: str
     data: Array
+    factor: float = 1.0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -61,10 +64,12 @@ class Tensor:
         return self.data.shape
 
     def f32(self) -> Array:
-        """Return the values as float32; exact, since every type of `TYPES` is part of it."""
+        """Return the values as float32, exact without a factor: every type of `TYPES` is part of it."""
         if self.dtype == "BF16":
-            return (self.data.astype(np.uint32) << np.uint32(16)).view(np.float32)
-        return self.data.astype(np.float32)
+            values = (self.data.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        else:
+            values = self.data.astype(np.float32)
+        return values if self.factor == 1 else values * np.float32(self.factor)
 
 
 def _refused(what: str, path: Path, **parts: Any) -> ConfigError:
@@ -177,6 +182,8 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Tensor | Array]) -> No
             if kind is None:
                 raise ConfigError(f"tensor {name}: values of type {tensor.dtype}", hint="float32 or float16")
             tensor = Tensor(name, kind, tensor)
+        elif tensor.factor != 1:
+            tensor = Tensor(name, "F32", tensor.f32())
         parts.append(np.ascontiguousarray(tensor.data, TYPES[tensor.dtype]).tobytes())
         header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [end, end + len(parts[-1])]}
         end += len(parts[-1])

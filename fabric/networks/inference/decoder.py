@@ -93,6 +93,8 @@ class Decoder:
             raise self._refused(f"scaling is {shown(self.scaling)}, no Scaling")
         if self.scaling is not None and self.scaling.kind == "yarn" and self.rope_base <= 1:
             raise self._refused(f"rope_base is {self.rope_base}; pairs that are mixed by yarn want more than 1")
+        if self.scaling is not None and self.scaling.pairs and 2 * len(self.scaling.pairs) != self.head_size:
+            raise self._refused(f"{len(self.scaling.pairs)} factors for the pairs of {self.head_size} features")
         if self.heads % self.kv_heads:
             raise self._refused(
                 f"{self.heads} query heads do not share {self.kv_heads} heads of keys and values evenly"

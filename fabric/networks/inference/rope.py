@@ -4,9 +4,12 @@ Pair i of a head of n features turns by base ** (-2 i / n) a position.  *linear*
 other two look at how often a pair turns in the context that the model was first trained for: pairs that do so at least
 `high` times stay as they are, those that do at most `low` times are divided by the factor, and between the two both are
 mixed: *llama3* in proportion to the turns, *yarn* in proportion to i, from and to whole pairs.  *yarn* also multiplies
-cosines and sines, so that scores of attention grow with its square.
+cosines and sines, so that scores of attention grow with its square.  *longrope* divides each pair by a factor of its
+own, which were searched for, and multiplies too; in texts longer than the first context it has other factors, so such
+texts are not modelled.
 
-Sources: Chen et al., position interpolation (arXiv 2306.15595); Peng et al., YaRN (arXiv 2309.00071); LLaMA 3.1's
+Sources: Chen et al., position interpolation (arXiv 2306.15595); Peng et al., YaRN (arXiv 2309.00071); Ding et al.,
+LongRoPE (arXiv 2402.13753); LLaMA 3.1's
 positions, and all keys and defaults, as the hub's library transformers has them.
 """
 
@@ -23,7 +26,7 @@ from wse_core.errors.values import shown
 
 __all__ = ["KINDS", "Scaling"]
 
-KINDS = ("linear", "llama3", "yarn")
+KINDS = ("linear", "llama3", "yarn", "longrope")
 """Scalings that are modelled."""
 
 
@@ -33,7 +36,7 @@ class Scaling:
 
     Attributes
     ----------
-    kind : {"linear", "llama3", "yarn"}
+    kind : {"linear", "llama3", "yarn", "longrope"}
     factor : float
         By how much the slow pairs, or all, turn slower; 1 or more.
     low, high : float
@@ -42,9 +45,11 @@ class Scaling:
     original : int
         Tokens of the context that the model was first trained for; not of linear.
     amplitude : float
-        Factor of cosines and sines; of yarn only.
+        Factor of cosines and sines; of yarn and longrope.
     whole : bool
         Whether mixed pairs begin and end at whole numbers; of yarn only.
+    pairs : tuple of float
+        By how much each pair turns slower; of longrope only.
     """
 
     kind: str
@@ -54,6 +59,7 @@ class Scaling:
     original: int = 8192
     amplitude: float = 1.0
     whole: bool = True
+    pairs: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -63,6 +69,12 @@ class Scaling:
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not (math.isfinite(value) and value > 0):
                 raise ConfigError(f"{name} is {shown(value)}; it is a positive number", where="rope")
+        for value in self.pairs:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not (math.isfinite(value) and value > 0):
+                raise ConfigError(f"a factor of a pair is {shown(value)}; it is a positive number", where="rope")
+        if bool(self.pairs) != (self.kind == "longrope"):
+            raise ConfigError("factors of pairs belong to longrope, and to nothing else", where="rope")
         if self.factor < 1:
             raise ConfigError(f"factor is {self.factor}; it is 1 or more", where="rope")
         if self.low >= self.high:
@@ -72,6 +84,8 @@ class Scaling:
         """Return the radians a position of each pair, given those without a scaling and the base that they are of."""
         if self.kind == "linear":
             return turns / self.factor
+        if self.kind == "longrope":
+            return turns / np.array(self.pairs)
         if self.kind == "llama3":
             times = self.original * turns / (2 * np.pi)  # whole turns within the first context
             share = np.clip((times - self.low) / (self.high - self.low), 0.0, 1.0)

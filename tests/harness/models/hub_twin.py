@@ -28,6 +28,17 @@ BASES = {
         ("LlamaForCausalLM", "llama", {}),
         ("Qwen2ForCausalLM", "qwen2", {}),
         ("MistralForCausalLM", "mistral", {"sliding_window": None}),
+        ("Phi3ForCausalLM", "phi3", {"sliding_window": None}),
+        (
+            "GraniteForCausalLM",
+            "granite",
+            {
+                "embedding_multiplier": 12.0,
+                "attention_multiplier": 0.0625,
+                "residual_multiplier": 0.22,
+                "logits_scaling": 8.0,
+            },
+        ),
     )
 }
 """A small table of each architecture."""
@@ -44,6 +55,16 @@ FIELDS = {
     "LlamaForCausalLM": (*OF_ALL, "pretraining_tp", "attention_bias", "mlp_bias", "head_dim"),
     "Qwen2ForCausalLM": (*OF_ALL, "use_sliding_window", "sliding_window", "max_window_layers", "layer_types"),
     "MistralForCausalLM": (*OF_ALL, "head_dim", "sliding_window"),
+    "Phi3ForCausalLM": (*OF_ALL, "resid_pdrop", "embd_pdrop", "original_max_position_embeddings", "sliding_window"),
+    "GraniteForCausalLM": (
+        *OF_ALL,
+        "attention_bias",
+        "mlp_bias",
+        "embedding_multiplier",
+        "logits_scaling",
+        "residual_multiplier",
+        "attention_multiplier",
+    ),
 }
 
 
@@ -62,6 +83,15 @@ def tensors_of(architecture, seed=1):
         for name in ("input", "post_attention"):
             found[f"{part}{name}_layernorm.weight"] = 1 + 0.1 * r.random(8)
     found["lm_head.weight"] = r.standard_normal((12, 8))
+    if architecture == "Phi3ForCausalLM":
+        for layer in range(2):
+            part = f"model.layers.{layer}."
+            found[f"{part}self_attn.qkv_proj.weight"] = np.concatenate(
+                [found.pop(f"{part}self_attn.{name}_proj.weight") for name in "qkv"]
+            )
+            found[f"{part}mlp.gate_up_proj.weight"] = np.concatenate(
+                [found.pop(f"{part}mlp.{name}_proj.weight") for name in ("gate", "up")]
+            )
     return {name: values.astype(np.float32) for name, values in found.items()}
 
 
@@ -83,6 +113,8 @@ def _positions(table, features):
         return turns / rope["factor"], 1.0
     if kind == "yarn":
         return _yarn(rope, turns, base, rope.get("original_max_position_embeddings", table["max_position_embeddings"]))
+    if kind == "longrope":
+        return _longrope(table, rope, turns)
     assert kind == "llama3", kind
     first = rope.get("original_max_position_embeddings", table["max_position_embeddings"])
     low, high = rope["low_freq_factor"], rope["high_freq_factor"]
@@ -94,6 +126,17 @@ def _positions(table, features):
         slow = wavelength > first / low
         out.append(turn if wavelength < first / high else turn / rope["factor"] if slow else medium)
     return np.array(out), 1.0
+
+
+def _longrope(table, rope, turns):
+    """Return the same for positions of type longrope, in a text that the first context holds."""
+    above = table.get("original_max_position_embeddings")
+    original = rope.get("original_max_position_embeddings", above)
+    factor = rope.get("factor") if above is None else table["max_position_embeddings"] / original
+    attention = rope.get("attention_factor")
+    if attention is None:
+        attention = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+    return turns / np.array(rope["short_factor"]), attention
 
 
 def _yarn(rope, turns, base, first):
@@ -127,6 +170,8 @@ def _kind(table):
 def _windows(table):
     """Return the window of attention of each layer, or None."""
     layers = table["num_hidden_layers"]
+    if _kind(table) == "phi3":
+        return [table.get("sliding_window")] * layers
     if _kind(table) == "mistral":
         return [table.get("sliding_window", 4096)] * layers
     if _kind(table) == "qwen2" and table.get("use_sliding_window", False):
@@ -147,8 +192,10 @@ def library_logits(table, tensors, ids):
     (turns, attention), windows, n = _positions(table, features), _windows(table), len(ids)
     angle = np.outer(np.arange(n), turns)
     cos, sin = attention * np.cos(angle), attention * np.sin(angle)
-    biases = _kind(table) == "qwen2" or (_kind(table) == "llama" and table.get("attention_bias", False))
-    x = t["model.embed_tokens.weight"][list(ids)]
+    biases = _kind(table) == "qwen2" or (_kind(table) in ("llama", "granite") and table.get("attention_bias", False))
+    granite = table if _kind(table) == "granite" else {"attention_multiplier": 1 / np.sqrt(features)}
+    x = granite.get("embedding_multiplier", 1.0) * t["model.embed_tokens.weight"][list(ids)]
+    residual, rows = granite.get("residual_multiplier", 1.0), [0, heads * features, kv * features, kv * features]
 
     def norm(y, name):
         return t[f"{name}.weight"] * y / np.sqrt((y * y).mean(-1, keepdims=True) + table.get("rms_norm_eps", 1e-6))
@@ -162,7 +209,11 @@ def library_logits(table, tensors, ids):
         y = norm(x, part + "input_layernorm")
 
         def projected(name, many, y=y, part=part):
-            out = y @ t[f"{part}self_attn.{name}_proj.weight"].T
+            if _kind(table) == "phi3":
+                at = np.cumsum(rows)["qkv".index(name) :][:2]
+                out = y @ t[f"{part}self_attn.qkv_proj.weight"][slice(*at)].T
+            else:
+                out = y @ t[f"{part}self_attn.{name}_proj.weight"].T
             if biases:
                 out = out + t[f"{part}self_attn.{name}_proj.bias"]
             return out.reshape(n, many, features).swapaxes(0, 1)
@@ -171,20 +222,20 @@ def library_logits(table, tensors, ids):
         behind = np.arange(n)[:, None] - np.arange(n)
         hidden = (behind < 0) | (False if window is None else behind >= window)
         for head in range(heads):
-            scores = q[head] @ k[head * kv // heads].T / np.sqrt(features)
+            scores = q[head] @ k[head * kv // heads].T * granite.get("attention_multiplier", 1.0)
             scores[hidden] = -np.inf
             share = np.exp(scores - scores.max(1, keepdims=True))
             out.append(share / share.sum(1, keepdims=True) @ v[head * kv // heads])
-        x = x + np.concatenate(out, 1) @ t[part + "self_attn.o_proj.weight"].T
+        x = x + residual * (np.concatenate(out, 1) @ t[part + "self_attn.o_proj.weight"].T)
         z = norm(x, part + "post_attention_layernorm")
-        gate = z @ t[part + "mlp.gate_proj.weight"].T
+        if _kind(table) == "phi3":
+            gate, up = np.split(z @ t[part + "mlp.gate_up_proj.weight"].T, 2, axis=-1)
+        else:
+            gate, up = (z @ t[f"{part}mlp.{name}_proj.weight"].T for name in ("gate", "up"))
         assert table.get("hidden_act", "silu") in ("silu", "swish")
-        x = (
-            x
-            + (gate / (1 + np.exp(-gate)) * (z @ t[part + "mlp.up_proj.weight"].T)) @ t[part + "mlp.down_proj.weight"].T
-        )
+        x = x + residual * ((gate / (1 + np.exp(-gate)) * up) @ t[part + "mlp.down_proj.weight"].T)
     head = "model.embed_tokens" if table.get("tie_word_embeddings", False) else "lm_head"
-    return norm(x, "model.norm")[-1] @ t[f"{head}.weight"].T
+    return norm(x, "model.norm")[-1] @ t[f"{head}.weight"].T / granite.get("logits_scaling", 1.0)
 
 
 def stops_of(table, generation=None):

@@ -37,6 +37,10 @@ OWN = {
         {"rope_type": "yarn", "factor": 1.0, "mscale": 0.7},
         {"rope_type": "yarn", "factor": None},
         {"rope_type": "dynamic", "factor": 4.0},
+        {"type": "longrope", "short_factor": [1.5, 2.5], "long_factor": [3.0, 9.0], "factor": 4.0,
+         "original_max_position_embeddings": 16},
+        {"type": "longrope", "short_factor": [1.5, 2.5], "long_factor": [3.0, 9.0], "attention_factor": 1.25,
+         "original_max_position_embeddings": 11},
         {"rope_type": "default", "partial_rotary_factor": 0.5},
         {"rope_type": "default", "partial_rotary_factor": 1.0},
         {"full_attention": {"rope_type": "default", "rope_theta": 7.0}},
@@ -47,6 +51,11 @@ OWN = {
     "layer_types": (["full_attention", "sliding_attention"], ["sliding_attention"] * 2, ["full_attention"] * 2),
     "eos_token_id": (11, 12, [3, 5], [12]),
     "num_key_value_heads": (4, 3),
+    "original_max_position_embeddings": (12, 48),
+    "embedding_multiplier": (1.0, 3.0, -2.0, None),
+    "attention_multiplier": (1.0, 0.5, 0),
+    "residual_multiplier": (1.0, 0.5),
+    "logits_scaling": (1.0, 3.0, "x"),
     "rms_norm_eps": (0.25, 1e-6),
     "max_position_embeddings": (12, 11, 64),
     "head_dim": (2,),
@@ -54,7 +63,7 @@ OWN = {
 OWN["rope_scaling"] = OWN["rope_parameters"]
 """Values that mean something, by key."""
 
-FOREIGN = ("logit_scale", "attn_logit_softcapping", "colour", "qk_norm", "num_experts", "attention_multiplier")
+FOREIGN = ("logit_scale", "attn_logit_softcapping", "colour", "qk_norm", "num_experts", "lm_head_multiplier")
 """Keys of other models, and of none."""
 
 
@@ -76,7 +85,9 @@ def right(model, weights, table):
     plain = PlainDecoder(model.decoder, model.weights(), np.float64).forward(IDS)[-1]
     wanted = library_logits(table, weights, IDS)
     assert stops_of(table) == set(model.configuration.stops)
-    return np.allclose(plain, wanted, rtol=1e-9, atol=1e-9)
+    factors = model.configuration.architecture == "GraniteForCausalLM"  # they are given to weights, which are f32
+    close = 1e-4 if factors else 1e-9
+    return np.allclose(plain, wanted, rtol=close, atol=close * np.abs(wanted).max())
 
 
 def tried(made, change, without=()):
@@ -130,6 +141,10 @@ def test_every_key_inside_of_positions(made):
         ({"rope_parameters": {"rope_type": "yarn", "factor": 4.0}}, "right"),
         ({"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 12}}, "right"),
         ({"rope_parameters": {"rope_type": "longrope", "factor": 4.0}}, "refused"),
+        ({"rope_parameters": {"rope_type": "longrope", "factor": 4.0, "short_factor": [1.0, 2.5],
+                              "long_factor": [3.0, 9.0], "original_max_position_embeddings": 24}}, "right"),
+        ({"rope_parameters": {"rope_type": "longrope", "factor": 4.0, "short_factor": [1.0, 2.5, 3.0],
+                              "original_max_position_embeddings": 24}}, "refused"),
         ({"partial_rotary_factor": 0.5}, "refused"),
         ({"rotary_pct": 0.5}, "refused"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "refused"),
@@ -179,7 +194,7 @@ def test_a_base_without_a_number_of_kv_heads_has_the_librarys(made):
     """Missing, it is 32 for a Qwen2 and 8 for a Mistral; null is as many as query heads."""
     architecture, _, load = made
     table = {key: value for key, value in BASES[architecture].items() if key != "num_key_value_heads"}
-    with pytest.raises(ConfigError, match=r"k_proj\.weight is|do not share (8|32)"):
+    with pytest.raises(ConfigError, match=r"k_proj\.weight is|do not share (8|32)|its products have"):
         load(table)
 
 

@@ -1,0 +1,143 @@
+"""Tensors of some architectures become those of the decoder: parts of one matrix, factors that weights can carry.
+
+*Phi3* keeps queries, keys and values in one matrix, and gate and up in another: rows of it.  *Granite* multiplies the
+embedding, the scores of attention, what a part adds to the residual stream, and divides the logits.  A factor of a
+linear part is the same as one of its weights, so it is given to them, in f32 and before they are rounded to 16 bits:
+
+=====================  ==============================================================================================
+embedding_multiplier   the rows of the embedding
+attention_multiplier   queries (and their bias), times sqrt(head_size), since the decoder divides scores by that
+residual_multiplier    the output projection of attention, and the last product of the feed-forward part
+logits_scaling         the output matrix, divided; if it is the embedding, it is one of its own then
+=====================  ==============================================================================================
+
+Sources: the classes of the hub's library transformers (modeling_phi3, modeling_granite).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fabric.networks.inference.decoder import Decoder
+from harness.models.tensors import Tensor
+from wse_core.errors import ConfigError
+from wse_core.errors.values import shown
+
+__all__ = ["FUSED", "NOT_TIED", "Factors", "factors_of", "lowered", "same"]
+
+EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
+NOT_TIED = "tensor lm_head.weight is not the embedding, although tie_word_embeddings is true"
+FUSED = {
+    "self_attn.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    "mlp.gate_up_proj": ("mlp.gate_proj", "mlp.up_proj"),
+}
+"""Matrices of a Phi3, and the products whose rows stand in them, in this order."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """`Factors` has the numbers that a Granite multiplies with.
+
+    Attributes
+    ----------
+    embedding, residual : float
+    attention : float or None
+        Of the scores; None: 1 / sqrt(head_size).
+    logits : float
+        What the logits are divided by.
+    tied : bool
+        Whether the model's output matrix is its embedding.
+    """
+
+    embedding: float = 1.0
+    residual: float = 1.0
+    attention: float | None = None
+    logits: float = 1.0
+    tied: bool = False
+
+    @property
+    def unties(self) -> bool:
+        """Whether the output matrix is not the embedding any more, although the model ties them."""
+        return self.tied and (self.embedding != 1 or self.logits != 1)
+
+
+def factors_of(table: Mapping[str, Any]) -> Factors:
+    """Return the factors of a ``config.json`` of a Granite; those that are missing are 1, as the library has them.
+
+    Raises
+    ------
+    ConfigError
+        One of them is no positive number.
+    """
+    found: dict[str, Any] = {}
+    for name in ("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"):
+        value = table.get(name, 1.0)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not (math.isfinite(value) and value > 0):
+            raise ConfigError(f"{name} is {shown(value)}, no positive number")
+        found[name.partition("_")[0]] = float(value)
+    return Factors(**found, tied=table.get("tie_word_embeddings") is True)
+
+
+def lowered(found: Mapping[str, Tensor], decoder: Decoder, architecture: str, factors: Factors) -> dict[str, Tensor]:
+    """Return the tensors of files under the names that the decoder has for them; data stay where they are.
+
+    Raises
+    ------
+    ConfigError
+        A matrix of several products has not as many rows as they have together.
+    """
+    tensors = dict(found)
+    if architecture == "Phi3ForCausalLM":
+        tensors = _apart(tensors, decoder)
+    scale = 1.0 if factors.attention is None else factors.attention * math.sqrt(decoder.head_size)
+    ends = {
+        "q_proj.weight": scale,
+        "q_proj.bias": scale,
+        "o_proj.weight": factors.residual,
+        "down_proj.weight": factors.residual,
+    }
+    if factors.unties and EMBEDDING in tensors:
+        own = tensors.get(HEAD)
+        if own is not None and not same(own, tensors[EMBEDDING]):
+            raise ConfigError(NOT_TIED, hint="false in config.json, if the file's own output matrix is meant")
+        tensors[HEAD] = replace(tensors[EMBEDDING], name=HEAD)
+    ends |= {"embed_tokens.weight": factors.embedding, HEAD: 1.0 / factors.logits}
+    for end, factor in ends.items():
+        if factor != 1:
+            for name in [name for name in tensors if name.endswith(end)]:
+                tensors[name] = replace(tensors[name], factor=tensors[name].factor * factor)
+    return tensors
+
+
+def same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same numbers."""
+    return one.shape == other.shape and np.array_equal(one.f32(), other.f32())
+
+
+def _apart(found: Mapping[str, Tensor], decoder: Decoder) -> dict[str, Tensor]:
+    """Return the tensors with each matrix of several products cut into them."""
+    rows = {name: shape[0] for name, shape in decoder.shapes().items()}
+    made: dict[str, Tensor] = {}
+    for name, tensor in found.items():
+        stem, _, kind = name.rpartition(".")
+        fused = next((end for end in FUSED if stem.endswith(f".{end}") and kind == "weight"), None)
+        if fused is None:
+            made[name] = tensor
+            continue
+        counts = [rows[part.rpartition(".")[2]] for part in FUSED[fused]]
+        if len(tensor.shape) != 2 or tensor.shape[0] != sum(counts):
+            raise ConfigError(
+                f"tensor {name} is {list(tensor.shape)}; its products have {' + '.join(map(str, counts))} rows"
+            )
+        at = 0
+        for part, count in zip(FUSED[fused], counts, strict=True):
+            whole = f"{stem.removesuffix(fused)}{part}.weight"
+            made[whole] = replace(tensor, name=whole, data=tensor.data[at : at + count])
+            at += count
+    return made

@@ -1,0 +1,87 @@
+"""Models whose tensors are lowered answer on PEs, token by token, as the hub's library does by hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from harness.cli.main import main
+from harness.models.hub import load_model, save_model
+from harness.models.lowering import FUSED
+from harness.models.tensors import Tensor, read_tensors, write_tensors
+from tests.harness.models.hub_twin import BASES, library_logits, tensors_of
+from wse_core.errors import ConfigError
+
+ARCHITECTURES = ("Phi3ForCausalLM", "GraniteForCausalLM")
+PROMPT = [3, 1, 4]
+
+
+def answered(table, weights, count):
+    """Return the tokens that the twin of the library answers."""
+    ids = list(PROMPT)
+    for _ in range(count):
+        ids.append(int(np.argmax(library_logits(table, weights, ids))))
+    return ids[len(PROMPT) :]
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("tied", [False, True])
+def test_tokens_on_pes_are_the_librarys(tmp_path, capsys, architecture, tied):
+    weights = tensors_of(architecture, seed=3)
+    if tied:
+        del weights["lm_head.weight"]
+    table = BASES[architecture] | {"tie_word_embeddings": tied}
+    write_tensors(tmp_path / "model.safetensors", weights)
+    (tmp_path / "config.json").write_text(json.dumps(table))
+    words = ["--prompt-ids", ",".join(map(str, PROMPT)), "--tokens", "4", "--mesh", "2x2", "--json"]
+    assert main(["generate", str(tmp_path), *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["bit_exact"]
+    assert found["tokens"] == answered(table, weights, 4)
+
+
+def test_parts_of_one_matrix_are_no_copies(tmp_path):
+    weights = tensors_of("Phi3ForCausalLM")
+    write_tensors(tmp_path / "model.safetensors", weights)
+    (tmp_path / "config.json").write_text(json.dumps(BASES["Phi3ForCausalLM"]))
+    model = load_model(tmp_path)
+    for fused, parts in FUSED.items():
+        whole = weights[f"model.layers.1.{fused}.weight"]
+        found = [model.tensors[f"model.layers.1.{part}.weight"] for part in parts]
+        assert np.array_equal(np.concatenate([part.f32() for part in found]), whole)
+        assert all(not part.data.flags.owndata for part in found)
+
+
+@pytest.mark.parametrize("rows", [31, 33, 0])
+def test_a_matrix_with_other_rows_is_refused_by_its_own_name(tmp_path, rows):
+    weights = tensors_of("Phi3ForCausalLM")
+    weights["model.layers.0.self_attn.qkv_proj.weight"] = np.zeros((rows, 8), np.float32)
+    write_tensors(tmp_path / "model.safetensors", weights)
+    (tmp_path / "config.json").write_text(json.dumps(BASES["Phi3ForCausalLM"]))
+    with pytest.raises(ConfigError, match=r"qkv_proj.weight is \[\d+, 8\]; its products have 16 \+ 8 \+ 8 rows"):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_what_is_written_is_the_same_model_as_a_llama(tmp_path, architecture):
+    place = tmp_path / "from"
+    place.mkdir()
+    write_tensors(place / "model.safetensors", tensors_of(architecture))
+    (place / "config.json").write_text(json.dumps(BASES[architecture]))
+    model = load_model(place)
+    save_model(tmp_path / "to", model.configuration, model.tensors)
+    again = load_model(tmp_path / "to")
+    assert json.loads((tmp_path / "to" / "config.json").read_text())["architectures"] == ["LlamaForCausalLM"]
+    assert again.decoder == model.decoder
+    for name, values in model.weights().items():
+        assert np.array_equal(values, again.weights()[name]), name
+
+
+def test_a_factor_is_one_rounding(tmp_path):
+    values = np.array([1.0, 3.0, 0.1], np.float16)
+    scaled = Tensor("a", "F16", values, 0.1)
+    assert np.array_equal(scaled.f32(), values.astype(np.float32) * np.float32(0.1))
+    write_tensors(tmp_path / "t.safetensors", {"a": scaled})
+    assert np.array_equal(read_tensors(tmp_path / "t.safetensors")["a"].f32(), scaled.f32())
