@@ -29,9 +29,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fabric import price
-    from fabric.asm import control
-    from fabric.host import debug
+    from fabric import control, debug, price
     from fabric.host.fabric import Fabric
     from fabric.host.recording import record
     from fabric.host.result import RunResult
@@ -68,8 +66,8 @@ _HOME = {
     "Rect": "fabric.layout.rectangles",
     "RunResult": "fabric.host.result",
     "Stream": "fabric.layout.streams",
-    "control": "fabric.asm.control",
-    "debug": "fabric.host.debug",
+    "control": "fabric.control",
+    "debug": "fabric.debug",
     "machine": "wse_core.params",
     "price": "fabric.price",
     "record": "fabric.host.recording",

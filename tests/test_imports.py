@@ -82,6 +82,8 @@ ROOMS = {
     ),
     "harness.__main__": ("harness.cli",),
     "fabric.asm": (),
+    "fabric.control": ("fabric.asm",),
+    "fabric.debug": ("fabric.host",),
     "fabric.program": ("fabric.asm",),
     "fabric.layout": ("fabric.asm", "fabric.program"),
     "fabric.price": ASSEMBLING,
@@ -91,7 +93,7 @@ ROOMS = {
     "fabric.host": (*ASSEMBLING, "fabric.engine", "fabric.ranks"),
     "fabric.kernels": (*ASSEMBLING, "fabric.price", "fabric.host"),
     "fabric.networks": (*ASSEMBLING, "fabric.price", "fabric.host", "fabric.kernels"),
-    "fabric": (*ASSEMBLING, "fabric.price", "fabric.host"),
+    "fabric": (*ASSEMBLING, "fabric.price", "fabric.host", "fabric.control", "fabric.debug"),
 }
 
 CSL_ROOMS = {

@@ -99,7 +99,8 @@ class RunFile:
         with self._guarded():
             if not h5py.is_hdf5(self.path):
                 raise self._error("is not an HDF5 file", "it was cut short, or is no run file")
-            self._file = h5py.File(self.path, "r")
+            # No lock: where a mount has none, or another process holds one, the file can be read all the same.
+            self._file = h5py.File(self.path, "r", locking=False)
             if _attributes(self._file).get("format") != FORMAT:
                 raise self._error("is an HDF5 file, but not a run file of this package")
             self.format_version = tuple(int(number) for number in self._file.attrs["format_version"])
@@ -113,6 +114,8 @@ class RunFile:
             known = {item.name: item for item in dataclasses.fields(RunMeta)}
             values: dict[str, Any] = {}
             self.extra: dict[str, Any] = {}
+            for name in known.keys() & set(self._file["meta"].attrs):
+                _refuse_heap(self._file["meta"].attrs.get_id(name).dtype)
             for name, value in _attributes(self._file["meta"]).items():
                 (values if name in known else self.extra)[name] = value
             values["machine"] = json.loads(values.get("machine", "{}"))
@@ -260,6 +263,9 @@ class RunFile:
             if isinstance(error, PermissionError):
                 raise self._error("cannot be read: permission denied") from None
             text = " ".join(str(error).split())
+            if "already open for" in text or "unable to lock" in text:
+                what = "is locked: another process has it open for writing"
+                raise self._error(what, hint="again when that has closed it") from None
             raise self._error("is damaged", f"cut short or changed on disk ({text})") from error
 
     def _error(self, what: str, cause: str | None = None, hint: str | None = None) -> TraceError:
@@ -278,9 +284,11 @@ def _attributes(item: Any) -> dict[str, Any]:
     """Return the attributes of a file, group or dataset as Python objects."""
     found = {}
     for name in item.attrs:
-        if name in SCALES:  # lists of references, which lie in a heap without a checksum
+        # Lists of references, and texts of variable length, lie in a heap without a checksum.  No attribute of ours is
+        # one: such a text is a note of somebody else.
+        text = h5py.check_string_dtype(item.attrs.get_id(name).dtype)
+        if name in SCALES or (text is not None and text.length is None):
             continue
-        _refuse_heap(item.attrs.get_id(name).dtype)
         found[name] = _python(item.attrs[name])
     return found
 

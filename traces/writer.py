@@ -276,7 +276,7 @@ class RunWriter:
             As for `add_events`.
         """
         with contextlib.ExitStack() as stack:
-            parts = [stack.enter_context(h5py.File(path, "r"))["events"] for path in paths]
+            parts = [stack.enter_context(h5py.File(path, "r", locking=False))["events"] for path in paths]
             total = sum(len(part["cycle"]) for part in parts)
             group = self._events_group(clock, total, filter, names)
             with self._translated():

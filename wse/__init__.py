@@ -41,9 +41,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fabric import price
-    from fabric.asm import control
-    from fabric.host import debug
+    from fabric import control, debug, price
     from fabric.host.fabric import Fabric
     from fabric.host.recording import record
     from fabric.host.result import RunResult

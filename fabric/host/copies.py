@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -113,6 +114,7 @@ class Copies:
             words = encode_array(values, found.dtype, self.spec.machine["num.cb16_bias"], f"write {found.name!r}")
             per = found.words // found.count
             size, n = words.size // per, found.count
+            self._check_shape(np.shape(values), found, rect)
             if size == rect.w * rect.h * n:
                 words = words.reshape(rect.h, rect.w, found.words)
             elif size == n:
@@ -132,6 +134,22 @@ class Copies:
                 )
             count = rect.w * rect.h * found.words
         return count
+
+    @staticmethod
+    def _check_shape(shape: tuple[int, ...], found: Symbol, rect: Rect) -> None:
+        """Refuse an array of the right size whose axes are none of those that `Fabric.write` names: it would scramble.
+
+        The elements of one PE may have any shape, since they lie in the order of the array.
+        """
+        h, w, n = rect.h, rect.w, found.count
+        whole = len(shape) >= 2 and shape[:2] == (h, w) and math.prod(shape[2:]) == n
+        if len(shape) > 1 and not whole and not (h == w == 1) and math.prod(shape) == h * w * n:
+            raise LayoutError(
+                f"write {found.name!r}: an array of shape {shape} for {h} rows of {w} PEs with {n} elements each",
+                x=rect.x,
+                y=rect.y,
+                hint=f"shape ({h}, {w}, {n}): rows, columns, elements; or one axis in this order",
+            )
 
     def read(self, symbol: str | Var, rect: Rect) -> np.ndarray:
         """Return a symbol of the PEs of a rectangle, as `Fabric.read`."""

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Debugger", "replay"]
 
+OWNER = "of"
+"""Key of a snapshot that says which engine it is of."""
 PIECE = 256
 MOST_PIECE = 1 << 16
 
@@ -57,12 +59,22 @@ class Debugger:
         return int(self.engine.cycle)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the whole state, for `restore` of this debugger's fabric."""
-        return self.engine.save_state()
+        """Return the whole state of the fabric, for `restore` of the same one."""
+        return self.engine.save_state() | {OWNER: self.engine}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Go back to a snapshot, bit for bit."""
-        self.engine.restore_state(saved)
+        """Go back to a snapshot of this fabric, bit for bit; what runs report from now on counts from there.
+
+        Raises
+        ------
+        ConfigError
+            The snapshot is of another fabric, even if it has the same layout.
+        """
+        owner: Any = saved.get(OWNER)
+        if owner is not self.engine:
+            raise ConfigError("this snapshot is of another fabric", where="debugger", hint="one taken of this fabric")
+        owner.restore_state({name: value for name, value in saved.items() if name != OWNER})
+        self.fabric.forget_totals()
 
     def step(self, cycles: int = 1) -> str:
         """Run some cycles; return the engine's status."""

@@ -413,10 +413,14 @@ class Fabric:
             threads=ran[1],
         )
 
+    def forget_totals(self) -> None:
+        """Let the next run count from what the engine has then; its state was changed by other ways than a run."""
+        self._totals = None
+
     def step(self, cycles: int = 1) -> str:
         """Run `cycles` cycles and return the engine's status; faults raise as in `run`."""
         check_cycles("step", cycles)
-        self._totals = None
+        self.forget_totals()
         status = self.engine.run(self.cycle + cycles)
         if status == "fault":
             raise fault_error(self.engine, self.spec)

@@ -148,6 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from harness.cli.completion import complete
 
         return complete(build_parser, COMMANDS)
+    _open_outputs()
     whole, argv = argv is None, sys.argv[1:] if argv is None else list(argv)
     debug = "--debug" in argv or os.environ.get("WSE_DEBUG", "") not in ("", "0")
     restore, collect = _catch_signals(), gc.get_threshold()
@@ -164,6 +165,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             gc.freeze()
         for number, handler in restore.items():
             signal.signal(number, handler)
+
+
+def _open_outputs() -> None:
+    """Give the process outputs where it has none (closed by who started it), and let narrow ones take any text."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif getattr(stream, "errors", None) == "strict" and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def _run(argv: Sequence[str], debug: bool) -> int:

@@ -163,11 +163,30 @@ def test_edge_traffic_is_played_again(backend):
         replay(Fabric(faulty()), np.concatenate(found))
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_runs_report_behind_a_snapshot_counts_from_there(backend):
+    debugger = chain(backend)
+    debugger.step(20)
+    saved = debugger.snapshot()
+    first = debugger.fabric.run()
+    for _ in range(2):
+        debugger.restore(saved)
+        again = debugger.fabric.run()
+        assert (again.cycles, again.wavelet_hops, again.counters) == (first.cycles, first.wavelet_hops, first.counters)
+    assert first.wavelet_hops > 0
+    debugger.restore(saved)
+    assert debugger.fabric.run(max_cycles=1, on_limit="return").wavelet_hops >= 0
+    other = chain(backend)
+    with pytest.raises(ConfigError, match="of another fabric"):  # although it has the same layout
+        other.restore(saved)
+    assert other.fabric.run().wavelet_hops >= first.wavelet_hops
+
+
 def test_what_does_not_exist():
     with pytest.raises(LayoutError, match="no program has a task"):
         chain("reference").until_task("nothing")
     with pytest.raises(ConfigError, match="both"):
         chain("reference").until_task("main", x=1)
     state = chain("compiled").snapshot()
-    with pytest.raises(ConfigError, match="another machine"):
+    with pytest.raises(ConfigError, match="another fabric"):
         Debugger(Fabric(faulty())).restore(state)

@@ -360,3 +360,27 @@ def test_docs(backend, root):
     with pytest.raises(RouteError) as info:
         names["chain_layout"](4, 8).build()
     assert str(info.value) in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("shape", "taken"),
+    [((2, 3, 4), True), ((2, 3, 2, 2), True), ((24,), True), ((4,), True), ((), True),
+     ((3, 2, 4), False), ((6, 4), False), ((2, 12), False), ((4, 3, 2), False), ((4, 6), False), ((1, 24), False)],
+)  # fmt: skip
+def test_an_array_of_the_right_size_and_another_shape_is_refused(backend, shape, taken):
+    program = Program("hold")
+    program.array("a", 4, "f32")
+    with program.task("main"):
+        pass
+    layout = Layout(3, 2)
+    layout.place(program, 0, 0, 3, 2)
+    fabric = Fabric(layout, backend)
+    values = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape)
+    if taken:
+        fabric.write("a", values)
+        wanted = values.reshape(2, 3, 4) if values.size == 24 else values
+        assert np.array_equal(fabric.read("a"), np.broadcast_to(wanted, (2, 3, 4)))
+    else:
+        with pytest.raises(LayoutError, match=r"rows, columns, elements"):
+            fabric.write("a", values)
+    fabric.write("a", np.ones((2, 2), np.float32), 1, 1)  # the elements of one PE lie in the order of the array

@@ -408,6 +408,32 @@ def test_missing_parts_are_damage(tmp_path, change):
     assert "cut short or changed on disk" in refused(tmp_path / "run.h5", "is damaged")
 
 
+@pytest.mark.parametrize("place", ["/", "meta", "counters/busy", "results"])
+def test_a_note_of_somebody_else_is_no_damage(tmp_path, place):
+    changed(tmp_path / "run.h5", lambda file: file[place].attrs.__setitem__("note", "text of variable length"))
+    with RunFile(tmp_path / "run.h5") as file:
+        file.verify()
+        assert file.meta == META
+        assert file.extra == {}
+
+
+def test_a_file_that_another_process_holds_is_not_called_damaged(tmp_path):
+    write(tmp_path / "run.h5")
+    code = "import h5py, sys; f = h5py.File(sys.argv[1], 'r+'); print('open', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, tmp_path / "run.h5"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdout.readline() == "open\n"
+        try:
+            with RunFile(tmp_path / "run.h5") as file:
+                file.verify()
+        except TraceError as error:
+            assert "is locked: another process has it open for writing" in str(error)
+        other.stdin.close()
+    with RunFile(tmp_path / "run.h5") as file:
+        file.verify()
+
+
 def test_a_file_cut_short_is_refused(tmp_path):
     write(tmp_path / "run.h5")
     data = (tmp_path / "run.h5").read_bytes()

@@ -162,7 +162,8 @@ class CE:
     def queue_of_task(self, task: int) -> WaveletQueue | None:
         """Return the input queue whose wavelets start a task: its id is their color, or the queue's number."""
         if self.machine["task.by_queue"]:
-            return self.in_queues.get(task)
+            bound = [queue for number, queue in self.in_queues.items() if number % N_QUEUES == task]
+            return bound[-1] if bound else None
         return self.queue_of_color(task)
 
     def can_start(self, task: int, t: int) -> bool:
