@@ -295,4 +295,6 @@ def _written(scaling: Scaling) -> dict[str, Any]:
         return table | more | {"attention_factor": scaling.amplitude, "truncate": scaling.whole}
     if scaling.kind == "llama3":
         return table | {"low_freq_factor": scaling.low, "high_freq_factor": scaling.high}
+    if scaling.kind == "longrope":
+        return table | {"short_factor": list(scaling.pairs), "attention_factor": scaling.amplitude}
     return {"rope_type": scaling.kind, "factor": scaling.factor}

@@ -177,8 +177,10 @@ def test_what_is_written_is_read(tmp_path):
         for kept in (Configuration(decoder), Configuration(decoder, "Qwen2ForCausalLM", (2, 7))):
             if kept.architecture == "Qwen2ForCausalLM" and not decoder.qkv_bias:
                 continue
+            pairs = tuple(1.0 + k / 8 for k in range(decoder.head_size // 2))
             for scaling in (None, Scaling("linear", 2.5), Scaling("llama3", 8.0, 1.0, 4.0, 4096),
-                            Scaling("yarn", 4.0, 1, 32, 4096, 1.25, False)):  # fmt: skip
+                            Scaling("yarn", 4.0, 1, 32, 4096, 1.25, False),
+                            Scaling("longrope", 1.0, original=1 << 20, amplitude=1.19, pairs=pairs)):  # fmt: skip
                 own = replace(kept, decoder=replace(kept.decoder, scaling=scaling))
                 path = tmp_path / "config.json"
                 path.write_text(write_configuration(own))
