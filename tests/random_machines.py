@@ -65,6 +65,7 @@ class _Writer:
     def __init__(self, rng, name, colors, m):
         self.rng, self.name, self.m = rng, name, m
         self.code, self.descriptors = [], []
+        self.bases = []  # code words with the base of a descriptor
         self.entry = np.full(32, -1, np.int32)
         self.control_entry = np.full(64, -1, np.int32)
         in_depth, out_depth = m["queue.in_depth"], m["queue.out_depth"]
@@ -140,7 +141,12 @@ class _Writer:
         return len(self.descriptors) - 1
 
     def load(self, file, number, kind, words):
-        self.emit("dsr_load", file << 4 | number, imm=self.descriptor(kind, words))
+        base, descriptor = 0, self.descriptor(kind, words)
+        if kind == im.DSD_MEM1D and self.m["ce.dsr_load"] == 4 and self.rng.chance(0.3):
+            base = self.reg(1)
+            self.emit("ldi", base, imm=int(self.descriptors[-1]["base"]))
+            self.bases.append(len(self.code) - 1)
+        self.emit("dsr_load", file << 4 | number, base, imm=descriptor)
         return file << 4 | number
 
     def vector(self):
@@ -272,6 +278,8 @@ class _Writer:
         for at, op, *_, imm in isa.decode(words):
             if op.form in ("ld", "st"):
                 words[at + 1] = imm + shift
+        for at in self.bases:
+            words[at] += shift
         descriptors = np.array(self.descriptors, im.DESC_DTYPE)
         memory = np.isin(descriptors["kind"], (im.DSD_MEM1D, im.DSD_MEM4D, im.DSD_CIRCULAR, im.DSD_FIFO))
         descriptors["base"][memory] = (descriptors["base"][memory].astype(int) + shift).astype(np.uint16)

@@ -107,7 +107,7 @@ CSL_ROOMS = {
     "rules": (),
     "lower": ("diagnostics", "types", "tree", "comptime", "check", "ir", "rules"),
     "optimise": ("ir", "rules"),
-    "allocate": ("diagnostics", "ir", "optimise"),
+    "allocate": ("diagnostics", "ir", "optimise", "rules"),
     "recall": ("ir", "optimise", "allocate"),
     "emit": ("diagnostics", "ir"),
     "compile": ("diagnostics", "comptime", "check", "ir", "lower", "optimise", "allocate", "recall", "emit"),

@@ -198,7 +198,7 @@ _ROWS: list[tuple[Any, ...]] = [
     ("block", "task", "----", (0, 0), "int", "arch §3, §6", "set the blocked bit of task a"),
     ("unblock", "task", "----", (0, 0), "int", "arch §3, §6", "clear the blocked bit of task a"),
     ("dsr_load", "dsr", "----", (0, 0), "dsr_load", "arch §5.2",
-     "DSR a = descriptor number <immediate> of the program"),
+     "DSR a = descriptor number <immediate> of the program, with base word address b if that is a register"),
     ("dsr_base", "dsr", "i---", (0, 0), "dsr_edit", "arch §5.1", "base word address of DSR a = b or immediate"),
     ("dsr_off", "dsr", "i---", (0, 0), "dsr_edit", "arch §5.1", "base of DSR a += b or immediate, signed words"),
     ("dsr_len", "dsr", "i---", (0, 0), "dsr_edit", "arch §5.1", "extent 0 of DSR a = b or immediate"),

@@ -186,7 +186,7 @@ cdef inline bint do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* f
             d.number = <uint16_t>(ins.imm + 1)
             loaded = desc_of(ce, d)
             if ce.prog.moves:
-                d.base = loaded.base
+                d.base = <uint16_t>ce.regs[ins.b & 15] if ins.b >> 4 == FILE_REG else loaded.base
             if ce.prog.edits:
                 d.index = loaded.index
                 d.extent = loaded.extent[0]

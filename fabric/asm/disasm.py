@@ -82,7 +82,7 @@ def _parts(op: Op, a: int, b: int, c: int, d: int, imm: int | None) -> list[str]
         return [str(a)]
     if form == "dsr":
         if op.name == "dsr_load":
-            return [_operand(a), f"descriptor {imm}"]
+            return [_operand(a), *([_operand(b)] if b else []), f"descriptor {imm}"]
         return [_operand(a), f"#{imm:#x}" if imm is not None else _operand(b)]
     if form in ("tsc", "rand"):
         return [_operand(a)]

@@ -32,7 +32,7 @@ jump of such traces, so the constant is not kept in a register.
 
 from __future__ import annotations
 
-__all__ = ["FOLDED", "TASKS_IN_TURN", "UNROLLED", "powers", "size_of_product", "unrolls"]
+__all__ = ["PRODUCT", "ROUTINES", "TASKS_IN_TURN", "UNROLLED", "powers", "unrolls"]
 
 TASKS_IN_TURN = {"task.priority_rule": "round_robin"}
 """Which task of equal priority comes next on the machine that runs compiled layouts, unless another is asked for.
@@ -41,29 +41,36 @@ The order is not published.  A public program (game-of-life) forwards values of 
 those of the next in tasks 0 to 7: with the lowest id always first, values that arrive early overwrite what is not yet
 forwarded, and it stands still; in turn it runs as its authors saw it."""
 
-UNROLLED, FOLDED = 120, 208
-"""Most instructions that a loop may grow to when it is unrolled; the same if its index arithmetic folds.
+UNROLLED = 300
+"""Most that all turns of a loop may weigh when it is unrolled, in the units of `fabric.csl.lower.size`.
 
-LLVM's bounds are 150 of its own instructions, or 300, and up to four times that for loops that fold; how many of those
-an instruction here stands for is not known.  Public programs bracket both numbers: a row of 8 elements in ELLPACK, 8
-turns of 14 instructions, is unrolled, one of 9 is not (SPMM-ELLPACK-01 and -03); the product of 16 x 16 tiles, 16 turns
-of 13, is unrolled on the machine (SUMMA-P32-T16), that of 14 x 14 tiles, 14 turns of 15, is not in the simulator's
-trace (SUMSIM-DC-COMPUTE)."""
+That is LLVM's bound at -O3; whether its units are these is not known.  What public programs show leaves 280 to 315
+(`tests.fabric.csl.test_unrolling` has all of them): a row of 8 elements in ELLPACK is unrolled on the machine, one of 9
+is not (SPMM-ELLPACK-01, -03); SUMMA's loop over 16 columns is, those over 14, whose index takes a product, and over 32
+are not; of a systolic product of 5 x 5 both loops are."""
+
+PRODUCT = 12
+"""What a product weighs that is no shift: ELLPACK's 8 and 9 per row leave 10.3 to 14.5."""
 
 
-def unrolls(turns: int, body: int, folds: bool = False) -> bool:
+ROUTINES = {"runtime.product_u16": {8, 9, 10, 11}}
+"""Registers that routines of the run-time library save besides those that they use.
+
+Binaries of the vendor's compiler show a product of 16 bits that is straight code and saves two pairs of registers more;
+SUMMA's tiles of 46 take 42 to 43 cycles more per multiply-add than tiles whose index is a shift."""
+
+
+def unrolls(turns: int, turn: int) -> bool:
     """Return whether a loop is unrolled.
 
     Parameters
     ----------
     turns : int
         Known number of turns.
-    body : int
-        Instructions of a turn, counting and jump included.
-    folds : bool
-        Whether all that is computed from the index becomes a constant.
+    turn : int
+        What one weighs, counting and jump included.
     """
-    return turns * body <= (FOLDED if folds else UNROLLED)
+    return turns * turn <= UNROLLED
 
 
 def powers(constant: int) -> tuple[int, int, int] | None:
@@ -80,12 +87,3 @@ def powers(constant: int) -> tuple[int, int, int] | None:
     if rest & rest - 1 == 0:
         return high + 1, rest.bit_length() - 1, -1
     return None
-
-
-def size_of_product(constant: int) -> int:
-    """Return how many instructions a product with a constant takes where it stands; a routine is called by four."""
-    parts = powers(constant)
-    if parts is None:
-        return 4
-    _, low, sign = parts
-    return 1 if not sign else 2 + (low > 0)

@@ -449,6 +449,7 @@ cdef void _note_edits(program_t* g) noexcept:
     for k in range(g.n_code):
         g.edits |= g.code[k].op == OP_DSR_LEN or g.code[k].op == OP_DSR_STRIDE
         g.moves |= g.code[k].op == OP_DSR_BASE or g.code[k].op == OP_DSR_OFF
+        g.moves |= g.code[k].op == OP_DSR_LOAD and g.code[k].b >> 4 == FILE_REG
     for k in range(g.n_desc):
         g.edits |= g.descriptors[k].kind == DSD_CIRCULAR and g.descriptors[k].flags & F_SAVE != 0
         g.moves |= g.descriptors[k].flags & F_SAVE != 0
@@ -556,7 +557,7 @@ cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
         reads |= registers(b, 1)
     elif op.form == "dsr":
         i.dsrs[<int>(a >> 4)] |= 1 << (a & 15)
-        if op.name != "dsr_load" and imm is None:
+        if op.name == "dsr_load" or imm is None:
             reads |= registers(b, 1)
     if op.form in ("route", "in_td", "flt"):
         i.flags |= I_REAL

@@ -74,7 +74,7 @@ def _reads(op: Op, fields: tuple[int, int, int, int], imm: int | None, vector: b
     chosen: list[tuple[int, str]] = []
     if op.form in ("alu", "dfilt"):
         chosen = [(b, t[1]), (d, t[3])] + ([] if imm is not None and not vector else [(c, t[2])])
-    elif op.form in ("ld", "flt") or (op.form == "dsr" and imm is None):
+    elif op.form in ("ld", "flt") or (op.form == "dsr" and (imm is None or op.name == "dsr_load")):
         chosen = [(b, "i")]
     elif op.form in ("st", "br"):
         chosen = [(a, t[0]), (b, t[1] if op.form == "br" else "i")]

@@ -40,6 +40,8 @@ def left_behind(image: ProgramImage, code: Code, entry: int, state: State) -> St
         ins = code[at]
         if ins.op.name == "dsr_load":
             content, before = loaded(image.descriptors[int(ins.imm or 0)]), after.held.get(ins.a, ...)
+            if is_register(ins.b):
+                content = replace(content, moves=True)
             if before is ...:
                 after.held[ins.a] = content
             else:

@@ -249,6 +249,8 @@ class Walker:
             self.activated.append((op.name, ins.a))
         elif op.name == "dsr_load":
             content = loaded(self.image.descriptors[int(ins.imm or 0)])
+            if is_register(ins.b):
+                content = self._based(content, self.state.read(ins.b, 1))
             self.state.held[ins.a] = content
             dimensions = content.ndim if content.kind == DSD_MEM4D else 1
         elif op.form == "dsr":
@@ -288,6 +290,12 @@ class Walker:
         for k in range(words):
             self.ready[(ins.a & 15) + k] = t + costs.result(self.machine, op)
 
+    def _based(self, content: Content, base: int | None) -> Content:
+        """Return what a DSR holds with another base; None is one that is not known."""
+        if base is None:
+            return replace(content, moves=True, base=content.base if self.array is None else self.array)
+        return replace(content, base=base, moves=False)
+
     def _edit(self, ins: Coded, at: int) -> None:
         """Change a field of what a DSR holds."""
         name, state = ins.op.name, self.state
@@ -297,11 +305,8 @@ class Walker:
         value = state.read(ins.b, 1) if ins.imm is None else int(ins.imm) & 0xFFFF
         signed = None if value is None else value - 0x10000 if value & 0x8000 else value
         if name in ("dsr_base", "dsr_off"):
-            if value is None:
-                base = content.base if self.array is None else self.array
-                content = replace(content, moves=True, base=base)
-            elif name == "dsr_base":
-                content = replace(content, base=value, moves=False)
+            if value is None or name == "dsr_base":
+                content = self._based(content, value)
             else:
                 content = replace(content, base=content.base + value & 0xFFFF)
         elif name == "dsr_len":

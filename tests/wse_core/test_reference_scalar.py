@@ -169,6 +169,17 @@ def test_slots_of_special_instructions():
     assert state["router"][0, 0][3]["pos"] == 1
 
 
+def test_a_load_takes_its_base_from_a_register_in_the_same_cycles():
+    code = Code()
+    code("ldi", reg(0), imm=DATA + 8)  # 0
+    code.load(dest(0), mem(DATA, 4))  # 1
+    code("dsr_load", dest(1), reg(0), imm=0)  # 7
+    code("done")  # 13
+    machine = fabric(code.image())
+    assert [cycle - FIRST for cycle in changes(machine, "instructions")] == [0, 1, 7, 13]
+    assert machine.snapshot()["pe"][0, 0]["dsr"] == {(0, 0): (DATA, 4, 1, 0), (0, 1): (DATA + 8, 4, 1, 0)}
+
+
 def test_time_stamp_is_48_bits_wide():
     code = Code()
     code("tsc", reg(4))

@@ -136,7 +136,7 @@ def source_registers(ce: CE, ins: DecodedInstruction) -> list[int]:
         fields = [(ins.a, isa.WORDS[types[0]]), (ins.b, 1)]
     elif form == "br":
         fields = [(ins.a, isa.WORDS[types[0]]), (ins.b, isa.WORDS[types[1]])]
-    elif form == "flt" or (form == "dsr" and ins.imm is None):
+    elif form == "flt" or (form == "dsr" and (ins.imm is None or ins.op.name == "dsr_load")):
         fields = [(ins.b, 1)]
     found = []
     for field, words in fields:
@@ -276,6 +276,8 @@ def exec_dsr(ce: CE, ins: DecodedInstruction, t: int) -> None:
     name = divmod(ins.a, 16)
     if ins.op.name == "dsr_load":
         ce.dsrs[name] = loaded = DsrState(ce.image.descriptors[ins.immediate])
+        if ins.b >> 4 == isa.FILE_REG:
+            loaded.base = reg_read(ce, ins.b, 1)
         further = loaded.ndim - 1 if loaded.kind == DSD_MEM4D else 0
         ce.next_in = ce.machine["ce.dsr_load"] + further * ce.machine["ce.dsr_dimension"]
         return

@@ -13,6 +13,7 @@ by rows 47 to 56 per row: more than a loop and the test of two pointers need by 
 from __future__ import annotations
 
 from fabric.csl.ir import Function, Instr, Memory, Sym, Vreg
+from fabric.csl.rules import ROUTINES
 
 __all__ = ["POINTER", "Stack"]
 
@@ -45,7 +46,7 @@ class Stack:
         if self.memory is None or function.kind != "fn" or function.circle:
             return
         result = set(range(2, 2 + function.result))
-        registers = sorted(function.clobbers - result - {POINTER})
+        registers = sorted((function.clobbers | ROUTINES.get(function.name, set())) - result - {POINTER})
         function.clobbers = result
         self._saved[function] = len(registers)
         if not registers:

@@ -15,7 +15,7 @@ from fabric.asm.unit import Unit
 from fabric.csl.diagnostics import Source, Span
 from fabric.csl.emit.queues import bind_named_queues, bind_queues, colors_of_tasks
 from fabric.csl.emit.refusals import HINTS, in_source
-from fabric.csl.ir import AutoDsr, Block, ExplicitDsr, Function, Instr, Memory, Sym, Template, Vreg
+from fabric.csl.ir import AutoDsr, Block, ExplicitDsr, Function, Instr, Memory, Operand, Sym, Template, Vreg
 from fabric.csl.ir.machine import Program
 from wse_core import image as im
 from wse_core import isa
@@ -112,9 +112,15 @@ class Emitter:
         for k, block in enumerate(function.blocks):
             self.unit.place_label(labels[block], None)
             following = function.blocks[k + 1] if k + 1 < len(function.blocks) else None
-            for instr in block.code:
+            code = block.code
+            for place, instr in enumerate(code):
                 self.at = self.place(instr.span) if instr.span is not None else at
-                self._instr(instr, labels, following, task is not None)
+                if place and _is_based(code[place - 1], instr):
+                    continue  # written with the load before it
+                if place + 1 < len(code) and _is_based(instr, code[place + 1]):
+                    self._load_based(instr, code[place + 1].args[0])
+                else:
+                    self._instr(instr, labels, following, task is not None)
         self.unit.body = None
 
     def put(
@@ -261,6 +267,16 @@ class Emitter:
         else:
             self.put(instr.op, dsr, imm=self._immediate(value))
 
+    def _load_based(self, instr: Instr, base: Operand) -> None:
+        """Write the load of a descriptor of one dimension with a base that the program computes: one instruction."""
+        which, template = instr.data
+        dsr, register = self.dsr(which), 0
+        if isinstance(base, Vreg):
+            register = reg(base)
+        else:
+            template = replace(template, base=base)
+        self.put("dsr_load", dsr, register, imm=(self.dsd(template), dsr))
+
     def dsd(self, template: Template) -> Dsd:
         """Return a descriptor of the assembler."""
         t = template
@@ -313,6 +329,17 @@ class Emitter:
         if any(isinstance(slot, ExplicitDsr) for slot in dsrs):
             return False  # loaded with whatever other functions say
         return not any(dsd.is_fabric for slot in dsrs for dsd in self.dsr(slot).loads)
+
+
+def _is_based(load: Instr, edit: Instr) -> bool:
+    """Whether an operation sets the base of what the one before it loads, a descriptor of one dimension in memory."""
+    return (
+        load.op == "dsr_load"
+        and edit.op == "dsr_base"
+        and edit.data == load.data[0]
+        and load.data[1].kind == "mem1d"
+        and isinstance(edit.args[0], (Vreg, Sym))
+    )
 
 
 def reg(value: Vreg | None) -> int:

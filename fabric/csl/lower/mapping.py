@@ -16,8 +16,7 @@ from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import AutoDsr, ExplicitDsr, Operand, Vector, Vreg
 from fabric.csl.lower.dsd import Descriptor, Fixed
 from fabric.csl.lower.ranges import Ranges
-from fabric.csl.lower.size import weight
-from fabric.csl.rules import unrolls
+from fabric.csl.rules import UNROLLED
 from fabric.csl.types import DsdType, DsrType, Type
 
 __all__ = ["Mapping"]
@@ -40,8 +39,7 @@ class Mapping(Ranges):
         count = self._shortest([walk.turns for walk in walks if isinstance(walk, Walk)])
         if count == 0:
             return
-        size = weight(function.body) + sum(walk.size for walk in walks if isinstance(walk, Walk))
-        if isinstance(count, int) and unrolls(count, size, folds=True):
+        if isinstance(count, int) and count * 3 <= UNROLLED:
             for turn in range(count):
                 self._turn(function, walks, turn < count - 1)
         else:

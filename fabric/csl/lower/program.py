@@ -23,7 +23,7 @@ from fabric.csl.lower.constants import element_of, words_of, words_of_type
 from fabric.csl.lower.dsd import Descriptor
 from fabric.csl.lower.function import FunctionLowering
 from fabric.csl.lower.runtime import Runtime
-from fabric.csl.lower.size import folds, weight
+from fabric.csl.lower.size import turn, weight
 from fabric.csl.lower.vectors import Attributes
 from fabric.csl.lower.wide import is_wide
 from fabric.csl.rules import unrolls
@@ -341,7 +341,7 @@ class ProgramLowering(Attributes):
 
     def unrolls(self, node: tree.ForRange, turns: int) -> bool:
         """Whether the turns of a loop are written one after the other."""
-        return unrolls(turns, weight(node.body) + 2, folds(node))
+        return unrolls(turns, turn(node))
 
     def runtime(self, name: str, span: Span) -> tree.Function:
         """Return a function of the run-time library."""

@@ -5,19 +5,13 @@ columns; when both have come, C += A B.  The next step begins after the product.
 over all PEs between the stamps at first entry of the main task and after the last product; the PEs are not
 synchronised.
 
-*Library* (``summa_axis.csl``).  Per axis one color, an input and an output queue (queues 2 and 4 along rows, 3 and 5
-along columns; a queue number is a microthread as well).  The root of a broadcast changes from step to step, so every
-PE writes the route of the color anew: the root sends both ways, the others take from the root's side, deliver and pass
-on.  Before each access to a configuration register a routine reads, masks and merges.  Nothing may be rewritten under
-traffic: a color rests in teardown, leaves it when the PE has set its route, and is put back by a control wavelet that
-the root sends behind the tile.  A PE is done with an axis when its transfer is complete and the color is in teardown
-again, each of which is a task of the library; then it activates the user's task.  One of those activates, the other
-unblocks the product.
+*Library*: ``<collectives_2d/pe>``, the one that users import.  Its broadcast begins when the caller has set up both
+axes, so that no word is hidden, and its callback comes when the way has been taken back.
 
 *Product* (``tile_product.csl``; per k, per j): load of B[j T + k], fmacs of T elements C[:, j] += A[:, k] b.  The
 descriptors are variables, so three DSRs are loaded for each fmacs, with their bases; then that of C moves on by a
-column, and that of A after the last j.  The compiler unrolls the loop over j for tiles of up to 13, and of 16
-(`fabric.csl.rules`); columns of C and elements of B stand at known places then and need no index arithmetic.
+column, and that of A after the last j.  `fabric.csl.rules` says for which tiles the compiler unrolls the loop over j;
+columns of C and elements of B stand at known places then.
 
 *Banks.*  Arrays lie in memory in the order A, B, C, A buffer, B buffer, so with even T the columns of A and C have
 even distances: 0 modulo 4 words is a conflict.
@@ -65,13 +59,13 @@ def run(
     c : ndarray of float32
     """
     specification = fitting(f"tiles of {t} x {t}", machine, "summa", size=size, t=t)
-    place = np.broadcast_to(np.arange(size, dtype=np.uint16), (size, size))[..., np.newaxis]
 
     def tiles(matrix: np.ndarray) -> np.ndarray:
         return matrix.reshape(size, t, size, t).transpose(0, 2, 3, 1).reshape(size, size, t * t)
 
     told = None if progress is None else (lambda cycle, *rest: progress(f"{size} x {size} PEs, cycle {cycle}"))
-    inputs = [("a", tiles(a), 0, 0), ("b", tiles(b), 0, 0), ("x", place, 0, 0), ("y", place.swapaxes(0, 1), 0, 0)]
+    place = np.broadcast_to(np.arange(size, dtype=np.uint16), (size, size))[..., np.newaxis]
+    inputs = [("a", tiles(a), 0, 0), ("b", tiles(b), 0, 0), (".x", place, 0, 0), (".y", place.swapaxes(0, 1), 0, 0)]
     session = Session(specification, inputs, task=None, progress=told)
     c = session.read("c", 0, 0, size, size).view(np.float32).reshape(size, size, t, t)
     return session, c.transpose(0, 3, 1, 2).reshape(size * t, size * t)

@@ -71,9 +71,9 @@ def test_a_product_by_columns_loads_its_result_once(tmp_path):
     body = "@fmacs(dy, dy, dA, x[j]); dA = @increment_dsd_offset(dA, 1, f32);"
     text = f"{GEMV}task job() void {{ for (@range(u16, N)) |j| {{ {body} }} }}\n{START}"
     ((*body, _),) = (names for names in loops(tmp_path, text))
-    assert body == ["ld32", "dsr_load", "dsr_base", "fmacs", "add16", "add16", "ldi"]
+    assert body == ["ld32", "dsr_load", "fmacs", "add16", "add16", "ldi"]
     assert [name for _, name, _ in instructions(tmp_path, text)].count("dsr_load") == 3
-    # A turn takes 38 cycles, 16 of them for the elements; with two more loads it would be 50.
+    # A turn takes 37 cycles, 16 of them for the elements; with two more loads it would be 49.
     assert cycles(tmp_path / "a", text, np.full(16, 40, np.float32)) < 40 * 40
 
 
@@ -127,10 +127,10 @@ def test_the_inner_loop_of_a_stencil(tmp_path):
 @pytest.mark.parametrize("place", ["y[i]", "y[2]", "total"])
 def test_sums_lie_in_registers(tmp_path, place):
     """What a loop adds to is loaded before it and stored after it."""
-    text = f"""var a = @constants([8, 30]i16, 3);
+    text = f"""var a = @constants([8, 300]i16, 3);
 var y: [8]i16;
 var total: i16 = 0;
-task job() void {{ for (@range(u16, 8)) |i| {{ for (@range(u16, 30)) |j| {{ {place} += a[i, j]; }} }} y[7] = total; }}
+task job() void {{ for (@range(u16, 8)) |i| {{ for (@range(u16, 300)) |j| {{ {place} += a[i, j]; }} }} y[7] = total; }}
 {START}"""
     inner = loops(tmp_path, text)[0]
     assert (inner.count("ld16"), inner.count("st16")) == (1, 0)

@@ -148,7 +148,7 @@ def test_products_of_one_task(t):
     a, b = matrices(t, (t, t), (t, t))
     cycles, got = summa_multicast.products(M, t, 2, a, b)
     assert same(got, expected(a, b, expected(a, b)))
-    assert cycles > 2 * t * t * (t + OPERATION + 3 * LOADED)
+    assert cycles > 2 * t * t * (t + 3 * M["ce.dsr_load"])
 
 
 @pytest.mark.parametrize("words", [1, 7, 196])
