@@ -4,20 +4,7 @@
 from fabric import Fabric, Layout, Program, machine
 ```
 
-====================  ============================================================================================
-`Program`             one PE's code, assembled to an image
-`Layout`, `Rect`      a rectangle of PEs: programs, routes, parameters, streams at the edge
-`Fabric`              a layout on an engine: copies, launches, runs, counters, typed errors
-`RunResult`           what a run did
-`Received`, `Stream`  wavelets that left at the edge; the link they took
-`machine`             the modelled numbers: a preset with changes
-`price`               what a program costs before it runs: ``fabric.price(program)`` (module)
-`record`              a run file of what a fabric does in a block: events, counters, names, results
-`ENDLESS`             the extent of an operation that never ends
-`control`             payloads of control wavelets (module)
-`debug`               stop where something happens, look, change, go back (module)
-====================  ============================================================================================
-
+`wse` hands out the same names among others, and its docstring says what each of them is.
 Importing the package loads none of them and no compiled module; each name loads what it needs when it is first used.
 Rooms: `fabric.asm`, `fabric.program`, `fabric.layout`, `fabric.price`, `fabric.host`, `fabric.engine`,
 `fabric.kernels`, `fabric.networks`, `fabric.csl`.

@@ -20,7 +20,7 @@ from harness.kit.console import make_progress, print_json
 from harness.kit.modules import need
 from wse_core.errors import ConfigError
 from wse_core.events import FOREVER, LEVELS
-from wse_core.numbers import DEFAULT_PRESET
+from wse_core.numbers import DEFAULT_PRESET, PRESETS
 from wse_core.params import Machine
 
 __all__ = ["add_parser", "main"]
@@ -68,8 +68,8 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         parents=[common],
         help="run every program of a tree by its own script, and say how each ends",
         description="Run the scripts of a tree of programs as they are, in a copy of the tree, with this project's "
-        "cslc and cs_python on the path. Scripts for WSE-3 are left out. The exit status is 1 if one fails, or, with "
-        "--against, if one fails that did not before.",
+        "cslc and cs_python on the path. The exit status is 1 if one fails, or, with --against, if one fails that did "
+        "not before.",
     )
     scripts.add_argument("tree", metavar="TREE", type=Path, help="such as a copy of the public examples")
     scripts.add_argument("--only", action="append", default=[], metavar="TEXT", help="scripts with this in their path")
@@ -91,7 +91,12 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         )
         if part is call:
             part.add_argument("call", metavar="CALL", help="such as 'f(3)'")
-        part.add_argument("--arch", choices=("wse2", "wse3"), default="wse2", help="what is compiled for; default wse2")
+        part.add_argument(
+            "--arch",
+            choices=tuple(PRESETS),
+            default=DEFAULT_PRESET,
+            help=f"what is compiled for; default {DEFAULT_PRESET}",
+        )
         part.add_argument("--import-path", action="append", default=[], metavar="DIR", help="where <modules> are")
         part.add_argument("--fp16-format", choices=("f16", "cb16"), default="f16", help="what a 16-bit float is")
         if part is not census:

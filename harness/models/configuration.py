@@ -18,7 +18,7 @@ from fabric.networks.inference.rope import Scaling
 from harness.kit.jsonfile import read_json
 from harness.models.architectures import ARCHITECTURES, CONFIG_KEYS, WINDOW
 from harness.models.keys import KeyVerdict, judged, refuse_first, warnings_of
-from harness.models.lowering import Factors, factors_of
+from harness.models.lowering import LOWERED, Factors, factors_of
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.errors.values import named, shown
 
@@ -260,7 +260,7 @@ def read_configuration(path: Path) -> Configuration:
 def write_configuration(configuration: Configuration) -> str:
     """Return the text of a ``config.json``; what `harness.models.lowering` makes a LLaMA of is written as one."""
     decoder = configuration.decoder
-    if configuration.architecture in ("Phi3ForCausalLM", "GraniteForCausalLM"):
+    if configuration.architecture in LOWERED:
         configuration = replace(configuration, architecture="LlamaForCausalLM")
     table: dict[str, Any] = {
         "architectures": [configuration.architecture],

@@ -28,8 +28,10 @@ from harness.models.tensors import Tensor
 from wse_core.errors import ConfigError
 from wse_core.errors.values import shown
 
-__all__ = ["FUSED", "NOT_TIED", "Factors", "factors_of", "lowered", "same"]
+__all__ = ["FUSED", "LOWERED", "NOT_TIED", "Factors", "factors_of", "lowered", "same"]
 
+LOWERED = ("Phi3ForCausalLM", "GraniteForCausalLM")
+"""Architectures that `lowered` makes a LLaMA of."""
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 NOT_TIED = "tensor lm_head.weight is not the embedding, although tie_word_embeddings is true"
 FUSED = {

@@ -101,8 +101,6 @@ def _pair(text: str | None, what: str, default: tuple[int, int]) -> tuple[int, i
 @_without_garbage_collection()
 def _compile(args: argparse.Namespace) -> int:
     need("lark", "the command cslc")
-    if args.fp16_format == "bf16":
-        raise ConfigError("bf16 is known at compile time only", where="--fp16-format", hint="f16 or cb16")
     from fabric.csl.artefact import bundle_of, write_bundle
     from fabric.csl.compile import compile_file
     from fabric.csl.comptime.session import TARGETS, Options

@@ -20,7 +20,7 @@ from wse_core.params import Machine
 __all__ = ["SYMBOLS", "SdkDevice"]
 
 SYMBOLS = "symbols.npz"
-"""First values of variables, per PE, lie in this file beside a program."""
+"""First values of variables, an array per region and variable, lie in this file beside a program."""
 RPC = 28
 """Id of the hidden task that does calls of the host."""
 LONGEST = 1 << 34
@@ -88,6 +88,11 @@ class SdkDevice:
             )
         return found
 
+    def write_each(self, address: int, words: NDArray[np.uint16], mask: NDArray[Any], px: int, py: int) -> None:
+        """Write words, shape (h, w, count), to the PEs of a mask."""
+        for (row, stop), first, last in runs(mask):
+            self.engine.write_rect(address, np.ascontiguousarray(words[row:stop, first:last]), px + first, py + row)
+
     def _places(
         self, name: Any, px: int, py: int, w: int, h: int, n: int, half: bool, reading: bool
     ) -> Iterator[tuple[int, NDArray[Any]]]:
@@ -144,9 +149,7 @@ class SdkDevice:
         h, w, n = values.shape
         words = _split(values, half)
         for address, mask in list(self._places(name, px, py, w, h, n, half, False)):  # all are checked first
-            for (row, stop), first, last in runs(mask):
-                part = np.ascontiguousarray(words[row:stop, first:last])
-                self.engine.write_rect(address, part, px + first, py + row)
+            self.write_each(address, words, mask, px, py)
 
     def copy_out(self, name: Any, px: int, py: int, w: int, h: int, n: int, half: bool) -> NDArray[np.uint32]:
         """Return `n` elements of exported data per PE."""
@@ -167,17 +170,18 @@ class SdkDevice:
         return self.engine.read_words(x, y, found.address, found.words)
 
     def preset(self, path: Path) -> None:
-        """Give variables the values of a file, if it is there: names are column, row and symbol."""
+        """Give variables the values of a file, if it is there: arrays named by first column, first row and symbol."""
         if not path.is_file():
             return
         for key, words in np.load(path).items():
-            x, y, name = key.split(",", 2)
-            image = self.bundle.programs[int(self.bundle.index[int(y), int(x)])]
-            found = image.symbols.get(name)
-            if found is None or found.words != len(words):
-                have = "is no variable" if found is None else f"has {found.words} words, not {len(words)}"
-                raise ConfigError(f"'{name}' of {image.name} {have}", where="set_symbol_all")
-            self.engine.write_rect(found.address, np.ascontiguousarray(words[None, None], np.uint16), int(x), int(y))
+            column, row, name = key.split(",", 2)
+            h, w, count = words.shape
+            for _, image, mask in self.programs(int(column), int(row), w, h):
+                found = image.symbols.get(name)
+                if found is None or found.words != count:
+                    have = "is no variable" if found is None else f"has {found.words} words, not {count}"
+                    raise ConfigError(f"'{name}' of {image.name} {have}", where="set_symbol_all")
+                self.write_each(found.address, words, mask, int(column), int(row))
 
     # ---- running
 

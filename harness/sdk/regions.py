@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from harness.sdk.geometry import IntRectangle, IntVector
 from harness.sdk.ways import Place
+from wse_core.encoding import N_COLORS
 from wse_core.errors import ConfigError, LayoutError, UnsupportedError
 
 __all__ = [
@@ -49,7 +50,7 @@ class Route(enum.IntEnum):
 
 
 class RegionEdge(enum.IntEnum):
-    """An `RegionEdge` is a side of a region."""
+    """A `RegionEdge` is a side of a region."""
 
     TOP = 0
     BOTTOM = 1
@@ -74,12 +75,12 @@ class Color:
     name : str
         That of the param which takes its number.
     value : int, optional
-        The number, 0 to 23.
+        The number; without one, the layout finds it.
     """
 
     def __init__(self, name: str, value: int | None = None, region: str = "") -> None:
-        if value is not None and not 0 <= int(value) <= 23:
-            raise ConfigError(f"the color '{name}' has the value {value}; there are 0 to 23")
+        if value is not None and not 0 <= int(value) < N_COLORS:
+            raise ConfigError(f"the color '{name}' has the value {value}; there are 0 to {N_COLORS - 1}")
         self.name, self.fixed, self.region = str(name), None if value is None else int(value), region
         self.value = self.fixed
 
@@ -356,13 +357,12 @@ class CodeRegion:
             )
         self.symbols[str(name)] = array.reshape(height, width)
 
-    def tiles(self, name: str) -> Iterator[tuple[Place, NDArray[np.uint16]]]:
-        """Yield each PE with the words of its tile of a symbol."""
+    def tiles(self, name: str) -> NDArray[np.uint16]:
+        """Return the words of a symbol's tiles, shape (height, width, words)."""
         array = self.symbols[name]
         rows, columns = array.shape[0] // self.height, array.shape[1] // self.width
-        for x, y in self.all_places():
-            tile = np.ascontiguousarray(array[y * rows : (y + 1) * rows, x * columns : (x + 1) * columns])
-            yield (x, y), tile.reshape(-1).view(np.uint16)
+        tiles = array.reshape(self.height, rows, self.width, columns).swapaxes(1, 2)
+        return np.ascontiguousarray(tiles).reshape(self.height, self.width, -1).view(np.uint16)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -38,7 +38,9 @@ __all__ = [
     "Task",
     "get_platform",
     "last_runtime",
+    "meaningless",
     "running_on",
+    "target_of",
 ]
 
 
@@ -69,6 +71,8 @@ class Task:
     done = True
 
 
+SIMULATOR = {"memcpy_required", "msg_level", "simfab_numthreads", "suppress_simfab_trace"}
+"""These options are for the vendor's simulator: its threads, records and messages."""
 _LAST: dict[str, SdkRuntime] = {}
 MachineOf: TypeAlias = Callable[[str], Machine]
 """A function that returns the machine for programs of an architecture."""
@@ -117,7 +121,7 @@ class SdkPlatform:
 
 
 def get_platform(
-    cmaddr: str | None = None, config: Any = None, target: SdkTarget = SdkTarget.WSE3, **_: Any
+    cmaddr: str | None = None, config: Any = None, target: SdkTarget = SdkTarget.WSE3, **others: Any
 ) -> SdkPlatform:
     """Return a platform; `config`, which is the vendor's simulator's, changes nothing.
 
@@ -128,12 +132,35 @@ def get_platform(
     """
     if cmaddr:
         raise ConfigError("there is no machine at this address", where=cmaddr, hint="leave --cmaddr out")
-    return SdkPlatform(cmaddr, target)
+    return get_simulator(config, target, **others)
 
 
-def get_simulator(config: Any = None, target: SdkTarget = SdkTarget.WSE3, **_: Any) -> SdkPlatform:
+def get_simulator(config: Any = None, target: SdkTarget = SdkTarget.WSE3, **others: Any) -> SdkPlatform:
     """Return the platform of the modelled machine."""
+    meaningless("get_simulator", others)
     return SdkPlatform(None, target)
+
+
+def target_of(platform: Any) -> str:
+    """Return the architecture of a platform, or of an `SdkTarget`, as the compiler calls it.
+
+    Raises
+    ------
+    ConfigError
+        It is neither of them.
+    """
+    target = getattr(platform, "target", platform)
+    if not isinstance(target, SdkTarget):
+        raise ConfigError(
+            f"{platform!r} is no platform", hint="get_platform(None, None, SdkTarget.WSE3), or SdkTarget.WSE2"
+        )
+    return target.name.lower()
+
+
+def meaningless(call: str, options: Mapping[str, Any]) -> None:
+    """Say which options of a call mean nothing here; those that set the vendor's simulator need no word."""
+    for name in sorted(options.keys() - SIMULATOR):
+        print(f"{call}: warning: the option {name} means nothing here", file=sys.stderr)
 
 
 class SdkRuntime:
@@ -143,6 +170,8 @@ class SdkRuntime:
     ----------
     bindir : path
         What ``cslc -o`` wrote.
+    platform : SdkPlatform or SdkTarget, optional
+        It must be the architecture that the program was compiled for.
     cmaddr : str, optional
         Address of a machine; must be empty.
     machine : Machine, optional
@@ -155,18 +184,22 @@ class SdkRuntime:
         platform: Any = None,
         cmaddr: str | None = None,
         machine: Machine | None = None,
-        **_: Any,
+        **others: Any,
     ) -> None:
         if cmaddr:
             raise ConfigError("there is no machine at this address", where=cmaddr, hint="leave --cmaddr out")
+        meaningless("SdkRuntime", others)
         self.directory = Path(str(bindir))
         self.bundle: Bundle = read_bundle(self.directory)
+        arch = self.bundle.arch
+        if platform is not None and (target := target_of(platform)) != arch:
+            raise ConfigError(f"the program was compiled for {arch}, and the platform is one of {target}")
         chosen = machine or _CHOSEN.get()
-        self._machine = chosen(self.bundle.settings.get("arch", "wse2")) if callable(chosen) else chosen
+        self._machine = chosen(arch) if callable(chosen) else chosen
         self._names = {entry.name: entry for entry in self.bundle.names}
         self._device: SdkDevice | None = None
         self._stopped = False
-        self._awaited: list[tuple[str, NDArray[Any], int]] = []
+        self._awaited: list[tuple[str, Callable[[], None]]] = []
         _LAST[str(self.directory.resolve())] = self
 
     def __enter__(self) -> SdkRuntime:
@@ -193,8 +226,7 @@ class SdkRuntime:
 
     def stop(self) -> None:
         """Let everything that is under way come to an end; what is to be received must come by then."""
-        while self._awaited:
-            self._receive(*self._awaited.pop(0))
+        self._finish()
         self.device.settle()
         self.device.write_log()
         self._stopped = True
@@ -264,9 +296,10 @@ class SdkRuntime:
     def memcpy_h2d(
         self, dest: int, src: Any, px: int, py: int, w: int, h: int, n: int, *, streaming: bool = False,
         data_type: MemcpyDataType = MemcpyDataType.MEMCPY_32BIT, order: MemcpyOrder = MemcpyOrder.ROW_MAJOR,
-        nonblock: bool = False, **_: Any,
+        nonblock: bool = False, **others: Any,
     ) -> Task:  # fmt: skip
         """Copy or stream an array of the host to a rectangle of PEs, `n` elements each."""
+        meaningless("memcpy_h2d", others)
         values = _ordered(_words(src, w * h * n), w, h, n, order)
         self._begin()
         self._to_device(dest, values, px, py, streaming, data_type, nonblock)
@@ -275,9 +308,10 @@ class SdkRuntime:
     def memcpy_h2d_rowbcast(
         self, dest: int, src: Any, px: int, py: int, w: int, h: int, n: int, *, streaming: bool = False,
         data_type: MemcpyDataType = MemcpyDataType.MEMCPY_32BIT, order: MemcpyOrder = MemcpyOrder.ROW_MAJOR,
-        nonblock: bool = False, **_: Any,
+        nonblock: bool = False, **others: Any,
     ) -> Task:  # fmt: skip
         """Copy A[h][n] to the PEs of each row alike."""
+        meaningless("memcpy_h2d_rowbcast", others)
         values = np.repeat(_ordered(_words(src, h * n), 1, h, n, order), w, axis=1)
         self._begin()
         self._to_device(dest, values, px, py, streaming, data_type, nonblock)
@@ -286,9 +320,10 @@ class SdkRuntime:
     def memcpy_h2d_colbcast(
         self, dest: int, src: Any, px: int, py: int, w: int, h: int, n: int, *, streaming: bool = False,
         data_type: MemcpyDataType = MemcpyDataType.MEMCPY_32BIT, order: MemcpyOrder = MemcpyOrder.ROW_MAJOR,
-        nonblock: bool = False, **_: Any,
+        nonblock: bool = False, **others: Any,
     ) -> Task:  # fmt: skip
         """Copy A[w][n] to the PEs of each column alike."""
+        meaningless("memcpy_h2d_colbcast", others)
         values = np.repeat(_ordered(_words(src, w * n), w, 1, n, order), h, axis=0)
         self._begin()
         self._to_device(dest, values, px, py, streaming, data_type, nonblock)
@@ -297,12 +332,13 @@ class SdkRuntime:
     def memcpy_h2d_stride(
         self, dest: int, src: Any, px: int, py: int, w: int, h: int, n: int, row_stride: int, col_stride: int, *,
         streaming: bool = False, data_type: MemcpyDataType = MemcpyDataType.MEMCPY_32BIT,
-        order: MemcpyOrder = MemcpyOrder.ROW_MAJOR, nonblock: bool = False, **_: Any,
+        order: MemcpyOrder = MemcpyOrder.ROW_MAJOR, nonblock: bool = False, **others: Any,
     ) -> Task:  # fmt: skip
         """Copy or stream to every PE of a rectangle that lies `row_stride` columns and `col_stride` rows from the next.
 
         The array has `n` elements for each of these PEs: 1 + (w - 1) // row_stride columns, and rows alike.
         """
+        meaningless("memcpy_h2d_stride", others)
         if min(row_stride, col_stride) < 1:
             raise ConfigError(f"the strides {row_stride} and {col_stride} lead nowhere", hint="strides of at least 1")
         self._check(px, py, w, h)
@@ -331,9 +367,10 @@ class SdkRuntime:
     def memcpy_d2h(
         self, dest: Any, src: int, px: int, py: int, w: int, h: int, n: int, *, streaming: bool = False,
         data_type: MemcpyDataType = MemcpyDataType.MEMCPY_32BIT, order: MemcpyOrder = MemcpyOrder.ROW_MAJOR,
-        nonblock: bool = False, **_: Any,
+        nonblock: bool = False, **others: Any,
     ) -> Task:  # fmt: skip
         """Copy or stream `n` elements of each PE of a rectangle into an array of the host."""
+        meaningless("memcpy_d2h", others)
         self._check(px, py, w, h)
         goal = _goal(dest, w * h * n)
         self._begin()
@@ -383,26 +420,34 @@ class SdkRuntime:
 
     def receive(self, stream: str, array: NDArray[Any], count: int, nonblock: bool = False) -> Task:
         """Receive 32-bit words from a port into an array; those that need not come yet are there after `stop`."""
-        self._port(stream)
-        if array.dtype.itemsize != 4 or array.size < count:
-            raise ConfigError(f"{count} words of 32 bits do not fit an array of {array.size} values of {array.dtype}")
-        if nonblock:
-            self._awaited.append((stream, array, count))
-        else:
-            self._receive(stream, array, count)
-        return Task()
+        place, goal = self._port(stream), _goal(array, count)
 
-    def _receive(self, stream: str, array: NDArray[Any], count: int) -> None:
-        color, x, y = self._port(stream)
-        words = self.device.collect(color, x, y, count)
-        array.reshape(-1)[:count] = np.ascontiguousarray(words, np.uint32).view(array.dtype)
+        def store() -> None:
+            goal[:count] = self.device.collect(*place, count)
+
+        return self._await(stream, store, nonblock)
 
     def receive_tofile(self, stream: str, path: str | Path, count: int, nonblock: bool = False) -> Task:
-        """Receive 32-bit words from a port into a file."""
-        array = np.zeros(count, np.uint32)
-        self.receive(stream, array, count)
-        array.tofile(path)
+        """Receive 32-bit words from a port into a file; if they need not come yet, `stop` writes it."""
+        place = self._port(stream)
+
+        def store() -> None:
+            np.asarray(self.device.collect(*place, count), np.uint32).tofile(path)
+
+        return self._await(stream, store, nonblock)
+
+    def _await(self, stream: str, store: Callable[[], None], nonblock: bool) -> Task:
+        """Store what comes from a stream: now, after what is awaited from it already, or at the end."""
+        self._awaited.append((stream, store))
+        if not nonblock:
+            self._finish(stream)
         return Task()
+
+    def _finish(self, stream: str | None = None) -> None:
+        """Store what is awaited from a stream, or from all, in the order of the calls."""
+        for entry in [entry for entry in self._awaited if stream in (None, entry[0])]:
+            entry[1]()
+            self._awaited.remove(entry)
 
     # ---- looking at memory
 

@@ -5,22 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 
 from fabric.csl.artefact import Bundle, bundle_of, write_bundle
-from fabric.csl.artefact.bundle import HostName, HostProgram
+from fabric.csl.artefact.bundle import HostProgram
 from fabric.csl.compile import compile_file
 from fabric.csl.comptime.session import Options
 from fabric.csl.syntax import nodes
 from fabric.csl.syntax.parser import parse, read
+from fabric.layout.rectangles import runs
 from harness.sdk.device import SYMBOLS
 from harness.sdk.geometry import IntVector
 from harness.sdk.regions import SIDE, CodeRegion, Color, Port, Route, SdkCompileArtifacts, SdkExtent
+from harness.sdk.runtime import SdkPlatform, SdkTarget, meaningless, target_of
 from harness.sdk.ways import Net, Place, WireWay, neighbour, numbered, way
 from wse_core import image as im
+from wse_core.encoding import N_COLORS
 from wse_core.errors import ConfigError, LayoutError, UnsupportedError
 from wse_core.image import DIRS, ProgramImage
 from wse_core.params import machine
@@ -41,13 +46,17 @@ class SdkLayout:
 
     Parameters
     ----------
-    platform
+    platform : SdkPlatform or SdkTarget
         What `get_platform` returns, or an `SdkTarget`; it says the architecture.
+
+    Raises
+    ------
+    ConfigError
+        It is neither of them.
     """
 
-    def __init__(self, platform: Any = None, *_: Any, **__: Any) -> None:
-        target = getattr(platform, "target", platform)
-        self.arch = str(getattr(target, "name", "wse3")).lower()
+    def __init__(self, platform: SdkPlatform | SdkTarget = SdkTarget.WSE3) -> None:
+        self.arch = target_of(platform)
         self.regions: list[CodeRegion] = []
         self.connections: list[tuple[Port, Port]] = []
         self.streams: dict[str, tuple[Port, Place | None]] = {}
@@ -85,11 +94,14 @@ class SdkLayout:
         return port.name
 
     def create_input_stream(self, port: Port, io_loc: IntVector | None = None, io_buffer_size: int = 1024) -> str:
-        """Let the host send to a port; return the name of the stream."""
+        """Let the host send to a port; return the name of the stream.
+
+        `io_buffer_size` changes nothing: the modelled host holds any number of words.
+        """
         return self._stream(port, True, io_loc)
 
     def create_output_stream(self, port: Port, io_loc: IntVector | None = None, io_buffer_size: int = 1024) -> str:
-        """Let the host receive from a port; return the name of the stream."""
+        """Let the host receive from a port; return the name of the stream; `io_buffer_size` changes nothing."""
         return self._stream(port, False, io_loc)
 
     def create_input_stream_from_loc(self, *_: Any, **__: Any) -> str:
@@ -128,7 +140,7 @@ class SdkLayout:
         cslc_prefix: str = "",
         save_port_map: bool = False,
         f16_type: str = FP16TYPE.F16,
-        **_: Any,
+        **others: Any,
     ) -> SdkCompileArtifacts:
         """Find ways and numbers of colors, compile all regions and write the result.
 
@@ -151,7 +163,10 @@ class SdkLayout:
             Regions overlap, a port cannot be reached, or no number is left for a color.
         CslError
             A source has a mistake.
+        ConfigError
+            A source cannot be read, or the 16-bit float is known at compile time only.
         """
+        meaningless("SdkLayout.compile", others)
         owner = self._owners()
         if not owner:
             raise LayoutError("the layout has no region", hint="create_code_region(...)")
@@ -161,7 +176,7 @@ class SdkLayout:
         self._number(wires)
         options = Options(import_paths=tuple(map(str, libs)), fp16=str(f16_type), arch=self.arch)
         directory = Path(out_prefix)
-        merged = _merge(self, [_compiled(region, options, directory) for region in self.regions], wires, size)
+        merged = _merge(self, [_compiled(region, options) for region in self.regions], wires, size)
         write_bundle(merged, directory)
         found = SdkCompileArtifacts(directory, {c.get_global_name(): c.get_value() for c in self.colors()})
         found.save_colors()
@@ -173,12 +188,18 @@ class SdkLayout:
 
     def colors(self) -> list[Color]:
         """Return the colors that regions use, in the order in which they were named."""
-        found: dict[Color, None] = {}
+        return list(self.uses())
+
+    def uses(self) -> dict[Color, set[Place]]:
+        """Return the PEs on which regions use each color, by a route or a param."""
+        found: dict[Color, set[Place]] = {}
         for region in self.regions:
-            found |= {color: None for color, _ in region.paints}
-            for params in region.params.values():
-                found |= {value: None for value in params.values() if isinstance(value, Color)}
-        return list(found)
+            used = list(region.paints)
+            for place, params in region.params.items():
+                used += [(value, place) for value in params.values() if isinstance(value, Color)]
+            for color, (x, y) in used:
+                found.setdefault(color, set()).add((region.x + x, region.y + y))
+        return found
 
     def _owners(self) -> dict[Place, CodeRegion]:
         owner: dict[Place, CodeRegion] = {}
@@ -195,31 +216,22 @@ class SdkLayout:
 
     def _number(self, wires: _Wires) -> None:
         """Give each color its number."""
-        net_of: dict[Color, Net] = {}
-        for color in self.colors():
-            net_of[color] = Net([color.get_global_name()], fixed=color.fixed)
+        net_of = {color: Net([color.get_global_name()], fixed=color.fixed) for color in wires.used}
         for tx, rx in self.connections:
             _join(net_of, tx.color, rx.color)
+        for color, places in wires.used.items():
+            net_of[color].places |= places
         for region in self.regions:
-            for (color, (x, y)), positions in region.paints.items():
-                net_of[color].places.add((region.x + x, region.y + y))
+            for (color, _), positions in region.paints.items():
                 net_of[color].switches |= len(positions) > 1
-            for (x, y), params in region.params.items():
-                for value in params.values():
-                    if isinstance(value, Color):
-                        net_of[value].places.add((region.x + x, region.y + y))
-        for color, wire, _ in wires.found:
-            net_of[color].places |= set(wire.cells)
-        numbers = numbered(list(dict.fromkeys(net_of.values())), range(24), machine(self.arch)["switch.colors"])
+        numbers = numbered(list(dict.fromkeys(net_of.values())), range(N_COLORS), machine(self.arch)["switch.colors"])
         for color, net in net_of.items():
             color.value = numbers[net]
 
     def _save_symbols(self, directory: Path) -> None:
-        found: dict[str, Any] = {}
-        for region in self.regions:
-            for name in region.symbols:
-                for (x, y), words in region.tiles(name):
-                    found[f"{region.x + x},{region.y + y},{name}"] = words
+        found: dict[str, Any] = {
+            f"{region.x},{region.y},{name}": region.tiles(name) for region in self.regions for name in region.symbols
+        }
         with suppress(FileNotFoundError):
             (directory / SYMBOLS).unlink()
         if found:
@@ -253,8 +265,9 @@ class _Wires:
 
     def __init__(self, layout: SdkLayout, owner: dict[Place, CodeRegion], size: Place) -> None:
         self.layout, self.owner, self.size = layout, owner, size
-        self.found: list[tuple[Color, WireWay, str | None]] = []
-        """Color, way, and the name of the stream that it serves."""
+        self.used = layout.uses()
+        """The PEs on which each color is used, by regions and by ways."""
+        self.found: list[tuple[Color, WireWay]] = []
         self.links: dict[str, tuple[Place, str, Place]] = {}
         """Per stream the edge of the fabric, as PE and side, and the PE that it serves."""
 
@@ -266,28 +279,22 @@ class _Wires:
         for name, (port, goal) in self.layout.streams.items():
             self._attach(name, port, goal)
 
-    def _taken(self, *colors: Color) -> set[Place]:
-        """Return the PEs that these colors are used on."""
-        found = {cell for color, wire, _ in self.found if color in colors for cell in wire.cells}
-        for region in self.layout.regions:
-            found |= {(region.x + x, region.y + y) for color, (x, y) in region.paints if color in colors}
-            for (x, y), params in region.params.items():
-                if any(value in colors for value in params.values() if isinstance(value, Color)):
-                    found.add((region.x + x, region.y + y))
-        return found
+    def _add(self, color: Color, wire: WireWay) -> None:
+        self.found.append((color, wire))
+        self.used[color].update(wire.cells)
 
     def _connect(self, tx: Port, rx: Port, one: Place, other: Place) -> None:
         out, into = LETTER[SIDE[tx.edge]], LETTER[SIDE[rx.edge]]
         if neighbour(one, out) == other and neighbour(other, into) == one:
             return
-        taken = self._taken(tx.color, rx.color)
+        taken = self.used[tx.color] | self.used[rx.color]
         goal = neighbour(other, into)
         cells = way(neighbour(one, out), [goal], self.size, taken, self.owner)
         if cells is None:
             raise LayoutError(
                 f"there is no way from PE {one} of {tx.name} to PE {other} of {rx.name}", hint="place the regions apart"
             )
-        self.found.append((tx.color, WireWay(cells, _opposite(out), _opposite(into)), None))
+        self._add(tx.color, WireWay(cells, _opposite(out), _opposite(into)))
 
     def _attach(self, name: str, port: Port, goal: Place | None) -> None:
         (here,) = _absolute(port)
@@ -297,7 +304,7 @@ class _Wires:
             self.links[name] = here, side, here
             return
         goals = [goal] if goal is not None else list(_rim(self.size))
-        cells = way(first, goals, self.size, self._taken(port.color), self.owner)
+        cells = way(first, goals, self.size, self.used[port.color], self.owner)
         if cells is None:
             raise LayoutError(f"there is no way from the edge of the fabric to {port.name}")
         outside = _outside(cells[-1], self.size)
@@ -305,7 +312,7 @@ class _Wires:
             raise LayoutError(f"PE {cells[-1]} for the stream {name} is not at the edge of the fabric")
         path = tuple(reversed(cells)) if port.is_input else cells
         ends = (outside, _opposite(side)) if port.is_input else (_opposite(side), outside)
-        self.found.append((port.color, WireWay(path, *ends), name))
+        self._add(port.color, WireWay(path, *ends))
         self.links[name] = cells[-1], outside, here
 
 
@@ -330,8 +337,8 @@ def _outside(place: Place, size: Place) -> str | None:
 # ---- regions become programs
 
 
-def _compiled(region: CodeRegion, options: Options, directory: Path) -> Bundle:
-    """Return a region, compiled as a layout of its own.
+def _compiled(region: CodeRegion, options: Options) -> Bundle:
+    """Return a region, compiled as a layout of its own, whose files are looked for beside the region's source.
 
     Raises
     ------
@@ -343,23 +350,29 @@ def _compiled(region: CodeRegion, options: Options, directory: Path) -> Bundle:
     tree = parse(text)
     kinds = {item.name: item.type for item in tree.items if isinstance(item, nodes.ParamDecl)}
     colors = {name for name, kind in kinds.items() if getattr(kind, "name", None) == "color"}
-    layout = source.with_name(f".{source.stem}.{region.name}.layout.csl")
-    try:
+    with TemporaryDirectory(prefix="wse-layout-") as name:
+        layout = Path(name, f"{source.name}.layout")  # not the name of the source, which is looked for here first
         layout.write_text(_layout_text(region, source, colors), encoding="utf-8")
-        return bundle_of(compile_file(layout, options))
-    finally:
-        with suppress(FileNotFoundError):
-            layout.unlink()
+        return bundle_of(compile_file(layout, replace(options, root=source.parent)))
 
 
 def _layout_text(region: CodeRegion, source: Path, colors: set[str]) -> str:
-    """Return a layout block for a region alone."""
-    lines = ["layout {", f"  @set_rectangle({region.width}, {region.height});"]
-    for (x, y), params in region.params.items():
+    """Return a layout block for a region alone, with a loop for PEs that are alike."""
+    alike: dict[str, np.ndarray] = {}
+
+    def say(text: str, place: Place) -> None:
+        alike.setdefault(text, np.zeros((region.height, region.width), bool))[place[1], place[0]] = True
+
+    for place, params in region.params.items():
         given = ", ".join(f".{name} = {_number(value, name in colors)}" for name, value in params.items())
-        lines.append(f'  @set_tile_code({x}, {y}, "{source.name}", .{{ {given} }});')
-    for (color, (x, y)), positions in region.paints.items():
-        lines.append(f"  @set_color_config({x}, {y}, @get_color({color.get_value()}), {_config(positions)});")
+        say(f'@set_tile_code(x, y, "{source.name}", .{{ {given} }});', place)
+    for (color, place), positions in region.paints.items():
+        say(f"@set_color_config(x, y, @get_color({color.get_value()}), {_config(positions)});", place)
+    lines = ["layout {", f"  @set_rectangle({region.width}, {region.height});"]
+    for text, mask in alike.items():
+        for rows, first, last in runs(mask):
+            loops = (f"for (@range(i16, {a}, {b}, 1)) |{name}| {{" for name, a, b in (("y", *rows), ("x", first, last)))
+            lines.append(f"  {' '.join(loops)} {text} }} }}")
     return "\n".join([*lines, "}", ""])
 
 
@@ -389,13 +402,12 @@ def _config(positions: Sequence[Any]) -> str:
 
 
 def _merge(layout: SdkLayout, bundles: list[Bundle], wires: _Wires, size: Place) -> Bundle:
-    """Return regions and ways as one bundle."""
+    """Return regions and ways as one bundle; no layout block exports names to the host."""
     width, height = size
     index = np.full((height, width), -1, np.int16)
     routes: dict[int, np.ndarray] = {}
     programs: list[ProgramImage] = []
     host: list[HostProgram] = []
-    names: list[HostName] = []
     deepest = max((0 if b.filters is None else b.filters.shape[2] for b in bundles), default=0)
     filters = np.zeros((height, width, deepest), im.FILTER_DTYPE) if deepest else None
 
@@ -411,8 +423,7 @@ def _merge(layout: SdkLayout, bundles: list[Bundle], wires: _Wires, size: Place)
             filters[(*here, slice(0, bundle.filters.shape[2]))] = bundle.filters
         programs += bundle.programs
         host += bundle.host
-        names += [entry for entry in bundle.names if entry.name not in {known.name for known in names}]
-    for color, wire, _ in wires.found:
+    for color, wire in wires.found:
         for (x, y), begin, end in wire.steps():
             row = table(color.get_value())[y, x]
             row["rx"][0], row["tx"][0], row["valid"] = 1 << DIRS.index(begin), 1 << DIRS.index(end), 1
@@ -430,5 +441,5 @@ def _merge(layout: SdkLayout, bundles: list[Bundle], wires: _Wires, size: Place)
     settings = {**bundles[0].settings, "params": {}, "colors": {}, "fabric": [width, height], "offsets": [0, 0]}
     settings["ports"] = ports
     return Bundle(
-        programs, index, routes, filters, tuple(found["inputs"]), tuple(found["outputs"]), places, names, host, settings
+        programs, index, routes, filters, tuple(found["inputs"]), tuple(found["outputs"]), places, [], host, settings
     )

@@ -10,13 +10,13 @@ import numpy as np
 from fabric.csl.artefact.reach import check_reach
 from fabric.csl.artefact.routes import Routing
 from fabric.csl.compile import Compiled, CompiledProgram
-from fabric.csl.comptime.session import TARGETS
 from fabric.csl.comptime.values import Function, Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.rules import TASKS_IN_TURN
 from fabric.csl.types import FnType, PointerType
 from wse_core.errors import ConfigError
 from wse_core.image import FabricSpec, ProgramImage, RouteTable
+from wse_core.numbers import DEFAULT_PRESET
 from wse_core.params import Machine
 from wse_core.params import machine as default_machine
 
@@ -119,6 +119,11 @@ class Bundle:
         """PEs along y."""
         return int(self.index.shape[0])
 
+    @property
+    def arch(self) -> str:
+        """The architecture that it was compiled for; files of versions that had one only do not name it."""
+        return str(self.settings.get("arch", DEFAULT_PRESET))
+
     def spec(self, machine: Machine | None = None) -> FabricSpec:
         """Return what an engine runs.
 
@@ -127,11 +132,10 @@ class Bundle:
         ConfigError
             The machine is another than the one that the program was compiled for.
         """
-        arch = self.settings.get("arch", TARGETS[0])
-        own = default_machine(arch, TASKS_IN_TURN)
+        own = default_machine(self.arch, TASKS_IN_TURN)
         if machine is not None and machine["task.by_queue"] != own["task.by_queue"]:
-            what = f"the program is compiled for {arch}, and the machine is {machine.preset}"
-            raise ConfigError(what, hint=f"cslc --arch={machine.preset}, or a machine of the preset {arch}")
+            what = f"the program is compiled for {self.arch}, and the machine is {machine.preset}"
+            raise ConfigError(what, hint=f"cslc --arch={machine.preset}, or a machine of the preset {self.arch}")
         return FabricSpec(
             machine=own if machine is None else machine,
             width=self.width,

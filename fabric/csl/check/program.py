@@ -201,7 +201,17 @@ def _program(session: Session, module: Module, unit: ProgramUnit) -> Program:
             made = checker.root(root)
             entries[id(root.decl)] = made
     functions = checker.finish()
+    _keep_exported(interpreter)
     return Program(unit, functions, entries, unit.variables)
+
+
+def _keep_exported(interpreter: Interpreter) -> None:
+    """Evaluate what is declared with ``export``: the host can look at it, whoever else does."""
+    for module in interpreter.unit.ready:
+        for entry in module.globals.values():
+            if isinstance(entry.decl, n.VarDecl) and entry.decl.storage == "export":
+                with interpreter.report.recover():
+                    interpreter.resolve(entry, entry.decl.span)
 
 
 def _set_up(interpreter: Interpreter, module: Module) -> None:

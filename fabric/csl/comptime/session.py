@@ -15,13 +15,16 @@ from fabric.csl.comptime.values import Global, Module, Scope
 from fabric.csl.diagnostics import CslError, Fault, Report, Source, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.syntax.parser import parse, read
+from wse_core.errors import ConfigError
+from wse_core.numbers import DEFAULT_PRESET, PRESETS
 from wse_core.params import machine
 
 __all__ = ["ARCHITECTURES", "LIBRARY", "TARGETS", "Options", "Session"]
 
-ARCHITECTURES = ("wse1", "wse2", "wse3")
-TARGETS = ("wse2", "wse3")
-"""Those that programs can be compiled for, the one that is meant without a word first."""
+TARGETS = tuple(PRESETS)
+"""Architectures that programs can be compiled for."""
+ARCHITECTURES = ("wse1", *TARGETS)
+"""Architectures that programs can ask for."""
 RENAMED = {"memcpy_multi/": "memcpy/"}
 """Modules in angle brackets that SDK 0.8 to 1.0 called by other names."""
 LIBRARY = Path(__file__).parents[1] / "library"
@@ -45,7 +48,7 @@ class Options:
         The directory that files are looked for in where they do not lie beside the importer; None for that of the top
         file.
     fp16 : str
-        The 16-bit float of the program: ``f16``, ``cb16`` or ``bf16``.
+        The 16-bit float of the program: ``f16`` or ``cb16``.
     fabric, offsets : tuple of int
         Size of the fabric and place of the program in it, as `@get_rectangle` tells them.
     frame : tuple of int or None
@@ -59,6 +62,11 @@ class Options:
         Instances of functions that a program may have.
     optimise : bool
         Whether the passes of `fabric.csl.optimise` run; without them a program does the same, in more cycles.
+
+    Raises
+    ------
+    ConfigError
+        The machine does not have the 16-bit float.
     """
 
     params: dict[str, int] = field(default_factory=dict)
@@ -73,9 +81,12 @@ class Options:
     max_instances: int = 4_000
     lanes: bool = True
     optimise: bool = True
-    arch: str = TARGETS[0]
+    arch: str = DEFAULT_PRESET
 
     def __post_init__(self) -> None:
+        if self.fp16 not in ("f16", "cb16"):
+            what = "known at compile time only" if self.fp16 == "bf16" else "no 16-bit float"
+            raise ConfigError(f"{self.fp16} is {what}", where="the 16-bit float of a program", hint="f16 or cb16")
         # Stages ask whether a number is an int of Python, which those of numpy are not.
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in self.params.items()}
         object.__setattr__(self, "params", plain)

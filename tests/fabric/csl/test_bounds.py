@@ -45,18 +45,24 @@ def test_a_walk_beyond_its_array(tmp_path, text, message):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "in_a", "in_h"),
     [
-        dsd(".tensor_access = |i|{8} -> a[i]"),
-        dsd(".tensor_access = |i|{8} -> a[7 - i]"),
-        dsd(".tensor_access = |i|{0} -> a[20]"),
-        dsd(".tensor_access = |i|{4} -> h[i]"),
-        "const d = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{9} -> h[i] }); "
-        "@mov32(@set_dsd_length(@set_dsd_base_addr(d, &a), 8), 1);",
+        (dsd(".tensor_access = |i|{8} -> a[i]"), [1] * 8, [0] * 8),
+        (dsd(".tensor_access = |i|{8} -> a[7 - i]"), [1] * 8, [0] * 8),
+        (dsd(".tensor_access = |i|{0} -> a[20]"), [0] * 8, [0] * 8),
+        (dsd(".tensor_access = |i|{4} -> h[i]"), [0] * 8, [1, 0] * 4),
+        (
+            "const d = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{9} -> h[i] }); "
+            "@mov32(@set_dsd_length(@set_dsd_base_addr(d, &a), 8), 1);",
+            [1] * 8,
+            [0] * 8,
+        ),
     ],
 )
-def test_a_walk_inside(tmp_path, text):
-    run_task(tmp_path, text, *ARRAYS, results={})
+def test_a_walk_inside(tmp_path, text, in_a, in_h):
+    zeros = "a = @zeros([8]u32); h = @zeros([8]u16);"
+    found = run_task(tmp_path, f"{zeros} {text}", *ARRAYS, results={"a": "<u4", "h": "<u2"})
+    assert (found["a"].tolist(), found["h"].tolist()) == (in_a, in_h)
 
 
 @pytest.mark.parametrize("call", ["f(a)", "f(local)", "g(a, 1)"])

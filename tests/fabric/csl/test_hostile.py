@@ -94,7 +94,10 @@ def test_imports_in_a_circle_are_named(tmp_path, files):
 def test_an_import_of_itself_that_ends(tmp_path):
     again = '@import_module("a.csl", .{ .n = n - 1 })'
     text = f'param n: i32 = 5;\nconst m = if (n > 0) {again} else @import_module("<empty>");\n'
-    compile_texts(tmp_path, {"a.csl": text + "comptime { _ = m; }\n"}, top="a.csl")
+    text += "const depth: i32 = if (n > 0) m.depth + 1 else 0;\ncomptime { @comptime_assert(depth == 5 or n < 5); }\n"
+    ready = compile_texts(tmp_path, {"a.csl": text}, top="a.csl").programs[0].unit.ready
+    depths = [module.globals["depth"].value.data for module in ready if "depth" in module.globals]
+    assert sorted(depths) == [0, 1, 2, 3, 4, 5]
 
 
 def test_limits_are_numbers(capsys, tmp_path):

@@ -11,13 +11,15 @@ PE = 'param n: i16;\nconst one = @import_module("{}");\ncomptime {{ @comptime_as
 
 
 def compile_pe(directory, name, wanted, files, **options):
-    """Compile a layout in `top.csl` whose program, `code/pe.csl`, imports a file."""
+    """Compile a layout in `top.csl` whose program, `code/pe.csl`, imports a file; return the file's value."""
     layout = layout_of('@set_tile_code(0, 0, "code/pe.csl", .{ .n = 1 });', size="1, 1")
-    return compile_texts(directory, {"top.csl": layout, "code/pe.csl": PE.format(name, wanted), **files}, **options)
+    made = compile_texts(directory, {"top.csl": layout, "code/pe.csl": PE.format(name, wanted), **files}, **options)
+    (one,) = [module.globals["one"] for module in made.programs[0].unit.ready if "one" in module.globals]
+    return one.value.data.globals["value"].value.data
 
 
 def test_beside_the_importer(tmp_path):
-    compile_pe(tmp_path, "part.csl", 3, {"code/part.csl": "const value = 3;"})
+    assert compile_pe(tmp_path, "part.csl", 3, {"code/part.csl": "const value = 3;"}) == 3
 
 
 def test_another_file_would_be_noticed(tmp_path):
@@ -33,20 +35,21 @@ def test_from_the_directory_of_the_top_file(tmp_path):
         "lib/b/two.csl": 'const near = @import_module("near.csl"); const value = near.value + 1;',
         "lib/b/near.csl": "const value = 5;",
     }
-    compile_pe(tmp_path, "lib/a/one.csl", 7, deep)
+    assert compile_pe(tmp_path, "lib/a/one.csl", 7, deep) == 7
 
 
 def test_beside_comes_first(tmp_path):
     both = {"code/part.csl": "const value = 3;", "part.csl": "const value = 4;"}
-    compile_pe(tmp_path, "part.csl", 3, both)
-    compile_pe(tmp_path, "../part.csl", 4, both)
+    assert compile_pe(tmp_path, "part.csl", 3, both) == 3
+    assert compile_pe(tmp_path, "../part.csl", 4, both) == 4
 
 
 def test_import_paths_come_last(tmp_path):
     elsewhere = {"elsewhere/sub/part.csl": "const value = 8;"}
     path = (str(tmp_path / "elsewhere"),)
-    compile_pe(tmp_path, "sub/part.csl", 8, elsewhere, import_paths=path)
-    compile_pe(tmp_path, "sub/part.csl", 9, {**elsewhere, "sub/part.csl": "const value = 9;"}, import_paths=path)
+    assert compile_pe(tmp_path, "sub/part.csl", 8, elsewhere, import_paths=path) == 8
+    nearer = {**elsewhere, "sub/part.csl": "const value = 9;"}
+    assert compile_pe(tmp_path, "sub/part.csl", 9, nearer, import_paths=path) == 9
 
 
 def test_the_code_of_a_tile_is_found_in_the_same_way(tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -438,6 +439,30 @@ def test_a_reader_that_goes_away_is_no_error(child_env, tmp_path):
     process.stderr.close()
     assert process.wait() == 141
     assert err == ""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_an_output_that_is_closed_is_no_error(child_env, tmp_path, closed):
+    call = f"{shlex.quote(sys.executable)} -m harness"
+    for words, status in (("--version", 0), ("run none.toml", 2)):
+        done = subprocess.run(
+            ["sh", "-c", f"{call} {words} {closed}"], cwd=tmp_path, env=child_env, capture_output=True, text=True
+        )
+        assert done.returncode == status
+        assert "Traceback" not in done.stderr
+        assert bool(done.stdout) == (closed == "2>&-" and status == 0)
+        assert bool(done.stderr) == (closed == ">&-" and status != 0)
+
+
+def test_an_output_of_narrow_characters_takes_any_name(child_env, tmp_path):
+    (tmp_path / "gr\u00fcn").mkdir()
+    (tmp_path / "gr\u00fcn" / "commands.sh").write_text("exit 0\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "csl", "scripts", "."],
+        cwd=tmp_path, env=child_env | {"PYTHONIOENCODING": "ascii"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "gr?n/commands.sh" in done.stdout
 
 
 def test_commands_explain_what_is_not_built(capsys, monkeypatch):

@@ -105,6 +105,21 @@ def test_only_what_passed_before_counts_against_an_earlier_run(tmp_path, capsys)
     assert cli(words) != 0
 
 
+def test_a_call_that_was_never_filled_in(tmp_path, capsys):
+    """Scripts of SDK 2.10 have a name in the place of the call of their host script."""
+    script = tmp_path / "commands_wse3.sh"
+    script.write_text("set -e\n%python_sdk_paint\necho after\n")
+    (tmp_path / "run.py").write_text("print('painted')\n")
+    assert cli(["csl", "scripts", str(tmp_path), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["scripts"]
+    assert (found["said"], found["calls"]) == ("after", [["cs_python", 0]])
+    assert "%python_sdk_paint" in script.read_text()
+    (tmp_path / "run.py").write_text("raise SystemExit(3)\n")
+    assert cli(["csl", "scripts", str(tmp_path), "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["scripts"]
+    assert (found["status"], found["calls"]) == (3, [["cs_python", 3]])
+
+
 def test_a_verdict_on_any_checkout(tree, tmp_path, capsys):
     """Scripts of any name that call cslc: how far each comes, as a table and as data."""
     root = tmp_path / "checkout"

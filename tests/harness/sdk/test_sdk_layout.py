@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fabric.csl.artefact import read_bundle
+from fabric.csl.diagnostics import CslError
 from harness.sdk.geometry import IntRectangle, IntVector
 from harness.sdk.regions import Color, Edge, Route, RoutingPosition, get_edge_routing
 from harness.sdk.runtime import SdkRuntime, SdkTarget, get_platform
-from harness.sdk.sdk_layout import SdkLayout
+from harness.sdk.sdk_layout import FP16TYPE, SdkLayout
 from harness.sdk.ways import Net, WireWay, numbered, way
 from wse_core.errors import ConfigError, LayoutError, UnsupportedError
 
@@ -135,6 +138,11 @@ def test_a_way_goes_around_a_region_that_uses_the_color(tmp_path):
     wall.paint_all(tx.color, [RoutingPosition().set_input([Route.RAMP]).set_output([Route.NORTH])])
     layout.connect(tx, rx)
     artifacts = layout.compile("out")
+    table = read_bundle("out").routes[tx.color.get_value()]
+    ends_and_wall = {(0, 1), (1, 1), (2, 1), (3, 1), (4, 1)}
+    around = {(x, y) for y, x in np.argwhere(table["valid"]).tolist()} - ends_and_wall
+    assert around in ({(x, y) for x in (1, 2, 3)} for y in (0, 2))  # above the wall or below it
+    assert table[1, 2]["rx"][0] == 16  # the wall has its own route still, from the ramp
     colors = json.loads((tmp_path / "out" / "colors.json").read_text())
     assert artifacts.colors == colors
     assert tx.color.get_value() == rx.color.get_value()
@@ -162,21 +170,107 @@ def test_tiles_of_a_symbol_and_the_size_of_a_region():
         one.set_symbol_all("a", matrix.astype(float), 4, 9)
 
 
+@pytest.mark.parametrize("order", [(True, False), (True, True), (False, True)])
+def test_what_is_received_comes_in_the_order_of_the_calls(tmp_path, order):
+    """Also if an earlier one need not come yet; words of a file too."""
+    layout = layout_for()
+    _, first, last = relay(layout, "one", 0, 9, (1, 1))
+    into, out = layout.create_input_stream(first), layout.create_output_stream(last)
+    runtime = run(layout)
+    words, found = np.arange(9, dtype=np.float32) + 0.5, np.zeros(3, np.float32)
+    runtime.send(into, words, nonblock=True)
+    runtime.receive(out, found, 3, nonblock=order[0])
+    runtime.receive_tofile(out, tmp_path / "words", 6, nonblock=order[1])
+    assert (tmp_path / "words").exists() == (not order[1])
+    runtime.stop()
+    assert found.tolist() == words[:3].tolist()
+    assert np.fromfile(tmp_path / "words", np.float32).tolist() == words[3:].tolist()
+
+
+def test_an_array_that_is_not_contiguous_would_keep_nothing_and_is_refused():
+    layout = layout_for()
+    _, first, last = relay(layout, "one", 0, 2, (1, 1))
+    layout.create_input_stream(first)
+    out = layout.create_output_stream(last)
+    runtime = run(layout)
+    for wrong in (np.zeros((4, 2), np.float32)[:, 0], np.zeros(4, np.float64), np.zeros(1, np.float32)):
+        with pytest.raises(ConfigError, match="must be contiguous|has 1 elements, 2 are needed"):
+            runtime.receive(out, wrong, 2)
+
+
+def test_a_platform_says_the_architecture(capsys):
+    for target, arch in ((SdkTarget.WSE2, "wse2"), (get_platform(target=SdkTarget.WSE3), "wse3")):
+        layout = SdkLayout(target)
+        assert layout.arch == arch
+        layout.create_code_region("hold.csl", "r", 1, 1)
+        made = layout.compile(f"out_{arch}", msg_level="INFO", colour="red")
+        assert capsys.readouterr().err == "SdkLayout.compile: warning: the option colour means nothing here\n"
+        assert SdkRuntime(made, target).bundle.arch == arch
+    with pytest.raises(ConfigError, match="was compiled for wse3, and the platform is one of wse2"):
+        SdkRuntime(made, SdkTarget.WSE2)
+    for wrong in ("wse3", Path("fabric.json"), None):
+        with pytest.raises(ConfigError, match="is no platform"):
+            SdkLayout(wrong)
+
+
+def test_the_sixteen_bit_float_is_used_or_refused():
+    layout = layout_for()
+    layout.create_code_region("hold.csl", "r", 1, 1)
+    layout.compile("out", f16_type=FP16TYPE.CB16)
+    assert read_bundle("out").programs[0].half == "cb16"
+    for wrong, words in ((FP16TYPE.BF16, "bf16 is known at compile time only"), ("f8", "f8 is no 16-bit float")):
+        with pytest.raises(ConfigError, match=words):
+            layout.compile("out", f16_type=wrong)
+
+
+def test_sources_are_read_where_they_lie_and_nothing_is_written_there(tmp_path):
+    """Their imports are found beside them, from another working directory too, and mistakes name the user's file."""
+    place = tmp_path / "source"
+    place.mkdir()
+    (place / "part.csl").write_text("const first = 6;\n")
+    (place / "pe.csl").write_text('const part = @import_module("part.csl");\nexport var a = [1]u16{ part.first };\n')
+    place.chmod(0o500)
+    layout = layout_for()
+    layout.create_code_region("source/pe.csl", "pe", 1, 1)
+    runtime = run(layout)
+    assert runtime.read_symbol(0, 0, "a", dtype="uint16").tolist() == [6]
+    assert sorted(path.name for path in place.iterdir()) == ["part.csl", "pe.csl"]
+    place.chmod(0o700)
+    (place / "pe.csl").write_text("export var a: [1]u16 = none;\n")
+    with pytest.raises(CslError) as caught:
+        layout.compile("out")
+    assert caught.value.diagnostics[0].span.source.name == "source/pe.csl"
+
+
+def test_a_symbol_lies_elsewhere_on_each_pe_and_the_host_alone_looks_at_it(tmp_path):
+    (tmp_path / "pe.csl").write_text("param n: u16;\nexport var pad: [n]u16;\nexport var a: [3]f32;\ncomptime { }\n")
+    layout = layout_for()
+    region = layout.create_code_region("pe.csl", "r", 4, 3)
+    sizes = {(x, y): 1 + (3 * x + 5 * y) % 7 for x, y in region.all_places()}
+    for (x, y), n in sizes.items():
+        region.set_param(IntVector(x, y), "n", n)
+    region.place(2, 1)
+    matrix = np.arange(36, dtype=np.float32).reshape(3, 12) + 0.25
+    region.set_symbol_all("a", matrix, 12, 3)
+    runtime = run(layout)
+    for (x, y), n in sizes.items():
+        assert runtime.read_symbol(2 + x, 1 + y, "a", dtype="float32").tolist() == matrix[y, 3 * x : 3 * x + 3].tolist()
+        assert len(runtime.read_symbol(2 + x, 1 + y, "pad", dtype="uint16")) == n
+
+
 def test_later_paint_replaces_earlier_and_edges_come_last():
     layout = layout_for()
     region = layout.create_code_region("hold.csl", "r", 3, 1)
     color = Color("c", 4)
     east, end = (RoutingPosition().set_input([Route.WEST]).set_output([side]) for side in (Route.EAST, Route.RAMP))
+    begin = RoutingPosition().set_input([Route.RAMP]).set_output([Route.EAST])
     region.paint_all(color, [end])
     region.paint_all(color, [east], [get_edge_routing(Edge.RIGHT, [end])])
-    region.paint_range(IntRectangle(IntVector(0, 0), IntVector(1, 1)), color, [RAMP_IN.set_output([Route.EAST])])
-    RAMP_IN.set_output([])
-    from fabric.csl.artefact import read_bundle
-
+    region.paint_range(IntRectangle(IntVector(0, 0), IntVector(1, 1)), color, [begin])
     layout.compile("out")
     table = read_bundle("out").routes[4]
     assert table["rx"][0, :3, 0].tolist() == [16, 1, 1]  # ramp, then from the west
-    assert table["tx"][0, :3, 0].tolist() == [0 if not table["tx"][0, 0, 0] else 2, 2, 16]
+    assert table["tx"][0, :3, 0].tolist() == [2, 2, 16]  # to the east, and down the ramp
 
 
 WRONG = {

@@ -74,7 +74,11 @@ def test_functions_of_our_programs(name):
 @examples(100, shrink=False)
 @given(seed=st.integers(0, 1 << 40))
 def test_random_functions(seed):
-    check(read(make(seed)))
+    text = make(seed)
+    function = read(text)
+    check(function)
+    written, made = (whole.partition("\nfn ")[2].splitlines() for whole in (listing(function), text))
+    assert [line.split()[0] for line in written] == [line.split()[0] for line in made]  # no line is lost
 
 
 MEASURED = {"products": {"t": 8}, "coo": {"rows": 4, "cols": 3, "columns": 5, "stored": 6}}
