@@ -1,8 +1,9 @@
 """Data sets, and the data service: it hands every wafer its shard of a batch.
 
 An epoch is one permutation of the training set, cut into whole batches; what is left at its end waits for the next
-epoch's permutation.  A batch is the same whatever the number of wafers; wafer w of N gets its w-th N-th.  So shards are
-disjoint, their union is the batch, and training on 1, 2 or 8 wafers sees the same samples in the same order.
+epoch's permutation; a batch of all samples has them in their own order. A batch is the same whatever the number of
+wafers; wafer w of N gets its w-th N-th. So shards are disjoint, their union is the batch, and training on 1, 2 or 8
+wafers sees the same samples in the same order.
 
 The order comes from one `numpy.random.Generator`; its state before the permutation of the present epoch, and the epoch,
 are all that must be kept to go on bit by bit.
@@ -14,15 +15,16 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from harness.kit.samples import load_digits
+from harness.train.sources import Samples, blocks, read_source
 from wse_core import numerics
 from wse_core.errors import CheckpointError, ConfigError
-from wse_core.schema import suggestion
 
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
@@ -32,8 +34,6 @@ __all__ = ["SOURCES", "DataService", "Dataset", "load"]
 SOURCES = ("digits", "mnist-shaped")
 """Data sets with a name; everything else is a file."""
 
-ARRAYS = ("x_train", "y_train", "x_test", "y_test")
-
 
 @dataclass(frozen=True)
 class Dataset:
@@ -41,20 +41,21 @@ class Dataset:
 
     Attributes
     ----------
-    x_train, x_test : ndarray of float32, shape (samples, features)
+    x_train, x_test : ndarray of float32, or RowsOnDemand; shape (samples, features)
     y_train, y_test : ndarray of int64, shape (samples,)
     """
 
-    x_train: np.ndarray
+    x_train: Samples
     y_train: np.ndarray
-    x_test: np.ndarray
+    x_test: Samples
     y_test: np.ndarray
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Digest of the training set."""
         found = hashlib.sha256(str(self.x_train.shape).encode())
-        found.update(np.ascontiguousarray(self.x_train, "<f4").tobytes())
+        for block in blocks(self.x_train):
+            found.update(np.ascontiguousarray(block, "<f4").tobytes())
         found.update(np.ascontiguousarray(self.y_train, "<i8").tobytes())
         return found.hexdigest()
 
@@ -68,6 +69,10 @@ def load(config: TrainConfig) -> Dataset:
         The file is missing or no such archive, arrays are missing or do not fit each other, the network or the format.
     """
     source = config.data.source
+    for key, plain, where in (("scale", 1.0, source not in SOURCES), ("held_out", 0.2, source.endswith(".csv"))):
+        if getattr(config.data, key) != plain and not where:
+            hint = "a file" if key == "scale" else "a .csv; other sources say which samples are for tests"
+            raise ConfigError(f"{source} has no {key}", where=f"data.{key}", hint=hint)
     if source == "digits":
         found = _digits()
     elif source == "mnist-shaped":
@@ -97,7 +102,7 @@ def load(config: TrainConfig) -> Dataset:
         )
     bias = config.build_machine()["num.cb16_bias"]
     for name in ("x_train", "x_test"):
-        largest = float(np.abs(getattr(found, name)).max())
+        largest = max(float(np.abs(block).max()) for block in blocks(getattr(found, name)))
         if not np.isfinite(numerics.decode(numerics.encode(largest, config.dtype, bias), config.dtype, bias)):
             raise ConfigError(
                 f"{name} of {source} has {largest:g}, more than {config.dtype} can hold",
@@ -146,57 +151,9 @@ def _mnist_shaped() -> Dataset:
 
 
 def _read(source: str, config: TrainConfig) -> Dataset:
-    """Return the `Dataset` of a file."""
-    path = Path(config.source).parent / source
-    if path.suffix != ".npz":
-        raise ConfigError(
-            f"{source!r} is no data set",
-            where="data.source",
-            value=source,
-            hint=f"{suggestion(source, SOURCES)}, or an .npz file",
-        )
-    try:
-        with open(path, "rb") as raw:
-            file = np.load(raw, allow_pickle=False)
-            if isinstance(file, np.ndarray):
-                raise ConfigError("is one array, not an archive of several", where=path, hint="numpy.savez")
-            missing = [name for name in ARRAYS if name not in file.files]
-            if missing:
-                raise ConfigError(f"there is no array {missing[0]}", where=path, hint=f"needed are {', '.join(ARRAYS)}")
-            arrays = {name: file[name] for name in ARRAYS}
-            for name, array in arrays.items():
-                if not isinstance(array, np.ndarray):
-                    raise ConfigError(f"{name} is no array", where=path, hint="numpy.savez")
-    except FileNotFoundError:
-        raise ConfigError("no such file", where=path, hint="the path is relative to the configuration") from None
-    except ConfigError:
-        raise
-    except Exception as error:  # zipfile, zlib and numpy have one each for every kind of damage
-        text = " ".join(str(error).split()) or type(error).__name__
-        raise ConfigError(f"cannot be read: {text}", where=path, cause="not a whole file of numpy.savez") from None
-    for part in ("train", "test"):
-        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
-        if x.dtype.kind not in "fiu" or y.dtype.kind not in "iu":
-            raise ConfigError(
-                f"x_{part} is {x.dtype} and y_{part} is {y.dtype}",
-                where=path,
-                hint="numbers for x, whole numbers for y",
-            )
-        x = x.reshape(len(x), -1) if x.ndim > 2 else x
-        if x.ndim != 2 or y.ndim != 1 or len(x) != len(y) or not x.size:
-            raise ConfigError(
-                f"x_{part} of shape {x.shape} does not fit y_{part} of shape {y.shape}",
-                where=path,
-                hint="(samples, features) and (samples,)",
-            )
-        with np.errstate(over="ignore"):
-            x = x.astype(np.float32)
-        if not np.isfinite(x).all():
-            raise ConfigError(f"x_{part} has numbers that are not finite", where=path)
-        arrays[f"x_{part}"], arrays[f"y_{part}"] = x, y.astype(np.int64)
-    if arrays["x_train"].shape[1] != arrays["x_test"].shape[1]:
-        raise ConfigError("x_train and x_test have different numbers of features", where=path)
-    return Dataset(**arrays)
+    """Return the `Dataset` of a file or directory."""
+    data = config.data
+    return Dataset(**read_source(Path(config.source).parent / source, SOURCES, data.held_out, data.seed, data.scale))
 
 
 class DataService:
@@ -238,6 +195,8 @@ class DataService:
         """Begin the next epoch."""
         self._before = self._rng.bit_generator.state
         self._order = self._rng.permutation(len(self.dataset.x_train))
+        if self.size == len(self._order):  # one batch has all samples: their order plays no part
+            self._order.sort()
         self._epoch += 1
 
     def indices(self, iteration: int) -> np.ndarray:

@@ -24,6 +24,7 @@ from harness.train.data import DataService, Dataset, load
 from harness.train.feed import BatchFeed
 from harness.train.initial import initial_parameters
 from harness.train.loss_scale import LossScale
+from harness.train.sources import Samples
 from memx.parameter import Parameter
 from memx.pattern import Pattern
 from memx.store import FileStore, MemoryStore
@@ -195,7 +196,7 @@ class Loop(ABC):
         """Run the next iteration, or as many as have to be run together; return their steps."""
 
     @abstractmethod
-    def _classify(self, inputs: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
+    def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
         """Return (samples that are right, sum of their losses), as `judged` does; their time belongs to tests."""
 
     @abstractmethod
@@ -284,7 +285,7 @@ class Loop(ABC):
 
     # --- held-out samples ---------------------------------------------------------------------------------------------
 
-    def test(self, inputs: np.ndarray, labels: np.ndarray) -> HeldOut:
+    def test(self, inputs: Samples, labels: np.ndarray) -> HeldOut:
         """Return how the network does on samples.
 
         Parameters
@@ -295,7 +296,7 @@ class Loop(ABC):
         right, loss = self._classify(inputs, labels) if len(inputs) else (0, 0.0)
         return HeldOut(right / max(1, len(inputs)), loss / max(1, len(inputs)))
 
-    def evaluate(self, inputs: np.ndarray, labels: np.ndarray) -> float:
+    def evaluate(self, inputs: Samples, labels: np.ndarray) -> float:
         """Return the share of samples that is classified rightly; see `test`."""
         return self.test(inputs, labels).accuracy
 

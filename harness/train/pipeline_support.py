@@ -37,6 +37,8 @@ SUPPORT: dict[str, Support] = {
     "wafers": Support(REFUSES, "all layers lie on one; 1 is what there is"),
     "data.source": Support(DOES),
     "data.batch": Support(DOES, "samples of an update"),
+    "data.scale": Support(DOES),
+    "data.held_out": Support(DOES),
     "data.seed": Support(DOES),
     "mesh.width": Support(DOES, "PEs that the layers share"),
     "mesh.height": Support(DOES, "PEs that the layers share"),

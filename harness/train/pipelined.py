@@ -30,6 +30,7 @@ from harness.train.config import TrainConfig
 from harness.train.loop import Loop, Step, judged
 from harness.train.pipeline_config import minibatch_of, refuse_gaps, refuse_unsupported, rule_of, run_length
 from harness.train.placement import placement
+from harness.train.sources import Samples
 from wse_core.errors import CheckpointError, ConfigError, ProgramError, TrainingError
 from wse_core.formats import Arithmetic
 
@@ -221,10 +222,10 @@ class PipelinedTrainer(Loop):
             for slot, values in state.items():
                 parameter.state[slot][...] = values
 
-    def _classify(self, inputs: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
+    def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
         """Let samples stream through the pipeline; the host looks at the logits that come out."""
-        padded = np.zeros((-(-len(inputs) // self.minibatch) * self.minibatch, inputs.shape[1]), inputs.dtype)
-        padded[: len(inputs)] = inputs
+        padded = np.zeros((-(-len(inputs) // self.minibatch) * self.minibatch, inputs.shape[1]), np.float32)
+        padded[: len(inputs)] = inputs[:]
         done = self.compile().wafer.run(self.encode(padded))
         if isinstance(done, Run):
             self.cycles += done.cycles

@@ -36,6 +36,7 @@ from harness.train.config import TrainConfig
 from harness.train.data import Dataset
 from harness.train.loop import judged
 from harness.train.masters import BatchResult, MasterLoop
+from harness.train.sources import Samples, blocks
 from memx.parameter import Parameter
 from wse_core.errors import MemoryLimitError
 
@@ -128,8 +129,12 @@ class PlainTrainer(MasterLoop):
         gradients = [found[p.name].reshape(-1)[p.gradient_pattern.flat] for p in self.parameters]
         return BatchResult(loss, right, gradients)
 
-    def _classify(self, inputs: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
-        return judged(self.model.forward(self._active(), inputs), labels)
+    def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
+        right, loss, start = 0, 0.0, 0
+        for block in blocks(inputs):
+            found = judged(self.model.forward(self._active(), block), labels[start : start + len(block)])
+            right, loss, start = right + found[0], loss + found[1], start + len(block)
+        return right, loss
 
     def culprit(self) -> int | None:
         """Return the number of the first layer whose activations are not finite (0: the inputs), or None."""

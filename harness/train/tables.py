@@ -57,7 +57,13 @@ class NetworkConfig:
 class DataConfig:
     """Where samples come from and how many make a batch."""
 
-    source: str = option("digits", doc="digits, mnist-shaped, or an .npz with x_train, y_train, x_test, y_test")
+    source: str = option(
+        "digits",
+        doc="digits, mnist-shaped, or x_train, y_train, x_test, y_test as an .npz, an .h5, a directory of .npy or idx "
+        "files; or a .csv",
+    )
+    scale: float = option(1.0, doc="of files: samples are divided by this, 255 for pixels of a byte", low=1e-30)
+    held_out: float = option(0.2, doc="of a .csv: share of the samples for tests", low=0.0, high=1.0)
     batch: int = option(64, doc="samples of an iteration, over all wafers", low=1, high=2**31)
     seed: int = option(0, doc="of the order of the samples", low=0, high=2**63 - 1)
 

@@ -27,6 +27,7 @@ from harness.train.config import TrainConfig
 from harness.train.data import Dataset
 from harness.train.loop import judged
 from harness.train.masters import BatchResult, MasterLoop
+from harness.train.sources import Samples
 from memx.store import FileStore, MemoryStore
 from memx.tiers import Tiers
 from swarm.ports import WaferPort
@@ -141,7 +142,7 @@ class Trainer(MasterLoop):
             },
         )
 
-    def _classify(self, inputs: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
+    def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
         """Test a batch after the other; wafers count what is right, the host takes losses from their logits."""
         system, right, loss = self.compile(), 0, 0.0
         for start in range(0, len(inputs), self.config.at_once):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import zipfile
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +16,8 @@ from hypothesis import strategies as st
 
 from harness.train.config import load_train, parse_train
 from harness.train.data import DataService, Dataset, load
+from harness.train.plain import PlainTrainer
+from harness.train.sources import IDX, RowsOnDemand
 from tests.examples import examples
 from wse_core.errors import CheckpointError, ConfigError
 
@@ -233,3 +237,101 @@ def test_a_relative_path_is_beside_the_configuration(tmp_path):
     np.savez(tmp_path / "a.npz", **arrays())
     text = TEXT.format(source="a.npz", batch=4, inputs=4, classes=3)
     assert len(load(parse_train(text, tmp_path / "c.toml")).x_train) == 12
+
+
+def idx(array):
+    """Return the bytes of an idx file of unsigned bytes."""
+    sizes = b"".join(n.to_bytes(4, "big") for n in array.shape)
+    return bytes([0, 0, 8, array.ndim]) + sizes + array.astype(np.uint8).tobytes()
+
+
+@pytest.mark.parametrize("form", ["npz", "npy", "h5", "idx", "idx.gz"])
+def test_all_forms_give_the_same_batches(tmp_path, form):
+    rng, folder = np.random.default_rng(3), tmp_path / "data"
+    given = {
+        "x_train": rng.integers(0, 256, (12, 2, 2), np.uint8),
+        "y_train": rng.integers(0, 3, 12, np.uint8),
+        "x_test": rng.integers(0, 256, (5, 2, 2), np.uint8),
+        "y_test": rng.integers(0, 3, 5, np.uint8),
+    }
+    folder.mkdir()
+    source = folder
+    if form == "npz":
+        source = tmp_path / "a.npz"
+        np.savez(source, **given)
+    elif form == "h5":
+        source = tmp_path / "a.h5"
+        with h5py.File(source, "w") as file:
+            for name, array in given.items():
+                file[name] = array
+    for name, array in given.items():
+        if form == "npy":
+            np.save(folder / f"{name}.npy", array)
+        elif form.startswith("idx"):
+            path = folder / (IDX[name] + form.removeprefix("idx"))
+            path.write_bytes(gzip.compress(idx(array)) if form.endswith("gz") else idx(array))
+    text = TEXT.format(source=source, batch=4, inputs=4, classes=3)
+    config = parse_train(text, "", ["data.scale=255"])
+    found = load(config)
+    wanted = given["x_train"].reshape(12, 4).astype(np.float32) / np.float32(255)
+    assert isinstance(found.x_train, RowsOnDemand) == (form in ("npy", "h5"))
+    assert found.digest == Dataset(wanted, given["y_train"], wanted, given["y_train"]).digest
+    service = DataService(found, 4, 2, 1)
+    for iteration in range(5):
+        which = service.indices(iteration)
+        assert np.array_equal(np.concatenate([x for x, _ in service.batch(iteration)]), wanted[which])
+        assert np.array_equal(np.concatenate([y for _, y in service.batch(iteration)]), given["y_train"][which])
+    numpy_only = PlainTrainer(config, found)
+    in_memory = Dataset(found.x_train[:], found.y_train, found.x_test[:], found.y_test)
+    assert numpy_only.test(found.x_test, found.y_test) == PlainTrainer(config, in_memory).test(
+        in_memory.x_test, in_memory.y_test
+    )
+
+
+@pytest.mark.parametrize("head", ["a,b,label,c\n", ""])
+def test_a_table_names_its_classes_or_has_them_last(tmp_path, head):
+    rng = np.random.default_rng(1)
+    x, y = np.round(rng.random((20, 3)), 3), rng.integers(0, 3, 20)
+    columns = [x[:, 0], x[:, 1], y, x[:, 2]] if head else [*x.T, y]
+    lines = [",".join(f"{value:g}" for value in line) for line in zip(*columns, strict=True)]
+    (tmp_path / "a.csv").write_text(head + "\n".join(lines) + "\n")
+    found = load(config_of(tmp_path / "a.csv", inputs=3))
+    assert (len(found.x_train), len(found.x_test)) == (16, 4)
+    rows = {tuple(line): label for line, label in zip(x.astype(np.float32).tolist(), y, strict=True)}
+    for line, label in zip(
+        np.concatenate([found.x_train, found.x_test]).tolist(), [*found.y_train, *found.y_test], strict=True
+    ):
+        assert rows[tuple(line)] == label
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "match"),
+    [
+        ("a.csv", b"1,2,3,0.5\n", "column 4 has no whole numbers"),
+        ("a.csv", b"1,2,x,0\n1,2\n", "cannot be read"),
+        ("a.csv", b"", "has no lines"),
+        ("a.h5", b"nothing", "cannot be read"),
+        ("a.bin", b"nothing", "is no data set"),
+        ("d/x_train.npy", b"nothing", "no array y_train"),
+        ("d/train-images-idx3-ubyte", b"nothing", "no array y_train"),
+    ],
+)
+def test_other_forms_that_are_no_data(tmp_path, name, content, match):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=match):
+        load(config_of(path if path.parent == tmp_path else path.parent))
+
+
+def test_a_batch_of_all_samples_has_their_own_order():
+    data = numbered(12)
+    for seed in (0, 1):
+        service = DataService(data, 12, 1, seed)
+        assert all(np.array_equal(service.indices(k), np.arange(12)) for k in range(3))
+
+
+@pytest.mark.parametrize("word", ["data.scale=2.0", "data.held_out=0.5"])
+def test_keys_that_a_source_does_not_have(word):
+    with pytest.raises(ConfigError, match="mnist-shaped has no"):
+        load(load_train("fc-mnist-shaped", [word]))

@@ -309,6 +309,8 @@ KEYS = {
     "seed": "seed=1",
     "wafers": "wafers=2",
     "data.source": "data.source=other.npz",
+    "data.scale": "data.scale=2.0",
+    "data.held_out": "data.source=table.csv data.held_out=0.4",
     "data.batch": "data.batch=16",
     "data.seed": "data.seed=1",
     "mesh.width": "mesh.width=7",
@@ -413,6 +415,8 @@ def test_every_key_is_used_or_refused_or_said(folder, known, mode, key):
     base, words = given[0].split(), given[1].split()
     other = dict(np.load("blobs.npz"))
     np.savez("other.npz", **{name: values[::-1] for name, values in other.items()})
+    table = np.column_stack([other["x_train"], other["y_train"]])
+    np.savetxt("table.csv", table, delimiter=",")
     mask = np.ones((6, 12), bool)
     mask[:, ::3] = False
     np.savez("masks.npz", **{"layer1.mask": mask, "layer2.mask": np.ones((4, 6), bool)})

@@ -1,0 +1,250 @@
+"""Files of samples and their classes are read here, whatever form they have; arrays too large for memory stay in files.
+
+==================  ==================================================================================================
+source              what it holds
+==================  ==================================================================================================
+``data.npz``        arrays x_train, y_train, x_test, y_test of `numpy.savez`
+a directory         the same as .npy files, mapped into memory; or the four files of numbers of the form idx, plain or
+                    packed by gzip: ``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``, ``t10k-images...``
+``data.h5``         the same as data sets of HDF5, of which only the samples of a batch are read
+``data.csv``        a sample per line, numbers; the class is the column called label, class, target or y, else the last
+==================  ==================================================================================================
+
+Samples of several axes (images) become rows.  Unsigned bytes are taken as they are: pixels of 0 to 255 train badly, and
+`[data] scale` divides them.
+
+Sources: numpy, format of .npy, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; Y. LeCun et al.,
+the form idx, as the MNIST database distributes it.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from wse_core.errors import ConfigError
+from wse_core.schema import suggestion
+
+__all__ = ["ARRAYS", "RowsOnDemand", "Samples", "blocks", "read_source"]
+
+ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+"""A source has these arrays."""
+IDX = {
+    "x_train": "train-images-idx3-ubyte",
+    "y_train": "train-labels-idx1-ubyte",
+    "x_test": "t10k-images-idx3-ubyte",
+    "y_test": "t10k-labels-idx1-ubyte",
+}
+"""The files of the MNIST database have these names; some copies write a dot for the last hyphen but one."""
+IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+LABELS = ("label", "class", "target", "y")
+"""A column of classes may be called so."""
+BLOCK = 1 << 24
+"""Numbers of an array that are looked at together."""
+
+
+class RowsOnDemand:
+    """Samples that lie in a file and are read as float32 rows when they are asked for.
+
+    Parameters
+    ----------
+    array : array_like
+        Of two axes or more, with `shape` and slices: a memory map, a data set of HDF5.
+    scale : float, optional
+        All numbers are divided by this.
+
+    Examples
+    --------
+    >>> rows = RowsOnDemand(np.arange(8, dtype=np.uint8).reshape(2, 2, 2), 2.0)
+    >>> rows.shape, rows[np.array([1, 0])].tolist()
+    ((2, 4), [[2.0, 2.5, 3.0, 3.5], [0.0, 0.5, 1.0, 1.5]])
+    """
+
+    def __init__(self, array: Any, scale: float = 1.0) -> None:
+        self.array, self.scale = array, np.float32(scale)
+        self.shape = len(array), int(np.prod(array.shape[1:]))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, which: slice | np.ndarray) -> np.ndarray:
+        if isinstance(which, slice) or isinstance(self.array, np.ndarray):
+            found = self.array[which]
+        else:  # HDF5 reads ascending places, each once
+            places, back = np.unique(which, return_inverse=True)
+            found = self.array[places][back]
+        with np.errstate(over="ignore"):
+            rows = np.asarray(found).reshape(len(found), -1).astype(np.float32)
+        return rows if self.scale == 1 else rows / self.scale
+
+
+Samples: TypeAlias = np.ndarray | RowsOnDemand
+
+
+def blocks(samples: Samples) -> Iterator[np.ndarray]:
+    """Yield all rows in pieces that fit memory."""
+    step = max(1, BLOCK // max(1, samples.shape[1]))
+    for start in range(0, len(samples), step):
+        yield samples[start : start + step]
+
+
+def read_source(path: Path, names: tuple[str, ...], held_out: float, seed: int, scale: float) -> dict[str, Any]:
+    """Return the arrays of a file or directory by name: samples as `Samples`, classes as ndarrays of int64.
+
+    Parameters
+    ----------
+    path : Path
+    names : tuple of str
+        Data sets with a name, for messages.
+    held_out : float
+        Share of the samples of a file that knows no test samples, chosen by `seed`.
+    seed : int
+    scale : float
+        Samples are divided by this.
+
+    Raises
+    ------
+    ConfigError
+        No such file or form, damage, arrays that are missing, no numbers, or do not fit each other.
+    """
+    if path.is_dir():
+        given = _directory(path)
+    elif path.suffix == ".npz":
+        given = _guarded(path, _archive)
+    elif path.suffix in (".h5", ".hdf5"):
+        given = _guarded(path, _hdf5)
+    elif path.suffix == ".csv":
+        given = _guarded(path, lambda name: _table(name, held_out, seed))
+    else:
+        hint = f"{suggestion(path.name, names)}, or an .npz, .h5 or .csv file, or a directory of .npy or idx files"
+        raise ConfigError(f"{path.name!r} is no data set", where="data.source", value=path.name, hint=hint)
+    found: dict[str, Any] = {}
+    for part in ("train", "test"):
+        found |= _checked(path, part, given[f"x_{part}"], given[f"y_{part}"], scale)
+    if found["x_train"].shape[1] != found["x_test"].shape[1]:
+        raise ConfigError("x_train and x_test have different numbers of features", where=path)
+    return found
+
+
+def _guarded(path: Path, read: Any) -> dict[str, Any]:
+    """Return what a reader of a file gives; any damage is a `ConfigError`."""
+    try:
+        return dict(read(path))
+    except FileNotFoundError:
+        raise ConfigError("no such file", where=path, hint="the path is relative to the configuration") from None
+    except ConfigError:
+        raise
+    except Exception as error:  # zipfile, zlib, h5py and numpy have one each for every kind of damage
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(f"cannot be read: {text}", where=path, cause=f"not a whole {path.suffix} file") from None
+
+
+def _needed(path: Path, names: Any) -> None:
+    missing = [name for name in ARRAYS if name not in names]
+    if missing:
+        raise ConfigError(f"there is no array {missing[0]}", where=path, hint=f"needed are {', '.join(ARRAYS)}")
+
+
+def _archive(path: Path) -> Mapping[str, Any]:
+    with open(path, "rb") as raw:
+        file = np.load(raw, allow_pickle=False)
+        if isinstance(file, np.ndarray):
+            raise ConfigError("is one array, not an archive of several", where=path, hint="numpy.savez")
+        _needed(path, file.files)
+        arrays = {name: file[name] for name in ARRAYS}
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise ConfigError(f"{name} is no array", where=path, hint="numpy.savez")
+    return arrays
+
+
+def _hdf5(path: Path) -> Mapping[str, Any]:
+    import h5py
+
+    file = h5py.File(path, "r")  # stays open: samples are read from it
+    _needed(path, file)
+    for name in ARRAYS:
+        if not isinstance(file[name], h5py.Dataset):
+            raise ConfigError(f"{name} is no data set", where=path)
+    return {name: file[name] if name.startswith("x") else file[name][...] for name in ARRAYS}
+
+
+def _directory(path: Path) -> dict[str, Any]:
+    """Return the arrays of .npy files as memory maps, or those of idx files."""
+    here = {file.name for file in path.iterdir()}
+    idx = {}
+    for array, name in IDX.items():
+        dotted = name.replace("-idx", ".idx")
+        idx[array] = next((n for n in (name, f"{name}.gz", dotted, f"{dotted}.gz") if n in here), "")
+    if any(idx.values()):
+        _needed(path, [array for array, name in idx.items() if name])
+        return {array: _guarded(path / name, _idx)["array"] for array, name in idx.items()}
+    _needed(path, [name.removesuffix(".npy") for name in here if name.endswith(".npy")])
+
+    def mapped(name: Path) -> dict[str, Any]:
+        return {"array": np.load(name, mmap_mode="r", allow_pickle=False)}
+
+    return {name: _guarded(path / f"{name}.npy", mapped)["array"] for name in ARRAYS}
+
+
+def _idx(path: Path) -> dict[str, Any]:
+    """Return the array of an idx file: two zero bytes, type, number of axes, sizes, then numbers, high byte first."""
+    data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    if data[:2] != b"\0\0" or data[2] not in IDX_TYPES:
+        raise ConfigError("does not begin as an idx file", where=path)
+    shape = struct.unpack_from(f">{data[3]}I", data, 4)
+    return {"array": np.frombuffer(data, IDX_TYPES[data[2]], offset=4 + 4 * data[3]).reshape(shape)}
+
+
+def _table(path: Path, held_out: float, seed: int) -> dict[str, Any]:
+    """Return the samples of a .csv file, a share of them held out."""
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        lines = [line for line in csv.reader(file) if line]
+    if not lines:
+        raise ConfigError("has no lines", where=path)
+    names: list[str] = []
+    if not all(_is_number(cell) for cell in lines[0]):
+        names, lines = [cell.strip().lower() for cell in lines[0]], lines[1:]
+    place = next((names.index(name) for name in LABELS if name in names), -1) % len(names or lines[0])
+    table = np.array([[float(cell) for cell in line] for line in lines])
+    classes = table[:, place]
+    if not np.array_equal(classes, np.round(classes)):
+        raise ConfigError(f"column {place + 1} has no whole numbers", where=path, hint=f"a column {LABELS[0]}")
+    x, y = np.delete(table, place, axis=1), classes.astype(np.int64)
+    unseen = np.zeros(len(x), bool)
+    unseen[np.random.default_rng(seed).permutation(len(x))[: round(held_out * len(x))]] = True
+    return {"x_train": x[~unseen], "y_train": y[~unseen], "x_test": x[unseen], "y_test": y[unseen]}
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _checked(path: Path, part: str, x: Any, y: Any, scale: float) -> dict[str, Any]:
+    """Return a part of the arrays, as rows and int64; what was in memory as float32, what lies in a file there."""
+    if x.dtype.kind not in "fiu" or y.dtype.kind not in "iu":
+        raise ConfigError(
+            f"x_{part} is {x.dtype} and y_{part} is {y.dtype}", where=path, hint="numbers for x, whole numbers for y"
+        )
+    if len(x.shape) < 2 or y.ndim != 1 or len(x) != len(y) or not x.size:
+        raise ConfigError(
+            f"x_{part} of shape {x.shape} does not fit y_{part} of shape {y.shape}",
+            where=path,
+            hint="(samples, features) and (samples,)",
+        )
+    rows = RowsOnDemand(x, scale)
+    held = type(x) is np.ndarray
+    found: Samples = rows[:] if held else rows
+    if not all(np.isfinite(block).all() for block in blocks(found)):
+        raise ConfigError(f"x_{part} has numbers that are not finite", where=path)
+    return {f"x_{part}": found, f"y_{part}": np.asarray(y).astype(np.int64)}
