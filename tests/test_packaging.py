@@ -314,6 +314,7 @@ def test_metadata():
         "csl",
         "demo",
         "models",
+        "onnx",
         "mpi",
         "nice",
         "perfetto",

@@ -38,7 +38,18 @@ SHORT = 10
 MOST = 6
 """A line has at most so many parts of a whole."""
 WITHOUT_TRAINING = (
-    *("mode", "compiled", "iterations", "compare", "report", "save_weights", "ranks", "reference", "overwrite"),
+    *(
+        "mode",
+        "compiled",
+        "iterations",
+        "compare",
+        "report",
+        "save_weights",
+        "save_onnx",
+        "ranks",
+        "reference",
+        "overwrite",
+    ),
 )
 """Options that have no use where nothing is trained."""
 WITHOUT_WAFERS = ["mode", "compiled", "ranks", "compare", "compile_only", "trace_window"]
@@ -96,6 +107,9 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         "--save-weights", metavar="FILE", help="write the last weights, masks and optimizer state: .safetensors or .npz"
     )
     parser.add_argument(
+        "--save-onnx", metavar="FILE", help="write the network's ONNX file again, with the last weights"
+    )
+    parser.add_argument(
         "--ranks",
         action="store_true",
         help="simulate the wafers on the ranks of an MPI run: mpiexec -n 2 python -m harness train ... --ranks",
@@ -126,7 +140,7 @@ def _main(args: argparse.Namespace) -> int:
     """Do what `main` says; with ranks on the first of them, the others simulate wafers for it."""
     source = _checkpoint(args.resume) if args.resume is not None else None
     config = _config(args, source)
-    _check(args, source)
+    _check(args, config, source)
     _warn(config.warnings)
     if args.project is not None:
         config.check_memory()
@@ -169,7 +183,7 @@ def _main(args: argparse.Namespace) -> int:
     return _end(args, run, result, status)
 
 
-def _check(args: argparse.Namespace, source: Path | None) -> None:
+def _check(args: argparse.Namespace, config: TrainConfig, source: Path | None) -> None:
     """Refuse options that do not go together, before anything is read or made for them."""
     if args.compare < 0:
         raise ConfigError(f"{args.compare} iterations", where="--compare", value=args.compare, hint="0 or more")
@@ -181,6 +195,9 @@ def _check(args: argparse.Namespace, source: Path | None) -> None:
         raise ConfigError("numpy has no engine", where="--backend", hint="without --reference")
     if args.save_weights is not None:
         need("harness.train.weights", PURPOSE).check_form(Path(args.save_weights))
+    if args.save_onnx is not None and not config.network.file:
+        hint = 'network.file = "m.onnx"'
+        raise ConfigError("the network came from no ONNX file", where="--save-onnx", hint=hint)
     if args.compare and source:
         raise ConfigError(
             "compares wafers with numpy from the first iteration on", where="--compare", hint="without --resume"
@@ -274,6 +291,9 @@ def _finish(
     if args.save_weights is not None:
         run.trainer.save_weights(args.save_weights)
         result["files"].append(args.save_weights)
+    if args.save_onnx is not None:
+        run.trainer.save_onnx(args.save_onnx)
+        result["files"].append(args.save_onnx)
     if record is not None and trained > 0:
         outcome = need("harness.train.outcome", PURPOSE)
         names = outcome.write(run.out, run.trainer, run.log.rows, result, record, shown)

@@ -24,6 +24,7 @@ EXTRAS = {
     "gmpy2": ("gmpy2", "test"),
     "safetensors": ("safetensors", "train"),
     "tokenizers": ("tokenizers", "models"),
+    "onnx": ("onnx", "onnx"),
     "scipy": ("scipy", "place"),
     "ortools": ("ortools", "solver"),
     "distributed": ("distributed", "cluster"),

@@ -10,6 +10,7 @@ module          content
 `weights`       weights, masks and optimizer state in files of other programs' forms
 `clipping`      gradients clipped by their norm
 `data`          data sets, and the data service that gives every wafer its shard
+`onnx_file`     networks from ONNX files, and trained weights back into them
 `sources`       files of samples in their forms; what is too large for memory stays in them
 `sparsity`      masks and learning rates over the iterations
 `loss_scale`    dynamic scaling of the loss

@@ -427,10 +427,12 @@ def parse_train(text: str, source: str | PathLike[str] = "", assignments: Sequen
 def _built(table: dict[str, Any], source: str, **more: Any) -> TrainConfig:
     """Return the `TrainConfig` of tables; they are used up."""
     given = tuple(toml.flatten(table))
+    notes = _network_of_file(table, source)
     table["machine"] = of_parts(table, {"memx": [item.name for item in dataclasses.fields(MemxConfig)]}, source)
     file = from_table(TrainFile, table, source)
     values = {item.name: getattr(file, item.name) for item in dataclasses.fields(TrainFile)}
     values["train"], warnings = _format(file)
+    warnings += notes
     plain = (file.network.inputs, *(layer.outputs for layer in file.network.layers))
     if file.sparsity.schedule == "sparse-ift" and file.sparsity.density:
         layers = tuple(
@@ -440,6 +442,21 @@ def _built(table: dict[str, Any], source: str, **more: Any) -> TrainConfig:
         values["network"] = dataclasses.replace(file.network, layers=layers)
     config = TrainConfig(**values, plain_widths=plain, warnings=warnings, source=source, given=given, **more).check()
     return dataclasses.replace(config, warnings=(*warnings, *_oddities(config)))
+
+
+def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
+    """Put the layers of ``network.file`` into the tables; return what has to be said of it."""
+    network = table.get("network")
+    if not isinstance(network, dict) or not network.get("file") or not isinstance(network["file"], str):
+        return ()
+    for key in ("inputs", "layers"):
+        if key in network:
+            raise ConfigError("the file says it", where=place(source, f"network.{key}"), hint="either, not both")
+    from harness.train.onnx_file import read_onnx
+
+    found = read_onnx(Path(source).parent / network["file"])
+    network["inputs"], network["layers"] = found.inputs, found.layers
+    return found.warnings
 
 
 def _plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 
 from harness.train import sparsity, weights
 from harness.train.config import TrainConfig
+from harness.train.onnx_file import read_onnx
 from memx.parameter import Parameter
 from memx.pattern import Pattern
 from memx.store import FileStore, MemoryStore, row_blocks
@@ -29,7 +30,7 @@ def initial_parameters(
     """Return the parameters that training begins with.
 
     Weights are normal with a variance of 2 / (inputs x density), biases and shifts 0, factors 1, unless files say
-    otherwise: ``network.weights``, and ``sparsity.masks``.
+    otherwise: ``network.file``, ``network.weights``, and ``sparsity.masks``.
 
     Parameters
     ----------
@@ -70,6 +71,9 @@ def initial_parameters(
 def _from_files(config: TrainConfig, parameters: Sequence[Parameter]) -> int:
     """Put what files say into parameters; return the updates that were made before."""
     folder, updates = Path(config.source).parent, 0
+    if config.network.file:
+        model = read_onnx(folder / config.network.file)
+        weights.put(model.tensors, parameters, config.widths[:-1], f"network.file: {config.network.file}")
     for key, name, kinds in (
         ("sparsity.masks", config.sparsity.masks, (".mask",)),
         ("network.weights", config.network.weights, ()),

@@ -24,6 +24,7 @@ from harness.train.data import DataService, Dataset, load
 from harness.train.feed import BatchFeed
 from harness.train.initial import initial_parameters
 from harness.train.loss_scale import LossScale
+from harness.train.onnx_file import OnnxNetwork, read_onnx, save_onnx
 from harness.train.sources import Samples
 from memx.parameter import Parameter
 from memx.pattern import Pattern
@@ -309,6 +310,31 @@ class Loop(ABC):
     def save_weights(self, path: str | PathLike[str]) -> None:
         """Write weights, masks and optimizer state to a .safetensors or .npz file."""
         weights.write(Path(path), self.tensors())
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """Return the weights under the names, and with the axes, of the file that the network came from.
+
+        Raises
+        ------
+        ConfigError
+            The network came from no file (`network.file`).
+        """
+        return self._origin().back(self.tensors())
+
+    def save_onnx(self, path: str | PathLike[str]) -> None:
+        """Write the file that the network came from (`network.file`) again, with the weights of now."""
+        self._origin()
+        save_onnx(self._network_file, Path(path), self.tensors())
+
+    @property
+    def _network_file(self) -> Path:
+        return Path(self.config.source).parent / self.config.network.file
+
+    def _origin(self) -> OnnxNetwork:
+        if not self.config.network.file:
+            hint = 'network.file = "m.onnx"'
+            raise ConfigError("the network came from no ONNX file", where="network.file", hint=hint)
+        return read_onnx(self._network_file)
 
     def load_weights(self, source: str | PathLike[str] | Mapping[str, np.ndarray]) -> None:
         """Begin with weights, masks or optimizer state of a file, or of tensors by name, before the first iteration.

@@ -37,6 +37,7 @@ SUPPORT: dict[str, Support] = {
     "wafers": Support(REFUSES, "all layers lie on one; 1 is what there is"),
     "data.source": Support(DOES),
     "data.batch": Support(DOES, "samples of an update"),
+    "network.file": Support(DOES),
     "data.scale": Support(DOES),
     "data.held_out": Support(DOES),
     "data.seed": Support(DOES),

@@ -50,6 +50,7 @@ class NetworkConfig:
 
     inputs: int = option(doc="features of a sample", low=1, high=10**7)
     layers: tuple[LayerConfig, ...] = option(doc="list of layers, the last one gives one number per class")
+    file: str = option("", doc="an .onnx file with layers and first weights, instead of inputs and layers")
     weights: str = option("", doc="file of first weights, masks and optimizer state: .safetensors or .npz")
 
 

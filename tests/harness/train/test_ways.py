@@ -253,7 +253,7 @@ OPTIONS = {
     "--debug": ("--debug", ALL, lambda r: r["done"] == 4),
 }
 """By option: words that use it, modes that have it, and what shows that it was used; refused in all other modes."""
-ELSEWHERE = {"--help", "--ranks", "--project"}
+ELSEWHERE = {"--save-onnx", "--help", "--ranks", "--project"}
 """Tested in `test_train_mpi.py`, `test_project.py` and below."""
 
 
@@ -305,6 +305,7 @@ KEYS = {
     "network.layers.norm": LAYERS % (6, "relu", "false", ""),
     "network.layers.bias": LAYERS % (6, "relu", "true", ",bias=false"),
     "network.layers.density": LAYERS % (6, "relu", "true", ",density=0.5"),
+    "network.file": "network.file=m.onnx",
     "network.weights": "network.weights=first.npz",
     "seed": "seed=1",
     "wafers": "wafers=2",
@@ -367,8 +368,8 @@ KEYS = {
 """By key: words of which the last one sets it, and the others are set in what it is compared with; or both."""
 FILES = {"train.evaluate", "checkpoint.directory", "checkpoint.interval", "checkpoint.keep"}
 """Keys of files that a run leaves, not of numbers."""
-REFUSED = {"network.inputs", "train.epochs", "train.mixed_precision"}
-"""What no mode does: samples of another size, epochs beside iterations, another precision."""
+REFUSED = {"network.file", "network.inputs", "train.epochs", "train.mixed_precision"}
+"""What no mode does: a file beside layers, samples of another size, epochs beside iterations, another precision."""
 SAID = {"train.dtype", "csconfig.use_cbfloat16"}
 """Each of the two alone has no effect, and a warning says so in every mode."""
 CHOOSES = {"mode"}
