@@ -76,6 +76,10 @@ def _same(one: Path, other: Path) -> bool:
     return one.resolve() == other.resolve()
 
 
+BEST = "best.npz"
+"""A run keeps its best weights so."""
+
+
 class TrainingRun:
     """A `TrainingRun` has its directory: log, checkpoints, interruption."""
 
@@ -114,7 +118,7 @@ class TrainingRun:
         """Train until so many iterations are done; return the exit status."""
         restore = self._catch()
         try:
-            while self.trainer.iteration < stop and (self.trainer.under_way or not self.interrupted):
+            while self.trainer.iteration < stop and (self.trainer.under_way or not (self.interrupted or self._stale())):
                 self._step(stop, progress)
         finally:
             for number, handler in restore.items():
@@ -122,6 +126,16 @@ class TrainingRun:
             self.log.close()
         self._keep()
         return 130 if self.interrupted else 0
+
+    def _since_best(self) -> int:
+        """Return how many tests have followed the one with the smallest loss."""
+        losses = [row["test_loss"] for row in self.log.rows if "test_loss" in row]
+        return len(losses) - 1 - losses.index(min(losses)) if losses else 0
+
+    def _stale(self) -> bool:
+        """Whether so many tests brought no smaller loss that training ends."""
+        patience = self.config.train.patience
+        return bool(patience) and self._since_best() >= patience
 
     def _keep(self) -> None:
         """Keep the last state: as a checkpoint, or its weights alone where the library of checkpoints is missing."""
@@ -150,6 +164,8 @@ class TrainingRun:
             if step.iteration == min(self.args.compare, stop):
                 self.verdict = self.comparison.verdict()
         row = self.log.add(step, **tested)
+        if config.checkpoint.best and "test_loss" in row and self._since_best() == 0:
+            trainer.save_weights(self.out / BEST)
         left = (stop - step.iteration) * row["host_seconds"]
         if step.iteration == self.first + 1 and left > LONG and self.args.progress is not False:
             more = f"{stop - step.iteration:,} iterations"

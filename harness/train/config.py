@@ -233,10 +233,22 @@ class TrainConfig(TrainFile):
             if name not in ("checkpoint", "mode", "pipeline")
         }
         facts["train"].pop("evaluate")
+        facts["train"].pop("patience")
+        for held, key, plain in (  # what was there before there was a choice
+            (facts["network"], "file", ""),
+            (facts["data"], "scale", 1.0),
+            (facts["data"], "held_out", 0.2),
+            (facts["train"]["schedule"], "rise", 0.3),
+        ):
+            if held[key] == plain:
+                del held[key]
         facts["memx"].pop("files")
         if self.train.optimizer.decays == "all":  # what was there before there was a choice
             del facts["train"]["optimizer"]["decays"]
-        if self.train.schedule.kind != "cosine" and self.sparsity.schedule in ("static", "sparse-ift"):
+        if self.train.schedule.kind in ("constant", "step", "inverse-root") and self.sparsity.schedule in (
+            "static",
+            "sparse-ift",
+        ):
             del facts["train"]["iterations"], facts["train"]["epochs"]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
@@ -337,11 +349,16 @@ class TrainConfig(TrainFile):
 
     def _check_schedule(self) -> None:
         schedule, scale = self.train.schedule, self.train.loss_scale
-        owners = {"floor": "cosine", "every": "step", "factor": "step"}
-        for key, kind in owners.items():
-            if getattr(schedule, key) != getattr(type(schedule)(), key) and schedule.kind != kind:
+        owners = {"floor": ("cosine", "linear", "one-cycle"), "every": ("step",), "factor": ("step",)}
+        owners["rise"] = ("one-cycle",)
+        if schedule.kind == "one-cycle" and schedule.warmup:
+            raise ConfigError("one-cycle rises by itself", where="train.schedule.warmup", hint="rise")
+        for key, kinds in owners.items():
+            if getattr(schedule, key) != getattr(type(schedule)(), key) and schedule.kind not in kinds:
                 where = f"train.schedule.{key}"
-                raise ConfigError(f"the schedule {schedule.kind} has no {key}", where=where, hint=f"kind {kind}")
+                raise ConfigError(
+                    f"the schedule {schedule.kind} has no {key}", where=where, hint=f"kind {' or '.join(kinds)}"
+                )
         if scale.dynamic is False and scale.growth_interval != type(scale)().growth_interval:
             raise ConfigError("a loss scale that stays does not grow", where="train.loss_scale.growth_interval")
 

@@ -118,6 +118,10 @@ def phase_at(found: Iterable[Phase], iteration: int) -> Phase:
     return next(phase for phase in found if iteration < phase.end)
 
 
+START = 1 / 25
+"""One cycle begins with this share of the rate; L. Smith and N. Topin, "Super-convergence", 2018, as PyTorch has it."""
+
+
 def learning_rate(schedule: ScheduleConfig, rate: float, phase: Phase, iteration: int) -> float:
     """Return the learning rate of an iteration counted from 0, as float.
 
@@ -134,11 +138,28 @@ def learning_rate(schedule: ScheduleConfig, rate: float, phase: Phase, iteration
     if done < schedule.warmup:
         return rate * (done + 1) / schedule.warmup
     done, length = done - schedule.warmup, length - schedule.warmup
+    if schedule.kind == "one-cycle":
+        top = schedule.rise * length
+        share = (
+            0.5 * (1 - math.cos(math.pi * done / top)) if done < top else _half_cosine((done - top) / (length - top))
+        )
+        low = START if done < top else schedule.floor
+        return rate * (low + (1 - low) * share)
+    if schedule.kind == "linear":
+        return rate * (schedule.floor + (1 - schedule.floor) * (1 - done / length))
+    if schedule.kind == "inverse-root":
+        knee = max(1, schedule.warmup)
+        return rate * math.sqrt(knee / (knee + done))
     if schedule.kind == "cosine":
-        return rate * (schedule.floor + (1 - schedule.floor) * 0.5 * (1 + math.cos(math.pi * done / length)))
+        return rate * (schedule.floor + (1 - schedule.floor) * _half_cosine(done / length))
     if schedule.kind == "step":
         return rate * schedule.factor ** (done // schedule.every)
     return rate
+
+
+def _half_cosine(share: float) -> float:
+    """Return a number that falls from 1 to 0 while a share goes from 0 to 1."""
+    return 0.5 * (1 + math.cos(math.pi * share))
 
 
 def exchanged(sparsity: SparsityConfig, iterations: int, done: int) -> float:

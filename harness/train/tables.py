@@ -102,11 +102,16 @@ class OptimizerConfig:
 class ScheduleConfig:
     """Learning rate over the iterations of a phase, as a multiple of the optimizer's."""
 
-    kind: str = option("constant", doc="how it falls after the warm-up", choices=("constant", "cosine", "step"))
+    kind: str = option(
+        "constant",
+        doc="how it falls after the warm-up",
+        choices=("constant", "cosine", "step", "linear", "inverse-root", "one-cycle"),
+    )
     warmup: int = option(0, doc="iterations in which it rises linearly", low=0)
-    floor: float = option(0.0, doc="of cosine: where it ends", low=0.0, high=1.0)
+    floor: float = option(0.0, doc="of cosine, linear, one-cycle: where it ends", low=0.0, high=1.0)
     every: int = option(100, doc="of step: iterations between steps", low=1)
     factor: float = option(0.1, doc="of step: what it is multiplied with", low=0.0, high=1.0)
+    rise: float = option(0.3, doc="of one-cycle: share of the phase in which it rises", low=0.0, high=0.99)
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,7 @@ class RunConfig:
     iterations: int | None = option(None, doc="updates", low=1, high=2**40)
     epochs: int | None = option(None, doc="passes over the training set, instead of iterations", low=1, high=2**31)
     evaluate: int = option(0, doc="iterations between tests on the held-out samples; 0: only at the end", low=0)
+    patience: int = option(0, doc="tests without a smaller loss after which training ends; 0: never", low=0)
     accumulate: int = option(
         1, doc="parts of a batch that pass one after the other before weights are updated", low=1, high=2**20
     )
@@ -169,6 +175,7 @@ class CheckpointConfig:
     directory: str = option("", doc="directory (default: checkpoints in that of the run)")
     interval: int = option(0, doc="iterations between checkpoints; 0: only at the end", low=0)
     keep: int = option(3, doc="how many are kept", low=1)
+    best: bool = option(False, doc="keep the weights of the test with the smallest loss, in best.npz of the run")
 
 
 @dataclass(frozen=True)

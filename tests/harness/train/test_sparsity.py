@@ -47,7 +47,12 @@ def test_the_other_schedules():
         phases(SparsityConfig(density=0.25, schedule="dense-finetune"), 1)
 
 
-@given(st.sampled_from(["constant", "cosine", "step"]), st.integers(0, 5), st.integers(6, 40), st.integers(0, 100))
+@given(
+    st.sampled_from(["constant", "cosine", "step", "linear", "inverse-root"]),
+    st.integers(0, 5),
+    st.integers(6, 40),
+    st.integers(0, 100),
+)
 def test_learning_rates(kind, warmup, length, begin):
     schedule = ScheduleConfig(kind, warmup, 0.1, 7, 0.5)
     found = [learning_rate(schedule, 0.4, Phase(begin, begin + length, 1), begin + k) for k in range(length)]
@@ -58,10 +63,25 @@ def test_learning_rates(kind, warmup, length, begin):
     for k, value in enumerate(falling):
         expected = {
             "constant": 0.4,
+            "linear": 0.04 + 0.36 * (1 - k / (length - warmup)),
+            "inverse-root": 0.4 / math.sqrt(1 + k / max(1, warmup)),
             "step": 0.4 * 0.5 ** (k // 7),
             "cosine": 0.04 + 0.36 * (1 + math.cos(math.pi * k / (length - warmup))) / 2,
         }[kind]
         assert value == pytest.approx(expected)
+
+
+def test_one_cycle_rises_and_falls():
+    schedule = ScheduleConfig("one-cycle", floor=0.01, rise=0.25)
+    found = [learning_rate(schedule, 0.5, Phase(10, 50, 1), 10 + k) for k in range(41)]
+    assert found[0] == pytest.approx(0.5 / 25)
+    assert found[5] == pytest.approx(0.5 * (1 + 1 / 25) / 2)
+    assert found[10] == 0.5 == max(found)
+    assert found[25] == pytest.approx(0.5 * 1.01 / 2)
+    assert found[40] == pytest.approx(0.005)
+    assert sorted(found[:11]) == found[:11]
+    assert sorted(found[10:], reverse=True) == found[10:]
+    assert learning_rate(ScheduleConfig("one-cycle", rise=0.0), 1.0, Phase(0, 10, 1), 0) == 1.0
 
 
 def test_every_phase_rewinds_the_learning_rate():

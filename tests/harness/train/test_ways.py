@@ -254,7 +254,7 @@ OPTIONS = {
 }
 """By option: words that use it, modes that have it, and what shows that it was used; refused in all other modes."""
 ELSEWHERE = {"--save-onnx", "--help", "--ranks", "--project"}
-"""Tested in `test_train_mpi.py`, `test_project.py` and below."""
+"""Tested in `test_train_mpi.py`, `test_project.py`, `test_onnx_file.py` and below."""
 
 
 def test_every_option_is_tried():
@@ -319,6 +319,7 @@ KEYS = {
     "train.iterations": "train.iterations=2",
     "train.epochs": "train.epochs=1",
     "train.evaluate": "train.evaluate=2",
+    "train.patience": "train.patience=1",
     "train.accumulate": "train.accumulate=2",
     "train.clip": "train.clip=0.1",
     "train.dtype": "train.dtype=cb16",
@@ -332,6 +333,7 @@ KEYS = {
     "train.optimizer.eps": "train.optimizer.eps=0.1",
     "train.optimizer.decays": "train.optimizer.weight_decay=0.1 train.optimizer.decays=weights",
     "train.schedule.kind": "train.schedule.kind=cosine",
+    "train.schedule.rise": "train.schedule.kind=one-cycle train.schedule.rise=0.5",
     "train.schedule.warmup": "train.schedule.warmup=2",
     "train.schedule.floor": "train.schedule.kind=cosine train.schedule.floor=0.5",
     "train.schedule.every": "train.schedule.kind=step train.schedule.every=2",
@@ -354,6 +356,7 @@ KEYS = {
     "sparsity.switch": f"{SPARSE} sparsity.schedule=dense-finetune sparsity.switch=0.25",
     "checkpoint.directory": "checkpoint.directory=elsewhere",
     "checkpoint.interval": "checkpoint.interval=2",
+    "checkpoint.best": "checkpoint.best=true",
     "checkpoint.keep": "checkpoint.interval=2 checkpoint.keep=1",
     "memx.files": "memx.dram.bytes=100 memx.files=flash",
     "memx.dense_rows": "memx.dense_rows=steps",
@@ -366,7 +369,14 @@ KEYS = {
     "machine": "machine.ramp.in=3",
 }
 """By key: words of which the last one sets it, and the others are set in what it is compared with; or both."""
-FILES = {"train.evaluate", "checkpoint.directory", "checkpoint.interval", "checkpoint.keep"}
+FILES = {
+    "train.evaluate",
+    "train.patience",
+    "checkpoint.best",
+    "checkpoint.directory",
+    "checkpoint.interval",
+    "checkpoint.keep",
+}
 """Keys of files that a run leaves, not of numbers."""
 REFUSED = {"network.file", "network.inputs", "train.epochs", "train.mixed_precision"}
 """What no mode does: a file beside layers, samples of another size, epochs beside iterations, another precision."""
@@ -441,6 +451,27 @@ def test_every_key_is_used_or_refused_or_said(folder, known, mode, key):
         assert not changed
     else:
         assert changed or key in CHOOSES | SAME_NUMBERS or (mode == "pipelined" and SUPPORT[key].what == REFUSES)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_training_ends_when_tests_get_no_better_and_the_best_weights_are_kept(train, mode):
+    words = "--set train.iterations=16 --set train.evaluate=2 --set train.optimizer.lr=0.8 --set checkpoint.best=true"
+    assert train(mode, words)[0] == 0
+
+    def tests():
+        """Return (updates before it, loss) of every test."""
+        rows = [json.loads(line) for line in Path("runs/a/log.jsonl").read_text(encoding="utf-8").splitlines()]
+        made = np.cumsum([not row["skipped"] for row in rows])
+        return [(made[k], row["test_loss"]) for k, row in enumerate(rows) if "test_loss" in row]
+
+    every = tests()
+    assert len(every) == 8
+    assert np.load("runs/a/best.npz")["updates"][0] == min(every, key=lambda test: test[1])[0]
+    least = np.minimum.accumulate([loss for _, loss in every])
+    rising = next((k for k in range(1, len(every)) if every[k][1] > least[k]), None)
+    assert rising in range(1, 7), every
+    assert train(mode, f"{words} --set train.patience=1 --overwrite")[0] == 0
+    assert tests() == every[: rising + 1]
 
 
 @pytest.mark.parametrize("mode", MODES)
