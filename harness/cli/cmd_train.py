@@ -107,7 +107,9 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         "--save-weights", metavar="FILE", help="write the last weights, masks and optimizer state: .safetensors or .npz"
     )
     parser.add_argument(
-        "--save-onnx", metavar="FILE", help="write the network's ONNX file again, with the last weights"
+        "--save-onnx",
+        metavar="FILE",
+        help="write the network with its last weights as an ONNX file: the one that it came from, or a new one",
     )
     parser.add_argument(
         "--ranks",
@@ -140,7 +142,7 @@ def _main(args: argparse.Namespace) -> int:
     """Do what `main` says; with ranks on the first of them, the others simulate wafers for it."""
     source = _checkpoint(args.resume) if args.resume is not None else None
     config = _config(args, source)
-    _check(args, config, source)
+    _check(args, source)
     _warn(config.warnings)
     if args.project is not None:
         config.check_memory()
@@ -183,7 +185,7 @@ def _main(args: argparse.Namespace) -> int:
     return _end(args, run, result, status)
 
 
-def _check(args: argparse.Namespace, config: TrainConfig, source: Path | None) -> None:
+def _check(args: argparse.Namespace, source: Path | None) -> None:
     """Refuse options that do not go together, before anything is read or made for them."""
     if args.compare < 0:
         raise ConfigError(f"{args.compare} iterations", where="--compare", value=args.compare, hint="0 or more")
@@ -195,9 +197,8 @@ def _check(args: argparse.Namespace, config: TrainConfig, source: Path | None) -
         raise ConfigError("numpy has no engine", where="--backend", hint="without --reference")
     if args.save_weights is not None:
         need("harness.train.weights", PURPOSE).check_form(Path(args.save_weights))
-    if args.save_onnx is not None and not config.network.file:
-        hint = 'network.file = "m.onnx"'
-        raise ConfigError("the network came from no ONNX file", where="--save-onnx", hint=hint)
+    if args.save_onnx is not None:
+        need("onnx", "--save-onnx")
     if args.compare and source:
         raise ConfigError(
             "compares wafers with numpy from the first iteration on", where="--compare", hint="without --resume"

@@ -24,7 +24,7 @@ from harness.train.data import DataService, Dataset, load
 from harness.train.feed import BatchFeed
 from harness.train.initial import initial_parameters
 from harness.train.loss_scale import LossScale
-from harness.train.onnx_file import OnnxNetwork, read_onnx, save_onnx
+from harness.train.onnx_file import OnnxNetwork, export_onnx, read_onnx, save_onnx
 from harness.train.sources import Samples
 from memx.parameter import Parameter
 from memx.pattern import Pattern
@@ -322,9 +322,11 @@ class Loop(ABC):
         return self._origin().back(self.tensors())
 
     def save_onnx(self, path: str | PathLike[str]) -> None:
-        """Write the file that the network came from (`network.file`) again, with the weights of now."""
-        self._origin()
-        save_onnx(self._network_file, Path(path), self.tensors())
+        """Write the network with the weights of now: the file that it came from again, or a new one."""
+        if self.config.network.file:
+            save_onnx(self._network_file, Path(path), self.tensors())
+        else:
+            export_onnx(Path(path), self.config, self.tensors())
 
     @property
     def _network_file(self) -> Path:

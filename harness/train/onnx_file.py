@@ -27,7 +27,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,10 @@ from harness.kit.modules import need
 from traces.atomic import atomic_file
 from wse_core.errors import ConfigError, UnsupportedError
 
-__all__ = ["OnnxNetwork", "Origin", "read_onnx", "save_onnx"]
+if TYPE_CHECKING:
+    from harness.train.config import TrainConfig
+
+__all__ = ["OnnxNetwork", "Origin", "export_onnx", "read_onnx", "save_onnx"]
 
 EXPORT = "torch.onnx.export(module.train(), ..., dynamo=True, optimize=False, keep_initializers_as_inputs=False)"
 """So an exporter leaves names and nodes as they are."""
@@ -118,6 +121,59 @@ def save_onnx(source: str | Path, path: str | Path, tensors: Mapping[str, np.nda
         if held.name in new:
             kind = numpy_helper.to_array(held).dtype
             held.CopyFrom(numpy_helper.from_array(new[held.name].astype(kind), held.name))
+    _write(path, model)
+
+
+def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write the network of a configuration as an ONNX file of its own, from samples to logits.
+
+    Parameters
+    ----------
+    path : path-like
+    config : TrainConfig
+    tensors : dict of str to ndarray
+        By the names of `harness.train.weights`, which are those of the initializers.
+
+    Raises
+    ------
+    UnsupportedError
+        An activation that ONNX has no node for.
+    """
+    helper, numpy_helper = (need(f"onnx.{name}", "an .onnx file") for name in ("helper", "numpy_helper"))
+    nodes: list[Any] = []
+    at, kept = "x", []
+
+    def add(op: str, given: list[str], **attributes: Any) -> str:
+        nodes.append(helper.make_node(op, given, [f"t{len(nodes) + 1}"], f"{op} {len(nodes) + 1}", **attributes))
+        return f"t{len(nodes)}"
+
+    for number, layer in enumerate(config.network.layers, 1):
+        names = [f"layer{number}.weight"] + [f"layer{number}.bias"] * layer.bias
+        norms = [f"layer{number}.norm.weight", f"layer{number}.norm.bias"] if layer.norm else []
+        kept += [*names, *norms]
+        at = add("Gemm", [at, *names], transB=1)
+        if norms:
+            at = add("LayerNormalization", [at, *norms], axis=-1, epsilon=EPSILON)
+        if layer.activation == "silu":
+            at = add("Mul", [at, add("Sigmoid", [at])])
+        elif layer.activation in ("relu", "gelu"):
+            more = {"approximate": "tanh"} if layer.activation == "gelu" else {}
+            at = add(layer.activation.capitalize(), [at], **more)
+        elif layer.activation != "none":
+            raise UnsupportedError(f"ONNX has no node for {layer.activation}", where=path, feature="onnx")
+    nodes[-1].output[0] = "logits"
+    ends = [
+        helper.make_tensor_value_info(name, 1, ["samples", features])  # 1: float32
+        for name, features in (("x", config.widths[0]), ("logits", config.widths[-1]))
+    ]
+    held = [numpy_helper.from_array(np.asarray(tensors[name], np.float32), name) for name in kept]
+    graph = helper.make_graph(nodes, config.name, ends[:1], ends[1:], held)
+    opset = helper.make_opsetid("", 20)
+    _write(path, helper.make_model(graph, opset_imports=[opset], ir_version=9, producer_name="wse-sim"))
+
+
+def _write(path: str | Path, model: Any) -> None:
+    """Write a file, whole or not at all."""
     try:
         with atomic_file(Path(path)) as stream:
             stream.write(model.SerializeToString())

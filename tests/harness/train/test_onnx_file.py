@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from harness.cli.main import main
-from harness.train.config import parse_train
+from harness.train.config import TrainConfig, parse_train
 from harness.train.onnx_file import read_onnx, save_onnx
 from harness.train.plain import PlainTrainer
 from harness.train.trainer import Trainer
@@ -206,6 +206,24 @@ def test_other_mistakes(folder):
         parse_train(TEXT.format(wafers=1), "a.toml", ["network.inputs=12"])
     with pytest.raises(TraceError, match="cannot be written"):
         save_onnx("m.onnx", "blobs.npz/a.onnx", PlainTrainer(parse_train(TEXT.format(wafers=1), "a.toml")).tensors())
-    plain = parse_train(TEXT.format(wafers=1).replace('file = "m.onnx"', "inputs = 12\nlayers = [{outputs = 4}]"))
-    assert main(["train", "digits", "--save-onnx", "a.onnx", "--validate-only"]) != 0
-    assert not plain.network.file
+
+
+def test_any_network_goes_out_as_a_file_that_other_programs_run(folder):
+    mixed("m.onnx")
+    layers = read_onnx("m.onnx").layers
+    text = TEXT.format(wafers=1).replace('file = "m.onnx"', "inputs = 12\nlayers = [{outputs = 4}]")
+    plain = parse_train(text, "a.toml")
+    config = TrainConfig.of("a.toml", network={"inputs": 12, "layers": layers}, data=plain.data, train=plain.train)
+    run = PlainTrainer(config)
+    with pytest.raises(ConfigError, match="came from no ONNX file"):
+        run.state_dict()
+    for _ in range(4):
+        run.step()
+    run.save_onnx("new.onnx")
+    found, x = read_onnx("new.onnx"), np.load("blobs.npz")["x_test"]
+    assert (found.inputs, found.layers, found.warnings) == (12, layers, ())
+    kept = run.tensors()
+    assert all(np.array_equal(values, kept[name]) for name, values in found.tensors.items())
+    (wanted,) = ReferenceEvaluator("new.onnx").run(None, {"x": x})
+    logits = run.model.forward(run._active(), x)
+    assert np.abs(logits - wanted).max() < 0.01 * np.abs(wanted).max()
