@@ -62,6 +62,8 @@ class Step:
     norm : float or None
         Of the gradients of all weights that exist together, before they were clipped; None if they are not, or nothing
         was updated.
+    gradient_norms : dict[str, float] or None
+        Of the gradients of each parameter's weights that exist, before they were clipped, if the configuration asks.
     density : float
         Share of the weights that exist, biases and normalisation left out.
     words, gradient_words : int or None
@@ -83,6 +85,7 @@ class Step:
     scale: float
     skipped: bool = False
     norm: float | None = None
+    gradient_norms: Mapping[str, float] | None = None
     density: float
     words: int | None = None
     gradient_words: int | None = None

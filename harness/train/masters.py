@@ -70,14 +70,16 @@ class MasterLoop(Loop):
         if self.iteration and self.iteration == phase.begin:
             self._change_masks(phase.density)
         scale, batch, share = self.loss_scale.value, self.config.data.batch, self._exchanged(number)
-        norm = None
+        norm, norms = None, None
         with self._asked_everywhere(bool(share) and self.config.sparsity.schedule == "rigl"):
             done = self._batch(scale)
             finite = all(bool(np.isfinite(part).all()) for part in done.gradients)
             usable = bool(np.isfinite(done.loss))  # if it is not, `step` says so
             if usable and not self.loss_scale.update(finite, number):
                 self.updates += 1
-                norm = self._update([part / np.float32(scale * batch) for part in done.gradients], share)
+                mean = [part / np.float32(scale * batch) for part in done.gradients]
+                norms = self._norms(mean) if self.config.train.gradient_norms else None
+                norm = self._update(mean, share)
         return [
             Step(
                 iteration=number,
@@ -86,11 +88,17 @@ class MasterLoop(Loop):
                 scale=scale,
                 skipped=not finite,
                 norm=norm,
+                gradient_norms=norms,
                 density=self.density,
                 host_seconds=time.perf_counter() - clock,
                 **done.clock,
             )
         ]
+
+    def _norms(self, gradients: list[np.ndarray]) -> dict[str, float]:
+        """Return the norm of the gradients of each parameter, those of weights that exist."""
+        both = zip(self.parameters, gradients, strict=True)
+        return {parameter.name: global_norm([sparsity.of_existing(parameter, own)]) for parameter, own in both}
 
     def _exchanged(self, number: int) -> float:
         """Return the share of the weights that is exchanged in an iteration counted from 1."""

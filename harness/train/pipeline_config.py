@@ -178,6 +178,13 @@ def refuse_unsupported(config: TrainConfig) -> None:
             where="train.loss_scale.dynamic",
             hint="leave the key out: the scale then stays, or --mode streaming",
         )
+    if config.train.gradient_norms:
+        raise UnsupportedError(
+            "norms of gradients: gradients never leave the wafer",
+            feature="gradient norms",
+            where="train.gradient_norms",
+            hint="--mode streaming",
+        )
     if config.train.clip is not None:
         raise UnsupportedError(
             "clipping: no PE knows the norm of all gradients",

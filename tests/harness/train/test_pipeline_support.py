@@ -28,6 +28,7 @@ PLAIN = {
 WRONG = {
     "network.layers.density": {"network.layers": [{"outputs": 8, "density": 0.5}, {"outputs": 10}]},
     "wafers": {"wafers": 2},
+    "train.gradient_norms": {"train.gradient_norms": True},
     "train.clip": {"train.clip": 1.0},
     "train.loss_scale.dynamic": {"train.loss_scale": {"dynamic": True}},
     "train.optimizer.decays": {"train.optimizer": {"name": "adamw", "decays": "weights"}},

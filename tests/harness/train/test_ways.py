@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import signal
 from pathlib import Path
 
@@ -320,6 +321,7 @@ KEYS = {
     "train.epochs": "train.epochs=1",
     "train.evaluate": "train.evaluate=2",
     "train.patience": "train.patience=1",
+    "train.gradient_norms": "train.gradient_norms=true",
     "train.accumulate": "train.accumulate=2",
     "train.clip": "train.clip=0.1",
     "train.dtype": "train.dtype=cb16",
@@ -370,6 +372,7 @@ KEYS = {
 }
 """By key: words of which the last one sets it, and the others are set in what it is compared with; or both."""
 FILES = {
+    "train.gradient_norms",
     "train.evaluate",
     "train.patience",
     "checkpoint.best",
@@ -451,6 +454,27 @@ def test_every_key_is_used_or_refused_or_said(folder, known, mode, key):
         assert not changed
     else:
         assert changed or key in CHOOSES | SAME_NUMBERS or (mode == "pipelined" and SUPPORT[key].what == REFUSES)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_norms_of_gradients_are_in_the_log(train, mode):
+    words = f"--set train.gradient_norms=true --set train.clip=0.5 --set {SPARSE}"
+    if mode == "pipelined":
+        status, _, said = train(mode, "--set train.gradient_norms=true")
+        assert status == 2
+        assert "gradients never leave the wafer" in said
+        return
+    assert train(mode, words)[0] == 0
+    rows = [json.loads(line) for line in Path("runs/a/log.jsonl").read_text(encoding="utf-8").splitlines()]
+    used = [row for row in rows if not row["skipped"]]
+    assert used
+    assert max(row["norm"] for row in used) > 0.5  # norms are those before clipping
+    for row in used:
+        norms = row["gradient_norms"]
+        assert set(norms) == {"layer1.weight", "layer1.norm", "layer2.weight"}
+        assert min(norms.values()) > 0
+        assert math.hypot(*norms.values()) == pytest.approx(row["norm"], rel=1e-12)
+    assert all("gradient_norms" not in row for row in rows if row["skipped"])
 
 
 @pytest.mark.parametrize("mode", MODES)
