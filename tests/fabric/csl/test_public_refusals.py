@@ -12,18 +12,12 @@ TASK = "comptime { @bind_local_task(job, @get_local_task_id(8)); }\n"
 
 REFUSED = {
     # program: the file at fault, line and column, message
-    "fft-3d": (
-        'const fft = @import_module("<kernels/fft/fft3d_layout>");\n'
-        + TOP.replace("{ @set_r", "{ fft.place(); @set_r"),
-        "task job() void {}\n" + TASK,
-        "top.csl:1:28: error: there is no module <kernels/fft/fft3d_layout>",
-    ),
     "topic-16": (
         TOP,
         'const tile_config = @import_module("<tile_config>");\n'
         "task job() void { tile_config.input_queue_config.encode_input_queue(2, 12, true); }\n" + TASK,
         "pe.csl:2:19: error: the module <tile_config> has no 'input_queue_config'",
-    ),
+    )
 }
 
 
