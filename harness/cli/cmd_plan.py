@@ -26,6 +26,7 @@ __all__ = ["add_parser", "main"]
 
 DEVICES = Field("devices", int, low=1, high=10**12)
 LENGTH = Field("tokens", int, low=1, high=10**7, unit="tokens")
+WAFERS = Field("wafers", int, low=1, high=10_000)
 SIDE = Field("side", int, low=1, high=65535, unit="PEs")
 DAYS = Field("days", float, low=1e-6, high=1e9, unit="days")
 
@@ -78,6 +79,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         "--rules", action="store_true", help="search by the rules of the paper, as its tables do, not everything"
     )
     parser.add_argument("--schedule", metavar="KIND", help="simulate standard, layered or modular instead")
+    parser.add_argument("--preset", help=f"machine to start from (default: {DEFAULT_PRESET})")
     parser.add_argument(
         "--set",
         metavar="key=value",
@@ -90,7 +92,12 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     inference.add_argument(
         "--inference", action="store_true", help="plan a request; MODEL is a preset or a directory of the hub's layout"
     )
-    inference.add_argument("--mesh", metavar="WxH", help="PEs of a region of decode")
+    inference.add_argument(
+        "--mesh",
+        metavar="WxH",
+        help="PEs of a region of decode (default: the equal part of a wafer on which one user is fastest)",
+    )
+    inference.add_argument("--wafers", metavar="N", help="on which regions of decode lie (default: 1)")
     inference.add_argument("--prefill-mesh", metavar="WxH", help="PEs of prefill (default: those of decode)")
     inference.add_argument(
         "--prompt-length", metavar="S", help="tokens in (default: half of the context, at most 4096)"
@@ -127,26 +134,27 @@ def main(args: argparse.Namespace) -> int | None:
             where="wse plan",
             hint="for example: wse plan X160, or wse plan --reproduce",
         )
-    only = [name for name in ("mesh", "prefill_mesh", "prompt_length", "tokens") if getattr(args, name) is not None]
+    about = ("mesh", "prefill_mesh", "prompt_length", "tokens", "wafers")
+    only = [name for name in about if getattr(args, name) is not None]
     if only:
         raise ConfigError("says something about inference", where=f"--{only[0].replace('_', '-')}", hint="--inference")
+    if args.preset is not None and chosen != ["model"]:
+        raise ConfigError("starts no machine here", where="--preset", hint="with MODEL only")
     return {"reproduce": _reproduce, "figures": _figures, "schedule": _schedule, "model": _plan}[chosen[0]](args)
 
 
 def _inference(args: argparse.Namespace) -> int:
     """Plan the inference of one model."""
+    from harness.inference.fleet import fastest_mesh
     from harness.inference.report import described, planned
     from harness.models.hub import find_decoder
 
-    if not args.model or not args.mesh:
-        raise ConfigError(
-            "--inference needs a model and --mesh",
-            where="wse plan",
-            hint="for example: wse plan LLaMA3-8B --inference --mesh 360x360",
-        )
-    machine = of_words(DEFAULT_PRESET, args.shape)
+    if not args.model:
+        raise ConfigError("--inference needs a model", where="wse plan", hint="wse plan LLaMA3-8B --inference")
+    machine = of_words(args.preset or DEFAULT_PRESET, args.shape)
     name, decoder = find_decoder(args.model)
-    mesh = _mesh(args.mesh, "--mesh")
+    wafers = 1 if args.wafers is None else WAFERS.parse(args.wafers, "--wafers")
+    mesh = None if args.mesh is None else _mesh(args.mesh, "--mesh")
     first = mesh if args.prefill_mesh is None else _mesh(args.prefill_mesh, "--prefill-mesh")
     prompt = (
         max(1, min(4096, decoder.context // 2))
@@ -156,7 +164,9 @@ def _inference(args: argparse.Namespace) -> int:
     tokens = (
         max(1, min(128, decoder.context - prompt)) if args.tokens is None else LENGTH.parse(args.tokens, "--tokens")
     )
-    facts = planned(machine, name, decoder, mesh, first, prompt, tokens)
+    if mesh is None:
+        mesh = fastest_mesh(machine, decoder, min(prompt + tokens, decoder.context), wafers)
+    facts = planned(machine, name, decoder, mesh, first or mesh, prompt, tokens, wafers)
     print_json(facts) if args.json else print(described(facts))
     return 0
 
@@ -171,7 +181,7 @@ def _mesh(text: str, where: str) -> tuple[int, int]:
 
 def _plan(args: argparse.Namespace) -> int | None:
     """Plan one model under each strategy; one that is impossible says why and does not stop the others."""
-    numbers = of_words(DEFAULT_PRESET, args.shape)
+    numbers = of_words(args.preset or DEFAULT_PRESET, args.shape)
     model, hardware = find_model(args.model), find_hardware(args.hardware, numbers)
     if args.network:
         hardware = hardware.with_network(args.network)

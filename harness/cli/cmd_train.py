@@ -68,6 +68,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     )
     parser.add_argument("config", nargs="?", metavar="CONFIG.toml", help="configuration, or the name of an example")
     parser.add_argument("--wafers", metavar="N", type=int, help="wafers, instead of what the file says")
+    parser.add_argument("--preset", help="machine to start from: --set machine.preset=... (default: the file's)")
     parser.add_argument(
         "--set",
         action="append",
@@ -141,6 +142,8 @@ def main(args: argparse.Namespace) -> int:
 def _main(args: argparse.Namespace) -> int:
     """Do what `main` says; with ranks on the first of them, the others simulate wafers for it."""
     source = _checkpoint(args.resume) if args.resume is not None else None
+    if args.preset is not None:
+        args.assignments.append(f"machine.preset={args.preset}")
     config = _config(args, source)
     _check(args, source)
     _warn(config.warnings)

@@ -98,3 +98,9 @@ KERNEL_SIDE = 720
 
 INFERENCE = {"LLaMA3-8B": (2480.4, 78.36, 1.41), "LLaMA2-13B": (1848.0, 47.86, 1.71)}
 """Table 8: tokens per second of WaferLLM and of the A100 for 4,096 in and out, energy ratio."""
+
+SERVED = {"LLaMA3.1-8B": 1800.0, "LLaMA3.1-70B": 450.0, "LLaMA3.1-405B": 969.0}
+"""Output tokens per second of one user of the vendor's service on WSE-3.
+
+Source: Public rates of answering.
+"""

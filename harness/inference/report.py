@@ -6,6 +6,7 @@ from typing import Any
 
 from fabric.networks.inference.decoder import Decoder
 from harness.inference.capacity import Memory, admit, columns_of, places_of, smallest_mesh
+from harness.inference.fleet import user_rates
 from harness.inference.phase import Phase
 from harness.inference.requests import PROGRAMS, clocks, extras, growing, transition
 from harness.inference.running import running
@@ -62,7 +63,14 @@ def _program(
 
 
 def planned(
-    machine: Machine, name: str, decoder: Decoder, mesh: Mesh, prefill_mesh: Mesh, prompt: int, tokens: int
+    machine: Machine,
+    name: str,
+    decoder: Decoder,
+    mesh: Mesh,
+    prefill_mesh: Mesh,
+    prompt: int,
+    tokens: int,
+    wafers: int = 1,
 ) -> dict[str, Any]:
     """Return the facts of an inference.
 
@@ -72,6 +80,8 @@ def planned(
         PEs of a region of decode, and of prefill.
     prompt, tokens : int
         In and out.
+    wafers : int
+        On which regions of decode lie.
 
     Raises
     ------
@@ -100,8 +110,13 @@ def planned(
             programs[each] = _program(machine, each, decoder, (prefill_mesh, mesh), prompt, tokens)
         except (ProgramError, UnsupportedError) as error:
             programs[each] = {"impossible": str(error)}
+    try:
+        served: dict[str, Any] = user_rates(machine, name, decoder, mesh, prompt + tokens, wafers)
+    except (ProgramError, UnsupportedError) as error:
+        served = {"impossible": str(error)}
     return {
         "model": name,
+        "preset": machine.preset,
         "parameters": decoder.parameters,
         "bytes": decoder.bytes(),
         "mesh": list(mesh),
@@ -113,13 +128,14 @@ def planned(
             "layers_each": fit,
             "needed": regions,
             "beside_each_other_on_the_wafer": places,
-            "fit": regions <= places,
+            "fit": regions <= places * wafers,
             "used_by_one_request": 1 / regions,
         },
         "prefill_memory": reading,
         "cache_tokens": memory.tokens(-(-decoder.layers // regions)),
         "programs": programs,
         "resident": resident,
+        "one_user": served,
         "beside_the_layers": extras(machine, decoder, *mesh, regions).as_dict(),
     }
 
@@ -191,6 +207,24 @@ def _said_of_reading(facts: dict[str, Any]) -> list[tuple[str, str]]:
     return rows
 
 
+def _said_of_wafers(served: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the line about wafers, if there are or should be several."""
+    if served.get("needed", 1) == served.get("wafers", 1) == 1:
+        return []
+    way = f"; a token is {served['crossings_per_token_s'] * 1e6:.3g} us between them" if served["needed"] > 1 else ""
+    return [("wafers", f"{served['needed']} of {served['wafers']} hold the regions{way}")]
+
+
+def _said_of_user(served: dict[str, Any]) -> list[str]:
+    """Return what one user gets, beside the public rate if there is one."""
+    rates = ", ".join(f"{rate:,.0f} at {clock}" for clock, rate in served["user_tokens_per_s"].items())
+    lines = [f"one user gets, by program B with all that stands beside its layers: {rates} tokens/s"]
+    if "public" in served:
+        off = ", ".join(f"{error:+.0%} at {clock}" for clock, error in served["public"]["error"].items())
+        lines.append(f"public rate of a user on WSE-3: {served['public']['user_tokens_per_s']:,.0f} tokens/s: {off}")
+    return lines
+
+
 def _phase(label: str, facts: dict[str, Any]) -> tuple[str, str]:
     """Return a phase as a line: cycles of a layer, by kind."""
     kinds = {kind: sum(facts[kind].values()) for kind in ("sums", "products", "local")}
@@ -202,6 +236,7 @@ def described(facts: dict[str, Any]) -> str:
     """Return the facts as text for a terminal."""
     memory, regions = facts["memory_per_pe"], facts["regions"]
     width, height = facts["mesh"]
+    served = facts["one_user"]
     fits = "decode fits" if regions["fit"] else "they do not fit: times are those of layers on virtual regions"
     rows = [
         (
@@ -214,6 +249,7 @@ def described(facts: dict[str, Any]) -> str:
             f"{regions['needed']} of {width} x {height} with up to {regions['layers_each']} layers; "
             f"{regions['beside_each_other_on_the_wafer']} lie side by side on the wafer: {fits}",
         ),
+        *_said_of_wafers(served),
         *_said_of_reading(facts),
         ("one request uses", f"{regions['used_by_one_request']:.0%} of its regions at a time"),
         ("cache", f"{facts['cache_tokens']:,} tokens"),
@@ -244,6 +280,8 @@ def described(facts: dict[str, Any]) -> str:
         lines.append(f"\n{titles[name]}\n{table(rows, '  ')}")
     beside = facts["beside_the_layers"]
     lines.append(f"\nbeside the layers, per token: {beside['cycles']:,} cycles (output matrix, arg max, hand-overs)")
+    if "impossible" not in served:
+        lines += _said_of_user(served)
     runs = facts["resident"]
     if "impossible" in runs:
         lines.append(f"the decoder that runs here is not priced: {runs['impossible']}")

@@ -1,23 +1,31 @@
 """Published models by name: their sizes, never their weights.
 
-Source: He et al., WaferLLM (OSDI 2025), section 7; sizes from the configuration files that their makers publish.
+Sources: He et al., WaferLLM (OSDI 2025), section 7, and Public rates of answering; sizes from the configuration files
+that their makers publish.
 """
 
 from __future__ import annotations
 
 from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.rope import Scaling
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
 __all__ = ["PRESETS", "find_preset"]
+
+LONG = Scaling("llama3", 8.0)
+"""Positions of LLaMA 3.1, for contexts of 131,072 tokens."""
 
 PRESETS = {
     "LLaMA3-8B": Decoder(4096, 32, 32, 8, 128, 14336, 128256, 8192, 1e-5, 5e5),
     "LLaMA2-13B": Decoder(5120, 40, 40, 40, 128, 13824, 32000, 4096, 1e-5, 1e4),
     "CodeLLaMA-34B": Decoder(8192, 48, 64, 8, 128, 22016, 32000, 16384, 1e-5, 1e6),
     "QWen2-72B": Decoder(8192, 80, 64, 8, 128, 29568, 152064, 131072, 1e-5, 1e6, qkv_bias=True),
+    "LLaMA3.1-8B": Decoder(4096, 32, 32, 8, 128, 14336, 128256, 131072, 1e-5, 5e5, scaling=LONG),
+    "LLaMA3.1-70B": Decoder(8192, 80, 64, 8, 128, 28672, 128256, 131072, 1e-5, 5e5, scaling=LONG),
+    "LLaMA3.1-405B": Decoder(16384, 126, 128, 8, 128, 53248, 128256, 131072, 1e-5, 5e5, scaling=LONG),
 }
-"""By the names of the paper."""
+"""By the names of the papers and of the public rates."""
 
 
 def find_preset(name: str) -> tuple[str, Decoder]:

@@ -105,8 +105,11 @@ def test_a_directory_is_planned_by_its_sizes(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (("LLaMA3-8B", "--inference"), "--inference needs a model and --mesh"),
-        (("--inference", "--mesh", "4x4"), "--inference needs a model and --mesh"),
+        (("--inference", "--mesh", "4x4"), "--inference needs a model"),
+        (("LLaMA3-8B", "--wafers", "2"), "--wafers: says something about inference"),
+        (("LLaMA3.1-70B", "--inference"), "there are 1"),
+        (("LLaMA3-8B", "--inference", "--preset", "wse9"), "unknown machine preset 'wse9'"),
+        (("--schedule", "layered", "--preset", "wse3"), "--preset: starts no machine here"),
         (("LLaMA3-8B", "--mesh", "4x4"), "--mesh: says something about inference"),
         (("LLaMA3-8B", "--inference", "--mesh", "4"), "'4' is no mesh"),
         (("LLaMA3-8B", "--inference", "--mesh", "axb"), "--mesh"),

@@ -193,6 +193,9 @@ def test_presets_have_their_published_sizes():
         "LLaMA2-13B": (317_194_240, 13_015_864_320, 20_480),
         "CodeLLaMA-34B": (692_060_160, 33_743_970_304, 4_096),
         "QWen2-72B": (877_658_112, 72_706_203_648, 4_096),
+        "LLaMA3.1-8B": (218_103_808, 8_030_261_248, 4_096),
+        "LLaMA3.1-70B": (855_638_016, 70_553_706_496, 4_096),
+        "LLaMA3.1-405B": (3_187_671_040, 405_853_388_800, 4_096),
     }
     for name, (products, parameters, token) in published.items():
         decoder = PRESETS[name]

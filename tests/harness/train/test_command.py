@@ -136,6 +136,21 @@ def test_validate_and_compile_are_steps_of_their_own(capsys, folder):
     assert re.search(r"features +12, 10, 4", capsys.readouterr().out)
 
 
+def test_another_machine_trains_the_same_weights_in_other_cycles(capsys):
+    """``--preset`` is short for ``--set machine.preset``; bits belong to the network, cycles to the machine."""
+    write()
+    found = {}
+    for words in ("", "--preset wse3", "--set machine.preset=wse3"):
+        status, result, err = run(capsys, f"a.toml --out {len(found)} --compare 2 {words}")
+        assert (status, err) == (0, "")
+        found[words] = result["loss"], result["cycles"]
+    assert found["--preset wse3"] == found["--set machine.preset=wse3"]
+    assert found[""][0] == found["--preset wse3"][0]
+    assert found[""][1] != found["--preset wse3"][1]
+    assert "machine.preset is given twice" in run(capsys, "a.toml --preset wse3 --set machine.preset=wse2")[2]
+    assert "did you mean wse3" in run(capsys, "a.toml --preset wse4")[2]
+
+
 def test_what_does_not_fit_into_a_pe_is_found_by_compile(capsys):
     write()
     with open("a.toml", encoding="utf-8") as file:
