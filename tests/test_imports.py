@@ -60,6 +60,7 @@ ROOMS = {
     "harness.jobs": BASE_ROOMS,
     "harness.models": BASE_ROOMS,
     "harness.sdk": BASE_ROOMS,
+    "harness.editor": BASE_ROOMS,
     "harness.inference": (*BASE_ROOMS, "harness.models"),
     "harness.cli": (
         *BASE_ROOMS,
@@ -77,6 +78,7 @@ ROOMS = {
                 "models",
                 "inference",
                 "sdk",
+                "editor",
             )
         ),
     ),
@@ -172,6 +174,9 @@ OPTIONAL = {
 """Libraries of the extras, or of libraries (PIL): they may be imported where they are used, never while a module loads.
 """
 
+WHOLE = {"harness.editor.server": {"lsprotocol", "pygls"}}
+"""Modules that are nothing without the library of an extra; nobody imports them but by `harness.kit.modules.need`."""
+
 CYTHON_IMPORT = re.compile(
     r"^(?P<indent>[ \t]*)(?:from\s+(?P<base>\.*[\w.]*)\s+c?import\s+(?P<names>\([^)]*\)|[^\n#]+)"
     r"|c?import\s+(?P<modules>[^\n#]+))",
@@ -262,7 +267,7 @@ def edge_faults(path, root=ROOT):
         elif other in OPTIONAL:
             if at_load:
                 faults.append(f"{importer} imports the optional {other} while it loads")
-        elif other not in sys.stdlib_module_names and other not in LIBRARIES[top]:
+        elif other not in sys.stdlib_module_names and other not in LIBRARIES[top] | WHOLE.get(importer, set()):
             faults.append(f"{importer} imports {other}, which is no dependency of {top}")
     return list(dict.fromkeys(faults))
 

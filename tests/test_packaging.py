@@ -310,6 +310,7 @@ def test_metadata():
     assert set(project["optional-dependencies"]) == {
         "test",
         "cluster",
+        "editor",
         "complete",
         "csl",
         "demo",

@@ -1,7 +1,8 @@
 """The command ``wse csl`` is for programs in CSL.
 
 ``check`` says what is wrong with them, ``census`` what they use, ``listing`` what the compiler makes of each line,
-``call`` calls a function of a file without a layout, ``run`` runs a host script, ``scripts`` all scripts of a tree.
+``call`` calls a function of a file without a layout, ``run`` runs a host script, ``scripts`` all scripts of a tree,
+``format`` brings texts into one layout, ``lsp`` serves an editor.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from harness.cli.csl_text import add_text_commands, format_sources, serve
 from harness.cli.shared import add_overrides
 from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json
@@ -63,6 +65,7 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         "globals.",
     )
     _add_run(parts)
+    add_text_commands(parts, common)
     scripts = parts.add_parser(
         "scripts",
         parents=[common],
@@ -133,8 +136,9 @@ def main(args: argparse.Namespace) -> int:
     """Do what was asked; return 1 if a program has an error."""
     if args.part == "scripts":
         return _scripts(args)
-    if args.part == "run":
-        return _run(args)
+    alone = {"run": _run, "format": format_sources, "lsp": serve}.get(args.part)
+    if alone is not None:
+        return alone(args)
     projects = need("fabric.csl.projects", "the command `wse csl`")
     need("lark", "the command `wse csl`")
     environment = [entry for entry in os.environ.get("CSL_IMPORT_PATH", "").split(":") if entry]

@@ -25,6 +25,8 @@ EXTRAS = {
     "safetensors": ("safetensors", "train"),
     "tokenizers": ("tokenizers", "models"),
     "onnx": ("onnx", "onnx"),
+    "lsprotocol": ("pygls", "editor"),
+    "pygls": ("pygls", "editor"),
     "scipy": ("scipy", "place"),
     "ortools": ("ortools", "solver"),
     "distributed": ("distributed", "cluster"),

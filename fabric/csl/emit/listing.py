@@ -7,9 +7,11 @@ cycle at best; how many there are stands with the descriptors that its DSRs were
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from fabric.asm import disasm
+from fabric.asm.instruction import Place
 from fabric.csl.emit.program import Emitted
 from fabric.price import costs
 from wse_core import isa
@@ -17,23 +19,31 @@ from wse_core.isa import Op
 from wse_core.params import Machine
 from wse_core.params import machine as default_machine
 
-__all__ = ["listing"]
+__all__ = ["instructions", "listing"]
+
+
+def instructions(emitted: Emitted, machine: Machine | None = None) -> Iterator[tuple[Place | None, str]]:
+    """Yield the lines of `fabric.asm.disasm.listing`, instructions with their cycles and with where they come from."""
+    numbers = machine or default_machine()
+    times = {at: _cycles(op, a, numbers) for at, op, a, *_ in isa.decode(emitted.image.code)}
+    for line in disasm.listing(emitted.image).splitlines():
+        number = line.split(":", 1)[0].strip()
+        if number.isdigit():
+            yield emitted.places.get(int(number) // 2), f"{line}  ; {times[int(number) // 2]}"
+        else:
+            yield None, line
 
 
 def listing(emitted: Emitted, machine: Machine | None = None) -> str:
     """Return the listing of a program: `fabric.asm.disasm.listing` with the source between its lines."""
-    numbers = machine or default_machine()
-    times = {at: _cycles(op, a, numbers) for at, op, a, *_ in isa.decode(emitted.image.code)}
     sources: dict[str, list[str]] = {}
     lines = []
     before = None
-    for line in disasm.listing(emitted.image).splitlines():
-        number = line.split(":", 1)[0].strip()
-        place = emitted.places.get(int(number) // 2) if number.isdigit() else None
+    for place, line in instructions(emitted, machine):
         if place is not None and (place.file, place.line) != before:
             before = place.file, place.line
             lines.append(f"; {place.file}:{place.line}  {_text(sources, place.file, place.line)}")
-        lines.append(f"{line}  ; {times[int(number) // 2]}" if number.isdigit() else line)
+        lines.append(line)
     return "\n".join(lines)
 
 

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fabric.csl.diagnostics import CslError, Diagnostic, Fault, Source, Span, read_text
@@ -17,7 +21,7 @@ from fabric.csl.syntax.build import build
 from fabric.csl.syntax.nodes import File
 from wse_core.errors import ConfigError
 
-__all__ = ["parse", "read"]
+__all__ = ["instead_of_files", "parse", "read"]
 
 GRAMMAR = Path(__file__).with_name("csl.lark")
 LEXIS = re.compile(r'//[^\n]*|\s+|"(?:\\.|[^"\\\n])*"|\'(?:\\.[0-9a-fA-F]*|[^\'\\\n])\'|\w+|.', re.DOTALL)
@@ -49,6 +53,19 @@ def parser() -> Any:
     return lark.Lark(GRAMMAR.read_text(encoding="utf-8"), cache=cache_file() or False, **options)
 
 
+_OPEN: ContextVar[Mapping[Path, str]] = ContextVar("texts that stand in for files", default=MappingProxyType({}))
+
+
+@contextmanager
+def instead_of_files(texts: Mapping[Path, str]) -> Iterator[None]:
+    """Let texts stand in for the files at their resolved paths, as an editor has them that are not written yet."""
+    token = _OPEN.set(texts)
+    try:
+        yield
+    finally:
+        _OPEN.reset(token)
+
+
 def read(path: str | Path, name: str | None = None) -> Source:
     """Read a file.
 
@@ -69,6 +86,8 @@ def read(path: str | Path, name: str | None = None) -> Source:
         If it cannot be read.
     """
     path = Path(path)
+    if (held := _OPEN.get()) and (text := held.get(path.resolve())) is not None:
+        return Source(name or str(path), text, path)
     try:
         return Source(name or str(path), read_text(path), path)
     except (OSError, UnicodeDecodeError) as error:
