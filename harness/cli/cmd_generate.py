@@ -136,13 +136,15 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
     """Return what is asked for, and the tokenizer of the model if it has one."""
     from harness.inference.asking import AnswerRequest, Sampling
     from harness.models.hub import find_model
-    from harness.models.random_model import random_model
+    from harness.models.random_model import random_model, sized_model
 
     mesh = mesh_of(args.mesh, "--mesh")
     machine = of_words(args.preset, args.overrides)
     sampling = Sampling(args.temperature, args.top_k, args.seed)
     model: LanguageModel | RandomModel
-    if args.random_layers is None:
+    if args.random_layers is None and args.estimate:
+        model = sized_model(args.model) or find_model(args.model)
+    elif args.random_layers is None:
         model = find_model(args.model)
     else:
         model = random_model(args.model, args.random_layers, args.seed)

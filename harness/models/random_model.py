@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -14,7 +16,7 @@ from harness.models.presets import find_preset
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
 
-__all__ = ["RandomModel", "random_model"]
+__all__ = ["RandomModel", "random_model", "sized_model"]
 
 VOCABULARY = 512
 """Tokens: the tables of a real vocabulary would outweigh a layer."""
@@ -75,3 +77,13 @@ def random_model(preset: str, layers: int, seed: int = 0) -> RandomModel:
             f"{layers} layers of {name}", where="--random-layers", hint=f"1 to {decoder.layers}", value=layers
         )
     return RandomModel(name, Configuration(replace(decoder, layers=layers, vocabulary=VOCABULARY)), seed)
+
+
+def sized_model(preset: str) -> RandomModel | None:
+    """Return a published model of which only sizes are asked, all of its layers and tokens; None for other names."""
+    if Path(preset).is_dir():
+        return None
+    with contextlib.suppress(ConfigError):
+        name, decoder = find_preset(preset)
+        return RandomModel(name, Configuration(decoder))
+    return None

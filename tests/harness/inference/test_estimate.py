@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import json
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fabric.host.fabric import Fabric
+from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.fit import tokens_per_row
+from fabric.networks.inference.move.cycles import MoveCycles
+from fabric.networks.inference.move.two_meshes import TwoMeshes
+from fabric.networks.inference.placement import Placement
 from harness.cli.main import main
 from harness.inference.estimate import MOVED, WITHIN
 from harness.models.configuration import Configuration
 from harness.models.hub import save_model
+from harness.models.presets import PRESETS
 from tests.examples import some
 from tests.fabric.networks.inference.small_models import random_weights
+from wse_core.params import machine
 
 DECODER = Decoder(40, 2, 4, 2, 8, 48, 23, 40, 1e-5)
 
@@ -84,3 +94,28 @@ def test_nothing_is_run(model, capsys, monkeypatch):
 def test_what_is_refused(model, capsys, more, what):
     assert main(["generate", str(model), "--prompt-ids", "1,2", "--mesh", "3x3", "--estimate", *more]) != 0
     assert what in capsys.readouterr().err
+
+
+def test_published_models_are_estimated_by_their_sizes(capsys):
+    """No weights are needed, all layers and tokens count, and a wafer's meshes are no slower than small ones."""
+    words = ("generate", "LLaMA3-8B", "--prompt-ids", "1,2,3", "--estimate", "--json", "--tokens", "4")
+    assert main([*words, "--mesh", "757x996"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    decoder = PRESETS["LLaMA3-8B"]
+    placed = Placement(decoder, 757, 996, tokens_per_row(7, 996, "shift"), "f16")
+    steps = StepCycles(Decode(machine(), placed)).steps(range(3, 4))
+    assert found["estimated_cycles"]["tokens"][0] == steps[0]
+    assert main(["generate", "LLaMA3-8B", "--prompt-ids", "1,2,3", "--mesh", "757x996"]) == 2
+    assert "its weights are not here" in capsys.readouterr().err
+
+
+def test_the_way_to_another_mesh_is_reckoned_faster_than_the_prompt():
+    """Its work is that of runs of entries, of which a mesh of that size has 300 million, minutes one by one."""
+    decoder = replace(PRESETS["LLaMA3-8B"], layers=2, vocabulary=512)
+    before, behind = Placement(decoder, 380, 720, 3, "f16"), Placement(decoder, 360, 360, 6, "f16")
+    form = MoveCycles(TwoMeshes(machine(), before, behind, 2000, "shift"))
+    begin = time.process_time()
+    ends = form.prompt.ends()
+    middle = time.process_time()
+    assert form.moved(ends) > ends.max()
+    assert time.process_time() - middle < middle - begin

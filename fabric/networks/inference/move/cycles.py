@@ -10,13 +10,12 @@ Measured against the engine: tests/fabric/networks/inference/test_move.py.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fabric.kernels.kit.data import wavelets_of
 from fabric.networks.inference.move.code import QUEUE_ALONG
+from fabric.networks.inference.move.follow import Follower
 from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.prefill.channels import FROM_WEST, TO_EAST
 from fabric.networks.inference.prefill.cycles import PromptCycles
@@ -25,7 +24,6 @@ from fabric.price import timing
 
 __all__ = ["MoveCycles"]
 
-Times = list[float]
 Ends = NDArray[np.float64]
 
 
@@ -74,118 +72,58 @@ class MoveCycles(Work):
 
     # --- what moves ---------------------------------------------------------------------------------------------------
 
-    def _sent(self, now: float, out: int) -> tuple[float, float]:
-        """Return when the first wavelet of an entry leaves, and when its sender can go on."""
-        first = now + 2 * self.dsr + self.issue
-        return first, first + timing.sending(self.m, self.wavelets, QUEUE_ALONG[0], out) + self.drain
-
-    def _passed(self, now: float, arrival: float, into: int, out: int) -> tuple[float, float]:
-        """Return the same of an entry that is passed on."""
-        ready = now + 2 * self.dsr + self.issue
-        return max(ready, arrival), timing.received(self.m, self.wavelets, ready, arrival, into, out) + self.drain
-
-    def _along(self, now: float, row: int, arrivals: Times) -> tuple[float, Times]:
-        """Return when a PE has the entries of its row in the end, and when those that it sends reach the next row."""
-        share, down = self.meshes.shares[row], self.meshes.rows()[row].down
-        has_cache, (into, out) = row < self.old.height, QUEUE_ALONG
-        coming, leaving = iter(arrivals), []
-        source, target = self.meshes.rows()[row].source, self.meshes.rows()[row].target
-
-        def received(now: float) -> float:
-            if not source:
-                return now
-            for _ in range(share.received):
-                ready = now + self.turn + 2 * self.dsr + self.edit + self.issue
-                now = timing.received(self.m, self.wavelets, ready, next(coming), into, out)
-                now += self.drain + 1 + self.taken
-            return now + self.end
-
-        def passed(now: float) -> float:
-            if not (source and target):
-                return now
-            for _ in range(share.passed):
-                first, now = self._passed(now + self.turn, next(coming), into, out)
-                leaving.append(first + self.way)
-                now += self.taken
-            return now + self.end
-
-        def kept(now: float) -> float:
-            put = self.dsr + self.edit + self.vector("mov16", self.meshes.entry, 1) + 1
-            return now + has_cache * (share.kept * (self.turn + self._own() + put + self.taken) + self.end)
-
-        def sent(now: float) -> float:
-            if not (has_cache and target):
-                return now
-            for _ in range(share.sent):
-                first, now = self._sent(now + self.turn + self._own(), out)
-                leaving.append(first + self.way)
-                now += self.taken
-            return now + self.end
-
-        order = (received, passed, kept, sent) if down else (sent, passed, kept, received)
-        now += 1 + has_cache
-        for part in order:
-            now = part(now)
-        return now, leaving
-
-    def _token(
-        self, now: float, column: int, coming: Iterator[float], room: Callable[[int], float] = lambda number: 0.0
-    ) -> tuple[Times, float]:
-        """Return when the entries of a token leave a PE, its own first, and when it can go on.
-
-        `room` says until when it is busy with the entry of a number at least, since nobody takes it before.
-        """
-        leaving = []
-        for number in range(1 + column):
-            if number:
-                first, now = self._passed(now + self.turn, next(coming), FROM_WEST, TO_EAST)
-            else:
-                first, now = self._sent(now + self.turn + self.edit, TO_EAST)
-            now = max(now, room(number)) + (self.taken if number else 1 + self.load * (column > 0))
-            leaving.append(first + self.way)
-        return leaving, now + self.taken + self.taken * (column > 0)
-
-    def _across(self, now: float, column: int, count: int, arrivals: Times) -> tuple[float, Times]:
-        """Return when a PE has sent the entries of its row to the east, and when they reach the next column."""
-        coming, leaving = iter(arrivals), []
-        now += 1
-        for _ in range(count):
-            times, now = self._token(now, column, coming)
-            leaving += times
-        return now + self.end, leaving
-
-    def _crossed(self, now: float, root: float, count: int, arrivals: Times) -> tuple[float, float]:
-        """Return when the last PE of a row has sent its entries, and when the root of the other mesh is through.
-
-        What the root does not take yet stands in queues; where they are full the PE waits.
-        """
-        m, flood, column = self.m, self.meshes.decode.sums["back"], self.old.width - 1
-        into, coming, hops = flood.queues.flood_in, iter(arrivals), 1 + self.root
+    def _costs(self) -> dict[str, float]:
+        """Return what `Follower` asks for."""
+        m, flood = self.m, self.meshes.decode.sums["back"]
+        into, hops = flood.queues.flood_in, 1 + self.root
+        whole = wavelets_of(self.old.width * self.meshes.entry, self.old.dtype)
         places = (
             m["queue.out_depth"][TO_EAST]
             + (1 + hops) * m["router.depth"]
             + m["queue.in_depth"][into]
             + m["ramp.in_buffer"]
         )
-        whole = wavelets_of(self.old.width * self.meshes.entry, self.old.dtype)
-        now, root = now + 1, root + 1 + self.load
-        for _ in range(count):
-            ready = root + self.turn + 2 * self.dsr + self.issue
+        ready = 2 * self.dsr + self.issue
+        flooded = ready + timing.sending(m, whole, into, flood.queues.flood_out) + self.drain if flood.floods else 0
+        found: dict[str, float] = {
+            "turn": self.turn,
+            "load": self.load,
+            "taken": self.taken,
+            "end": self.end,
+            "edit": self.edit,
+            "drain": self.drain,
+            "ready": ready,
+            "way": self.way,
+            "own": self._own(),
+            "put": self.dsr + self.edit + self.vector("mov16", self.meshes.entry, 1) + 1,
+            "pick": self.pick(),
+            "sent_along": timing.sending(m, self.wavelets, *QUEUE_ALONG),
+            "sent_across": timing.sending(m, self.wavelets, QUEUE_ALONG[0], TO_EAST),
+            "wavelets": self.wavelets,
+            "places": places,
+            "flood": flooded,
+            "hop": self.root * m["router.hop"],
+            "root_hops": hops * m["router.hop"],
+        }
+        for name, train, queues in (
+            ("along", self.wavelets, QUEUE_ALONG),
+            ("across", self.wavelets, (FROM_WEST, TO_EAST)),
+            ("root", whole, (into, TO_EAST)),
+        ):
+            received = timing.receiver(m, train, *queues)
+            found |= {
+                f"rest_{name}": received(0.0, -np.inf),  # the entry was there already
+                f"late_{name}": received(-np.inf, 0.0),  # the receiver had waited
+            }
+        return found | {"root_rest": found["rest_root"], "root_late": found["late_root"]}
 
-            def room(number: int, ready: float = ready) -> float:
-                """Return when so few wavelets are left that the others have places."""
-                over = (number + 1) * self.wavelets - places
-                return ready + over + hops * m["router.hop"] if over > 0 else 0.0
-
-            leaving, now = self._token(now, column, coming, room)
-            late = self.root * m["router.hop"]
-            root = timing.received(m, whole, ready, leaving[0] + late, into, TO_EAST)
-            root = max(root, leaving[-1] + late + self.wavelets) + self.drain
-            if flood.floods:
-                root += 2 * self.dsr + self.issue
-                root += timing.sending(m, whole, into, flood.queues.flood_out) + self.drain
-            root += self.pick() + self.taken
-        return now + self.end, root + self.taken + self.load + 2 + 1 + self.taken
+    def _follower(self) -> Follower:
+        """Return what follows the entries."""
+        shares = [(s.kept, s.sent, s.received, s.passed, s.has) for s in self.meshes.shares]
+        rows = self.meshes.rows()
+        ways = [(row.source, row.target, r < self.old.height) for r, row in enumerate(rows)]
+        down = self.new.height > self.old.height
+        return Follower(self._costs(), np.array(shares, np.int64), np.array(ways, np.uint8), down, self.new.height)
 
     def moved(self, begun: Ends) -> float:
         """Return when the last PE of the other mesh has its entries.
@@ -196,35 +134,24 @@ class MoveCycles(Work):
             When each PE of the first mesh has read the prompt.
         """
         old, new = self.old, self.new
-        rows = len(self.meshes.shares)
-        at = np.zeros((rows, old.width))
+        follower = self._follower()
+        at = np.zeros((len(self.meshes.shares), old.width))
         at[: old.height] = begun + timing.stamp(self.m) + 1
-        taken, order = [0.0] * new.height, list(range(rows))
-        if new.height <= old.height:
-            order.reverse()
+        taken = np.zeros(new.height)
         layers = old.decoder.layers
         before, moved = np.append(at, taken), np.zeros(at.size + new.height)
         for layer in range(layers):
-            leaving: list[Times] = [[] for _ in range(old.width)]
-            for r in order:
-                for x in range(old.width):
-                    at[r, x], leaving[x] = self._along(float(at[r, x]) + 1, r, leaving[x])
-                if r >= new.height:
-                    continue
-                arrivals: Times = []
-                has = self.meshes.shares[r].has
-                for x in range(old.width - 1):
-                    at[r, x], arrivals = self._across(float(at[r, x]), x, has, arrivals)
-                at[r, -1], taken[r] = self._crossed(float(at[r, -1]), taken[r], has, arrivals)
+            follower.layer(at, taken)
             at[: old.height] += 2 * (self.load + 1) + 1
             at += 1 + self.taken
             now = np.append(at, taken)
-            if layer > 1 and np.array_equal(now - before, moved):  # each PE takes as long as in the layer before
-                taken = list(now[at.size :] + (layers - 1 - layer) * moved[at.size :])
+            # Each PE takes as long as in the layer before, but for the rounding of times.
+            if layer > 1 and np.abs(now - before - moved).max() < 1e-3:
+                taken += (layers - 1 - layer) * moved[at.size :]
                 break
             moved, before = now - before, now
         far = max(self.root, new.width - 1 - self.root)
-        return max(taken) + (timing.way(self.m, far) if far else 0)
+        return float(taken.max()) + (timing.way(self.m, far) if far else 0)
 
     def cycles(self) -> tuple[int, int]:
         """Return the cycles of the prompt, and those from its end to the last entry in its place."""

@@ -16,6 +16,7 @@ from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.reading import readings
 from tests.examples import examples
+from tests.fabric.networks.inference.slow_move import SlowMove
 from tests.fabric.networks.inference.small_models import decoders, have_room, random_weights
 from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
@@ -64,6 +65,37 @@ def run(built, steps=2, seed=0):
 def is_near(form, cycles, short):
     """Whether a closed form is 5 % too long at most, `short` too short, and a few cycles."""
     return (1 - short) * cycles - 12 <= form <= 1.05 * cycles + 12
+
+
+@given(
+    width=st.integers(1, 24),
+    height=st.integers(1, 30),
+    other=st.tuples(st.integers(1, 30), st.integers(1, 40)),
+    length=st.integers(1, 120),
+    layers=st.integers(1, 6),
+    spread=st.sampled_from([0, 1, 40, 3000]),
+    numbers=st.fixed_dictionaries(
+        {},
+        optional={
+            "router.hop": st.integers(1, 3),
+            "ce.dsr_load": st.integers(1, 9),
+            "vec.drain": st.integers(0, 5),
+            "ce.load_latency": st.integers(1, 6),
+            "ce.branch_taken": st.integers(1, 9),
+        },
+    ),
+    seed=st.integers(0, 99),
+)
+def test_entries_in_runs_move_as_those_one_by_one(width, height, other, length, layers, spread, numbers, seed):
+    decoder = Decoder(24, layers, 4, 2, 8, 20, 17, 512, 1e-5)
+    before = Placement(decoder, width, height, max(1, -(-length // height)), "f16")
+    behind = Placement(decoder, *other, tokens_per_row(length + 2, other[1], "shift"), "f16")
+    try:
+        built = TwoMeshes(machine("wse2", numbers), before, behind, length, "shift")
+    except (ConfigError, PlanError):
+        assume(False)
+    begun = 1000.0 + np.random.default_rng(seed).integers(0, spread + 1, (height, width))
+    assert MoveCycles(built).moved(begun) == pytest.approx(SlowMove(built).moved(begun), abs=1e-6)
 
 
 @examples(10)
