@@ -240,8 +240,11 @@ def _run_file(args: argparse.Namespace, machine: Machine) -> RunWriter:
     from traces.run_format import RunMeta
     from traces.writer import RunWriter
 
-    names = ("model", "mesh", "tokens", "cache", "prefill", "dtype")
-    asked = {name: getattr(args, name) for name in names}
+    names = (
+        "model", "random_layers", "mesh", "decode_mesh", "regions", "requests", "tokens", "cache", "prefill", "dtype",
+        "prompt", "prompt_ids", "temperature", "top_k", "seed", "verify",
+    )  # fmt: skip
+    asked = {name: value for name in names if (value := getattr(args, name)) is not None}
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in {**asked, "set": args.overrides}.items())
     meta = RunMeta(
         job=f"generate {args.model}",

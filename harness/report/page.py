@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.report.changes import asked_for, differences, names_of
 from harness.report.facts import HOST, cycles_explained, headline, roofs, summary
 from harness.report.markup import document, image, number, table, text
 from traces import pictures
@@ -79,18 +80,17 @@ def page(trace: Trace, interactive: bool = False) -> str:
 def compare(first: Trace, second: Trace) -> str:
     """Return the comparison of two runs as HTML: what was changed, what that did to cycles and results, the host."""
     facts = [summary(first), summary(second)]
-    names = [trace.files[0].path.name for trace in (first, second)]
+    names = names_of(first.files[0].path, second.files[0].path)
     results = [one["results"] for one in facts]
     keys = sorted({key for one in results for key, value in one.items() if _is_number(value)})
-    params = [one["params"] if isinstance(one.get("params"), dict) else {} for one in results]
-    changed = _differing(params) + _differing([trace.meta.machine for trace in (first, second)])
+    changed = differences(asked_for(first), asked_for(second))
     uses = [(USE_TEXT[key], *(f"{100 * one['uses'].get(key, 0):.2f} %" for one in facts)) for key in USE_TEXT]
-    same = "<p>Nothing: the same parameters and the same modelled numbers.</p>"
+    same = "<p>Nothing: the same configuration, command, modelled numbers and version.</p>"
     body = [
         f"<h1>{text(names[0])} and {text(names[1])}</h1>",
         table(("", *names), [(key, *(one[key] for one in facts)) for key in ("job", "command", "commit")]),
         "<h2>What was changed</h2>",
-        table(("parameter or modelled number", *names), changed) if changed else same,
+        table(("key, option or modelled number", *names), changed) if changed else same,
         "<h2>Numbers</h2>",
         _changes(("cycles", *(key for key in keys if key not in (*HOST, "cycles"))), names, results),
         "<h2>Where the cycles went</h2>",
@@ -123,16 +123,6 @@ def _closer(trace: Trace) -> list[str]:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _differing(sides: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
-    """Return (name, value of the first, of the second) of all that differ."""
-    first, second = sides
-    return [
-        (key, str(first.get(key, "")), str(second.get(key, "")))
-        for key in sorted({*first, *second})
-        if first.get(key) != second.get(key)
-    ]
 
 
 def _changes(keys: Sequence[str], names: Sequence[str], results: Sequence[Mapping[str, Any]]) -> str:

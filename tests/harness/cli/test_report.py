@@ -177,7 +177,7 @@ def test_a_comparison_begins_with_what_was_changed(runs):
     assert "class='n bad'" in numbers[: numbers.index("</tr>", numbers.index("<td>cycles</td>"))]  # more cycles
     assert "host_seconds" not in numbers
     with Trace.open(runs / "a.h5") as one, Trace.open(runs / "a.h5") as other:
-        assert "the same parameters and the same modelled numbers" in page.compare(one, other)
+        assert "the same configuration, command, modelled numbers and version" in page.compare(one, other)
 
 
 def test_a_recorded_program_has_no_command(tmp_path):
