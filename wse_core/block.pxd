@@ -44,6 +44,12 @@ cdef inline ready_t* ready_of(ce_t* ce) noexcept nogil:
 cdef inline uint32_t* lfsr_of(ce_t* ce) noexcept nogil:
     return <uint32_t*>(<char*>ce + ce.prog.lfsr_at)
 
+cdef inline mapped_t* mapped_of(ce_t* ce) noexcept nogil:
+    return <mapped_t*>(<char*>ce + ce.prog.mapped_at)
+
+cdef enum:
+    CLOCK_RUNS = 7          # control of the cycle counter
+
 
 # Rare enough for a call (block.pyx): inlined, they take registers from the loops that visit queues.
 cdef void ce_layout(region_t* s, program_t* g) noexcept nogil

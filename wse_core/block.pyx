@@ -32,6 +32,10 @@ cdef void ce_layout(region_t* s, program_t* g) noexcept nogil:
     if g.draws:
         g.lfsr_at = <uint16_t>at
         at += N_GENERATORS * sizeof(uint32_t)
+    if g.registers:
+        at = even(at)
+        g.mapped_at = <uint16_t>at
+        at += sizeof(mapped_t)
     g.fifo_at = <uint16_t>at
     at += g.n_fifo * sizeof(fifo_t)
     if g.calls:
@@ -54,6 +58,8 @@ cdef void ce_awaken(region_t* s, uint32_t cell) noexcept nogil:
     ce.blocked = g.blocked
     ce.rr = MAIN
     ce.last_task = N_TASK_IDS - 1
+    if g.registers:
+        mapped_of(ce).clock = CLOCK_RUNS
     if g.draws:
         for k in range(N_GENERATORS):
             lfsr_of(ce)[k] = s.f.seed

@@ -156,6 +156,25 @@ WAITS = WAIT_REASONS[3:]
 """Reasons of a CE's wait that are events.  Waits of the pipeline (`stall_pipe`) are not: they follow from the
 instructions."""
 
+# --- registers by address ---------------------------------------------------------------------------------------------
+REG_ROUTES = 0x7F20  # word address of the route register of color 0; one per color
+REG_SWITCHES = 0x7F40  # of the switch register of color 0; one per color
+REG_QUEUES = 0x7F58  # of the configuration of input queue 0; one per queue
+REG_CLOCK = 0x7E20  # of the control of the cycle counter; behind it the counter, lowest word first (assumed: no public
+# program names these two by number)
+N_CLOCK_WORDS = 3
+REG_SWAP = 10  # in a route register: bits 10 and 11 swap N with S and E with W, 12 and 13 are the pop mode,
+REG_POP = 12
+REG_TEARDOWN = 14  # teardown in progress,
+REG_POINT = 15  # point to point
+REG_RING = 12  # in a switch register; below it four bits per position from 1 on: a direction, and 8 if it is an input
+REG_POSITION = 13
+REG_INPUT = 8
+REG_NONE = 5  # the direction of a position that is not valid
+REG_PRIORITY = 8  # in the configuration of a queue: medium; the next bit: high
+REG_ORDER = (0, 1, 3, 2, 4)
+"""Directions of `DIRS` in the order of registers, which is W, E, S, N, R."""
+
 # --- faults -----------------------------------------------------------------------------------------------------------
 FAULT_KINDS = ("none", "sram_range", "sram_align", "program", "queue", "collision", "memory")
 """A machine's fault is of one of these kinds; ``memory``: the host ran out of memory."""
@@ -174,6 +193,8 @@ DETAILS = {
     "ran_off": "the program ran off its end",
     "no_microthread": "an asynchronous operation from whose operands no microthread follows",
     "same_queue": "two sources of one operation from the same queue or FIFO",
+    "register": "a register is asked for what is not modelled: color swap, point to point, or a part of it",
+    "no_route": "a register of a color that the layout gives no route anywhere",
     "forms": "vector operations with more combinations of strides and descriptors than the engine keeps (262,143)",
 }
 """Faults of the kinds ``program`` and ``queue`` have these details, with what they tell the user."""

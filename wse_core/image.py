@@ -216,6 +216,9 @@ class ProgramImage:
     symbols : dict[str, Symbol]
     lines : dict[int, str]
         Where vector operations stand in their source, by code word.
+    registers : bool
+        Whether loads and stores of 16 bits reach the registers of router, queues and clock by their addresses
+        (docs/machine.md); else an address beyond the data is a fault.
     """
 
     name: str
@@ -237,6 +240,7 @@ class ProgramImage:
     symbols: dict[str, Symbol] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     lines: dict[int, str] = field(default_factory=dict)
+    registers: bool = False
 
 
 class RouteTable:

@@ -266,6 +266,13 @@ ctypedef struct fifo_t:
     uint16_t count
     uint16_t ended[2]       # by side (0 takes, 1 pushes): set of steps, g elements as bit g - 1, that it has ended
 
+ctypedef struct mapped_t:   # what registers by address hold beside route words and the clock
+    uint16_t switches[N_COLORS]     # positions 1 to 3 as written or first read, and KNOWN; 0: not looked at yet
+    uint16_t queues[N_QUEUES]
+    uint16_t clock          # control of the cycle counter
+    uint16_t pad
+    uint64_t begun          # the cycle in which the counter was, or would have been, 0
+
 ctypedef struct program_t:
     instr_t* code
     uint32_t n_code         # at most 12,288: a program fits SRAM
@@ -291,8 +298,10 @@ ctypedef struct program_t:
     uint16_t fifo_at
     uint16_t stack_at       # return stack and its depth, 0 = no call
     uint16_t lfsr_at        # states of the generators, 0 = no random numbers
+    uint16_t mapped_at      # what registers by address hold, 0 = its loads and stores reach none
     uint16_t ready_at       # when registers are ready, 0 = always at once
     bint calls              # some instruction calls or returns
+    bint registers          # its loads and stores reach registers by address
     bint draws              # some instruction needs random numbers
     bint moves              # some instruction sets the base of a DSR, or an operation leaves it behind its elements
     bint edits              # some instruction sets the extent or stride of a DSR, or an operation leaves an index there

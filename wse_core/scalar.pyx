@@ -10,6 +10,7 @@ from wse_core.alu cimport alu, condition
 from wse_core.block cimport *
 from wse_core.builtins cimport *
 from wse_core.emit cimport emit
+from wse_core.mapped cimport clock_of, exec_mapped
 from wse_core.opcodes cimport *
 from wse_core.operand cimport *
 from wse_core.queue cimport *
@@ -332,6 +333,7 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
     cdef const instr_t* ins = ce.prog.code + ce.pc
     cdef int form = ins.form
     cdef uint32_t value, following, gap
+    cdef uint64_t stamp
     cdef filter_t* f
     ce.main_state = MAIN_RUN
     ce.counts[COUNT_INSTRUCTIONS] += 1
@@ -354,11 +356,11 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
         ce.next = t + gap
     elif form == FORM_JMP:
         if ins.op == OP_TRAP:
-            fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_RAN_OFF if ins.at == NOWHERE else D_TRAP, ins.imm)
+            fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_RAN_OFF if ins.at == NOWHERE else D_TRAP, ins.imm)
             return
         if ins.op == OP_CALL:
             if depth_of(ce)[0] == RETURN_DEPTH:
-                fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_CALL_DEPTH, RETURN_DEPTH)
+                fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_CALL_DEPTH, RETURN_DEPTH)
                 return
             stack_of(ce)[depth_of(ce)[0]] = ce.pc
             depth_of(ce)[0] += 1
@@ -367,7 +369,7 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
     elif form == FORM_NONE:
         if ins.op == OP_RET:
             if depth_of(ce)[0] == 0:
-                fault(s, ce, cell, t, FAULT_PROGRAM, ins.at, -1, D_RETURN, 0)
+                fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_RETURN, 0)
                 return
             depth_of(ce)[0] -= 1
             ce.pc = stack_of(ce)[depth_of(ce)[0]]
@@ -387,9 +389,10 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
         else:
             ce.prng = ins.a & 3
     elif form == FORM_TSC:
-        ce.regs[ins.a & 15] = <uint16_t>(t & s.f.p.tsc_mask)
-        ce.regs[(ins.a + 1) & 15] = <uint16_t>((t & s.f.p.tsc_mask) >> 16)
-        ce.regs[(ins.a + 2) & 15] = <uint16_t>((t & s.f.p.tsc_mask) >> 32)
+        stamp = clock_of(s, ce, t)
+        ce.regs[ins.a & 15] = <uint16_t>stamp
+        ce.regs[(ins.a + 1) & 15] = <uint16_t>(stamp >> 16)
+        ce.regs[(ins.a + 2) & 15] = <uint16_t>(stamp >> 32)
     elif form == FORM_RAND:
         ce.regs[ins.a & 15] = <uint16_t>draw(s, ce)
     elif form == FORM_ROUTE:
@@ -399,6 +402,10 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
         if ins.imm < N_COLORS and s.f.route[ins.imm] != NULL:
             value = (s.f.route[ins.imm][cell] >> RT_TEARDOWN) & 1
         reg_write(ce, ins.a, 1, value)
+    elif form == FORM_LD or form == FORM_ST:
+        # Of a program whose loads and stores may reach registers.
+        if not do_plain(s, ce, ins, &following, &gap):
+            exec_mapped(s, ce, cell, t, ins, <uint32_t>address_named(ce, ins))
     elif form == FORM_FLT:
         if s.f.filters == NULL or ins.a >= N_FILTERS:
             return

@@ -225,6 +225,15 @@ cdef inline void begin(region_t* s, ce_t* ce, uint64_t t, const instr_t* ins, th
     th.kind = f.kind
     th.wait = WAIT_PIPE
 
+cdef uint8_t level_of_queues(ce_t* ce, const form_t* f) noexcept nogil:
+    # The priority that the configuration of the operation's input queues asks for, written by its address.
+    cdef uint16_t word = 0
+    if f.b.mode == OPND_FABIN:
+        word |= mapped_of(ce).queues[f.b.queue & (N_QUEUES - 1)]
+    if f.c.mode == OPND_FABIN:
+        word |= mapped_of(ce).queues[f.c.queue & (N_QUEUES - 1)]
+    return UT_LEVELS * (2 if (word >> (REG_PRIORITY + 1)) & 1 else (word >> REG_PRIORITY) & 1)
+
 cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th,
                  int id) noexcept nogil:
     # `vec_setup` from the DSRs as they are.
@@ -289,6 +298,8 @@ cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t
                   and th.n > 1)
     set_flow(ce, f)
     set_issue(f, ins, id)
+    if ce.prog.registers and ins.flags & I_ASYNC:
+        f.level = max(f.level, level_of_queues(ce, f))
     kept = form_kept(s.f.forms, f)
     if kept == NULL:
         fault(s, ce, cell, t, FAULT_MEMORY, 0, -1, D_FORMS, 0)
@@ -360,7 +371,7 @@ cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
     cdef shape_t* shape = &s.shapes[ins.shape]
     cdef const form_t* f = shape.form
     cdef int32_t a = 0, b = 0, c = 0
-    if f != NULL and fits(ce, shape, 0, &b) and fits(ce, shape, 1, &c) and fits(ce, shape, 2, &a):
+    if f != NULL and not ce.prog.registers and fits(ce, shape, 0, &b) and fits(ce, shape, 1, &c) and fits(ce, shape, 2, &a):
         begin(s, ce, t, ins, th, f)
         th.n = shape.n
         th.base_a = <uint16_t>a

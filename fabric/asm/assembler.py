@@ -97,6 +97,7 @@ class Assembler(Numbering):
                 for ins, offset in zip(u.instructions, offsets, strict=False)
                 if ins.at is not None and ins.op.form in ("alu", "dfilt")
             },
+            registers=u.registers,
         )
 
     def bound(self, kind: str, key: str) -> tuple[int, ...]:

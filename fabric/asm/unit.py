@@ -64,6 +64,8 @@ class Unit:
         What a 16-bit float is.
     main_priority : {"medium_low", "medium", "medium_high", "high"}
         Issue level of the main thread relative to microthreads.
+    registers : bool
+        Whether loads and stores of 16 bits reach registers by their addresses.
     here : callable, optional
         Returns the `Place` that the front end is at, or None; asked where no place is passed.
     hints : mapping
@@ -91,6 +93,7 @@ class Unit:
         machine: Machine | None = None,
         half: str = "f16",
         main_priority: str = "medium_low",
+        registers: bool = False,
         here: Callable[[], Place | None] | None = None,
         hints: Mapping[str, str] = HINTS,
     ) -> None:
@@ -103,7 +106,7 @@ class Unit:
             raise ProgramError(
                 f"main_priority {main_priority!r} is unknown", program=name, hint=", ".join(im.MAIN_PRIORITY)
             )
-        self.half, self.main_priority = half, main_priority
+        self.half, self.main_priority, self.registers = half, main_priority, registers
         self.here: Callable[[], Place | None] = here or _nowhere
         self.instructions: list[Instruction] = []
         self.variables: dict[str, Var] = {}

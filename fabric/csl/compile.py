@@ -73,6 +73,7 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
     """
     made = Compiled(checked, options, machine or default_machine(options.arch))
     session = Session(options, checked.report)
+    session.by_address = checked.by_address
     with room(checked.path):
         _compile(made, session)
     checked.report.check()
@@ -170,5 +171,5 @@ def _initial(lowering: ProgramLowering) -> dict[str, Any]:
         active.append(START)
     return {
         "queues": queues, "controlled": controlled, "active": active, "blocked": blocked, "unblocked": unblocked,
-        "main": lowering.main,
+        "main": lowering.main, "by_address": lowering.by_address,
     }  # fmt: skip

@@ -347,6 +347,8 @@ cdef _program(Memory m, number, program, machine, dict known):
     g.controlled = machine["task.by_queue"] * <uint32_t>((1 << N_QUEUES) - 1)
     g.high = program.high
     g.main_level = program.main_priority
+    g.registers = program.registers and not machine["task.by_queue"]    # those of the WSE-3 lie elsewhere
+    s.f.reroutes |= g.registers
     g.num.half = 1 if program.half == "cb16" else 0
     g.num.bias = machine["num.cb16_bias"]
     g.num.ftz = machine["num.ftz"]
@@ -405,6 +407,8 @@ cdef _program(Memory m, number, program, machine, dict known):
                 i.gap += machine["ce.dsr_dimension"] * (g.descriptors[imm].ndim - 1)
         i.at = at
         i.next = n + 1
+        if i.op == OP_LD16 or i.op == OP_ST16:      # whatever its address is
+            i.flags = i.flags & ~(I_PLAIN | I_REAL) | (I_REAL if g.registers else I_PLAIN)
         s.f.reroutes |= i.op == OP_ROUTE
         s.f.streams |= i.op == OP_DSR_LEN
         g.calls |= i.op == OP_CALL or i.op == OP_RET

@@ -40,7 +40,7 @@ def fault_error(engine: Any, spec: FabricSpec) -> WseError:
     x, y = int(record["x"]), int(record["y"])
     address = record.get("address")
     color = record.get("color")
-    if error is not SramFault or address is None or address < 0:
+    if address is None or address < 0:
         address = None
     parts = {
         "x": x,

@@ -10,6 +10,7 @@ from fabric.layout.routes import Config, Painting, letters, to_host, union
 from fabric.layout.streams import Streams
 from wse_core import image as im
 from wse_core import isa
+from wse_core.encoding import N_COLORS
 from wse_core.errors import RouteError, UnsupportedError
 from wse_core.image import DIR_R, DIRS, ProgramImage
 from wse_core.params import Machine
@@ -265,4 +266,6 @@ class LayoutCheck:
 
 def _rewritten(image: ProgramImage) -> set[int]:
     """Return the colors whose routes the program sets at run time."""
+    if image.registers:
+        return set(range(N_COLORS))
     return {a for _, op, a, *_ in isa.decode(image.code) if op.name == "route"}

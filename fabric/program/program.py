@@ -73,6 +73,9 @@ class Program(OperationMethods):
         What a 16-bit float is in this program.
     main_priority : {"medium_low", "medium", "medium_high", "high"}
         Issue level of the main thread relative to microthreads.
+    by_address : bool
+        Whether loads and stores of 16 bits reach the registers of router, queues and clock by their addresses
+        (docs/machine.md); else an address beyond the data is a fault.
 
     Attributes
     ----------
@@ -93,9 +96,14 @@ class Program(OperationMethods):
     """
 
     def __init__(
-        self, name: str, machine: Machine | None = None, half: str = "f16", main_priority: str = "medium_low"
+        self,
+        name: str,
+        machine: Machine | None = None,
+        half: str = "f16",
+        main_priority: str = "medium_low",
+        by_address: bool = False,
     ) -> None:
-        self.unit = Unit(name, machine, half, main_priority, here, HINTS)
+        self.unit = Unit(name, machine, half, main_priority, by_address, here, HINTS)
         self.registers = Registers(self.unit)
         self.memory = Memory(self.unit)
         self.ports = Ports(self.unit)

@@ -51,7 +51,12 @@ class Program:
     flow: Flow
 
     def __init__(
-        self, name: str, machine: Machine | None = None, half: str = "f16", main_priority: str = "medium_low"
+        self,
+        name: str,
+        machine: Machine | None = None,
+        half: str = "f16",
+        main_priority: str = "medium_low",
+        by_address: bool = False,
     ) -> None: ...
     def __repr__(self) -> str: ...
     @property

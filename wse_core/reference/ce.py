@@ -22,6 +22,7 @@ from wse_core import isa
 from wse_core.encoding import COUNTERS, MAIN, N_QUEUES, WAITS
 from wse_core.image import DSD_FABIN, DSD_FABOUT, N_TASK_IDS, TASK_TEARDOWN, ProgramImage
 from wse_core.params import Machine
+from wse_core.reference.mapped import MappedRegisters
 from wse_core.reference.numerics import FMT_CB16, FMT_F16, Num
 from wse_core.reference.operand import LOW16, DsrState, FifoState, ReferenceFault, queue_of
 from wse_core.reference.queue import Emit, Wavelet, WaveletQueue, no_trace
@@ -81,6 +82,7 @@ class CE:
         self.fifos: dict[int, FifoState] = {}
         self.active_prng = 0
         self.prng = [machine["prng.seed"]] * 4
+        self.registers = MappedRegisters(self) if image.registers and not machine["task.by_queue"] else None
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.teardowns: list[int] = []
         self.fault: dict[str, Any] | None = None

@@ -83,7 +83,9 @@ class ReferenceMachine:
                 if color >= 0 and color not in routes:
                     routes[color] = np.zeros((), ROUTE_DTYPE)
         filters = [] if self.spec.filters is None else self.spec.filters[y, x]
-        return Router(x, y, self.machine, routes, filters)
+        router = Router(x, y, self.machine, routes, filters)
+        router.routed = set(self.spec.routes)
+        return router
 
     def _input(self, x: int, y: int, direction: int, color: int) -> InputStream:
         """Return the host's stream into a side of a router, or, with direction R, down the ramp into a CE."""

@@ -197,6 +197,7 @@ class Router:
         filters: Iterable[np.void],
     ) -> None:
         self.x, self.y, self.machine = x, y, machine
+        self.routed = set(routes)  # colors to which the layout gives a route somewhere
         self.colors = {color: ColorState(row, color, machine["router.depth"]) for color, row in sorted(routes.items())}
         self.filters = [FilterState(row) for row in filters]
         self.targets: dict[tuple[int, int], WaveletQueue | OutputStream] = {}
@@ -367,10 +368,14 @@ class Router:
             rx, tx = old_rx & ~rx, old_tx & ~tx
         elif name == "toggle":
             rx, tx = old_rx ^ rx, old_tx ^ tx
-        self.emit(self.x, self.y, t, "route", color, position, rx | tx << 5)
+        self.set_sets(state, position, rx, tx, name != "off", t)
+
+    def set_sets(self, state: ColorState, position: int, rx: int, tx: int, valid: bool, t: int) -> None:
+        """Give one switch position of a color its inputs and outputs."""
+        self.emit(self.x, self.y, t, "route", state.color, position, rx | tx << 5)
         state.rx[position], state.tx[position] = rx, tx
         state.valid &= ~(1 << position)
-        if name != "off":
+        if valid:
             state.valid |= 1 << position
 
     def exit_teardown(self, color: int, t: int) -> None:

@@ -224,14 +224,20 @@ def effective_address(ce: CE, ins: DecodedInstruction) -> int:
 
 def exec_ld(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Load a register from memory."""
-    words = isa.WORDS[ins.op.types[0]]
-    write_result(ce, ins.a, words, sram_read(ce, effective_address(ce, ins), words))
+    words, address = isa.WORDS[ins.op.types[0]], effective_address(ce, ins)
+    if words == 1 and ce.registers is not None and ce.registers.has(address):
+        write_result(ce, ins.a, words, ce.registers.read(address, t))
+        return
+    write_result(ce, ins.a, words, sram_read(ce, address, words))
 
 
 def exec_st(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Store a register to memory."""
-    words = isa.WORDS[ins.op.types[0]]
-    sram_write(ce, effective_address(ce, ins), words, reg_read(ce, ins.a, words))
+    words, address = isa.WORDS[ins.op.types[0]], effective_address(ce, ins)
+    if words == 1 and ce.registers is not None and ce.registers.has(address):
+        ce.registers.write(address, reg_read(ce, ins.a, 1), t)
+        return
+    sram_write(ce, address, words, reg_read(ce, ins.a, words))
 
 
 def exec_br(ce: CE, ins: DecodedInstruction, t: int) -> None:
@@ -298,7 +304,7 @@ def exec_dsr(ce: CE, ins: DecodedInstruction, t: int) -> None:
 
 def exec_tsc(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Cycle counter to three registers."""
-    stamp = t % (1 << ce.machine["tsc.bits"])
+    stamp = t % (1 << ce.machine["tsc.bits"]) if ce.registers is None else ce.registers.stamp(t)
     for k in range(3):
         write_result(ce, ins.a + k, 1, stamp >> 16 * k & LOW16)
 

@@ -174,6 +174,9 @@ def vec_setup(ce: CE, ins: DecodedInstruction) -> VectorOperation:
     if ins.is_async():
         get = isa.async_fields(ins.immediate)
         level = UT_PRIORITY[isa.PRIORITIES.index(get["priority"])]
+        if ce.registers is not None:
+            queues = [source.dsr.queue for source in sources.values() if source.kind == DSD_FABIN]
+            level = max(level, UT_PRIORITY[ce.registers.priority(queues)])
         operation = VectorOperation(op, dest, sources, level, get["activate"], get["unblock"])
     else:
         operation = VectorOperation(op, dest, sources, ce.image.main_priority)

@@ -91,6 +91,7 @@ def _host(bundle: Bundle) -> dict[str, Any]:
                 **{name: getattr(image, name) for name in PLAIN},
                 "symbols": [[s.name, s.address, s.count, s.dtype] for s in image.symbols.values()],
                 "lines": image.lines,
+                "registers": image.registers,
             }
             for image in bundle.programs
         ],
@@ -144,6 +145,7 @@ def _host_program(entry: dict[str, Any]) -> HostProgram:
 
 def _image(k: int, entry: dict[str, Any], arrays: dict[str, np.ndarray]) -> ProgramImage:
     plain: dict[str, Any] = {name: entry[name] for name in PLAIN}
+    plain["registers"] = bool(entry.get("registers", False))
     plain |= {name: arrays[f"p{k}.{name}"] for name in ARRAYS}
     for name in ("inq_color", "outq_color"):
         plain[name] = tuple(plain[name])

@@ -64,7 +64,7 @@ def check_reach(made: Compiled, routes: dict[int, np.ndarray], streams: set[int]
 
 def _changes_routes(made: Compiled) -> bool:
     """Whether a program writes routes while it runs."""
-    return any(
+    return any(program.lowering.by_address for program in made.programs) or any(
         instr.op == "route"
         for program in made.programs
         for function in program.lowering.made.functions

@@ -67,6 +67,8 @@ class Compilation:
         The messages.
     earlier : dict
         Per file of programs what they have found out one after the other.
+    by_address : bool
+        Whether a number became a pointer somewhere: it may lead to a register.
     """
 
     path: Path
@@ -75,6 +77,7 @@ class Compilation:
     program_of: list[int] = field(default_factory=list)
     report: Report = field(default_factory=Report)
     earlier: dict[Path, Earlier] = field(default_factory=dict)
+    by_address: bool = False
 
 
 def check_file(path: str | Path, options: Options | None = None) -> Compilation:
@@ -133,6 +136,13 @@ def room(path: Path) -> Iterator[None]:
 
 def _check(session: Session, found: Compilation, path: Path) -> None:
     """Check a file into a compilation."""
+    try:
+        _check_parts(session, found, path)
+    finally:
+        found.by_address = session.by_address
+
+
+def _check_parts(session: Session, found: Compilation, path: Path) -> None:
     _, tree = session.load(path)
     if layout_block(tree) is None:
         module = session.module(path, "", {})

@@ -114,6 +114,8 @@ class Session:
         self.budget = Budget(options.max_comptime_steps, options.max_inlined_iterations, options.max_instances)
         self._files: dict[Path, tuple[Source, n.File]] = {}
         self.missing_libraries: dict[str, Span] = {}
+        self.by_address = False
+        """Whether some number became a pointer: it may lead to a register."""
 
     def load(self, path: Path) -> tuple[Source, n.File]:
         """Return a file and its tree; each file is read once.

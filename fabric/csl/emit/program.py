@@ -141,7 +141,7 @@ class Emitter:
             source = (instr.args[0].fixed or 0) + (op == "high")
             if source != instr.dst.fixed:
                 self.put("mov16", reg(instr.dst), isa.FILE_REG << 4 | source)
-        elif op in ("load", "store"):
+        elif op in ("load", "store", "peek", "poke"):
             self._memory(instr)
         elif op == "br":
             self._branch(instr, labels, following)
@@ -175,12 +175,13 @@ class Emitter:
         return value & (0xFFFFFFFF if wide else 0xFFFF)
 
     def _memory(self, instr: Instr) -> None:
-        if instr.op == "load":
+        loads = instr.op in ("load", "peek")
+        if loads:
             value, base = instr.dst, instr.args[0] if instr.args else None
         else:
             value, base = instr.args[0], instr.args[1] if len(instr.args) > 1 else None
         assert isinstance(value, Vreg)
-        name = ("ld" if instr.op == "load" else "st") + ("32" if value.size == 2 else "16")
+        name = ("ld" if loads else "st") + ("32" if value.size == 2 else "16")
         self.put(name, reg(value), 0 if base is None else reg(base), imm=self._immediate(instr.data))
 
     def _branch(self, instr: Instr, labels: dict[Block, Label], following: Block | None) -> None:
@@ -385,7 +386,7 @@ def emit(
         For what no PE can do.
     """
     initial = initial or {}
-    unit = Unit(name, machine, half, initial.get("main", "medium_low"), hints=HINTS)
+    unit = Unit(name, machine, half, initial.get("main", "medium_low"), initial.get("by_address", False), hints=HINTS)
     emitter = Emitter(unit, program)
     try:
         image = _assembled(emitter, initial)

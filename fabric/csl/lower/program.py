@@ -64,8 +64,8 @@ class ProgramLowering(Attributes):
         self._in_place: dict[int, bool] = {}
         self._runtime: Runtime | None = None
         self._circles: dict[int, set[int]] = {}
-        self.inputs_named: dict[int, list[int]] = {}
-        """Per color the inputs of switch position 1 that the program seems to choose among."""
+        self.by_address = session.by_address
+        """Whether pointers may lead to registers, so that what they reach is read and written as the text says."""
         self.shapes: list[tuple[Any, ...]] = []
         self.buffers: dict[int, tuple[Memory, str, str]] = {}
         self.entry_points: list[tuple[str, Function, tuple[str, ...]]] = []

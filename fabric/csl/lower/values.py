@@ -11,7 +11,6 @@ from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg, signed
 from fabric.csl.lower.bytes import UPPER, Bytes, is_byte_place
 from fabric.csl.lower.constants import scalar_bits, words_of_type
-from fabric.csl.lower.registers import read_register, register_at, write_register
 from fabric.csl.lower.wide import is_wide
 from fabric.csl.types import BOOL, ArrayType, EnumType, FloatType, IntType, PointerType, StructType, Type, is_byte
 
@@ -410,10 +409,9 @@ class Expressions(Bytes):
 
     def load_at(self, base: Vreg | None, offset: int | Sym, size: int) -> Vreg:
         """Return the number at an address."""
-        if base is None and (register := register_at(offset)) is not None:
-            return read_register(self, *register)
         dst = self.new(size)
-        self.put("load", dst, *(() if base is None else (base,)), data=offset)
+        op = "peek" if self.program.by_address and size == 1 and isinstance(offset, int) else "load"
+        self.put(op, dst, *(() if base is None else (base,)), data=offset)
         return dst
 
     def store(self, place: tree.Place, value: Operand) -> None:
@@ -435,10 +433,8 @@ class Expressions(Bytes):
 
     def store_at(self, base: Vreg | None, offset: int | Sym, value: Operand, size: int) -> None:
         """Put a number at an address."""
-        if base is None and (register := register_at(offset)) is not None:
-            write_register(self, *register, value)
-            return
-        self.put("store", None, self.reg(value, size), *(() if base is None else (base,)), data=offset)
+        op = "poke" if self.program.by_address and size == 1 and isinstance(offset, int) else "store"
+        self.put(op, None, self.reg(value, size), *(() if base is None else (base,)), data=offset)
 
 
 def acts(value: Any) -> bool:

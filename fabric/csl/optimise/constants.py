@@ -41,4 +41,4 @@ def share(function: Function) -> None:
 
 def _fits(block: Block, users: list[tuple[Block, Instr]]) -> bool:
     """Whether a constant is only used in its block, and not by a comparison."""
-    return all(where is block and instr.op in ("vector", "store") for where, instr in users)
+    return all(where is block and instr.op in ("vector", "store", "poke") for where, instr in users)

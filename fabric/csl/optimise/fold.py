@@ -75,4 +75,4 @@ PURE = frozenset(op.name for op in isa.OPS if op.form == "alu") | {"const", "cop
 
 def needs_register(instr: Instr, place: int) -> bool:
     """Whether an operand says its size only by its register, so that no constant may take its place."""
-    return instr.op in ("vector", "flt_set") or (instr.op == "store" and place == 0)
+    return instr.op in ("vector", "flt_set") or (instr.op in ("store", "poke") and place == 0)

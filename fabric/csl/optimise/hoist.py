@@ -42,6 +42,9 @@ def _empty(function: Function, head: Block, body: set[Block]) -> bool:
     return True
 
 
+THROUGH = ("peek", "poke")
+
+
 def _steady(function: Function, head: Block, body: set[Block]) -> list[Instr]:
     """Return operations of a loop whose results are the same in all turns, each after those that it needs."""
     once = function.single()
@@ -133,7 +136,7 @@ def keep(function: Function) -> bool:
         rest = Touched([instr for instr in code if instr.op not in ("load", "store")], held)
         if rest.calls:
             continue
-        through = any(isinstance(instr.data, int) for instr in code if instr.op in ("load", "store"))
+        through = any(isinstance(instr.data, int) for instr in code if instr.op in (*THROUGH, "load", "store"))
         places: dict[Any, set[tuple[Any, ...]]] = {}
         stored: set[Any] = set()
         for instr in code:

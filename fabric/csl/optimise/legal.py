@@ -8,7 +8,7 @@ from wse_core import isa
 
 __all__ = ["legalise"]
 
-REGISTERS = ("store", "vector", "flt_set")
+REGISTERS = ("store", "poke", "vector", "flt_set")
 
 
 def legalise(function: Function) -> None:
@@ -52,6 +52,6 @@ def _legal(instr: Instr, out: list[Instr]) -> None:
         args = [arg if isinstance(arg, Vreg) else hold(arg, 1) for arg in args]
     elif instr.op in ("low", "high") and not isinstance(args[0], Vreg):
         args[0] = hold(args[0], 2)
-    elif instr.op == "load" and args and not isinstance(args[0], Vreg):
+    elif instr.op in ("load", "peek") and args and not isinstance(args[0], Vreg):
         args[0] = hold(args[0], 1)
     instr.args = tuple(args)

@@ -84,6 +84,10 @@ class Numbering:
     def _step(self, instr: Instr) -> None:
         if not (instr.op == "vector" and instr.dst in instr.args):
             instr.args = tuple(self.best(arg, k, instr) for k, arg in enumerate(instr.args))
+        if instr.op in ("peek", "poke"):
+            self._address(instr, int(instr.op == "poke"))
+            if isinstance(instr.data, Sym):  # memory of the program, surely no register
+                instr.op, self.changed = "load" if instr.op == "peek" else "store", True
         if instr.op in PURE and instr.dst is not None:
             self._pure(instr)
         elif instr.op == "load":
@@ -299,6 +303,8 @@ class Numbering:
             return
         if instr.op in ("call", "tail"):
             self.memory.clear()
+        elif instr.op == "poke":
+            self.memory = {key: number for key, number in self.memory.items() if key[0] and key[0].apart}
         elif instr.op == "vector":
             for slot in instr.data.slots:  # what it used is edited for others only
                 self.templates.pop(id(slot), None)

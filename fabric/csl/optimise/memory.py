@@ -84,9 +84,9 @@ class Touched:
         self.written: set[Memory | None] = set()
         self.calls = False
         for instr in instructions:
-            if instr.op == "load":
+            if instr.op in ("load", "peek"):
                 self.read.add(_place(instr.data))
-            elif instr.op == "store":
+            elif instr.op in ("store", "poke"):
                 self.written.add(_place(instr.data))
             elif instr.op in ("call", "tail"):
                 self.calls = True

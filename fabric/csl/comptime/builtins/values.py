@@ -36,6 +36,8 @@ def _bitcast(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
         # An address that a function works out of known numbers: registers have such addresses.
         with suppress(Fault):
             value = ev.known(node.arguments[1], scope)
+    if isinstance(target, PointerType) and not isinstance(value.type, PointerType):
+        ev.session.by_address |= not node.span.source.is_library
     if isinstance(value, tree.Expr):
         return ev.run_bitcast(value, target, node.span)
     if isinstance(getattr(value, "data", None), Pointer) and ev.place == "run":

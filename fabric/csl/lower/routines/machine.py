@@ -10,6 +10,7 @@ from fabric.csl.comptime.values import DIRECTIONS, Struct, Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import Operand, Sym, Vreg
 from fabric.csl.lower.operations import Operations
+from fabric.csl.lower.registers import ColorRegisters, color_of_address
 from fabric.csl.types import COMPTIME_FLOAT, COMPTIME_INT, COMPTIME_STRING, DIRECTION, F32, ArrayType, IntType
 
 __all__ = ["Machine"]
@@ -74,9 +75,12 @@ class Machine(Operations):
             number = self._known_number(known, arguments, "id")
             self.put("flt_set", None, self.reg(self.value(arguments[-1]), 1), data=(number, FILTER_FIELDS[name]))
             return
-        where = "where" if name in BY_ADDRESS else "c"
-        color = self._known_number(known, arguments, where)
-        if name == "exit":
+        color = self._color(known, arguments, "where" if name in BY_ADDRESS else "c")
+        if isinstance(color, ColorRegisters):
+            self._by_address(name, color, known, arguments)
+        elif name == "set_pop_mode":
+            ColorRegisters(self, color).set_pop_mode(self._operand(known.get("mode") or arguments[-1]))
+        elif name == "exit":
             self.program.leaves_teardown(self, color)
         elif name == "clear_current_position":
             self.put("sw_pos", None, data=(color, 0))
@@ -93,6 +97,42 @@ class Machine(Operations):
         else:
             side, position = name[4:6], int(name[-1])
             self._switch_side(color, side, position, known.get("d") or arguments[-1])
+
+    def _color(self, known: dict[str, Any], arguments: list[Any], name: str) -> int | ColorRegisters:
+        """Return the color of a function of <tile_config>: its number, or its registers if that is not known."""
+        found = known[name] if name in known else arguments[0]
+        value = self._operand(found)
+        is_address = isinstance(found.type, IntType)
+        if isinstance(value, int):
+            return color_of_address(value) if is_address else value
+        return ColorRegisters(self, value, is_address)
+
+    def _operand(self, value: Any) -> Operand:
+        if isinstance(value, Value):
+            return int(value.data)
+        made: Operand = self.value(value)
+        return made
+
+    def _by_address(self, name: str, registers: ColorRegisters, known: dict[str, Any], arguments: list[Any]) -> None:
+        """Write a function of <tile_config> for a color that is known at run time only."""
+
+        def last(parameter: str) -> Operand:
+            return self._operand(known.get(parameter) or arguments[-1])
+
+        if name == "exit":
+            raise Fault("'c' must be known when the program is compiled", self.span)
+        if name in ("clear_current_position", "set_current_switch_position"):
+            registers.set_position(0 if name.startswith("clear") else last("position"))
+        elif name == "set_pop_mode":
+            registers.set_pop_mode(last("mode"))
+        elif name == "reset_routes":
+            registers.set_routes(*_sets(known["routes"], self))
+        elif name == "set_invalid_for_all_switch_positions":
+            registers.no_positions()
+        elif name in IO_MODES:
+            registers.change(IO_MODES[name], last("io"))
+        else:
+            registers.set_side(name[4:6], int(name[-1]), last("d"))
 
     def _switched(self, color: int, position: Any) -> None:
         """Set the switch position; the machine's instruction names it, so one known at run time only is compared."""
