@@ -27,6 +27,7 @@ from wse_core.wake cimport schedule
 
 from fabric.engine import inspect
 from fabric.engine.load import load
+from wse_core.described import check_fabric
 from wse_core.errors import ConfigError
 from wse_core.events import EVENT_DTYPE, KINDS, TraceFilter
 
@@ -102,6 +103,7 @@ cdef class Engine:
     def __init__(self, spec, order=0, sweep=REFRESH, pack=True, trains=True):
         if self.spec is not None:
             raise ConfigError("an engine is filled a second time", where="machine", hint="a new one for each fabric")
+        check_fabric(spec)
         self.spec = spec
         self.status = "new"
         load(self.memory, spec, order, sweep, pack)

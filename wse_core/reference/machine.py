@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from wse_core.described import check_fabric
 from wse_core.encoding import COUNTERS, DIR_HOST
 from wse_core.errors import SramFault
 from wse_core.events import EVENT_DTYPE, KINDS, NO_COLOR, TraceFilter
@@ -56,6 +57,7 @@ class ReferenceMachine:
     """
 
     def __init__(self, spec: FabricSpec, shuffle: random.Random | None = None) -> None:
+        check_fabric(spec)
         self.spec, self.machine, self.shuffle = spec, spec.machine, shuffle
         self.cycle, self.last_active = 0, -1
         self.fault: dict[str, Any] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,10 @@ class Bundle:
         """PEs along y."""
         return int(self.index.shape[0])
 
+    @cached_property
+    def _tables(self) -> dict[int, RouteTable]:
+        return {color: RouteTable.of(table) for color, table in self.routes.items()}
+
     @property
     def arch(self) -> str:
         """The architecture that it was compiled for; files of versions that had one only do not name it."""
@@ -142,7 +147,7 @@ class Bundle:
             height=self.height,
             programs=tuple(self.programs),
             program_index=self.index,
-            routes={color: RouteTable.of(table) for color, table in self.routes.items()},
+            routes=self._tables,
             filters=self.filters,
             inputs=self.inputs,
             outputs=self.outputs,

@@ -1,7 +1,7 @@
 """A bundle as files: ``out.json`` for scripts and the host's names, ``image.npz`` for all arrays.
 
 Both are written beside the directory and moved into place, so that a compilation that fails or is stopped leaves what
-was there before.
+was there before.  What is read is not believed: see `fabric.csl.artefact.reading`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from typing import Any
 import numpy as np
 
 from fabric.csl.artefact.bundle import Bundle, HostName, HostProgram
+from fabric.csl.artefact.reading import FORM, arrays_of, check_form, digest_of, text_of
+from wse_core.described import check_fabric, refuse
 from wse_core.errors import ConfigError
 from wse_core.image import ProgramImage, Symbol
+from wse_core.numbers import PRESETS
 
 __all__ = ["IMAGE", "OUT", "read_bundle", "write_bundle"]
 
 OUT, IMAGE, HOST = "out.json", "image.npz", "host.json"
-FORMAT = 1
+FORMAT = 2
 ARRAYS = ("code", "descriptors", "entry", "control_entry")
 PLAIN = (
     "name", "code_words", "footprint", "data_tasks", "active", "blocked", "high", "inq_color", "outq_color", "half",
@@ -47,8 +50,11 @@ def write_bundle(bundle: Bundle, directory: str | Path) -> None:
         raise ConfigError("the output directory cannot be made", where=str(directory), cause=str(error)) from None
     try:
         with (made / IMAGE).open("wb") as file:
-            np.savez_compressed(file, **_arrays(bundle))  # type: ignore[arg-type]
-        (made / HOST).write_text(json.dumps(_host(bundle)), encoding="utf-8")
+            arrays = _arrays(bundle)
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+        host = json.loads(json.dumps(_host(bundle)))
+        host["digest"] = digest_of(host, arrays)
+        (made / HOST).write_text(json.dumps(host), encoding="utf-8")
         known = {name: bundle.settings[name] for name in ("params", "colors")}
         (made / OUT).write_text(json.dumps(known, indent=2), encoding="utf-8")
         directory.mkdir(exist_ok=True)
@@ -104,19 +110,34 @@ def read_bundle(directory: str | Path) -> Bundle:
     Raises
     ------
     ConfigError
-        If there is none, or it is of another version of the format.
+        If there is none, it is of another version of the format, or its files are not what the compiler wrote; the
+        message names file, field and value.
     """
     directory = Path(directory)
     try:
-        host = json.loads((directory / HOST).read_text(encoding="utf-8"))
-        arrays = dict(np.load(directory / IMAGE))
-    except (OSError, ValueError) as error:
+        host = text_of(directory / HOST)
+        if host.get("format") != FORMAT:
+            what = "the program is of another version of this format"
+            raise ConfigError(what, where=str(directory), hint="compile anew")
+        check_form(host, FORM, "", str(directory / HOST))
+        arrays = arrays_of(directory / IMAGE, len(host["programs"]))
+    except OSError as error:
         hint = "compile it with cslc -o"
         raise ConfigError("no compiled program here", where=str(directory), cause=str(error), hint=hint) from None
-    if host.get("format") != FORMAT:
-        raise ConfigError("the program is of another version of this format", where=str(directory), hint="compile anew")
-    for array in arrays.values():
-        array.setflags(write=False)
+    if len(host["host"]) != len(host["programs"]):
+        what = f"as many as programs, {len(host['programs'])}"
+        raise refuse("the number of entries in host", len(host["host"]), what, str(directory / HOST))
+    if host["settings"]["arch"] not in PRESETS:
+        raise refuse("settings.arch", host["settings"]["arch"], " or ".join(PRESETS), str(directory / HOST))
+    bundle = _bundle(host, arrays)
+    check_fabric(bundle.spec(), str(directory / IMAGE))
+    if digest_of(host, arrays) != host["digest"]:
+        what = "the files are not as the compiler wrote them: their digest is another one"
+        raise ConfigError(what, where=str(directory), hint="compile anew")
+    return bundle
+
+
+def _bundle(host: dict[str, Any], arrays: dict[str, np.ndarray]) -> Bundle:
     return Bundle(
         [_image(k, entry, arrays) for k, entry in enumerate(host["programs"])],
         arrays["index"],
@@ -145,7 +166,7 @@ def _host_program(entry: dict[str, Any]) -> HostProgram:
 
 def _image(k: int, entry: dict[str, Any], arrays: dict[str, np.ndarray]) -> ProgramImage:
     plain: dict[str, Any] = {name: entry[name] for name in PLAIN}
-    plain["registers"] = bool(entry.get("registers", False))
+    plain["registers"] = entry["registers"]
     plain |= {name: arrays[f"p{k}.{name}"] for name in ARRAYS}
     for name in ("inq_color", "outq_color"):
         plain[name] = tuple(plain[name])
