@@ -200,6 +200,11 @@ DETAILS = {
 """Faults of the kinds ``program`` and ``queue`` have these details, with what they tell the user."""
 FAULT_DETAILS = tuple(DETAILS.values())
 
+# --- checks of memory ------------------------------------------------------------------------------------------------
+FINDINGS = ("race", "outside", "unset")
+"""Kinds of what a check of memory finds; see `fabric.host.checks`."""
+MOST_FINDINGS = 1024  # different ones that are kept
+
 # --- for C ------------------------------------------------------------------------------------------------------------
 NAMED = {
     "MAIN": MAIN_STATES,
@@ -211,6 +216,7 @@ NAMED = {
     "RULE": CONFLICT_RULES,
     "EV": KINDS,
     "FAULT": FAULT_KINDS,
+    "FINDING": FINDINGS,
     "D": tuple(DETAILS),
 }
 """Groups whose members C knows by prefix and name, Python by name: prefix -> names in order."""

@@ -219,6 +219,8 @@ class ProgramImage:
     registers : bool
         Whether loads and stores of 16 bits reach the registers of router, queues and clock by their addresses
         (docs/machine.md); else an address beyond the data is a fault.
+    undefined : tuple[str, ...]
+        Variables that have no value at the beginning, for checks of memory (`fabric.host.checks`).
     """
 
     name: str
@@ -241,6 +243,7 @@ class ProgramImage:
     labels: dict[str, int] = field(default_factory=dict)
     lines: dict[int, str] = field(default_factory=dict)
     registers: bool = False
+    undefined: tuple[str, ...] = ()
 
 
 class RouteTable:

@@ -409,6 +409,37 @@ ctypedef struct watch_t:    # per cell, only while events are recorded
     uint64_t begin, end     # the wait that was booked last; begin == end: none
     uint8_t reason, queue, color
     uint32_t lost[MAIN + 1]        # cycles that the operation of each thread lost to bank conflicts
+    # while memory is checked: of each thread
+    uint32_t at[MAIN + 1]       # the code word of the instruction that it is at
+    uint64_t begun[MAIN + 1]    # the cycle in which that operation began
+
+ctypedef struct shadow_t:   # of a word of SRAM, while memory is checked
+    uint64_t written        # the cycle after the last write, 0 = none
+    uint64_t read           # the same of the last read
+    uint32_t writer_at, reader_at   # code words
+    uint8_t writer, reader  # threads
+    uint8_t unset           # no value yet
+    uint8_t pad[5]
+
+ctypedef struct finding_t:  # twin of FINDING_DTYPE in fabric.host.checks
+    uint64_t cycle
+    uint64_t before         # the cycle of the other access, of a race
+    uint64_t count
+    uint32_t cell
+    uint32_t at             # code word
+    uint32_t other_at
+    uint32_t address
+    uint32_t base           # where the operand begins
+    uint8_t kind            # FINDING_*
+    uint8_t thread
+    uint8_t other
+    uint8_t writes          # this access, bit 0; the other one, bit 1
+
+ctypedef struct checks_t:
+    shadow_t** of           # per program: shadows of all PEs, as `sram`
+    uint16_t** owner        # per program: of each data word the number of its variable from 1
+    finding_t* found
+    uint64_t n_found
 
 ctypedef struct plain_t:    # of a plane: what the last plain route of its wavelets comes to (`is_plain` in router.pyx)
     uint64_t route          # all ones, which is none: nothing found yet
@@ -520,6 +551,7 @@ ctypedef struct region_t:   # what advances with one clock: the whole fabric, or
     uint64_t room_traced
     uint32_t traced_kinds
     watch_t* watch
+    checks_t* checks        # of memory, NULL: none
     # rivals (asking.pxd)
     uint64_t timed[2]       # planes whose queues are arbitrated somewhere
     uint64_t counted        # words of the row at work for which the following is known (asking.pxd)

@@ -17,6 +17,7 @@ from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.report cimport fault
 from wse_core.routing cimport set_route_word
+from wse_core.shadow cimport touches
 from wse_core.vecop cimport last_is_advance, threads_changed, vec_complete, vec_setup
 from wse_core.whole cimport vec_whole
 
@@ -87,6 +88,9 @@ cdef void issue_vector(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const i
     elif ins.form == FORM_DFILT:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_DFILT, 0)
         return
+    if TRACE:
+        s.watch[cell].at[ut] = ins.at
+        s.watch[cell].begun[ut] = t
     if not vec_setup(s, ce, cell, t, ins, th, ut):
         return
     if TRACE:
@@ -311,7 +315,7 @@ cdef uint64_t exec_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, uint6
     # `exec_main` for the main thread alone: the instruction that issues in cycle t and those that follow it, and the
     # next one of another kind, unless it touches the router.  Returns the cycle of the last issue, adds their number
     # less one to `n`.  Gain: two thirds of the instructions of each.
-    if done_together(s, ce, &t, n, False):
+    if TRACE and s.checks != NULL or done_together(s, ce, &t, n, False):
         exec_main(s, ce, cell, t)
     return t
 
@@ -346,6 +350,10 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
     book(ce, t, ins.slots, 0)
     ce.next = t + ins.gap
     ce.pc = ins.next
+    if TRACE and s.checks != NULL and (form == FORM_LD or form == FORM_ST):
+        s.watch[cell].at[MAIN] = ins.at
+        touches(s, ce, cell, t, MAIN, <uint32_t>address_named(ce, ins), address_named(ce, ins), ins.wa, form == FORM_ST,
+                False)
     if ins.flags & I_PLAIN:
         following = ins.next
         gap = ins.gap

@@ -17,6 +17,7 @@ from wse_core.emit cimport emit
 from wse_core.fifo cimport fifo_ends, fifo_lacks, fifo_moved
 from wse_core.forms cimport form_kept
 from wse_core.opcodes cimport *
+from wse_core.shadow cimport touches
 from wse_core.operand cimport *
 from wse_core.queue cimport *
 from wse_core.records cimport *
@@ -234,6 +235,20 @@ cdef uint8_t level_of_queues(ce_t* ce, const form_t* f) noexcept nogil:
         word |= mapped_of(ce).queues[f.c.queue & (N_QUEUES - 1)]
     return UT_LEVELS * (2 if (word >> (REG_PRIORITY + 1)) & 1 else (word >> REG_PRIORITY) & 1)
 
+cdef inline void check_operand(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const opnd_t* o, int id, int32_t base,
+                               uint32_t k, uint32_t offset, bint writes) noexcept nogil:
+    # Tell the checks of memory of an element.
+    if is_memory(o):
+        touches(s, ce, cell, t, id, <uint32_t>base, address_of(ce, o, base, k) + offset, o.words, writes, offset != 0)
+
+cdef void check_alone(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, thread_t* th, const form_t* f) noexcept nogil:
+    # Tell the checks of memory of a whole operation in memory of the main thread, while no microthread runs.
+    cdef uint32_t k
+    for k in range(th.n):
+        check_operand(s, ce, cell, t, &f.b, MAIN, th.base_b, k, 0, False)
+        check_operand(s, ce, cell, t, &f.c, MAIN, th.base_c, k, 0, False)
+        check_operand(s, ce, cell, t, &f.a, MAIN, th.base_a, k, 0, True)
+
 cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t* ins, thread_t* th,
                  int id) noexcept nogil:
     # `vec_setup` from the DSRs as they are.
@@ -296,7 +311,13 @@ cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t
         f.kind = KIND_BULK if f.a.checked and f.b.checked and f.c.checked else KIND_MEMORY
     f.one_bank = (s.f.p.write_cycles and f.a.mode == OPND_MEM1D and f.a.step != 0 and f.a.step % s.f.p.banks == 0
                   and th.n > 1)
-    set_flow(ce, f)
+    if TRACE and s.checks != NULL and f.kind == KIND_BULK and ce.uts == 0 and not ins.flags & I_ASYNC:
+        check_alone(s, ce, cell, t, th, f)      # no other thread until it ends
+    elif TRACE and s.checks != NULL:            # every element one by one
+        f.kind = KIND_GENERAL if streams else KIND_MEMORY
+        f.inq = f.inq2 = f.plane = NO_PLACE
+    else:
+        set_flow(ce, f)
     set_issue(f, ins, id)
     if ce.prog.registers and ins.flags & I_ASYNC:
         f.level = max(f.level, level_of_queues(ce, f))
@@ -371,7 +392,8 @@ cdef bint vec_setup(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const inst
     cdef shape_t* shape = &s.shapes[ins.shape]
     cdef const form_t* f = shape.form
     cdef int32_t a = 0, b = 0, c = 0
-    if f != NULL and not ce.prog.registers and fits(ce, shape, 0, &b) and fits(ce, shape, 1, &c) and fits(ce, shape, 2, &a):
+    if (f != NULL and not ce.prog.registers and not (TRACE and s.checks != NULL)
+            and fits(ce, shape, 0, &b) and fits(ce, shape, 1, &c) and fits(ce, shape, 2, &a)):
         begin(s, ce, t, ins, th, f)
         th.n = shape.n
         th.base_a = <uint16_t>a
@@ -574,6 +596,18 @@ cdef bint diverted_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint
         vec_complete(s, ce, cell, th, t, 1)
     return ended
 
+cdef void check_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint32_t g,
+                     uint32_t offset) noexcept nogil:
+    # Tell the checks of memory what a step reads and writes. FIFOs are how threads take turns: they are left out.
+    cdef const form_t* f = th.form
+    cdef uint32_t j
+    for j in range(th.k, th.k + g):
+        check_operand(s, ce, cell, t, &f.b, f.id, th.base_b, j, 0, False)
+        check_operand(s, ce, cell, t, &f.c, f.id, th.base_c, j, 0, False)
+        check_operand(s, ce, cell, t, &f.a, f.id, th.base_a, j, offset, True)
+        if f.a.mode == OPND_FABOUT and f.a.flags & F_ZERO:
+            check_operand(s, ce, cell, t, &f.b, f.id, th.base_b, j, 0, True)
+
 cdef void vec_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t) noexcept nogil:
     # One step of an operation that is able in cycle t.
     cdef uint32_t g, busy, conflict = 0, j, bv, cv, r, word_b = 0, word_c = 0, word_a = 0, offset = 0, index
@@ -602,6 +636,8 @@ cdef void vec_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t 
         elif f.c.mode == OPND_FABIN:
             offset = word_c >> 16
     end_step(ce, th, t, busy, conflict)
+    if TRACE and s.checks != NULL:
+        check_step(s, ce, cell, th, t, g, offset)
     for j in range(g):
         if not read_element(s, ce, cell, t, &f.b, th.base_b, th.k + j, j, word_b, &bv):
             return

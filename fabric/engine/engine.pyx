@@ -13,6 +13,7 @@ import os
 import numpy as np
 
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -343,7 +344,7 @@ cdef class Engine:
         """
         cdef uint64_t stop = min(int(limit), (1 << 62) - 1), hops
         cdef int code = RUN_BREAK
-        cdef bint one = self.turn.n_bands == 0 or self.sink is not None
+        cdef bint one = self.turn.n_bands == 0 or self.sink is not None or self.s.checks != NULL
         cdef bint banded = not one and (not self.automatic or self.s.n_busy >= BUSY_CYCLES)
         cdef uint64_t cycles = piece
         cdef float_mode_t was
@@ -417,7 +418,9 @@ cdef class Engine:
             self._report(True)
         self.sink, self.filter = sink, filter or TraceFilter()
         if sink is None:
-            self.s.watch = NULL
+            self.s.traced_kinds = 0
+            if self.s.checks == NULL:
+                self.s.watch = NULL
             return
         for kind in self.filter.kinds:
             kinds |= <uint32_t>1 << <int>KINDS.index(kind)
@@ -426,6 +429,54 @@ cdef class Engine:
         self.memory.settle()
         for k in range(<int>self.s.n_awake):            # waits count from here on
             self.s.watch[self.s.awake[k]].begin = self.s.watch[self.s.awake[k]].end = 0
+
+    def check(self, owners, unset):
+        """Check accesses to memory from now on; see `fabric.host.checks`.
+
+        Parameters
+        ----------
+        owners : list of ndarray[uint16]
+            Per program and word of its data the number of the variable that it belongs to, from 1; 0 = none.
+        unset : list of ndarray[uint8]
+            Per program and word of its data whether it has no value yet.
+        """
+        cdef const uint16_t[::1] owner
+        cdef const unsigned char[::1] none
+        cdef checks_t* c
+        cdef program_t* g
+        cdef shadow_t* w
+        cdef int number
+        cdef uint64_t k, n
+        self._still("check")
+        if self.s.now or self.s.checks != NULL:
+            raise ConfigError("memory is checked from the beginning of a run, once", where="machine",
+                              hint="fabric.check() before the first run")
+        c = <checks_t*>self.memory.map(sizeof(checks_t))
+        c.found = <finding_t*>self.memory.map(MOST_FINDINGS * sizeof(finding_t))
+        c.of = <shadow_t**>self.memory.map(max(1, self.s.f.n_programs) * sizeof(void*))
+        c.owner = <uint16_t**>self.memory.map(max(1, self.s.f.n_programs) * sizeof(void*))
+        for number in range(self.s.f.n_programs):
+            g = &self.s.f.programs[number]
+            c.owner[number] = <uint16_t*>self.memory.map(max(1, g.data_words) * sizeof(uint16_t))
+            owner = owners[number]
+            none = unset[number]
+            for k in range(g.data_words):
+                c.owner[number][k] = owner[k]
+            c.of[number] = <shadow_t*>self.memory.map(max(1, <uint64_t>g.n_pe * g.data_words) * sizeof(shadow_t))
+            if np.any(unset[number]):
+                for n in range(g.n_pe):
+                    w = c.of[number] + n * g.data_words
+                    for k in range(g.data_words):
+                        if none[k]:
+                            w[k].unset = 1
+        self.s.checks = c
+        self.s.watch = self.memory.watch
+
+    def findings(self):
+        """Return what checks of memory have found so far, as bytes of `fabric.host.checks.FINDING_DTYPE`."""
+        if self.s.checks == NULL:
+            return b""
+        return PyBytes_FromStringAndSize(<char*>self.s.checks.found, self.s.checks.n_found * sizeof(finding_t))
 
     cdef _report(self, bint last):
         cdef uint32_t k

@@ -22,6 +22,7 @@ cdef class Memory:
     cdef watch_t* watch         # what recording keeps per cell; `s.watch` is this, or NULL while nobody records
     cdef list maps              # (address, bytes) of every mapping
 
+    cdef void given(self, int x, int y, int address, int count) noexcept
     cdef void* map(self, uint64_t size) except NULL
     cdef cells(self, map_t* maps, int n)
     cdef uint32_t cell(self, int x, int y)

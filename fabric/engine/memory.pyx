@@ -21,7 +21,7 @@ from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_
 from wse_core.bitmap cimport row_of
 from wse_core.queue cimport note_commands
 from wse_core.records cimport (
-    ce_t, event_t, region_t, stream_in_t, stream_out_t, uint16_t, uint32_t, uint64_t, watch_t
+    ce_t, event_t, region_t, shadow_t, stream_in_t, stream_out_t, uint16_t, uint32_t, uint64_t, watch_t
 )
 
 from wse_core.errors import ConfigError, InternalError, MemoryLimitError, SramFault
@@ -192,12 +192,25 @@ cdef class Memory:
             memcpy(&view[0], at, 2 * count)
         return out
 
+    cdef void given(self, int x, int y, int address, int count) noexcept:
+        # While memory is checked: these words have a value now.
+        cdef ce_t* ce = self.s.f.ce[self.cell(x, y)]
+        cdef shadow_t* w
+        cdef int k
+        if self.s.checks == NULL:
+            return
+        w = self.s.checks.of[self.s.f.program_of[self.cell(x, y)]] + address - <int>ce.prog.code_words
+        w += (<char*>ce - ce.prog.blocks) // <int64_t>ce.prog.block_bytes * ce.prog.data_words
+        for k in range(count):
+            w[k].unset = 0
+
     def write_words(self, int x, int y, int address, words):
         """Write words (uint16) into one PE's SRAM."""
         cdef const uint16_t[::1] view = np.ascontiguousarray(words, np.uint16)
         cdef uint16_t* at = self.words(x, y, address, view.shape[0])
         if view.shape[0]:
             memcpy(at, &view[0], 2 * view.shape[0])
+            self.given(x, y, address, view.shape[0])
 
     def read_rect(self, int address, int count, int x, int y, int w, int h):
         """Return the words of every PE of a rectangle, shape (h, w, count)."""
@@ -218,6 +231,7 @@ cdef class Memory:
             for j in range(view.shape[0]):
                 for i in range(view.shape[1]):
                     memcpy(self.words(x + i, y + j, address, view.shape[2]), &view[j, i, 0], 2 * view.shape[2])
+                    self.given(x + i, y + j, address, view.shape[2])
 
     cdef stream_in_t* input_at(self, int index) except NULL:
         if not 0 <= index < self.s.n_ins:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NoReturn, SupportsIndex
 
@@ -33,6 +33,7 @@ from numpy.typing import ArrayLike
 from fabric.asm.operands import Task, Var
 from fabric.host import bands as rows
 from fabric.host import deadlock, engines
+from fabric.host.checks import MemoryChecks
 from fabric.host.copies import Copies
 from fabric.host.faults import fault_error
 from fabric.host.result import RunResult
@@ -313,6 +314,32 @@ class Fabric:
         x, y, *_ = self.spec.outputs[number]
         self._tell("receive", x, y, len(words))
         return Received(np.asarray(cycles, np.int64), np.asarray(words, np.uint32), np.asarray(control, bool))
+
+    def check(self, zeros: bool = True, places: Sequence[Mapping[int, str]] | None = None) -> MemoryChecks:
+        """Check accesses to memory from here on: races, accesses outside of an array, reads of words without a value.
+
+        To be called before the first run.  No cycle and no bit changes; a run takes several times as long.
+
+        Parameters
+        ----------
+        zeros : bool
+            Whether arrays without initial values count as zeros, as memory begins; False: as words without a value.
+        places : sequence of mapping, optional
+            Per program and code word file and line, for messages.
+
+        Returns
+        -------
+        MemoryChecks
+            ``found`` has what was found so far, `report` says it.
+
+        Raises
+        ------
+        ConfigError
+            The fabric has run already.
+        UnsupportedError
+            The plain-Python machine, and fabrics of several ranks, have no checks.
+        """
+        return MemoryChecks(self.engine, self.spec, zeros, places)
 
     def record(self, path: str | os.PathLike[str], trace: str = "counters", **options: Any) -> AbstractContextManager:
         """Record what this fabric does while a block runs: ``with fabric.record("run.h5", trace="full"):``.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +13,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.csl.artefact import Bundle
+from fabric.host.checks import MemoryChecks
 from fabric.host.fabric import Fabric
 from fabric.layout.rectangles import runs
 from harness.sdk.records import Records
 from wse_core.errors import ConfigError, DeadlockError
 from wse_core.params import Machine
 
-__all__ = ["SYMBOLS", "SdkDevice"]
+__all__ = ["SYMBOLS", "SdkDevice", "checking_memory"]
 
 SYMBOLS = "symbols.npz"
 """First values of variables, an array per region and variable, lie in this file beside a program."""
 RPC = 28
 """Id of the hidden task that does calls of the host."""
 LONGEST = 1 << 34
+
+
+_CHECKED: ContextVar[list[MemoryChecks] | None] = ContextVar("wse checked memory", default=None)
+
+
+@contextmanager
+def checking_memory() -> Iterator[list[MemoryChecks]]:
+    """Check the memory of every program that is loaded inside the block; give the list of their checks."""
+    made: list[MemoryChecks] = []
+    token = _CHECKED.set(made)
+    try:
+        yield made
+    finally:
+        _CHECKED.reset(token)
 
 
 class SdkDevice:
@@ -42,6 +59,9 @@ class SdkDevice:
         self.bundle, self.directory = bundle, directory
         self.fabric = Fabric(bundle.spec(machine))
         self.engine = self.fabric.engine
+        if (checked := _CHECKED.get()) is not None:
+            places = [{at: f"{file}:{line}" for at, (file, line) in host.places.items()} for host in bundle.host]
+            checked.append(self.fabric.check(places=places))
         self.records = Records(self)
         self._links = {
             kind: {tuple(place): k for k, place in enumerate(places) if place[0] >= 0}

@@ -8,6 +8,7 @@ import traceback
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 
+from harness.sdk.device import checking_memory
 from harness.sdk.modules import provided
 from harness.sdk.promotion import compiled, scripted
 from harness.sdk.runtime import MachineOf, running_on
@@ -15,6 +16,13 @@ from wse_core.errors import WseError
 from wse_core.params import Machine
 
 __all__ = ["main", "run_script"]
+
+USAGE = """usage: cs_python [--check=memory] SCRIPT [ARGUMENT ...]
+
+Run a host script of a compiled program.
+
+  --check=memory  say on the error output where threads race for a word, where an access leaves the array
+                  in which it begins, and where a word without a value is read; status 1 if anywhere"""
 
 
 def run_script(
@@ -64,17 +72,32 @@ def _place(error: BaseException, path: str) -> str:
     return f"{os.path.relpath(frame.filename)}:{frame.lineno}: error:{text}\n"
 
 
+def _checked(words: list[str]) -> int:
+    """Run a script while memory is checked, and say what was found; status 1 if anything was."""
+    with checking_memory() as checks:
+        status = run_script(words[0], words[1:])
+    found = [line for entry in checks for line in entry.report().splitlines()]
+    print("\n".join([*found, f"memory: {len(found) or 'no'} finding{'s' * (len(found) != 1)}"]), file=sys.stderr)
+    return status or int(bool(found))
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the script that the command line names."""
     words = sys.argv[1:] if arguments is None else arguments
+    check = bool(words) and words[0].startswith("--check")
+    if check:
+        if words[0] != "--check=memory":
+            print(f"cs_python: {words[0]} is unknown; --check=memory", file=sys.stderr)
+            return 2
+        words = words[1:]
     if not words or words[0] in ("-h", "--help"):
-        print("usage: cs_python SCRIPT [ARGUMENT ...]\n\nRun a host script of a compiled program.")
+        print(USAGE)
         return 0 if words else 2
     if not os.path.isfile(words[0]):
         print(f"cs_python: there is no file {words[0]}", file=sys.stderr)
         return 2
     try:
-        return run_script(words[0], words[1:])
+        return _checked(words) if check else run_script(words[0], words[1:])
     except KeyboardInterrupt:
         return 130
 

@@ -98,6 +98,7 @@ def _host(bundle: Bundle) -> dict[str, Any]:
                 "symbols": [[s.name, s.address, s.count, s.dtype] for s in image.symbols.values()],
                 "lines": image.lines,
                 "registers": image.registers,
+                "undefined": image.undefined,
             }
             for image in bundle.programs
         ],
@@ -167,6 +168,7 @@ def _host_program(entry: dict[str, Any]) -> HostProgram:
 def _image(k: int, entry: dict[str, Any], arrays: dict[str, np.ndarray]) -> ProgramImage:
     plain: dict[str, Any] = {name: entry[name] for name in PLAIN}
     plain["registers"] = entry["registers"]
+    plain["undefined"] = tuple(entry["undefined"])
     plain |= {name: arrays[f"p{k}.{name}"] for name in ARRAYS}
     for name in ("inq_color", "outq_color"):
         plain[name] = tuple(plain[name])

@@ -169,7 +169,7 @@ FORM: dict[str, Any] = {
             "name": TEXT, "code_words": NUMBER, "footprint": NUMBER, "data_tasks": NUMBER, "active": NUMBER,
             "blocked": NUMBER, "high": NUMBER, "inq_color": (NUMBER,), "outq_color": (NUMBER,), "half": TEXT,
             "main_priority": NUMBER, "labels": {str: NUMBER}, "symbols": ([TEXT, NUMBER, NUMBER, TEXT],),
-            "lines": {int: TEXT}, "registers": ANY,
+            "lines": {int: TEXT}, "registers": ANY, "undefined": (TEXT,),
         },
     ),
 }  # fmt: skip

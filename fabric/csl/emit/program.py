@@ -393,7 +393,9 @@ def emit(
     except (ProgramError, UnsupportedError) as error:
         code = sum(2 + 2 * (ins.imm is not None) for ins in unit.instructions)
         raise in_source(error, emitter.spans, emitter.vars, code, whole) from None
-    image = replace(image, footprint=min(image.footprint + PAST_THE_END, unit.machine["mem.words"]))
+    undefined = tuple(var.name for memory, var in emitter.vars.items() if memory.undefined)
+    end = min(image.footprint + PAST_THE_END, unit.machine["mem.words"])
+    image = replace(image, footprint=end, undefined=undefined)
     return Emitted(image, _places(unit))
 
 

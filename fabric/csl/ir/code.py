@@ -80,6 +80,9 @@ class Memory:
     noted: bool = False
     """Whether it is a note of the compiler's for its own loads: where there are none, nothing is stored."""
 
+    undefined: bool = False
+    """Whether it is a variable of the program without an initial value."""
+
     @property
     def words(self) -> int:
         """Size in 16-bit words."""

@@ -362,6 +362,7 @@ class ProgramLowering(Attributes):
             self.made.memories.append(made)
             if variable.initial is not None:
                 made.init, made.relocations = self.words_of(variable.initial, variable.span)
+            made.undefined = variable.initial is None
         return made
 
     def words_of(self, value: Value, span: Span) -> tuple[np.ndarray, dict[int, Sym]]:

@@ -63,7 +63,7 @@ class BroadcastAxis:
     def connect(self, dtype: str) -> None:
         """Take queues and descriptors for what comes and goes."""
         p, key, (_, q_in, q_out, _, _) = self.p, self.key, AXES[self.key]
-        self.token = p.scalar(f"{key}_token", dtype)
+        self.token, self.taken = p.scalar(f"{key}_token", dtype), p.scalar(f"{key}_taken", dtype)
         self.into, self.out = p.input_queue(q_in, self.color), p.output_queue(q_out, self.color)
         self.dsrs = {
             name: (p.dsr("dest", name=f"{key} {name} to"), p.dsr("src1", name=f"{key} {name} from"))
@@ -91,7 +91,7 @@ class BroadcastAxis:
             "receive": (p.mem1d(self.received, whole), p.fabin(self.into, whole)),
             "send": (p.fabout(self.out, n, advance_switch=True), p.mem1d(self.own, n)),
             "token out": (p.fabout(self.out, 1), self.token),
-            "token in": (self.token, p.fabin(self.into, 1)),
+            "token in": (self.taken, p.fabin(self.into, 1)),
         }
         for name, pair in pairs.items():
             for dsr, dsd in zip(self.dsrs[name], pair, strict=True):
