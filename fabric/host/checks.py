@@ -1,6 +1,7 @@
 """Checks of memory while a program runs: races, accesses outside of an array, reads of words without a value.
 
-`Fabric.check` begins them, before the first run; they change no cycle and no bit, and cost time only where they are on (most where streams would move as trains).
+`Fabric.check` begins them, before the first run; they change no cycle and no bit, and cost time only where they are on
+(most where streams would move as trains).
 
 * A *race*: a word that a microthread and another thread of the PE use, at least one of them writing, while the
   operation of the microthread is under way.  Nothing orders the two, so other timing gives other results.
