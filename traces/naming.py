@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from wse_core.errors.values import CONTROLS
+
 __all__ = ["CONTROL", "clean", "operation_name", "task_name", "task_number"]
 
 CONTROL = 256
-CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
 def task_number(aux: Any, flags: Any) -> Any:

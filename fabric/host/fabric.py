@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NoReturn, SupportsIndex
@@ -34,7 +35,7 @@ from fabric.asm.operands import Task, Var
 from fabric.host import bands as rows
 from fabric.host import deadlock, engines
 from fabric.host.checks import MemoryChecks
-from fabric.host.copies import Copies
+from fabric.host.copies import Copies, task_names
 from fabric.host.faults import fault_error
 from fabric.host.result import RunResult
 from fabric.host.running import Progress, check_cycles, print_progress, run_pieces
@@ -51,6 +52,8 @@ __all__ = ["Fabric"]
 
 RectLike = tuple[int, ...] | list[int]
 
+MOST_NAMES = 8
+"""So many tasks are named by a warning."""
 _FOREVER = 1 << 62
 _UNITS = {
     "instructions": "instructions",
@@ -393,6 +396,11 @@ class Fabric:
         -------
         RunResult
 
+        Warns
+        -----
+        UserWarning
+            Nothing has ever happened, as where `launch` was forgotten; it names the tasks.
+
         Raises
         ------
         DeadlockError, CycleLimitError, SramFault, RouterFault, ProgramFault, QueueFault
@@ -424,7 +432,15 @@ class Fabric:
                 hint='a larger max_cycles, or on_limit="return" to go on later',
             )
         after = self._totals = self._sums()
+        if status == "complete" and on_wait == "raise":
+            self._warn_of_nothing(after)
         delta = {key: after[key] - before.get(key, 0) for key in after}  # before the first cycle all are 0
+        return self._result(status, start, delta, (seconds, cpu), ran)
+
+    def _result(
+        self, status: str, start: int, delta: dict[str, int], took: tuple[float, float], ran: tuple[int, int]
+    ) -> RunResult:
+        """Return what a run from a cycle on has come to; it took so many seconds, and CPU seconds."""
         return RunResult(
             status="waiting" if status == "stuck" else status,
             cycles=max(0, int(self.engine.last_active) + 1 - start),
@@ -434,11 +450,19 @@ class Fabric:
             macs=delta["macs"],
             counters=delta,
             n_pe=int(np.count_nonzero(self.spec.program_index >= 0)),
-            host_seconds=seconds,
-            cpu_seconds=cpu,
+            host_seconds=took[0],
+            cpu_seconds=took[1],
             bands=ran[0],
             threads=ran[1],
         )
+
+    def _warn_of_nothing(self, sums: dict[str, int]) -> None:
+        """Say that nothing was ever done: a forgotten `launch` looks like a success."""
+        names = sorted({name for program in self.spec.programs for name in task_names(program)})
+        if names and not sums["instructions"] and not sums["wavelet_hops"]:
+            known = ", ".join(names[:MOST_NAMES]) + (", ..." if len(names) > MOST_NAMES else "")
+            what = "nothing has happened on this fabric: no task was launched or activated, and no wavelet was sent"
+            warnings.warn(f"{what}. Tasks that can be launched: {known}", stacklevel=3)
 
     def forget_totals(self) -> None:
         """Let the next run count from what the engine has then; its state was changed by other ways than a run."""

@@ -17,6 +17,8 @@ from typing import Any, Self, TextIO
 
 import numpy as np
 
+from wse_core.errors.values import CONTROLS
+
 __all__ = ["Progress", "make_progress", "plain", "print_json", "printable", "table"]
 
 
@@ -48,7 +50,7 @@ def plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
 
-CONTROL = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code != ord("\n")}
+CONTROL = {code: text for code, text in CONTROLS.items() if code != ord("\n")}
 
 
 def printable(text: str) -> str:

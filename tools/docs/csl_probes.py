@@ -162,7 +162,8 @@ VALUES = {
     "color": "@get_color(4)", "direction": "EAST", "comptime_string": '"text"', "comptime_struct": ".{ vu }",
     "type": "f32", "comptime_int": "0", "local_task_id": "@get_local_task_id(10)", "[*]u32": "&words",
     "[*]f32": "&numbers", "*[3]u16": "&clock", "control_task_id": "@get_control_task_id(40)",
-    "fabric_io": "m.color_config.fabric_io.TX_EAST", "output_queue": "@get_output_queue(4)", "anytype": "vf",
+    "fabric_io": "m.color_config.fabric_io.TX_EAST", "pop_mode": "m.switch_config.pop_mode.ALWAYS_POP",
+    "output_queue": "@get_output_queue(4)", "anytype": "vf",
     "@type_of(x)": "vf", "complex_32": "m.get_complex(vh, vh)", "complex_64": "m.get_complex(vf, vf)",
 }  # fmt: skip
 """A parameter of each type is given this argument."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 import reprlib
 
-__all__ = ["MOST_SHOWN", "named", "shown"]
+__all__ = ["CONTROLS", "MOST_SHOWN", "named", "shown"]
 
 MOST_SHOWN = 80
 """Longest value that a message repeats as it was written [characters]."""
+
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+"""Characters that steer a terminal or end a line, and what is shown in their place."""
 
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxlist, _SHORT.maxtuple = 4, 8, 24, 24
