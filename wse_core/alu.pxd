@@ -19,7 +19,7 @@ cdef extern from *:
 cdef inline uint32_t alu(int op, const num_t* s, uint32_t b, uint32_t c, uint32_t d) noexcept nogil:
     # b, c, d: operand bits, 16-bit operands zero-extended. Returns the result, 16-bit results zero-extended.
     if op == OP_FMACS:
-        return f32_fma(c, d, b, s.ftz)
+        return f32_add(b, f32_mul(c, d, s.ftz), s.ftz) if s.separate else f32_fma(c, d, b, s.ftz)
     elif op == OP_FADDS:
         return f32_add(b, c, s.ftz)
     elif op == OP_FMULS:
@@ -29,6 +29,8 @@ cdef inline uint32_t alu(int op, const num_t* s, uint32_t b, uint32_t c, uint32_
     elif op == OP_FMACHS:
         return hs_fma(s, <uint16_t>c, <uint16_t>d, b)
     elif op == OP_FMACH:
+        if s.separate:
+            return h_add(s, <uint16_t>b, h_mul(s, <uint16_t>c, <uint16_t>d))
         return h_fma(s, <uint16_t>c, <uint16_t>d, <uint16_t>b)
     elif op == OP_FADDH:
         return h_add(s, <uint16_t>b, <uint16_t>c)

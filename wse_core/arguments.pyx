@@ -38,6 +38,7 @@ cdef int settings(num_t* s, fmt, bias, ftz, bint arithmetic=True) except -1:
         raise ConfigError(f"ftz is {ftz!r}", hint="True or False")
     s.half = FMT_CB16 if code == FMT_CB16 else FMT_F16
     s.bias = bias
+    s.separate = 0
     s.ftz = 1 if ftz else 0
     return code
 

@@ -65,6 +65,7 @@ cdef enum:
 cdef struct num_t:
     int half            # FMT_F16 or FMT_CB16: the one 16-bit format of a program
     int bias            # exponent bias of cb16, CB16_BIAS_MIN..CB16_BIAS_MAX; unused for f16
+    int separate        # 1: multiply-adds round the product too
     int ftz             # 0 gradual underflow (default), 1 subnormal operands and results become signed zeros
 
 

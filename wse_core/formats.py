@@ -48,16 +48,21 @@ class Arithmetic:
         Exponent bias of cb16.
     ftz : bool
         Whether the machine flushes subnormal numbers.
+    fused : bool
+        Whether its multiply-adds round once.
     """
 
     fmt: Format
     bias: int
     ftz: bool
+    fused: bool = True
 
     @classmethod
     def of(cls, machine: Machine, fmt: str) -> Arithmetic:
         """Return the arithmetic of `machine` in the format `fmt`."""
-        return cls(cast(Format, fmt), machine["num.cb16_bias"], bool(machine["num.ftz"]))
+        return cls(
+            cast(Format, fmt), machine["num.cb16_bias"], bool(machine["num.ftz"]), machine["num.fmac"] == "fused"
+        )
 
     @property
     def words(self) -> int:
@@ -110,11 +115,12 @@ class Arithmetic:
 
     def call(self, name: str, *operands: ArrayLike) -> NDArray[Any]:
         """Return ``numerics.<name>(*operands)`` in this format."""
-        return np.asarray(getattr(numerics, name)(*operands, self.fmt, self.bias, self.ftz))
+        more = (self.fused,) if name == "fma" else ()
+        return np.asarray(getattr(numerics, name)(*operands, self.fmt, self.bias, self.ftz, *more))
 
     def product(self, a: np.typing.ArrayLike, b: np.typing.ArrayLike, c: np.typing.ArrayLike) -> np.ndarray:
         """Return C + A B in this format, in the order of the PEs; C may be f32 (`wse_core.vector.product`)."""
-        return np.asarray(vector.product(a, b, c, self.fmt, self.bias, self.ftz))
+        return np.asarray(vector.product(a, b, c, self.fmt, self.bias, self.ftz, self.fused))
 
     def growth(self, roundings: int) -> float:
         """Return g of the module's head for terms that go through `roundings` roundings; inf if nothing can be said."""

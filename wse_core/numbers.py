@@ -173,6 +173,10 @@ _p("memcpy.rest", 100_000, "cycles", "not public; long enough for what public pr
 
 # --- numerics ---------------------------------------------------------------------------------------------------------
 _p("num.cb16_bias", 42, "", "CSL types page: 6.0 is 0x5900", "inferred", "exponent bias of CB16", low=1, high=62)
+_p("num.fmac", "fused", "rule", "numerics.md section 2: no public statement; a public stencil with inexact weights "
+   "compares bit for bit with unfused multiply-adds on WSE-3", "assumed",
+   "multiply-adds of fp32 and of 16-bit floats round once (fused), or the product and then the sum (separate)",
+   choices=("fused", "separate"))
 _p("num.ftz", 0, "flag", "numerics.md section 2: no public statement", "assumed", "flush subnormals to zero", high=1)
 
 # --- memory service -----------------------------------------------------------------------------------------------

@@ -21,7 +21,13 @@ def div(a: ArrayLike, b: ArrayLike, fmt: Arithmetic = "f16", bias: int = ..., ft
 def maximum(a: ArrayLike, b: ArrayLike, fmt: Arithmetic = "f16", bias: int = ..., ftz: bool = False) -> Bits: ...
 def minimum(a: ArrayLike, b: ArrayLike, fmt: Arithmetic = "f16", bias: int = ..., ftz: bool = False) -> Bits: ...
 def fma(
-    a: ArrayLike, b: ArrayLike, c: ArrayLike, fmt: Arithmetic = "f16", bias: int = ..., ftz: bool = False
+    a: ArrayLike,
+    b: ArrayLike,
+    c: ArrayLike,
+    fmt: Arithmetic = "f16",
+    bias: int = ...,
+    ftz: bool = False,
+    fused: bool = True,
 ) -> Bits: ...
 def fma_mixed(
     a: ArrayLike, b: ArrayLike, c: ArrayLike, fmt: Half = "f16", bias: int = ..., ftz: bool = False

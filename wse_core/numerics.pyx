@@ -103,8 +103,8 @@ def minimum(a, b, fmt="f16", bias=BIAS_DEFAULT, ftz=False):
     return loops.binary(loops.OP_MIN, a, b, fmt, bias, ftz)
 
 
-def fma(a, b, c, fmt="f16", bias=BIAS_DEFAULT, ftz=False):
-    """Return r(a*b + c) with a single rounding: FMACH for f16 and cb16, FMACS for f32.
+def fma(a, b, c, fmt="f16", bias=BIAS_DEFAULT, ftz=False, fused=True):
+    """Return r(a*b + c) with a single rounding: FMACH for f16 and cb16, FMACS for f32; r(r(a*b) + c) unless `fused`.
 
     Parameters
     ----------
@@ -112,6 +112,8 @@ def fma(a, b, c, fmt="f16", bias=BIAS_DEFAULT, ftz=False):
         Bit patterns in `fmt`; they broadcast.
     fmt, bias, ftz
         As `add`.
+    fused : bool
+        Whether the product is not rounded by itself (``num.fmac`` of a machine).
 
     Returns
     -------
@@ -128,6 +130,8 @@ def fma(a, b, c, fmt="f16", bias=BIAS_DEFAULT, ftz=False):
     >>> hex(fma(0x03FE, 0xC402, 0x3BFF))        # a float32 in between would give 0x3bfe
     '0x3bff'
     """
+    if not fused:
+        return add(c, mul(a, b, fmt, bias, ftz), fmt, bias, ftz)
     cdef num_t s
     cdef int code = settings(&s, fmt, bias, ftz)
     cdef Py_ssize_t i

@@ -27,4 +27,5 @@ def product(
     fmt: Literal["f16", "cb16", "f32"] = "f16",
     bias: int = ...,
     ftz: bool = False,
+    fused: bool = True,
 ) -> NDArray[np.uint16] | NDArray[np.uint32]: ...

@@ -82,6 +82,10 @@ cdef int _level = _host_level
 cdef void vec_fmacs(const num_t* s, uint32_t* d, const uint32_t* a, const uint32_t* b, uint32_t k,
                     Py_ssize_t n) noexcept nogil:
     cdef Py_ssize_t i, done = 0
+    if s.separate:
+        for i in range(n):
+            d[i] = f32_add(a[i], f32_mul(b[i], k, s.ftz), s.ftz)
+        return
     if s.ftz == 0:
         done = kernel_fmacs(_level, d, a, b, f32_of_bits(k), 0, n)
     for i in range(done, n):
@@ -91,6 +95,10 @@ cdef void vec_fmacs(const num_t* s, uint32_t* d, const uint32_t* a, const uint32
 cdef void vec_fmach(const num_t* s, uint16_t* d, const uint16_t* a, const uint16_t* b, uint16_t k,
                     Py_ssize_t n) noexcept nogil:
     cdef Py_ssize_t i, done = 0
+    if s.separate:
+        for i in range(n):
+            d[i] = h_add(s, a[i], h_mul(s, b[i], k))
+        return
     if s.ftz == 0:
         if s.half == FMT_F16:
             done = kernel_fmach_f16(_level, d, a, b, in_h(s, k), 0, n)
@@ -368,7 +376,7 @@ cdef void _rows_hs(const num_t* s, uint32_t[:, ::1] c, const uint16_t[:, ::1] a,
             vec_fmachs(s, &c[i, 0], &c[i, 0], &b[k, 0], a[i, k], n)
 
 
-def product(a, b, c, fmt="f16", bias=CB16_BIAS_DEFAULT, ftz=False):
+def product(a, b, c, fmt="f16", bias=CB16_BIAS_DEFAULT, ftz=False, fused=True):
     """Return C + A B: for k = 0, 1 ... ``C = fma(A[:, k], B[k, :], C)``, each step rounded once.
 
     The bits are those of `wse_core.numerics.fma` (or `fma_mixed`, for 16-bit factors and C in f32) called in this
@@ -382,6 +390,8 @@ def product(a, b, c, fmt="f16", bias=CB16_BIAS_DEFAULT, ftz=False):
         Format of the factors.
     bias, ftz
         As `run`.
+    fused : bool
+        Whether products are not rounded by themselves, as in `wse_core.numerics.fma`.
 
     Returns
     -------
@@ -395,6 +405,7 @@ def product(a, b, c, fmt="f16", bias=CB16_BIAS_DEFAULT, ftz=False):
     """
     cdef num_t s
     cdef int code = settings(&s, fmt, bias, ftz)
+    s.separate = not fused
     cdef Py_ssize_t first, last, step, rows
     cdef bint mixed
     cdef const uint16_t[:, ::1] ah, bh

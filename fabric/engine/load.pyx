@@ -352,6 +352,7 @@ cdef _program(Memory m, number, program, machine, dict known):
     g.num.half = 1 if program.half == "cb16" else 0
     g.num.bias = machine["num.cb16_bias"]
     g.num.ftz = machine["num.ftz"]
+    g.num.separate = machine["num.fmac"] == "separate"
     for k in range(32):
         g.entry[k] = index_of[int(program.entry[k])] if program.entry[k] >= 0 else -1
         g.inq_of_task[k] = -1

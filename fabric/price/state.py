@@ -172,7 +172,8 @@ class Arithmetic:
     """
 
     def __init__(self, image: ProgramImage, machine: Machine) -> None:
-        self.num = Num(FMT_CB16 if image.half == "cb16" else FMT_F16, machine["num.cb16_bias"], machine["num.ftz"])
+        half, separate = FMT_CB16 if image.half == "cb16" else FMT_F16, machine["num.fmac"] == "separate"
+        self.num = Num(half, machine["num.cb16_bias"], machine["num.ftz"], separate)
 
     def value(self, op: isa.Op, fields: tuple[int, int, int], imm: int | None, state: State) -> int | None:
         """Return what an ``alu`` or ``ldi`` instruction with operands b, c, d gives, None if that is not known."""

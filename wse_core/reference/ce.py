@@ -50,7 +50,12 @@ class CE:
 
     def __init__(self, x: int, y: int, machine: Machine, image: ProgramImage, router: Router) -> None:
         self.x, self.y, self.machine, self.image, self.router = x, y, machine, image, router
-        self.num = Num(FMT_CB16 if image.half == "cb16" else FMT_F16, machine["num.cb16_bias"], machine["num.ftz"])
+        self.num = Num(
+            FMT_CB16 if image.half == "cb16" else FMT_F16,
+            machine["num.cb16_bias"],
+            machine["num.ftz"],
+            machine["num.fmac"] == "separate",
+        )
         self.code: dict[int, DecodedInstruction] = {}
         for at, op, a, b, c, d, imm in isa.decode(image.code):
             self.code[at] = DecodedInstruction(op, a, b, c, d, imm, at + (1 if imm is None else 2))

@@ -231,6 +231,8 @@ class Num:
         Exponent bias of cb16, 1 to 62.
     ftz : int
         1 to take subnormal operands and results as zeros of their sign, 0 for gradual underflow.
+    separate : bool
+        Whether multiply-adds of one format round the product too.
 
     Notes
     -----
@@ -243,10 +245,10 @@ class Num:
     '0xdabf'
     """
 
-    def __init__(self, half: int = FMT_F16, bias: int = BIAS_DEFAULT, ftz: int = 0) -> None:
+    def __init__(self, half: int = FMT_F16, bias: int = BIAS_DEFAULT, ftz: int = 0, separate: bool = False) -> None:
         if half not in (FMT_F16, FMT_CB16) or not 1 <= bias <= 62 or ftz not in (0, 1):
             raise ValueError(f"no such settings: half {half}, bias {bias}, ftz {ftz}")
-        self.half, self.bias, self.ftz = half, bias, ftz
+        self.half, self.bias, self.ftz, self.separate = half, bias, ftz, separate
         self.formats = {FMT_F16: F16, FMT_CB16: cb16_format(bias), FMT_BF16: BF16, FMT_F32: F32}
         self.h = self.formats[half]
 
@@ -276,6 +278,8 @@ class Num:
         return self._out(F32, divide(self._in(F32, a), self._in(F32, b)))
 
     def f32_fma(self, a: int, b: int, c: int) -> int:
+        if self.separate:
+            return self.f32_add(c, self.f32_mul(a, b))
         return self._out(F32, add(multiply(self._in(F32, a), self._in(F32, b)), self._in(F32, c)))
 
     def f32_sqrt(self, a: int) -> int:
@@ -320,6 +324,8 @@ class Num:
         return self._out(self.h, divide(self._in(self.h, a), self._in(self.h, b)))
 
     def h_fma(self, a: int, b: int, c: int) -> int:
+        if self.separate:
+            return self.h_add(c, self.h_mul(a, b))
         return self._out(self.h, add(multiply(self._in(self.h, a), self._in(self.h, b)), self._in(self.h, c)))
 
     def h_sqrt(self, a: int) -> int:

@@ -38,11 +38,11 @@ class Evaluate(Functions):
     Parameters
     ----------
     machine : Machine
-        For its treatment of subnormal numbers.
+        For its treatment of subnormal numbers and of multiply-adds.
     """
 
     def __init__(self, machine: Machine) -> None:
-        self.ftz = bool(machine["num.ftz"])
+        self.ftz, self.fused = bool(machine["num.ftz"]), machine["num.fmac"] == "fused"
 
     def over(self, function: Callable[..., None], source: Any, results: int = 1) -> Any:
         """Return what a function writes, on fresh arrays."""
@@ -76,7 +76,8 @@ class Evaluate(Functions):
         """Set dest; numbers are rounded to f32 as the program's constants are."""
         bits = [np.float32(x).view(np.uint32) if is_number(x) else np.asarray(x) for x in operands]
         whole = (x if x.shape == dest.shape else np.full(dest.shape, x) for x in bits)
-        dest[...] = getattr(numerics, name)(*whole, "f32", ftz=self.ftz)
+        more = {} if name != "fma" else {"fused": self.fused}
+        dest[...] = getattr(numerics, name)(*whole, "f32", ftz=self.ftz, **more)
 
     def half(self, name: str, dest: Any, *sources: Any) -> None:
         dest[...] = HALVES[name](*(np.uint16(x) if is_number(x) else x for x in sources))
