@@ -1,8 +1,8 @@
 # cython: overflowcheck=False
 """Registers by address: what a load or store of 16 bits does beyond the memory of a PE.
 
-The router's configuration of each color, the configuration of input queues and the cycle counter have addresses, which a
-program may compute.  Layout of the words: docs/machine.md, "Registers by address"; `wse_core.encoding`, REG_*.
+The router's configuration of each color, the configuration of input queues and the cycle counter have addresses, which
+a program may compute.  Layout of the words: docs/machine.md, "Registers by address"; `wse_core.encoding`, REG_*.
 """
 from wse_core.emit cimport emit
 from wse_core.queue cimport *

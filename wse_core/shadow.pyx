@@ -1,8 +1,9 @@
 # cython: overflowcheck=False
 """Checks of memory: races, elements outside of the array that an operand begins in, reads of words without a value.
 
-A race is found where two threads of a PE use one word, at least one writes, and the operation of a microthread was under
-way over both: nothing orders the two then, whichever came first in this run.  `fabric.host.checks` says it to people.
+A race is found where two threads of a PE use one word, at least one writes, and the operation of a microthread was
+under way over both: nothing orders the two then, whichever came first in this run.  `fabric.host.checks` says it to
+people.
 """
 from wse_core.records cimport *
 
@@ -78,7 +79,8 @@ cdef void touches(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, int thread, 
             told = True
         if writes:
             if w.read and not told and together(s, ce, cell, thread, w.reader, w.read - 1):
-                note(s, cell, t, FINDING_RACE, thread, w.reader, w.reader_at, w.read - 1, base, <uint32_t>address + k, 1)
+                note(s, cell, t, FINDING_RACE, thread, w.reader, w.reader_at, w.read - 1, base,
+                     <uint32_t>address + k, 1)
                 told = True
             w.written = t + 1
             w.writer = thread

@@ -27,7 +27,8 @@ def fault(Memory m):
         return None
     return {"kind": FAULT_KINDS[f.kind],
             "x": int(f.cell % m.s.f.stride) - 1, "y": int(f.cell // m.s.f.stride) - 1,
-            "cycle": f.cycle, "address": f.address if f.kind in (FAULT_SRAM_RANGE, FAULT_SRAM_ALIGN) or f.address else None,
+            "cycle": f.cycle,
+            "address": f.address if f.kind in (FAULT_SRAM_RANGE, FAULT_SRAM_ALIGN) or f.address else None,
             "color": f.color if f.color >= 0 else None, "value": f.value,
             "detail": _collision(f.value) if f.kind == FAULT_COLLISION else FAULT_DETAILS[f.detail]}
 

@@ -62,7 +62,7 @@ cdef struct pass_t:
 
 
 cdef double passed(runs_t* coming, long n, double now, pass_t c, runs_t* leaving) except? -1 nogil:
-    """Return when a PE can go on that took so many entries; what it passes on goes to `leaving`, if that is not NULL."""
+    """Return when a PE can go on that took so many entries; what it passes on goes to `leaving` unless NULL."""
     cdef run_t* run
     cdef double arrival
     cdef long take
@@ -189,23 +189,25 @@ cdef class Follower:
         return now
 
     cdef double token(self, double now, long x, runs_t* coming, runs_t* leaving) except? -1 nogil:
-        """Return when a PE can go on that has sent its own entry of a token, and passed on those of its column's west."""
+        """Return when a PE can go on that has sent its own entry of a token, and passed on those from the west."""
         now += self.turn + self.edit + self.ready
         append(leaving, now + self.way, 0, 1)
         now += self.sent_across + self.drain + 1 + self.load * (x > 0)
         now = passed(coming, x, now, self.across, leaving)
         return now + self.taken + self.taken * (x > 0)
 
-    cdef int go_across(self, double[:, ::1] at, double[::1] taken, long r, runs_t* coming, runs_t* leaving) except -1 nogil:
+    cdef int go_across(
+        self, double[:, ::1] at, double[::1] taken, long r, runs_t* coming, runs_t* leaving
+    ) except -1 nogil:
         """Follow the entries of a row to the other mesh."""
-        cdef long has = self.shares[r, 4], width = at.shape[1], x, t
+        cdef long has = self.shares[r, 4], width = at.shape[1], x, _
         cdef double now
         cdef runs_t kept
         clear(coming)
         for x in range(width - 1):
             clear(leaving)
             now = at[r, x] + 1
-            for t in range(has):
+            for _ in range(has):
                 now = self.token(now, x, coming, leaving)
             at[r, x] = now + self.end
             kept = coming[0]
@@ -216,11 +218,11 @@ cdef class Follower:
 
     cdef int cross(self, double[:, ::1] at, double[::1] taken, long r, runs_t* coming) except -1 nogil:
         """Follow the last PE of a row, which waits where the queues to the other mesh are full, and its root there."""
-        cdef long has = self.shares[r, 4], last = at.shape[1] - 1, t, number
+        cdef long has = self.shares[r, 4], last = at.shape[1] - 1, _, number
         cdef double now = at[r, last] + 1, root = taken[r] + 1 + self.load, ready, over, first, leaves, arrival
         cdef run_t* run
         first = leaves = 0
-        for t in range(has):
+        for _ in range(has):
             ready = root + self.turn + self.ready
             now += self.turn
             for number in range(1 + last):
