@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import itertools
 import json
 import random
 import zipfile
@@ -239,7 +240,9 @@ def edited(rng, program, there):
     host, arrays = parts(program)
     for _ in range(rng.choice([1, 1, 2])):
         if rng.random() < 0.3:
-            place = rng.choice([host, *host["programs"], *host["host"], host["settings"]])
+            lists = (part for name in ("programs", "host") if isinstance(part := host.get(name), list))
+            places = [host, host.get("settings"), *itertools.chain.from_iterable(lists)]
+            place = rng.choice([place for place in places if isinstance(place, dict) and place])
             name = rng.choice(sorted(place))
             place[name] = rng.choice([None, -1, 1 << 40, 31, "u32", [], {}, 2.5, [[1, 2, 3, 4]], True])
         else:
