@@ -8,6 +8,7 @@ from typing import Any
 from fabric.csl import tree
 from fabric.csl.check.values import RunTimeValues
 from fabric.csl.comptime.builtins.dsds import options
+from fabric.csl.comptime.builtins.ids import by_queue
 from fabric.csl.comptime.builtins.operations import OPTIONS, Operation
 from fabric.csl.comptime.globals import is_generic
 from fabric.csl.comptime.values import Dsd, Function, Scope, Struct, TensorAccess, Value
@@ -68,11 +69,19 @@ class VectorOperations(RunTimeValues):
             chosen = options(self, node.arguments[-1], scope, OPTIONS, row.name)
         self._check_shape(row, dest, sources, chosen, node)
         self._warn_of_elements(row, [dest, *sources], node)
+        self._check_inputs(sources, node)
         if row.name == "@faddhs" and not isinstance(dest.type, PointerType):
             kinds = [element_of(source) for source in sources]
             if (kinds[0] == F32) > (kinds[1] == F32) or (is_half(kinds[1]) > is_half(kinds[0])):
                 sources.reverse()  # the machine takes the one of 16 bits first
         return tree.BuiltinCall(BOOL, node.span, row.name, (dest, *sources), chosen)
+
+    def _check_inputs(self, sources: list[Any], node: n.Builtin) -> None:
+        """Refuse a second input from the fabric where an operation has one."""
+        fabric = [k for k, source in enumerate(sources) if str(source.type) == "fabin_dsd"]
+        if len(fabric) > 1 and by_queue(self):
+            what = f"on WSE-3 an operation has one input from the fabric; {node.name} is given {len(fabric)}"
+            raise Fault(what, node.arguments[1 + fabric[1]].span, "receive one of them into memory first")
 
     def _warn_of_elements(self, row: Operation, operands: list[Any], node: n.Builtin) -> None:
         """Warn of an operation on floats that would take them for floats of another size."""

@@ -153,6 +153,8 @@ class Attributes(ABC):
         merged = {**merged, **options}
         run = merged.get("async")
         if run is None or not run.data:
+            if "ut_id" in options:
+                raise Fault("the option 'ut_id' is for asynchronous operations", span, ".async = true, or leave it out")
             return None
         leading = self._leading(operands)
         of_dsd = None if leading is None else leading.fixed.priority

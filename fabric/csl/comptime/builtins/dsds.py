@@ -161,7 +161,7 @@ def _complete(kind: DsdType, fields: dict[str, Any], at: n.Node) -> None:
     if kind.name == "fabin_dsd" and not {"fabric_color", "input_queue"} & fields.keys():
         raise Fault("a fabin_dsd needs a fabric_color or an input_queue", at.span)
     if kind.name == "fabout_dsd" and not {"fabric_color", "output_queue"} & fields.keys():
-        raise Fault("a fabout_dsd needs a fabric_color", at.span)
+        raise Fault("a fabout_dsd needs a fabric_color, or on WSE-3 an output_queue", at.span)
 
 
 def _edit(name: str, meaning: str, kinds: tuple[str, ...], arguments: tuple[Any, ...]) -> None:
@@ -332,10 +332,10 @@ def options(ev: Interpreter, node: n.Node, scope: Scope, known: tuple[str, ...],
             entry = ev.convert(entry, U16, at, "the option 'index'")
         elif option == "ut_id":
             only_by_queue(ev, "the option 'ut_id'", at)
-            if str(entry.type) != "ut_id" or not isinstance(entry, Value):
-                raise Fault(
-                    f"the option 'ut_id' takes a microthread that is known, not {entry.type}", at, "@get_ut_id(n)"
-                )
+            if str(entry.type) != "ut_id":
+                raise Fault(f"the option 'ut_id' takes a microthread, not {entry.type}", at, "@get_ut_id(n)")
+            if not isinstance(entry, Value):
+                raise Fault("the microthread of 'ut_id' is not known when the program is compiled", at)
         elif option == "priority" and by_queue(ev):
             raise Fault("on WSE-3 the priority is a field of the fabric DSD", at, ".priority = ... in @get_dsd")
         elif not isinstance(getattr(entry, "data", None), Struct):

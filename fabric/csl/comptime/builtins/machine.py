@@ -227,9 +227,22 @@ def _initialize_queue(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
             raise Fault("the configuration of a queue is a struct", node.arguments[1].span)
         fields = config.data.fields
         _check_queue(ev, fields, queue, node.arguments[1].span)
+    _check_one_queue(ev, fields, queue, node.span)
     what = f"{queue.type} {queue.data} is initialized twice"
     ev.unit.once(ev.unit.queues, (str(queue.type), queue.data), (fields, node.span), what, node.span)
     return NOTHING
+
+
+def _check_one_queue(ev: Interpreter, fields: dict[str, Value], queue: Value, span: Span) -> None:
+    """Refuse a color that is bound to another input queue already, where queues are bound by hand."""
+    if not by_queue(ev) or queue.type != INPUT or "color" not in fields:
+        return
+    for (kind, number), (others, where) in ev.unit.queues.items():
+        if kind != str(INPUT) or number == queue.data or "color" not in others:
+            continue
+        if others["color"].data == fields["color"].data:
+            what = f"color {fields['color'].data} is bound to two input queues, {number} and {queue.data}"
+            raise Fault(what, span, "a wavelet comes into one queue", (("the other one is here", where),))
 
 
 def _check_queue(ev: Interpreter, fields: dict[str, Value], queue: Value, span: Span) -> None:
@@ -260,7 +273,10 @@ def _control_table(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
         if not isinstance(config.data, Struct):
             raise Fault("the configuration of the table is a struct", node.arguments[0].span)
         for name, value in config.data.fields.items():
-            if name not in sizes or not is_integer(value.type) or value.data not in sizes[name]:
+            if name not in sizes:
+                what = f"the configuration of the table has no field '{name}'"
+                raise Fault(what, node.arguments[0].span, f"it has {', '.join(sizes)}")
+            if not is_integer(value.type) or value.data not in sizes[name]:
                 hint = "; ".join(f".{key} is one of {', '.join(map(str, known))}" for key, known in sizes.items())
                 raise Fault(f"a table of control tasks has no '{name}' of this value", node.arguments[0].span, hint)
     ev.unit.once(ev.unit.tables, "control", (node.span,), "the table of control tasks is set twice", node.span)
