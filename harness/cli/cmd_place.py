@@ -22,7 +22,6 @@ PROCESSES = Field("processes", int, low=1, high=256)
 SEED = Field("seed", int, low=0, high=2**63 - 1)
 SIDE = Field("side", int, low=1, high=4096, unit="PEs")
 MINIBATCH = Field("minibatch", int, low=1, high=2**20, unit="samples")
-INTERRUPTED = 130
 SOLVERS = ("search", "cp-sat")
 
 
@@ -40,7 +39,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     parser.add_argument(
         "--objective", default="score", metavar="WHAT", help="score of the contest, or slowest: time of the slowest one"
     )
-    parser.add_argument("--seconds", metavar="S", help="CPU time of each process (default: 60)")
+    parser.add_argument("--seconds", metavar="S", help="time of the clock (default: 60)")
     parser.add_argument("--rounds", metavar="N", help="rounds of each process instead: the same result everywhere")
     parser.add_argument("--processes", default="2", metavar="P", help="searches side by side (default: %(default)s)")
     parser.add_argument("--seed", default="0", metavar="N", help="of the search (default: %(default)s)")
@@ -165,11 +164,11 @@ def _contest(args: argparse.Namespace) -> int:
             "over_bound": float(score.slowest / outcome.bound),
             "rounds": outcome.rounds,
             "seconds": outcome.seconds,
-            "interrupted": outcome.interrupted,
+            "interrupted": bool(outcome.ended_by),
         }
-        if outcome.interrupted:
+        if outcome.ended_by:
             print("interrupted: the best so far is kept", file=sys.stderr)
-            status = INTERRUPTED
+            status = 128 + outcome.ended_by
     facts |= {
         "slowest": float(score.slowest),
         "wire": float(score.wire),
@@ -274,6 +273,6 @@ def _print(args: argparse.Namespace, facts: dict[str, Any], problem: Any, placed
         ("wafer used", f"{100 * facts['used']:.1f} %"),
     ]
     if "rounds" in facts:
-        rows.append(("search", f"{facts['rounds']} rounds, {facts['seconds']:.1f} s of CPU time a process"))
+        rows.append(("search", f"{facts['rounds']} rounds, {facts['seconds']:.1f} s"))
     rows += [("written", name) for name in facts["files"]]
     print(table(rows))

@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any, NoReturn
 
+from harness.kit.endings import Terminated
 from wse_core.errors import ConfigError, WseError
 from wse_core.errors.base import EXIT_RUN
 
@@ -40,14 +41,6 @@ EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 COLLECT_AFTER = 1_000_000
 """New objects between two collections of garbage: assembling programs makes many that stay and few that die."""
-
-
-class Terminated(BaseException):
-    """A signal asked the process to end; unwinding the stack removes what is half-written."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 class Parser(argparse.ArgumentParser):

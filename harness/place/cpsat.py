@@ -29,7 +29,7 @@ FINE, COARSE = 16, 16
 """Time limits of which there are shapes: evenly up to `NEAR` times the bound, then by a factor up to `FAR` times."""
 NEAR, FAR = 1.25, 16.0
 LOOK = 0.05
-"""So many seconds lie between looks at the CPU time."""
+"""So many seconds lie between looks at the clock."""
 
 
 class Option(NamedTuple):
@@ -140,7 +140,7 @@ def solve_cp(
     objective : str
         As `harness.place.solve.solve` takes it.
     seconds : float
-        CPU time of each thread of the solver.
+        Of the clock.
     processes : int
         Threads.
     seed : int
@@ -162,7 +162,7 @@ def solve_cp(
     cp = need("ortools.sat.python.cp_model", "the solver cp-sat")
     prepared = prepare(problem, objective)
     limits = levels(prepared.task.bound)
-    began = time.process_time()
+    began = time.monotonic()
     made = _modelled(cp, prepared, [options(shapes, limits) for shapes in prepared.shapes])
     solver = cp.CpSolver()
     solver.parameters.num_workers = processes
@@ -171,14 +171,14 @@ def solve_cp(
 
     def watch() -> None:
         while not over.wait(LOOK):
-            if time.process_time() - began >= seconds * processes:
+            if time.monotonic() - began >= seconds:
                 solver.stop_search()
 
     class Told(cp.CpSolverSolutionCallback):  # type: ignore[name-defined]
         def on_solution_callback(self) -> None:
             found[0] += 1
             if report is not None:
-                report(min(1.0, (time.process_time() - began) / seconds / processes), found[0], None)
+                report(min(1.0, (time.monotonic() - began) / seconds), found[0], None)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -187,15 +187,15 @@ def solve_cp(
     finally:
         over.set()
         watcher.join()
-    spent = time.process_time() - began
+    spent = time.monotonic() - began
     if status not in (cp.OPTIMAL, cp.FEASIBLE):
         raise LayoutError(
-            f"cp-sat found no placement of {len(problem.kernels)} kernels in {spent:.0f} s of CPU time",
+            f"cp-sat found no placement of {len(problem.kernels)} kernels in {spent:.0f} s",
             where=problem.name or "problem",
             hint="more --seconds, or without --solver cp-sat",
         )
     placed = _read(prepared, made, solver)
-    return PlaceOutcome(placed, scored(problem, placed), prepared.task.bound, found[0], spent / processes, False)
+    return PlaceOutcome(placed, scored(problem, placed), prepared.task.bound, found[0], spent, 0)
 
 
 def _read(prepared: Prepared, made: _Model, solver: Any) -> list[PlacedKernel]:

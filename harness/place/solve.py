@@ -1,8 +1,8 @@
 """A contest problem solved: searches in processes side by side, for a time or a number of rounds, until interrupted.
 
 Each process has its own seed, made of the given one and its number; so a number of rounds gives the same placement
-everywhere, and a time gives what the rounds done by then have found.  Time is CPU time of a process: what else runs on
-the machine changes how long one waits, not what one gets.
+everywhere, and a time gives what the rounds done by then have found.  Time is that of the clock: what else runs on the
+machine changes what one gets, not how long one waits.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from harness.kit.endings import Terminated
 from harness.place.bands import Sizer
 from harness.place.kernels import Arguments, ContestKernel
 from harness.place.kgraph import ContestProblem
@@ -60,14 +61,27 @@ class Prepared:
 
 @dataclass(frozen=True)
 class PlaceOutcome:
-    """A placement, what it achieves, and what was done for it."""
+    """A placement, what it achieves, and what was done for it.
+
+    Attributes
+    ----------
+    placed : list of PlacedKernel
+    score : Score
+    bound : Fraction
+        No slowest kernel is faster.
+    rounds : int
+    seconds : float
+        Of the clock, of the search that took longest.
+    ended_by : int
+        The signal that ended the search; 0: it came to its end.
+    """
 
     placed: list[PlacedKernel]
     score: Score
     bound: Fraction
     rounds: int
     seconds: float
-    interrupted: bool
+    ended_by: int
 
 
 def prepare(problem: ContestProblem, objective: str = "score") -> Prepared:
@@ -163,7 +177,7 @@ def solve(
     objective : str
         ``score`` of the contest, or ``slowest``: the time of the slowest kernel, then the wires.
     seconds : float
-        CPU time of each process.
+        Of the clock, for each process.
     rounds : int, optional
         Of each process, instead of a time: the same placement everywhere.
     processes : int
@@ -175,7 +189,7 @@ def solve(
     Returns
     -------
     Outcome
-        Ctrl-C ends the search, not the function: `PlaceOutcome.interrupted` says so.
+        Ctrl-C and a request to end stop the search, not the function: `PlaceOutcome.ended_by` says so.
 
     Raises
     ------
@@ -189,7 +203,7 @@ def solve(
     bests: list[Found | None] = [None] * processes
     best: Found | None = None
     done, spent = [0] * processes, [0.0] * processes
-    interrupted = False
+    ended: BaseException | None = None
     steps = _side_by_side if processes > 1 else _alone
     try:
         for number, count, cpu, found in steps(problem, prepared, objective, seconds, rounds, processes, seed):
@@ -201,18 +215,25 @@ def solve(
             if report is not None:
                 share = sum(done) / rounds / processes if rounds else sum(spent) / seconds / processes
                 report(min(1.0, share), sum(done), best)
-    except KeyboardInterrupt:
-        interrupted = True
+    except (KeyboardInterrupt, Terminated) as signalled:
+        ended = signalled
     if best is None:
-        if interrupted:
-            raise KeyboardInterrupt
+        if ended is not None:
+            raise ended
         raise LayoutError(
             f"no placement of {len(problem.kernels)} kernels on {problem.width} x {problem.height} PEs was found",
             cause="the wafer is too small for them, or has room for them only if they interlock",
             hint="more --seconds, or fewer kernels",
         )
     placed = realise(prepared, best)
-    return PlaceOutcome(placed, scored(problem, placed), prepared.task.bound, sum(done), max(spent), interrupted)
+    return PlaceOutcome(placed, scored(problem, placed), prepared.task.bound, sum(done), max(spent), _number(ended))
+
+
+def _number(ended: BaseException | None) -> int:
+    """Return the signal that ended a search, 0 for none."""
+    if ended is None:
+        return 0
+    return ended.number if isinstance(ended, Terminated) else int(signal.SIGINT)
 
 
 def need_wiring() -> None:
@@ -223,18 +244,18 @@ def need_wiring() -> None:
 
 
 Step = tuple[int, int, float, Found | None]
-"""Process, its rounds and CPU seconds so far, and what is new: its best."""
+"""Process, its rounds and seconds so far, and what is new: its best."""
 
 
 def _rounds(
     task: SearchTask, seed: str, seconds: float, rounds: int | None
 ) -> Iterator[tuple[int, float, Found | None]]:
-    """Yield rounds done, CPU time, and the best plan if it is new, until time or rounds are over."""
-    begun = time.process_time()
+    """Yield rounds done, seconds, and the best plan if it is new, until time or rounds are over."""
+    begun = time.monotonic()
     search = Search(task, seed)
     while True:
         better = search.round()
-        cpu = time.process_time() - begun
+        cpu = time.monotonic() - begun
         yield search.rounds, cpu, search.best if better else None
         if not search.pool or (search.rounds >= rounds if rounds else cpu >= seconds):
             return

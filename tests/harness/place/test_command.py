@@ -102,8 +102,9 @@ def test_without_the_library_nothing_begins(problem, capsys, monkeypatch):
     assert "pip install 'wse-sim[place]'" in err
 
 
-def test_ctrl_c_keeps_the_best_so_far(problem, root, child_env):
-    """The signal goes to all processes of the group, as a terminal sends it.  Six kernels: the search never ends."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_keeps_the_best_so_far(problem, root, child_env, number):
+    """It goes to all processes of the group, as a terminal or a batch system sends it; the search would never end."""
     kernels = [f"conv[{k}] W=8 H=8 R=3 S=3 C=4 K=4 T=1 U=1 name='k{k}'" for k in range(6)]
     wires = [f"conv[{k}]:y -> conv[{k + 1}]:x, shape:[8][8][4]" for k in range(5)]
     problem.write_text(head() + "\n".join([*kernels, *wires]) + "\n", encoding="utf-8")
@@ -113,11 +114,11 @@ def test_ctrl_c_keeps_the_best_so_far(problem, root, child_env):
     )
     try:
         assert any("slowest" in line for line in child.stderr)
-        os.killpg(child.pid, signal.SIGINT)
+        os.killpg(child.pid, number)
         out, err = child.communicate(timeout=300)
     finally:
         child.kill()
-    assert child.returncode == 130
+    assert child.returncode == 128 + number
     assert "interrupted: the best so far is kept" in err
     assert "Traceback" not in err
     assert "written" in out
