@@ -396,6 +396,7 @@ def _summary(config: TrainConfig, dataset: Dataset, total: int) -> dict[str, Any
         "name": config.name,
         "features": list(config.widths),
         "dtype": config.dtype,
+        "preset": config.build_machine().preset,
         "wafers": config.wafers,
         "mesh": [config.mesh.width, config.mesh.height],
         "batch": config.data.batch,

@@ -103,7 +103,7 @@ def test_divide_takes_all_slots():
 def test_branches_calls_and_returns():
     code = Code()
     code("ldi", reg(0), imm=0xFFFF)  # 0
-    code("br16", reg(0), 0, d=CONDITION["ltu"], imm=99)  # 1: 0xffff < 0 unsigned is false, next after 1
+    code("br16", reg(0), 0, d=CONDITION["ltu"], imm=8)  # 1: 0xffff < 0 unsigned is false, next after 1
     skip = code.here + 4
     code("br16", reg(0), 0, d=CONDITION["lt"], imm=skip)  # 2: -1 < 0 is true, target after 6
     code("trap", imm=1)

@@ -144,6 +144,7 @@ def test_another_machine_trains_the_same_weights_in_other_cycles(capsys):
         status, result, err = run(capsys, f"a.toml --out {len(found)} --compare 2 {words}")
         assert (status, err) == (0, "")
         found[words] = result["loss"], result["cycles"]
+        assert result["preset"] == ("wse3" if words else "wse2")
     assert found["--preset wse3"] == found["--set machine.preset=wse3"]
     assert found[""][0] == found["--preset wse3"][0]
     assert found[""][1] != found["--preset wse3"][1]
