@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -144,8 +144,10 @@ def outside(place: Place, width: int, height: int) -> str:
     return "W" if x == 0 else "E" if x == width - 1 else "N" if y == 0 else "S"
 
 
-def colored(paths: Iterable[Path], colors: Sequence[int], width: int, height: int) -> None:
+def colored(paths: Iterable[Path], colors: Sequence[int], width: int, height: int, switched: Collection[int]) -> None:
     """Give every path its way and its color, the lowest that nobody else has on any of its PEs.
+
+    A path of several sources, which send in turn, takes one of the colors that can switch.
 
     Raises
     ------
@@ -157,10 +159,11 @@ def colored(paths: Iterable[Path], colors: Sequence[int], width: int, height: in
         path.find(width, height)
         places = path.places
         taken = {color for color, others in done if not places.isdisjoint(others)}
-        free = [color for color in colors if color not in taken]
+        fit = [color for color in colors if len(path.source) < 2 or color in switched]
+        free = [color for color in fit if color not in taken]
         if not free:
             raise ConfigError(
-                f"{path.name} crosses paths of all {len(colors)} colors",
+                f"{path.name} crosses paths of all {len(fit)} colors",
                 where="placement",
                 hint="layers next to each other in the order of the network",
             )

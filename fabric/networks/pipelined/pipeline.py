@@ -199,7 +199,8 @@ class Pipeline:
         found["labels"] = Path("labels", [], loss_box, self._samples())
         found["losses"] = Path("losses", [_column(loss_box)[-1]], None)
         if self.ways is None:
-            colored(found.values(), colors.pool(self.machine["router.colors"]), self.width, self.height)
+            free, switched = colors.pool(self.machine["router.colors"]), self.machine["switch.colors"]
+            colored(found.values(), free, self.width, self.height, switched)
             return found
         if self.ways.keys() != found.keys():
             raise ConfigError("the ways are those of other paths", where="placement", hint="compile again")

@@ -221,6 +221,7 @@ def events(kinds):
 ONE_LAYER = "network.layers=[{outputs=4}]"
 OPTIONS = {
     "--wafers": ("--wafers 1", ALL, lambda r: r["wafers"] == 1),
+    "--preset": ("--preset wse3", ALL, lambda r: r["preset"] == "wse3"),
     "--set": ("--set train.iterations=2", ALL, lambda r: r["iterations"] == r["done"] == 2),
     "--mode": ("--mode auto", WAFERS, lambda r: "asked" not in r["because"]),
     "--compiled": ("--compiled made/pipeline.json", ("pipelined",), lambda r: r["done"] == 4),
@@ -254,8 +255,8 @@ OPTIONS = {
     "--debug": ("--debug", ALL, lambda r: r["done"] == 4),
 }
 """By option: words that use it, modes that have it, and what shows that it was used; refused in all other modes."""
-ELSEWHERE = {"--preset", "--save-onnx", "--help", "--ranks", "--project"}
-"""Tested in `test_command.py`, `test_train_mpi.py`, `test_project.py`, `test_onnx_file.py` and below."""
+ELSEWHERE = {"--save-onnx", "--help", "--ranks", "--project"}
+"""Tested in `test_train_mpi.py`, `test_project.py`, `test_onnx_file.py` and below."""
 
 
 def test_every_option_is_tried():

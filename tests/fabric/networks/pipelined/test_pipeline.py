@@ -120,9 +120,19 @@ def test_rectangles_that_do_not_fit_are_refused():
 def test_more_paths_than_colors_are_refused():
     paths = [Path(f"path {k}", [(0, 0)], (3, 0, 1, 1)) for k in range(3)]
     with pytest.raises(ConfigError, match="path 2 crosses paths of all 2 colors"):
-        colored(paths, [11, 12], 4, 1)
+        colored(paths, [11, 12], 4, 1, [11, 12])
     with pytest.raises(ConfigError, match="no way for around"):
-        colored([Path("around", [(0, 0), (1, 0)], (2, 0, 1, 1))], [11], 3, 1)
+        colored([Path("around", [(0, 0), (1, 0)], (2, 0, 1, 1))], [11], 3, 1, [11])
+
+
+def test_paths_of_several_sources_take_colors_that_switch():
+    """On a machine where few colors do; a path of one source, or of the host, takes any."""
+    turns = Path("turns", [(0, 0), (1, 0)], (3, 0, 1, 1))
+    alone, host = Path("alone", [(1, 1)], (3, 1, 1, 1)), Path("host", [], (3, 2, 1, 1))
+    colored([alone, turns, host], [11, 12, 13], 4, 3, [12, 13])
+    assert (alone.color, turns.color) == (11, 12)
+    with pytest.raises(ConfigError, match="turns crosses paths of all 0 colors"):
+        colored([Path("turns", [(0, 0), (1, 0)], (3, 0, 1, 1))], [11], 4, 3, [12])
 
 
 # --- the schedule -----------------------------------------------------------------------------------------------------
