@@ -39,6 +39,7 @@ from fabric.price import timing
 from swarm.cluster.columns import Columns
 from swarm.cluster.programs import Tasks, form_of, tasks_of
 from swarm.cluster.shapes import LayerShape, Mesh
+from wse_core.errors import UnsupportedError
 
 __all__ = ["FOLLOWED", "Cost", "PhaseCost", "backward", "forward", "gradient", "phases"]
 
@@ -141,6 +142,9 @@ class _Follower(StepWriter):
     def each(self, tensor: NetworkTensor, *names: str) -> None:
         self.columns.spend(np.diff(chunks(tensor.rows, self.mesh.width)) * self.tasks.alone(*names))
         self.words += len(names) * tensor.rows
+
+    def heads(self, step: NetworkStep, name: str) -> None:
+        raise UnsupportedError(f"{step.node.name}: the layer-level model does not follow {step.op}", feature=step.op)
 
     def factors(
         self, step: NetworkStep, names: Sequence[str], shift: bool = False, gradient: int | None = None

@@ -34,9 +34,9 @@ class ColumnLayout:
     order: tuple[int, ...] | None = None
 
     @classmethod
-    def even(cls, features: int, columns: int) -> ColumnLayout:
-        """Return the layout in nearly equal chunks."""
-        return cls(tuple(chunks(features, columns).tolist()))
+    def even(cls, features: int, columns: int, unit: int = 1) -> ColumnLayout:
+        """Return the layout in nearly equal chunks; `unit` neighbouring features stay together."""
+        return cls(tuple((unit * chunks(features // unit, columns)).tolist()))
 
     @property
     def features(self) -> int:

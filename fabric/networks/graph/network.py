@@ -12,8 +12,8 @@ white paper, sections 4 and 7; requirements WS-38 to WS-46.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -105,6 +105,11 @@ class Network:
                 raise ConfigError(f"two operations are called {node.name!r}", where="graph")
             if node.op not in OPERATIONS:
                 raise ConfigError(f"{node.name}: there is no operation {node.op!r}", where="graph")
+            if len(node.inputs) != OPERATIONS[node.op].operands:
+                wanted = OPERATIONS[node.op].operands
+                raise ConfigError(
+                    f"{node.name}: {node.op} takes {wanted} tensors, not {len(node.inputs)}", where="graph"
+                )
             if node.op == "cross_entropy" and known[node.inputs[0]] in ("norm", *CHOICES):
                 raise ConfigError(
                     f"{node.name} takes logits, which {node.inputs[0]} does not give: no activation and no "
@@ -147,9 +152,36 @@ class Network:
         """Nodes give these results, by name; the samples are among them."""
         found = {INPUT: NetworkTensor(INPUT, self.inputs)}
         for node in self.nodes:
-            given = found[node.inputs[0]].rows if self.joined or node.op != "linear" else node.size("inputs")
+            sizes = [found[name].rows for name in node.inputs]
+            if len(set(sizes)) > 1:
+                said = " and ".join(map(str, sizes))
+                raise ConfigError(f"{node.name}: {node.op} takes tensors of one size, not of {said}", where="network")
+            given = sizes[0] if self.joined or node.op != "linear" else node.size("inputs")
             found[node.name] = NetworkTensor(node.name, OPERATIONS[node.op].features(node, given))
-        return found
+        return {name: replace(tensor, unit=self._units(found)[name]) for name, tensor in found.items()}
+
+    def _units(self, tensors: Mapping[str, NetworkTensor]) -> dict[str, int]:
+        """Return the unit of each tensor: what an operation works on feature by feature lies alike."""
+        alike = {name: name for name in tensors}
+
+        def first(name: str) -> str:
+            while alike[name] != name:
+                name = alike[name]
+            return name
+
+        wanted: list[tuple[str, int]] = []
+        for node in self.nodes:
+            row, unit = OPERATIONS[node.op], OPERATIONS[node.op].unit(node, tensors[node.inputs[0]].rows)
+            wanted += [(name, unit) for name in (*node.inputs, node.name) if unit > 1]
+            if row.in_place or row.passes:
+                for name in node.inputs:
+                    alike[first(name)] = first(node.name)
+        found: dict[str, int] = {}
+        for name, unit in wanted:
+            if found.setdefault(first(name), unit) != unit:
+                what = f"{name} lies in units of {found[first(name)]} and of {unit} features"
+                raise UnsupportedError(what, feature="layout", where="graph")
+        return {name: found.get(first(name), 1) for name in tensors}
 
     def parameter(self, node: Node) -> NetworkTensor | None:
         """Return the parameter of a node, if it has one."""
@@ -184,15 +216,29 @@ class Network:
         """The inputs and each product's result have so many features."""
         return (self.inputs, *(node.size("outputs") for node in self.nodes if node.op == "linear"))
 
+    @cached_property
+    def used(self) -> Counter[str]:
+        """So many operations take each tensor."""
+        return Counter(name for node in self.nodes for name in node.inputs)
+
+    def in_place(self, node: Node) -> bool:
+        """Return whether the result of a node takes the place of what is given."""
+        x = node.inputs[0]
+        return OPERATIONS[node.op].in_place and self.used[x] == 1 and x != INPUT
+
+    @cached_property
+    def level(self) -> dict[str, int]:
+        """Tensors have these places, by name: the samples are in place 0; what is done in place stays in it."""
+        found = {INPUT: 0}
+        for node in self.nodes[:-1]:
+            here = self.in_place(node)
+            found[node.name] = found[node.inputs[0]] if here else max(found.values()) + 1
+        return found
+
     @property
     def levels(self) -> list[str]:
-        """The names of the samples and of what is left of each product's result when all is done that follows it."""
-        found = [INPUT]
-        for node in self.nodes[:-1]:
-            if not OPERATIONS[node.op].in_place:
-                found.append(node.name)
-            found[-1] = node.name
-        return found
+        """The names of the samples, and of what is left in each place when all is done in place that can be."""
+        return list({level: name for name, level in self.level.items()}.values())
 
     # --- how it may be read -------------------------------------------------------------------------------------------
 
@@ -211,21 +257,26 @@ class Network:
             before = node.name
         if self.nodes[-1].op != "cross_entropy":
             found.append(f"{self.nodes[-1].name}: a graph ends with its loss")
-        used = Counter(name for node in self.nodes for name in node.inputs)
-        return found + [f"{name}: {count} operations take its result" for name, count in used.items() if count > 1]
+        return found + [f"{name}: {count} operations take its result" for name, count in self.used.items() if count > 1]
 
-    def chain(
+    def operations(
         self, done: Container[str] | None = None, says: str = "plain numpy does not do"
     ) -> list[tuple[Node, NetworkOperation, NetworkTensor | None]]:
         """Return (node, row, parameter) of all nodes before the loss.
 
+        `done` are the operations that a mode has, default all that some mode has; `says` is how a line begins about one
+        that it does not have.
+
         Raises
         ------
         UnsupportedError
-            The nodes are no chain that ends with the loss, or some are not done; all are named.
+            Operations that are not done, results that nothing takes, a graph without a loss at its end; all are named.
         """
-        every = [name for name, row in OPERATIONS.items() if not row.refused]
-        refused = self.refusals(every if done is None else done, says)
+        every = [name for name, row in OPERATIONS.items() if "plain" not in row.refused]
+        refused = [f"{node.name}: {says} {node.op}" for node in self.nodes if node.op not in (done or every)]
+        refused += [f"{node.name}: nothing takes its result" for node in self.nodes[:-1] if not self.used[node.name]]
+        if self.nodes[-1].op != "cross_entropy":
+            refused.append(f"{self.nodes[-1].name}: a graph ends with its loss")
         if refused:
             raise UnsupportedError("; ".join(refused), feature="operation", where="graph")
         return [(node, OPERATIONS[node.op], self.parameter(node)) for node in self.nodes[:-1]]
@@ -237,10 +288,13 @@ class Network:
         Raises
         ------
         UnsupportedError
-            Operations stand in another order; the first one is named.
+            The nodes are no chain, or operations stand in another order; the first one is named.
         """
+        odd_ones = self.refusals([name for name, row in OPERATIONS.items() if not row.refused], "a chain does not do")
+        if odd_ones:
+            raise UnsupportedError("; ".join(odd_ones), feature="operation", where="graph")
         groups: list[tuple[Node, list[str]]] = []
-        for node, _, _ in self.chain():
+        for node in self.nodes[:-1]:
             if node.op == "linear":
                 groups.append((node, []))
             elif groups:

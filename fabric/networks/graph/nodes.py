@@ -23,8 +23,8 @@ class Node:
     inputs : tuple of str
         Names of the nodes whose results it takes; ``input`` is the samples.
     sizes : tuple of (str, int)
-        What the operation has to know besides: of a linear one ``inputs``, ``outputs`` and ``bias``.  A mapping may be
-        given.
+        What the operation has to know besides: of a linear one ``inputs``, ``outputs`` and ``bias``, of attention
+        ``heads``, ``sequence`` and ``causal``.  A mapping may be given.
     """
 
     name: str
@@ -62,8 +62,9 @@ class NetworkStep:
     Attributes
     ----------
     node : Node
-    direction : {"forward", "test", "back", "ask"}
-        ``test`` counts what is right instead of a loss; ``ask`` gives the gradient of a parameter alone.
+    direction : {"forward", "test", "back", "ask", "copy", "sum"}
+        ``test`` counts what is right instead of a loss; ``ask`` gives the gradient of a parameter alone; ``copy`` and
+        ``sum`` are those of the operation add: what is read is kept, or added to what is there.
     reads, writes : tuple of NetworkTensor
         Activations and gradients.
     parameter : NetworkTensor or None

@@ -12,10 +12,13 @@ linear          y_o = r(sum_i W_oi x_i + b_o)               dx_i = r(sum_o W_oi 
 norm            u = r((x - mean x) / sqrt(var x + eps))     e = g dy, dg = sum_t dy u, ds = sum_t dy    u, 1 / sqrt
                 y = r(g u + s)                              dx = r((e - mean e - u mean(e u)) / sqrt)
 activations     y = r(f(x))                                 dx = r(f'(x) dy), f' rounded                slopes
+add             y = r(a + b)                                da = db = dy                                -
+attention       `fabric.networks.graph.attention`                                                       logs of sums
 cross_entropy   sum over tokens of -log softmax(x)[label]   dx = r((softmax(x) - onehot) scale)         exponentials
 ==============  ==========================================  ==========================================  ============
 
-r rounds to 16 bits, sums are f32; t runs over tokens, means over the features of a token.
+r rounds to 16 bits, sums are f32; t runs over tokens, means over the features of a token.  A tensor that several
+operations take has the sum of their gradients, the last of them first, rounded after each addition.
 
 Sources: weight streaming white paper, sections 4.2 and 5.3; J. L. Ba et al., "Layer normalization", 2016.
 """
@@ -32,7 +35,18 @@ from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
 from wse_core.errors import ConfigError
 
-__all__ = ["APART", "EPSILON", "CrossEntropy", "Declared", "Floats", "Linear", "NetworkOperation", "Norm", "Values"]
+__all__ = [
+    "APART",
+    "EPSILON",
+    "Add",
+    "CrossEntropy",
+    "Declared",
+    "Floats",
+    "Linear",
+    "NetworkOperation",
+    "Norm",
+    "Values",
+]
 
 Floats: TypeAlias = np.ndarray
 Values: TypeAlias = np.ndarray | None
@@ -50,19 +64,25 @@ class NetworkOperation:
     Attributes
     ----------
     name, meaning : str
+    operands : int
+        Tensors that it takes; if there are several, the numpy forms take and return tuples.
+    passes : bool
+        The gradient of the result is that of each operand.
     rowwise : bool
         A row of the result depends on one row of what is given, so that it can be made as soon as that is there.
     in_place : bool
-        The result takes the place of what is given.
+        The result takes the place of what is given, if nothing else needs that.
     keeps : tuple of (letter, per, format)
-        Arrays kept from forward to back: the letter that begins their names, a row per ``feature`` or one per
-        ``token`` alone, ``half`` or ``f32``.
+        Arrays kept from forward to back: the letter that begins their names, a row per ``feature``, per ``unit`` of
+        features, or one per ``token`` alone, ``half`` or ``f32``.
     refused : dict[str, str]
         Modes that do not have it, and why.
     """
 
     name: ClassVar[str] = ""
     meaning: ClassVar[str] = ""
+    operands: ClassVar[int] = 1
+    passes: ClassVar[bool] = False
     rowwise: ClassVar[bool] = False
     in_place: ClassVar[bool] = True
     keeps: ClassVar[tuple[tuple[str, str, str], ...]] = ()
@@ -72,24 +92,33 @@ class NetworkOperation:
         """Return the features of the result."""
         return given
 
+    def unit(self, node: Node, given: int) -> int:
+        """Return how many neighbouring features of operands and result the operation wants in one column."""
+        return 1
+
     def parameter(self, node: Node, given: int) -> NetworkTensor | None:
         """Return the parameter of a node that is given so many features."""
         return None
 
     def reverse(
-        self, node: Node, x: NetworkTensor, y: NetworkTensor, parameter: NetworkTensor | None, wanted: bool
+        self,
+        node: Node,
+        given: tuple[NetworkTensor, ...],
+        y: NetworkTensor,
+        parameter: NetworkTensor | None,
+        wanted: bool,
     ) -> list[NetworkStep]:
-        """Return the steps from the gradient of `y` to that of `x`, if it is wanted, and to that of the parameter."""
-        step = NetworkStep(node, "back", (y.gradient,), (x.gradient,), parameter)
+        """Return the steps from the gradient of `y` to those of what is given, if wanted, and of the parameter."""
+        step = NetworkStep(node, "back", (y.gradient,), tuple(x.gradient for x in given), parameter)
         return [step] if wanted or parameter is not None else []
 
-    def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
+    def plain(self, a: PlainArithmetic, node: Node, x: Any, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
         """Return (result, what is kept) by numpy, rows of samples; `values` is the rounded parameter."""
         raise NotImplementedError
 
     def plain_back(
         self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
-    ) -> tuple[Floats, Values]:
+    ) -> tuple[Any, Values]:
         """Return (gradient of what was given, gradient of the parameter)."""
         raise NotImplementedError
 
@@ -111,10 +140,15 @@ class Linear(NetworkOperation):
         return NetworkTensor(f"{node.group}.weight", node.size("outputs"), "parameter", columns)
 
     def reverse(
-        self, node: Node, x: NetworkTensor, y: NetworkTensor, parameter: NetworkTensor | None, wanted: bool
+        self,
+        node: Node,
+        given: tuple[NetworkTensor, ...],
+        y: NetworkTensor,
+        parameter: NetworkTensor | None,
+        wanted: bool,
     ) -> list[NetworkStep]:
-        ask = NetworkStep(node, "ask", (x, y.gradient), (), parameter)
-        return [*super().reverse(node, x, y, parameter, wanted)[: int(wanted)], ask]
+        ask = NetworkStep(node, "ask", (given[0], y.gradient), (), parameter)
+        return [*super().reverse(node, given, y, parameter, wanted)[: int(wanted)], ask]
 
     def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
         assert values is not None
@@ -156,6 +190,21 @@ class Norm(NetworkOperation):
         mean, dot = scaled.mean(1, keepdims=True), (scaled * unit).mean(1, keepdims=True)
         gradient = np.stack([(delta * unit).sum(0), delta.sum(0)])
         return a.round((scaled - mean - unit * dot) * inverse), gradient
+
+
+class Add(NetworkOperation):
+    """Two tensors of one size are added: a residual connection ends so."""
+
+    name, meaning, operands, passes, in_place = "add", "y = a + b", 2, True, False
+    refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode places chains of layers"}
+
+    def plain(self, a: PlainArithmetic, node: Node, x: Any, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
+        return a.round(x[0] + x[1]), None
+
+    def plain_back(
+        self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
+    ) -> tuple[Any, Values]:
+        return (delta, delta), None
 
 
 class CrossEntropy(NetworkOperation):

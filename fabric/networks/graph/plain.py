@@ -54,7 +54,7 @@ class PlainArithmetic:
 
 
 class PlainGraph(PlainArithmetic):
-    """Forward and backward passes of a network that is a chain; parameters as of `PlainArithmetic`.
+    """Forward and backward passes of a network; parameters as of `PlainArithmetic`.
 
     Attributes
     ----------
@@ -79,10 +79,11 @@ class PlainGraph(PlainArithmetic):
         x : ndarray, shape (samples, features)
         """
         self.results, self._kept = {INPUT: self.round(x)}, dict[str, Any]()
-        for node, operation, parameter in self.network.chain():
+        for node, operation, parameter in self.network.operations():
             values = None if parameter is None else self.round(parameters[parameter.name])
-            given = self.results[node.inputs[0]]
-            self.results[node.name], self._kept[node.name] = operation.plain(self, node, given, values)
+            given = tuple(self.results[name] for name in node.inputs)
+            found = operation.plain(self, node, given if operation.operands > 1 else given[0], values)
+            self.results[node.name], self._kept[node.name] = found
         return self.results[self.network.logits.name]
 
     def gradients(
@@ -100,9 +101,12 @@ class PlainGraph(PlainArithmetic):
         loss, delta = self.loss(self.forward(parameters, x), labels)
         delta = self.round(delta * self.dtype.type(scale))
         found: dict[str, np.ndarray] = {}
-        for node, operation, parameter in reversed(self.network.chain()):
+        deltas = {self.network.logits.name: delta}
+        for node, operation, parameter in reversed(self.network.operations()):
             values = None if parameter is None else self.round(parameters[parameter.name])
-            delta, gradient = operation.plain_back(self, node, delta, self._kept[node.name], values)
+            below, gradient = operation.plain_back(self, node, deltas.pop(node.name), self._kept[node.name], values)
+            for name, part in zip(node.inputs, below if operation.operands > 1 else (below,), strict=True):
+                deltas[name] = self.round(deltas[name] + part) if name in deltas else part
             if parameter is not None and gradient is not None:
                 found[parameter.name] = gradient
         return loss, found

@@ -1,17 +1,17 @@
 """Which arrays a PE has for the tensors of a schedule, and which tensors share one.
 
-An operation that works in place leaves its result where its input was; so there is an array of activations for the
-samples and one for each product.  A tensor is born with the step that writes it first and dies with the last one that
-reads it.  Tensors of one kind whose lives do not meet share a place: they are looked at in the order of the graph, and
-each goes into the first place that is free.  In a chain activations and what operations keep all live across the loss,
-and gradients take two places in turns.
+An operation that works in place leaves its result where its input was (`Network.level`).  A tensor is born with the
+step that writes it first and dies with the last one that reads it.  Tensors of one kind whose lives do not meet share a
+place: they are looked at in the order of the graph, and each goes into the first place that is free.  In a chain
+activations and what operations keep all live across the loss, and gradients take two places in turns.
 
 ==========  ===============================================================================================
-array       what it holds, for level k: the samples (0) and the results of products
+array       what it holds, for level k: the samples (0) and the results of operations that are not in place
 ==========  ===============================================================================================
-``ak``      activations, behind a row of ones
+``ak``      activations, behind a row of ones; k is the first level that lies there
 ``sk``      slopes of an activation
 ``nk, vk``  unit rows of a normalisation, and one over the deviations (f32)
+``lk``      logs of the sums of attention, a row per head (f32)
 ``dj``      gradients
 ``labels``  wanted probabilities, ``expo`` exponentials (f32)
 ==========  ===============================================================================================
@@ -26,12 +26,12 @@ from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
-from fabric.networks.graph.tensors import INPUT, NetworkTensor
-from wse_core.errors import UnsupportedError
+from fabric.networks.graph.table import OPERATIONS
+from fabric.networks.graph.tensors import NetworkTensor
 
 __all__ = ["MemoryPlan", "PlannedArray"]
 
-ORDER = "snv"
+ORDER = "snvl"
 """Letters of what operations keep, in the order in which the arrays of a level lie."""
 
 
@@ -66,7 +66,7 @@ class MemoryPlan:
     Attributes
     ----------
     layouts : list of ColumnLayout
-        Of the features of each level: the samples, and the result of each product.
+        Of the features of each level: the samples, and the result of each operation that is not in place.
     arrays : dict[str, PlannedArray]
         In the order in which they lie.
     """
@@ -74,63 +74,74 @@ class MemoryPlan:
     def __init__(self, network: Network, columns: int, done: Container[str] | None = None) -> None:
         self.network = network
         self.steps = schedule(network, "train", done)
-        self._level = {INPUT: 0}
-        for node, row, _ in network.chain():
-            below = self._level[node.inputs[0]]
-            if row.in_place and not below:
-                raise UnsupportedError(f"{node.name}: {node.op} works on the result of a product", where="graph")
-            self._level[node.name] = below if row.in_place else max(self._level.values()) + 1
-        names = {level: name for name, level in self._level.items()}
-        self.layouts = [ColumnLayout.even(network.tensors[names[k]].rows, columns) for k in range(len(names))]
+        self._level = network.level
+        self.layouts = [
+            ColumnLayout.even(tensor.rows, columns, tensor.unit)
+            for tensor in (network.tensors[name] for name in network.levels)
+        ]
         self._kept: dict[tuple[str, str], str] = {}
+        self._activations: dict[int, str] = {}
+        self._gradients: dict[tuple[int, int], str] = {}
         kept = self._keep()
         most = [layout.most for layout in self.layouts]
-        self.arrays = {f"a{k}": PlannedArray(1 + rows, ones=True) for k, rows in enumerate(most)}
+        self.arrays = {}
+        for place in self._places("activation"):
+            name = f"a{place[0][0]}"
+            self.arrays[name] = PlannedArray(1 + max(most[level] for level, _ in place), ones=True)
+            self._activations |= dict.fromkeys((level for level, _ in place), name)
         self.arrays |= dict(sorted(kept.items(), key=lambda item: (int(item[0][1:].split(".")[0]), _rank(item[0]))))
-        for number, levels in enumerate(self._places()):
-            self.arrays[f"d{number}"] = PlannedArray(max((most[k] for k in levels), default=1))
+        for number, place in enumerate(self._places("gradient")):
+            self.arrays[f"d{number}"] = PlannedArray(max((most[level] for level, _ in place), default=1))
+            self._gradients |= dict.fromkeys(place, f"d{number}")
         self.arrays["labels"] = PlannedArray(most[-1])
         self.arrays["expo"] = PlannedArray(most[-1], "f32")
 
     def _keep(self) -> dict[str, PlannedArray]:
         """Return the arrays of what operations keep; a second one of a letter and level has a number behind a dot."""
         found: dict[str, PlannedArray] = {}
-        for node, row, _ in self.network.chain():
-            level = self._level[node.name]
+        for node in self.network.nodes[:-1]:
+            level, row = self._level[node.name], OPERATIONS[node.op]
             for letter, per, number_format in row.keeps:
                 name, again = f"{letter}{level}", 2
                 while name in found:
                     name, again = f"{letter}{level}.{again}", again + 1
-                rows = self.layouts[level].most if per == "feature" else 1
+                units = {"feature": 1, "unit": self.network.tensors[node.name].unit}
+                rows = self.layouts[level].most // units[per] if per in units else 1
                 found[name] = PlannedArray(rows, number_format)
                 self._kept[node.name, letter] = name
         return found
 
-    def _places(self) -> list[list[int]]:
-        """Return the levels whose gradients share each place; there are two places at least, perhaps an empty one."""
-        born: dict[int, int] = {}
-        died: dict[int, int] = {}
+    def _places(self, kind: str) -> list[list[tuple[int, int]]]:
+        """Return the (level, part) of tensors that share each place.
+
+        The samples are there before the first step; of gradients there are two places at least, perhaps an empty one.
+        """
+        born: dict[tuple[int, int], int] = {(0, 0): -1} if kind == "activation" else {}
+        died = dict(born)
         for at, step in enumerate(self.steps):
             for part in (step, *step.then):
-                for tensor in (*part.reads, *part.writes):
-                    if tensor.kind == "gradient":
-                        level = self._level[tensor.name]
-                        born.setdefault(level, at)
-                        died[level] = at
-        found: list[list[int]] = [[], []]
-        for level in sorted(born):
+                for tensor in (*part.reads, *part.writes, *self._again(part)):
+                    if tensor.kind == kind:
+                        key = self._level[tensor.name], tensor.part
+                        born.setdefault(key, at)
+                        died[key] = at
+        found: list[list[tuple[int, int]]] = [[], []] if kind == "gradient" else []
+        for key in sorted(born):
             free = (
-                place
-                for place in found
-                if all(born[level] > died[other] or died[level] < born[other] for other in place)
+                place for place in found if all(born[key] > died[other] or died[key] < born[other] for other in place)
             )
             place = next(free, None)
             if place is None:
                 place = []
                 found.append(place)
-            place.append(level)
-        self._gradients = {level: f"d{number}" for number, place in enumerate(found) for level in place}
+            place.append(key)
         return found
+
+    def _again(self, step: NetworkStep) -> list[NetworkTensor]:
+        """Return what a step back reads of the way forward besides what its operation keeps."""
+        if step.direction != "back" or step.op != "attention":
+            return []
+        return [self.network.tensors[name] for name in (*step.node.inputs, step.node.name)]
 
     # --- where things are ---------------------------------------------------------------------------------------------
 
@@ -141,7 +152,15 @@ class MemoryPlan:
     def array(self, tensor: NetworkTensor) -> str:
         """Return the name of the array of an activation or a gradient."""
         level = self._level[tensor.name]
-        return self._gradients[level] if tensor.kind == "gradient" else f"a{level}"
+        return self._gradients[level, tensor.part] if tensor.kind == "gradient" else self._activations[level]
+
+    def activation(self, name: str) -> str:
+        """Return the name of the array in which a node leaves its result."""
+        return self._activations[self._level[name]]
+
+    def place(self, level: int) -> str:
+        """Return the name of the array of activations of a level."""
+        return self._activations[level]
 
     def kept(self, step: NetworkStep, letter: str) -> str:
         """Return the name of an array that the operation of a step keeps."""

@@ -1,21 +1,27 @@
 """The schedule of a network is one flat list of steps: forward, loss, and back.
 
-Steps back follow from those forward, last to first, by each operation's own `reverse`.  A step on single rows is done
-as soon as a product has given each row (`NetworkStep.then`), if nothing between the two needs what is not there yet;
-one such step, since it moves the pointers to the next row.
+Steps back follow from those forward, last to first, by each operation's own `reverse`.  A tensor that several
+operations take gets its gradient from the last of them; those of the others are added, one after the other.  What works
+in place on a tensor that something else needs too works on a copy.  A step on single rows is done as soon as a product
+has given each row (`NetworkStep.then`), if nothing between the two needs what is not there yet; one such step, since it
+moves the pointers to the next row.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container
 from dataclasses import replace
 
 from fabric.networks.graph.network import Network
-from fabric.networks.graph.nodes import NetworkStep
+from fabric.networks.graph.nodes import NetworkStep, Node
+from fabric.networks.graph.operations import Add
 from fabric.networks.graph.table import OPERATIONS
-from fabric.networks.graph.tensors import INPUT
+from fabric.networks.graph.tensors import INPUT, NetworkTensor
 
 __all__ = ["fused", "schedule"]
+
+ADD = Add.name
 
 
 def schedule(network: Network, kind: str, done: Container[str] | None = None) -> list[NetworkStep]:
@@ -31,23 +37,62 @@ def schedule(network: Network, kind: str, done: Container[str] | None = None) ->
     Raises
     ------
     UnsupportedError
-        The graph is no chain, or has operations that are not done: the message names them.
+        The graph has operations that are not done, or results that nothing takes: the message names them.
     """
-    chain, tensors, loss = network.chain(done, "weight streaming does not do"), network.tensors, network.nodes[-1]
-    steps = [
-        NetworkStep(node, "forward", (tensors[node.inputs[0]],), (tensors[node.name],), parameter)
-        for node, _, parameter in chain
-    ]
+    operations = network.operations(done, "weight streaming does not do")
+    tensors, loss, steps = network.tensors, network.nodes[-1], list[NetworkStep]()
+    for node, row, parameter in operations:
+        given, y = tuple(tensors[name] for name in node.inputs), tensors[node.name]
+        if row.in_place and not network.in_place(node):
+            steps.append(NetworkStep(replace(node, op=ADD), "copy", given, (y,)))
+            given = (y,)
+        steps.append(NetworkStep(node, "forward", given, (y,), parameter))
     if kind == "test":
         return fused([*steps, NetworkStep(loss, "test", (network.logits,))])
     steps.append(NetworkStep(loss, "forward", (network.logits,), (network.logits.gradient,)))
     wanted = {INPUT: False}  # whether the gradient of a tensor is: not that of the samples
-    for node, _, parameter in chain:
-        wanted[node.name] = wanted[node.inputs[0]] or parameter is not None
-    for node, row, parameter in reversed(chain):
-        x = node.inputs[0]
-        steps += row.reverse(node, tensors[x], tensors[node.name], parameter, wanted[x])
+    for node, _, parameter in operations:
+        wanted[node.name] = parameter is not None or any(wanted[name] for name in node.inputs)
+    back = _Gradients(network, steps)
+    for node, row, parameter in reversed(operations):
+        given = tuple(tensors[name] for name in node.inputs if wanted[name])
+        y = tensors[node.name]
+        if row.passes:
+            back.give(node, y.gradient, given)
+            continue
+        every = tuple(tensors[name] for name in node.inputs)
+        for step in row.reverse(node, every, y, parameter, bool(given)):
+            if row.in_place and not network.in_place(node):
+                steps.append(replace(step, writes=(y.gradient,)))
+                back.give(node, y.gradient, given)
+            else:
+                back.add(step)
     return fused(steps)
+
+
+class _Gradients:
+    """Steps that give gradients are appended to `steps`: the first gradient of a tensor is written, others added."""
+
+    def __init__(self, network: Network, steps: list[NetworkStep]) -> None:
+        self.steps, self.parts = steps, Counter({network.logits.name: 1})
+
+    def give(self, node: Node, delta: NetworkTensor, given: tuple[NetworkTensor, ...]) -> None:
+        """Append what makes a gradient a part of those of some tensors."""
+        for x in given:
+            again = self.parts[x.name] > 0
+            reads = (x.gradient, delta) if again else (delta,)
+            self.steps.append(NetworkStep(replace(node, op=ADD), "sum" if again else "copy", reads, (x.gradient,)))
+            self.parts[x.name] += 1
+
+    def add(self, step: NetworkStep) -> None:
+        """Append a step; what it writes is added to what is there."""
+        writes = tuple(replace(x, part=self.parts[x.name]) for x in step.writes)
+        self.steps.append(replace(step, writes=writes))
+        for x in writes:
+            self.parts[x.name] += 1
+            if x.part:
+                whole = replace(x, part=0)
+                self.steps.append(NetworkStep(replace(step.node, op=ADD), "sum", (whole, x), (whole,)))
 
 
 def fused(steps: list[NetworkStep]) -> list[NetworkStep]:

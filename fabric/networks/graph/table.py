@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fabric.networks.graph.activations import ACTIVATIONS, Activation
-from fabric.networks.graph.operations import CrossEntropy, Declared, Linear, NetworkOperation, Norm
+from fabric.networks.graph.attention import SelfAttention
+from fabric.networks.graph.operations import Add, CrossEntropy, Declared, Linear, NetworkOperation, Norm
 from wse_core.errors import ConfigError
 
 __all__ = ["CHOICES", "OPERATIONS", "activation"]
@@ -14,9 +15,10 @@ OPERATIONS: dict[str, NetworkOperation] = {
         Linear(),
         Norm(),
         *ACTIVATIONS.values(),
+        Add(),
+        SelfAttention(),
         CrossEntropy(),
         Declared("convolution", "y = sum of products with shifted inputs"),
-        Declared("attention", "y = softmax(q k) v"),
     )
 }
 """Each operation has its row, by name."""

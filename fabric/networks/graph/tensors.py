@@ -23,12 +23,18 @@ class NetworkTensor:
     kind : {"activation", "gradient", "parameter"}
     columns : int
         Of a parameter's matrix, else 0.
+    unit : int
+        So many neighbouring features stay in one column of PEs: those of a head.
+    part : int
+        Of a gradient: 0, or the number of what is added to it when it is whole.
     """
 
     name: str
     rows: int
     kind: str = "activation"
     columns: int = 0
+    unit: int = 1
+    part: int = 0
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -38,4 +44,4 @@ class NetworkTensor:
     @property
     def gradient(self) -> NetworkTensor:
         """An activation has a gradient of the same name and size."""
-        return NetworkTensor(self.name, self.rows, "gradient")
+        return NetworkTensor(self.name, self.rows, "gradient", unit=self.unit)

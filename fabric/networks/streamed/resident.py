@@ -32,12 +32,15 @@ from fabric.networks.streamed.commands import FORMS
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.linear import dense_tasks
 from fabric.networks.streamed.operations.rows import slope_task
-from fabric.networks.streamed.operations.table import STREAMED, ids_of
+from fabric.networks.streamed.operations.table import STREAMED, ids_of, present
 from fabric.program.program import Program
-from wse_core.errors import ConfigError, ProgramError
+from wse_core.errors import ConfigError, ProgramError, UnsupportedError
 from wse_core.params import Machine
 
 __all__ = ["Resident"]
+
+MOST_COUNTED = 128
+"""Heads, and sequences, that the data of a command of attention can tell apart."""
 
 
 class Resident:
@@ -89,12 +92,38 @@ class Resident:
         self.network, self.machine, self.width, self.height, self.samples = network, machine, width, height, samples
         self.tokens, self.form = samples // height, form
         self.plan, self.ids = MemoryPlan(network, width, STREAMED), ids_of(network)
+        self._check_sequences()
         self._views = [(name, 0) for name in self.plan.arrays]
         self._views += [(name, self.tokens) for name, array in self.plan.arrays.items() if array.ones]
         names = [name if not behind else f"{name}.rows" for name, behind in self._views]
         self.arrays = {name: k for k, name in enumerate(names)}
         if self._largest()[1] > 2 * machine["mem.words"]:
             raise self._too_large()  # before weights are drawn and programs written for nothing
+
+    def _check_sequences(self) -> None:
+        """Refuse sequences that do not lie in a PE whole, and more of them than a command can count."""
+        for node in self.network.nodes:
+            if node.op != "attention":
+                continue
+            sequence = node.size("sequence")
+            if self.tokens % sequence:
+                near = [
+                    rows for rows in range(1, self.samples // sequence + 1) if self.samples % (rows * sequence) == 0
+                ]
+                raise UnsupportedError(
+                    f"{node.name}: sequences of {sequence} tokens do not lie whole in PEs of {self.tokens} tokens",
+                    feature="attention over several rows of PEs",
+                    where="mesh.height",
+                    hint=f"{', '.join(map(str, near[-3:])) or 'more samples than a sequence has, and 1'} rows of PEs",
+                )
+            heads = -(-node.size("heads") // self.width)
+            if max(self.tokens // sequence, heads) > MOST_COUNTED:
+                raise UnsupportedError(
+                    f"{node.name}: {heads} heads of a column, {self.tokens // sequence} sequences of a PE",
+                    feature="attention",
+                    where="mesh",
+                    hint=f"at most {MOST_COUNTED} of each: more PEs",
+                )
 
     def _largest(self) -> tuple[str, int]:
         """Return (name, bytes) of the largest array."""
@@ -145,9 +174,9 @@ class Resident:
         dense = self.form != "steps"
         place = self._mesh(self.plan.layouts[0])
         gradient = GradientTasks(p, column, place, row, 0, held["a0"], held["d0"], tokens, base, dense)
-        present = {node.op for node in self.network.nodes}
-        lowerings = [lowering for name, lowering in STREAMED.items() if name in present]
-        code = ProgramCode(p, self.ids, table, product, gradient, held, tokens, lowerings)
+        there = present(self.network)
+        lowerings = [lowering for name, lowering in STREAMED.items() if name in there]
+        code = ProgramCode(p, self.ids, table, product, gradient, held, tokens, lowerings, self.network)
         constant = p.dsr("src1") if dense else None
         with p.task("prepare"):
             for part in (product, gradient, code):
@@ -200,8 +229,10 @@ class Resident:
                 if key not in made:
                     made[key] = self._fitting(x, row)
                 layout.place(made[key], x, y)
-        below, above = self.plan.layouts[:2]
+        below = self.plan.layouts[0]
         route_product(layout, self._mesh(below))
+        asked = next(step.reads[1] for step in reversed(self.plan.steps) if step.direction == "ask")
+        above = self.plan.layout(asked)
         last = above.owners(np.array([above.features - 1]))[0]  # its row of gradients is the last one that a pass sends
         route_gradient(layout, self._mesh(below), int(last))
         for key, program in made.items():

@@ -100,5 +100,5 @@ class Wafer:
 
     def activations(self, level: int) -> NDArray[np.uint16]:
         """Return the activations of a level as bit patterns, shape (features, samples)."""
-        tiles = self.fabric.read(f"a{level}")
+        tiles = self.fabric.read(self.resident.plan.place(level))
         return self.resident.rows(level, tiles.view(np.uint16))

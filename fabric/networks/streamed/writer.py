@@ -113,6 +113,14 @@ class _Words(StepWriter):
             self.script.words(column, payload, np.ones(len(payload), bool))
         self.script.turn()
 
+    def heads(self, step: NetworkStep, name: str) -> None:
+        sequences = np.arange(self.resident.tokens // step.node.size("sequence"))
+        y = self.resident.network.tensors[step.node.name]
+        for column, count in enumerate(self.plan.layout(y).counts):
+            data = (np.arange(count // y.unit)[:, None] << 8 | sequences).ravel()
+            self.script.words(column, self.word(name, data), np.ones(len(data), bool))
+        self.script.turn()
+
     def join(self, name: str) -> None:
         last = self.resident.width - 1
         for column in range(last + 1) if last else ():

@@ -25,6 +25,7 @@ from contextlib import AbstractContextManager
 from fabric.asm.operands import Reg, Task, Var
 from fabric.kernels.streamed.forward import ProductTasks
 from fabric.kernels.streamed.gradient import GradientTasks
+from fabric.networks.graph.network import Network
 from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.program import functions
 from fabric.program.program import Program
@@ -62,6 +63,7 @@ class ProgramCode:
         Elements of a row.
     lowerings : sequence of Lowering
         Operations that the program has, besides products.
+    network : Network
 
     Attributes
     ----------
@@ -82,9 +84,10 @@ class ProgramCode:
         held: Mapping[str, Var],
         tokens: int,
         lowerings: Sequence[Lowering],
+        network: Network,
     ) -> None:
         self.p, self.ids, self.table, self.product, self.gradient = p, ids, table, product, gradient
-        self.held, self.tokens = held, tokens
+        self.held, self.tokens, self.network = held, tokens, network
         self.reads = {name: p.dsr("src1") for name in POINTERS}
         self.writes = {name: p.dsr("dest") for name in POINTERS if name != "label"}
         self.onward = p.dsr("dest") if product.arriving else None

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
+from fabric.networks.graph.reverse import schedule
 from fabric.networks.streamed.commands import POINTERS, given_out
+from fabric.networks.streamed.operations.attention import ATTENTION
 from fabric.networks.streamed.operations.code import JOINS
 from fabric.networks.streamed.operations.linear import LINEAR
 from fabric.networks.streamed.operations.loss import LOSS
 from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.networks.streamed.operations.norm import NORM
+from fabric.networks.streamed.operations.residual import ADD
 from fabric.networks.streamed.operations.rows import ROWS
 
-__all__ = ["STREAMED", "after", "ids_of"]
+__all__ = ["STREAMED", "after", "ids_of", "present"]
 
-STREAMED: dict[str, Lowering] = {"linear": LINEAR, **ROWS, "cross_entropy": LOSS, "norm": NORM}
+STREAMED: dict[str, Lowering] = {
+    "linear": LINEAR,
+    **ROWS,
+    "add": ADD,
+    "attention": ATTENTION,
+    "cross_entropy": LOSS,
+    "norm": NORM,
+}
 """By the names of `fabric.networks.graph.table.OPERATIONS`, in the order in which programs have their tasks."""
 
 
@@ -23,10 +33,16 @@ def after(step: NetworkStep) -> list[str]:
     return [STREAMED[later.op].after[later.direction] for later in step.then]
 
 
+def present(network: Network) -> set[str]:
+    """Return the operations that a network's schedule has."""
+    steps = schedule(network, "train", STREAMED)
+    return {part.op for step in steps for part in (step, *step.then)} | {node.op for node in network.nodes}
+
+
 def ids_of(network: Network) -> dict[str, int]:
     """Return the control task id of each command of a network's operations."""
-    present = {node.op for node in network.nodes}
+    there = present(network)
     used = [*POINTERS, *JOINS]
     for name, lowering in STREAMED.items():
-        used += lowering.commands if name in present else ()
+        used += lowering.commands if name in there else ()
     return given_out(used)

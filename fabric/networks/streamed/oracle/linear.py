@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 from fabric.networks.streamed.parameters import StreamedParameter
 
@@ -15,24 +15,28 @@ Halves = NDArray[np.uint16]
 Numbers = NDArray[np.int64]
 
 
-def forward(a: MeshArithmetic, node: Node, x: Halves, weights: StreamedParameter) -> tuple[Halves, Halves]:
+def forward(
+    a: MeshArithmetic, given: NetworkTensor, result: NetworkTensor, x: Halves, weights: StreamedParameter
+) -> tuple[Halves, Halves]:
     """Return (W x + b, what was given with a row of ones behind it); a bias is added where its row lands."""
-    given = np.concatenate([x, np.full((1, x.shape[1]), a.one, np.uint16)])
+    source = np.concatenate([x, np.full((1, x.shape[1]), a.one, np.uint16)])
     rows, indices = weights.pattern.rows, weights.pattern.indices
-    landing, owners = a.owners(node.size("outputs")), a.owners(len(x))
+    landing, owners = a.owners(result), a.owners(given)
     bias = indices == len(x)
     column = np.where(bias, landing[rows], owners[np.where(bias, 0, indices)])
     order = np.lexsort((np.where(bias, -1, indices), rows))  # a row's bias first, then its features
-    return _product(a, weights.values[order], rows[order], column[order], given, indices[order], landing), given
+    return _product(a, weights.values[order], rows[order], column[order], source, indices[order], landing), source
 
 
-def back(a: MeshArithmetic, node: Node, delta: Halves, weights: StreamedParameter) -> Halves:
+def back(
+    a: MeshArithmetic, given: NetworkTensor, result: NetworkTensor, delta: Halves, weights: StreamedParameter
+) -> Halves:
     """Return the transposed product with gradients; nothing goes back through a bias."""
-    kept = weights.pattern.indices < node.size("inputs")
+    kept = weights.pattern.indices < given.rows
     rows, indices = weights.pattern.indices[kept], weights.pattern.rows[kept]
     order = np.lexsort((indices, rows))
-    owners, values = a.owners(len(delta)), weights.values[kept]
-    landing = a.owners(node.size("inputs"))
+    owners, values = a.owners(result), weights.values[kept]
+    landing = a.owners(given)
     return _product(a, values[order], rows[order], owners[indices[order]], delta, indices[order], landing)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fabric.kernels.streamed.placement import chunks
 from fabric.networks.arithmetic import MixedArithmetic
+from fabric.networks.graph.tensors import NetworkTensor
 from wse_core.params import Machine
 
 __all__ = ["MeshArithmetic"]
@@ -18,7 +19,7 @@ Bits = NDArray[np.uint32]
 
 
 class MeshArithmetic(MixedArithmetic):
-    """A mesh has features in nearly equal chunks over its columns, samples over its rows.
+    """A mesh has features in nearly equal chunks over its columns, whole units of them, samples over its rows.
 
     Parameters
     ----------
@@ -34,14 +35,19 @@ class MeshArithmetic(MixedArithmetic):
         super().__init__(machine, dtype)
         self.width, self.height, self.tokens = width, height, samples // height
 
-    def owners(self, features: int) -> NDArray[np.int64]:
-        """Return the column that owns each of so many features."""
-        return np.repeat(np.arange(self.width), np.diff(chunks(features, self.width)))
+    def owners(self, tensor: NetworkTensor) -> NDArray[np.int64]:
+        """Return the column that owns each feature of a tensor."""
+        return np.repeat(np.arange(self.width), np.diff(self._starts(tensor)))
 
-    def over_columns(self, rows: Bits, operation: Callable[[Bits, Bits], Bits], start: int) -> list[Bits]:
-        """Return per column the operation over its rows, from `start` on."""
+    def _starts(self, tensor: NetworkTensor) -> list[int]:
+        return [tensor.unit * start for start in chunks(tensor.rows // tensor.unit, self.width).tolist()]
+
+    def over_columns(
+        self, rows: Bits, operation: Callable[[Bits, Bits], Bits], start: int, tensor: NetworkTensor
+    ) -> list[Bits]:
+        """Return per column the operation over its rows, which are those of a tensor, from `start` on."""
         found = []
-        for low, high in pairwise(chunks(len(rows), self.width)):
+        for low, high in pairwise(self._starts(tensor)):
             total = np.full(rows.shape[1:], start, np.uint32)
             for row in rows[low:high]:
                 total = operation(total, row)
@@ -55,9 +61,9 @@ class MeshArithmetic(MixedArithmetic):
             total = operation(part, total)
         return total
 
-    def mean(self, rows: Bits) -> Bits:
-        """Return the mean over the features."""
-        return self.times(self.joined(self.over_columns(rows, self.add, 0), self.add), 1 / len(rows))
+    def mean(self, rows: Bits, tensor: NetworkTensor) -> Bits:
+        """Return the mean over the features of a tensor."""
+        return self.times(self.joined(self.over_columns(rows, self.add, 0, tensor), self.add), 1 / len(rows))
 
     def south(self, vectors: Bits) -> Bits:
         """Return sums over the tokens: in each PE from 0, then north to south; the last axis goes."""

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.graph.operations import EPSILON
+from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 from fabric.networks.streamed.parameters import StreamedParameter
 
@@ -15,25 +16,27 @@ Halves = NDArray[np.uint16]
 Bits = NDArray[np.uint32]
 
 
-def forward(a: MeshArithmetic, x: Halves, weights: StreamedParameter) -> tuple[Halves, tuple[Halves, Bits]]:
+def forward(
+    a: MeshArithmetic, tensor: NetworkTensor, x: Halves, weights: StreamedParameter
+) -> tuple[Halves, tuple[Halves, Bits]]:
     """Return (rows, (unit rows, 1 / deviation))."""
     wide = a.widen(x)
-    centred = a.sub(wide, a.mean(wide)[None])
-    inverse = a.functions.rsqrt(a.plus(a.mean(a.mul(centred, centred)), EPSILON))
+    centred = a.sub(wide, a.mean(wide, tensor)[None])
+    inverse = a.functions.rsqrt(a.plus(a.mean(a.mul(centred, centred), tensor), EPSILON))
     unit = a.narrow(a.mul(centred, inverse[None]))
     factors, shifts = _factors(weights)
     return a.narrow(a.fma(unit, factors, np.broadcast_to(a.widen(shifts), wide.shape))), (unit, inverse)
 
 
 def back(
-    a: MeshArithmetic, delta: Halves, kept: tuple[Halves, Bits], weights: StreamedParameter
+    a: MeshArithmetic, tensor: NetworkTensor, delta: Halves, kept: tuple[Halves, Bits], weights: StreamedParameter
 ) -> tuple[Halves, Bits]:
     """Return (gradients of the rows before normalisation, gradients of factors and shifts)."""
     (unit, inverse), wide = kept, a.widen(delta)
     units = a.widen(unit)
     gradients = np.concatenate([a.south(a.mul(wide, units)), a.south(wide)])
     scaled = a.fma(delta, _factors(weights)[0], np.zeros_like(wide))
-    mean, dot = a.mean(scaled), a.mean(a.mul(scaled, units))
+    mean, dot = a.mean(scaled, tensor), a.mean(a.mul(scaled, units), tensor)
     found = a.sub(a.sub(scaled, mean[None]), a.mul(units, dot[None]))
     return a.narrow(a.mul(found, inverse[None])), gradients
 

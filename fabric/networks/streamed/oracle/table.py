@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.graph.activations import ACTIVATIONS
+from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
-from fabric.networks.graph.tensors import INPUT
-from fabric.networks.streamed.oracle import linear, loss, norm
+from fabric.networks.graph.tensors import INPUT, NetworkTensor
+from fabric.networks.streamed.oracle import attention, linear, loss, norm
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 
 __all__ = ["BACK", "FORWARD"]
@@ -19,30 +20,45 @@ __all__ = ["BACK", "FORWARD"]
 Halves = NDArray[np.uint16]
 
 
-def _linear(a: MeshArithmetic, node: Node, delta: Halves, kept: Any, weights: Any) -> tuple[Halves, Any]:
+class StreamedArithmetic(MeshArithmetic):
+    """A mesh has a network on it; `fabric.networks.streamed.oracle.walk.StreamedOracle` is one."""
+
+    network: Network
+
+
+def _tensors(a: StreamedArithmetic, node: Node) -> tuple[NetworkTensor, NetworkTensor]:
+    return a.network.tensors[node.inputs[0]], a.network.tensors[node.name]
+
+
+def _linear(a: StreamedArithmetic, node: Node, delta: Halves, kept: Any, weights: Any) -> tuple[Halves, Any]:
     gradient = linear.ask(a, delta, kept, weights)
-    return (delta if node.inputs[0] == INPUT else linear.back(a, node, delta, weights)), gradient
+    return (delta if node.inputs[0] == INPUT else linear.back(a, *_tensors(a, node), delta, weights)), gradient
 
 
 def _row(name: str) -> Callable[..., Any]:
     return lambda a, node, x, weights: ACTIVATIONS[name].bits(a, x)
 
 
-def _slope(a: MeshArithmetic, node: Node, delta: Halves, slopes: Halves, weights: Any) -> tuple[Halves, None]:
+def _slope(a: StreamedArithmetic, node: Node, delta: Halves, slopes: Halves, weights: Any) -> tuple[Halves, None]:
     return a.half.call("mul", slopes, delta), None
 
 
 FORWARD: dict[str, Callable[..., Any]] = {
-    "linear": linear.forward,
-    "norm": lambda a, node, x, weights: norm.forward(a, x, weights),
+    "linear": lambda a, node, x, weights: linear.forward(a, *_tensors(a, node), x, weights),
+    "norm": lambda a, node, x, weights: norm.forward(a, _tensors(a, node)[1], x, weights),
+    "add": lambda a, node, x, weights: (a.half.call("add", *x), None),
+    "attention": attention.forward,
     "cross_entropy": loss.forward,
     **{name: _row(name) for name in ACTIVATIONS},
 }
-"""Each takes (arithmetic, node, rows, parameter) and returns (rows, what is kept); the loss takes labels and scale."""
+"""Each takes (arithmetic, node, rows, parameter) and returns (rows, what is kept), of several operands tuples; the loss
+takes (arithmetic, tensor, logits, labels, scale)."""
 
 BACK: dict[str, Callable[..., Any]] = {
     "linear": _linear,
-    "norm": lambda a, node, delta, kept, weights: norm.back(a, delta, kept, weights),
+    "norm": lambda a, node, delta, kept, weights: norm.back(a, _tensors(a, node)[1], delta, kept, weights),
+    "add": lambda a, node, delta, kept, weights: ((delta, delta), None),
+    "attention": lambda a, node, delta, kept, weights: (attention.back(a, node, delta, kept), None),
     "cross_entropy": loss.forward,  # gives the gradients with the losses
     **dict.fromkeys(ACTIVATIONS, _slope),
 }

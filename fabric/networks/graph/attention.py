@@ -1,0 +1,98 @@
+"""Tokens see those of their own sequence, every head for itself: attention.
+
+A token's queries, keys and values are rows of features, heads one after the other.  With scale ``k = 1 / sqrt(features
+of a head)``::
+
+    s_it = k (q_i . k_t), minus infinity for t behind i if causal         peak_i = max_t s_it
+    p_it = exp(s_it - L_i), L_i = peak_i + log sum_t exp(s_it - peak_i)
+    o_i = r(sum_t r(exp(s_it - peak_i)) v_t / sum_t exp(s_it - peak_i))
+
+    D_i = do_i . o_i        dS_it = r(p_it (do_i . v_t - D_i) k)
+    dq_i = r(sum_t dS_it k_t)        dk_t = r(sum_i dS_it q_i)        dv_t = r(sum_i r(p_it) do_i)
+
+r rounds to 16 bits, all else is f32; L is kept, and scores are calculated again on the way back, so nothing of the size
+of a sequence squared is.
+
+Sources: A. Vaswani et al., "Attention is all you need", 2017; T. Dao et al., "FlashAttention", 2022 (L and D).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.operations import Floats, NetworkOperation, Values
+from fabric.networks.graph.plain import PlainArithmetic
+from wse_core.errors import ConfigError
+
+__all__ = ["SelfAttention", "scale_of"]
+
+
+def scale_of(features: int) -> float:
+    """Return what scores are multiplied with, given the features of a head."""
+    return 1 / math.sqrt(features)
+
+
+class SelfAttention(NetworkOperation):
+    """This operation takes queries, keys and values; its node has ``heads``, ``sequence`` and ``causal`` (0 or 1)."""
+
+    name, meaning, operands, in_place = "attention", "y = softmax(q k) v", 3, False
+    keeps = (("l", "unit", "f32"),)
+    refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode has no tokens that see each other"}
+
+    def features(self, node: Node, given: int) -> int:
+        heads, sequence = node.size("heads"), node.size("sequence")
+        if heads < 1 or given % heads:
+            raise ConfigError(f"{node.name}: {given} features do not divide into {heads} heads", where="network")
+        if sequence < 1 or node.size("causal") not in (0, 1):
+            raise ConfigError(
+                f"{node.name}: a sequence of {sequence} tokens, causal {node.size('causal')}", where="graph"
+            )
+        return given
+
+    def unit(self, node: Node, given: int) -> int:
+        return given // node.size("heads")
+
+    def plain(self, a: PlainArithmetic, node: Node, x: Any, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
+        q, k, v = (_by_head(node, rows) for rows in x)
+        scores = _scores(a, node, q, k)
+        peak = scores.max(-1, keepdims=True)
+        powers = np.exp(scores - peak)
+        sums = powers.sum(-1, keepdims=True)
+        result = _by_token(a.round(a.round(powers) @ v / sums))
+        return result, (q, k, v, _by_head(node, result), peak + np.log(sums))
+
+    def plain_back(
+        self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
+    ) -> tuple[Any, Values]:
+        (q, k, v, o, logs), do = kept, _by_head(node, delta)
+        p = np.exp(_scores(a, node, q, k) - logs)
+        dot = (do * o).sum(-1, keepdims=True)
+        ds = a.round(p * (do @ v.swapaxes(-1, -2) - dot) * a.dtype.type(scale_of(q.shape[-1])))
+        found = ds @ k, ds.swapaxes(-1, -2) @ q, a.round(p).swapaxes(-1, -2) @ do
+        return tuple(_by_token(a.round(rows)) for rows in found), None
+
+
+def _by_head(node: Node, rows: Floats) -> Floats:
+    """Return rows of shape (tokens, features) as (sequences, heads, tokens of a sequence, features of a head)."""
+    heads, sequence = node.size("heads"), node.size("sequence")
+    if len(rows) % sequence:
+        raise ConfigError(f"{node.name}: {len(rows)} tokens are no whole sequences of {sequence}", where="batch")
+    return rows.reshape(-1, sequence, heads, rows.shape[1] // heads).swapaxes(1, 2)
+
+
+def _by_token(rows: Floats) -> Floats:
+    sequences, heads, sequence, features = rows.shape
+    return rows.swapaxes(1, 2).reshape(sequences * sequence, heads * features)
+
+
+def _scores(a: PlainArithmetic, node: Node, q: Floats, k: Floats) -> Floats:
+    """Return the scores, (sequences, heads, queries, keys)."""
+    scores = q @ k.swapaxes(-1, -2) * a.dtype.type(scale_of(q.shape[-1]))
+    if node.size("causal"):
+        scores = np.where(np.tri(scores.shape[-1], dtype=bool), scores, a.dtype.type(-np.inf))
+    return scores

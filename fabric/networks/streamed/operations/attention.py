@@ -1,0 +1,366 @@
+"""Attention where whole sequences lie in a PE and whole heads in a column: nothing moves.
+
+A command says which head of the column and which sequence of the PE; the PE does it by itself, key after key: scores
+are sums of a query row times one number of a key, as products are sums of rows times weights.
+
+Memory
+    Scores of a sequence in f32, shares and their gradients in 16 bits: 8 bytes times the square of the sequence.
+
+Order of additions (bit exact)
+    Scores: from 0 over the features.  Largest score and sum: over the keys.  Results and gradients: from 0 over keys or
+    queries; each rounded once.
+
+Cycles
+    Of a sequence of S tokens and a head of e features: four products forward and back of S e (S / 2 + 7) each, one
+    more for the gradients of keys and values, and 2 S exponentials of rows.
+
+Source: `fabric.networks.graph.attention`; weight streaming white paper, section 4.2 (what has no weights is done on the
+wafer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fabric.asm.operands import Reg
+from fabric.networks.graph.attention import scale_of
+from fabric.networks.graph.nodes import NetworkStep, Node
+from fabric.networks.streamed.operations.code import ProgramCode
+from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
+from wse_core.errors import UnsupportedError
+
+__all__ = ["ATTENTION"]
+
+COMMANDS = {
+    "operand": "data = number of the next array that attention works on",
+    "attend": "attention, data = head and sequence: from queries, keys, values to results and logs of sums",
+    "attend_back": "the same back: from gradients of results to those of queries, keys and values",
+    "attended": "the list of operands is empty again",
+}
+FORWARD = ("queries", "keys", "values", "results", "logs")
+BACK = (*FORWARD, "d results", "d queries", "d keys", "d values")
+"""Operands in the order in which they are named."""
+
+
+def forward(w: StepWriter, step: NetworkStep) -> None:
+    """Write attention of all heads and sequences."""
+    rows = [f"{w.plan.array(tensor)}.rows" for tensor in (*step.reads, *step.writes)]
+    _attend(w, step, "attend", [*rows, w.plan.kept(step, "l")])
+
+
+def back(w: StepWriter, step: NetworkStep) -> None:
+    """Write the gradients of queries, keys and values."""
+    given = [*step.node.inputs, step.node.name]
+    rows = [f"{w.plan.activation(name)}.rows" for name in given]
+    deltas = [w.plan.array(tensor) for tensor in (*step.reads, *step.writes)]
+    _attend(w, step, "attend_back", [*rows, w.plan.kept(step, "l"), *deltas])
+
+
+def _attend(w: StepWriter, step: NetworkStep, name: str, arrays: list[str]) -> None:
+    for array in arrays:
+        w.tell(operand=array)
+    w.heads(step, name)
+    w.tell("attended")
+
+
+class AttentionTasks:
+    """What the tasks hold between commands, and the tasks."""
+
+    def __init__(self, code: ProgramCode) -> None:
+        self.code, p = code, code.p
+        node = the_form(code.network.nodes)
+        self.size = code.network.tensors[node.name].unit
+        self.sequence, self.causal, self.tokens = node.size("sequence"), bool(node.size("causal")), code.tokens
+        s = self.sequence
+        self.operands, self.at = p.array("operands", len(BACK), "u16"), p.array("places", len(BACK), "u16")
+        self.named = p.scalar("operands named", "u16", 0)
+        self.work = p.array("scores", s * s, "f32", bank=0)
+        self.shares = p.array("shares", 2 * s * s, "half", bank=1)  # and behind them their gradients
+        self.share, self.dot = (
+            p.array("share of a query", s, "f32", bank=4),
+            p.array("dot of a query", s, "f32", bank=4),
+        )
+        self.sums = p.dsr("src0")
+        # These are set by commands before they are used again: attention borrows them.
+        self.rows, self.numbers = code.reads["label"], code.reads["wide"]
+        self.halves, self.wide = code.writes["row"], code.writes["wide"]
+
+    def tasks(self) -> None:
+        """Write the tasks of both ways and of the list of operands."""
+        code, p = self.code, self.code.p
+        with code.command("operand") as t:
+            place, number = code.place(t.data), p.reg16("number")
+            p.ld16(number, self.named)
+            p.st16(place, self.operands, index=number)
+            p.add16(number, number, 1)
+            p.st16(number, self.named)
+        with code.command("attended"):
+            none = p.reg16("none")
+            p.ldi(none, 0)
+            p.st16(none, self.named)
+        with code.command("attend") as t, self.borrowed(t.data, FORWARD):
+            self.scores()
+            self.softmax()
+            self.mix()
+        with code.command("attend_back") as t, self.borrowed(t.data, BACK):
+            self.dots()
+            self.gradients_of_scores()
+            self.gradients()
+
+    @contextmanager
+    def borrowed(self, data: Reg, names: tuple[str, ...]) -> Iterator[None]:
+        """Begin a task with the places of its operands for a head and sequence; give the pointers back at its end."""
+        p, s, t = self.code.p, self.sequence, self.tokens
+        head, behind, place = p.reg16("head"), p.reg16("words"), p.reg16("place")
+        p.sar16(head, data, 8)
+        p.and16(behind, data, 0xFF)
+        p.mul16(behind, behind, s)
+        for k, name in enumerate(names):
+            p.ld16(place, self.operands, offset=k)
+            p.add16(place, place, behind)
+            if name == "logs":  # f32, a row per head
+                p.add16(place, place, behind)
+                words = 2 * t
+            else:
+                words = self.size * t
+            step = p.reg16("step")
+            p.mul16(step, head, words)
+            p.add16(place, place, step)
+            p.free(step)
+            p.st16(place, self.at, offset=k)
+        p.free(head, behind, place)
+        p.load(self.rows, p.mem1d(self.code.held["a0"], s))
+        p.load(self.numbers, p.mem1d(self.work, s))
+        p.load(self.halves, p.mem1d(self.shares, s))
+        p.load(self.wide, p.mem1d(self.work, s))
+        p.load(self.sums, p.mem1d(self.work, s))
+        yield
+        self.code.prepare()
+
+    def place(self, name: str, what: str = "") -> Reg:
+        """Emit the load of an operand's place; return the register with it."""
+        found = self.code.p.reg16(what or name)
+        self.code.p.ld16(found, self.at, offset=BACK.index(name))
+        return found
+
+    def vector(self, var: Any) -> Any:
+        """Return the first numbers of a row of tokens, as many as a sequence has."""
+        return self.code.p.mem1d(var, self.sequence)
+
+    def products(self, rows: str, numbers: str, left: Reg) -> None:
+        """Emit sums = sum over the features of a row times a number of a token, `left` tokens from the end."""
+        p = self.code.p
+        p.mov32(self.sums, 0)
+        at, factor = self.place(rows, "at"), p.reg16("factor")
+        p.dsr_base(self.rows, at)
+        p.ld16(at, self.at, offset=BACK.index(numbers))
+        p.add16(at, at, self.sequence)
+        p.sub16(at, at, left)
+        with p.loop(self.size):
+            p.ld16(factor, at)
+            p.add16(at, at, self.tokens)
+            p.fmachs(self.sums, self.sums, self.rows, factor)
+            p.dsr_off(self.rows, self.tokens)
+        p.free(at, factor)
+
+    @contextmanager
+    def before(self, left: Reg) -> Iterator[Reg]:
+        """Emit how many tokens come before the one that is `left` from the end; a register has the number inside."""
+        p = self.code.p
+        count = p.reg16("tokens before")
+        p.ldi(count, self.sequence)
+        p.sub16(count, count, left)
+        yield count
+        p.free(count)
+
+    def scale(self, dest: Any, source: Any) -> None:
+        """Emit a product with the scale of the scores."""
+        self.code.p.fmuls(dest, source, scale_of(self.size))
+
+    def scores(self) -> None:
+        """Emit the scores of all keys, a row of queries each, and the largest of each query."""
+        p, peak = self.code.p, self.vector(self.code.peak)
+        p.mov32(peak, LOWEST)
+        row = p.reg16("row of scores")
+        p.ldi(row, self.work)
+        with p.loop(self.sequence) as left:
+            p.dsr_base(self.sums, row)
+            p.dsr_base(self.numbers, row)
+            self.products("queries", "keys", left)
+            self.scale(self.sums, self.numbers)
+            if self.causal:
+                p.dsr_base(self.wide, row)
+                with self.before(left) as count:
+                    p.dsr_len(self.wide, count)
+                p.mov32(self.wide, LOWEST)
+            p.fmaxs(peak, peak, self.numbers)
+            p.add16(row, row, 2 * self.sequence)
+        p.free(row)
+
+    def softmax(self) -> None:
+        """Emit shares = exp(scores - peak) in 16 bits, share = 1 / their sum, and the logs of the sums."""
+        code, p = self.code, self.code.p
+        one, two, peak = (self.vector(var) for var in (code.one, code.two, code.peak))
+        p.mov32(two, 0)
+        row, share = p.reg16("row of scores"), p.reg16("row of shares")
+        p.ldi(row, self.work)
+        p.ldi(share, self.shares)
+        with p.loop(self.sequence):
+            p.dsr_base(self.sums, row)
+            p.fsubs(self.sums, self.sums, peak)
+            with code.functions.first(self.sequence):
+                code.functions.exp(code.one, row)
+            p.fadds(two, two, one)
+            p.dsr_base(self.halves, share)
+            p.fs2h(self.halves, one)
+            p.add16(row, row, 2 * self.sequence)
+            p.add16(share, share, self.sequence)
+        p.free(row, share)
+        with code.functions.first(self.sequence):
+            code.functions.reciprocal(self.share, code.two)
+            code.functions.log(code.one, code.two)
+        p.fadds(one, one, peak)
+        logs = self.place("logs")
+        p.load(self.wide, p.mem1d(self.work, self.sequence))
+        p.dsr_base(self.wide, logs)
+        p.mov32(self.wide, one)
+        p.free(logs)
+
+    def mix(self) -> None:
+        """Emit the results: values times shares over the keys, times one over the sum."""
+        code, p = self.code, self.code.p
+        one = self.vector(code.one)
+        p.load(self.sums, one)
+        value, result, at, factor = self.place("values"), self.place("results"), p.reg16("at"), p.reg16("factor")
+        with p.loop(self.size):
+            p.mov32(self.sums, 0)
+            p.load(self.rows, p.mem1d(self.shares, self.sequence))
+            p.mov16(at, value)
+            with p.loop(self.sequence):
+                p.ld16(factor, at)
+                p.add16(at, at, 1)
+                p.fmachs(self.sums, self.sums, self.rows, factor)
+                p.dsr_off(self.rows, self.sequence)
+            p.fmuls(one, one, self.share)
+            p.dsr_base(self.halves, result)
+            p.fs2h(self.halves, one)
+            p.add16(value, value, self.tokens)
+            p.add16(result, result, self.tokens)
+        p.free(value, result, at, factor)
+
+    # --- back ---------------------------------------------------------------------------------------------------------
+
+    def dots(self) -> None:
+        """Emit dot = gradients of the results times the results, over the features."""
+        code, p = self.code, self.code.p
+        one, two = self.vector(code.one), self.vector(code.two)
+        p.mov32(self.dot, 0)
+        result, delta = self.place("results"), self.place("d results")
+        with p.loop(self.size):
+            p.dsr_base(self.rows, delta)
+            p.fh2s(one, self.rows)
+            p.dsr_base(self.rows, result)
+            p.fh2s(two, self.rows)
+            p.fmuls(one, one, two)
+            p.fadds(self.dot, self.dot, one)
+            p.add16(result, result, self.tokens)
+            p.add16(delta, delta, self.tokens)
+        p.free(result, delta)
+
+    def gradients_of_scores(self) -> None:
+        """Emit shares and their gradients in 16 bits, key after key."""
+        code, p, s = self.code, self.code.p, self.sequence
+        one, two = self.vector(code.one), self.vector(code.two)
+        logs, row = self.place("logs"), p.reg16("row of shares")
+        p.dsr_base(self.numbers, logs)
+        p.free(logs)
+        p.ldi(row, self.shares)
+        p.load(self.sums, one)
+        with p.loop(s) as left:
+            self.products("queries", "keys", left)
+            self.scale(one, one)
+            p.fsubs(one, one, self.numbers)
+            with code.functions.first(s):
+                code.functions.exp(code.one, code.one)
+            p.mov32(two, one)
+            self.stored(row, two, left)
+            self.products("d results", "values", left)
+            p.fsubs(one, one, self.dot)
+            p.fmuls(one, two, one)
+            self.scale(one, one)
+            p.add16(row, row, s * s)
+            self.stored(row, one, left)
+            p.sub16(row, row, s * s - s)
+        p.free(row)
+
+    def stored(self, row: Reg, numbers: Any, left: Reg) -> None:
+        """Emit a row in 16 bits; what a causal query does not see is zero."""
+        p = self.code.p
+        p.dsr_base(self.halves, row)
+        p.dsr_len(self.halves, self.sequence)
+        p.fs2h(self.halves, numbers)
+        if self.causal:
+            with self.before(left) as count:
+                p.dsr_len(self.halves, count)
+            p.fmovh(self.halves, 0.0)
+
+    def gradients(self) -> None:
+        """Emit the gradients: rows of slopes times keys, columns of slopes times queries, of shares times deltas."""
+        p, s = self.code.p, self.sequence
+        p.dsr_len(self.halves, s)
+        slopes = s * s
+        self.summed(("d queries", "keys"), p.mem1d(self.shares, s, offset=slopes), s)
+        self.summed(("d keys", "queries"), p.mem1d(self.shares, s, stride=s, offset=slopes), 1)
+        self.summed(("d values", "d results"), p.mem1d(self.shares, s, stride=s), 1)
+
+    def summed(self, names: tuple[str, str], first: Any, behind: int) -> None:
+        """Emit, per feature, sums over tokens of a vector, each `behind` the one before, times a number."""
+        p, s = self.code.p, self.sequence
+        one = self.vector(self.code.one)
+        into, numbers, at, factor = self.place(names[0], "into"), self.place(names[1], "numbers"), p.reg16(), p.reg16()
+        p.load(self.sums, one)
+        with p.loop(self.size):
+            p.mov32(self.sums, 0)
+            p.load(self.rows, first)
+            p.mov16(at, numbers)
+            with p.loop(s):
+                p.ld16(factor, at)
+                p.add16(at, at, 1)
+                p.fmachs(self.sums, self.sums, self.rows, factor)
+                p.dsr_off(self.rows, behind)
+            p.dsr_base(self.halves, into)
+            p.fs2h(self.halves, one)
+            p.add16(into, into, self.tokens)
+            p.add16(numbers, numbers, self.tokens)
+        p.free(into, numbers, at, factor)
+
+
+LOWEST = 0xFF800000
+"""These are the bits of minus infinity in f32."""
+
+
+def the_form(nodes: tuple[Node, ...]) -> Node:
+    """Return a node whose heads, sequences and masks are those of all attention in a network.
+
+    Raises
+    ------
+    UnsupportedError
+        They differ: a program has one form.
+    """
+    found = [node for node in nodes if node.op == "attention"]
+    for node in found:
+        if node.sizes != found[0].sizes:
+            what = f"{node.name} has other heads, sequences or masks than {found[0].name}"
+            raise UnsupportedError(what, feature="attention", where="graph")
+    return found[0]
+
+
+ATTENTION = Lowering(
+    COMMANDS,
+    {"forward": forward, "back": back},
+    {"forward": ("forward, {place}", "attend"), "back": ("backward, {place}", "attend back")},
+    tasks_of=AttentionTasks,
+)
+"""Attention has this form in weight streaming."""

@@ -1,0 +1,273 @@
+"""Graphs that are no chains: residuals, tensors that several operations take, attention; bits, gradients, memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabric.networks.graph.network import Network
+from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.plain import PlainGraph
+from fabric.networks.graph.reverse import schedule
+from fabric.networks.pipelined.kernels import matched
+from fabric.networks.streamed.oracle.walk import StreamedOracle
+from fabric.networks.streamed.resident import Resident
+from fabric.networks.streamed.wafer import Wafer
+from memx.coordinator import Coordinator
+from memx.parameter import Parameter
+from tests.examples import examples
+from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.params import machine
+
+
+class Built:
+    """A graph that grows by blocks; every block takes and gives the same features."""
+
+    def __init__(self, inputs, features, sequence):
+        self.nodes, self.features, self.sequence = [], features, sequence
+        self.inputs = inputs
+        self.at = self.linear("begin", "input", inputs, features)
+
+    def node(self, name, op, *inputs, **sizes):
+        """Add a node and return its name."""
+        self.nodes.append(Node(name, op, inputs, sizes))
+        return name
+
+    def linear(self, group, x, inputs, outputs, bias=1):
+        """Add a product."""
+        return self.node(f"{group}.linear", "linear", x, inputs=inputs, outputs=outputs, bias=bias)
+
+    def block(self, kind, number, heads, causal):
+        """Add a block that ends in a sum with what it was given, or works on it."""
+        group, x, n = f"block{number}", self.at, self.features
+        if kind == "row":
+            self.at = self.node(f"{group}.gelu", "gelu", x)
+            return
+        if kind == "norm":
+            self.at = self.node(f"{group}.norm", "norm", x)
+            return
+        if kind == "twice":
+            self.at = self.node(f"{group}.add", "add", x, x)
+            return
+        unit = self.node(f"{group}.first.norm", "norm", x)
+        if kind == "mlp":
+            wide = self.linear(f"{group}.up", unit, n, n + 3)
+            low = self.linear(f"{group}.down", self.node(f"{group}.relu", "relu", wide), n + 3, n)
+        else:
+            q, k, v = (
+                self.linear(f"{group}.{name}", unit, n, n, bias) for name, bias in (("q", 1), ("k", 0), ("v", 1))
+            )
+            sizes = {"heads": heads, "sequence": self.sequence, "causal": causal}
+            mixed = self.node(f"{group}.attention", "attention", q, k, v, **sizes)
+            low = self.linear(f"{group}.out", mixed, n, n)
+        self.at = self.node(f"{group}.add", "add", x, low)
+
+    def network(self, classes, dtype="f16"):
+        """End it and return the `Network`."""
+        last = self.linear("end", self.at, self.features, classes)
+        return Network((*self.nodes, Node("loss", "cross_entropy", (last,))), self.inputs, dtype)
+
+
+class Ran:
+    """A graph with random weights on a wafer, and its oracle."""
+
+    def __init__(self, network, width, height, tokens, seed, form="steps"):
+        self.network, self.tokens = network, tokens * height
+        rng = np.random.default_rng(seed)
+        self.values = {tensor.name: rng.standard_normal(tensor.shape) / 2 for tensor in network.parameters}
+        parameters = [Parameter(name, value, network.dtype) for name, value in self.values.items()]
+        matrices = sum(node.op == "linear" for node in network.nodes)
+        self.resident = Resident(network, machine(), width, height, self.tokens, form)
+        self.coordinator = Coordinator(self.resident, parameters[:matrices], dict(enumerate(parameters[matrices:])))
+        self.oracle = StreamedOracle(network, machine(), width, height, self.tokens)
+        self.wafer = Wafer(self.resident)
+        self.x = rng.standard_normal((self.tokens, network.inputs))
+        self.y = rng.integers(0, network.logits.rows, self.tokens)
+        self.inputs = self.oracle.half.encode(self.x.T)
+        self.labels = self.oracle.half.encode(np.eye(network.logits.rows)[self.y].T)
+
+    def expected(self, scale=1.0):
+        """Return gradients and losses of the oracle."""
+        self.oracle.forward(self.inputs, self.coordinator.parameters)
+        losses, delta = self.oracle.loss(self.labels, scale)
+        return np.concatenate([*self.oracle.backward(delta), losses])
+
+    def found(self, scale=1.0):
+        """Return those of the wafer."""
+        self.wafer.load(self.inputs, self.labels)
+        passed, script = self.wafer.run(self.coordinator.streams("train", scale)), self.coordinator.script("train")
+        found = np.zeros(script.offsets[-1] + self.resident.width, np.uint32)
+        for places, numbers in zip(script.places, passed.numbers, strict=True):
+            found[places] = numbers.view(np.uint32)
+        return found
+
+
+@st.composite
+def graphs(draw, kinds=("mlp", "attention", "row", "norm", "twice")):
+    """Draw a network, and the tokens of a PE."""
+    heads, size, sequence = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 5))
+    built = Built(draw(st.integers(1, 5)), heads * size, sequence)
+    causal = draw(st.integers(0, 1))
+    for number, kind in enumerate(draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3)), 1):
+        built.block(kind, number, heads, causal)
+    return built.network(draw(st.integers(2, 5)), draw(st.sampled_from(["f16", "cb16"]))), sequence
+
+
+@examples(25)
+@given(
+    drawn=graphs(),
+    width=st.integers(1, 4),
+    height=st.integers(1, 3),
+    sequences=st.integers(1, 2),
+    form=st.sampled_from(["steps", "pairs", "both"]),
+    scale=st.sampled_from([1.0, 2.0**6]),
+    seed=st.integers(0, 99),
+)
+def test_graphs_are_bit_exact(drawn, width, height, sequences, form, scale, seed):
+    """Gradients of all parameters and losses, twice; the logits; then a test pass."""
+    network, sequence = drawn
+    ran = Ran(network, width, height, sequences * sequence, seed, form)
+    expected = ran.expected(scale)
+    for _ in range(2):
+        assert np.array_equal(ran.found(scale), expected)
+        level = network.level[network.logits.name]
+        assert np.array_equal(ran.wafer.activations(level), ran.oracle.results[network.logits.name])
+    passed = ran.wafer.run(ran.coordinator.streams("test"))
+    found = np.array([number for numbers in passed.numbers for number in numbers])
+    assert found.view(np.uint32).tolist() == ran.oracle.right(ran.labels).tolist()
+
+
+@examples(6)
+@given(drawn=graphs(), seed=st.integers(0, 99))
+def test_both_machines_take_the_same_cycles(drawn, seed):
+    network, sequence = drawn
+    runs = []
+    for backend in ("compiled", "reference"):
+        ran = Ran(network, 2, 1, sequence, seed)
+        ran.wafer = Wafer(ran.resident, backend)
+        ran.wafer.load(ran.inputs, ran.labels)
+        passed = ran.wafer.run(ran.coordinator.streams("train"))
+        runs.append((passed.cycles, [t.tolist() for t in passed.times], [n.tolist() for n in passed.numbers]))
+    assert runs[0] == runs[1]
+
+
+@examples(25)
+@given(drawn=graphs(), seed=st.integers(0, 99))
+def test_plain_gradients_are_those_of_finite_differences(drawn, seed):
+    """In float64, of every parameter along a random direction."""
+    network, sequence = drawn
+    rng = np.random.default_rng(seed)
+    model = PlainGraph(network, "f64")
+    values = {tensor.name: rng.standard_normal(tensor.shape) / 2 for tensor in network.parameters}
+    x, y = rng.standard_normal((2 * sequence, network.inputs)), rng.integers(0, network.logits.rows, 2 * sequence)
+    _, gradients = model.gradients(values, x, y)
+    step = 1e-6
+    for name, value in values.items():
+        along = rng.standard_normal(value.shape)
+        losses = [model.loss(model.forward(values | {name: value + sign * step * along}, x), y)[0] for sign in (1, -1)]
+        wanted = (losses[0] - losses[1]) / (2 * step)
+        assert abs((gradients[name] * along).sum() - wanted) <= 2e-5 * max(
+            1.0, abs(wanted), np.abs(gradients[name]).max()
+        )
+
+
+@examples(15)
+@given(drawn=graphs(), seed=st.integers(0, 99))
+def test_the_oracle_is_near_real_numbers(drawn, seed):
+    """Losses and gradients of the machine's roundings against float64 from the same rounded weights and samples."""
+    network, sequence = drawn
+    ran = Ran(network, 2, 1, 2 * sequence, seed)
+    expected = ran.expected()
+    count = sum(tensor.rows * tensor.columns for tensor in network.parameters)
+    half = ran.oracle.half
+    rounded = {name: half.decode(half.encode(value)).astype(np.float64) for name, value in ran.values.items()}
+    samples = half.decode(ran.inputs).astype(np.float64).T
+    loss, gradients = PlainGraph(network, "f64").gradients(rounded, samples, ran.y)
+    unit = 2.0**-10 if network.dtype == "f16" else 2.0**-9
+    found = expected.view(np.float32)
+    assert abs(found[count:].sum() - loss) <= 40 * unit * max(1.0, abs(loss))
+    wanted = np.concatenate([gradients[tensor.name].ravel() for tensor in network.parameters])
+    assert np.abs(found[:count] - wanted).max() <= 60 * unit * max(1.0, np.abs(wanted).max())
+
+
+def test_a_causal_token_does_not_see_what_comes_behind_it():
+    """Other tokens of its own sequence, behind it, and of other sequences change nothing; one before it does."""
+    built = Built(3, 4, 5)
+    built.block("attention", 1, 2, 1)
+    network = built.network(3)
+    ran = Ran(network, 2, 2, 10, 1)
+    first = ran.oracle.forward(ran.inputs, ran.coordinator.parameters)
+    for token in range(20):
+        other = ran.inputs.copy()
+        other[:, token] ^= 0x8000
+        changed = np.flatnonzero((ran.oracle.forward(other, ran.coordinator.parameters) != first).any(0))
+        assert changed.min() == token
+        assert changed.max() < (token // 5 + 1) * 5
+
+
+def test_the_schedule_of_a_residual():
+    """What several operations take is worked on in a copy, and its gradients are added, the last operation first."""
+    built = Built(3, 4, 2)
+    built.block("mlp", 1, 2, 1)
+    said = [f"{step.node.name} {step.op} {step.direction}" for step in schedule(built.network(2), "train")]
+    assert said == [
+        "begin.linear linear forward",
+        "block1.first.norm add copy",
+        "block1.first.norm norm forward",
+        "block1.up.linear linear forward",
+        "block1.down.linear linear forward",
+        "block1.add add forward",
+        "end.linear linear forward",
+        "loss cross_entropy forward",
+        "end.linear linear back",
+        "end.linear linear ask",
+        "block1.add add copy",
+        "block1.add add copy",
+        "block1.down.linear linear back",
+        "block1.down.linear linear ask",
+        "block1.up.linear linear back",
+        "block1.up.linear linear ask",
+        "block1.first.norm norm back",
+        "block1.first.norm add sum",
+        "begin.linear linear ask",
+    ]
+
+
+def test_tensors_whose_lives_do_not_meet_share_memory():
+    """Six blocks take less than twice the activations of one: sums of residuals die where the next one is made."""
+    sizes = []
+    for count in (1, 2, 3):
+        built = Built(3, 4, 2)
+        for number in range(count):
+            built.block("mlp", number + 1, 2, 1)
+        plan = Ran(built.network(2), 2, 1, 4, 0).resident.plan
+        sizes.append([name for name in plan.arrays if name[0] in "ad" and name[1:].isdigit()])
+    levels = [len(built_levels) for built_levels in sizes]
+    assert levels[2] - levels[1] == levels[1] - levels[0] <= 2  # the normalised rows and those between the products
+
+
+def test_what_does_not_fit_attention_is_refused_by_name():
+    built = Built(3, 6, 4)
+    built.block("attention", 1, 2, 1)
+    network = built.network(3)
+    with pytest.raises(
+        UnsupportedError, match="block1.attention: sequences of 4 tokens do not lie whole in PEs of 6"
+    ) as e:
+        Resident(network, machine(), 2, 2, 12)
+    assert "rows of PEs" in str(e.value)
+    assert "block1.attention: no kernel does attention" in matched(network).unsupported
+    with pytest.raises(ConfigError, match="6 features do not divide into 4 heads"):
+        bad = Built(3, 6, 4)
+        bad.block("attention", 1, 4, 1)
+        bad.network(3)
+    with pytest.raises(ConfigError, match="5 tokens are no whole sequences of 4"):
+        PlainGraph(network).forward({t.name: np.zeros(t.shape) for t in network.parameters}, np.zeros((5, 3)))
+    mixed = Built(3, 6, 4)
+    mixed.block("attention", 1, 2, 1)
+    mixed.block("attention", 2, 2, 0)
+    with pytest.raises(
+        UnsupportedError, match="block2.attention has other heads, sequences or masks than block1.attention"
+    ):
+        Resident(mixed.network(3), machine(), 2, 1, 4).layout  # noqa: B018
