@@ -17,19 +17,22 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import resources
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from harness.config import toml
 from harness.config.assignments import assigned
 from harness.config.machine import of_parts, of_table
 from harness.config.options import field_of, from_table, place
 from harness.train.loss_scale import MOST
+from harness.train.nodes import PRESETS, preset_nodes
 from harness.train.sparsity import phases, widened
 from harness.train.tables import MemxConfig, RunConfig, TrainFile
+from harness.train.text import characters, is_text, text_of
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.schema import suggestion
 
@@ -38,13 +41,38 @@ if TYPE_CHECKING:
     from wse_core.numerics import Stored
     from wse_core.params import Machine
 
-__all__ = ["EXAMPLES", "TrainConfig", "load_train", "parse_train"]
+__all__ = ["EXAMPLES", "MatrixConfig", "TrainConfig", "load_train", "parse_train"]
 
-EXAMPLES = ("digits", "digits-sparse75", "digits-sparse90", "fc-mnist-shaped")
+EXAMPLES = ("digits", "digits-sparse75", "digits-sparse90", "fc-mnist-shaped", "chars")
 """Names of the files that come with the package."""
 
 MANY = 10**6
 """Iterations that hold all phases of any schedule."""
+SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+"""A preset of a network has these keys."""
+
+
+class MatrixConfig(NamedTuple):
+    """A matrix of the network.
+
+    Attributes
+    ----------
+    name : str
+    inputs, outputs : int
+        Features, without the constant one of biases.
+    bias : bool
+    density : float
+        Share of the weights that exist at the begin.
+    deviation : float or None
+        Of the first weights; None: the root of 2 / (inputs x density).
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    bias: bool
+    density: float
+    deviation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -118,8 +146,49 @@ class TrainConfig(TrainFile):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Features of the inputs and of each layer's outputs."""
-        return (self.network.inputs, *(layer.outputs for layer in self.network.layers))
+        """Features of the inputs and of each product's outputs."""
+        return (self.network.inputs, *(matrix.outputs for matrix in self.matrices))
+
+    @cached_property
+    def matrices(self) -> tuple[MatrixConfig, ...]:
+        """The matrices of the network in the order of `fabric.networks.graph.network.Network.parameters`."""
+        density = self.sparsity.density
+        given: Sequence[Any] = self.network.layers
+        if self.network.nodes:
+            given = [node for node in self.network.nodes if node.op == "linear"]
+            nodes = [node for node in self.graph.nodes if node.op == "linear"]
+            inputs = [node.size("inputs") for node in nodes]
+            names = [f"{node.group}.weight" for node in nodes]
+        else:
+            inputs = [self.network.inputs, *(layer.outputs for layer in self.network.layers)]
+            names = [f"layer{number}.weight" for number in range(1, len(given) + 1)]
+        return tuple(
+            MatrixConfig(
+                name,
+                count,
+                one.outputs or 0,
+                one.bias is not False,
+                density if one.density is None else one.density,
+                getattr(one, "deviation", None),
+            )
+            for name, count, one in zip(names, inputs, given, strict=False)
+        )
+
+    @cached_property
+    def graph(self) -> Network:
+        """The network in a format that PEs have, whatever the one that is asked for."""
+        from fabric.networks.graph.network import Network
+        from harness.train.nodes import graph_of
+
+        dtype = "f16" if self.dtype == "bf16" else self.dtype
+        if self.network.nodes:
+            return graph_of(self.network.inputs, self.network.nodes, self.data.sequence, dtype)
+        return Network.of(self.layers, dtype)
+
+    @property
+    def classes(self) -> int:
+        """A sample has one of so many classes."""
+        return self.graph.logits.rows if self.network.nodes else self.widths[-1]
 
     @property
     def at_once(self) -> int:
@@ -145,21 +214,19 @@ class TrainConfig(TrainFile):
     @property
     def layer_densities(self) -> tuple[float, ...]:
         """Share of the weights of each layer that exist at the begin."""
-        given = [layer.density for layer in self.network.layers]
-        return tuple(self.sparsity.density if density is None else density for density in given)
+        return tuple(matrix.density for matrix in self.matrices)
 
     @property
     def density(self) -> float:
         """Share of the weights that exist at the begin, biases left out."""
-        return sum(self.active) / sum(n * m for n, m in pairwise(self.widths))
+        return sum(self.active) / sum(matrix.inputs * matrix.outputs for matrix in self.matrices)
 
     @property
     def active(self) -> tuple[int, ...]:
         """Weights of each layer that exist at the begin, without biases."""
         if self.sparsity.schedule == "sparse-ift":  # as many as the plain network has
             return tuple(n * m for n, m in pairwise(self.plain_widths))
-        layers = zip(self.layer_densities, pairwise(self.widths), strict=True)
-        return tuple(max(1, round(density * n * m)) for density, (n, m) in layers)
+        return tuple(max(1, round(one.density * one.inputs * one.outputs)) for one in self.matrices)
 
     def iterations(self, samples: int | None) -> int:
         """Return the iterations of the whole run, given the number of training samples, if there is one."""
@@ -185,8 +252,6 @@ class TrainConfig(TrainFile):
         UnsupportedError
             PEs do not calculate in the format; plain numpy does.
         """
-        from fabric.networks.graph.network import Network
-
         if self.dtype == "bf16":
             raise UnsupportedError(
                 "PEs do not calculate in bf16",
@@ -194,7 +259,7 @@ class TrainConfig(TrainFile):
                 feature="bf16",
                 hint="f16 or cb16",
             )
-        return Network.of(self.layers, self.dtype)
+        return self.graph
 
     def check_memory(self) -> None:
         """Refuse a network whose activations cannot fit its PEs, before anything is made for it."""
@@ -203,7 +268,7 @@ class TrainConfig(TrainFile):
         network, mesh = self.build_network(), self.mesh
         try:
             Resident(network, self.build_machine(), mesh.width, mesh.height, self.at_once // self.wafers, self.form)
-        except ConfigError as error:
+        except (ConfigError, UnsupportedError) as error:
             error.where = place(self.source, error.where or "")
             raise
 
@@ -239,6 +304,10 @@ class TrainConfig(TrainFile):
             (facts["network"], "file", ""),
             (facts["data"], "scale", 1.0),
             (facts["data"], "held_out", 0.2),
+            (facts["data"], "sequence", 1),
+            (facts["network"], "nodes", ()),
+            (facts["network"], "preset", ""),
+            *((facts["network"], key, None) for key in SIZES),
             (facts["train"]["schedule"], "rise", 0.3),
         ):
             if held[key] == plain:
@@ -275,6 +344,17 @@ class TrainConfig(TrainFile):
     def _check_network(self) -> None:
         if not self.checkpoint.directory.isprintable():
             raise ConfigError("a name with control characters", where="checkpoint.directory")
+        for key in SIZES:
+            if getattr(self.network, key) is not None and not self.network.preset:
+                raise ConfigError(f"{key} is the size of a preset", where=f"network.{key}", hint='preset = "gpt"')
+        if self.network.nodes:
+            if self.network.layers:
+                raise ConfigError("layers stand there too", where="network.nodes", hint="either, not both")
+            if self.classes < 2:
+                raise ConfigError(
+                    "a classification needs at least 2 classes", where="network.nodes", value=self.classes
+                )
+            return
         if not self.network.layers:
             raise ConfigError("a network without layers", where="network.layers")
         last = self.network.layers[-1]
@@ -293,6 +373,15 @@ class TrainConfig(TrainFile):
                 f"{mesh.width} x {mesh.height} PEs exceed the {machine['fabric.width']} x "
                 f"{machine['fabric.height']} of {machine.preset}",
                 where="mesh",
+            )
+        sequence, unit = self.data.sequence, self.data.sequence * self.train.accumulate
+        if sequence > 1 and self.data.batch % unit:
+            parts = f"{self.train.accumulate} parts of " * (self.train.accumulate > 1)
+            raise ConfigError(
+                f"a batch of {self.data.batch} samples has no {parts}whole sequences of {sequence}",
+                where="data.batch",
+                value=self.data.batch,
+                hint=str(max(1, self.data.batch // unit) * unit),
             )
         if self.mode == "streaming" or (self.mode == "auto" and self.wafers > 1):
             self.check_shards()
@@ -388,8 +477,10 @@ class TrainConfig(TrainFile):
         for key in ("rounds", "fraction", "densities", "switch", "every", "until"):
             if getattr(sparsity, key) is not None and key not in mine:
                 raise ConfigError(f"the schedule {sparsity.schedule} has no {key}", where=f"sparsity.{key}")
-        for k, layer in enumerate(self.network.layers):
-            where = f"network.layers[{k}].density"
+        kind = "nodes" if self.network.nodes else "layers"
+        every: Sequence[Any] = self.network.nodes or self.network.layers
+        for k, layer in enumerate(every):
+            where = f"network.{kind}[{k}].density"
             if layer.density == 0:
                 raise ConfigError("nothing is left at a density of 0", where=where, value=0)
             if layer.density is not None and sparsity.schedule in ("pruning", "sparse-ift"):
@@ -415,9 +506,12 @@ class TrainConfig(TrainFile):
 
     def _check_widths(self) -> None:
         if self.sparsity.schedule == "sparse-ift" and len(self.network.layers) < 2:
-            raise ConfigError(
-                "there is no layer between inputs and logits that could be wider", where="sparsity.schedule"
+            what = (
+                "only chains of layers are made wider"
+                if self.network.nodes
+                else ("there is no layer between inputs and logits that could be wider")
             )
+            raise ConfigError(what, where="sparsity.schedule")
 
 
 def parse_train(text: str, source: str | PathLike[str] = "", assignments: Sequence[str] = ()) -> TrainConfig:
@@ -446,13 +540,14 @@ def _built(table: dict[str, Any], source: str, **more: Any) -> TrainConfig:
     """Return the `TrainConfig` of tables; they are used up."""
     given = tuple(toml.flatten(table))
     notes = _network_of_file(table, source)
+    _network_of_preset(table, source)
     table["machine"] = of_parts(table, {"memx": [item.name for item in dataclasses.fields(MemxConfig)]}, source)
     file = from_table(TrainFile, table, source)
     values = {item.name: getattr(file, item.name) for item in dataclasses.fields(TrainFile)}
     values["train"], warnings = _format(file)
     warnings += notes
     plain = (file.network.inputs, *(layer.outputs for layer in file.network.layers))
-    if file.sparsity.schedule == "sparse-ift" and file.sparsity.density:
+    if file.sparsity.schedule == "sparse-ift" and file.sparsity.density and file.network.layers:
         layers = tuple(
             dataclasses.replace(layer, outputs=width)
             for layer, width in zip(file.network.layers, widened(plain, file.sparsity.density)[1:], strict=True)
@@ -475,6 +570,20 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
     found = read_onnx(Path(source).parent / network["file"])
     network["inputs"], network["layers"] = found.inputs, found.layers
     return found.warnings
+
+
+def _network_of_preset(table: dict[str, Any], source: str) -> None:
+    """Put the operations of ``network.preset``, and what a text says of its samples, into the tables."""
+    network, data = table.get("network"), table.get("data")
+    if not isinstance(network, dict) or not isinstance(network.get("preset"), str) or network["preset"] not in PRESETS:
+        return
+    classes, data = None, data if isinstance(data, dict) else {}
+    if isinstance(data.get("source"), str) and is_text(data["source"]):
+        known, sequence = len(characters(text_of(data["source"], Path(source).parent))), data.get("sequence", 1)
+        classes = known
+        if "inputs" not in network and isinstance(sequence, int):
+            network["inputs"] = known + sequence
+    network["nodes"] = preset_nodes(network, classes, lambda key: place(source, key))
 
 
 def _plain(value: Any) -> Any:

@@ -1,9 +1,9 @@
 """Data sets, and the data service: it hands every wafer its shard of a batch.
 
-An epoch is one permutation of the training set, cut into whole batches; what is left at its end waits for the next
-epoch's permutation; a batch of all samples has them in their own order. A batch is the same whatever the number of
-wafers; wafer w of N gets its w-th N-th. So shards are disjoint, their union is the batch, and training on 1, 2 or 8
-wafers sees the same samples in the same order.
+An epoch is one permutation of the training set, sequences staying whole, cut into whole batches; what is left at its
+end waits for the next epoch's permutation; a batch of all samples has them in their own order. A batch is the same
+whatever the number of wafers; wafer w of N gets its w-th N-th. So shards are disjoint, their union is the batch, and
+training on 1, 2 or 8 wafers sees the same samples in the same order.
 
 The order comes from one `numpy.random.Generator`; its state before the permutation of the present epoch, and the epoch,
 are all that must be kept to go on bit by bit.
@@ -23,6 +23,7 @@ import numpy as np
 
 from harness.kit.samples import load_digits
 from harness.train.sources import Samples, blocks, read_source
+from harness.train.text import is_text, read_text
 from wse_core import numerics
 from wse_core.errors import CheckpointError, ConfigError
 
@@ -69,17 +70,35 @@ def load(config: TrainConfig) -> Dataset:
         The file is missing or no such archive, arrays are missing or do not fit each other, the network or the format.
     """
     source = config.data.source
-    for key, plain, where in (("scale", 1.0, source not in SOURCES), ("held_out", 0.2, source.endswith(".csv"))):
+    for key, plain, where in (
+        ("scale", 1.0, source not in SOURCES and not is_text(source)),
+        ("held_out", 0.2, source.endswith(".csv") or is_text(source)),
+    ):
         if getattr(config.data, key) != plain and not where:
-            hint = "a file" if key == "scale" else "a .csv; other sources say which samples are for tests"
+            hint = (
+                "a file of numbers"
+                if key == "scale"
+                else "a .csv or a text; other sources say which samples are for tests"
+            )
             raise ConfigError(f"{source} has no {key}", where=f"data.{key}", hint=hint)
     if source == "digits":
         found = _digits()
     elif source == "mnist-shaped":
         found = _mnist_shaped()
+    elif is_text(source):
+        held = config.data.sequence, config.data.held_out
+        found = Dataset(**read_text(source, Path(config.source).parent, *held))
     else:
         found = _read(source, config)
-    inputs, classes = config.network.inputs, config.network.layers[-1].outputs
+    for name in ("x_train", "x_test"):
+        if len(getattr(found, name)) % config.data.sequence:
+            raise ConfigError(
+                f"the {len(getattr(found, name))} samples {name} of {source} are no whole sequences of "
+                f"{config.data.sequence}",
+                where="data.sequence",
+                value=config.data.sequence,
+            )
+    inputs, classes = config.network.inputs, config.classes
     features = found.x_train.shape[1]
     if features != inputs:
         raise ConfigError(
@@ -91,7 +110,9 @@ def load(config: TrainConfig) -> Dataset:
     if labels.min() < 0 or labels.max() >= classes:
         raise ConfigError(
             f"labels of {source} are {labels.min()} to {labels.max()}, the network has {classes} classes",
-            where=f"network.layers[{len(config.network.layers) - 1}].outputs",
+            where="network.nodes"
+            if config.network.nodes
+            else f"network.layers[{len(config.network.layers) - 1}].outputs",
             value=classes,
         )
     if config.data.batch > len(found.x_train):
@@ -166,6 +187,8 @@ class DataService:
         Samples over all wafers.
     wafers : int
     seed : int
+    sequence : int
+        Samples that stay together, one behind the other.
 
     Attributes
     ----------
@@ -173,19 +196,19 @@ class DataService:
         Batches of an epoch.
     """
 
-    def __init__(self, dataset: Dataset, batch: int, wafers: int = 1, seed: int = 0) -> None:
+    def __init__(self, dataset: Dataset, batch: int, wafers: int = 1, seed: int = 0, sequence: int = 1) -> None:
         if wafers < 1 or batch % wafers:
             raise ConfigError(f"a batch of {batch} does not divide over {wafers} wafers", where="data.batch")
         if not 0 < batch <= len(dataset.x_train):
             raise ConfigError(f"a batch of {batch} from {len(dataset.x_train)} samples", where="data.batch")
-        self.dataset, self.size, self.wafers, self._seed = dataset, batch, wafers, seed
+        self.dataset, self.size, self.wafers, self._seed, self._sequence = dataset, batch, wafers, seed, sequence
         self.per_epoch = len(dataset.x_train) // batch
         self._start()
 
     @classmethod
     def of(cls, config: TrainConfig, dataset: Dataset | None = None) -> Self:
         """Return the service that a `TrainConfig` asks for, with the data that it names or with others."""
-        return cls(dataset or load(config), config.data.batch, config.wafers, config.data.seed)
+        return cls(dataset or load(config), config.data.batch, config.wafers, config.data.seed, config.data.sequence)
 
     def _start(self) -> None:
         self._rng, self._epoch = np.random.default_rng(self._seed), -1
@@ -194,7 +217,8 @@ class DataService:
     def _draw(self) -> None:
         """Begin the next epoch."""
         self._before = self._rng.bit_generator.state
-        self._order = self._rng.permutation(len(self.dataset.x_train))
+        first = self._rng.permutation(len(self.dataset.x_train) // self._sequence) * self._sequence
+        self._order = (first[:, None] + np.arange(self._sequence)).ravel()
         if self.size == len(self._order):  # one batch has all samples: their order plays no part
             self._order.sort()
         self._epoch += 1

@@ -29,8 +29,8 @@ def initial_parameters(
 ) -> tuple[list[Parameter], dict[int, Parameter], int]:
     """Return the parameters that training begins with.
 
-    Weights are normal with a variance of 2 / (inputs x density), biases and shifts 0, factors 1, unless files say
-    otherwise: ``network.file``, ``network.weights``, and ``sparsity.masks``.
+    Weights are normal with a variance of 2 / (inputs x density), or as the configuration says; biases and shifts are 0,
+    factors 1, unless files say otherwise: ``network.file``, ``network.weights``, and ``sparsity.masks``.
 
     Parameters
     ----------
@@ -46,24 +46,26 @@ def initial_parameters(
     -------
     matrices : list of Parameter
     norms : dict[int, Parameter]
-        By number of the layer from 0: factors (row 0) and shifts (row 1).
+        By number of the layer from 0, or of the normalisation: factors (row 0) and shifts (row 1).
     updates : int
         That were made before, by what a file says.
     """
     rng, matrices = np.random.default_rng(config.seed), []
     norms: dict[int, Parameter] = {}
-    layers = zip(config.network.layers, config.widths, sparsity.initial_masks(config), strict=False)
-    for k, (layer, inputs, mask) in enumerate(layers):
-        name, store = f"layer{k + 1}.weight", stores[k] if stores else MemoryStore()
-        shape = layer.outputs, inputs + layer.bias
-        dense, spread = store.zeros(name, shape), math.sqrt(2 / max(1.0, mask.sum() / layer.outputs))
+    for k, (one, mask) in enumerate(zip(config.matrices, sparsity.initial_masks(config), strict=True)):
+        store, shape = stores[k] if stores else MemoryStore(), (one.outputs, one.inputs + one.bias)
+        dense, spread = store.zeros(one.name, shape), one.deviation
+        if spread is None:
+            spread = math.sqrt(2 / max(1.0, mask.sum() / one.outputs))
         for first, end in row_blocks(shape):
-            dense[first:end, :inputs] = rng.standard_normal((end - first, inputs)) * spread
-        pattern = with_bias(mask, layer.bias)
-        matrices.append(Parameter(name, dense, config.dtype, exponent_bias, pattern, slots, store))
-        if layer.norm:
-            both = np.stack([np.ones(layer.outputs), np.zeros(layer.outputs)])
-            norms[k] = Parameter(f"layer{k + 1}.norm", both, config.dtype, exponent_bias, slots=slots)
+            dense[first:end, : one.inputs] = rng.standard_normal((end - first, one.inputs)) * spread
+        pattern = with_bias(mask, one.bias)
+        matrices.append(Parameter(one.name, dense, config.dtype, exponent_bias, pattern, slots, store))
+    for tensor in config.graph.parameters[len(matrices) :]:
+        both = np.stack([np.ones(tensor.columns), np.zeros(tensor.columns)])
+        group = tensor.name.removesuffix(".norm")
+        number = len(norms) if config.network.nodes else int(group.removeprefix("layer")) - 1
+        norms[number] = Parameter(tensor.name, both, config.dtype, exponent_bias, slots=slots)
     every = [*matrices, *(norms[k] for k in sorted(norms))]
     return matrices, norms, _from_files(config, every)
 
@@ -73,7 +75,9 @@ def _from_files(config: TrainConfig, parameters: Sequence[Parameter]) -> int:
     folder, updates = Path(config.source).parent, 0
     if config.network.file:
         model = read_onnx(folder / config.network.file)
-        weights.put(model.tensors, parameters, config.widths[:-1], f"network.file: {config.network.file}")
+        weights.put(
+            model.tensors, parameters, [one.inputs for one in config.matrices], f"network.file: {config.network.file}"
+        )
     for key, name, kinds in (
         ("sparsity.masks", config.sparsity.masks, (".mask",)),
         ("network.weights", config.network.weights, ()),
@@ -90,7 +94,10 @@ def _from_files(config: TrainConfig, parameters: Sequence[Parameter]) -> int:
         slots = {slot for parameter in parameters for slot in parameter.state}
         if not slots:  # another optimizer, or none that remembers: its state is of no use
             tensors = {tensor: values for tensor, values in tensors.items() if _is_value(tensor)}
-        updates = weights.put(tensors, parameters, config.widths[:-1], f"{key}: {folder / name}") or updates
+        updates = (
+            weights.put(tensors, parameters, [one.inputs for one in config.matrices], f"{key}: {folder / name}")
+            or updates
+        )
     return updates
 
 

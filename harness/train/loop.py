@@ -171,7 +171,7 @@ class Loop(ABC):
         if data is None or isinstance(data, Dataset):
             self.data = DataService.of(config, data or load(config))
         else:
-            self.data = BatchFeed(data, config.data.batch, config.wafers, config.widths[0], config.widths[-1])
+            self.data = BatchFeed(data, config.data.batch, config.wafers, config.widths[0], config.classes)
         self.optimizer, self.loss_scale = config.train.optimizer.build(), LossScale.of(config)
         samples = len(self.dataset.x_train) if isinstance(self.data, DataService) else None
         self.iterations = config.iterations(samples)
@@ -183,8 +183,8 @@ class Loop(ABC):
         else:
             self.matrices, self.norms = parameters
         if config.train.optimizer.decays == "weights":
-            for matrix, inputs in zip(self.matrices, config.widths, strict=False):
-                matrix.decaying = inputs
+            for matrix, one in zip(self.matrices, config.matrices, strict=True):
+                matrix.decaying = one.inputs
             for norm in self.norms.values():
                 norm.decaying = 0
         self._waiting: list[Step] = []
@@ -244,9 +244,14 @@ class Loop(ABC):
         return [*self.matrices, *(self.norms[k] for k in sorted(self.norms))]
 
     @property
+    def _inputs(self) -> list[int]:
+        """The features that each matrix takes."""
+        return [one.inputs for one in self.config.matrices]
+
+    @property
     def density(self) -> float:
         """Share of the weights that exist; biases and normalisation, which always do, are not counted."""
-        inputs = self.config.widths[:-1]
+        inputs = self._inputs
         active = sum(int((p.pattern.indices < n).sum()) for p, n in zip(self.matrices, inputs, strict=True))
         return active / sum(len(p.dense) * n for p, n in zip(self.matrices, inputs, strict=True))
 
@@ -308,7 +313,7 @@ class Loop(ABC):
 
     def tensors(self) -> dict[str, np.ndarray]:
         """Return weights, masks and optimizer state by the names of `harness.train.weights`, as copies."""
-        return weights.taken(self.parameters, self.config.widths[:-1], self.earlier + self.updates)
+        return weights.taken(self.parameters, self._inputs, self.earlier + self.updates)
 
     def save_weights(self, path: str | PathLike[str]) -> None:
         """Write weights, masks and optimizer state to a .safetensors or .npz file."""
@@ -352,7 +357,7 @@ class Loop(ABC):
         if self.iteration or self._begun:
             raise ConfigError("training has begun", where="load_weights", hint="before compile and the first step")
         tensors = source if isinstance(source, Mapping) else weights.read(Path(source))
-        self.earlier = weights.put(tensors, self.parameters, self.config.widths[:-1]) or self.earlier
+        self.earlier = weights.put(tensors, self.parameters, self._inputs) or self.earlier
 
     @property
     def _begun(self) -> bool:

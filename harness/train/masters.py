@@ -139,18 +139,18 @@ class MasterLoop(Loop):
 
     def _exchange(self, number: int, share: float, gradients: np.ndarray) -> None:
         """Let the smallest weights of a matrix go and as many come; biases stay."""
-        matrix, layer = self.matrices[number], self.config.network.layers[number]
-        inputs, schedule = self.config.widths[number], self.config.sparsity
+        matrix, one = self.matrices[number], self.config.matrices[number]
+        inputs, schedule = one.inputs, self.config.sparsity
         shape = matrix.dense.shape[0], inputs
         if schedule.schedule == "set":
             scores = sparsity.drawn(schedule, self.iteration + 1, number, shape[0] * inputs)
         else:
             scores = gradients.reshape(matrix.dense.shape)[:, :inputs]
         mask = matrix.pattern.mask()[:, :inputs]
-        matrix.become(with_bias(sparsity.swapped(matrix.dense[:, :inputs], mask, share, scores), layer.bias))
+        matrix.become(with_bias(sparsity.swapped(matrix.dense[:, :inputs], mask, share, scores), one.bias))
 
     def _change_masks(self, density: float) -> None:
         """Begin a phase: weights go, or come back as zeros with their optimizer state."""
-        for matrix, inputs, layer in zip(self.matrices, self.config.widths, self.config.network.layers, strict=False):
-            old = matrix.pattern.mask()[:, :inputs]
-            matrix.become(with_bias(sparsity.moved(matrix.dense[:, :inputs], old, density), layer.bias))
+        for matrix, one in zip(self.matrices, self.config.matrices, strict=True):
+            old = matrix.pattern.mask()[:, : one.inputs]
+            matrix.become(with_bias(sparsity.moved(matrix.dense[:, : one.inputs], old, density), one.bias))

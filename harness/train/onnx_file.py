@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fabric.networks.graph.operations import EPSILON
+from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from traces.atomic import atomic_file
 from wse_core.errors import ConfigError, UnsupportedError
@@ -137,34 +138,37 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
     Raises
     ------
     UnsupportedError
-        An activation that ONNX has no node for.
+        An operation that is not written.
     """
     helper, numpy_helper = (need(f"onnx.{name}", "an .onnx file") for name in ("helper", "numpy_helper"))
     nodes: list[Any] = []
-    at, kept = "x", []
+    kept: list[str] = []
 
     def add(op: str, given: list[str], **attributes: Any) -> str:
         nodes.append(helper.make_node(op, given, [f"t{len(nodes) + 1}"], f"{op} {len(nodes) + 1}", **attributes))
         return f"t{len(nodes)}"
 
-    for number, layer in enumerate(config.network.layers, 1):
-        names = [f"layer{number}.weight"] + [f"layer{number}.bias"] * layer.bias
-        norms = [f"layer{number}.norm.weight", f"layer{number}.norm.bias"] if layer.norm else []
-        kept += [*names, *norms]
-        at = add("Gemm", [at, *names], transB=1)
-        if norms:
-            at = add("LayerNormalization", [at, *norms], axis=-1, epsilon=EPSILON)
-        if layer.activation == "silu":
-            at = add("Mul", [at, add("Sigmoid", [at])])
-        elif layer.activation in ("relu", "gelu"):
-            more = {"approximate": "tanh"} if layer.activation == "gelu" else {}
-            at = add(layer.activation.capitalize(), [at], **more)
-        elif layer.activation != "none":
-            raise UnsupportedError(f"ONNX has no node for {layer.activation}", where=path, feature="onnx")
+    results = {INPUT: "x"}
+    for node in config.graph.nodes[:-1]:
+        given = [results[name] for name in node.inputs]
+        if node.op == "linear":
+            names = [f"{node.group}.weight"] + [f"{node.group}.bias"] * node.size("bias")
+            at, kept = add("Gemm", [*given, *names], transB=1), [*kept, *names]
+        elif node.op == "norm":
+            names = [f"{node.group}.norm.weight", f"{node.group}.norm.bias"]
+            at, kept = add("LayerNormalization", [*given, *names], axis=-1, epsilon=EPSILON), [*kept, *names]
+        elif node.op == "silu":
+            at = add("Mul", [given[0], add("Sigmoid", given)])
+        elif node.op in ("relu", "gelu", "add"):
+            more = {"approximate": "tanh"} if node.op == "gelu" else {}
+            at = add(node.op.capitalize(), given, **more)
+        else:
+            raise UnsupportedError(f"{node.name}: {node.op} is not written", where=path, feature="onnx")
+        results[node.name] = at
     nodes[-1].output[0] = "logits"
     ends = [
         helper.make_tensor_value_info(name, 1, ["samples", features])  # 1: float32
-        for name, features in (("x", config.widths[0]), ("logits", config.widths[-1]))
+        for name, features in (("x", config.widths[0]), ("logits", config.classes))
     ]
     held = [numpy_helper.from_array(np.asarray(tensors[name], np.float32), name) for name in kept]
     graph = helper.make_graph(nodes, config.name, ends[:1], ends[1:], held)

@@ -161,6 +161,17 @@ def refuse_unsupported(config: TrainConfig) -> None:
             where="wafers",
             hint="wafers = 1, or --mode streaming",
         )
+    if config.network.nodes or config.data.sequence > 1:
+        raise UnsupportedError(
+            "operations that are no chain of layers, or tokens that see each other",
+            feature="graphs",
+            where="network.preset"
+            if config.network.preset
+            else "network.nodes"
+            if config.network.nodes
+            else "data.sequence",
+            hint="--mode streaming",
+        )
     sparse = {
         "sparsity.density": config.sparsity.density != 1,
         "sparsity.schedule": config.sparsity.schedule != "static",

@@ -22,6 +22,7 @@ class Support(NamedTuple):
 
 
 _GAPS = Support(REFUSES, "tiles are dense: no weight is missing")
+_CHAINS = Support(REFUSES, "it places chains of layers")
 _SERVICE = Support(WITHOUT, "weights never leave the wafer: there is no memory service")
 _SCALED = "a PE updates with its own gradients at once, so no update can be left out for an overflow elsewhere"
 
@@ -32,6 +33,10 @@ SUPPORT: dict[str, Support] = {
     "network.layers.bias": Support(DOES),
     "network.layers.norm": Support(DOES),
     "network.layers.density": _GAPS,
+    **{f"network.{key}": _CHAINS for key in ("preset", "vocab_size", "hidden_size", "num_hidden_layers")},
+    **{f"network.{key}": _CHAINS for key in ("num_attention_heads", "intermediate_size")},
+    **{f"network.nodes.{key}": _CHAINS for key in ("name", "op", "inputs", "outputs", "bias", "density", "deviation")},
+    **{f"network.nodes.{key}": _CHAINS for key in ("heads", "causal")},
     "network.weights": Support(DOES, "masks with gaps in the file are refused"),
     "seed": Support(DOES),
     "wafers": Support(REFUSES, "all layers lie on one; 1 is what there is"),
@@ -39,6 +44,7 @@ SUPPORT: dict[str, Support] = {
     "data.batch": Support(DOES, "samples of an update"),
     "network.file": Support(DOES),
     "data.scale": Support(DOES),
+    "data.sequence": Support(REFUSES, "no layer sees more than a sample"),
     "data.held_out": Support(DOES),
     "data.seed": Support(DOES),
     "mesh.width": Support(DOES, "PEs that the layers share"),

@@ -23,13 +23,11 @@ D. Hendrycks and K. Gimpel, "Gaussian error linear units", 2016 (tanh form).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fabric.networks.graph.network import Network
 from fabric.networks.graph.plain import PlainGraph
 from harness.config.options import place
 from harness.train.config import TrainConfig
@@ -59,7 +57,7 @@ def check_memory(config: TrainConfig) -> None:
     """
     from fabric.host.engines import available_bytes
 
-    weights = sum((inputs + 1) * outputs for inputs, outputs in pairwise(config.widths))
+    weights = sum((one.inputs + 1) * one.outputs for one in config.matrices)
     state = 4 * len(config.train.optimizer.build().slots)
     needed, limit = weights * (WEIGHT_BYTES + state), available_bytes()
     if limit is not None and needed > limit:
@@ -94,7 +92,7 @@ class PlainTrainer(MasterLoop):
     ) -> None:
         super().__init__(config, data, parameters)
         numbers = self.machine["num.cb16_bias"], self.machine["num.ftz"]
-        self.model = PlainGraph(Network.of(config.layers), fmt or config.dtype, *numbers)
+        self.model = PlainGraph(config.graph, fmt or config.dtype, *numbers)
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
@@ -131,7 +129,7 @@ class PlainTrainer(MasterLoop):
 
     def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
         right, loss, start = 0, 0.0, 0
-        for block in blocks(inputs):
+        for block in blocks(inputs, self.config.data.sequence):
             found = judged(self.model.forward(self._active(), block), labels[start : start + len(block)])
             right, loss, start = right + found[0], loss + found[1], start + len(block)
         return right, loss

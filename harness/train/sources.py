@@ -87,9 +87,9 @@ class RowsOnDemand:
 Samples: TypeAlias = np.ndarray | RowsOnDemand
 
 
-def blocks(samples: Samples) -> Iterator[np.ndarray]:
-    """Yield all rows in pieces that fit memory."""
-    step = max(1, BLOCK // max(1, samples.shape[1]))
+def blocks(samples: Samples, together: int = 1) -> Iterator[np.ndarray]:
+    """Yield all rows in pieces that fit memory, so many neighbouring rows together."""
+    step = together * max(1, BLOCK // max(1, samples.shape[1] * together))
     for start in range(0, len(samples), step):
         yield samples[start : start + step]
 

@@ -31,7 +31,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -229,11 +228,11 @@ def initial_masks(config: TrainConfig) -> list[np.ndarray]:
     config : TrainConfig
     """
     masks, rng = [], np.random.default_rng(config.sparsity.seed)
-    for count, (inputs, outputs) in zip(config.active, pairwise(config.widths), strict=True):
-        mask = np.ones(inputs * outputs, bool)
+    for count, one in zip(config.active, config.matrices, strict=True):
+        mask = np.ones(one.inputs * one.outputs, bool)
         if count < mask.size:
             mask[rng.permutation(mask.size)[max(1, count) :]] = False
-        masks.append(mask.reshape(outputs, inputs))
+        masks.append(mask.reshape(one.outputs, one.inputs))
     return masks
 
 

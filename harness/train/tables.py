@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from fabric.networks.graph.table import CHOICES
 from harness.config.options import option
+from harness.train.nodes import NODE_OPERATIONS, PRESETS
 from harness.train.pipeline_config import MODES, PipelineConfig
 from memx.optimizer import OPTIMIZERS, Optimizer, make_optimizer
 
@@ -23,6 +24,7 @@ __all__ = [
     "MemxConfig",
     "MeshConfig",
     "NetworkConfig",
+    "NodeConfig",
     "OptimizerConfig",
     "RunConfig",
     "ScheduleConfig",
@@ -45,11 +47,43 @@ class LayerConfig:
 
 
 @dataclass(frozen=True)
+class NodeConfig:
+    """An operation of a network that is no chain of layers."""
+
+    name: str = option(doc="unique name, after which its parameters are called")
+    op: str = option(doc="what it does", choices=NODE_OPERATIONS)
+    inputs: tuple[str, ...] = option(
+        (), doc="names of what it takes, ``input`` for the samples (default: what the one before it gives)"
+    )
+    outputs: int | None = option(None, doc="of linear: features that it gives", low=1, high=10**7)
+    bias: bool | None = option(None, doc="of linear: add a learned number to each feature (default: yes)")
+    density: float | None = option(
+        None, doc="of linear: share of the weights that exist (default: sparsity.density)", low=0.0, high=1.0
+    )
+    deviation: float | None = option(
+        None, doc="of linear: of the first weights (default: the root of 2 / (inputs x density))", low=0.0
+    )
+    heads: int | None = option(None, doc="of attention: heads, which share the features equally", low=1, high=10**6)
+    causal: bool | None = option(None, doc="of attention: no token sees what comes behind it (default: yes)")
+
+
+@dataclass(frozen=True)
 class NetworkConfig:
-    """Layers, first to last; softmax and cross-entropy follow the last one."""
+    """Layers, first to last, or operations; softmax and cross-entropy follow the last one."""
 
     inputs: int = option(doc="features of a sample", low=1, high=10**7)
-    layers: tuple[LayerConfig, ...] = option(doc="list of layers, the last one gives one number per class")
+    layers: tuple[LayerConfig, ...] = option((), doc="list of layers, the last one gives one number per class")
+    nodes: tuple[NodeConfig, ...] = option(
+        (), doc="instead of layers: list of operations, in an order that can be done"
+    )
+    preset: str = option("", doc="instead of layers: a transformer of the sizes below", choices=("", *PRESETS))
+    vocab_size: int | None = option(None, doc="of a preset: classes (default: those of a text)", low=2, high=10**7)
+    hidden_size: int | None = option(None, doc="of a preset: features of a token", low=1, high=10**6)
+    num_hidden_layers: int | None = option(None, doc="of a preset: blocks", low=1, high=1000)
+    num_attention_heads: int | None = option(None, doc="of a preset: heads", low=1, high=10**6)
+    intermediate_size: int | None = option(
+        None, doc="of a preset: features between the products of a block (default: 4 x hidden_size)", low=1, high=10**7
+    )
     file: str = option("", doc="an .onnx file with layers and first weights, instead of inputs and layers")
     weights: str = option("", doc="file of first weights, masks and optimizer state: .safetensors or .npz")
 
@@ -61,10 +95,13 @@ class DataConfig:
     source: str = option(
         "digits",
         doc="digits, mnist-shaped, or x_train, y_train, x_test, y_test as an .npz, an .h5, a directory of .npy or idx "
-        "files; or a .csv",
+        "files; or a .csv; or pydoc or a .txt, whose next characters are learned",
+    )
+    sequence: int = option(
+        1, doc="samples, one behind the other, that attention sees together: tokens of a text", low=1, high=10**6
     )
     scale: float = option(1.0, doc="of files: samples are divided by this, 255 for pixels of a byte", low=1e-30)
-    held_out: float = option(0.2, doc="of a .csv: share of the samples for tests", low=0.0, high=1.0)
+    held_out: float = option(0.2, doc="of a .csv or a text: share of the samples for tests", low=0.0, high=1.0)
     batch: int = option(64, doc="samples of an iteration, over all wafers", low=1, high=2**31)
     seed: int = option(0, doc="of the order of the samples", low=0, high=2**63 - 1)
 

@@ -69,12 +69,12 @@ class Trainer(MasterLoop):
 
     def _stores(self) -> list[MemoryStore | FileStore]:
         """Return where each layer's matrix lies: what the modelled service keeps in flash lies in files, if asked."""
-        files, layers = self.config.memx.files, self.network.layers
+        files, shapes = self.config.memx.files, [(one.outputs, one.inputs + one.bias) for one in self.config.matrices]
         if not files:
-            return [MemoryStore() for _ in layers]
-        sizes = [float(math.prod(layer.shape) * self.optimizer.bytes_per_parameter) for layer in layers]
+            return [MemoryStore() for _ in shapes]
+        sizes = [float(math.prod(shape) * self.optimizer.bytes_per_parameter) for shape in shapes]
         pinned, flash = Tiers.of(self.machine).pinned(sizes), FileStore(files, scratch=True)
-        return [MemoryStore() if k < pinned else flash for k in range(len(layers))]
+        return [MemoryStore() if k < pinned else flash for k in range(len(shapes))]
 
     @property
     def cycles(self) -> int:
@@ -116,7 +116,7 @@ class Trainer(MasterLoop):
         The memory service adds their gradients, and the last pass updates the weights.
         """
         system, parts, right = self.compile(), [], 0
-        wanted, whole = np.eye(self.network.features[-1]), self.config.train.clip is not None
+        wanted, whole = np.eye(self.network.logits.rows), self.config.train.clip is not None
         batches = self.data.parts(self.iteration, self.config.train.accumulate)
         for number, samples in enumerate(batches, 1):
             shards = [(self.encode(x.T), self.encode(wanted[y].T)) for x, y in samples]
@@ -147,7 +147,7 @@ class Trainer(MasterLoop):
         system, right, loss = self.compile(), 0, 0.0
         for start in range(0, len(inputs), self.config.at_once):
             part = slice(start, start + self.config.at_once)
-            wanted = np.eye(self.network.features[-1])[labels[part]]
+            wanted = np.eye(self.network.logits.rows)[labels[part]]
             found, cycles = system.test(self.encode(inputs[part].T), self.encode(wanted.T))
             logits = self.arithmetic.decode(system.logits()).T[: len(wanted)]
             right, loss = right + found, loss + judged(logits, labels[part])[1]
@@ -163,7 +163,7 @@ class Trainer(MasterLoop):
 
     def culprit(self) -> int | None:
         """Return the number of the first layer whose activations on any wafer are not finite, else None."""
-        for level in range(1, len(self.network.features)):
+        for level in range(1, len(self.network.levels)):
             for found in self.compile().activations(level):
                 if not np.isfinite(self.arithmetic.decode(found)).all():
                     return level

@@ -8,6 +8,8 @@ One tensor per name, float32 unless it says otherwise, layers counted from 1::
     layer1.weight.m      optimizer state of a tensor: its name and that of the state (m and v, velocity)
     updates              (1,), int64: how often the weights were updated, for optimizers that count
 
+Of a network of nodes the name of the node stands for that of the layer.
+
 A file that is read may leave out what it does not want to say, but not a part of it: the weights of all layers or of
 none, all biases or none, and so on.  Other floating-point types are rounded to float32.
 
@@ -40,18 +42,24 @@ def _library() -> Any:
 
 
 def views(parameters: Sequence[Parameter], inputs: Sequence[int]) -> dict[str, np.ndarray]:
-    """Return the arrays behind all names but masks and updates, as views; `inputs` are the features of each layer's."""
-    found: dict[str, np.ndarray] = {}
-    for parameter in parameters:
-        layer, what = parameter.name.split(".")
+    """Return the arrays behind all names but masks and updates, as views; `inputs` are the features of each matrix."""
+    return {name: array for name, (_, array) in _named(parameters, inputs).items()}
+
+
+def _named(parameters: Sequence[Parameter], inputs: Sequence[int]) -> dict[str, tuple[str, np.ndarray]]:
+    """Return {name: (what it is of its layer, array)}."""
+    found: dict[str, tuple[str, np.ndarray]] = {}
+    for number, parameter in enumerate(parameters):
+        layer = parameter.name.rpartition(".")[0]
         for slot, array in (("", parameter.dense), *((f".{slot}", array) for slot, array in parameter.state.items())):
-            if what == "norm":
-                found[f"{layer}.norm.weight{slot}"], found[f"{layer}.norm.bias{slot}"] = array
-                continue
-            count = inputs[int(layer.removeprefix("layer")) - 1]
-            found[f"{layer}.weight{slot}"] = array[:, :count]
-            if array.shape[1] > count:
-                found[f"{layer}.bias{slot}"] = array[:, count]
+            if number >= len(inputs):
+                parts = {"norm.weight": array[0], "norm.bias": array[1]}
+            else:
+                count = inputs[number]
+                parts = {"weight": array[:, :count]}
+                if array.shape[1] > count:
+                    parts["bias"] = array[:, count]
+            found |= {f"{layer}.{what}{slot}": (f"{what}{slot}", part) for what, part in parts.items()}
     return found
 
 
@@ -153,7 +161,7 @@ def put(
             raise ConfigError(f"{name} is no mask", where=where, hint="true and false, or 1 and 0")
         if name in held and not (tensor.dtype.kind in "fiu" and np.isfinite(tensor.astype(np.float32)).all()):
             raise ConfigError(f"{name} has values that are no finite numbers in float32", where=where)
-    kinds = {name: name.split(".", 1)[1] for name in shapes if name != UPDATES}
+    kinds = {name: kind for name, (kind, _) in _named(parameters, inputs).items()} | dict.fromkeys(masks, "mask")
     for name, kind in kinds.items():
         if name not in tensors and any(other in tensors for other in kinds if kinds[other] == kind):
             raise ConfigError(f"{name} is missing", where=where, hint=f"the {kind} of every layer, or of none")

@@ -46,13 +46,13 @@ class Node:
 
     @property
     def number(self) -> str:
-        """The digits at the end of the group are its number."""
-        return self.group[len(self.group.rstrip("0123456789")) :]
+        """The digits at the end of the group are its number, or the whole group is if it has parts."""
+        return self.group if "." in self.group else self.group[len(self.group.rstrip("0123456789")) :]
 
     @property
     def place(self) -> str:
         """The group is spoken of as ``layer 3``."""
-        return f"{self.group.removesuffix(self.number)} {self.number}".rstrip()
+        return f"{self.group.removesuffix(self.number)} {self.number}".strip()
 
 
 @dataclass(frozen=True)

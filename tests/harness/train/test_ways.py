@@ -299,6 +299,22 @@ def test_what_trains_is_refused_beside_a_projection(train, words):
 
 SPARSE = "sparsity.density=0.5"
 LAYERS = 'network.layers=[{outputs=%s,activation="%s",norm=%s%s},{outputs=4}]'
+GPT = (
+    "network.layers=[] network.preset=gpt network.hidden_size=4 network.num_hidden_layers=1 data.sequence=2 "
+    "network.num_attention_heads=2 network.vocab_size=4"
+)
+NODES = (
+    'data.sequence=2 network.layers=[] network.nodes=[{name="a",op="linear",outputs=4%s},'
+    '{name="b",op="attention",inputs=["a","a","a"]%s},{name="c",op="%s",inputs=["%s","a"]},'
+    '{name="%s",op="linear",outputs=%s}]'
+)
+
+
+def nodes(linear="", attention="", op="add", takes="b", last="d", outputs=4):
+    """Return the words of a network of nodes."""
+    return NODES % (linear, attention, op, takes, last, outputs)
+
+
 STATIC, GROWS = "train.loss_scale.initial=8.0", "train.loss_scale.growth_interval=1"
 KEYS = {
     "network.inputs": "network.inputs=13",
@@ -307,6 +323,25 @@ KEYS = {
     "network.layers.norm": LAYERS % (6, "relu", "false", ""),
     "network.layers.bias": LAYERS % (6, "relu", "true", ",bias=false"),
     "network.layers.density": LAYERS % (6, "relu", "true", ",density=0.5"),
+    "network.preset": ("", GPT),
+    "network.vocab_size": (GPT, GPT.replace("vocab_size=4", "vocab_size=5")),
+    "network.hidden_size": (GPT, GPT.replace("hidden_size=4", "hidden_size=6")),
+    "network.num_hidden_layers": (GPT, GPT.replace("layers=1", "layers=2")),
+    "network.num_attention_heads": (GPT, GPT.replace("heads=2", "heads=1")),
+    "network.intermediate_size": (GPT, f"{GPT} network.intermediate_size=6"),
+    "network.nodes.name": (nodes(), nodes(last="e")),
+    "network.nodes.op": (
+        nodes(),
+        nodes().replace('{name="b",op="attention",inputs=["a","a","a"]}', '{name="b",op="relu"}'),
+    ),
+    "network.nodes.inputs": (nodes(), nodes().replace('inputs=["b","a"]', 'inputs=["b","b"]')),
+    "network.nodes.outputs": (nodes(), nodes(outputs=5)),
+    "network.nodes.bias": (nodes(), nodes(",bias=false")),
+    "network.nodes.density": (nodes(), nodes(",density=0.5")),
+    "network.nodes.deviation": (nodes(), nodes(",deviation=0.5")),
+    "network.nodes.heads": (nodes(), nodes("", ",heads=2")),
+    "network.nodes.causal": (nodes(), nodes("", ",causal=false")),
+    "data.sequence": (GPT, GPT.replace("sequence=2", "sequence=4")),
     "network.file": "network.file=m.onnx",
     "network.weights": "network.weights=first.npz",
     "seed": "seed=1",

@@ -1,0 +1,164 @@
+"""Networks that are no chains of layers: operations of a file, or a preset's, become the nodes of a graph.
+
+======  ==============================================================================================================
+preset  what it is
+======  ==============================================================================================================
+gpt     pre-normalised transformer: a product embeds the samples; blocks of attention and two products with GELU (tanh
+        form) between them, each behind a normalisation and added to what came in; a last normalisation and product
+======  ==============================================================================================================
+
+Source: A. Radford et al., "Language Models are Unsupervised Multitask Learners", 2019 (GPT-2).  Weights of a preset are
+drawn with a deviation of 1 / sqrt(features), those of its embedding with 0.05.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fabric.networks.graph.network import Network
+from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.table import OPERATIONS
+from fabric.networks.graph.tensors import INPUT
+from wse_core.errors import ConfigError
+from wse_core.schema import suggestion
+
+if TYPE_CHECKING:
+    from harness.train.tables import NodeConfig
+
+__all__ = ["NODE_OPERATIONS", "PRESETS", "graph_of", "preset_nodes"]
+
+NODE_OPERATIONS = tuple(
+    name for name, row in OPERATIONS.items() if "plain" not in row.refused and name != "cross_entropy"
+)
+"""A node of a file has one of these operations; the loss comes by itself."""
+OWNERS = {
+    **dict.fromkeys(("outputs", "bias", "density", "deviation"), "linear"),
+    **dict.fromkeys(("heads", "causal"), "attention"),
+}
+"""Keys of a node belong to these operations."""
+EMBEDDING = 0.05
+"""The weights of a preset's embedding are drawn with this deviation."""
+
+
+def graph_of(inputs: int, nodes: Sequence[NodeConfig], sequence: int, dtype: str = "f16") -> Network:
+    """Return the network of operations.
+
+    Parameters
+    ----------
+    inputs : int
+        Features of a sample.
+    nodes : sequence of NodeConfig
+    sequence : int
+        Tokens that attention sees together.
+    dtype : {"f16", "cb16"}
+
+    Raises
+    ------
+    ConfigError
+        Names that are not there, keys that an operation does not have, sizes that do not fit.
+    """
+    names, rows, before = {INPUT: INPUT}, {INPUT: inputs}, INPUT
+    found: list[Node] = []
+    for number, node in enumerate(nodes):
+        where = f"network.nodes[{number}]"
+        _check(node, where)
+        for name in node.inputs:
+            if name not in names:
+                hint = suggestion(name, names)
+                raise ConfigError(f"there is no {name!r} before {node.name!r}", where=f"{where}.inputs", hint=hint)
+        if node.name in names or node.name.startswith(f"{INPUT}."):
+            raise ConfigError(f"two operations are called {node.name!r}", where=f"{where}.name")
+        given = node.inputs or (before,)
+        sizes: dict[str, int] = {}
+        if node.op == "linear":
+            sizes = {"inputs": rows[given[0]], "outputs": node.outputs or 0, "bias": int(node.bias is not False)}
+        elif node.op == "attention":
+            sizes = {"heads": node.heads or 1, "sequence": sequence, "causal": int(node.causal is not False)}
+        names[node.name] = f"{node.name}.{node.op}"
+        found.append(Node(names[node.name], node.op, tuple(names[name] for name in given), sizes))
+        rows[node.name], before = node.outputs or rows[given[0]], node.name
+    try:
+        network = Network((*found, Node("loss", "cross_entropy", (names[before],))), inputs, dtype)
+        network.operations()  # nothing is left over
+    except ConfigError as error:
+        error.where = "network.nodes"
+        raise
+    return network
+
+
+def _check(node: NodeConfig, where: str) -> None:
+    """Refuse keys that an operation does not have, or lacks."""
+    for key, owner in OWNERS.items():
+        if getattr(node, key) is not None and node.op != owner:
+            raise ConfigError(f"{node.op} has no {key}", where=f"{where}.{key}", hint=f"op = {owner!r}")
+    if not node.name or not node.name.isprintable() or " " in node.name:
+        raise ConfigError(f"{node.name!r} is no name", where=f"{where}.name", hint="letters, digits, dots")
+    if node.op == "linear" and node.outputs is None:
+        raise ConfigError("a product needs a number of features", where=f"{where}.outputs")
+    if node.density == 0:
+        raise ConfigError("nothing is left at a density of 0", where=f"{where}.density", value=0)
+
+
+def _gpt(hidden: int, blocks: int, heads: int, between: int, classes: int) -> list[dict[str, Any]]:
+    """Return the nodes of a transformer that sees what came before."""
+    spread = 1 / math.sqrt(hidden)
+
+    def linear(name: str, outputs: int, deviation: float = spread, **more: Any) -> dict[str, Any]:
+        return {"name": name, "op": "linear", "outputs": outputs, "deviation": deviation, **more}
+
+    found, at = [linear("embed", hidden, EMBEDDING, bias=False)], "embed"
+    for number in range(1, blocks + 1):
+        b = f"block{number}"
+        found += [
+            {"name": f"{b}.ln1", "op": "norm", "inputs": [at]},
+            *(linear(f"{b}.{name}", hidden, inputs=[f"{b}.ln1"]) for name in "qkv"),
+            {"name": f"{b}.mix", "op": "attention", "inputs": [f"{b}.{name}" for name in "qkv"], "heads": heads},
+            linear(f"{b}.out", hidden),
+            {"name": f"{b}.add1", "op": "add", "inputs": [at, f"{b}.out"]},
+            {"name": f"{b}.ln2", "op": "norm"},
+            linear(f"{b}.up", between),
+            {"name": f"{b}.gelu", "op": "gelu"},
+            linear(f"{b}.down", hidden, 1 / math.sqrt(between)),
+            {"name": f"{b}.add2", "op": "add", "inputs": [f"{b}.add1", f"{b}.down"]},
+        ]
+        at = f"{b}.add2"
+    return [*found, {"name": "ln", "op": "norm"}, linear("head", classes, bias=False)]
+
+
+PRESETS: dict[str, Callable[[int, int, int, int, int], list[dict[str, Any]]]] = {"gpt": _gpt}
+"""A preset has this function of its sizes."""
+
+
+def preset_nodes(network: dict[str, Any], classes: int | None, where: Callable[[str], str]) -> list[dict[str, Any]]:
+    """Return the nodes of the preset that a table ``[network]`` names.
+
+    Parameters
+    ----------
+    network : dict
+        As the file has it.
+    classes : int or None
+        Of the data, if they say it.
+    where : callable
+        Gives the place of a key in the file.
+
+    Raises
+    ------
+    ConfigError
+        A size that is missing or no number, layers beside a preset.
+    """
+    for key in ("layers", "nodes", "file"):
+        if network.get(key):
+            raise ConfigError("a preset says what there is", where=where(f"network.{key}"), hint="either, not both")
+    sizes: dict[str, int] = {}
+    for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"):
+        given = network.get(key)
+        if given is None and key == "intermediate_size":
+            given = 4 * sizes["hidden_size"]
+        if given is None and key == "vocab_size":
+            given = classes
+        if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+            raise ConfigError(f"the preset {network['preset']} needs {key}", where=where(f"network.{key}"), value=given)
+        sizes[key] = given
+    return PRESETS[network["preset"]](*sizes.values())

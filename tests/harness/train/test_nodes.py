@@ -1,0 +1,238 @@
+"""Networks of operations and transformers in ``wse train``: wafers against numpy, texts, weights, refusals."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fabric.networks.graph.plain import PlainGraph
+from harness.cli import main as cli
+from harness.train.config import load_train, parse_train
+from harness.train.data import DataService, load
+from harness.train.mode import choose
+from harness.train.plain import PlainTrainer
+from harness.train.text import TextRows, characters
+from harness.train.trainer import Trainer
+from wse_core.errors import ConfigError, UnsupportedError
+
+TEXT = """
+wafers = 1
+[network]
+preset = "gpt"
+hidden_size = 8
+num_hidden_layers = 1
+num_attention_heads = 4
+intermediate_size = 12
+[data]
+source = "a.txt"
+sequence = 4
+batch = 16
+[mesh]
+width = 3
+height = 2
+[train]
+iterations = 5
+optimizer = {name = "adamw", lr = 0.02}
+"""
+NODES = """
+[network]
+inputs = 5
+nodes = [
+    {name = "first", op = "linear", outputs = 6},
+    {name = "unit", op = "norm"},
+    {name = "bent", op = "silu"},
+    {name = "wide", op = "linear", outputs = 6, bias = false},
+    {name = "sum", op = "add", inputs = ["first", "wide"]},
+    {name = "logits", op = "linear", outputs = 3},
+]
+[data]
+source = "none.npz"
+batch = 8
+[mesh]
+width = 2
+height = 2
+[train]
+iterations = 3
+optimizer = {name = "adam", lr = 0.02}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A directory with a text whose characters depend on those three places before."""
+    monkeypatch.chdir(tmp_path)
+    found = list("abacbdcd")
+    rng = np.random.default_rng(0)
+    while len(found) < 700:
+        found.append("abcd"[("abcd".index(found[-3]) + int(rng.random() < 0.05)) % 4])
+    Path("a.txt").write_text("".join(found), encoding="utf-8")
+
+
+def run(text=TEXT, words=(), backend=None, cls=Trainer):
+    """Train to the end; return (trainer, steps)."""
+    config = parse_train(text, "a.toml", words)
+    trainer = cls(config, backend) if cls is Trainer else cls(config)
+    return trainer, [trainer.step() for _ in range(trainer.iterations)]
+
+
+@pytest.mark.parametrize("wafers", [1, 2])
+@pytest.mark.parametrize("words", [(), ("train.accumulate=2", "train.clip=0.5"), ("sparsity.density=0.6",)], ids=str)
+@pytest.mark.parametrize("dtype", ["f16", "cb16"])
+def test_wafers_train_a_transformer_as_numpy_does_bit_for_bit(wafers, words, dtype):
+    given = [*words, f"wafers={wafers}", f"train.dtype={dtype}", "csconfig.use_cbfloat16=true", "mesh.height=1"]
+    (one, steps), (other, expected) = run(words=given), run(words=given, backend="numpy")
+    assert [step.loss for step in steps] == [step.loss for step in expected]
+    assert all(step.cycles > 0 for step in steps)
+    for a, b in zip(one.parameters, other.parameters, strict=True):
+        assert np.array_equal(a.dense, b.dense), a.name
+    held = one.dataset.x_test, one.dataset.y_test
+    assert one.test(*held) == other.test(*held)
+
+
+def test_plain_numpy_trains_the_same():
+    """Sums in numpy's own order: losses agree to a thousandth."""
+    losses = [[step.loss for step in run(cls=cls, backend="numpy")[1]] for cls in (Trainer, PlainTrainer)]
+    assert np.allclose(*losses, rtol=1e-3)
+
+
+def test_a_transformer_learns_what_lies_three_characters_back():
+    """Nothing but attention can know it: without, no better than the frequencies of the characters."""
+    words = ["train.iterations=250", "network.hidden_size=16", "data.batch=64"]
+    (trainer, _), text = run(words=words, cls=PlainTrainer), Path("a.txt").read_text(encoding="utf-8")
+    found = trainer.test(trainer.dataset.x_test, trainer.dataset.y_test)
+    shares = np.array([text.count(c) for c in characters(text)]) / len(text)
+    # the first two places of a sequence do not see so far back
+    assert found.loss < 0.75 * -(shares * np.log(shares)).sum()
+
+
+def test_a_text_becomes_sequences_that_stay_whole():
+    config = parse_train(TEXT, "a.toml")
+    text = Path("a.txt").read_text(encoding="utf-8")
+    data = load(config)
+    known = characters(text)
+    assert (config.network.inputs, config.classes) == (len(known) + 4, len(known))
+    rows = [*data.x_train[:], *data.x_test[:]]
+    said = "".join(known[int(row[: len(known)].argmax())] for row in rows)
+    assert text.startswith(said)
+    assert [int(row[len(known) :].argmax()) for row in rows] == [k % 4 for k in range(len(rows))]
+    labels = np.concatenate([data.y_train, data.y_test])
+    assert "".join(known[label] for label in labels) == text[1 : len(labels) + 1]
+    service = DataService.of(config, data)
+    for iteration in range(2 * service.per_epoch):
+        found = service.indices(iteration).reshape(-1, 4)
+        assert np.array_equal(found - found[:, :1], np.tile(np.arange(4), (len(found), 1)))
+        assert (found[:, 0] % 4 == 0).all()
+    seen = np.concatenate([service.indices(k) for k in range(service.per_epoch)])
+    assert len(set(seen.tolist())) == len(seen)
+
+
+def test_rows_of_a_text_are_those_of_the_whole_array():
+    rows = TextRows(np.array([2, 0, 1, 1]), 3, 2)
+    whole = rows[:]
+    assert whole.sum() == 2 * len(rows)
+    assert np.array_equal(rows[np.array([3, 1])], whole[[3, 1]])
+    assert np.array_equal(rows[1:3], whole[1:3])
+
+
+def test_a_run_that_is_cut_goes_on_with_the_same_bits(capsys):
+    Path("a.toml").write_text(TEXT + "[checkpoint]\ninterval = 2\n", encoding="utf-8")
+
+    def train(words):
+        assert cli.main(["train", "a.toml", "--json", "--no-report", *words.split()]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    whole = train("--out whole --save-weights whole.npz")
+    train("--out part --iterations 3")
+    again = train("--resume part --out part --save-weights part.npz")
+    assert again["loss"] == whole["loss"]
+    with np.load("whole.npz") as a, np.load("part.npz") as b:
+        assert set(a.files) == set(b.files)
+        assert {"embed.weight", "block1.q.bias", "block1.ln1.norm.weight", "head.weight", "head.mask"} <= set(a.files)
+        assert all(np.array_equal(a[name], b[name]) for name in a.files)
+    trainer = Trainer(parse_train(TEXT, "a.toml"), "numpy")
+    trainer.load_weights("whole.npz")
+    held = trainer.dataset.x_test, trainer.dataset.y_test
+    assert trainer.test(*held).loss == whole["test_loss"]
+
+
+def test_mode_is_streaming_and_says_why():
+    assert choose(parse_train(TEXT, "a.toml")).mode == "streaming"
+    with pytest.raises(UnsupportedError, match="no chain of layers"):
+        choose(parse_train(TEXT, "a.toml"), "pipelined")
+    with pytest.raises(UnsupportedError, match=r"a\.toml: mesh\.height: .* do not lie whole in PEs of 4 tokens"):
+        parse_train(TEXT, "a.toml", ["data.sequence=8", "mesh.height=4"]).check_memory()
+
+
+def test_networks_of_nodes_go_out_as_onnx_files():
+    """Its own reference evaluator gives the logits of the plain network."""
+    pytest.importorskip("onnx")
+    from onnx.reference import ReferenceEvaluator
+
+    x, rng = np.random.default_rng(0).standard_normal((7, 5)).astype(np.float32), np.random.default_rng(1)
+    config = parse_train(NODES, "a.toml")
+    data = {
+        f"{kind}_{part}": x if kind == "x" else rng.integers(0, 3, 7) for kind in "xy" for part in ("train", "test")
+    }
+    data = {name: np.concatenate([values] * 2) for name, values in data.items()}
+    np.savez("none.npz", **data)
+    trainer = Trainer(config, "numpy")
+    trainer.step()
+    trainer.save_onnx("m.onnx")
+    values = {parameter.name: parameter.dense for parameter in trainer.parameters}
+    (found,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    assert np.allclose(found, PlainGraph(config.graph, "f64").forward(values, x), atol=2e-5)
+    with pytest.raises(UnsupportedError, match=r"block1\.mix\.attention: attention is not written"):
+        Trainer(parse_train(TEXT, "a.toml"), "numpy").save_onnx("n.onnx")
+
+
+WRONG = [
+    (NODES, 'inputs = ["first", "wide"]', 'inputs = ["frist", "wide"]', "there is no 'frist' before 'sum'"),
+    (NODES, 'inputs = ["first", "wide"]', 'inputs = ["first"]', "add takes 2 tensors, not 1"),
+    (NODES, 'name = "wide", op', 'name = "unit", op', "two operations are called 'unit'"),
+    (NODES, 'op = "silu"', 'op = "silu", outputs = 3', "silu has no outputs"),
+    (NODES, 'op = "norm"', 'op = "norm", heads = 3', "norm has no heads"),
+    (NODES, 'op = "linear", outputs = 6, bias', 'op = "linear", bias', "a product needs a number of features"),
+    (NODES, "outputs = 6, bias = false", "outputs = 7, bias = false", "add takes tensors of one size, not of 6 and 7"),
+    (NODES, '{name = "logits"', '{name = "logits", inputs = ["first"]', "sum.add: nothing takes its result"),
+    (NODES, 'op = "silu"', 'op = "tanh"', "'tanh' is not a possible value"),
+    (NODES, "[data]", "layers = [{outputs = 3}]\n[data]", "layers stand there too"),
+    (NODES, "[data]", "hidden_size = 3\n[data]", "hidden_size is the size of a preset"),
+    (NODES, "batch = 8", "batch = 8\nsequence = 3", "no whole sequences of 3"),
+    (TEXT, "hidden_size = 8", "hidden_size = 10", "10 features do not divide into 4 heads"),
+    (TEXT, "hidden_size = 8\n", "", "the preset gpt needs hidden_size"),
+    (TEXT, "[data]", "layers = [{outputs = 4}]\n[data]", "a preset says what there is"),
+    (TEXT, "sequence = 4", "sequence = 4\nscale = 2.0", "a.txt has no scale"),
+    (TEXT, "sequence = 4\nbatch = 16", "sequence = 600\nbatch = 1200", "no two sequences of 600"),
+    (TEXT, "a.txt", "b.txt", "cannot be read"),
+    (
+        TEXT,
+        "[train]",
+        '[sparsity]\nschedule = "sparse-ift"\ndensity = 0.5\n[train]',
+        "only chains of layers are made wider",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "old", "new", "what"), WRONG, ids=[row[3][:30] for row in WRONG])
+def test_what_does_not_fit_is_said(text, old, new, what):
+    assert old in text
+    np.savez(
+        "none.npz",
+        **{f"x_{part}": np.zeros((9, 5)) for part in ("train", "test")},
+        y_train=np.zeros(9, int),
+        y_test=np.zeros(9, int),
+    )
+    with pytest.raises((ConfigError, UnsupportedError), match=re.escape(what)) as caught:
+        load(parse_train(text.replace(old, new), "a.toml"))
+    assert str(caught.value.where)
+
+
+def test_the_example_fits_its_wafers():
+    config = load_train("chars")
+    config.check_memory()
+    assert {node.op for node in config.graph.nodes} == {"linear", "norm", "gelu", "add", "attention", "cross_entropy"}
+    assert config.graph.size == sum(parameter.rows * parameter.columns for parameter in config.graph.parameters)
