@@ -143,7 +143,7 @@ class _Follower(StepWriter):
         self.columns.spend(np.diff(chunks(tensor.rows, self.mesh.width)) * self.tasks.alone(*names))
         self.words += len(names) * tensor.rows
 
-    def heads(self, step: NetworkStep, name: str) -> None:
+    def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
         raise UnsupportedError(f"{step.node.name}: the layer-level model does not follow {step.op}", feature=step.op)
 
     def factors(

@@ -8,6 +8,7 @@ module          content
 `operations`    one row per operation: shapes, parameters, what it keeps, its numpy form, its reverse
 `activations`   rows of the functions that are applied to each number
 `attention`     the row of attention
+`rotary`        the row of places in a sequence
 `network`       the graph, checked; the layers of a chain as a recipe
 `reverse`       the schedule of an iteration or of a test: one flat list of steps
 `layouts`       where the features of a tensor lie

@@ -12,7 +12,10 @@ linear          y_o = r(sum_i W_oi x_i + b_o)               dx_i = r(sum_o W_oi 
 norm            u = r((x - mean x) / sqrt(var x + eps))     e = g dy, dg = sum_t dy u, ds = sum_t dy    u, 1 / sqrt
                 y = r(g u + s)                              dx = r((e - mean e - u mean(e u)) / sqrt)
 activations     y = r(f(x))                                 dx = r(f'(x) dy), f' rounded                slopes
+rms             norm without mean and shift                 without the first mean                      u, 1 / sqrt
 add             y = r(a + b)                                da = db = dy                                -
+mul             y = r(a b)                                  da = r(b dy), db = r(a dy)                  a, b
+rotary          `fabric.networks.graph.rotary`                                                          -
 attention       `fabric.networks.graph.attention`                                                       logs of sums
 cross_entropy   sum over tokens of -log softmax(x)[label]   dx = r((softmax(x) - onehot) scale)         exponentials
 ==============  ==========================================  ==========================================  ============
@@ -43,8 +46,10 @@ __all__ = [
     "Declared",
     "Floats",
     "Linear",
+    "Mul",
     "NetworkOperation",
     "Norm",
+    "Rms",
     "Values",
 ]
 
@@ -68,6 +73,8 @@ class NetworkOperation:
         Tensors that it takes; if there are several, the numpy forms take and return tuples.
     passes : bool
         The gradient of the result is that of each operand.
+    again : bool
+        On the way back it reads what it took and gave.
     rowwise : bool
         A row of the result depends on one row of what is given, so that it can be made as soon as that is there.
     in_place : bool
@@ -83,6 +90,7 @@ class NetworkOperation:
     meaning: ClassVar[str] = ""
     operands: ClassVar[int] = 1
     passes: ClassVar[bool] = False
+    again: ClassVar[bool] = False
     rowwise: ClassVar[bool] = False
     in_place: ClassVar[bool] = True
     keeps: ClassVar[tuple[tuple[str, str, str], ...]] = ()
@@ -190,6 +198,45 @@ class Norm(NetworkOperation):
         mean, dot = scaled.mean(1, keepdims=True), (scaled * unit).mean(1, keepdims=True)
         gradient = np.stack([(delta * unit).sum(0), delta.sum(0)])
         return a.round((scaled - mean - unit * dot) * inverse), gradient
+
+
+class Rms(Norm):
+    """Normalisation by the root of the mean square over the features of a token; its parameter has factors alone."""
+
+    name, meaning = "rms", "y = g x / sqrt(mean x x + eps)"
+    refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode normalises with a mean"}
+
+    def parameter(self, node: Node, given: int) -> NetworkTensor:
+        return NetworkTensor(f"{node.group}.norm", 1, "parameter", given)
+
+    def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
+        assert values is not None
+        inverse = 1 / np.sqrt((x * x).mean(1, keepdims=True) + a.dtype.type(EPSILON))
+        unit = a.round(x * inverse)
+        return a.round(unit * values[0]), (unit, inverse)
+
+    def plain_back(
+        self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
+    ) -> tuple[Floats, Values]:
+        assert values is not None
+        (unit, inverse), scaled = kept, delta * values[0]
+        dot = (scaled * unit).mean(1, keepdims=True)
+        return a.round((scaled - unit * dot) * inverse), (delta * unit).sum(0)[None]
+
+
+class Mul(NetworkOperation):
+    """Two tensors of one size are multiplied number by number: a gate."""
+
+    name, meaning, operands, again, in_place = "mul", "y = a b", 2, True, False
+    refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode places chains of layers"}
+
+    def plain(self, a: PlainArithmetic, node: Node, x: Any, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
+        return a.round(x[0] * x[1]), x
+
+    def plain_back(
+        self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
+    ) -> tuple[Any, Values]:
+        return (a.round(delta * kept[1]), a.round(delta * kept[0])), None
 
 
 class Add(NetworkOperation):

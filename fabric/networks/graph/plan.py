@@ -139,7 +139,7 @@ class MemoryPlan:
 
     def _again(self, step: NetworkStep) -> list[NetworkTensor]:
         """Return what a step back reads of the way forward besides what its operation keeps."""
-        if step.direction != "back" or step.op != "attention":
+        if step.direction != "back" or not OPERATIONS[step.op].again:
             return []
         return [self.network.tensors[name] for name in (*step.node.inputs, step.node.name)]
 

@@ -86,10 +86,12 @@ class _Gradients:
 
     def add(self, step: NetworkStep) -> None:
         """Append a step; what it writes is added to what is there."""
-        writes = tuple(replace(x, part=self.parts[x.name]) for x in step.writes)
-        self.steps.append(replace(step, writes=writes))
-        for x in writes:
+        writes = []
+        for x in step.writes:
+            writes.append(replace(x, part=self.parts[x.name]))
             self.parts[x.name] += 1
+        self.steps.append(replace(step, writes=tuple(writes)))
+        for x in writes:
             if x.part:
                 whole = replace(x, part=0)
                 self.steps.append(NetworkStep(replace(step.node, op=ADD), "sum", (whole, x), (whole,)))

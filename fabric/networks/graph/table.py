@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fabric.networks.graph.activations import ACTIVATIONS, Activation
 from fabric.networks.graph.attention import SelfAttention
-from fabric.networks.graph.operations import Add, CrossEntropy, Declared, Linear, NetworkOperation, Norm
+from fabric.networks.graph.operations import Add, CrossEntropy, Declared, Linear, Mul, NetworkOperation, Norm, Rms
+from fabric.networks.graph.rotary import RotaryEmbedding
 from wse_core.errors import ConfigError
 
 __all__ = ["CHOICES", "OPERATIONS", "activation"]
@@ -14,8 +15,11 @@ OPERATIONS: dict[str, NetworkOperation] = {
     for row in (
         Linear(),
         Norm(),
+        Rms(),
         *ACTIVATIONS.values(),
         Add(),
+        Mul(),
+        RotaryEmbedding(),
         SelfAttention(),
         CrossEntropy(),
         Declared("convolution", "y = sum of products with shifted inputs"),

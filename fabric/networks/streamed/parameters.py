@@ -13,6 +13,10 @@ class StreamedPattern(Protocol):
     """Which entries of a matrix exist; `memx.pattern.Pattern` is one."""
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """The matrix has so many rows and columns."""
+
+    @property
     def rows(self) -> np.ndarray:
         """Each entry has a row: its output feature."""
 

@@ -103,7 +103,7 @@ class Resident:
     def _check_sequences(self) -> None:
         """Refuse sequences that do not lie in a PE whole, and more of them than a command can count."""
         for node in self.network.nodes:
-            if node.op != "attention":
+            if node.op not in ("attention", "rotary"):
                 continue
             sequence = node.size("sequence")
             if self.tokens % sequence:

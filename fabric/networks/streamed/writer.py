@@ -113,11 +113,11 @@ class _Words(StepWriter):
             self.script.words(column, payload, np.ones(len(payload), bool))
         self.script.turn()
 
-    def heads(self, step: NetworkStep, name: str) -> None:
-        sequences = np.arange(self.resident.tokens // step.node.size("sequence"))
+    def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
+        each = np.arange(self.resident.tokens // step.node.size("sequence") if sequences else 1)
         y = self.resident.network.tensors[step.node.name]
         for column, count in enumerate(self.plan.layout(y).counts):
-            data = (np.arange(count // y.unit)[:, None] << 8 | sequences).ravel()
+            data = (np.arange(count // y.unit)[:, None] << 8 | each).ravel()
             self.script.words(column, self.word(name, data), np.ones(len(data), bool))
         self.script.turn()
 

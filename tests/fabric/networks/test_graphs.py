@@ -45,8 +45,13 @@ class Built:
         if kind == "row":
             self.at = self.node(f"{group}.gelu", "gelu", x)
             return
-        if kind == "norm":
-            self.at = self.node(f"{group}.norm", "norm", x)
+        if kind in ("norm", "rms"):
+            self.at = self.node(f"{group}.{kind}", kind, x)
+            return
+        if kind in ("square", "self"):
+            sizes = {"heads": heads, "sequence": self.sequence, "causal": causal} if kind == "self" else {}
+            op = "attention" if kind == "self" else "mul"
+            self.at = self.node(f"{group}.{op}", op, *[x] * (3 if kind == "self" else 2), **sizes)
             return
         if kind == "twice":
             self.at = self.node(f"{group}.add", "add", x, x)
@@ -55,11 +60,18 @@ class Built:
         if kind == "mlp":
             wide = self.linear(f"{group}.up", unit, n, n + 3)
             low = self.linear(f"{group}.down", self.node(f"{group}.relu", "relu", wide), n + 3, n)
+        elif kind == "gate":
+            gate = self.node(f"{group}.silu", "silu", self.linear(f"{group}.gate", unit, n, n + 2, 0))
+            both = self.node(f"{group}.mul", "mul", gate, self.linear(f"{group}.up", unit, n, n + 2, 0))
+            low = self.linear(f"{group}.down", both, n + 2, n, 0)
         else:
             q, k, v = (
                 self.linear(f"{group}.{name}", unit, n, n, bias) for name, bias in (("q", 1), ("k", 0), ("v", 1))
             )
             sizes = {"heads": heads, "sequence": self.sequence, "causal": causal}
+            if kind == "rotary":
+                turned = {"heads": heads, "sequence": self.sequence}
+                q, k = (self.node(f"{group}.{name}.rotary", "rotary", x, **turned) for name, x in (("q", q), ("k", k)))
             mixed = self.node(f"{group}.attention", "attention", q, k, v, **sizes)
             low = self.linear(f"{group}.out", mixed, n, n)
         self.at = self.node(f"{group}.add", "add", x, low)
@@ -105,11 +117,12 @@ class Ran:
 
 
 @st.composite
-def graphs(draw, kinds=("mlp", "attention", "row", "norm", "twice")):
+def graphs(draw, kinds=("mlp", "attention", "rotary", "gate", "row", "norm", "rms", "twice", "square", "self")):
     """Draw a network, and the tokens of a PE."""
     heads, size, sequence = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 5))
     built = Built(draw(st.integers(1, 5)), heads * size, sequence)
     causal = draw(st.integers(0, 1))
+    kinds = tuple(kind for kind in kinds if kind != "rotary" or size % 2 == 0)
     for number, kind in enumerate(draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3)), 1):
         built.block(kind, number, heads, causal)
     return built.network(draw(st.integers(2, 5)), draw(st.sampled_from(["f16", "cb16"]))), sequence

@@ -31,7 +31,7 @@ from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from wse_core.errors import UnsupportedError
 
-__all__ = ["ATTENTION"]
+__all__ = ["ATTENTION", "the_form"]
 
 COMMANDS = {
     "operand": "data = number of the next array that attention works on",
@@ -341,19 +341,19 @@ LOWEST = 0xFF800000
 """These are the bits of minus infinity in f32."""
 
 
-def the_form(nodes: tuple[Node, ...]) -> Node:
-    """Return a node whose heads, sequences and masks are those of all attention in a network.
+def the_form(nodes: tuple[Node, ...], op: str = "attention") -> Node:
+    """Return a node whose sizes are those of all of its operation in a network.
 
     Raises
     ------
     UnsupportedError
         They differ: a program has one form.
     """
-    found = [node for node in nodes if node.op == "attention"]
+    found = [node for node in nodes if node.op == op]
     for node in found:
         if node.sizes != found[0].sizes:
             what = f"{node.name} has other heads, sequences or masks than {found[0].name}"
-            raise UnsupportedError(what, feature="attention", where="graph")
+            raise UnsupportedError(what, feature=op, where="graph")
     return found[0]
 
 

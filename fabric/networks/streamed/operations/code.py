@@ -93,7 +93,8 @@ class ProgramCode:
         self.onward = p.dsr("dest") if product.arriving else None
         self.one, self.two = p.array("one", tokens, "f32", bank=0), p.array("two", tokens, "f32", bank=2)
         self.short, self.peak = p.array("short", tokens, "half"), p.array("peak", tokens, "f32", bank=4)
-        parts = [(lowering.joins, lowering.tasks_of(self)) for lowering in lowerings if lowering.tasks_of is not None]
+        makers = {lowering.tasks_of: lowering.joins for lowering in lowerings if lowering.tasks_of is not None}
+        parts = [(joins, make(self)) for make, joins in makers.items()]  # some share their tasks
         self.alone = [part for joins, part in parts if not joins]
         self.joining = [part for joins, part in parts if joins]
         self.functions = functions.Emit(p, tokens)

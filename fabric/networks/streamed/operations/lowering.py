@@ -41,8 +41,8 @@ class StepWriter(ABC):
         """Send commands to every column, once per feature of a tensor that it owns."""
 
     @abstractmethod
-    def heads(self, step: NetworkStep, name: str) -> None:
-        """Send a command to every column per head that it owns and sequence of a PE: data = head x 256 + sequence."""
+    def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
+        """Send a command to every column per head that it owns, and sequence of a PE: data = head x 256 + sequence."""
 
     @abstractmethod
     def join(self, name: str) -> None:

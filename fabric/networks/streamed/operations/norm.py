@@ -1,4 +1,7 @@
-"""Normalisation over the features of a token, forward and backward, row by row; sums go round the ring of columns."""
+"""Normalisation goes over the features of a token, row by row; sums go round the ring of columns.
+
+Without a mean it is the same with a mean of nothing, which is zero.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +40,18 @@ def forward(w: StepWriter, step: NetworkStep) -> None:
     y = step.writes[0]
     rows, unit = f"{w.plan.array(y)}.rows", w.plan.kept(step, "n")
     _constant(w, step)
-    w.tell(row=rows)
-    w.each(y, "sum_row")
-    w.join("join_add")
-    w.tell("mean", row=rows)
+    if step.op == "norm":
+        w.tell(row=rows)
+        w.each(y, "sum_row")
+        w.join("join_add")
+    w.tell("mean", row=rows)  # of nothing it is zero
     w.each(y, "var_row")
     w.join("join_add")
     w.tell(wide=w.plan.kept(step, "v"))
     w.tell("deviation", row=rows, aux=unit)
     w.each(y, "norm_row")
     w.tell(row=rows, aux=unit)
-    w.factors(step, ("affine",), shift=True)
+    w.factors(step, ("affine",), shift=step.op == "norm")
 
 
 def back(w: StepWriter, step: NetworkStep) -> None:
@@ -56,12 +60,14 @@ def back(w: StepWriter, step: NetworkStep) -> None:
     _constant(w, step)
     w.tell(delta=delta, wide=w.plan.kept(step, "v"))
     w.tell("recall")
-    w.factors(step, ("grad_beta",), gradient=1)
+    if step.op == "norm":
+        w.factors(step, ("grad_beta",), gradient=1)
     w.tell(delta=delta, aux=unit)
     w.factors(step, ("grad_gamma",), gradient=0)
-    w.tell(delta=delta)
-    w.factors(step, ("back_sum",))
-    w.join("join_add")
+    if step.op == "norm":
+        w.tell(delta=delta)
+        w.factors(step, ("back_sum",))
+        w.join("join_add")
     w.tell("mean", delta=delta, aux=unit)
     w.factors(step, ("back_dot",))
     w.join("join_add")

@@ -7,9 +7,10 @@ from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 
-__all__ = ["ADD"]
+__all__ = ["ADD", "MUL"]
 
 COMMANDS = {"add": "row: aux row plus delta row", "copy": "row: aux row"}
+TIMES = {"times": "row: aux row times delta row"}
 
 
 def add(w: StepWriter, step: NetworkStep) -> None:
@@ -24,6 +25,21 @@ def copy(w: StepWriter, step: NetworkStep) -> None:
     for y in step.writes:
         w.tell(row=_rows(w, y), aux=_rows(w, step.reads[0]))
         w.each(y, "copy")
+
+
+def times(w: StepWriter, step: NetworkStep) -> None:
+    """Write the products of two tensors, number by number."""
+    y, (a, b) = step.writes[0], step.reads
+    w.tell(row=_rows(w, y), aux=_rows(w, a), delta=_rows(w, b))
+    w.each(y, "times")
+
+
+def times_back(w: StepWriter, step: NetworkStep) -> None:
+    """Write the gradients of both factors: that of the product times the other one."""
+    dy, taken = step.reads[0], step.node.inputs[::-1]
+    for dx, other in zip(step.writes, taken, strict=True):
+        w.tell(row=_rows(w, dx), aux=_rows(w, dy), delta=f"{w.plan.activation(other)}.rows")
+        w.each(dx, "times")
 
 
 def _rows(w: StepWriter, tensor: NetworkTensor) -> str:
@@ -48,6 +64,21 @@ class AddTasks:
             code.p.fmovh(code.writes["row"], code.reads["aux"])
 
 
+class MulTasks:
+    """A product has one task."""
+
+    def __init__(self, code: ProgramCode) -> None:
+        self.code = code
+
+    def tasks(self) -> None:
+        """Write the task of products."""
+        code = self.code
+        with code.command("times"):
+            code.p.fmovh(code.short, code.reads["aux"])
+            code.p.fmulh(code.short, code.short, code.reads["delta"])
+            code.p.fmovh(code.writes["row"], code.short)
+
+
 ADD = Lowering(
     COMMANDS,
     {"forward": add, "sum": add, "copy": copy, "back": copy},
@@ -55,3 +86,11 @@ ADD = Lowering(
     tasks_of=AddTasks,
 )
 """A sum has this form in weight streaming."""
+
+MUL = Lowering(
+    TIMES,
+    {"forward": times, "back": times_back},
+    {"forward": ("forward, {place}", "mul"), "back": ("backward, {place}", "mul back")},
+    tasks_of=MulTasks,
+)
+"""A product, number by number, has this form in weight streaming."""

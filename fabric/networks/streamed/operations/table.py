@@ -12,7 +12,8 @@ from fabric.networks.streamed.operations.linear import LINEAR
 from fabric.networks.streamed.operations.loss import LOSS
 from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.networks.streamed.operations.norm import NORM
-from fabric.networks.streamed.operations.residual import ADD
+from fabric.networks.streamed.operations.residual import ADD, MUL
+from fabric.networks.streamed.operations.rotary import ROTARY
 from fabric.networks.streamed.operations.rows import ROWS
 
 __all__ = ["STREAMED", "after", "ids_of", "present"]
@@ -21,9 +22,12 @@ STREAMED: dict[str, Lowering] = {
     "linear": LINEAR,
     **ROWS,
     "add": ADD,
+    "mul": MUL,
+    "rotary": ROTARY,
     "attention": ATTENTION,
     "cross_entropy": LOSS,
     "norm": NORM,
+    "rms": NORM,
 }
 """By the names of `fabric.networks.graph.table.OPERATIONS`, in the order in which programs have their tasks."""
 

@@ -21,11 +21,13 @@ def forward(
 ) -> tuple[Halves, tuple[Halves, Bits]]:
     """Return (rows, (unit rows, 1 / deviation))."""
     wide = a.widen(x)
-    centred = a.sub(wide, a.mean(wide, tensor)[None])
+    zero = np.zeros(wide.shape[1:], np.uint32)
+    centred = a.sub(wide, (a.mean(wide, tensor) if len(_factors(weights)) > 1 else zero)[None])
     inverse = a.functions.rsqrt(a.plus(a.mean(a.mul(centred, centred), tensor), EPSILON))
     unit = a.narrow(a.mul(centred, inverse[None]))
-    factors, shifts = _factors(weights)
-    return a.narrow(a.fma(unit, factors, np.broadcast_to(a.widen(shifts), wide.shape))), (unit, inverse)
+    factors, *shifts = _factors(weights)
+    shift = a.widen(shifts[0]) if shifts else zero
+    return a.narrow(a.fma(unit, factors, np.broadcast_to(shift, wide.shape))), (unit, inverse)
 
 
 def back(
@@ -34,13 +36,15 @@ def back(
     """Return (gradients of the rows before normalisation, gradients of factors and shifts)."""
     (unit, inverse), wide = kept, a.widen(delta)
     units = a.widen(unit)
-    gradients = np.concatenate([a.south(a.mul(wide, units)), a.south(wide)])
+    centred = len(_factors(weights)) > 1
+    gradients = np.concatenate([a.south(a.mul(wide, units)), *([a.south(wide)] if centred else [])])
     scaled = a.fma(delta, _factors(weights)[0], np.zeros_like(wide))
-    mean, dot = a.mean(scaled, tensor), a.mean(a.mul(scaled, units), tensor)
+    dot = a.mean(a.mul(scaled, units), tensor)
+    mean = a.mean(scaled, tensor) if centred else np.zeros_like(dot)
     found = a.sub(a.sub(scaled, mean[None]), a.mul(units, dot[None]))
     return a.narrow(a.mul(found, inverse[None])), gradients
 
 
 def _factors(weights: StreamedParameter) -> Halves:
-    """Return factors and shifts as columns, shape (2, features, 1)."""
-    return np.asarray(weights.values).reshape(2, -1, 1)
+    """Return factors, and shifts if there are any, as columns, shape (1 or 2, features, 1)."""
+    return np.asarray(weights.values).reshape(weights.pattern.shape[0], -1, 1)

@@ -12,7 +12,7 @@ from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
-from fabric.networks.streamed.oracle import attention, linear, loss, norm
+from fabric.networks.streamed.oracle import attention, linear, loss, norm, rotary
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 
 __all__ = ["BACK", "FORWARD"]
@@ -46,7 +46,10 @@ def _slope(a: StreamedArithmetic, node: Node, delta: Halves, slopes: Halves, wei
 FORWARD: dict[str, Callable[..., Any]] = {
     "linear": lambda a, node, x, weights: linear.forward(a, *_tensors(a, node), x, weights),
     "norm": lambda a, node, x, weights: norm.forward(a, _tensors(a, node)[1], x, weights),
+    "rms": lambda a, node, x, weights: norm.forward(a, _tensors(a, node)[1], x, weights),
     "add": lambda a, node, x, weights: (a.half.call("add", *x), None),
+    "mul": lambda a, node, x, weights: (a.half.call("mul", *x), x),
+    "rotary": lambda a, node, x, weights: (rotary.turned(a, node, x), None),
     "attention": attention.forward,
     "cross_entropy": loss.forward,
     **{name: _row(name) for name in ACTIVATIONS},
@@ -57,7 +60,13 @@ takes (arithmetic, tensor, logits, labels, scale)."""
 BACK: dict[str, Callable[..., Any]] = {
     "linear": _linear,
     "norm": lambda a, node, delta, kept, weights: norm.back(a, _tensors(a, node)[1], delta, kept, weights),
+    "rms": lambda a, node, delta, kept, weights: norm.back(a, _tensors(a, node)[1], delta, kept, weights),
     "add": lambda a, node, delta, kept, weights: ((delta, delta), None),
+    "mul": lambda a, node, delta, kept, weights: (
+        (a.half.call("mul", delta, kept[1]), a.half.call("mul", delta, kept[0])),
+        None,
+    ),
+    "rotary": lambda a, node, delta, kept, weights: (rotary.turned(a, node, delta, back=True), None),
     "attention": lambda a, node, delta, kept, weights: (attention.back(a, node, delta, kept), None),
     "cross_entropy": loss.forward,  # gives the gradients with the losses
     **dict.fromkeys(ACTIVATIONS, _slope),

@@ -1,0 +1,110 @@
+"""Rotary embedding where whole heads lie in a column: nothing moves.
+
+A command per head turns its pairs of rows, all tokens of the PE at once, by cosines and sines that lie in its memory: 8
+bytes per pair and token.
+
+Rounding
+    Products, sums and differences in f32, each rounded; the result to 16 bits.
+
+Cycles
+    A pair of rows of T tokens takes 12 T, and some 90.
+
+Source: `fabric.networks.graph.rotary`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fabric.networks.graph.nodes import NetworkStep
+from fabric.networks.graph.rotary import turns
+from fabric.networks.streamed.operations.attention import the_form
+from fabric.networks.streamed.operations.code import ProgramCode
+from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
+
+__all__ = ["ROTARY"]
+
+COMMANDS = {
+    "rotary": "data = number of the array whose heads are turned next",
+    "rotate": "turn the next head by the places of the tokens",
+    "rotate_back": "turn the next head back",
+}
+
+
+def forward(w: StepWriter, step: NetworkStep) -> None:
+    """Write the turning of all heads."""
+    w.tell(rotary=f"{w.plan.array(step.writes[0])}.rows")
+    w.heads(step, "rotate", sequences=False)
+
+
+def back(w: StepWriter, step: NetworkStep) -> None:
+    """Write the turning back of gradients."""
+    w.tell(rotary=w.plan.array(step.writes[0]))
+    w.heads(step, "rotate_back", sequences=False)
+
+
+class RotaryTasks:
+    """What the tasks hold between commands, and the tasks."""
+
+    def __init__(self, code: ProgramCode) -> None:
+        self.code, p = code, code.p
+        node = the_form(code.network.nodes, "rotary")
+        self.size, tokens = code.network.tensors[node.name].unit, code.tokens
+        table = turns(self.size, node.size("sequence"))[..., np.arange(tokens) % node.size("sequence")]
+        self.table = p.array("cosines and sines", table.size, "f32", init=table.ravel(), bank=6)
+        self.head = p.scalar("head that is turned next", "u16")
+        self.turned = p.array("turned", tokens, "f32", bank=6)
+
+    def tasks(self) -> None:
+        """Write the tasks of both ways."""
+        code, p = self.code, self.code.p
+        with code.command("rotary") as t:
+            p.st16(code.place(t.data), self.head)
+        for name, first, second in (("rotate", p.fsubs, p.fadds), ("rotate_back", p.fadds, p.fsubs)):
+            with code.command(name):
+                self.rotate(first, second)
+
+    def rotate(self, first: object, second: object) -> None:
+        """Emit the turning of a head: sums of the halves of pairs times cosines and sines, by two operations."""
+        code, p, tokens = self.code, self.code.p, self.code.tokens
+        rows, table, into = (
+            code.reads["label"],
+            code.reads["wide"],
+            code.writes["row"],
+        )  # set before they are used again
+        one, two, low, high = code.one, code.two, code.peak, self.turned
+        p.load(rows, p.mem1d(code.held["a0"], tokens))
+        p.load(into, p.mem1d(code.held["a0"], tokens))
+        p.load(table, p.mem1d(self.table, tokens))
+        a, b = p.reg16("first half"), p.reg16("second half")
+        p.ld16(a, self.head)
+        p.ldi(b, self.size // 2 * tokens)
+        p.add16(b, b, a)
+        with p.loop(self.size // 2):
+            for wide, at in ((one, a), (two, b)):
+                p.dsr_base(rows, at)
+                p.fh2s(wide, rows)
+            p.fmuls(low, one, table)
+            p.fmuls(high, two, table)
+            p.dsr_off(table, 2 * tokens)
+            p.fmuls(two, two, table)
+            p.fmuls(one, one, table)
+            p.dsr_off(table, 2 * tokens)
+            first(low, low, two)  # type: ignore[operator]
+            second(high, high, one)  # type: ignore[operator]
+            for wide, at in ((low, a), (high, b)):
+                p.dsr_base(into, at)
+                p.fs2h(into, wide)
+                p.add16(at, at, tokens)
+        p.st16(b, self.head)  # behind the second half the next head begins
+        p.free(a, b)
+        code.prepare()
+
+
+ROTARY = Lowering(
+    COMMANDS,
+    {"forward": forward, "back": back},
+    {"forward": ("forward, {place}", "rotary"), "back": ("backward, {place}", "rotary back")},
+    tasks_of=RotaryTasks,
+)
+"""Rotary embedding has this form in weight streaming."""
