@@ -29,7 +29,7 @@ from harness.config.assignments import assigned
 from harness.config.machine import of_parts, of_table
 from harness.config.options import field_of, from_table, place
 from harness.train.loss_scale import MOST
-from harness.train.nodes import PRESETS, preset_nodes
+from harness.train.nodes import PLACED, PRESETS, preset_nodes
 from harness.train.sparsity import phases, widened
 from harness.train.tables import MemxConfig, RunConfig, TrainFile
 from harness.train.text import characters, is_text, text_of
@@ -582,7 +582,7 @@ def _network_of_preset(table: dict[str, Any], source: str) -> None:
         known, sequence = len(characters(text_of(data["source"], Path(source).parent))), data.get("sequence", 1)
         classes = known
         if "inputs" not in network and isinstance(sequence, int):
-            network["inputs"] = known + sequence
+            network["inputs"] = known + (sequence if network["preset"] in PLACED else 0)
     network["nodes"] = preset_nodes(network, classes, lambda key: place(source, key))
 
 

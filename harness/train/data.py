@@ -86,7 +86,7 @@ def load(config: TrainConfig) -> Dataset:
     elif source == "mnist-shaped":
         found = _mnist_shaped()
     elif is_text(source):
-        held = config.data.sequence, config.data.held_out
+        held = config.data.sequence, config.data.held_out, config.network.inputs
         found = Dataset(**read_text(source, Path(config.source).parent, *held))
     else:
         found = _read(source, config)

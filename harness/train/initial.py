@@ -62,7 +62,7 @@ def initial_parameters(
         pattern = with_bias(mask, one.bias)
         matrices.append(Parameter(one.name, dense, config.dtype, exponent_bias, pattern, slots, store))
     for tensor in config.graph.parameters[len(matrices) :]:
-        both = np.stack([np.ones(tensor.columns), np.zeros(tensor.columns)])
+        both = np.stack([np.ones(tensor.columns), np.zeros(tensor.columns)])[: tensor.rows]
         group = tensor.name.removesuffix(".norm")
         number = len(norms) if config.network.nodes else int(group.removeprefix("layer")) - 1
         norms[number] = Parameter(tensor.name, both, config.dtype, exponent_bias, slots=slots)

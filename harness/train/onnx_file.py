@@ -159,7 +159,7 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
             at, kept = add("LayerNormalization", [*given, *names], axis=-1, epsilon=EPSILON), [*kept, *names]
         elif node.op == "silu":
             at = add("Mul", [given[0], add("Sigmoid", given)])
-        elif node.op in ("relu", "gelu", "add"):
+        elif node.op in ("relu", "gelu", "add", "mul"):
             more = {"approximate": "tanh"} if node.op == "gelu" else {}
             at = add(node.op.capitalize(), given, **more)
         else:

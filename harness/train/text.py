@@ -1,8 +1,8 @@
 """Texts become samples: each character in its place of a sequence, and the character behind it as its class.
 
-A sample is two ones among zeros: the character among those that the text has, and its place in the sequence.  So the
-product that embeds it adds a learned row of the character and one of the place.  A text is cut into sequences that do
-not overlap; the last ones are for tests.
+A sample is two ones among zeros: the character among those that the text has, and its place in the sequence, if a
+network wants it. So the product that embeds it adds a learned row of the character and one of the place. A text is cut
+into sequences that do not overlap; the last ones are for tests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TextRows(RowsOnDemand):
     ids : ndarray of int, shape (tokens,)
         Number of each character among those that the text has.
     vocabulary, sequence : int
-        Characters that there are, and tokens of a sequence.
+        Characters that there are, and tokens of a sequence; 0: no places.
 
     Examples
     --------
@@ -48,7 +48,8 @@ class TextRows(RowsOnDemand):
         found = np.zeros((len(places), self.shape[1]), np.float32)
         rows = np.arange(len(places))
         found[rows, self.array[places, 0]] = 1
-        found[rows, self.vocabulary + places % self.sequence] = 1
+        if self.sequence:
+            found[rows, self.vocabulary + places % self.sequence] = 1
         return found
 
 
@@ -83,8 +84,10 @@ def characters(text: str) -> str:
     return "".join(sorted(set(text)))
 
 
-def read_text(source: str, folder: Path, sequence: int, held_out: float) -> dict[str, Any]:
+def read_text(source: str, folder: Path, sequence: int, held_out: float, features: int = 0) -> dict[str, Any]:
     """Return samples and classes of a text by the names of `harness.train.sources.ARRAYS`.
+
+    Samples have no places if that gives them so many `features`.
 
     Raises
     ------
@@ -103,6 +106,6 @@ def read_text(source: str, folder: Path, sequence: int, held_out: float) -> dict
     found: dict[str, Any] = {}
     for name, first, end in (("train", 0, seen), ("test", seen, count)):
         part = slice(first * sequence, end * sequence)
-        found[f"x_{name}"] = TextRows(ids[part], len(known), sequence)
+        found[f"x_{name}"] = TextRows(ids[part], len(known), 0 if features == len(known) else sequence)
         found[f"y_{name}"] = ids[1:][part]
     return found

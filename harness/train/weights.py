@@ -53,7 +53,7 @@ def _named(parameters: Sequence[Parameter], inputs: Sequence[int]) -> dict[str, 
         layer = parameter.name.rpartition(".")[0]
         for slot, array in (("", parameter.dense), *((f".{slot}", array) for slot, array in parameter.state.items())):
             if number >= len(inputs):
-                parts = {"norm.weight": array[0], "norm.bias": array[1]}
+                parts = dict(zip(("norm.weight", "norm.bias"), array, strict=False))  # some have no shifts
             else:
                 count = inputs[number]
                 parts = {"weight": array[:, :count]}

@@ -23,7 +23,7 @@ from wse_core.errors import ConfigError
 __all__ = ["BASE", "RotaryEmbedding", "turns"]
 
 BASE = 10_000.0
-"""Angles of the pairs fall from one per token to nearly one over this."""
+"""The angles of the pairs go from one per token down to nearly one over this."""
 
 
 def turns(features: int, sequence: int) -> NDArray[np.float32]:

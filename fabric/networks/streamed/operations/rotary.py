@@ -9,7 +9,7 @@ Rounding
 Cycles
     A pair of rows of T tokens takes 12 T, and some 90.
 
-Source: `fabric.networks.graph.rotary`.
+Source: RoFormer, as `fabric.networks.graph.rotary` has it.
 """
 
 from __future__ import annotations

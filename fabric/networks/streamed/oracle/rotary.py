@@ -1,4 +1,4 @@
-"""The oracle of rotary embedding turns pairs of features in f32."""
+"""The oracle of rotary embedding is here: pairs of features are turned in f32."""
 
 from __future__ import annotations
 
