@@ -61,15 +61,20 @@ optimizer = {name = "adam", lr = 0.02}
 """
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    """A directory with a text whose characters depend on those three places before."""
-    monkeypatch.chdir(tmp_path)
+def write_text(length):
+    """Write a text whose characters depend on those three places before."""
     found = list("abacbdcd")
     rng = np.random.default_rng(0)
-    while len(found) < 700:
+    while len(found) < length:
         found.append("abcd"[("abcd".index(found[-3]) + int(rng.random() < 0.05)) % 4])
     Path("a.txt").write_text("".join(found), encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A directory with such a text."""
+    monkeypatch.chdir(tmp_path)
+    write_text(700)
 
 
 def run(text=TEXT, words=(), backend=None, cls=Trainer):
@@ -111,13 +116,14 @@ def test_plain_numpy_trains_the_same():
 @pytest.mark.parametrize("preset", ["gpt", "llama"])
 def test_a_transformer_learns_what_lies_three_characters_back(preset):
     """Nothing but attention can know it: without, no better than the frequencies of the characters."""
-    words = ["train.iterations=400", "network.hidden_size=16", "data.batch=64", f"network.preset={preset}"]
+    write_text(6000)
+    words = ["train.iterations=500", "network.hidden_size=16", "data.batch=128", f"network.preset={preset}"]
     words += ["network.num_attention_heads=2", "data.sequence=8"]
     (trainer, _), text = run(words=words, cls=PlainTrainer), Path("a.txt").read_text(encoding="utf-8")
     found = trainer.test(trainer.dataset.x_test, trainer.dataset.y_test)
     shares = np.array([text.count(c) for c in characters(text)]) / len(text)
     # the first places of a sequence do not see so far back
-    assert found.loss < 0.75 * -(shares * np.log(shares)).sum()
+    assert found.loss < 0.65 * -(shares * np.log(shares)).sum()
 
 
 def test_a_text_becomes_sequences_that_stay_whole():
