@@ -221,10 +221,16 @@ class Network:
         """So many operations take each tensor."""
         return Counter(name for node in self.nodes for name in node.inputs)
 
+    @cached_property
+    def _read_again(self) -> set[str]:
+        """Results that their own operation reads on the way back have these names."""
+        return {node.name for node in self.nodes if OPERATIONS[node.op].again}
+
     def in_place(self, node: Node) -> bool:
         """Return whether the result of a node takes the place of what is given."""
         x = node.inputs[0]
-        return OPERATIONS[node.op].in_place and self.used[x] == 1 and x != INPUT
+        free = self.used[x] == 1 and x != INPUT and x not in self._read_again
+        return OPERATIONS[node.op].in_place and free
 
     @cached_property
     def level(self) -> dict[str, int]:
