@@ -47,7 +47,6 @@ FEATURES: dict[str, dict[str, tuple[str, str]]] = {
         "param with a default": ("vi = p;", "param p: i16 = 3;"),
         "const and var without a type": ("vi = c + v;", "const c = 3; var v: i16 = c;"),
         "export var": ("e = 1;", "export var e: i16 = 0;"),
-        "extern data": ("vi = e;", "extern var e: i16;"),
         "color declaration (old)": ("@block(red);", "color red = 4;"),
         "align": ("a[0] = 1;", "var a: [4]i16 align(16);"),
         "linksection": ("a[0] = 1;", 'var a: [4]i16 linksection(".mine");'),

@@ -11,11 +11,7 @@ from fabric.csl.types import named_type
 
 __all__ = ["UNSUPPORTED", "features_of"]
 
-UNSUPPORTED = {
-    "inline assembly": "refused: write it with builtins",
-    "extern data": "refused",
-    "bf16": "known at compile time only",
-}
+UNSUPPORTED = {"inline assembly": "refused: write it with builtins", "bf16": "known at compile time only"}
 """Features, and what becomes of them, that are not simply supported."""
 
 DECLARATIONS: dict[type, Callable[[Any], str | None]] = {
@@ -73,7 +69,7 @@ def features_of(tree: n.File) -> Counter[str]:
         elif isinstance(node, n.VarDecl):
             found[node.kind] += 1
             if node.storage:
-                found["extern data" if node.storage == "extern" else f"{node.storage} {node.kind}"] += 1
+                found[f"{node.storage} {node.kind}"] += 1
         elif isinstance(node, n.FnDecl):
             if node.inline:
                 found[f"{node.inline} fn"] += 1

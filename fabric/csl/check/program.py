@@ -11,6 +11,7 @@ from typing import Any
 
 from fabric.csl.check.checker import Checker
 from fabric.csl.comptime.earlier import Earlier
+from fabric.csl.comptime.globals import is_import
 from fabric.csl.comptime.interpreter import Interpreter
 from fabric.csl.comptime.layout import Layout, PeClass, bind_params, evaluate, layout_block
 from fabric.csl.comptime.session import Options, Session
@@ -231,7 +232,7 @@ def _set_up(interpreter: Interpreter, module: Module) -> None:
         return
     unit.ready.append(module)
     for entry in list(module.globals.values()):
-        if isinstance(entry.decl, n.VarDecl) and _imports(entry.decl):
+        if isinstance(entry.decl, n.VarDecl) and is_import(entry.decl):
             with report.recover():
                 value = interpreter.resolve(entry, entry.decl.span)
                 if isinstance(value.data, Module):
@@ -252,12 +253,3 @@ def _comptime_block(interpreter: Interpreter, block: n.Block, module: Module) ->
             interpreter.report.fault(fault)
             if isinstance(statement, n.VarDecl):
                 scope.names.setdefault(statement.name, FAULTY)
-
-
-def _imports(decl: n.VarDecl) -> bool:
-    """Whether a global is made by importing a module."""
-    if decl.imports is None:
-        decl.imports = decl.value is not None and any(
-            isinstance(node, n.Builtin) and node.name == "@import_module" for node in n.walk(decl.value)
-        )
-    return decl.imports

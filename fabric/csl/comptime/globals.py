@@ -44,6 +44,8 @@ class Globals(Expressions):
         if entry.state != "done":
             self._begin(entry, span)
         self.need(entry)
+        if entry.value.__class__ is Global:
+            return self.resolve(entry.value, span)
         if entry.variable is not None and not entry.variable.const:
             place = tree.VariablePlace(entry.variable.type, span, entry.variable)
             return tree.Load(entry.variable.type, span, place)
@@ -139,7 +141,9 @@ class Globals(Expressions):
         decl = entry.decl
         scope = entry.module.scope
         assert scope is not None
-        if isinstance(decl, n.FnDecl):
+        if isinstance(decl, (n.FnDecl, n.VarDecl)) and decl.storage == "extern" and not entry.module.builtin:
+            entry.value = self._linked(entry, decl, scope)
+        elif isinstance(decl, n.FnDecl):
             entry.value = self.function(entry.module, decl)
         elif isinstance(decl, n.ParamDecl):
             entry.value = self._param(entry, decl, scope, span)
@@ -186,8 +190,6 @@ class Globals(Expressions):
 
     def _declared(self, entry: Global, decl: n.VarDecl, scope: Scope) -> None:
         """Evaluate a ``const`` or ``var``."""
-        if decl.storage == "extern":
-            raise Fault("extern data is not supported", decl.span)
         kind = self.type(decl.type, scope) if decl.type is not None else None
         name = entry.module.path_of(entry.name)
         if decl.value is None:
@@ -214,6 +216,40 @@ class Globals(Expressions):
         if value.type == COMPTIME_INT:
             value = self._default_integer(value, decl)
         self._memory(entry, decl, value.type, copied(value), scope)
+
+    def _linked(self, entry: Global, decl: n.VarDecl | n.FnDecl, scope: Scope) -> Global:
+        """Return what another file of the program exports under the name of an ``extern`` declaration."""
+        self.lasting = False  # what a program exports depends on what it imports
+        found = [module.globals[entry.name] for module in self._modules() if exports(module, entry.name)]
+        if not found:
+            hint = f"write `export` before the declaration of '{entry.name}' in another file of the program"
+            raise Fault(f"no file of this program exports '{entry.name}'", decl.span, hint)
+        notes = tuple(("exported here", other.decl.span) for other in found)
+        if len(found) > 1:
+            raise Fault(f"'{entry.name}' is exported {len(found)} times", decl.span, "give them different names", notes)
+        target = found[0]
+        value = self.resolve(target, decl.span)
+        if isinstance(decl, n.FnDecl):
+            kind = self.function(entry.module, decl).type
+        elif decl.type is not None:
+            kind = self.type(decl.type, scope)
+        else:
+            raise Fault(f"the extern '{entry.name}' has no type", decl.span, f"write {entry.name}: {value.type}")
+        if decl.kind != target.decl.kind or kind != value.type:
+            what = f"'{entry.name}' is declared as {decl.kind} {kind}, but exported as {target.decl.kind} {value.type}"
+            raise Fault(what, decl.span, "declare it alike in both files", notes)
+        return target
+
+    def _modules(self) -> list[Module]:
+        """Return the modules of a program: the file itself and whatever it imports."""
+        found: list[Module] = self.unit.ready[:1] if self.unit.kind == "program" else []
+        for module in found:
+            for entry in module.globals.values():
+                if isinstance(entry.decl, n.VarDecl) and is_import(entry.decl) and entry.state != "busy":
+                    value = self.resolve(entry, entry.decl.span)
+                    if isinstance(value.data, Module) and value.data not in found:
+                        found.append(value.data)
+        return found
 
     def _default_integer(self, value: Value, decl: n.VarDecl) -> Value:
         """Return the initial number of a global ``var`` without a type."""
@@ -243,6 +279,9 @@ class Globals(Expressions):
         """Return the memory of a global; a const gets some when its address is first needed."""
         if entry.state != "done":
             self._begin(entry, span)
+        if entry.value.__class__ is Global:
+            self.need(entry)
+            return self.variable_of(entry.value, span)
         if entry.variable is None:
             value = entry.value
             if value.__class__ is not Value or value.type.words is None:
@@ -290,6 +329,21 @@ class Globals(Expressions):
         again = next((k for k in range(len(chain) - 2, -1, -1) if chain[k] == chain[-1]), 0)
         files = " imports ".join(chain[again:])
         return Fault(f"imports go in a circle: {files}", span, "import what both need from a third file")
+
+
+def exports(module: Module, name: str) -> bool:
+    """Whether a module has a declaration with ``export`` of this name."""
+    entry = module.globals.get(name)
+    return entry is not None and isinstance(entry.decl, (n.FnDecl, n.VarDecl)) and entry.decl.storage == "export"
+
+
+def is_import(decl: n.VarDecl) -> bool:
+    """Whether a global is made by importing a module."""
+    if decl.imports is None:
+        decl.imports = decl.value is not None and any(
+            isinstance(node, n.Builtin) and node.name == "@import_module" for node in n.walk(decl.value)
+        )
+    return decl.imports
 
 
 def is_generic(decl: n.FnDecl) -> bool:
