@@ -111,7 +111,7 @@ _p("vec.stride4_lanes", 2, "elements", "arch §4.2: the page says two things; 2 
    "SIMD width for a stride that is 4 modulo 8", low=1, high=8)
 _p("dsr.count", 16, "per file", "arch §5.2: WSE-3 has 16; unknown for WSE-2", "assumed",
    "DSRs in each of the files dest, src0, src1", low=1, high=16)
-_p("dsr.xdsr", 16, "registers", "arch §5.2: not public; a stencil that keeps all descriptors (Jorineg) needs 11",
+_p("dsr.xdsr", 24, "registers", "arch §5.2: not public; a tiled stencil that keeps all descriptors (Jorineg) needs 18",
    "assumed", "extended DSRs: FIFOs, circular buffers, 4-D descriptors", low=1, high=64)
 
 _p("dsr.paired", 1, "flag", "arch §5.2: both carry the same id; lifted on WSE-3", "published",

@@ -163,9 +163,7 @@ def _initial(lowering: ProgramLowering) -> dict[str, Any]:
                 what = f"a control task and another have the id {number}"
                 raise Fault(what, span, "@set_control_task_table() gives control tasks ids of their own", other)
     for ident, span in unit.active.items():
-        if ident not in bound:
-            hint = f"@bind_local_task(..., @get_local_task_id({ident}))"
-            raise Fault(f"no task is bound to the id {ident}, which is activated here", span, hint)
+        unit.check_activated(ident, span)
     active = list(unit.active)
     if lowering.starts:
         active.append(START)

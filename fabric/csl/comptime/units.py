@@ -154,6 +154,16 @@ class ProgramUnit(Unit):
     earlier: Earlier | None = None
     _met: set[Any] = field(default_factory=set)
 
+    def check_activated(self, ident: int, span: Span) -> None:
+        """Refuse to activate an id without a task, or with one that only a wavelet can start."""
+        if ("task", ident) not in self.tasks:
+            hint = f"@bind_local_task(..., @get_local_task_id({ident}))"
+            raise Fault(f"no task is bound to the id {ident}, which is activated here", span, hint)
+        kind, _, bound = self.tasks["task", ident]
+        if kind == "data":
+            note = ("bound here", bound)
+            raise Fault(f"the task of id {ident} takes wavelets: it cannot be activated", span, None, (note,))
+
     def meet(self, need: Any) -> None:
         """Note that something is needed: a global with all that it was made of, a module, memory.
 

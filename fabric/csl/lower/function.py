@@ -291,7 +291,10 @@ class FunctionLowering(Machine):
         only is compared with those that the program binds."""
         ident = value if isinstance(value, Value) else self.value(value)
         if not isinstance(ident, Vreg):
-            self.put("task", None, data=(op, self.task_of(value)))
+            number = self.task_of(value)
+            if op == "activate":
+                self.program.checked.unit.check_activated(number, self.span)
+            self.put("task", None, data=(op, number))
             return
         done = self.new_block()
         kinds = ("local",) if op == "activate" else ("local", "data")

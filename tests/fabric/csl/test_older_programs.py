@@ -74,6 +74,29 @@ comptime {
     assert (found["a"], found["b"]) == (7, 8)
 
 
+def test_a_color_activates_its_local_task(tmp_path):
+    """Before SDK 1.0 a local task had a color: at the start, while running, when an operation is done."""
+    start = """task one() void { a += 1; @fmovs(d, 1.0); @mov32(out, 5, .{ .async = true, .activate = second }); }
+task two() void { b = a + 1; }
+var a: u16 = 0; var b: u16 = 0; var v: [4]f32;
+const d = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{4} -> v[i] });
+const out = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = @get_color(3) });
+const first = @get_color(14); const second = @get_color(15); const third = @get_color(16);
+task three() void { a += 1; @activate(first); }
+comptime { @set_local_color_config(@get_color(3), .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ RAMP } } });
+  @bind_task(one, first); @bind_task(two, second); @bind_task(three, third); @activate(third); }"""
+    found = run_task(tmp_path, "", start, results={"a": "u2", "b": "u2"})
+    assert (found["a"], found["b"]) == (2, 3)
+
+
+@pytest.mark.parametrize("place", ["comptime { @activate(c); }", "task go() void { @activate(c); }"])
+def test_a_color_that_brings_wavelets_is_not_activated(tmp_path, place):
+    start = f"""task word(x: u32) void {{ }} const c = @get_color(3); const id = @get_local_task_id(9); {place}
+comptime {{ @bind_task(word, c); {"@bind_task(go, id);" if "go" in place else ""} }}"""
+    with pytest.raises(CslError, match="takes wavelets"):
+        run_task(tmp_path, "", start, results={})
+
+
 def test_dsd_ops(tmp_path):
     start = """const ops = @import_module("<dsd_ops>");
 var a = [2]f32{ 1.0, 2.0 }; var b = @zeros([2]f32); var h = [2]u16{ 1, 2 };

@@ -187,7 +187,7 @@ MACHINE = {
         "comptime { @bind_data_task(¶a, @get_data_task_id(@get_color(9))); }\n",
         "one parameter of 16 or 32 bits, or two",
     ),
-    "activate a color": (running("@activate(¶@get_color(3));"), "takes a local_task_id"),
+    "activate a color": (running("¶@activate(@get_color(3));"), "no task is bound to the id 3"),
     "block a number": (running("@block(¶3);"), "@block takes"),
     "queue twice": (
         "const q = @get_input_queue(2);\ncomptime { @initialize_queue(q, .{ .color = @get_color(1) });\n"
@@ -270,8 +270,8 @@ VECTORS = {
         "not both",
     ),
     "activate a color by option": (
-        running("@fmovs(out, fa, .{ .async = true, .activate = ¶@get_color(3) });", DSDS),
-        "takes a local_task_id",
+        running("¶@fmovs(out, fa, .{ .async = true, .activate = @get_color(3) });", DSDS),
+        "no task has the id 3",
     ),
     "too few operands": (running("¶@fadds(fa, fa);", DSDS), "takes 3 to 4 arguments"),
     "length of a mem4d": (
@@ -319,7 +319,7 @@ BACK_END = {
         "the value of var 't' is not known",
     ),
     "activated without a task": ("comptime { ¶@activate(@get_local_task_id(9)); }\n", "no task is bound to the id 9"),
-    "activated while it runs": (task("¶@activate(@get_local_task_id(9));"), "no task has the id 9"),
+    "activated while it runs": (task("¶@activate(@get_local_task_id(9));"), "no task is bound to the id 9"),
     "activated at the end": (
         task("¶@fmovs(out, fa, .{ .async = true, .activate = @get_local_task_id(9) });"),
         "no task has the id 9",

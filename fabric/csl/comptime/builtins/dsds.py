@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fabric.csl import tree
-from fabric.csl.comptime.builtins.ids import COLOR, INPUT, OUTPUT, by_queue, gates, only_by_queue
+from fabric.csl.comptime.builtins.ids import COLOR, INPUT, OUTPUT, activated, by_queue, gates, only_by_queue
 from fabric.csl.comptime.builtins.modules import global_of
 from fabric.csl.comptime.builtins.table import Operand, builtin
 from fabric.csl.comptime.lanes import uniform
@@ -287,7 +287,7 @@ PARTS = {"priority": ("high", "medium", "low"), "on_control": ("terminate", "act
 
 def _named_ids(ev: Interpreter, option: str) -> tuple[str, ...]:
     """Return the kinds of ids that an option takes."""
-    return tuple(map(str, gates(ev))) if option == "unblock" else ("local_task_id",)
+    return tuple(map(str, gates(ev) if option == "unblock" else activated(ev)))
 
 
 def check_parts(ev: Interpreter, fields: dict[str, Any], option: str, at: Span) -> None:

@@ -10,7 +10,19 @@ from fabric.csl.types import IdType
 if TYPE_CHECKING:
     from fabric.csl.comptime.interpreter import Interpreter
 
-__all__ = ["COLOR", "CONTROL", "DATA", "INPUT", "LOCAL", "OUTPUT", "THREAD", "by_queue", "gates", "only_by_queue"]
+__all__ = [
+    "COLOR",
+    "CONTROL",
+    "DATA",
+    "INPUT",
+    "LOCAL",
+    "OUTPUT",
+    "THREAD",
+    "activated",
+    "by_queue",
+    "gates",
+    "only_by_queue",
+]
 
 COLOR, DATA, LOCAL, CONTROL = (IdType(x) for x in ("color", "data_task_id", "local_task_id", "control_task_id"))
 INPUT, OUTPUT, THREAD = IdType("input_queue"), IdType("output_queue"), IdType("ut_id")
@@ -24,6 +36,11 @@ def by_queue(ev: Interpreter) -> bool:
 def gates(ev: Interpreter) -> tuple[IdType, ...]:
     """Return the kinds of ids that can be blocked."""
     return (INPUT, DATA, LOCAL) if by_queue(ev) else (COLOR, DATA, LOCAL)
+
+
+def activated(ev: Interpreter) -> tuple[IdType, ...]:
+    """Return the kinds of ids that can be activated; on WSE-2 a color names its local task, as before SDK 1.0."""
+    return (LOCAL,) if by_queue(ev) else (LOCAL, COLOR)
 
 
 def only_by_queue(ev: Interpreter, name: str, span: Span) -> None:

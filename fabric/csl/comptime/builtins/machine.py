@@ -15,6 +15,7 @@ from fabric.csl.comptime.builtins.ids import (
     LOCAL,
     OUTPUT,
     THREAD,
+    activated,
     by_queue,
     gates,
     only_by_queue,
@@ -178,7 +179,7 @@ def _number(ev: Interpreter, value: Operand, at: n.Node, otherwise: str) -> int:
 
 @builtin("@activate", 1, 1, "setup run", GROUP, "starts a local task")
 def _activate(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
-    value = ident(ev, node.arguments[0], scope, (LOCAL,), "@activate")
+    value = ident(ev, node.arguments[0], scope, activated(ev), "@activate")
     if ev.place == "run":
         return ev.run_builtin(node, (value,), VOID)
     ev.unit.active[_number(ev, value, node.arguments[0], "@activate takes the id of a task here")] = node.span
