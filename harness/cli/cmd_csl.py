@@ -200,7 +200,7 @@ def _scripts(args: argparse.Namespace) -> int:
 
         for outcome in runner.run_scripts(args.tree, found, args.limit, begins):
             outcomes.append(outcome)
-    failed = [entry.script for entry in outcomes if entry.status or (args.ci and entry.verdict != "passes")]
+    failed = [entry.script for entry in outcomes if (entry.failed if args.ci else entry.status)]
     if args.json:
         print_json(runner.as_data(outcomes))
     else:

@@ -7,6 +7,7 @@ like: it compiles, runs the host script, and tells by its exit status whether th
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -30,6 +31,11 @@ CALLS = "WSE_CSL_CALLS"
 """The environment variable that names the file in which each call of a tool notes its exit status."""
 PLACEHOLDER = "%python_sdk_paint"
 """What stands in the scripts of ten programs of SDK 2.10; those of 1.4 have a call of ``cs_python run.py`` there."""
+MISTAKE = re.compile(r"(^|: ?)(fatal )?error:|\b[A-Z]\w*Error\b", re.IGNORECASE)
+"""A line that says what is wrong; a largest "absolute error: 0.1" is a result."""
+FUNCTION = re.compile(r"^\s*(function\s+\w+|\w+\s*\(\)).*?^\s*\}", re.MULTILINE | re.DOTALL)
+ARGUMENT = re.compile(r"\$[1-9@*#]|\$\{[1-9@*#]\}")
+"""A script that reads its arguments, outside of functions and without defaults, cannot do its work without them."""
 TIMED_OUT = 124
 """A script that took too long has this exit status, as of the command ``timeout``."""
 
@@ -50,6 +56,8 @@ class ScriptOutcome:
         The first mistake that it printed if it failed, else its last line.
     calls : tuple of (str, int)
         The calls of `cslc` and `cs_python` that it made, in order, each with its exit status.
+    wants : bool
+        Whether it reads arguments: it got none.
     """
 
     script: str
@@ -57,6 +65,7 @@ class ScriptOutcome:
     seconds: float
     said: str
     calls: tuple[tuple[str, int], ...] = ()
+    wants: bool = False
 
     def count(self, command: str) -> tuple[int, int]:
         """Return how many calls of a command ended well, and how many there were."""
@@ -67,10 +76,12 @@ class ScriptOutcome:
     def verdict(self) -> str:
         """The verdict says how far a script came.
 
-        It is ``passes``, ``runs`` (the script failed by itself), ``compiles`` (a host script failed), ``fails`` (a
-        program did not compile), or ``calls nothing``.
+        It is ``passes``, ``runs`` (the script failed by itself), ``compiles`` (a host script failed, or there is none),
+        ``fails`` (a program did not compile), ``calls nothing``, or, if it did not pass, ``wants arguments``.
         """
         (compiled, sources), (ran, runs) = self.count("cslc"), self.count("cs_python")
+        if self.wants and (self.status or not runs):
+            return "wants arguments"
         if not self.calls:
             return "calls nothing"
         if compiled < sources:
@@ -78,6 +89,13 @@ class ScriptOutcome:
         if not runs or ran < runs:
             return "compiles"
         return "passes" if self.status == 0 else "runs"
+
+    @property
+    def failed(self) -> bool:
+        """Whether something went wrong: not where a script does nothing but compile, or wants arguments."""
+        if self.verdict == "wants arguments":
+            return False
+        return bool(self.status) or not self.calls or any(status for _, status in self.calls)
 
 
 def environment(directory: Path) -> dict[str, str]:
@@ -143,7 +161,7 @@ def _run(tree: Path, script: Path, limit: float, variables: dict[str, str]) -> S
     notes = Path(variables["PATH"].split(os.pathsep)[0], "calls")
     notes.write_text("", encoding="utf-8")
     variables = {**variables, CALLS: str(notes)}
-    _fill_in(tree / script)
+    text = _fill_in(tree / script)
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         process = subprocess.Popen(
             ["bash", script.name], cwd=tree / script.parent, env=variables, stdin=subprocess.DEVNULL, stdout=log,
@@ -160,14 +178,16 @@ def _run(tree: Path, script: Path, limit: float, variables: dict[str, str]) -> S
         log.seek(0)
         lines = [line.strip() for line in log if line.strip()]
     calls = tuple((name, int(end)) for name, end in map(str.split, notes.read_text(encoding="utf-8").splitlines()))
-    return ScriptOutcome(script.as_posix(), status, time.monotonic() - start, _said(status, lines, limit), calls)
+    wants = ARGUMENT.search(FUNCTION.sub("", text)) is not None
+    return ScriptOutcome(script.as_posix(), status, time.monotonic() - start, _said(status, lines, limit), calls, wants)
 
 
-def _fill_in(script: Path) -> None:
-    """Write a call where a script of SDK 2.10 has the name of one that was never filled in."""
+def _fill_in(script: Path) -> str:
+    """Return a script; where one of SDK 2.10 has the name of a call that was never filled in the call is written."""
     text = script.read_text(encoding="utf-8", errors="replace")
     if PLACEHOLDER in text:
         script.write_text(text.replace(PLACEHOLDER, "cs_python run.py"), encoding="utf-8")
+    return text
 
 
 def _said(status: int, lines: list[str], limit: float) -> str:
@@ -175,7 +195,7 @@ def _said(status: int, lines: list[str], limit: float) -> str:
     if status == TIMED_OUT:
         return f"took more than {limit:g} s"
     if status:
-        wrong = [line for line in lines if "error:" in line.lower() or "Error:" in line]
+        wrong = [line for line in lines if MISTAKE.search(line)]
         if wrong:  # a script's own mistake has its line, then what is wrong
             return f"{wrong[0]} {lines[-1]}" if wrong[0].endswith("error:") else wrong[0]
     return lines[-1] if lines else ""
@@ -203,7 +223,8 @@ def as_verdicts(outcomes: list[ScriptOutcome]) -> str:
         "  ".join([*(f"{cell:{w}}" for cell, w in zip(row, widths, strict=False)), row[5]]).rstrip() for row in rows
     ]
     good = sum(entry.verdict == "passes" for entry in outcomes)
-    return "\n".join([*lines, f"{good} of {len(outcomes)} pass"])
+    failed = sum(entry.failed for entry in outcomes)
+    return "\n".join([*lines, f"{good} of {len(outcomes)} pass, {failed} fail{'s' * (failed == 1)}"])
 
 
 def as_data(outcomes: list[ScriptOutcome]) -> dict[str, Any]:

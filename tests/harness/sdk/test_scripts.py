@@ -131,15 +131,42 @@ def test_a_verdict_on_any_checkout(tree, tmp_path, capsys):
     (root / "half" / "run.py").write_text("assert 1 + 1 == 3, 'a wrong result'\n")
     (root / "half" / "go.sh").write_text(COMMANDS)
     (root / "other.sh").write_text("exit 3\n")
+    (root / "only").mkdir()
+    shutil.copy(root / "good" / "layout.csl", root / "only" / "layout.csl")
+    shutil.copy(root / "good" / "pe.csl", root / "only" / "pe.csl")
+    (root / "only" / "compile.sh").write_text(COMMANDS.splitlines()[2] + "\n")
+    (root / "sized.sh").write_text("say() {\n  echo $1\n}\nwidth=$1\n[ $width ] && cslc layout.csl -o out\n")
     assert cli(["csl", "scripts", str(root), "--ci"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:4] for line in lines[1:-1]] == [
         ["broken/commands_wse2.sh", "fails", "0/1", "0/0"],
         ["good/build.sh", "passes", "1/1", "1/1"],
         ["half/go.sh", "compiles", "1/1", "0/1"],
+        ["only/compile.sh", "compiles", "1/1", "0/0"],
+        ["sized.sh", "wants", "arguments", "0/0"],
     ]
     assert "'a'" in lines[1] or "pe.csl" in lines[1]
-    assert lines[-1] == "1 of 3 pass"
+    assert lines[-1] == "1 of 5 pass, 2 fail"
     assert cli(["csl", "scripts", str(root), "--ci", "--only", "good", "--json"]) == 0
     (entry,) = json.loads(capsys.readouterr().out)["scripts"]
     assert (entry["verdict"], entry["calls"]) == ("passes", [["cslc", 0], ["cs_python", 0]])
+
+
+def test_only_a_script_itself_wants_arguments():
+    """Not a function in it; and what passes without them wants none."""
+
+    def wants(text):
+        return scripts.ARGUMENT.search(scripts.FUNCTION.sub("", text)) is not None
+
+    for text in ("A=$1", "echo ${2}", "[ $# = 2 ]", "f() {\n echo $1\n}\nf $1\n"):
+        assert wants(text)
+    for text in ("f() {\n echo $1\n}\nf 3\n", "function f {\n echo $2\n}\n", "echo ${1:-3} $PATH"):
+        assert not wants(text)
+    passed = scripts.ScriptOutcome("a.sh", 0, 1.0, "", (("cslc", 0), ("cs_python", 0)), True)
+    assert (passed.verdict, passed.failed) == ("passes", False)
+
+
+def test_a_result_that_is_called_an_error_is_none():
+    lines = ["Maximum absolute error: 4.8e+01", "Traceback", "TypeError: no shift of floats", "failed!"]
+    assert scripts._said(2, lines, 1) == "TypeError: no shift of floats"
+    assert scripts._said(1, ["pe.csl:3:1: error: what is wrong", "end"], 1) == "pe.csl:3:1: error: what is wrong"
