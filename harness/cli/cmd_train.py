@@ -46,6 +46,7 @@ WITHOUT_TRAINING = (
         "report",
         "save_weights",
         "save_onnx",
+        "save_model",
         "ranks",
         "reference",
         "overwrite",
@@ -113,6 +114,11 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         help="write the network with its last weights as an ONNX file: the one that it came from, or a new one",
     )
     parser.add_argument(
+        "--save-model",
+        metavar="DIR",
+        help="write the last weights of a preset llama as a model that wse generate answers with",
+    )
+    parser.add_argument(
         "--ranks",
         action="store_true",
         help="simulate the wafers on the ranks of an MPI run: mpiexec -n 2 python -m harness train ... --ranks",
@@ -147,6 +153,8 @@ def _main(args: argparse.Namespace) -> int:
     config = _config(args, source)
     _check(args, source)
     _warn(config.warnings)
+    if args.save_model is not None:
+        need("harness.cli.train_model", PURPOSE).check_speaks(config, args.save_model)
     if args.project is not None:
         config.check_memory()
         return train_project.run(args, config, _directory(args, config, source))
@@ -298,6 +306,10 @@ def _finish(
     if args.save_onnx is not None:
         run.trainer.save_onnx(args.save_onnx)
         result["files"].append(args.save_onnx)
+    if args.save_model is not None:
+        speaking = need("harness.cli.train_model", PURPOSE)
+        speaking.save_language_model(args.save_model, run.trainer.config, run.trainer.tensors())
+        result["files"].append(args.save_model)
     if record is not None and trained > 0:
         outcome = need("harness.train.outcome", PURPOSE)
         names = outcome.write(run.out, run.trainer, run.log.rows, result, record, shown)

@@ -208,6 +208,32 @@ def test_networks_of_nodes_go_out_as_onnx_files():
         Trainer(parse_train(TEXT, "a.toml"), "numpy").save_onnx("n.onnx")
 
 
+def test_a_transformer_that_was_trained_answers_on_wafers(capsys):
+    """What ``wse train`` saves, ``wse generate`` loads: the likeliest characters, from PEs that hold it whole."""
+    words = ["network.preset=llama", "network.hidden_size=16", "data.sequence=8", "train.iterations=30"]
+    Path("a.toml").write_text(TEXT, encoding="utf-8")
+    given = [word for pair in (("--set", word) for word in words) for word in pair]
+    assert cli.main(["train", "a.toml", "--json", "--reference", "--no-report", "--save-model", "m", *given]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert "m" in result["files"]
+    assert cli.main(["generate", "m", "--prompt", "abac", "--tokens", "4", "--mesh", "3x2", "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["bit_exact"] is True
+    trainer, _ = run(words=words, cls=PlainTrainer)
+    known, text = characters(Path("a.txt").read_text(encoding="utf-8")), "abac"
+    for _ in range(4):
+        rows = np.zeros((8, len(known)))
+        rows[np.arange(len(text)), [known.index(character) for character in text]] = 1
+        logits = PlainGraph(trainer.config.graph, "f64").forward(trainer.weights, rows)[len(text) - 1]
+        assert np.diff(np.sort(logits))[-1] > 0.01  # the likeliest one is no matter of rounding
+        text += known[int(logits.argmax())]
+    assert answer["text"] == text[4:]
+    assert cli.main(["train", "a.toml", "--save-model", "m", *given]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert cli.main(["train", "a.toml", "--save-model", "n", *given[2:]]) == 2
+    assert "only the preset llama is a model that answers" in capsys.readouterr().err
+
+
 WRONG = [
     (NODES, 'inputs = ["first", "wide"]', 'inputs = ["frist", "wide"]', "there is no 'frist' before 'sum'"),
     (NODES, 'inputs = ["first", "wide"]', 'inputs = ["first"]', "add takes 2 tensors, not 1"),

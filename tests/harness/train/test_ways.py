@@ -255,8 +255,8 @@ OPTIONS = {
     "--debug": ("--debug", ALL, lambda r: r["done"] == 4),
 }
 """By option: words that use it, modes that have it, and what shows that it was used; refused in all other modes."""
-ELSEWHERE = {"--save-onnx", "--help", "--ranks", "--project"}
-"""Tested in `test_train_mpi.py`, `test_project.py`, `test_onnx_file.py` and below."""
+ELSEWHERE = {"--save-model", "--save-onnx", "--help", "--ranks", "--project"}
+"""Tested in `test_train_mpi.py`, `test_project.py`, `test_onnx_file.py`, `test_nodes.py` and below."""
 
 
 def test_every_option_is_tried():
