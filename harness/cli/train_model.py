@@ -1,4 +1,4 @@
-"""Transformers that were trained here become models that ``wse generate`` answers with: a directory as the hub has them.
+"""Transformers that were trained here become models that ``wse generate`` answers with, in the layout of the hub.
 
 Only the preset ``llama`` is such a decoder; its samples are one token each, of as many as there are classes.  What a
 text was trained with goes along as the tokenizer.
