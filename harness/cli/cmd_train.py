@@ -254,6 +254,8 @@ def _mode(summary: Mapping[str, Any]) -> str:
 
 def _kernels(config: TrainConfig) -> dict[str, Any]:
     """Return which kernels do what of a network, a layer each."""
+    if config.network.nodes:  # what weight streaming does not do has been refused
+        return {"kernels": [f"{node.op}: {node.name}" for node in config.graph.nodes], "unsupported": []}
     kernels = need("fabric.networks.pipelined.kernels", PURPOSE)
     found = kernels.matched(config.build_network()) if config.dtype != "bf16" else None
     if found is None:

@@ -32,7 +32,7 @@ from swarm.cluster.cluster import Cluster
 from swarm.cluster.shapes import Mesh, shapes_of
 from swarm.cluster.timeline import ClusterTimeline, iteration
 from swarm.replay import NOTED
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,6 +107,12 @@ def project(
     dict
         ``rows``: one per kind and number of systems; ``checked``: what was simulated cycle by cycle.
     """
+    if config.network.nodes:
+        raise UnsupportedError(
+            "the layer-level model follows chains of layers",
+            where="network.preset" if config.network.preset else "network.nodes",
+            feature="layer-level model",
+        )
     network, masks = config.build_network(), sparsity.initial_masks(config)
     mesh = Mesh(config.build_machine(), config.mesh.width, config.mesh.height)
     share, batch, parts = config.data.batch // config.wafers, config.data.batch, config.train.accumulate
