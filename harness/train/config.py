@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "MatrixConfig", "TrainConfig", "load_train", "parse_train"]
 
-EXAMPLES = ("digits", "digits-sparse75", "digits-sparse90", "fc-mnist-shaped", "chars")
+EXAMPLES = ("digits", "digits-sparse75", "digits-sparse90", "fc-mnist-shaped", "chars", "digits-bert")
 """Names of the files that come with the package."""
 
 MANY = 10**6
@@ -182,7 +182,8 @@ class TrainConfig(TrainFile):
 
         dtype = "f16" if self.dtype == "bf16" else self.dtype
         if self.network.nodes:
-            return graph_of(self.network.inputs, self.network.nodes, self.data.sequence, dtype)
+            some = self.data.labels != "class"
+            return graph_of(self.network.inputs, self.network.nodes, self.data.sequence, dtype, some)
         return Network.of(self.layers, dtype)
 
     @property
@@ -305,6 +306,7 @@ class TrainConfig(TrainFile):
             (facts["data"], "scale", 1.0),
             (facts["data"], "held_out", 0.2),
             (facts["data"], "sequence", 1),
+            (facts["data"], "labels", "class"),
             (facts["network"], "nodes", ()),
             (facts["network"], "preset", ""),
             *((facts["network"], key, None) for key in SIZES),
@@ -347,6 +349,8 @@ class TrainConfig(TrainFile):
         for key in SIZES:
             if getattr(self.network, key) is not None and not self.network.preset:
                 raise ConfigError(f"{key} is the size of a preset", where=f"network.{key}", hint='preset = "gpt"')
+        if self.data.labels != "class" and not self.network.nodes:
+            raise ConfigError("layers take a class for every sample", where="data.labels", hint="nodes, or a preset")
         if self.network.nodes:
             if self.network.layers:
                 raise ConfigError("layers stand there too", where="network.nodes", hint="either, not both")

@@ -14,7 +14,7 @@ Source: weight streaming white paper, sections 4 and 7.1 (a service of its own, 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SOURCES", "DataService", "Dataset", "load"]
 
+NONE = -100
+"""Files write so that a token has no label."""
 SOURCES = ("digits", "mnist-shaped")
 """Data sets with a name; everything else is a file."""
 
@@ -90,6 +92,10 @@ def load(config: TrainConfig) -> Dataset:
         found = Dataset(**read_text(source, Path(config.source).parent, *held))
     else:
         found = _read(source, config)
+    if config.data.labels == "token":
+        found = replace(found, **{name: _marked(getattr(found, name)) for name in ("y_train", "y_test")})
+    elif config.data.labels == "first":
+        found = _cut(found, config)
     for name in ("x_train", "x_test"):
         if len(getattr(found, name)) % config.data.sequence:
             raise ConfigError(
@@ -107,6 +113,10 @@ def load(config: TrainConfig) -> Dataset:
             value=inputs,
         )
     labels = np.concatenate([found.y_train, found.y_test])
+    if config.data.labels != "class":
+        labels = labels[labels >= 0]
+        if not len(labels):
+            raise ConfigError(f"no sample of {source} has a class", where="data.labels", value=config.data.labels)
     if labels.min() < 0 or labels.max() >= classes:
         raise ConfigError(
             f"labels of {source} are {labels.min()} to {labels.max()}, the network has {classes} classes",
@@ -131,6 +141,31 @@ def load(config: TrainConfig) -> Dataset:
                 hint="scale the samples, for example to 0 .. 1",
             )
     return found
+
+
+def _marked(labels: np.ndarray) -> np.ndarray:
+    """Return labels with -1 for none, which files write as -100."""
+    return np.where(labels == NONE, -1, labels)
+
+
+def _cut(found: Dataset, config: TrainConfig) -> Dataset:
+    """Return samples cut into the tokens of a sequence; the first one has the class.
+
+    If the network takes so many features more, a token has a one among zeros at its place behind its own.
+    """
+    sequence, arrays = config.data.sequence, dict[str, np.ndarray]()
+    for part in ("train", "test"):
+        x, y = getattr(found, f"x_{part}")[:], getattr(found, f"y_{part}")
+        if x.shape[1] % sequence:
+            what = f"samples of {x.shape[1]} features are not {sequence} tokens of one size"
+            raise ConfigError(what, where="data.sequence", value=sequence)
+        rows = x.reshape(len(x) * sequence, -1)
+        if config.network.inputs == rows.shape[1] + sequence:
+            rows = np.concatenate([rows, np.tile(np.eye(sequence, dtype=rows.dtype), (len(x), 1))], axis=1)
+        labels = np.full((len(y), sequence), -1, np.int64)
+        labels[:, 0] = y
+        arrays |= {f"x_{part}": rows, f"y_{part}": labels.ravel()}
+    return Dataset(**arrays)
 
 
 def _split(x: np.ndarray, y: np.ndarray, share: float, rng: np.random.Generator) -> Dataset:

@@ -116,6 +116,7 @@ def judged(logits: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
     ----------
     logits : ndarray, shape (samples, classes)
     labels : ndarray of int, shape (samples,)
+        Below zero: the sample has none, and does not count.
 
     Examples
     --------
@@ -123,9 +124,10 @@ def judged(logits: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
     >>> right, round(loss, 3)
     (1, 6.696)
     """
-    if not len(labels):
+    labelled = np.asarray(labels) >= 0
+    if not labelled.any():
         return 0, 0.0
-    values = np.asarray(logits, np.float64)
+    values, labels = np.asarray(logits, np.float64)[labelled], np.asarray(labels)[labelled]
     with np.errstate(invalid="ignore", over="ignore"):
         below = values - values.max(1, keepdims=True)
         own = below[np.arange(len(labels)), labels]
@@ -303,7 +305,8 @@ class Loop(ABC):
         labels : ndarray of int, shape (samples,)
         """
         right, loss = self._classify(inputs, labels) if len(inputs) else (0, 0.0)
-        return HeldOut(right / max(1, len(inputs)), loss / max(1, len(inputs)))
+        count = max(1, int((np.asarray(labels) >= 0).sum()))
+        return HeldOut(right / count, loss / count)
 
     def evaluate(self, inputs: Samples, labels: np.ndarray) -> float:
         """Return the share of samples that is classified rightly; see `test`."""

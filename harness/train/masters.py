@@ -45,6 +45,8 @@ class BatchResult:
         Samples whose largest logit is that of their label.
     gradients : list of ndarray of float32
         Per parameter, one per entry of its gradient pattern: sums over the samples, times the loss scale.
+    labelled : int
+        Samples that have a class; 0: all of the batch.
     clock : dict
         Further fields of `Step`.
     """
@@ -52,6 +54,7 @@ class BatchResult:
     loss: np.floating[Any]
     right: int
     gradients: Sequence[np.ndarray]
+    labelled: int = 0
     clock: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -69,10 +72,11 @@ class MasterLoop(Loop):
         phase = self._phase(self.iteration)
         if self.iteration and self.iteration == phase.begin:
             self._change_masks(phase.density)
-        scale, batch, share = self.loss_scale.value, self.config.data.batch, self._exchanged(number)
+        scale, share = self.loss_scale.value, self._exchanged(number)
         norm, norms = None, None
         with self._asked_everywhere(bool(share) and self.config.sparsity.schedule == "rigl"):
             done = self._batch(scale)
+            batch = done.labelled or self.config.data.batch
             finite = all(bool(np.isfinite(part).all()) for part in done.gradients)
             usable = bool(np.isfinite(done.loss))  # if it is not, `step` says so
             if usable and not self.loss_scale.update(finite, number):

@@ -5,7 +5,8 @@ preset  what it is
 ======  ==============================================================================================================
 gpt     pre-normalised transformer: a product embeds the samples; blocks of attention and two products with GELU (tanh
         form) between them, each behind a normalisation and added to what came in; a last normalisation and product
-llama   the same without biases, normalised without a mean, places turned into queries and keys instead of embedded, a
+bert    the same with normalisations behind the sums, and tokens that see those behind them too
+llama   as gpt, without biases, normalised without a mean, places turned into queries and keys instead of embedded, a
         product with SiLU as the gate of another
 ======  ==============================================================================================================
 
@@ -42,13 +43,15 @@ OWNERS = {
     "causal": ("attention",),
 }
 """Keys of a node belong to these operations."""
-PLACED = ("gpt",)
+PLACED = ("gpt", "bert")
 """These presets are told places in a sequence by the samples."""
 EMBEDDING = 0.3
 """The weights of a preset's embedding are drawn with this deviation."""
 
 
-def graph_of(inputs: int, nodes: Sequence[NodeConfig], sequence: int, dtype: str = "f16") -> Network:
+def graph_of(
+    inputs: int, nodes: Sequence[NodeConfig], sequence: int, dtype: str = "f16", some: bool = False
+) -> Network:
     """Return the network of operations.
 
     Parameters
@@ -59,6 +62,8 @@ def graph_of(inputs: int, nodes: Sequence[NodeConfig], sequence: int, dtype: str
     sequence : int
         Tokens that attention sees together.
     dtype : {"f16", "cb16"}
+    some : bool
+        Tokens may be without a label.
 
     Raises
     ------
@@ -87,7 +92,8 @@ def graph_of(inputs: int, nodes: Sequence[NodeConfig], sequence: int, dtype: str
         found.append(Node(names[node.name], node.op, tuple(names[name] for name in given), sizes))
         rows[node.name], before = node.outputs or rows[given[0]], node.name
     try:
-        network = Network((*found, Node("loss", "cross_entropy", (names[before],))), inputs, dtype)
+        loss = Node("loss", "cross_entropy", (names[before],), {"some": 1} if some else {})
+        network = Network((*found, loss), inputs, dtype)
         network.operations()  # nothing is left over
     except ConfigError as error:
         error.where = "network.nodes"
@@ -110,28 +116,52 @@ def _check(node: NodeConfig, where: str) -> None:
 
 def _gpt(hidden: int, blocks: int, heads: int, between: int, classes: int) -> list[dict[str, Any]]:
     """Return the nodes of a transformer that sees what came before."""
-    spread = 1 / math.sqrt(hidden)
-
-    def linear(name: str, outputs: int, deviation: float = spread, **more: Any) -> dict[str, Any]:
-        return {"name": name, "op": "linear", "outputs": outputs, "deviation": deviation, **more}
-
-    found, at = [linear("embed", hidden, EMBEDDING, bias=False)], "embed"
+    found, at = [_drawn("embed", hidden, EMBEDDING, bias=False)], "embed"
     for number in range(1, blocks + 1):
         b = f"block{number}"
-        found += [
-            {"name": f"{b}.ln1", "op": "norm", "inputs": [at]},
-            *(linear(f"{b}.{name}", hidden, inputs=[f"{b}.ln1"]) for name in "qkv"),
-            {"name": f"{b}.mix", "op": "attention", "inputs": [f"{b}.{name}" for name in "qkv"], "heads": heads},
-            linear(f"{b}.out", hidden),
-            {"name": f"{b}.add1", "op": "add", "inputs": [at, f"{b}.out"]},
-            {"name": f"{b}.ln2", "op": "norm"},
-            linear(f"{b}.up", between),
-            {"name": f"{b}.gelu", "op": "gelu"},
-            linear(f"{b}.down", hidden, 1 / math.sqrt(between)),
-            {"name": f"{b}.add2", "op": "add", "inputs": [f"{b}.add1", f"{b}.down"]},
-        ]
+        found += [{"name": f"{b}.ln1", "op": "norm", "inputs": [at]}]
+        found += [*_attended(b, f"{b}.ln1", at, hidden, heads, True), {"name": f"{b}.ln2", "op": "norm"}]
+        found += _fed(b, f"{b}.ln2", f"{b}.add1", hidden, between)
         at = f"{b}.add2"
-    return [*found, {"name": "ln", "op": "norm"}, linear("head", classes, bias=False)]
+    return [*found, {"name": "ln", "op": "norm"}, _drawn("head", classes, 1 / math.sqrt(hidden), bias=False)]
+
+
+def _bert(hidden: int, blocks: int, heads: int, between: int, classes: int) -> list[dict[str, Any]]:
+    """Return the nodes of a transformer whose tokens see all others."""
+    found, at = [_drawn("embed", hidden, EMBEDDING, bias=False), {"name": "ln", "op": "norm"}], "ln"
+    for number in range(1, blocks + 1):
+        b = f"block{number}"
+        found += [*_attended(b, at, at, hidden, heads, False), {"name": f"{b}.ln1", "op": "norm"}]
+        found += [*_fed(b, f"{b}.ln1", f"{b}.ln1", hidden, between), {"name": f"{b}.ln2", "op": "norm"}]
+        at = f"{b}.ln2"
+    return [*found, _drawn("head", classes, 1 / math.sqrt(hidden))]
+
+
+def _drawn(name: str, outputs: int, deviation: float, **more: Any) -> dict[str, Any]:
+    """Return a product whose weights are drawn with a deviation."""
+    return {"name": name, "op": "linear", "outputs": outputs, "deviation": deviation, **more}
+
+
+def _attended(b: str, x: str, before: str, hidden: int, heads: int, causal: bool) -> list[dict[str, Any]]:
+    """Return attention of a block over `x`, added to what came `before`."""
+    spread = 1 / math.sqrt(hidden)
+    mixed = {"inputs": [f"{b}.{name}" for name in "qkv"], "heads": heads, "causal": causal}
+    return [
+        *(_drawn(f"{b}.{name}", hidden, spread, inputs=[x]) for name in "qkv"),
+        {"name": f"{b}.mix", "op": "attention", **mixed},
+        _drawn(f"{b}.out", hidden, spread),
+        {"name": f"{b}.add1", "op": "add", "inputs": [before, f"{b}.out"]},
+    ]
+
+
+def _fed(b: str, x: str, before: str, hidden: int, between: int) -> list[dict[str, Any]]:
+    """Return the two products of a block over `x`, added to what came `before`."""
+    return [
+        _drawn(f"{b}.up", between, 1 / math.sqrt(hidden), inputs=[x]),
+        {"name": f"{b}.gelu", "op": "gelu"},
+        _drawn(f"{b}.down", hidden, 1 / math.sqrt(between)),
+        {"name": f"{b}.add2", "op": "add", "inputs": [before, f"{b}.down"]},
+    ]
 
 
 def _llama(hidden: int, blocks: int, heads: int, between: int, classes: int) -> list[dict[str, Any]]:
@@ -139,7 +169,7 @@ def _llama(hidden: int, blocks: int, heads: int, between: int, classes: int) -> 
     spread = 1 / math.sqrt(hidden)
 
     def linear(name: str, outputs: int, deviation: float = spread, **more: Any) -> dict[str, Any]:
-        return {"name": name, "op": "linear", "outputs": outputs, "deviation": deviation, "bias": False, **more}
+        return _drawn(name, outputs, deviation, bias=False, **more)
 
     found, at = [linear("embed", hidden, EMBEDDING)], "embed"
     for number in range(1, blocks + 1):
@@ -168,7 +198,11 @@ def _llama(hidden: int, blocks: int, heads: int, between: int, classes: int) -> 
     return [*found, {"name": "rms", "op": "rms"}, linear("head", classes)]
 
 
-PRESETS: dict[str, Callable[[int, int, int, int, int], list[dict[str, Any]]]] = {"gpt": _gpt, "llama": _llama}
+PRESETS: dict[str, Callable[[int, int, int, int, int], list[dict[str, Any]]]] = {
+    "gpt": _gpt,
+    "bert": _bert,
+    "llama": _llama,
+}
 """A preset has this function of its sizes."""
 
 

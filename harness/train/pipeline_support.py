@@ -44,6 +44,7 @@ SUPPORT: dict[str, Support] = {
     "data.batch": Support(DOES, "samples of an update"),
     "network.file": Support(DOES),
     "data.scale": Support(DOES),
+    "data.labels": Support(REFUSES, "every sample has a class"),
     "data.sequence": Support(REFUSES, "no layer sees more than a sample"),
     "data.held_out": Support(DOES),
     "data.seed": Support(DOES),

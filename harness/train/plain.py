@@ -125,7 +125,7 @@ class PlainTrainer(MasterLoop):
             loss, found = self.model.gradients(self._active(), x, labels, scale)
         right = int((self.model.activations[-1].argmax(1) == labels).sum())
         gradients = [found[p.name].reshape(-1)[p.gradient_pattern.flat] for p in self.parameters]
-        return BatchResult(loss, right, gradients)
+        return BatchResult(loss, right, gradients, int((labels >= 0).sum()))
 
     def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
         right, loss, start = 0, 0.0, 0

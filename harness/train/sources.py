@@ -10,7 +10,8 @@ a directory         the same as .npy files, mapped into memory; or the four file
 ``data.csv``        a sample per line, numbers; the class is the column called label, class, target or y, else the last
 ==================  ==================================================================================================
 
-Samples of several axes (images) become rows.  Unsigned bytes are taken as they are: pixels of 0 to 255 train badly, and
+Samples of several axes (images) become rows; with a class per token, (samples, tokens, features) and (samples, tokens)
+become a row per token.  Unsigned bytes are taken as they are: pixels of 0 to 255 train badly, and
 `[data] scale` divides them.
 
 Sources: numpy, format of .npy, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; Y. LeCun et al.,
@@ -236,11 +237,13 @@ def _checked(path: Path, part: str, x: Any, y: Any, scale: float) -> dict[str, A
         raise ConfigError(
             f"x_{part} is {x.dtype} and y_{part} is {y.dtype}", where=path, hint="numbers for x, whole numbers for y"
         )
+    if y.ndim == 2 and len(x.shape) == 3 and tuple(x.shape[:2]) == y.shape:  # tokens of sequences
+        x, y = np.asarray(x).reshape(-1, x.shape[2]), y.reshape(-1)
     if len(x.shape) < 2 or y.ndim != 1 or len(x) != len(y) or not x.size:
         raise ConfigError(
             f"x_{part} of shape {x.shape} does not fit y_{part} of shape {y.shape}",
             where=path,
-            hint="(samples, features) and (samples,)",
+            hint="(samples, features) and (samples,), or (samples, tokens, features) and (samples, tokens)",
         )
     rows = RowsOnDemand(x, scale)
     held = type(x) is np.ndarray

@@ -100,6 +100,12 @@ class DataConfig:
     sequence: int = option(
         1, doc="samples, one behind the other, that attention sees together: tokens of a text", low=1, high=10**6
     )
+    labels: str = option(
+        "class",
+        doc="class: every sample has one; token: tokens may have none, -100; first: samples are cut into the tokens of "
+        "a sequence, of which the first one has the class",
+        choices=("class", "token", "first"),
+    )
     scale: float = option(1.0, doc="of files: samples are divided by this, 255 for pixels of a byte", low=1e-30)
     held_out: float = option(0.2, doc="of a .csv or a text: share of the samples for tests", low=0.0, high=1.0)
     batch: int = option(64, doc="samples of an iteration, over all wafers", low=1, high=2**31)

@@ -115,13 +115,14 @@ class Trainer(MasterLoop):
 
         The memory service adds their gradients, and the last pass updates the weights.
         """
-        system, parts, right = self.compile(), [], 0
-        wanted, whole = np.eye(self.network.logits.rows), self.config.train.clip is not None
+        system, parts, right, labelled = self.compile(), [], 0, 0
+        whole = self.config.train.clip is not None
         batches = self.data.parts(self.iteration, self.config.train.accumulate)
         for number, samples in enumerate(batches, 1):
-            shards = [(self.encode(x.T), self.encode(wanted[y].T)) for x, y in samples]
+            shards = [(self.encode(x.T), self.encode(self._wanted(y).T)) for x, y in samples]
             parts.append(system.train(shards, scale, number == len(batches), whole))
             labels = np.concatenate([y for _, y in samples])
+            labelled += int((labels >= 0).sum())
             right += int((self.arithmetic.decode(system.logits()).argmax(0) == labels).sum())
         done = Iteration.of_parts(parts)
         counts = [parameter.gradient_pattern.count for parameter in self.parameters]
@@ -129,6 +130,7 @@ class Trainer(MasterLoop):
             done.loss,
             right,
             np.split(done.gradients, np.cumsum(counts)[:-1]),
+            labelled,
             {
                 "cycles": done.total_cycles,
                 "boundary": done.boundary,
@@ -142,12 +144,16 @@ class Trainer(MasterLoop):
             },
         )
 
+    def _wanted(self, labels: np.ndarray) -> np.ndarray:
+        """Return the wanted probabilities of samples, a row each; zeros for one without a class."""
+        return np.eye(self.network.logits.rows)[labels] * (labels >= 0)[:, None]
+
     def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
         """Test a batch after the other; wafers count what is right, the host takes losses from their logits."""
         system, right, loss = self.compile(), 0, 0.0
         for start in range(0, len(inputs), self.config.at_once):
             part = slice(start, start + self.config.at_once)
-            wanted = np.eye(self.network.logits.rows)[labels[part]]
+            wanted = self._wanted(labels[part])
             found, cycles = system.test(self.encode(inputs[part].T), self.encode(wanted.T))
             logits = self.arithmetic.decode(system.logits()).T[: len(wanted)]
             right, loss = right + found, loss + judged(logits, labels[part])[1]

@@ -173,7 +173,7 @@ class Network:
         for node in self.nodes:
             row, unit = OPERATIONS[node.op], OPERATIONS[node.op].unit(node, tensors[node.inputs[0]].rows)
             wanted += [(name, unit) for name in (*node.inputs, node.name) if unit > 1]
-            if row.in_place or row.passes:
+            if row.in_place or row.featurewise:
                 for name in node.inputs:
                     alike[first(name)] = first(node.name)
         found: dict[str, int] = {}
@@ -210,6 +210,11 @@ class Network:
         if not isinstance(row, CrossEntropy):
             raise UnsupportedError(f"{self.nodes[-1].name}: a graph ends with its loss", where="graph")
         return row
+
+    @property
+    def some(self) -> bool:
+        """Tokens may be without a label."""
+        return bool(dict(self.nodes[-1].sizes).get("some", 0))
 
     @property
     def features(self) -> tuple[int, ...]:

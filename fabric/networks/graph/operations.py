@@ -73,6 +73,8 @@ class NetworkOperation:
         Tensors that it takes; if there are several, the numpy forms take and return tuples.
     passes : bool
         The gradient of the result is that of each operand.
+    featurewise : bool
+        Feature by feature of operands that lie alike; so does all that is done in place.
     again : bool
         On the way back it reads what it took and gave.
     rowwise : bool
@@ -90,6 +92,7 @@ class NetworkOperation:
     meaning: ClassVar[str] = ""
     operands: ClassVar[int] = 1
     passes: ClassVar[bool] = False
+    featurewise: ClassVar[bool] = False
     again: ClassVar[bool] = False
     rowwise: ClassVar[bool] = False
     in_place: ClassVar[bool] = True
@@ -227,7 +230,7 @@ class Rms(Norm):
 class Mul(NetworkOperation):
     """Two tensors of one size are multiplied number by number: a gate."""
 
-    name, meaning, operands, again, in_place = "mul", "y = a b", 2, True, False
+    name, meaning, operands, featurewise, again, in_place = "mul", "y = a b", 2, True, True, False
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode places chains of layers"}
 
     def plain(self, a: PlainArithmetic, node: Node, x: Any, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
@@ -242,7 +245,7 @@ class Mul(NetworkOperation):
 class Add(NetworkOperation):
     """Two tensors of one size are added: a residual connection ends so."""
 
-    name, meaning, operands, passes, in_place = "add", "y = a + b", 2, True, False
+    name, meaning, operands, featurewise, passes, in_place = "add", "y = a + b", 2, True, True, False
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode places chains of layers"}
 
     def plain(self, a: PlainArithmetic, node: Node, x: Any, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
@@ -255,18 +258,22 @@ class Add(NetworkOperation):
 
 
 class CrossEntropy(NetworkOperation):
-    """Softmax and cross-entropy against labels, summed over the tokens; it begins the way back."""
+    """Softmax and cross-entropy against labels, summed over the tokens that have one; it begins the way back.
+
+    If its node has ``some`` = 1, tokens may have none: a label below zero.
+    """
 
     name, meaning = "cross_entropy", "-log softmax(x)[label], summed over tokens"
 
     def plain_loss(self, a: PlainArithmetic, logits: np.ndarray, labels: np.ndarray) -> tuple[Any, np.ndarray]:
-        """Return (sum of the losses, softmax minus one-hot labels)."""
+        """Return (sum of the losses, softmax minus one-hot labels); both are zero where a label is below zero."""
         below = logits - logits.max(1, keepdims=True)
         powers = np.exp(below)
         sums = powers.sum(1, keepdims=True)
+        labelled = labels >= 0
         wanted = np.eye(logits.shape[1], dtype=a.dtype)[labels]
-        loss = (np.log(sums[:, 0]) - (wanted * below).sum(1)).sum(dtype=a.dtype)
-        return loss, powers / sums - wanted
+        loss = (np.log(sums[:, 0]) - (wanted * below).sum(1))[labelled].sum(dtype=a.dtype)
+        return loss, np.where(labelled[:, None], powers / sums - wanted, a.dtype.type(0))
 
 
 class Declared(NetworkOperation):

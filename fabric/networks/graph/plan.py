@@ -13,7 +13,7 @@ array       what it holds, for level k: the samples (0) and the results of opera
 ``nk, vk``  unit rows of a normalisation, and one over the deviations (f32)
 ``lk``      logs of the sums of attention, a row per head (f32)
 ``dj``      gradients
-``labels``  wanted probabilities, ``expo`` exponentials (f32)
+``labels``  wanted probabilities, ``expo`` exponentials (f32), ``labelled`` 1 or 0 where tokens may have no label (f32)
 ==========  ===============================================================================================
 """
 
@@ -95,6 +95,8 @@ class MemoryPlan:
             self._gradients |= dict.fromkeys(place, f"d{number}")
         self.arrays["labels"] = PlannedArray(most[-1])
         self.arrays["expo"] = PlannedArray(most[-1], "f32")
+        if network.some:
+            self.arrays["labelled"] = PlannedArray(1, "f32")
 
     def _keep(self) -> dict[str, PlannedArray]:
         """Return the arrays of what operations keep; a second one of a letter and level has a number behind a dot."""

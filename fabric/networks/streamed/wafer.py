@@ -64,12 +64,16 @@ class Wafer:
         inputs : ndarray of uint16, shape (features, samples)
             Bit patterns.
         labels : ndarray of uint16, shape (classes, samples)
-            Bit patterns of the wanted probabilities.
+            Bit patterns of the wanted probabilities; all zero for a token without a label.
         """
         ones = self.resident.tiles("a0", inputs)
         ones[..., : self.resident.tokens] = self.resident.one
         self.fabric.write("a0", ones)
         self.fabric.write("labels", self.resident.tiles("labels", labels))
+        if self.resident.network.some:
+            r = self.resident
+            rows = labels.any(0).astype(np.float32).reshape(r.height, 1, r.tokens)
+            self.fabric.write("labelled", np.tile(rows, (1, r.width, 1)))
 
     def run(
         self, streams: Sequence[tuple[NDArray[np.uint32], NDArray[np.bool_]]], progress: Progress | bool | None = None

@@ -76,10 +76,11 @@ class Built:
             low = self.linear(f"{group}.out", mixed, n, n)
         self.at = self.node(f"{group}.add", "add", x, low)
 
-    def network(self, classes, dtype="f16"):
-        """End it and return the `Network`."""
+    def network(self, classes, dtype="f16", some=0):
+        """End it and return the `Network`; with `some`, tokens may have no label."""
         last = self.linear("end", self.at, self.features, classes)
-        return Network((*self.nodes, Node("loss", "cross_entropy", (last,))), self.inputs, dtype)
+        sizes = {"some": 1} if some else {}
+        return Network((*self.nodes, Node("loss", "cross_entropy", (last,), sizes)), self.inputs, dtype)
 
 
 class Ran:
@@ -97,8 +98,10 @@ class Ran:
         self.wafer = Wafer(self.resident)
         self.x = rng.standard_normal((self.tokens, network.inputs))
         self.y = rng.integers(0, network.logits.rows, self.tokens)
+        if network.some:
+            self.y[rng.random(self.tokens) < 0.4] = -1
         self.inputs = self.oracle.half.encode(self.x.T)
-        self.labels = self.oracle.half.encode(np.eye(network.logits.rows)[self.y].T)
+        self.labels = self.oracle.half.encode((np.eye(network.logits.rows)[self.y] * (self.y >= 0)[:, None]).T)
 
     def expected(self, scale=1.0):
         """Return gradients and losses of the oracle."""
@@ -125,7 +128,8 @@ def graphs(draw, kinds=("mlp", "attention", "rotary", "gate", "row", "norm", "rm
     kinds = tuple(kind for kind in kinds if kind != "rotary" or size % 2 == 0)
     for number, kind in enumerate(draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3)), 1):
         built.block(kind, number, heads, causal)
-    return built.network(draw(st.integers(2, 5)), draw(st.sampled_from(["f16", "cb16"]))), sequence
+    dtype, some = draw(st.sampled_from(["f16", "cb16"])), draw(st.integers(0, 1))
+    return built.network(draw(st.integers(2, 5)), dtype, some), sequence
 
 
 @examples(25)
@@ -216,6 +220,24 @@ def test_the_oracle_is_near_real_numbers(drawn, seed):
     off = np.abs(np.append(found[:count], found[count:].sum()) - wanted).max()
     assume(np.isfinite(off))
     assert off <= 30 * change + 40 * unit * max(1.0, np.abs(wanted).max())
+
+
+def test_tokens_without_a_label_add_nothing():
+    """What such a token holds changes neither loss nor gradients of a network without attention."""
+    built = Built(3, 4, 1)
+    built.block("mlp", 1, 1, 1)
+    network = built.network(3, some=1)
+    ran = Ran(network, 2, 2, 4, 5)
+    assert 0 < (ran.y >= 0).sum() < len(ran.y)
+    expected = ran.expected()
+    ran.inputs[:, ran.y < 0] = ran.inputs[:, ran.y < 0] ^ 0x8000
+    assert np.array_equal(ran.expected(), expected)
+    assert np.array_equal(ran.found(), expected)
+    other = Built(3, 4, 1)
+    other.block("mlp", 1, 1, 1)
+    whole = Ran(other.network(3), 2, 2, 4, 5)
+    whole.y[:], whole.labels[:] = ran.y, ran.labels
+    assert not np.array_equal(whole.expected(), expected)
 
 
 def test_a_causal_token_does_not_see_what_comes_behind_it():

@@ -86,7 +86,7 @@ def run(text=TEXT, words=(), backend=None, cls=Trainer):
 
 @pytest.mark.parametrize("wafers", [1, 2])
 @pytest.mark.parametrize("words", [(), ("train.accumulate=2", "train.clip=0.5"), ("sparsity.density=0.6",)], ids=str)
-@pytest.mark.parametrize(("dtype", "preset"), [("f16", "gpt"), ("cb16", "gpt"), ("f16", "llama"), ("cb16", "llama")])
+@pytest.mark.parametrize(("dtype", "preset"), [("f16", "gpt"), ("cb16", "bert"), ("f16", "llama"), ("cb16", "llama")])
 def test_wafers_train_a_transformer_as_numpy_does_bit_for_bit(wafers, words, dtype, preset):
     given = [
         *words,
@@ -184,6 +184,57 @@ def test_mode_is_streaming_and_says_why():
         choose(parse_train(TEXT, "a.toml"), "pipelined")
     with pytest.raises(UnsupportedError, match=r"a\.toml: mesh\.height: .* do not lie whole in PEs of 4 tokens"):
         parse_train(TEXT, "a.toml", ["data.sequence=8", "mesh.height=4"]).check_memory()
+
+
+def test_labels_of_some_tokens(folder):
+    """Loss and accuracy are means over the tokens that have one; wafers and numpy agree in every bit."""
+    rng = np.random.default_rng(3)
+    data = {}
+    for part, count in (("train", 12), ("test", 6)):
+        data[f"x_{part}"] = rng.standard_normal((count, 4, 5)).astype(np.float32)
+        labels = rng.integers(0, 3, (count, 4))
+        labels[rng.random((count, 4)) < 0.5] = -100
+        data[f"y_{part}"] = labels
+    np.savez("tokens.npz", **data)
+    words = ["data.source=tokens.npz", "data.sequence=4", "data.labels=token", "train.clip=1.0", "wafers=2"]
+    (one, steps), (other, expected) = run(NODES, words), run(NODES, words, "numpy")
+    assert [step.loss for step in steps] == [step.loss for step in expected]
+    for a, b in zip(one.parameters, other.parameters, strict=True):
+        assert np.array_equal(a.dense, b.dense), a.name
+    plain, losses = run(NODES, words[:-1], cls=PlainTrainer)
+    assert np.allclose([step.loss for step in losses], [step.loss for step in steps], rtol=1e-3)
+    found = plain.test(plain.dataset.x_test, plain.dataset.y_test)
+    values = {parameter.name: parameter.dense for parameter in plain.parameters}
+    logits = PlainGraph(plain.config.graph, "f64").forward(values, data["x_test"].reshape(-1, 5).astype(np.float64))
+    y = data["y_test"].ravel()
+    logs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    assert found.loss == pytest.approx(-logs[y >= 0, y[y >= 0]].mean(), rel=2e-3)
+    assert found.accuracy == pytest.approx((logits.argmax(1) == y)[y >= 0].mean(), abs=0.1)
+    with pytest.raises(ConfigError, match="labels of tokens.npz are -100"):
+        load(parse_train(NODES, "a.toml", [word for word in words if "labels" not in word]))
+    with pytest.raises(ConfigError, match="layers take a class for every sample"):
+        parse_train(NODES, "a.toml", [*words, "network.nodes=[]", "network.layers=[{outputs=3}]"])
+
+
+def test_samples_are_cut_into_tokens():
+    config = load_train("digits-bert")
+    data, plain = load(config), load(load_train("digits"))
+    assert data.x_train.shape == (8 * len(plain.x_train), 16)
+    assert np.array_equal(data.x_train[:, :8].reshape(len(plain.x_train), 64), plain.x_train)
+    assert np.array_equal(data.x_train[:8, 8:], np.eye(8))
+    assert np.array_equal(data.y_train.reshape(-1, 8)[:, 0], plain.y_train)
+    assert (data.y_train.reshape(-1, 8)[:, 1:] == -1).all()
+    config.check_memory()
+    with pytest.raises(ConfigError, match="samples of 64 features are not 7 tokens of one size"):
+        load(load_train("digits-bert", ["data.sequence=7", "network.inputs=16", "data.batch=448"]))
+
+
+def test_digits_read_row_by_row_are_told():
+    """By plain numpy, in a third of the iterations of the example."""
+    trainer = PlainTrainer(load_train("digits-bert", ["train.iterations=120"]))
+    for _ in range(120):
+        trainer.step()
+    assert trainer.test(trainer.dataset.x_test, trainer.dataset.y_test).accuracy > 0.9
 
 
 def test_what_a_command_says_of_a_graph(capsys):

@@ -58,6 +58,11 @@ WRONG = {
         for key in ("name", "op", "inputs", "outputs", "bias", "density", "deviation", "heads", "causal")
     },
     "data.sequence": {"data.sequence": 2},
+    "data.labels": {
+        "data.labels": "token",
+        "network.layers": [],
+        "network.nodes": [{"name": "a", "op": "linear", "outputs": 8}, {"name": "c", "op": "linear", "outputs": 10}],
+    },
     "wafers": {"wafers": 2},
     "train.gradient_norms": {"train.gradient_norms": True},
     "train.clip": {"train.clip": 1.0},

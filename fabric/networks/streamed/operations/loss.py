@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fabric.asm.operands import Var
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.operations import APART
 from fabric.networks.streamed.operations.code import ProgramCode
@@ -107,8 +108,10 @@ class LossTasks:
             p.fadds(sums, sums, one)
         with code.command("share"):
             code.functions.reciprocal(self.share, sums)
+            self.where_labelled(self.share)
         with code.command("log"):
             code.functions.log(one, sums)
+            self.where_labelled(one)
             p.fadds(self.hits, self.hits, one)
         with code.command("scale") as t:
             p.mov16(self.factor.high, t.data)
@@ -119,6 +122,11 @@ class LossTasks:
             p.fsubs(one, one, two)
             p.fmuls(one, one, self.factor)
             p.fs2h(code.writes["delta"], one)
+
+    def where_labelled(self, row: Var) -> None:
+        """Emit zeros for tokens without a label, if there may be some."""
+        if self.code.network.some:
+            self.code.p.fmuls(row, row, self.code.held["labelled"])
 
 
 LOSS = Lowering(

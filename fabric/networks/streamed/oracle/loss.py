@@ -17,15 +17,21 @@ LOWEST = 0xFF800000
 
 
 def forward(
-    a: MeshArithmetic, tensor: NetworkTensor, logits: Halves, labels: Halves, scale: float
+    a: MeshArithmetic, tensor: NetworkTensor, logits: Halves, labels: Halves, scale: float, some: bool = False
 ) -> tuple[Bits, Halves]:
-    """Return (losses per column as f32 bits, gradients of the logits, which lie as a tensor says)."""
+    """Return (losses per column as f32 bits, gradients of the logits, which lie as a tensor says).
+
+    With `some`, tokens whose labels are all zero have neither.
+    """
     below, wanted = _below(a, tensor, logits), a.widen(labels)
     hits = np.array(a.over_columns(a.mul(wanted, below), a.sub, 0, tensor))
     powers = a.functions.exp(below)
     sums = a.joined(a.over_columns(powers, a.add, 0, tensor), a.add)
-    share = a.functions.reciprocal(sums)
-    hits[0] = a.add(hits[0], a.functions.log(sums))
+    share, logs = a.functions.reciprocal(sums), a.functions.log(sums)
+    if some:
+        labelled = np.asarray(labels.any(0), np.float32).view(np.uint32)
+        share, logs = a.mul(np.asarray(share), labelled), a.mul(np.asarray(logs), labelled)
+    hits[0] = a.add(hits[0], logs)
     delta = a.sub(a.mul(share[None], powers), wanted)
     bits = np.uint32(int(np.array(scale, np.float32).view(np.uint32)) & 0xFFFF0000)  # its upper half is sent
     return a.south(hits), a.narrow(a.mul(delta, np.full_like(delta, bits)))

@@ -66,7 +66,7 @@ class StreamedOracle(StreamedArithmetic):
     def loss(self, labels: NDArray[np.uint16], scale: float) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
         """Return (losses per column as f32 bits, gradients of the logits)."""
         logits = self.network.logits
-        return loss.forward(self, logits, self.results[logits.name], labels, scale)
+        return loss.forward(self, logits, self.results[logits.name], labels, scale, self.network.some)
 
     def right(self, labels: NDArray[np.uint16]) -> NDArray[np.uint32]:
         """Return per column how many samples no logit of which is larger than that of their label, as f32 bits."""
