@@ -347,7 +347,7 @@ KEYS = {
     "seed": "seed=1",
     "wafers": "wafers=2",
     "data.source": "data.source=other.npz",
-    "data.labels": (nodes(), f"{nodes()} data.labels=first"),
+    "data.labels": (nodes(), f"{nodes()} network.inputs=6 data.labels=first"),
     "data.scale": "data.scale=2.0",
     "data.held_out": "data.source=table.csv data.held_out=0.4",
     "data.batch": "data.batch=16",
