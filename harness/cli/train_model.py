@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check_speaks", "save_language_model"]
 
-SPEAKS = "llama"
-"""This preset is a decoder that there are files of."""
+SPEAKS = ("llama",)
+"""These presets are decoders that there are files of."""
 PARTS = {
     "input_layernorm": "rms1.norm",
     "post_attention_layernorm": "rms2.norm",
@@ -54,12 +54,12 @@ def check_speaks(config: TrainConfig, directory: str | Path) -> Decoder:
         The directory is there already, or heads have an odd number of features.
     """
     network = config.network
-    if network.preset != SPEAKS:
+    if network.preset not in SPEAKS:
         raise UnsupportedError(
-            f"only the preset {SPEAKS} is a model that answers",
+            f"only the preset {SPEAKS[0]} is a model that answers",
             where="network.preset",
             feature="language models",
-            hint=f'preset = "{SPEAKS}"',
+            hint=f'preset = "{SPEAKS[0]}"',
         )
     if network.inputs != config.classes:
         what = f"samples have {network.inputs} features and {config.classes} classes: they are no tokens"
