@@ -152,26 +152,18 @@ class TrainConfig(TrainFile):
     @cached_property
     def matrices(self) -> tuple[MatrixConfig, ...]:
         """The matrices of the network in the order of `fabric.networks.graph.network.Network.parameters`."""
-        density = self.sparsity.density
-        given: Sequence[Any] = self.network.layers
-        if self.network.nodes:
-            given = [node for node in self.network.nodes if node.op == "linear"]
-            nodes = [node for node in self.graph.nodes if node.op == "linear"]
-            inputs = [node.size("inputs") for node in nodes]
-            names = [f"{node.group}.weight" for node in nodes]
-        else:
-            inputs = [self.network.inputs, *(layer.outputs for layer in self.network.layers)]
-            names = [f"layer{number}.weight" for number in range(1, len(given) + 1)]
+        given: Sequence[Any] = self.network.layers or [node for node in self.network.nodes if node.op == "linear"]
+        products = (node for node in self.graph.nodes if node.op == "linear")
         return tuple(
             MatrixConfig(
-                name,
-                count,
-                one.outputs or 0,
-                one.bias is not False,
-                density if one.density is None else one.density,
+                f"{node.group}.weight",
+                node.size("inputs"),
+                node.size("outputs"),
+                bool(node.size("bias")),
+                self.sparsity.density if one.density is None else one.density,
                 getattr(one, "deviation", None),
             )
-            for name, count, one in zip(names, inputs, given, strict=False)
+            for node, one in zip(products, given, strict=True)
         )
 
     @cached_property
@@ -189,7 +181,7 @@ class TrainConfig(TrainFile):
     @property
     def classes(self) -> int:
         """A sample has one of so many classes."""
-        return self.graph.logits.rows if self.network.nodes else self.widths[-1]
+        return self.graph.logits.rows
 
     @property
     def at_once(self) -> int:
@@ -240,9 +232,10 @@ class TrainConfig(TrainFile):
         """The layers with the inputs of each, as `fabric.networks.graph.network.Network.of` takes them."""
         from fabric.networks.graph.network import Layer
 
+        widths = [self.network.inputs, *(layer.outputs for layer in self.network.layers)]
         return [
             Layer(inputs, layer.outputs, layer.activation, layer.bias, layer.norm)
-            for inputs, layer in zip(self.widths, self.network.layers, strict=False)
+            for inputs, layer in zip(widths, self.network.layers, strict=False)
         ]
 
     def build_network(self) -> Network:

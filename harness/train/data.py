@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from harness.kit.samples import load_digits
-from harness.train.sources import Samples, blocks, read_source
+from harness.train.sources import Samples, blocks, marked, read_source
 from harness.train.text import is_text, read_text
 from wse_core import numerics
 from wse_core.errors import CheckpointError, ConfigError
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["SOURCES", "DataService", "Dataset", "load"]
 
-NONE = -100
-"""Files write so that a token has no label."""
 SOURCES = ("digits", "mnist-shaped")
 """Data sets with a name; everything else is a file."""
 
@@ -93,7 +91,8 @@ def load(config: TrainConfig) -> Dataset:
     else:
         found = _read(source, config)
     if config.data.labels == "token":
-        found = replace(found, **{name: _marked(getattr(found, name)) for name in ("y_train", "y_test")})
+        both = {name: marked(getattr(found, name), "data.source") for name in ("y_train", "y_test")}
+        found = replace(found, **both)
     elif config.data.labels == "first":
         found = _cut(found, config)
     for name in ("x_train", "x_test"):
@@ -141,11 +140,6 @@ def load(config: TrainConfig) -> Dataset:
                 hint="scale the samples, for example to 0 .. 1",
             )
     return found
-
-
-def _marked(labels: np.ndarray) -> np.ndarray:
-    """Return labels with -1 for none, which files write as -100."""
-    return np.where(labels == NONE, -1, labels)
 
 
 def _cut(found: Dataset, config: TrainConfig) -> Dataset:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from harness.train.sources import marked
 from wse_core.errors import CheckpointError, ConfigError
 
 __all__ = ["BatchFeed"]
@@ -27,6 +28,8 @@ class BatchFeed:
         Real numbers of shape (batch, features), whole numbers of shape (batch,).
     size, wafers, features, classes : int
         Samples of a batch, and what they are cut into and must be.
+    some : bool
+        Labels may be -100: none.
 
     Examples
     --------
@@ -36,9 +39,15 @@ class BatchFeed:
     """
 
     def __init__(
-        self, batches: Iterable[tuple[ArrayLike, ArrayLike]], size: int, wafers: int, features: int, classes: int
+        self,
+        batches: Iterable[tuple[ArrayLike, ArrayLike]],
+        size: int,
+        wafers: int,
+        features: int,
+        classes: int,
+        some: bool = False,
     ) -> None:
-        self.batches, self.size, self.wafers = batches, size, wafers
+        self.batches, self.size, self.wafers, self.some = batches, size, wafers, some
         self.features, self.classes = features, classes
         self._begin()
 
@@ -90,9 +99,10 @@ class BatchFeed:
             )
         if y.dtype.kind not in "iu" or not np.isfinite(x).all():
             raise ConfigError("labels are whole numbers and inputs finite ones", where=where)
-        if y.min() < 0 or y.max() >= self.classes:
+        y = marked(y.astype(np.int64), where) if self.some else y.astype(np.int64)
+        if y.min() < -int(self.some) or y.max() >= self.classes:
             raise ConfigError(f"labels are {y.min()} to {y.max()}, there are {self.classes} classes", where=where)
-        return x, y.astype(np.int64)
+        return x, y
 
     def parts(self, iteration: int, count: int) -> list[list[tuple[np.ndarray, np.ndarray]]]:
         """Return the shards of an iteration, as `harness.train.data.DataService.parts` does."""

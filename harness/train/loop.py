@@ -173,7 +173,13 @@ class Loop(ABC):
         if data is None or isinstance(data, Dataset):
             self.data = DataService.of(config, data or load(config))
         else:
-            self.data = BatchFeed(data, config.data.batch, config.wafers, config.widths[0], config.classes)
+            if config.data.labels == "first":
+                hint = 'labels = "token", and a row per token'
+                raise ConfigError(
+                    "batches that are handed over are not cut into tokens", where="data.labels", hint=hint
+                )
+            some = config.data.labels == "token"
+            self.data = BatchFeed(data, config.data.batch, config.wafers, config.widths[0], config.classes, some)
         self.optimizer, self.loss_scale = config.train.optimizer.build(), LossScale.of(config)
         samples = len(self.dataset.x_train) if isinstance(self.data, DataService) else None
         self.iterations = config.iterations(samples)

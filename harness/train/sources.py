@@ -32,7 +32,10 @@ import numpy as np
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
-__all__ = ["ARRAYS", "RowsOnDemand", "Samples", "blocks", "read_source"]
+__all__ = ["ARRAYS", "RowsOnDemand", "Samples", "blocks", "marked", "read_source"]
+
+NONE = -100
+"""A token without a label has this one in files and batches."""
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 """A source has these arrays."""
@@ -93,6 +96,15 @@ def blocks(samples: Samples, together: int = 1) -> Iterator[np.ndarray]:
     step = together * max(1, BLOCK // max(1, samples.shape[1] * together))
     for start in range(0, len(samples), step):
         yield samples[start : start + step]
+
+
+def marked(labels: np.ndarray, where: str) -> np.ndarray:
+    """Return labels with -1 for none; `ConfigError` at `where` for another number below zero."""
+    found = np.where(labels == NONE, -1, labels)
+    if (labels[found < 0] != NONE).any():
+        wrong = int(labels[(labels < 0) & (labels != NONE)][0])
+        raise ConfigError(f"{wrong} is no class, and none is {NONE}", where=where, value=wrong)
+    return found
 
 
 def read_source(path: Path, names: tuple[str, ...], held_out: float, seed: int, scale: float) -> dict[str, Any]:

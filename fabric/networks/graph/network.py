@@ -158,7 +158,8 @@ class Network:
                 raise ConfigError(f"{node.name}: {node.op} takes tensors of one size, not of {said}", where="network")
             given = sizes[0] if self.joined or node.op != "linear" else node.size("inputs")
             found[node.name] = NetworkTensor(node.name, OPERATIONS[node.op].features(node, given))
-        return {name: replace(tensor, unit=self._units(found)[name]) for name, tensor in found.items()}
+        units = self._units(found)
+        return {name: replace(tensor, unit=units[name]) for name, tensor in found.items()}
 
     def _units(self, tensors: Mapping[str, NetworkTensor]) -> dict[str, int]:
         """Return the unit of each tensor: what an operation works on feature by feature lies alike."""
@@ -284,7 +285,9 @@ class Network:
             Operations that are not done, results that nothing takes, a graph without a loss at its end; all are named.
         """
         every = [name for name, row in OPERATIONS.items() if "plain" not in row.refused]
-        refused = [f"{node.name}: {says} {node.op}" for node in self.nodes if node.op not in (done or every)]
+        refused = [
+            f"{node.name}: {says} {node.op}" for node in self.nodes if node.op not in (every if done is None else done)
+        ]
         refused += [f"{node.name}: nothing takes its result" for node in self.nodes[:-1] if not self.used[node.name]]
         if self.nodes[-1].op != "cross_entropy":
             refused.append(f"{self.nodes[-1].name}: a graph ends with its loss")

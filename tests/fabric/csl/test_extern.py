@@ -41,7 +41,8 @@ def test_functions_are_linked_as_data_is(tmp_path):
 
 
 def test_an_extern_name_that_nobody_uses_needs_no_other(tmp_path):
-    run(tmp_path, "extern var nowhere: i16; task job() void {}")
+    device = run(tmp_path, "extern var nowhere: i16; var y: i16; task job() void { y = 3; }")
+    assert device.symbol(0, 0, "y").tolist() == [3]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.plain import PlainGraph
 from fabric.networks.graph.reverse import schedule
+from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.pipelined.kernels import matched
+from fabric.networks.streamed.oracle.table import FORWARD
 from fabric.networks.streamed.oracle.walk import StreamedOracle
 from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.wafer import Wafer
@@ -255,6 +257,47 @@ def test_a_causal_token_does_not_see_what_comes_behind_it():
         assert changed.max() < (token // 5 + 1) * 5
 
 
+@examples(20)
+@given(pairs=st.integers(1, 4), sequence=st.integers(1, 9), sequences=st.integers(1, 2), seed=st.integers(0, 99))
+def test_places_turn_pairs_as_complex_numbers(pairs, sequence, sequences, seed):
+    """Pair f of a token at place t is multiplied by exp(i t / 10,000^(f / pairs)): plain numpy, and the oracle near it."""
+    heads, rng = 2, np.random.default_rng(seed)
+    built = Built(3, 2 * pairs * heads, sequence)
+    node = Node("turned", "rotary", (built.at,), {"heads": heads, "sequence": sequence})
+    network = Network((*built.nodes, node, Node("loss", "cross_entropy", ("turned",))), 3)
+    x = rng.standard_normal((sequence * sequences, 2 * pairs * heads))
+    halves = x.reshape(len(x), heads, 2, pairs)
+    places = np.arange(len(x)) % sequence
+    turn = np.exp(1j * places[:, None, None] / 10_000 ** (np.arange(pairs) / pairs))
+    wanted = (halves[:, :, 0] + 1j * halves[:, :, 1]) * turn
+    wanted = np.stack([wanted.real, wanted.imag], 2).reshape(x.shape)
+    model = PlainGraph(network, "f64")
+    found, _ = OPERATIONS["rotary"].plain(model, node, x, None)
+    assert np.abs(found - wanted).max() < 1e-6
+    oracle = StreamedOracle(network, machine(), 1, 1, len(x))
+    bits, _ = FORWARD["rotary"](oracle, node, oracle.half.encode(x.T), None)
+    assert np.abs(oracle.half.decode(bits).T - wanted).max() < 6e-3
+    back, _ = OPERATIONS["rotary"].plain_back(model, node, found, None, None)
+    assert np.abs(back - x).max() < 1e-6
+
+
+@examples(10)
+@given(heads=st.integers(1, 3), size=st.integers(1, 5), causal=st.integers(0, 1), seed=st.integers(0, 99))
+def test_attention_is_that_of_its_definition(heads, size, causal, seed):
+    """One query at a time, softmax over the scores that it sees divided by the root of the features."""
+    tokens, rng = 5, np.random.default_rng(seed)
+    q, k, v = (rng.standard_normal((tokens, heads * size)) for _ in range(3))
+    node = Node("mix", "attention", ("q", "k", "v"), {"heads": heads, "sequence": tokens, "causal": causal})
+    found, _ = OPERATIONS["attention"].plain(PlainGraph(Network.dense((1, 2)), "f64"), node, (q, k, v), None)
+    for head in range(heads):
+        part = slice(head * size, (head + 1) * size)
+        for i in range(tokens):
+            seen = range(i + 1 if causal else tokens)
+            weights = np.exp([q[i, part] @ k[t, part] / np.sqrt(size) for t in seen])
+            wanted = sum(w * v[t, part] for w, t in zip(weights, seen, strict=True)) / weights.sum()
+            assert np.allclose(found[i, part], wanted, rtol=1e-9)
+
+
 def test_the_schedule_of_a_residual():
     """What several operations take is worked on in a copy, and its gradients are added, the last operation first."""
     built = Built(3, 4, 2)
@@ -284,7 +327,7 @@ def test_the_schedule_of_a_residual():
 
 
 def test_tensors_whose_lives_do_not_meet_share_memory():
-    """Six blocks take less than twice the activations of one: sums of residuals die where the next one is made."""
+    """A block more takes two arrays more: sums of residuals, and gradients, lie where others did."""
     sizes = []
     for count in (1, 2, 3):
         built = Built(3, 4, 2)
@@ -292,8 +335,8 @@ def test_tensors_whose_lives_do_not_meet_share_memory():
             built.block("mlp", number + 1, 2, 1)
         plan = Ran(built.network(2), 2, 1, 4, 0).resident.plan
         sizes.append([name for name in plan.arrays if name[0] in "ad" and name[1:].isdigit()])
-    levels = [len(built_levels) for built_levels in sizes]
-    assert levels[2] - levels[1] == levels[1] - levels[0] <= 2  # the normalised rows and those between the products
+    counts = [len(names) for names in sizes]
+    assert counts[2] - counts[1] == counts[1] - counts[0] == 2  # the normalised rows and those between the products
 
 
 def test_what_does_not_fit_attention_is_refused_by_name():

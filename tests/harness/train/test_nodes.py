@@ -210,6 +210,15 @@ def test_labels_of_some_tokens(folder):
     logs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     assert found.loss == pytest.approx(-logs[y >= 0, y[y >= 0]].mean(), rel=2e-3)
     assert found.accuracy == pytest.approx((logits.argmax(1) == y)[y >= 0].mean(), abs=0.1)
+    flat = data["x_train"].reshape(-1, 5)[:8], data["y_train"].ravel()[:8]
+    feed = Trainer(parse_train(NODES, "a.toml", ["data.labels=token"]), "numpy", data=[flat] * 3)
+    assert np.isfinite(feed.step().loss)
+    assert feed.data.batch(0)[0][1].min() == -1
+    with pytest.raises(ConfigError, match="are not cut into tokens"):
+        Trainer(parse_train(NODES, "a.toml", ["data.labels=first"]), "numpy", data=[flat] * 3)
+    np.savez("odd.npz", **data | {"y_train": np.where(data["y_train"] == -100, -5, data["y_train"])})
+    with pytest.raises(ConfigError, match="-5 is no class, and none is -100"):
+        load(parse_train(NODES, "a.toml", [*words, "data.source=odd.npz"]))
     with pytest.raises(ConfigError, match="labels of tokens.npz are -100"):
         load(parse_train(NODES, "a.toml", [word for word in words if "labels" not in word]))
     with pytest.raises(ConfigError, match="layers take a class for every sample"):

@@ -8,11 +8,11 @@ from fabric.networks.graph.reverse import schedule
 from fabric.networks.streamed.commands import POINTERS, given_out
 from fabric.networks.streamed.operations.attention import ATTENTION
 from fabric.networks.streamed.operations.code import JOINS
+from fabric.networks.streamed.operations.elementwise import ADD, MUL
 from fabric.networks.streamed.operations.linear import LINEAR
 from fabric.networks.streamed.operations.loss import LOSS
 from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.networks.streamed.operations.norm import NORM
-from fabric.networks.streamed.operations.residual import ADD, MUL
 from fabric.networks.streamed.operations.rotary import ROTARY
 from fabric.networks.streamed.operations.rows import ROWS
 
