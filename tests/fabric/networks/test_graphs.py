@@ -260,7 +260,7 @@ def test_a_causal_token_does_not_see_what_comes_behind_it():
 @examples(20)
 @given(pairs=st.integers(1, 4), sequence=st.integers(1, 9), sequences=st.integers(1, 2), seed=st.integers(0, 99))
 def test_places_turn_pairs_as_complex_numbers(pairs, sequence, sequences, seed):
-    """Pair f of a token at place t is multiplied by exp(i t / 10,000^(f / pairs)): plain numpy, and the oracle near it."""
+    """Pair f of a token at place t times exp(i t / 10,000^(f / pairs)): plain numpy, and the oracle near it."""
     heads, rng = 2, np.random.default_rng(seed)
     built = Built(3, 2 * pairs * heads, sequence)
     node = Node("turned", "rotary", (built.at,), {"heads": heads, "sequence": sequence})
