@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from traces.naming import clean, task_name, task_number
-from traces.state import MAIN
+from traces.naming import clean, task_name
+from traces.state import MAIN, OPEN, spans
 from traces.trace import Trace
 from wse_core.errors import TraceError
 from wse_core.events import KINDS, WAITS
@@ -27,7 +27,6 @@ __all__ = ["NEEDED", "LineCycles", "line_cycles", "line_table"]
 
 NEEDED = ("task_start", "task_end", "op_start", "op_end")
 FABRIC_WAITS = ("input", "output", "fifo")
-WORD = 0xFFFF
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def line_table(found: list[LineCycles]) -> list[tuple[str, ...]]:
     return [heading, *((one.line, *(f"{getattr(one, name):,}" for name in numbers)) for one in found)]
 
 
-SPAN = np.dtype([(name, "i8") for name in ("pe", "thread", "begin", "end", "what", "waiting", "conflicts")])
+LINE_SPAN = np.dtype([(name, "i8") for name in ("pe", "thread", "begin", "end", "what", "waiting", "conflicts")])
 """A span goes from `begin` to `end`, the cycle behind its last one; `what` is a code word or the number of a task."""
 
 
@@ -113,21 +112,13 @@ def _pes(events: NDArray[Any]) -> NDArray[np.int64]:
 
 def _spans(events: NDArray[Any], kind: str) -> NDArray[Any]:
     """Return what began and ended in the events, in the order of PE, thread and time."""
-    start, end = (KINDS.index(f"{kind}_{part}") for part in ("start", "end"))
-    chosen = events[(events["kind"] == start) | (events["kind"] == end)]
-    thread = chosen["aux"].astype(np.int64) if kind == "op" else np.full(len(chosen), MAIN)
-    place = _pes(chosen) * 16 + thread
-    order = np.argsort(place, kind="stable")
-    chosen, place, thread = chosen[order], place[order], thread[order]
-    first = np.flatnonzero((chosen["kind"][:-1] == start) & (chosen["kind"][1:] == end) & (place[:-1] == place[1:]))
-    found = np.zeros(len(first), SPAN)
-    found["pe"], found["thread"] = place[first] >> 4, thread[first]
-    found["begin"], found["end"] = chosen["cycle"][first], chosen["cycle"][first + 1] + 1
-    begun = chosen[first]
-    found["what"] = (
-        begun["data"] & WORD if kind == "op" else task_number(begun["aux"].astype(int), begun["flags"].astype(int))
-    )
-    return found
+    lasting = spans(events, kind)
+    lasting = lasting[lasting["end"] != OPEN]
+    found = np.zeros(len(lasting), LINE_SPAN)
+    found["pe"], found["begin"], found["end"] = _pes(lasting), lasting["begin"], lasting["end"]
+    found["thread"] = lasting["lane"] if kind == "op" else MAIN
+    found["what"] = lasting["word" if kind == "op" else "what"]
+    return found[np.argsort(found["pe"] * 16 + found["thread"], kind="stable")]
 
 
 def _inside(spans: NDArray[Any], pe: NDArray[np.int64], cycle: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,10 +10,24 @@ from traces.naming import task_number
 from traces.trace import Trace
 from wse_core.events import KINDS, WAITS
 
-__all__ = ["PEState", "RegionStates", "spans"]
+__all__ = ["MAIN", "OPEN", "PEState", "RegionStates", "spans"]
 
 MAIN = 8
 THREADS = (*(f"ut{k}" for k in range(8)), "main")
+OPEN = (1 << 64) - 1
+"""What did not end has this cycle as its end."""
+SPAN = np.dtype(
+    [
+        ("begin", "u8"),
+        ("end", "u8"),
+        ("x", "u2"),
+        ("y", "u2"),
+        ("lane", "u1"),
+        ("what", "u4"),
+        ("word", "u2"),
+        ("done", "u4"),
+    ]
+)
 
 
 @dataclass
@@ -39,7 +53,7 @@ class PEState:
 
 
 def spans(events: np.ndarray, kind: str) -> np.ndarray:
-    """Return what lasts as an array of spans.
+    """Return what lasts as an array of spans, in the order in which they begin in the events.
 
     Parameters
     ----------
@@ -50,31 +64,36 @@ def spans(events: np.ndarray, kind: str) -> np.ndarray:
     Returns
     -------
     numpy.ndarray
-        Fields ``begin``, ``end`` (the cycle after the last; the largest number if it did not end), ``x``, ``y``,
-        ``lane`` (thread of an operation, else 0) and ``what`` (`traces.naming.task_number`, opcode, or place in
-        `WAITS`).
+        Fields ``begin``, ``end`` (the cycle after the last; `OPEN` if it did not end), ``x``, ``y``, ``lane`` (thread
+        of an operation, else 0), ``what`` (`traces.naming.task_number`, opcode, or place in `WAITS`), ``word`` (code
+        word of an operation, or of a task's entry) and ``done`` (elements of an operation that ended).  Waits stand in
+        the order in which they end.
     """
-    dtype = np.dtype([("begin", "u8"), ("end", "u8"), ("x", "u2"), ("y", "u2"), ("lane", "u1"), ("what", "u4")])
     if kind == "wait":
         waits = events[events["kind"] == KINDS.index("wait")]
-        result = np.zeros(len(waits), dtype)
+        result = np.zeros(len(waits), SPAN)
         result["begin"], result["end"], result["what"] = waits["cycle"] - waits["data"], waits["cycle"], waits["aux"]
         result["x"], result["y"] = waits["x"], waits["y"]
         return result
     start, end = (KINDS.index(f"{kind}_{part}") for part in ("start", "end"))
     chosen = events[(events["kind"] == start) | (events["kind"] == end)]
-    running: dict[tuple[int, ...], int] = {}
-    found: list[list[int]] = []
-    columns = [chosen[name].tolist() for name in ("cycle", "x", "y", "kind", "aux", "data", "flags")]
-    for cycle, x, y, number, aux, data, flags in zip(*columns, strict=True):
-        key = (x, y) if kind == "task" else (x, y, aux)
-        if number == start:
-            running[key] = len(found)
-            what, lane = (task_number(aux, flags), 0) if kind == "task" else (data >> 16, aux)
-            found.append([cycle, np.iinfo(np.uint64).max, x, y, lane, what])
-        elif key in running:
-            found[running.pop(key)][1] = cycle + 1
-    return np.array([tuple(span) for span in found], dtype)
+    place = chosen["y"].astype(np.int64) << 16 | chosen["x"]
+    if kind == "op":
+        place = place << 8 | chosen["aux"]
+    order = np.argsort(place, kind="stable")
+    place, starts = place[order], chosen["kind"][order] == start
+    at = np.flatnonzero(starts)  # what begins, by place and time
+    after = np.minimum(at + 1, max(0, len(order) - 1))
+    ended = ~starts[after] & (place[after] == place[at])
+    begun, last = chosen[order[at]], chosen[order[after]]
+    result = np.zeros(len(at), SPAN)
+    result["begin"], result["end"] = begun["cycle"], np.where(ended, last["cycle"] + np.uint64(1), np.uint64(OPEN))
+    result["x"], result["y"], result["word"] = begun["x"], begun["y"], begun["data"] & 0xFFFF
+    if kind == "op":
+        result["lane"], result["what"], result["done"] = begun["aux"], begun["data"] >> 16, last["data"] * ended
+    else:
+        result["what"] = task_number(begun["aux"].astype(np.uint32), begun["flags"].astype(np.uint32))
+    return result[np.argsort(order[at])]
 
 
 class RegionStates:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from traces.naming import operation_name, task_name
-from traces.state import PEState, RegionStates
+from traces.state import OPEN, PEState, RegionStates
 from wse_core.events import KINDS
 
 __all__ = ["as_data", "describe_wavelet", "grid", "task_table"]
@@ -101,7 +101,7 @@ def task_table(region: RegionStates, x: int, y: int, names: Mapping[str, Any]) -
     for span in found:
         name = task_name(names, int(span["what"]))
         begin, end = int(span["begin"]), int(span["end"])
-        open_end = end >= 1 << 63
+        open_end = end == OPEN
         lines.append(
             f"{name:<20} {begin:>12,} {'runs on' if open_end else f'{end:,}':>12} "
             f"{'' if open_end else f'{end - begin:,}':>10}"

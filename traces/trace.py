@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,16 @@ class Trace:
     def has_events(self) -> bool:
         """Whether the run was recorded event by event."""
         return self.files[0].has_events
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Height and width of the fabric, by its counters; without any those of the part that has events."""
+        run = self.files[0]
+        if run.counters:
+            height, width = run.counter(run.counters[0]).values.shape[1:3]
+            return height, width
+        events = self.events(columns=("x", "y"))
+        return int(events["y"].max(initial=0)) + 1, int(events["x"].max(initial=0)) + 1
 
     def events(
         self,

@@ -119,7 +119,7 @@ def profile(trace: Trace, args: argparse.Namespace) -> None:
 
 def _others(trace: Trace, args: argparse.Namespace) -> list[str]:
     """Return a line that says how to see the PEs that are not shown, if there are any."""
-    height, width = shape_of(trace)
+    height, width = trace.shape
     if args.region or (width <= 8 and height <= 8):
         return []
     return [f"These are {min(8, width)} x {min(8, height)} of {width} x {height} PEs; --region X,Y,W,H shows others."]
@@ -136,7 +136,7 @@ def _cycle_of(trace: Trace, cycle: int) -> int:
 
 def _inside(trace: Trace, region: tuple[int, ...], where: str) -> None:
     """Refuse a rectangle that reaches outside the fabric."""
-    height, width = shape_of(trace)
+    height, width = trace.shape
     x, y, w, h = region
     if min(x, y) < 0 or x + w > width or y + h > height:
         raise ConfigError(f"reaches outside the {width} x {height} PEs of the run", where=where)
@@ -186,7 +186,7 @@ def region_of(trace: Trace, args: argparse.Namespace) -> tuple[int, int, int, in
     if args.region:
         region = selection.rectangle(args.region)
     else:
-        height, width = shape_of(trace)
+        height, width = trace.shape
         region = 0, 0, min(8, width), min(8, height)
     if region[2] * region[3] > MOST_CELLS:
         raise ConfigError(
@@ -196,15 +196,6 @@ def region_of(trace: Trace, args: argparse.Namespace) -> tuple[int, int, int, in
         )
     _inside(trace, region, "--region")
     return region
-
-
-def shape_of(trace: Trace) -> tuple[int, int]:
-    """Return height and width of the fabric."""
-    run = trace.files[0]
-    if run.counters:
-        return run.counter(run.counters[0]).values.shape[1:3]
-    events = trace.events(columns=("x", "y"))
-    return int(events["y"].max(initial=0)) + 1, int(events["x"].max(initial=0)) + 1
 
 
 def way_of(trace: Trace, text: str) -> Any:
@@ -316,7 +307,7 @@ def heat(trace: Trace, args: argparse.Namespace, stem: Path, chosen: dict[str, A
         values, unit = plane(counter.values, args.window), counter.unit
     else:
         events = trace.events(**chosen | {"kinds": (name,), "columns": ("x", "y")})
-        values, unit = np.zeros(shape_of(trace), np.int64), "events"
+        values, unit = np.zeros(trace.shape, np.int64), "events"
         if len(events):
             size = max(len(values), int(events["y"].max()) + 1), max(len(values[0]), int(events["x"].max()) + 1)
             values = np.bincount(events["y"].astype(np.int64) * size[1] + events["x"], minlength=size[0] * size[1])

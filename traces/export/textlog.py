@@ -147,7 +147,7 @@ def _places(found: np.ndarray) -> dict[_Place, list[_Span]]:
     """Return spans by place: (x, y) -> [(begin, end, lane, what)]."""
     result: dict[_Place, list[_Span]] = {}
     for span in found.tolist():
-        begin, end, x, y, lane, what = span
+        begin, end, x, y, lane, what, *_ = span
         result.setdefault((x, y), []).append((begin, end, lane, what))
     return result
 
