@@ -16,6 +16,7 @@ from harness.kit.console import make_progress, print_json, printable, table
 from traces import movie, pictures, terminal
 from traces.heatmap import plane, write_heatmap
 from traces.line_cycles import line_cycles, line_table
+from traces.page.write import write_page
 from traces.paths import follow, identify
 from traces.run_format import LINKS
 from traces.state import RegionStates
@@ -27,6 +28,8 @@ from wse_core.events import KINDS
 __all__ = ["FIGURES", "add_parser", "main"]
 
 FIGURES = ("heat", "links", "stalls", "windows", "timeline", "utilisation", "animation")
+VIEWS = ("page", "figure", "follow", "profile", "tasks", "step")
+"""Options of which each asks for a view of its own."""
 MOST_PHASES = 24
 """Phases that are listed on a terminal."""
 MOST_CELLS = 16 * 16
@@ -65,15 +68,24 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         type=int,
         help="with --figure heat, links, stalls: this window of the counters alone, from 0",
     )
-    parser.add_argument("--out", metavar="DIR", default=".", help="where pictures go (default: here)")
+    parser.add_argument("--out", metavar="DIR", help="with --figure: where pictures go (default: here)")
+    parser.add_argument(
+        "--page",
+        metavar="FILE.html",
+        type=Path,
+        help="write a page that plays the run back in a browser: the selection, of a file with events",
+    )
     selection.add_options(parser)
     return parser
 
 
 def main(args: argparse.Namespace) -> None:
     """Show what was asked for."""
+    _refuse_mixed(args)
     with Trace.open(args.file) as trace:
-        if args.figure:
+        if args.page:
+            page(trace, args)
+        elif args.figure:
             written = list(draw(trace, args))
             if args.json:
                 print_json({"written": written})
@@ -98,6 +110,33 @@ def main(args: argparse.Namespace) -> None:
                 _print_lines(args, [*terminal.grid(states, cycle, trace.names), *_others(trace, args)])
         else:
             describe(trace, args)
+
+
+def _refuse_mixed(args: argparse.Namespace) -> None:
+    """Refuse options that ask for two things at once, and those of a thing that is not asked for."""
+    asked = [name for name in VIEWS if getattr(args, name) not in (None, False)]
+    if len(asked) > 1:
+        raise ConfigError(f"not together with --{asked[0]}", where=f"--{asked[1]}", hint="one after the other")
+    if args.cycle is not None and asked not in ([], ["step"]):
+        raise ConfigError(f"not together with --{asked[0]}", where="--cycle", hint="one after the other")
+    for name in ("counter", "window", "out"):
+        if getattr(args, name) is not None and asked != ["figure"]:
+            raise ConfigError("only with --figure", where=f"--{name}", value=getattr(args, name))
+
+
+def page(trace: Trace, args: argparse.Namespace) -> None:
+    """Write the page that plays a run back, and say how large it is."""
+    chosen = selection.of_args(args)
+    if args.cycles is None:
+        chosen["cycles"] = None
+    if chosen["region"] is not None:
+        _inside(trace, chosen["region"], "--region")
+    written = write_page(args.page, trace, **chosen)
+    if args.json:
+        print_json({"written": args.page, **written})
+    else:
+        rows = ", ".join(f"{count:,} {name}" for name, count in written["rows"].items())
+        print(f"written: {args.page}, {written['bytes'] / 1e3:,.0f} kB ({rows})")
 
 
 def profile(trace: Trace, args: argparse.Namespace) -> None:
@@ -242,7 +281,7 @@ def draw(trace: Trace, args: argparse.Namespace) -> Iterator[Path]:
     for name in names:
         if name not in FIGURES:
             raise ConfigError(f"there is no figure {name!r}", where="--figure", hint=", ".join((*FIGURES, "all")))
-    out, stem = Path(args.out), Path(args.file).stem
+    out, stem = Path(args.out or "."), Path(args.file).stem
     if out.exists() and not out.is_dir():
         raise ConfigError("is not a directory", where=out, hint="another one with --out")
     for name in names:

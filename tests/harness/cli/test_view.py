@@ -281,6 +281,13 @@ def test_export_announces_and_writes(wse, run_file, tmp_path):
         (["view", "RUN", "--cycle", "1", "--region", "0,0,400,400"], "do not fit"),
         (["view", "RUN", "--follow", "1,2"], "4 numbers"),
         (["view", "RUN", "--follow", "1,2,0,19"], "no wavelet"),
+        (["view", "RUN", "--page", "a.html", "--figure", "heat"], "--figure: not together with --page"),
+        (["view", "RUN", "--page", "a.html", "--cycle", "3"], "--cycle: not together with --page"),
+        (["view", "RUN", "--page", "a.html", "--out", "b"], "--out: only with --figure"),
+        (["view", "RUN", "--page", "a.html", "--region", "0,0,9,9"], "4 x 1 PEs"),
+        (["view", "RUN", "--page", "a.html", "--kinds", "land"], "no events of kind 'land'"),
+        (["view", "RUN", "--profile", "--tasks", "0,0"], "--tasks: not together with --profile"),
+        (["view", "RUN", "--window", "0"], "--window: only with --figure"),
         (["export", "RUN", "--kinds", "jump"], "no kind"),
         (["export", "RUN", "--cycles", "b:a"], "no range"),
     ],
@@ -389,3 +396,25 @@ def test_what_is_not_shown_is_said(run_file, tmp_path, capsys):
     assert cli.main(["view", wide, "--json"]) == 0
     with Trace.open(wide) as trace:
         assert json.loads(capsys.readouterr().out)["measured_cycles"] == trace.files[0].result("cycles") < trace.clock
+
+
+def test_a_page_is_written(wse, run_file, tmp_path):
+    done = wse("view", run_file, "--page", "deep/a.html", "--cycles", "20:40", "--region", "1,0,2,1", "--json")
+    assert done.returncode == 0, done.stderr
+    written = json.loads(done.stdout)
+    path = tmp_path / "deep" / "a.html"
+    assert (written["bytes"], written["written"]) == (path.stat().st_size, "deep/a.html")
+    with Trace.open(run_file) as trace:
+        kinds = ("inject", "depart", "enter", "take")
+        assert written["rows"]["moves"] == len(trace.events((20, 40), kinds, (1, 0, 2, 1)))
+    again = wse("view", run_file, "--page", path, "--kinds", "task_start,task_end", "--colors", "0")
+    assert again.stdout.startswith(f"written: {path}, "), again.stderr
+    assert again.stdout.endswith("(4 tasks)\n")
+
+
+def test_a_page_of_counters_alone_is_refused(wse, tmp_path):
+    wse("kernel", "chain_reduce", "pes=3", "n=4", "--out", "t.h5")
+    done = wse("view", "t.h5", "--page", "a.html")
+    assert done.returncode == 2
+    assert "t.h5: holds no events, which a page shows. Try: record it with --trace events" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["t.h5"]
