@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
 import re
 import shutil
 import subprocess
 import tomllib
-import zlib
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -22,10 +20,10 @@ from tests.conftest import ROOT
 from tests.examples import examples
 from tests.random_machines import random_spec
 from tests.random_traffic import random_traffic
+from tests.traces.page_data import data_of, hostile, numbers, rows_of
 from tests.traces.samples import chain
 from traces import atomic
 from traces.event_log import recording
-from traces.marks import PhaseMark
 from traces.naming import operation_name, task_name
 from traces.page import columns as page_columns
 from traces.page.columns import columns
@@ -41,7 +39,6 @@ from wse_core.events import EVENT_DTYPE, KINDS, LEVELS, WAITS, TraceFilter
 from wse_core.reference.machine import ReferenceMachine
 
 NODE = shutil.which("node")
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 ENDLESS = 2**32 - 1
 STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))
 NAMES = {"opcodes": {"7": "seven"}, "tasks": {"3": "three"}, "lines": {"0": "a.py:1"}}
@@ -67,35 +64,6 @@ def run_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "chain.h5"
     chain(path, pes=4, n=12)
     return path
-
-
-def data_of(text):
-    """Return what a page holds: the JSON between its tags."""
-    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1])
-
-
-def numbers(column):
-    """Return a column as a list of int, as docs and `traces.page.packing` describe it."""
-    planes = zlib.decompress(base64.b64decode(column["data"]))
-    width, count = column["bytes"], len(planes) // column["bytes"]
-    found = [sum(planes[k * count + i] << 8 * k for k in range(width)) for i in range(count)]
-    if column["delta"]:
-        for i in range(1, count):
-            found[i] = (found[i] + found[i - 1]) % 2**32
-    return found
-
-
-def rows_of(data, name):
-    """Return the rows of a table as dicts, with ``x`` and ``y``."""
-    if name not in data["tables"]:
-        return []
-    table = {key: numbers(column) for key, column in data["tables"][name].items()}
-    left, top, width, _ = data["facts"]["region"]
-    found = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
-    assert len(found) == data["rows"][name]
-    for row in found:
-        row["x"], row["y"] = left + row["pe"] % width, top + row["pe"] // width
-    return found
 
 
 def with_payloads(moves):
@@ -201,20 +169,6 @@ def test_a_page_loads_nothing(run_file, tmp_path):
     assert "innerHTML" not in text
     assert text.count("<script") == text.count("</script") == 3
     assert "@" not in re.sub(r"@media|@[a-z]", "", text.split("<body>")[0])
-
-
-def hostile(path):
-    """Write the run file of a chain whose names mean something to HTML and to scripts."""
-    bad = "</script><script>alert(1)</script><!--\u2028\u2029&lt;\x07'\"`${1}\\u003c@DATA@"
-    meta = RunMeta(job=bad, machine={"router.hop": 1, "ramp.in": 2}, preset=bad)
-    events = np.zeros(4, EVENT_DTYPE)
-    events["cycle"], events["data"] = [0, 0, 4, 5], [7, 9 << 16, 3, 0]
-    events["kind"] = [KINDS.index(kind) for kind in ("task_start", "op_start", "op_end", "task_end")]
-    names = {"tasks": {"0": bad}, "opcodes": {"9": bad}, "lines": {"0": bad}}
-    with RunWriter(path, meta) as writer:
-        writer.add_events(events, 6, TraceFilter(), names)
-        writer.add_marks([PhaseMark(0, 3, bad, bad)])
-    return bad
 
 
 def test_hostile_names_are_harmless(tmp_path):
@@ -522,25 +476,3 @@ def test_wavelets_are_found_and_followed(run_file, tmp_path):
         {"cycle": None, "place": [1, 2], "hidden": []},
     ]
     assert found["address"] == "#cycle=7&pe=3,4&without=1,5"
-
-
-@pytest.mark.skipif(BROWSER is None, reason="no browser of the Chromium family is on this machine")
-@pytest.mark.parametrize("width", [390, 1200])
-def test_a_browser_opens_a_page(run_file, tmp_path, width):
-    hostile(tmp_path / "bad.h5")
-    pages = []
-    for path in (run_file, tmp_path / "bad.h5"):
-        with Trace.open(path) as trace:
-            write_page(tmp_path / f"{path.stem}.html", trace)
-        words = ("--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=3000", "--dump-dom")
-        own = (f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},800")
-        address = (tmp_path / f"{path.stem}.html").as_uri() + "#cycle=30&pe=1,0&without=0"
-        done = subprocess.run(
-            [BROWSER, *words, *own, address], capture_output=True, text=True, timeout=120, check=False
-        )
-        pages.append(done.stdout)
-    good, bad = pages
-    assert 'data-ready="yes"' in good
-    assert "PE (1, 0) in cycle 30" in good
-    assert "queues: wavelets that wait" in good
-    assert 'data-ready="yes"' in bad

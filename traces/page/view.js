@@ -706,10 +706,11 @@ say();
 choices();
 buttons();
 pointers();
+legend();  // it takes room from the fabric
 fit();
 fromAddress();
 addEventListener("hashchange", () => { fromAddress(); changed(); });
-addEventListener("resize", () => { if (now.fitted) fit(); redraw(); });
+new ResizeObserver(() => { if (now.fitted) fit(); redraw(); }).observe($("sight"));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { theme(); legend(); changed(); });
 changed();
 document.documentElement.dataset.ready = "yes";
