@@ -24,6 +24,21 @@ MOST_TEXTS, MOST_COLUMNS = 64, 16
 """PEs and columns up to which the numbers are written into the cells."""
 
 
+def sent(arrived: np.ndarray) -> np.ndarray:
+    """Return the wavelets that left each PE to W, E, N and S: (..., height, width, 4).
+
+    Parameters
+    ----------
+    arrived : numpy.ndarray
+        (..., height, width, 5): those that left the queue of each input port of a router, in the order of `LINKS`, as
+        counters of links have them.
+    """
+    found = np.zeros((*arrived.shape[:-1], 4), arrived.dtype)
+    found[..., :, 1:, 0], found[..., :, :-1, 1] = arrived[..., :, :-1, 1], arrived[..., :, 1:, 0]
+    found[..., 1:, :, 2], found[..., :-1, :, 3] = arrived[..., :-1, :, 3], arrived[..., 1:, :, 2]
+    return found
+
+
 def plane(values: ArrayLike, window: int | None = None, link: str | None = None) -> np.ndarray:
     """Return one number per PE from a counter.
 

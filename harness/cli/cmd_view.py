@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from harness.cli import selection
 from harness.kit.console import make_progress, print_json, printable, table
 from traces import movie, pictures, terminal
-from traces.heatmap import plane, write_heatmap
+from traces.heatmap import plane, sent, write_heatmap
 from traces.line_cycles import line_cycles, line_table
 from traces.page.write import write_page
 from traces.paths import follow, identify
@@ -73,7 +73,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         "--page",
         metavar="FILE.html",
         type=Path,
-        help="write a page that plays the run back in a browser: the selection, of a file with events",
+        help="write a page that plays the run back in a browser: its events, or windows of its counters",
     )
     selection.add_options(parser)
     return parser
@@ -363,11 +363,7 @@ def traffic_of(trace: Trace, window: int | None = None) -> NDArray[np.uint64]:
         raise TraceError("holds no counters of links", path=run.path, exit_code=2)
     parts = [plane(counter.values, window, link) for counter in counters for link in LINKS]
     moved = np.reshape(parts, (len(counters), len(LINKS), *parts[0].shape)).sum(axis=0)
-    moved = np.moveaxis(moved, 0, -1)  # grants of the queue at each input port
-    left = np.zeros((*moved.shape[:2], 4), moved.dtype)
-    left[:, 1:, 0], left[:, :-1, 1] = moved[:, :-1, 1], moved[:, 1:, 0]
-    left[1:, :, 2], left[:-1, :, 3] = moved[:-1, :, 3], moved[1:, :, 2]
-    return left
+    return sent(np.moveaxis(moved, 0, -1))
 
 
 def _numbers(text: str, count: int, where: str) -> list[int]:

@@ -9,12 +9,18 @@ import zlib
 
 import numpy as np
 
+from harness.cli import main as cli
+from traces.event_log import recording
 from traces.marks import PhaseMark
 from traces.run_format import RunMeta
+from traces.trace import Trace
 from traces.writer import RunWriter
 from wse_core.events import EVENT_DTYPE, KINDS, TraceFilter
+from wse_core.reference.machine import ReferenceMachine
 
-__all__ = ["data_of", "hostile", "numbers", "rows_of"]
+__all__ = ["data_of", "hostile", "numbers", "recorded", "rows_of", "windowed"]
+
+NAMES = {"opcodes": {"7": "seven"}, "tasks": {"3": "three"}, "lines": {"0": "a.py:1"}}
 
 
 def data_of(text):
@@ -38,7 +44,8 @@ def rows_of(data, name):
     if name not in data["tables"]:
         return []
     table = {key: numbers(column) for key, column in data["tables"][name].items()}
-    left, top, width, _ = data["facts"]["region"]
+    left, top, width, height = data["facts"]["region"]
+    table.setdefault("pe", [k % (width * height) for k in range(data["rows"][name])])  # of windows
     found = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
     assert len(found) == data["rows"][name]
     for row in found:
@@ -58,3 +65,24 @@ def hostile(path):
         writer.add_events(events, 6, TraceFilter(), names)
         writer.add_marks([PhaseMark(0, 3, bad, bad)])
     return bad
+
+
+def recorded(case, path, cycles=150, filter=None):
+    """Write the run file of a case; return the machine after its last cycle."""
+    machine = ReferenceMachine(case.spec)
+    meta = RunMeta(job="case", machine=dict(case.spec.machine))
+    case.start(machine)
+    with recording(machine, path, meta, filter or TraceFilter(), NAMES) as log:
+        machine.run(cycles)
+    with RunWriter(path, meta) as writer:
+        writer.add_counter("busy", machine.counters()["busy"][np.newaxis], "cycles")
+        log.finish(writer)
+    log.remove()
+    return machine
+
+
+def windowed(path, level="counters"):
+    """Run a matrix product with windows of 50 cycles and return its trace, open."""
+    words = ["kernel", "gemm", "algorithm=meshgemm", "p=3", "m=9", "k=9", "n=9", "--trace", level]
+    assert cli.main([*words, "--trace-window", "50", "--out", str(path)]) == 0
+    return Trace.open(path)

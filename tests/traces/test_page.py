@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import re
-import shutil
-import subprocess
 import tomllib
 from collections import Counter, defaultdict
 
@@ -20,42 +16,24 @@ from tests.conftest import ROOT
 from tests.examples import examples
 from tests.random_machines import random_spec
 from tests.random_traffic import random_traffic
-from tests.traces.page_data import data_of, hostile, numbers, rows_of
+from tests.traces.page_data import data_of, hostile, numbers, recorded, rows_of, windowed
 from tests.traces.samples import chain
 from traces import atomic
-from traces.event_log import recording
 from traces.naming import operation_name, task_name
 from traces.page import columns as page_columns
-from traces.page.columns import columns
+from traces.page.columns import columns, facts_of
+from traces.page.counted import counted
 from traces.page.packing import packed
 from traces.page.write import HERE, page_text, write_page
-from traces.paths import identify
 from traces.run_format import RunMeta
-from traces.state import RegionStates
+from traces.style import USES
 from traces.trace import Trace
 from traces.writer import RunWriter
 from wse_core.errors import TraceError
-from wse_core.events import EVENT_DTYPE, KINDS, LEVELS, WAITS, TraceFilter
-from wse_core.reference.machine import ReferenceMachine
+from wse_core.events import EVENT_DTYPE, KINDS, LEVELS, TraceFilter
 
-NODE = shutil.which("node")
 ENDLESS = 2**32 - 1
 STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))
-NAMES = {"opcodes": {"7": "seven"}, "tasks": {"3": "three"}, "lines": {"0": "a.py:1"}}
-
-
-def recorded(case, path, cycles=150, filter=None):
-    """Write the run file of a case; return the machine after its last cycle."""
-    machine = ReferenceMachine(case.spec)
-    meta = RunMeta(job="case", machine=dict(case.spec.machine))
-    case.start(machine)
-    with recording(machine, path, meta, filter or TraceFilter(), NAMES) as log:
-        machine.run(cycles)
-    with RunWriter(path, meta) as writer:
-        writer.add_counter("busy", machine.counters()["busy"][np.newaxis], "cycles")
-        log.finish(writer)
-    log.remove()
-    return machine
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +67,7 @@ def with_payloads(moves):
     return moves
 
 
-def counted(events, names, *fields):
+def occurrences(events, names, *fields):
     """Return how often each event of some kinds is there, by fields."""
     chosen = events[np.isin(events["kind"], [KINDS.index(name) for name in names])]
     return Counter(zip(*(chosen[field].tolist() for field in fields), strict=True))
@@ -103,7 +81,7 @@ def assert_same(data, trace):
         rows = rows_of(data, name)
         if name == "moves":
             rows = with_payloads(rows)
-        assert Counter(tuple(row[field] for field in fields) for row in rows) == counted(events, kinds, *fields)
+        assert Counter(tuple(row[field] for field in fields) for row in rows) == occurrences(events, kinds, *fields)
     facts = data["facts"]
     tasks, operations, waits = (rows_of(data, name) for name in ("tasks", "operations", "waits"))
     started = events[events["kind"] == KINDS.index("task_start")]
@@ -112,7 +90,7 @@ def assert_same(data, trace):
         zip(started["cycle"].tolist(), started["x"].tolist(), started["y"].tolist(), named, strict=True)
     )
     ended = [(row["begin"] + row["length"] - 1, row["x"], row["y"]) for row in tasks if row["length"] != ENDLESS]
-    assert Counter(ended) == counted(events, ["task_end"], "cycle", "x", "y")
+    assert Counter(ended) == occurrences(events, ["task_end"], "cycle", "x", "y")
     begun = Counter(
         (row["begin"], row["x"], row["y"], row["lane"], *facts["operations"][row["what"]]) for row in operations
     )
@@ -130,12 +108,12 @@ def assert_same(data, trace):
         for row in operations
         if row["length"] != ENDLESS
     ]
-    assert Counter(ended) == counted(events, ["op_end"], "cycle", "x", "y", "aux", "data")
-    fields = ("cycle", "data", "x", "y", "aux", "color")
-    waited = [tuple(row[field] for field in ("begin", "length", "x", "y", "what", "color", "queue")) for row in waits]
-    assert Counter((begin + length, length, *rest) for begin, length, *rest, _ in waited) == counted(
-        events, ["wait"], *fields
-    )
+    assert Counter(ended) == occurrences(events, ["op_end"], "cycle", "x", "y", "aux", "data")
+    waited = [
+        (row["begin"] + row["length"], row["length"], row["x"], row["y"], row["what"], row["color"], row["queue"] << 1)
+        for row in waits
+    ]
+    assert Counter(waited) == occurrences(events, ["wait"], "cycle", "data", "x", "y", "aux", "color", "flags")
 
 
 @pytest.mark.parametrize("draw", [random_spec, random_traffic])
@@ -263,7 +241,7 @@ def test_a_page_is_small(tmp_path):
         found = columns(trace)
         data = page_text(found).split('id="data">')[1].split("</script>")[0]
         assert len(data) < 1.0 * trace.committed + 4000
-    assert sum((HERE / name).stat().st_size for name in ("page.tmpl", "style.css", "model.js", "view.js")) < 64_000
+    assert sum((HERE / name).stat().st_size for name in ("page.tmpl", "style.css", "model.js", "view.js")) < 70_000
 
 
 def test_a_wheel_carries_the_parts_of_a_page():
@@ -277,202 +255,66 @@ def test_a_wheel_carries_the_parts_of_a_page():
     assert "recursive-include traces *.py *.pyi py.typed *.tmpl *.css *.js" in manifest
 
 
-# ---- the script ------------------------------------------------------------------------------------------------------
-
-ASK = """
-const Model = require(process.argv[1]), fs = require("fs");
-const data = JSON.parse(fs.readFileSync(process.argv[2])), asked = JSON.parse(fs.readFileSync(process.argv[3]));
-const plain = table => Object.fromEntries(Object.entries(table).map(([key, column]) => [key, [...column]]));
-(async () => {
-  const run = await Model.read(data), own = await Model.read(data, true), found = {};
-  for (const one of [run, own]) {
-    const tables = Object.fromEntries(Object.entries(one.tables).map(([key, table]) => [key, plain(table)]));
-    (found.tables = found.tables || []).push(tables);
-  }
-  const pes = [...Array(run.count).keys()], {facts} = run;
-  found.states = asked.cycles.map(cycle => {
-    run.seek(cycle);
-    return pes.map(pe => ({
-      task: run.of("tasks", pe, cycle), wait: run.of("waits", pe, cycle), operations: run.operations(pe, cycle),
-      counts: ["tasks", "operations", "waits"].map(name => run.lasting[name] ? run.lasting[name].counts[pe] : 0),
-    }));
-  });
-  if (run.tables.moves) {
-    found.loads = asked.spans.map(([first, stop]) => [...run.loadsOf(first, stop)]);
-    run.hide([0]);
-    found.without = [...run.loadsOf(...asked.spans[0])];
-    run.hide([]);
-    run.identify();
-    found.order = [...run.order];
-    found.wavelets = [...run.wavelets];
-    found.payloads = [...run.payloads];
-    found.ways = asked.rows.map(row => run.way(row));
-    if (!facts.queues) found.queues = asked.cycles.map(cycle => pes.map(pe => [...run.queues(pe, cycle)]));
-  }
-  found.averages = Object.keys(run.lasting).map(
-    name => [name, [...Model.averages(run.tables[name], facts.first, facts.stop, asked.parts)]]);
-  found.search = asked.words.map(words => run.search(words, asked.cycles[0], 5));
-  found.addresses = asked.addresses.map(text => Model.fromAddress(text));
-  found.address = Model.address({cycle: 7, place: [3, 4], hidden: [1, 5]});
-  console.log(JSON.stringify(found));
-})();
-"""
+def test_counters_per_window_are_shown(tmp_path):
+    with windowed(tmp_path / "run.h5") as trace:
+        write_page(tmp_path / "a.html", trace)
+        part = data_of(page_text(counted(trace, (60, 120), (1, 0, 2, 2), (1, 2))))
+        run = trace.files[0]
+        values = {use: run.counter(use).values for use in USES}
+        moved = {name: run.counter(name).values for name in run.counters if name.startswith("moved_")}
+    data = data_of((tmp_path / "a.html").read_text("utf-8"))
+    facts, rows = data["facts"], rows_of(data, "windows")
+    count, height, width = values["busy"].shape
+    assert (len(rows), facts["window"]) == (count * height * width, 50)
+    assert facts["stop"] == sum(array.sum(axis=0)[0, 0] for array in values.values())
+    assert [name for name, *_ in facts["uses"]] == list(USES)
+    arrived = sum(array.astype(int) for array in moved.values())
+    for k, row in enumerate(rows):
+        window, x, y = k // (height * width), row["x"], row["y"]
+        assert [row[use] for use in USES] == [values[use][window, y, x] for use in USES]
+        for port, (dx, dy), back in (("W", (-1, 0), 1), ("E", (1, 0), 0), ("N", (0, -1), 3), ("S", (0, 1), 2)):
+            inside = 0 <= x + dx < width and 0 <= y + dy < height
+            assert row[port] == (arrived[window, y + dy, x + dx, back] if inside else 0)
+    assert (part["facts"]["first"], part["facts"]["stop"]) == (50, 150)
+    chosen = rows_of(part, "windows")
+    assert [row["busy"] for row in chosen] == values["busy"][1:3, 0:2, 1:3].ravel().tolist()
+    assert "colors 1, 2" in part["facts"]["part"]
+    assert sum(row["E"] for row in chosen) <= sum(row["E"] for row in rows)
 
 
-def ask(tmp_path, text, **asked):
-    """Return what the script says of a page."""
-    data, questions = tmp_path / "data.json", tmp_path / "asked.json"
-    data.write_text(json.dumps(data_of(text)), "utf-8")
-    empty = {"cycles": [0], "spans": [[0, 1]], "rows": [], "parts": 1, "words": [], "addresses": []}
-    questions.write_text(json.dumps(empty | asked), "utf-8")
-    done = subprocess.run(
-        [NODE, "-e", ASK, str(HERE / "model.js"), str(data), str(questions)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def test_counters_that_make_no_page_are_refused(tmp_path, monkeypatch):
+    with windowed(tmp_path / "run.h5") as trace:
+        for says, selection in (
+            ("no windows in these cycles", {"cycles": (10**6, 10**7)}),
+            ("no kinds to choose", {"kinds": ["wait"]}),
+        ):
+            with pytest.raises(TraceError, match=says):
+                counted(trace, **selection)
+        monkeypatch.setattr(page_columns, "MOST_ROWS", 10)
+        with pytest.raises(TraceError, match="too many for a page"):
+            counted(trace)
 
 
-needs_node = pytest.mark.skipif(NODE is None, reason="node is not on this machine")
+@pytest.mark.parametrize("level", ["counters", "events"])
+def test_what_cycles_went_to_is_said(tmp_path, level):
+    with windowed(tmp_path / "run.h5", level) as trace:
+        bound, said = facts_of(trace, (0, 0, 3, 3), (0, 9))["spent"]
+        busy = trace.files[0].counter("busy").values.sum() / sum(
+            trace.files[0].counter(use).values.sum() for use in USES
+        )
+    assert bound.startswith("lower bound ")
+    assert said.startswith("most cycles: ")
+    assert f"{busy:.0%}" in said or "issuing" not in said
 
 
-def assert_states(found, data, trace, cycles):
-    """Assert that the script knows what each PE does, as `RegionStates` does."""
-    facts = data["facts"]
-    tables = {name: rows_of(data, name) for name in ("tasks", "operations", "waits")}
-    region = RegionStates(trace, tuple(facts["region"]))
-    width, left, top = facts["region"][2], *facts["region"][:2]
-    for cycle, states in zip(cycles, found["states"], strict=True):
-        at = region.at(cycle)
-        for pe, state in enumerate(states):
-            expected = at[left + pe % width, top + pe // width]
-            task = None if expected.task is None else task_name(trace.names, expected.task)
-            assert (facts["tasks"][tables["tasks"][state["task"]]["what"]][0] if state["task"] >= 0 else None) == task
-            wait = tables["waits"][state["wait"]]["what"] if state["wait"] >= 0 else None
-            assert (None if wait is None else WAITS[wait]) == expected.wait
-            operations = {
-                facts["threads"][tables["operations"][row]["lane"]]: facts["operations"][
-                    tables["operations"][row]["what"]
-                ][0]
-                for row in state["operations"]
-            }
-            assert operations == {
-                thread: operation_name(trace.names, code) for thread, code in expected.operations.items()
-            }
-            assert [count > 0 for count in state["counts"]] == [task is not None, bool(operations), wait is not None]
-
-
-@needs_node
-@pytest.mark.parametrize("draw", [random_spec, random_traffic])
-@examples(15)
-@given(data=st.data(), cycles=st.lists(st.integers(0, 130), min_size=3, max_size=3))
-def test_the_script_says_what_python_says(draw, data, cycles, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("page")
-    machine = recorded(data.draw(cases(draw)), folder / "run.h5", 120)
-    with Trace.open(folder / "run.h5") as trace:
-        if not trace.committed:
-            return
-        text = page_text(columns(trace))
-        page = data_of(text)
-        parts, last = 1 + cycles[0], page["facts"]["stop"] - 1
-        cycles = [*(min(cycle, last) for cycle in cycles), last]
-        spans = [sorted((a, b)) for a, b in itertools.pairwise(cycles)]
-        found = ask(folder, text, cycles=cycles, spans=spans, parts=parts)
-        for tables in found["tables"]:
-            assert tables == {
-                name: {key: numbers(column) for key, column in table.items()} for name, table in page["tables"].items()
-            }
-        assert_states(found, page, trace, cycles)
-        assert_averages(found, page, parts)
-        assert_moves(found, page, trace, spans)
-        if machine.fault is None and not page["facts"]["queues"]:
-            assert_queues(found["queues"][-1], page, machine)
-
-
-def assert_averages(found, page, parts):
-    """Assert that the share of what lasts is right in each stretch of the run."""
-    first, stop = page["facts"]["first"], page["facts"]["stop"]
-    edges = np.linspace(first, stop, parts + 1)
-    for name, values in found["averages"]:
-        rows = rows_of(page, name)
-        begin = np.array([row["begin"] for row in rows], float)
-        end = np.array([np.inf if row["length"] == ENDLESS else row["begin"] + row["length"] for row in rows], float)
-        for k, value in enumerate(values):
-            overlap = np.minimum(end, edges[k + 1]) - np.maximum(begin, edges[k])
-            assert value == pytest.approx(overlap.clip(0).sum() / (edges[k + 1] - edges[k]), abs=1e-6)
-
-
-def assert_moves(found, page, trace, spans):
-    """Assert that loads, wavelets and payloads are those of the trace."""
-    if "moves" not in page["tables"]:
-        return
-    events = trace.events(kinds=("inject", "depart", "enter", "take"))
-    wavelets = identify(events)
-    assert found["wavelets"] == wavelets.tolist()
-    assert [found["payloads"][row] for row in found["order"]] == events["data"].tolist()
-    width, height = page["facts"]["region"][2:]
-    departs = events[events["kind"] == KINDS.index("depart")]
-    for (first, stop), loads in zip(spans, found["loads"], strict=True):
-        assert loads == loads_of(departs, first, stop, width, height)
-    shown = departs[departs["color"] != 0]
-    assert found["without"] == loads_of(shown, *spans[0], width, height)
-
-
-def loads_of(departs, first, stop, width, height):
-    """Return wavelets per PE and output in some cycles, as a flat list."""
-    counts = np.zeros((height, width, 5), int)
-    for event in departs[(departs["cycle"] >= first) & (departs["cycle"] < stop)]:
-        for out in range(5):
-            counts[event["y"], event["x"], out] += event["aux"] >> out & 1
-    return counts.ravel().tolist()
-
-
-def assert_queues(found, page, machine):
-    """Assert that as many wavelets wait in each queue as the machine itself has there after its last cycle."""
-    width, last = page["facts"]["region"][2], machine.cycle - 1
-    for pe, queues in enumerate(found):
-        place = pe % width, pe // width
-        held = {
-            color * 8 + port: count
-            for color, state in machine.routers[place].colors.items()
-            for port, queue in state.queues.items()
-            if (count := sum(port == 4 or wavelet.ready <= last for wavelet in queue.wavelets))
-        }
-        if place in machine.ces:
-            for queue in machine.ces[place].in_queues.values():
-                count = sum(wavelet.ready <= last for wavelet in queue.wavelets)
-                if count:
-                    held[queue.color * 8 + 5] = held.get(queue.color * 8 + 5, 0) + count
-        assert dict(queues) == held, place
-
-
-@needs_node
-def test_wavelets_are_found_and_followed(run_file, tmp_path):
-    with Trace.open(run_file) as trace:
-        text = page_text(columns(trace))
-        events = trace.events(kinds=("inject", "depart", "take"))
-    moves = rows_of(data_of(text), "moves")
-    row = next(k for k, move in enumerate(moves) if move["x"] == 2 and KINDS[move["kind"]] == "inject")
-    sent = events[(events["x"] == 2) & (events["kind"] == KINDS.index("inject"))][0]
-    words = ["2,0", "9,9", "17", "MAIN", "fadds", "color 1", hex(sent["data"]), "nothing of that name", ""]
-    addresses = ["#cycle=40&pe=2,0&without=0", "", "#cycle=x&pe=1&without=&q=1", "#pe=1,2"]
-    found = ask(tmp_path, text, words=words, rows=[row], cycles=[int(sent["cycle"])], addresses=addresses)
-    assert [KINDS[moves[k]["kind"]] for k in found["ways"][0]] == ["inject", "depart", "depart", "take"]
-    place, outside, cycle, task, operation, color, payload, nothing, empty = found["search"]
-    assert (place, outside) == ({"what": "place", "pe": 2}, {"what": "place", "pe": -1})
-    assert cycle == {"what": "cycle", "cycle": 17}
-    assert (task["total"], {name for name, _ in task["found"]}) == (4, {"tasks"})
-    assert {name for name, _ in operation["found"]} == {"operations"}
-    injected = events[(events["kind"] == KINDS.index("inject")) & (events["color"] == 1)]
-    assert (color["total"], len(color["found"])) == (len(injected), 5)
-    assert ["moves", row] in payload["found"]
-    assert nothing["total"] == empty["total"] == 0
-    assert found["addresses"] == [
-        {"cycle": 40, "place": [2, 0], "hidden": [0]},
-        *[{"cycle": None, "place": None, "hidden": []}] * 2,
-        {"cycle": None, "place": [1, 2], "hidden": []},
-    ]
-    assert found["address"] == "#cycle=7&pe=3,4&without=1,5"
+def test_the_bound_of_a_kernel_is_said(tmp_path):
+    with RunWriter(tmp_path / "run.h5", RunMeta()) as writer:
+        writer.add_counter("other", np.ones((1, 1, 1), np.uint32), "1")
+        writer.add_result("cycles", 200)
+        writer.add_result("lower_bound", 150)
+        writer.add_result("bottleneck", "links\x07")
+    with Trace.open(tmp_path / "run.h5") as trace:
+        assert facts_of(trace, (0, 0, 1, 1), (0, 9))["spent"] == [
+            "lower bound 150 cycles, 75% of the 200 measured",
+            "bottleneck: links\\x07",
+        ]

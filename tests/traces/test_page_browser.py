@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from harness.cli import main as cli
 from tests.traces.browser import BROWSER, Browser
 from tests.traces.page_data import hostile
 from tests.traces.samples import chain
@@ -147,4 +148,19 @@ def test_hostile_names_are_shown_as_they_are(browser, tmp_path):
     reader = Reader(browser)
     assert reader.text("h1") == bad
     assert reader.text("#panel tr") == f"task{bad}"
+    assert browser.errors == []
+
+
+def test_windows_of_counters_are_played(browser, tmp_path):
+    words = ["kernel", "gemm", "algorithm=meshgemm", "p=3", "m=9", "k=9", "n=9", "--trace-window", "50"]
+    assert cli.main([*words, "--out", str(tmp_path / "run.h5")]) == 0
+    with Trace.open(tmp_path / "run.h5") as trace:
+        write_page(tmp_path / "a.html", trace)
+        busy = trace.files[0].counter("busy").values
+    browser.open((tmp_path / "a.html").as_uri() + "#cycle=10&pe=1,2")
+    reader = Reader(browser)
+    assert reader.press("ArrowRight") == 60
+    assert "windows of 50 cycles" in reader.text("#about")
+    cells = browser.run("[...document.querySelectorAll('#panel tr')[0].cells].map(cell => cell.textContent)")
+    assert cells == ["issuing or calculating", str(busy[1, 2, 1]), f"{2 * busy[1, 2, 1]} %", str(busy[:, 2, 1].sum())]
     assert browser.errors == []

@@ -31,12 +31,12 @@ from traces.naming import clean, operation_name, task_name
 from traces.paths import identify
 from traces.pictures import longest
 from traces.state import OPEN, THREADS, spans
-from traces.style import COLOURS, OTHER, TASKS, USE_TEXT, WAIT_COLOURS
+from traces.style import COLOURS, OTHER, TASKS, USE_TEXT, USES, WAIT_COLOURS
 from traces.trace import Trace
 from wse_core.errors import TraceError
 from wse_core.events import FOREVER, KINDS, WAITS
 
-__all__ = ["ENDLESS", "MOST_ROWS", "PageColumns", "columns"]
+__all__ = ["ENDLESS", "MOST_ROWS", "PageColumns", "columns", "facts_of", "refuse_many"]
 
 ENDLESS = (1 << 32) - 1
 MOST_ROWS = 1 << 24
@@ -66,8 +66,12 @@ class PageColumns:
     tables: dict[str, dict[str, NDArray[Any]]]
 
     def __repr__(self) -> str:
-        rows = (f"{len(table['pe'])} {name}" for name, table in self.tables.items())
-        return f"PageColumns({', '.join(rows)})"
+        return f"PageColumns({', '.join(f'{count} {name}' for name, count in self.rows.items())})"
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Each table has so many rows."""
+        return {name: len(next(iter(table.values()))) for name, table in self.tables.items()}
 
 
 def columns(
@@ -96,7 +100,7 @@ def columns(
     region = region or (0, 0, width, height)
     first, stop = _cycles(trace, cycles)
     tables: dict[str, dict[str, NDArray[Any]]] = {}
-    facts = _facts(trace, region, (first, stop))
+    facts = facts_of(trace, region, (first, stop))
     for name, needed in LASTING.items():
         if set(needed) <= set(chosen):
             tables[name] = _lasting(trace, name, (first, stop), region, colors, facts)
@@ -111,13 +115,7 @@ def columns(
     rows = sum(len(table["pe"]) for table in tables.values())
     if not rows:
         raise TraceError("has no events in this selection", path=trace.files[0].path, exit_code=2)
-    if rows > MOST_ROWS:
-        raise TraceError(
-            f"{rows:,} events are too many for a page",
-            path=trace.files[0].path,
-            exit_code=2,
-            hint=f"at most {MOST_ROWS:,}: fewer with --cycles, --region or --kinds",
-        )
+    refuse_many(trace, rows, "events", "--cycles, --region or --kinds")
     facts["missing"] = _missing(chosen)
     facts["queues"] = _no_queues(trace, chosen, region, colors, first)
     facts["part"] = _part(trace, cycles, colors, kinds)
@@ -224,7 +222,18 @@ def _changes(events: NDArray[Any]) -> NDArray[np.uint32]:
     return changes
 
 
-def _facts(trace: Trace, region: tuple[int, int, int, int], cycles: tuple[int, int]) -> dict[str, Any]:
+def refuse_many(trace: Trace, rows: int, what: str, options: str) -> None:
+    """Raise `TraceError` if there are more rows than a page may have."""
+    if rows > MOST_ROWS:
+        raise TraceError(
+            f"{rows:,} {what} are too many for a page",
+            path=trace.files[0].path,
+            exit_code=2,
+            hint=f"at most {MOST_ROWS:,}: fewer with {options}",
+        )
+
+
+def facts_of(trace: Trace, region: tuple[int, int, int, int], cycles: tuple[int, int]) -> dict[str, Any]:
     """Return what a page says of the run and what numbers in its tables mean."""
     marks = [mark for mark in trace.marks if mark.begin < cycles[1] and mark.end >= cycles[0]]
     return {
@@ -246,9 +255,28 @@ def _facts(trace: Trace, region: tuple[int, int, int, int], cycles: tuple[int, i
             [mark.begin, mark.end, clean(mark.track), clean(mark.label), lane]
             for mark, lane in zip(marks, lanes(marks), strict=True)
         ],
+        "spent": _spent(trace),
         "tasks": [],
         "operations": [],
     }
+
+
+def _spent(trace: Trace) -> list[str]:
+    """Return how near the whole run came to its lower bound, and what most of its cycles went to, if the file knows."""
+    run, found = trace.files[0], []
+    bound, cycles = (run.result(name) if name in run.results else None for name in ("lower_bound", "cycles"))
+    if isinstance(bound, int | float) and isinstance(cycles, int | float) and cycles > 0:
+        found.append(f"lower bound {bound:,.0f} cycles, {bound / cycles:.0%} of the {cycles:,.0f} measured")
+    if "bottleneck" in run.results:
+        found.append(f"bottleneck: {clean(run.result('bottleneck'))}")
+    if set(USES) <= set(run.counters):
+        sums = {use: int(run.counter(use).values.sum(dtype=np.uint64)) for use in USES}
+        most = max((use for use in USES if use != "idle"), key=lambda use: sums[use])
+        whole = max(1, sum(sums.values()))
+        found.append(
+            f"most cycles: {USE_TEXT[most]} {sums[most] / whole:.0%}, {USE_TEXT['idle']} {sums['idle'] / whole:.0%}"
+        )
+    return found
 
 
 def _missing(chosen: Sequence[str]) -> list[str]:

@@ -207,7 +207,7 @@ class Run {
     [this.left, this.top, this.width, this.height] = facts.region;
     this.count = this.width * this.height;
     this.starts = {};
-    for (const name in tables) this.starts[name] = startsOf(tables[name].pe, this.count);
+    for (const name in tables) if (tables[name].pe) this.starts[name] = startsOf(tables[name].pe, this.count);
     this.lasting = {};
     for (const name of ["tasks", "operations", "waits"]) {
       if (tables[name]) this.lasting[name] = new Lasting(tables[name], this.count);
@@ -273,6 +273,44 @@ class Run {
     this.hidden = new Set(colors);
     this.loads.fill(0);
     this.from = this.to = 0;
+  }
+
+  // Of a run that has counters per window only: return the first row of the window of a cycle, and its cycles.
+  windowAt(cycle) {
+    const {facts} = this, number = Math.floor((cycle - facts.first) / facts.window);
+    return [number * this.count, Math.min(facts.window, facts.stop - facts.first - number * facts.window)];
+  }
+
+  // Return per PE the cycles of a window in which it calculated, or waited, and per PE and output the wavelets.
+  windowOf(cycle) {
+    const rows = this.tables.windows, [start] = this.windowAt(cycle), {count} = this;
+    if (this.held && this.held.start === start) return this.held;
+    const found = {start, works: new Uint32Array(count), waits: new Uint32Array(count), loads: null};
+    for (const [use, , , group] of this.facts.uses) {
+      if (group !== "idle") for (let pe = 0; pe < count; pe++) found[group][pe] += rows[use][start + pe];
+    }
+    if (rows.W) {
+      found.loads = new Uint32Array(count * 5);
+      ["W", "E", "N", "S"].forEach((port, out) => {
+        for (let pe = 0; pe < count; pe++) found.loads[pe * 5 + out] = rows[port][start + pe];
+      });
+    }
+    return this.held = found;
+  }
+
+  // Return what `averages` gives, of the cycles in windows in which PEs calculated or waited, and wavelets per cycle.
+  windowAverages(parts) {
+    const {facts} = this, found = {works: [], waits: [], moved: []}, all = values => values.reduce((a, b) => a + b, 0);
+    for (let k = 0, known = null; k < parts; k++) {
+      const cycle = Math.floor(facts.first + (k + 0.5) * (facts.stop - facts.first) / parts);
+      const [start, cycles] = this.windowAt(cycle);
+      if (!known || known.start !== start) {
+        const {works, waits, loads} = this.windowOf(cycle);
+        known = {start, works: all(works) / cycles, waits: all(waits) / cycles, moved: loads ? all(loads) / cycles : 0};
+      }
+      for (const name in found) found[name].push(known[name]);
+    }
+    return found;
   }
 
   // Return per PE and output the wavelets of shown colors from cycle `first` to `stop` - 1.
@@ -385,7 +423,7 @@ class Run {
   }
 
   // Return {what, total, found}: what a text names, how often there is any, and the first rows [table, row] from a
-  // cycle on, at most `limit`; or {what: "place", pe} or {what: "cycle", cycle}.
+  // cycle on, at most `limit`, ["marks", number] of a phase; or {what: "place", pe} or {what: "cycle", cycle}.
   search(text, cycle, limit) {
     const words = text.trim().toLowerCase();
     let match = /^(\d+)\s*,\s*(\d+)$/.exec(words);
@@ -407,15 +445,19 @@ class Run {
         if (this.tables[name] && words) wanted.push([name, row => fits[this.tables[name].what[row]], null]);
       }
     }
-    const found = [];
-    let total = 0;
+    const found = [], {marks} = this.facts;
+    marks.forEach(([, , track, label], k) => {
+      if (words && `${track}: ${label}`.toLowerCase().includes(words)) found.push(["marks", k]);
+    });
+    let total = found.length;
     for (const [name, fits, first] of wanted) {
       let rows = [...this.tables[name].pe.keys()].filter(fits);
       if (first && rows.some(first)) rows = rows.filter(first);  // a wavelet once, where it comes from
       total += rows.length;
       for (const row of rows) found.push([name, row]);
     }
-    const when = ([name, row]) => (this.tables[name].begin || this.tables[name].cycle)[row];
+    const when = ([name, row]) => name === "marks" ? marks[row][0]
+      : (this.tables[name].begin || this.tables[name].cycle)[row];
     found.sort((a, b) => when(a) - when(b));
     const next = found.findIndex(one => when(one) >= cycle);
     const start = Math.max(0, Math.min(next < 0 ? found.length : next, found.length - limit));

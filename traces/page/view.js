@@ -32,24 +32,26 @@ try {
   $("about").textContent = `This page is damaged: ${error.message}`;
   return;
 }
-const {facts, tables} = run, last = facts.stop - 1;
+const {facts, tables} = run, last = facts.stop - 1, step = facts.window || 1, {windows} = tables;
 const now = {cycle: facts.first, part: 0.5, playing: false, speed: 8, window: 16, pe: -1, scale: 1, x: 0, y: 0,
   shade: "state", way: null, results: null};
-let look = {}, waiting = false, links = tables.moves ? run.range(facts.first, facts.stop)[1] : 0;
+let look = {}, waiting = false;
 
 // ---- what is said of the run -------------------------------------------------------------------------------
 
 function say() {
-  const rows = Object.values(tables).reduce((sum, table) => sum + table.pe.length, 0);
+  const rows = windows ? `windows of ${whole(step)} cycles`
+    : `${whole(Object.values(tables).reduce((sum, table) => sum + table.pe.length, 0))} events and spans`;
   const [x, y, width, height] = facts.region, whole_ = width === facts.fabric[0] && height === facts.fabric[1];
   $("title").textContent = facts.job || facts.file;
   const parts = [facts.file, `${whole(width)} × ${whole(height)} PEs`,
     whole_ ? "" : `from (${x}, ${y}) of ${whole(facts.fabric[0])} × ${whole(facts.fabric[1])}`,
-    `cycles ${whole(facts.first)} to ${whole(last)}`, `${whole(rows)} events and spans`, facts.preset,
+    `cycles ${whole(facts.first)} to ${whole(last)}`, rows, facts.preset,
     facts.part && `only ${facts.part}`];
   $("about").replaceChildren(parts.filter(part => part).join(" · "));
   if (facts.status !== "completed") $("about").append(" · ", make("b", facts.status, {className: "bad"}));
   for (const gap of facts.gaps) $("about").append(make("div", `A gap: ${gap}.`, {className: "bad"}));
+  if (facts.spent.length) $("about").append(make("div", facts.spent.join(" · ")));
   if (facts.missing.length) $("about").append(make("div", `Not in this page: ${facts.missing.join("; ")}.`));
 }
 
@@ -64,7 +66,10 @@ function legend() {
   const key = (colour, text) => [make("span", "", {className: "key", style: `background: ${colour}`}), ` ${text} `];
   const box = $("legend");
   box.replaceChildren();
-  if (now.shade === "state") {
+  if (now.shade === "state" && windows) {
+    const shade = ([, text, colour, group]) => key(group === "idle" ? look.idle : colour, text);
+    box.append(make("div", facts.uses.flatMap(shade)));
+  } else if (now.shade === "state") {
     const line = make("div", key(look.idle, "nothing"));
     if (run.lasting.tasks || run.lasting.operations) line.append(...key(facts.shades.calculates, "calculates"));
     for (const [reason, , colour] of tables.waits ? facts.waits : []) line.append(...key(colour, `waits: ${reason}`));
@@ -132,6 +137,7 @@ function shareOf(loads, pe, cycles) {
 }
 
 function colourOf(pe) {
+  if (windows) return look.idle;
   const wait = run.of("waits", pe, now.cycle);
   if (wait >= 0) return facts.waits[tables.waits.what[wait]][2];
   const task = run.of("tasks", pe, now.cycle);
@@ -150,6 +156,7 @@ function tiles(pen, width, height, loads, cycles) {
   if (right <= left || bottom <= top) return;
   const image = new ImageData(right - left, bottom - top), idle = rgb(look.idle), wait = rgb(facts.waits[1][2]);
   const works = rgb(facts.shades.calculates), {tasks, operations, waits} = run.lasting;
+  const window = windows && run.windowOf(now.cycle);
   for (let row = top, at = 0; row < bottom; row++) {
     for (let column = left; column < right; column++, at += 4) {
       const stopX = Math.min(run.width, (column + 1) * size), stopY = Math.min(run.height, (row + 1) * size);
@@ -157,6 +164,10 @@ function tiles(pen, width, height, loads, cycles) {
       for (let v = row * size; v < stopY; v++) {
         for (let u = column * size, pe = v * run.width + u; u < stopX; u++, pe++, count++) {
           if (loads) load += shareOf(loads, pe, cycles);
+          else if (window) {
+            working += window.works[pe] / cycles;
+            waiting += window.waits[pe] / cycles;
+          }
           else if (waits && waits.counts[pe]) waiting++;
           else if ((tasks && tasks.counts[pe]) || (operations && operations.counts[pe])) working++;
         }
@@ -185,8 +196,23 @@ function cells(pen, range, loads, cycles) {
     for (let u = range[0]; u < range[2]; u++) {
       const pe = v * run.width + u;
       pen.fillStyle = now.shade === "load" && loads ? css(ramp(shareOf(loads, pe, cycles))) : colourOf(pe);
-      pen.fillRect((u - now.x) * scale + side, (v - now.y) * scale + side, size, size);
+      const x = (u - now.x) * scale + side, y = (v - now.y) * scale + side;
+      pen.fillRect(x, y, size, size);
+      if (windows && now.shade === "state") account(pen, pe, cycles, x, y, size);
     }
+  }
+}
+
+// Draw what the cycles of a PE went to in a window, from below.
+function account(pen, pe, cycles, x, y, size) {
+  const [start] = run.windowAt(now.cycle);
+  let low = y + size;
+  for (const [use, , colour, group] of facts.uses) {
+    if (group === "idle") continue;
+    const high = windows[use][start + pe] / cycles * size;
+    pen.fillStyle = colour;
+    pen.fillRect(x, low - high, size, high);
+    low -= high;
   }
 }
 
@@ -240,22 +266,33 @@ function names(pen, range) {
   const {scale} = now, size = Math.min(13, scale * 0.13), room = scale * 0.58;
   pen.font = `${size}px system-ui, sans-serif`;
   pen.textAlign = "center";
+  pen.strokeStyle = look.paper;
+  pen.lineWidth = 3;
+  pen.lineJoin = "round";
   for (let v = range[1]; v < range[3]; v++) {
     for (let u = range[0]; u < range[2]; u++) {
       const pe = v * run.width + u, [x, y] = centre(pe), lines = [run.place(pe).join(", ")];
       const task = run.of("tasks", pe, now.cycle), wait = run.of("waits", pe, now.cycle);
+      if (windows) lines.push(`busy ${percent(windows.busy[run.windowAt(now.cycle)[0] + pe])}`);
       if (task >= 0) lines.push(taskText(task));
       if (wait >= 0) lines.push(`waits: ${facts.waits[tables.waits.what[wait]][0]}`);
       else {
         const row = run.operations(pe, now.cycle).pop();
         if (row !== undefined) lines.push(facts.operations[tables.operations.what[row]][0]);
       }
-      const plain = now.shade === "load" || colourOf(pe) === look.idle;
+      const plain = windows || now.shade === "load" || colourOf(pe) === look.idle;
       pen.fillStyle = plain ? look.ink : wait >= 0 ? "#ffffff" : "#1d2528";
-      lines.forEach((line, k) => pen.fillText(line, x, y - scale * 0.16 + k * size * 1.25, room));
+      lines.forEach((line, k) => {
+        const low = y - scale * 0.16 + k * size * 1.25;
+        if (windows) pen.strokeText(line, x, low, room);  // a rim, on whatever colours
+        pen.fillText(line, x, low, room);
+      });
     }
   }
 }
+
+// A number of cycles of the window as a share of it.
+function percent(cycles) { return `${(100 * cycles / run.windowAt(now.cycle)[1]).toFixed(0)} %`; }
 
 function drawWay(pen) {
   const size = Math.max(4, now.scale);
@@ -274,7 +311,8 @@ function drawWay(pen) {
 
 function fabric() {
   const [pen, width, height] = sized($("fabric")), {scale} = now;
-  const [first, cycles] = span(), loads = tables.moves ? run.loadsOf(first, now.cycle + 1) : null;
+  const [first, cycles] = windows ? run.windowAt(now.cycle) : span();
+  const loads = windows ? run.windowOf(now.cycle).loads : tables.moves ? run.loadsOf(first, now.cycle + 1) : null;
   const range = [Math.max(0, Math.floor(now.x)), Math.max(0, Math.floor(now.y)),
     Math.min(run.width, Math.ceil(now.x + width / scale)), Math.min(run.height, Math.ceil(now.y + height / scale))];
   run.seek(now.cycle);
@@ -282,7 +320,7 @@ function fabric() {
   else cells(pen, range, loads, cycles);
   if (scale >= LINKS_FROM && loads) {
     drawLinks(pen, range, loads, cycles);
-    drawMoves(pen, range);
+    if (tables.moves) drawMoves(pen, range);
   }
   if (scale >= TEXT_FROM) names(pen, range);
   drawWay(pen);
@@ -291,13 +329,19 @@ function fabric() {
 // The whole run in one strip: phases, then the share of PEs in a task and waiting, and the wavelets that moved.
 let strip = null;
 function measure(width) {
+  if (windows) {
+    const parts = Math.max(1, Math.min(Math.floor(width), facts.stop - facts.first));
+    const {works, waits, moved} = run.windowAverages(parts);
+    strip = {width, parts, work: works.map((value, k) => value + waits[k]), waits, moved};
+    return;
+  }
   const parts = Math.max(1, Math.min(Math.floor(width), facts.stop - facts.first)), moved = new Float64Array(parts);
-  const step = (facts.stop - facts.first) / parts;
+  const part = (facts.stop - facts.first) / parts;
   const of = name => tables[name] && Model.averages(tables[name], facts.first, facts.stop, parts);
   if (tables.moves) {
     tables.moves.cycle.forEach((cycle, row) => {
       if (tables.moves.kind[row] === run.kind.depart && run.shown(row)) {
-        moved[Math.min(parts - 1, Math.floor((cycle - facts.first) / step))]++;
+        moved[Math.min(parts - 1, Math.floor((cycle - facts.first) / part))]++;
       }
     });
   }
@@ -431,6 +475,7 @@ function pePanel() {
   close.addEventListener("click", leave);
   const title = make("h2", `PE (${run.place(now.pe).join(", ")}) in cycle ${whole(now.cycle)}`);
   const parts = [make("div", [title, close], {className: "row"})];
+  if (windows) return [...parts, ...windowPanel()];
   const state = make("table"), task = run.of("tasks", now.pe, now.cycle), wait = run.of("waits", now.pe, now.cycle);
   if (tables.tasks) state.append(line([["task"], [task < 0 ? "none" : taskText(task)]]));
   if (wait >= 0) state.append(line([["waits"], [waitText(wait)]]));
@@ -444,6 +489,27 @@ function pePanel() {
   return parts;
 }
 
+function windowPanel() {
+  const body = make("table"), [start, cycles] = run.windowAt(now.cycle), count = windows.busy.length / run.count;
+  const total = values => {
+    let sum = 0;
+    for (let k = 0; k < count; k++) sum += values[k * run.count + now.pe];
+    return sum;
+  };
+  for (const [use, text] of facts.uses) {
+    const spent = windows[use][start + now.pe];
+    body.append(line([[text], [whole(spent), true], [percent(spent), true], [whole(total(windows[use])), true]]));
+  }
+  const found = [make("h3", `cycles of the window of ${whole(cycles)}, their share; all cycles`), body];
+  if (!windows.W) return found;
+  const links = make("table");
+  for (const port of PORTS.slice(0, 4)) {
+    const left = windows[port];
+    links.append(line([[`to ${port}`], [whole(left[start + now.pe]), true], [whole(total(left)), true]]));
+  }
+  return [...found, make("h3", "wavelets that left in the window; in all"), links];
+}
+
 function wayPanel() {
   const body = make("table"), moves = tables.moves;
   for (const row of now.way.slice(0, 300)) {
@@ -453,9 +519,27 @@ function wayPanel() {
   return [make("h3", `the way of one wavelet, ${whole(now.way.length)} events`), body];
 }
 
+function phaseLine([begin, end, track, label]) {
+  const lasts = begin <= now.cycle && now.cycle < end;
+  return line([[whole(begin), true], [end > begin ? whole(end - begin) : "", true], [`${track}: ${label}`]],
+    {now: lasts, go: to(begin)});
+}
+
+// Phases of the program around the cycle.
+function phasePanel() {
+  const {marks} = facts, after = marks.findIndex(([begin]) => begin > now.cycle), at = after < 0 ? marks.length : after;
+  const first = Math.max(0, Math.min(at - NEAR, marks.length - 2 * NEAR)), body = make("table");
+  for (const mark of marks.slice(first, first + 2 * NEAR)) body.append(phaseLine(mark));
+  return [make("h3", `phases: begin, cycles, ${whole(marks.length)}`), body];
+}
+
 function resultPanel() {
   const {total, found, skipped, words} = now.results, body = make("table");
   for (const [name, row] of found) {
+    if (name === "marks") {
+      body.append(phaseLine(facts.marks[row]));
+      continue;
+    }
     const rows = tables[name], cycle = (rows.begin || rows.cycle)[row], pe = rows.pe[row];
     const text = {tasks: taskText, operations: operationText, moves: moveText}[name](row);
     body.append(line([[whole(cycle), true], [`(${run.place(pe).join(", ")})`], [text]],
@@ -468,6 +552,7 @@ function resultPanel() {
 function panel() {
   const parts = now.pe >= 0 ? pePanel() : [make("p", HELP, {className: "soft"})];
   if (now.way) parts.push(...wayPanel());
+  if (now.pe < 0 && facts.marks.length) parts.push(...phasePanel());
   if (now.results) parts.unshift(...resultPanel());
   $("panel").replaceChildren(...parts);
 }
@@ -610,17 +695,18 @@ function choices() {
   $("speed").addEventListener("change", event => { now.speed = Number(event.target.value); });
   $("window").addEventListener("change", event => { now.window = Number(event.target.value); changed(); });
   $("shade").addEventListener("change", event => { now.shade = event.target.value; legend(); changed(); });
-  if (!tables.moves) $("window").disabled = $("shade").disabled = true;
+  if (!tables.moves) $("window").disabled = true;
+  if (!tables.moves && !(windows && windows.W)) $("shade").disabled = true;
 }
 
-function faster(step) {
-  const at = SPEEDS.indexOf(now.speed) + step;
+function faster(change) {
+  const at = SPEEDS.indexOf(now.speed) + change;
   if (at >= 0 && at < SPEEDS.length) $("speed").value = now.speed = SPEEDS[at];
 }
 
 function buttons() {
-  const actions = {home: () => go(facts.first), end: () => go(last), back: () => go(now.cycle - 1),
-    next: () => go(now.cycle + 1), play, closer: () => zoom(1.5), farther: () => zoom(1 / 1.5),
+  const actions = {home: () => go(facts.first), end: () => go(last), back: () => go(now.cycle - step),
+    next: () => go(now.cycle + step), play, closer: () => zoom(1.5), farther: () => zoom(1 / 1.5),
     whole: () => { fit(); redraw(); }};
   for (const id in actions) $(id).addEventListener("click", actions[id]);
   $("cycle").addEventListener("change", event => {
@@ -634,7 +720,7 @@ function buttons() {
     if (event.key === "Escape") { if (typing) event.target.blur(); leave(); return; }
     if (typing && event.target.type !== "checkbox" || event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === " " && event.target.tagName === "BUTTON") return;  // it presses the button
-    const far = event.shiftKey ? 10 : 1;
+    const far = event.shiftKey ? 10 * step : step;
     const keys = {" ": play, ArrowLeft: () => go(now.cycle - far), ArrowRight: () => go(now.cycle + far),
       Home: actions.home, End: actions.end, ArrowUp: () => faster(1), ArrowDown: () => faster(-1),
       "+": actions.closer, "-": actions.farther};

@@ -15,6 +15,7 @@ from typing import Any
 
 from traces.atomic import atomic_file
 from traces.page.columns import PageColumns, columns
+from traces.page.counted import counted
 from traces.page.packing import packed
 from traces.trace import Trace
 
@@ -29,8 +30,7 @@ UNSAFE = {ord(mark): f"\\u{ord(mark):04x}" for mark in "<>&"}
 def page_text(found: PageColumns) -> str:
     """Return the page of a `PageColumns` as text; the same columns give the same text."""
     tables = {name: {key: packed(column) for key, column in table.items()} for name, table in found.tables.items()}
-    rows = {name: len(table["pe"]) for name, table in found.tables.items()}
-    data = json.dumps({"facts": found.facts, "rows": rows, "tables": tables}, ensure_ascii=True, sort_keys=True)
+    data = json.dumps({"facts": found.facts, "rows": found.rows, "tables": tables}, ensure_ascii=True, sort_keys=True)
     parts = {name: (HERE / file).read_text(encoding="utf-8") for name, file in PARTS.items()}
     title = html.escape(found.facts["job"]).encode("ascii", "xmlcharrefreplace").decode("ascii")
     parts |= {"DATA": data.translate(UNSAFE), "TITLE": title}
@@ -39,14 +39,14 @@ def page_text(found: PageColumns) -> str:
 
 
 def write_page(path: str | os.PathLike[str], trace: Trace, **selection: Any) -> dict[str, Any]:
-    """Write the page of a trace, all of it or nothing.
+    """Write the page of a trace, all of it or nothing: of its events, or else of its counters per window.
 
     Parameters
     ----------
     path : path-like
     trace : Trace
     **selection
-        For `traces.page.columns.columns`.
+        For `traces.page.columns.columns`, and of counters for `traces.page.counted.counted`.
 
     Returns
     -------
@@ -58,8 +58,8 @@ def write_page(path: str | os.PathLike[str], trace: Trace, **selection: Any) -> 
     TraceError
         The trace has nothing for a page, or the file cannot be written.
     """
-    found = columns(trace, **selection)
+    found = (columns if trace.has_events else counted)(trace, **selection)
     data = page_text(found).encode("utf-8")
     with atomic_file(path) as stream:
         stream.write(data)
-    return {"rows": {name: len(table["pe"]) for name, table in found.tables.items()}, "bytes": len(data)}
+    return {"rows": found.rows, "bytes": len(data)}

@@ -412,9 +412,15 @@ def test_a_page_is_written(wse, run_file, tmp_path):
     assert again.stdout.endswith("(4 tasks)\n")
 
 
-def test_a_page_of_counters_alone_is_refused(wse, tmp_path):
+def test_a_page_of_counters_alone_needs_windows(wse, tmp_path):
     wse("kernel", "chain_reduce", "pes=3", "n=4", "--out", "t.h5")
     done = wse("view", "t.h5", "--page", "a.html")
     assert done.returncode == 2
-    assert "t.h5: holds no events, which a page shows. Try: record it with --trace events" in done.stderr
+    assert "t.h5: holds neither events nor counters per window" in done.stderr
+    assert "--trace full, --trace events or --trace-window N" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["t.h5"]
+    assert wse("kernel", "chain_reduce", "pes=3", "n=4", "--trace-window", "9", "--out", "t.h5").returncode == 0
+    done = wse("view", "t.h5", "--page", "a.html")
+    assert done.stdout.endswith(" windows)\n"), done.stderr
+    done = wse("view", "t.h5", "--page", "a.html", "--kinds", "wait")
+    assert (done.returncode, "no kinds to choose" in done.stderr) == (2, True)

@@ -1,0 +1,107 @@
+"""Counters per window become one table of a page, for a run that was recorded without events.
+
+A row of the table ``windows`` is a PE in a window, PE by PE, window by window: per use of cycles (`traces.style.USES`)
+the cycles that went to it, and in ``W``, ``E``, ``N`` and ``S`` the wavelets that left there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from traces.heatmap import sent
+from traces.page.columns import PageColumns, facts_of, refuse_many
+from traces.run_format import LINKS
+from traces.style import COLOURS, USE_TEXT, USES
+from traces.trace import Trace
+from wse_core.errors import TraceError
+
+__all__ = ["counted"]
+
+WORKS = ("busy", "stall_pipe", "stall_conflict")
+"""A PE that spends its cycles on these is said to calculate; on others but ``idle``, to wait."""
+LACKS = "tasks, operations, waits and wavelets: record them with --trace full"
+
+
+def counted(
+    trace: Trace,
+    cycles: tuple[int, int] | None = None,
+    region: tuple[int, int, int, int] | None = None,
+    colors: Sequence[int] | None = None,
+    kinds: Sequence[str] | None = None,
+) -> PageColumns:
+    """Return the `PageColumns` of the counters of a trace, window by window.
+
+    Parameters
+    ----------
+    trace : Trace
+    cycles : tuple[int, int], optional
+        Windows that have one of these cycles; default all.
+    region : tuple[int, int, int, int], optional
+        x, y, width, height; default all PEs.
+    colors : sequence of int, optional
+        Wavelets of these colors are counted; default all.
+    kinds : None
+        Counters have no kinds of events.
+
+    Raises
+    ------
+    TraceError
+        The file has no counters per window, or none in the selection; or kinds were chosen.
+    """
+    run, path = trace.files[0], trace.files[0].path
+    counters = {name: run.counter(name) for name in run.counters}
+    if not set(USES) <= set(counters) or not counters["busy"].window_cycles:
+        raise TraceError(
+            "holds neither events nor counters per window, which a page shows",
+            path=path,
+            hint="record it with --trace full, --trace events or --trace-window N",
+            exit_code=2,
+        )
+    if kinds is not None:
+        raise TraceError(
+            "holds no events, so there are no kinds to choose", path=path, hint="without --kinds", exit_code=2
+        )
+    length, count = counters["busy"].window_cycles, len(counters["busy"].values)
+    start = trace.meta.first_cycle
+    whole = np.sum([counters[use].values[-1] for use in USES], axis=0)
+    end = start + (count - 1) * length + int(whole.max(initial=0))
+    first, stop = (start, end) if cycles is None else (max(start, cycles[0]), min(end, cycles[1]))
+    if first >= stop:
+        raise TraceError(
+            "has no windows in these cycles", path=path, exit_code=2, hint=f"the file holds cycles {start} to {end - 1}"
+        )
+    low, high = (first - start) // length, (stop - 1 - start) // length + 1
+    left, top, width, height = region or (0, 0, *trace.shape[::-1])
+    cut = np.s_[low:high, top : top + height, left : left + width]
+    table = {use: counters[use].values[cut].ravel() for use in USES}
+    refuse_many(trace, len(table["busy"]) * (len(USES) + 4), "numbers", "--cycles or --region")
+    moved = _moved(run, colors)
+    table |= {link: moved[cut][..., k].ravel() for k, link in enumerate(LINKS[:4])} if moved is not None else {}
+    shown = start + low * length, min(end, start + high * length)
+    facts = facts_of(trace, (left, top, width, height), shown)
+    facts["window"] = length
+    facts["uses"] = [
+        [use, USE_TEXT[use], COLOURS[use], "idle" if use == "idle" else "works" if use in WORKS else "waits"]
+        for use in USES
+    ]
+    facts["missing"] = [LACKS] + ([] if moved is not None else ["links: record them with --trace counters"])
+    facts["queues"] = "the file has no events"
+    facts["part"] = "; ".join(
+        ["some cycles"] * (cycles is not None)
+        + ([] if colors is None else [f"colors {', '.join(map(str, colors))} on links"])
+    )
+    return PageColumns(facts, {"windows": table})
+
+
+def _moved(run: Any, colors: Sequence[int] | None) -> NDArray[np.uint64] | None:
+    """Return the wavelets that left each PE per window and direction; None if links were not counted."""
+    names = [name for name in run.counters if name.startswith("moved_color_")]
+    if not names:
+        return None
+    chosen = [name for name in names if colors is None or int(name.rpartition("_")[2]) in colors]
+    shape = run.counter(names[0]).values.shape
+    return sent(sum((run.counter(name).values.astype(np.uint64) for name in chosen), np.zeros(shape, np.uint64)))
