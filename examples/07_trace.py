@@ -57,6 +57,7 @@ print(f"PE 1 took {len(taken)} words, one each {np.diff(taken['cycle']).mean():.
 #
 # ```
 # wse view relay.h5 --figure timeline --out pictures
+# wse view relay.h5 --page relay.html
 # wse report relay.h5
 # wse export relay.h5 --format perfetto --out relay.pftrace
 # ```

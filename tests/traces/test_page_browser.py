@@ -107,6 +107,7 @@ def test_a_reader_plays_and_looks(browser, page, run_file, width, dark):
     reader.click(PE_2)
     assert reader.text("#panel h2") == f"PE (2, 0) in cycle {paused}"
     assert reader.text("#panel tr") == "taskmain"
+    assert "task main activated" in reader.text("#panel")
     reader.press("Escape")
     assert reader.text("#panel h2") is None
     reader.find("main")

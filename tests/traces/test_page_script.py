@@ -76,6 +76,8 @@ const plain = table => Object.fromEntries(Object.entries(table).map(([key, colum
     });
     found.windowAverages = run.windowAverages(asked.parts);
   }
+  found.near = asked.cycles.map(cycle => pes.map(pe => Object.keys(run.starts).map(
+    name => run.near(name, pe, cycle, asked.most, row => row % 3))));
   found.averages = Object.keys(run.lasting).map(
     name => [name, [...Model.averages(run.tables[name], facts.first, facts.stop, asked.parts)]]);
   found.search = asked.words.map(words => run.search(words, asked.cycles[0], 5));
@@ -90,7 +92,7 @@ def ask(tmp_path, text, **asked):
     """Return what the script says of a page."""
     data, questions = tmp_path / "data.json", tmp_path / "asked.json"
     data.write_text(json.dumps(data_of(text)), "utf-8")
-    empty = {"cycles": [0], "spans": [[0, 1]], "rows": [], "parts": 1, "words": [], "addresses": []}
+    empty = {"cycles": [0], "spans": [[0, 1]], "rows": [], "parts": 1, "words": [], "addresses": [], "most": 4}
     questions.write_text(json.dumps(empty | asked), "utf-8")
     done = subprocess.run(
         [NODE, "-e", ASK, str(HERE / "model.js"), str(data), str(questions)],
@@ -154,9 +156,25 @@ def test_the_script_says_what_python_says(draw, data, cycles, tmp_path_factory):
             }
         assert_states(found, page, trace, cycles)
         assert_averages(found, page, parts)
+        assert_near(found, page, cycles, 4)
         assert_moves(found, page, trace, spans)
         if machine.fault is None and not page["facts"]["queues"]:
             assert_queues(found["queues"][-1], page, machine)
+
+
+def assert_near(found, page, cycles, most):
+    """Assert that what is listed of a PE stands around the cycle, in order, and that nothing is left out between."""
+    names = list(page["tables"])
+    for cycle, pes in zip(cycles, found["near"], strict=True):
+        for pe, lists in enumerate(pes):
+            for name, listed in zip(names, lists, strict=True):
+                rows = rows_of(page, name)
+                begin = [row.get("begin", row.get("cycle")) for row in rows]
+                fits = [k for k, row in enumerate(rows) if row["pe"] == pe and k % 3]
+                fits.sort(key=lambda k: (begin[k], k))
+                before = [k for k in fits if begin[k] <= cycle]
+                first = max(0, min(len(before) - most // 2, len(fits) - most))
+                assert listed == fits[first : first + most]
 
 
 def assert_averages(found, page, parts):

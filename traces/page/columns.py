@@ -34,7 +34,7 @@ from traces.state import OPEN, THREADS, spans
 from traces.style import COLOURS, OTHER, TASKS, USE_TEXT, USES, WAIT_COLOURS
 from traces.trace import Trace
 from wse_core.errors import TraceError
-from wse_core.events import FOREVER, KINDS, WAITS
+from wse_core.events import FOREVER, HOST, KINDS, WAITS
 
 __all__ = ["ENDLESS", "MOST_ROWS", "PageColumns", "columns", "facts_of", "refuse_many"]
 
@@ -111,6 +111,9 @@ def columns(
             fields = {field: events[field] for field in FIELDS}
             if name == "moves":
                 fields["data"] = _changes(events)
+            else:
+                activated = np.unique(events["aux"][events["kind"] == KINDS.index("activate")]).tolist()
+                facts["activated"] = {str(number): task_name(trace.names, number) for number in activated}
             tables[name] = _by_pe(events, region, fields, events["cycle"])
     rows = sum(len(table["pe"]) for table in tables.values())
     if not rows:
@@ -247,9 +250,10 @@ def facts_of(trace: Trace, region: tuple[int, int, int, int], cycles: tuple[int,
         "first": cycles[0],
         "stop": cycles[1],
         "kinds": list(KINDS),
+        "host": list(HOST),
         "threads": list(THREADS),
         "waits": [[reason, USE_TEXT[f"stall_{reason}"], WAIT_COLOURS[k]] for k, reason in enumerate(WAITS)],
-        "shades": {"calculates": COLOURS["stall_pipe"]},
+        "shades": {"calculates": COLOURS["stall_pipe"], "others": OTHER},
         "late": {name: trace.meta.machine[name] for name in LATENCIES if name in trace.meta.machine},
         "marks": [
             [mark.begin, mark.end, clean(mark.track), clean(mark.label), lane]

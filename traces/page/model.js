@@ -262,6 +262,25 @@ class Run {
     return found;
   }
 
+  // Return the last rows of a table of a PE that begin in a cycle or before it, and the first ones after it, in order;
+  // at most `most` of them, about as many before as after, of those that fit.
+  near(name, pe, cycle, most, fits) {
+    const rows = this.tables[name], begin = rows.begin || rows.cycle, before = [], behind = [];
+    const stop = this.starts[name][pe + 1];
+    for (let low = this.starts[name][pe]; low < stop;) {  // operations stand thread by thread, others are one part
+      const high = name === "operations" ? after(rows.lane, rows.lane[low], low, stop) : stop;
+      const at = after(begin, cycle, low, high);
+      for (let row = at - 1, left = most; row >= low && left; row--) if (fits(row)) { before.push(row); left--; }
+      for (let row = at, left = most; row < high && left; row++) if (fits(row)) { behind.push(row); left--; }
+      low = high;
+    }
+    const sorted = list => list.sort((a, b) => begin[a] - begin[b] || a - b);
+    const found = [...sorted(before).slice(-most), ...sorted(behind).slice(0, most)];
+    const first = Math.min(before.length, most) - (most >> 1);
+    const start = Math.max(0, Math.min(first, found.length - most));
+    return found.slice(start, start + most);
+  }
+
   // Return places in `order`: of the first event of a wavelet in cycle `first` or later, and of that from `stop` on.
   range(first, stop) {
     return [first, stop].map(cycle => cycle > 0 ? after(this.times, cycle - 1, 0, this.times.length) : 0);

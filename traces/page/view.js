@@ -74,6 +74,8 @@ function legend() {
     if (run.lasting.tasks || run.lasting.operations) line.append(...key(facts.shades.calculates, "calculates"));
     for (const [reason, , colour] of tables.waits ? facts.waits : []) line.append(...key(colour, `waits: ${reason}`));
     box.append(line);
+    const shown = facts.tasks.filter(([, colour]) => colour !== facts.shades.others);
+    if (shown.length) box.append(make("div", ["tasks: ", ...shown.flatMap(([name, colour]) => key(colour, name))]));
   }
   if (!colors.length) return;
   const line = make("div", "colors: ");
@@ -332,7 +334,7 @@ function measure(width) {
   if (windows) {
     const parts = Math.max(1, Math.min(Math.floor(width), facts.stop - facts.first));
     const {works, waits, moved} = run.windowAverages(parts);
-    strip = {width, parts, work: works.map((value, k) => value + waits[k]), waits, moved};
+    strip = {width, parts, colors: run.hidden, work: works.map((value, k) => value + waits[k]), waits, moved};
     return;
   }
   const parts = Math.max(1, Math.min(Math.floor(width), facts.stop - facts.first)), moved = new Float64Array(parts);
@@ -345,12 +347,12 @@ function measure(width) {
       }
     });
   }
-  strip = {width, parts, work: of("tasks") || of("operations"), waits: of("waits"), moved};
+  strip = {width, parts, colors: run.hidden, work: of("tasks") || of("operations"), waits: of("waits"), moved};
 }
 
 function time() {
   const [pen, width, height] = sized($("time")), low = height - 4, high = facts.marks.length ? 20 : 4;
-  if (!strip || strip.width !== width) measure(width);
+  if (!strip || strip.width !== width || strip.colors !== run.hidden) measure(width);
   const curve = (values, most, colour, filled) => {
     if (!values || !most) return;
     pen.beginPath();
@@ -434,29 +436,23 @@ function moveText(row) {
 function noteText(row) {
   const notes = tables.notes, name = facts.kinds[notes.kind[row]], {aux, data, color} = notes;
   const of = color[row] < 255 ? ` of color ${color[row]}` : "";
-  return {activate: `task ${aux[row]} activated`, conflict: `${data[row]} cycles lost to bank conflicts`,
+  return {activate: `task ${facts.activated[aux[row]]} activated`, conflict: `${data[row]} cycles lost to bank conflicts`,
     switch: `switch${of} to position ${aux[row]}`, route: `route${of} changed`,
-    teardown: `teardown${of} ${aux[row] ? "begins" : "ends"}`, host: `the host: ${data[row]}`}[name];
+    teardown: `teardown${of} ${aux[row] ? "begins" : "ends"}`, host: `the host: ${facts.host[aux[row]]}, ${whole(data[row])} ${aux[row] ? "words" : "PEs"}`}[name];
 }
 
 // Rows of a table of one PE around the cycle.
 function near(name, title, text) {
-  const rows = tables[name], low = run.starts[name][now.pe], high = run.starts[name][now.pe + 1];
-  const begin = rows.begin || rows.cycle;
-  if (low === high) return [];
-  let order = Array.from({length: high - low}, (_, k) => low + k);
-  if (name === "operations") order.sort((a, b) => begin[a] - begin[b]);  // they stand thread by thread
-  if (name === "moves") order = order.filter(row => run.shown(row));
-  let at = order.findIndex(row => begin[row] > now.cycle);
-  if (at < 0) at = order.length;
-  const first = Math.max(0, Math.min(at - NEAR, order.length - 2 * NEAR)), body = make("table");
-  for (const row of order.slice(first, first + 2 * NEAR)) {
+  const rows = tables[name], count = run.starts[name][now.pe + 1] - run.starts[name][now.pe];
+  const begin = rows.begin || rows.cycle, body = make("table");
+  if (!count) return [];
+  for (const row of run.near(name, now.pe, now.cycle, 2 * NEAR, row => name !== "moves" || run.shown(row))) {
     const lasts = rows.begin ? begin[row] <= now.cycle && Model.lasts(rows, row, now.cycle) : begin[row] === now.cycle;
     const go = to(begin[row], undefined, name === "moves" ? row : undefined);
     const length = rows.begin ? [[lengthOf(rows, row), true]] : [];
     body.append(line([[whole(begin[row]), true], ...length, [text(row)]], {now: lasts, go}));
   }
-  return [make("h3", `${title}, ${whole(order.length)}`), body];
+  return [make("h3", `${title}, ${whole(count)}`), body];
 }
 
 function queuesOf() {
@@ -582,9 +578,7 @@ function note() {  // browsers refuse addresses that change too often
 
 let panelAt = 0;
 function changed() {  // anything: while it plays, tables follow a few times a second
-  strip = strip && strip.colors === run.hidden ? strip : null;
   redraw();
-  if (strip) strip.colors = run.hidden;
   const since = performance.now() - panelAt;
   if (!now.playing || since > 250) { panelAt = performance.now(); panel(); }
   if (!now.playing) note();
