@@ -219,6 +219,7 @@ def test_a_page_says_what_it_lacks(tmp_path, filter, missing, queues):
         missing
     )
     assert (queues in facts["queues"]) if queues else not facts["queues"]
+    assert bool(facts["ways"]) == (filter.colors is not None or filter.cycles[0] > 0)
     assert bool(facts["part"]) == (filter.colors is not None or filter.region is not None or filter.cycles[0] > 0)
 
 

@@ -120,6 +120,7 @@ def columns(
         raise TraceError("has no events in this selection", path=trace.files[0].path, exit_code=2)
     refuse_many(trace, rows, "events", "--cycles, --region or --kinds")
     facts["missing"] = _missing(chosen)
+    facts["ways"] = _unsure_ways(trace, colors, first)
     facts["queues"] = _no_queues(trace, chosen, region, colors, first)
     facts["part"] = _part(trace, cycles, colors, kinds)
     return PageColumns(facts, tables)
@@ -295,20 +296,26 @@ def _missing(chosen: Sequence[str]) -> list[str]:
     return found
 
 
+def _unsure_ways(trace: Trace, colors: Sequence[int] | None, first: int) -> str:
+    """Return why events may be taken for those of another wavelet; nothing if they cannot."""
+    if first > 0:
+        return f"what was in queues before cycle {first:,} is not in the page"
+    if trace.filter.colors is not None or colors is not None:
+        return "the page has some colors only"
+    return "events are lost" if trace.gaps else ""
+
+
 def _no_queues(
     trace: Trace, chosen: Sequence[str], region: tuple[int, int, int, int], colors: Sequence[int] | None, first: int
 ) -> str:
     """Return why it is not known what is in queues; nothing if it is."""
     if not set(SINGLE["moves"]) <= set(chosen):
         return "the page has not all events of wavelets: record them with --trace full"
-    if first > 0:
-        return f"what was in them before cycle {first:,} is not in the page"
     if trace.filter.region is not None or region != (0, 0, *trace.shape[::-1]):
         return "what comes from outside of the region is not in the page"
-    if trace.filter.colors is not None or colors is not None:
-        return "the page has some colors only"
-    if trace.gaps:
-        return "events are lost"
+    unsure = _unsure_ways(trace, colors, first)
+    if unsure:
+        return unsure
     lost = [name for name in LATENCIES if name not in trace.meta.machine]
     return f"the file does not say how many cycles {lost[0]} takes" if lost else ""
 

@@ -3,7 +3,7 @@
 (async () => {
 
 const $ = id => document.getElementById(id);
-const PORTS = ["W", "E", "N", "S", "R"], NEAR = 6, FOUND = 100;
+const PORTS = ["W", "E", "N", "S", "R"], NEAR = 6, FOUND = 100, LISTED = 300;
 const QUEUES = ["router, from W", "router, from E", "router, from N", "router, from S", "router, from the CE",
   "input queue of the CE"];
 const HELP = "Click a PE for its tasks, operations, queues and waits. Wheel or pinch zooms, dragging moves; space "
@@ -433,12 +433,16 @@ function moveText(row) {
   const about = size > 1e-20 && size < 1e20 ? ` = ${float.toPrecision(6)}` : "";
   return `color ${moves.color[row]} ${what}, ${hex(payload)}${about}${moves.flags[row] & 1 ? ", control" : ""}`;
 }
+function hostText(access, count) {
+  const name = facts.host[access], unit = {launch: "PEs", write: "words", read: "words"}[name] || "wavelets";
+  return `the host: ${name}, ${whole(count)} ${unit}`;
+}
 function noteText(row) {
   const notes = tables.notes, name = facts.kinds[notes.kind[row]], {aux, data, color} = notes;
   const of = color[row] < 255 ? ` of color ${color[row]}` : "";
   return {activate: `task ${facts.activated[aux[row]]} activated`, conflict: `${data[row]} cycles lost to bank conflicts`,
     switch: `switch${of} to position ${aux[row]}`, route: `route${of} changed`,
-    teardown: `teardown${of} ${aux[row] ? "begins" : "ends"}`, host: `the host: ${facts.host[aux[row]]}, ${whole(data[row])} ${aux[row] ? "words" : "PEs"}`}[name];
+    teardown: `teardown${of} ${aux[row] ? "begins" : "ends"}`, host: hostText(aux[row], data[row])}[name];
 }
 
 // Rows of a table of one PE around the cycle.
@@ -507,12 +511,15 @@ function windowPanel() {
 }
 
 function wayPanel() {
-  const body = make("table"), moves = tables.moves;
-  for (const row of now.way.slice(0, 300)) {
+  const body = make("table"), moves = tables.moves, more = now.way.length - LISTED;
+  for (const row of now.way.slice(0, LISTED)) {
     body.append(line([[whole(moves.cycle[row]), true], [`(${run.place(moves.pe[row]).join(", ")})`], [moveText(row)]],
       {now: moves.cycle[row] === now.cycle, go: to(moves.cycle[row], moves.pe[row])}));
   }
-  return [make("h3", `the way of one wavelet, ${whole(now.way.length)} events`), body];
+  const found = [make("h3", `the way of one wavelet, ${whole(now.way.length)} events`), body];
+  if (more > 0) found.push(make("div", `and ${whole(more)} more`, {className: "soft"}));
+  if (facts.ways) found.push(make("div", `Events may be those of another wavelet: ${facts.ways}.`, {className: "bad"}));
+  return found;
 }
 
 function phaseLine([begin, end, track, label]) {
