@@ -148,11 +148,13 @@ def random_traffic(rng):
     streams = [_Stream(rng, color, width, height) for color in range(rng.randint(1, 6))]
     layout = Layout(width, height, machine)
     torn = rng.choice((None, None, rng.randrange(height)))  # a row
+    if sum((s.x, s.y) == (0, torn) and s.host != "sends" for s in streams) == 6:
+        torn = None  # no output queue is left for teardowns
     for y in range(height):
         for x in range(width):
             sends = [s for s in streams if (s.x, s.y) == (x, y) and s.host != "sends"]
             takes = [s for s in streams if (x, y) in s.takers]
-            tears = None if y != torn else 0 if x or len(sends) == 6 else rng.randint(1, 6)
+            tears = None if y != torn else 0 if x else rng.randint(1, 6)
             if sends or takes or tears is not None or rng.chance(0.3):
                 layout.place(_program(rng, machine, f"p{x}_{y}", sends, takes, tears), x, y)
     for s in streams:
