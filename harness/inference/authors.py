@@ -2,8 +2,9 @@
 
 It is a skeleton for timing, and is composed as one.  All sizes are cut into equal tiles of a square of P x P PEs; keys
 and values are as wide as the hidden state, in a single head; sums are f16; the cache has a fixed length; there is no
-embedding and no output matrix.  Element-wise parts take the cycles that their code takes, which was counted by hand
-(`infer.*` of `wse_core.numbers`): 30 % of them is 8 % of a layer of decode and 10 % of one of prefill.
+embedding, no output matrix, no bias and no norm of heads.  Element-wise parts take the cycles that their code takes,
+which was counted by hand (`infer.*` of `wse_core.numbers`): 30 % of them is 8 % of a layer of decode and 10 % of one of
+prefill.
 
 Decode, ten all-reduces by K-trees of two levels, d' = d / P, f' = f / P, t = cached tokens / P, rounded up::
 

@@ -9,6 +9,8 @@ Decode: the sums and lines of `fabric.networks.inference`, ten all-reduces as th
 
     norm (1) y   q, k, v y   scores, group x   max y   sum y   P V y   O x   norm (1) y   gate, up y   down x
 
+Norms of heads, of a model that has them, take another one in the group, of a value per head.
+
 Prefill: sequence over y, features over x; products by MeshGEMM with weights in place, the left matrix aligned by one
 turn less than there are columns, as the kernel does; scores as `gemm_t` inside a group, P V by floods inside a group.
 P V by floods has no kernel yet: its step is written from the step of `gemm_t` and not measured.
@@ -73,6 +75,11 @@ class Tiles:
         """Features of queries, keys and values of a column."""
         return self.rounds * ((self.queries + 1) * self.keys + self.values)
 
+    @property
+    def turned(self) -> int:
+        """Heads of queries and of keys of a column."""
+        return self.rounds * (self.queries + 1)
+
 
 def tiles(decoder: Decoder, width: int, height: int) -> Tiles:
     """Return the tiles of a decoder on a mesh."""
@@ -136,6 +143,10 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
     x, _ = axis_sums(m, width, tuple(along_x.values()), sums, levels)
     found: dict[str, float] = {**dict(zip(along_y, y, strict=True)), **dict(zip(along_x, x, strict=True))}
     found["scores"] = t.rounds * group_sum(m, t.group, even(t.queries * rows), sums)
+    local: dict[str, float] = {}
+    if decoder.head_norms:
+        found["norms of heads"] = group_sum(m, t.group, t.turned, sums)
+        local["norms of heads"] = _norm(m, t.keys, t.turned)
     return Phase(
         "B",
         "decode",
@@ -155,6 +166,7 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
             "softmax": _softmax(m, heads, rows, t.values),
             "silu": _swiglu(m, t.inner),
             "residuals": 2 * elementwise(m, "fadds", t.along),
+            **local,
         },
     )
 
@@ -185,11 +197,16 @@ def prefill(
     )
     width_of_scores = cdiv(tokens, t.group)
     norms = axis_sums(m, width, (rows, rows), sums)[0]
+    own: dict[str, float] = {}
+    local: dict[str, float] = {}
+    if decoder.head_norms:
+        own["norms of heads"] = group_sum(m, t.group, rows * t.turned, sums)
+        local["norms of heads"] = _norm(m, t.keys, rows * t.turned)
     return Phase(
         "B",
         "prefill",
         decoder.layers,
-        {"norms": sum(norms), "softmax": 2 * t.rounds * group_sum(m, t.group, even(t.queries * rows), sums)},
+        {"norms": sum(norms), "softmax": 2 * t.rounds * group_sum(m, t.group, even(t.queries * rows), sums), **own},
         {
             "q, k, v": gemm(depth, t.projected),
             "scores": asked,
@@ -204,5 +221,6 @@ def prefill(
             "softmax": _softmax(m, heads * rows, width_of_scores, t.values),
             "silu": _swiglu(m, rows * t.inner),
             "residuals": 2 * elementwise(m, "fadds", rows * t.across),
+            **local,
         },
     )

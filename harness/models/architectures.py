@@ -14,11 +14,12 @@ from fabric.networks.inference.rope import KINDS
 from harness.models.keys import NOTHING, ONE, Key, Refuses, ignored, unless, used
 from wse_core.errors.values import named, shown
 
-__all__ = ["ARCHITECTURES", "CONFIG_KEYS", "POSITIONS", "SILU", "WINDOW"]
+__all__ = ["ARCHITECTURES", "CONFIG_KEYS", "HEAD_SIZE", "POSITIONS", "SILU", "WINDOW"]
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
     "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
     "MistralForCausalLM": "mistral",
     "Phi3ForCausalLM": "phi3",
     "GraniteForCausalLM": "granite",
@@ -29,7 +30,10 @@ SILU = ("silu", "swish")
 """Names of the activation that is modelled."""
 
 WINDOW = 4096
-"""Window of attention of a Mistral, or of a Qwen2 that uses one, if the file names none."""
+"""Window of attention of a Mistral, or of a Qwen2 or Qwen3 that uses one, if the file names none."""
+
+HEAD_SIZE = 128
+"""Features of a head of a Qwen3, if the file says nothing of them."""
 
 POSITIONS = ("default", *KINDS)
 """Types of positions that are modelled."""
@@ -146,6 +150,10 @@ def _full_layers(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if set(map(str, kinds)) <= {"full_attention", "None"} else "all layers have full attention"
 
 
+def _a_number(value: Any, table: Mapping[str, Any]) -> str | None:
+    return None if value is not None else "the library takes it as it stands, and null is no number of features"
+
+
 LIMIT = "texts are no longer than it, so that no token ever lies outside of it"
 
 COMMON: dict[str, Key] = {
@@ -220,6 +228,14 @@ COMMON |= dict.fromkeys(
      "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens"), ignored(DRAWING)
 )  # fmt: skip
 
+WINDOWED: dict[str, Key] = {
+    "use_sliding_window": used("whether layers have a window of attention", missing="false"),
+    "sliding_window": used(f"window of attention, if use_sliding_window is true: {LIMIT}"),
+    "max_window_layers": used("from which layer on there is a window, if use_sliding_window is true"),
+    "layer_types": used("which layers have a window, if use_sliding_window is true"),
+}
+"""Keys of architectures in which some layers may have a window."""
+
 CONFIG_KEYS: dict[str, dict[str, Key]] = {
     "LlamaForCausalLM": COMMON | {
         "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
@@ -228,13 +244,14 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "use_sliding_window": ignored("without a window it says nothing", _no_window),
         "layer_types": ignored("all layers have full attention", _full_layers),
     },
-    "Qwen2ForCausalLM": COMMON | {
+    "Qwen2ForCausalLM": COMMON | WINDOWED | {
         "num_key_value_heads": used("heads of keys and values", missing="32, as the library has it"),
         "attention_bias": ignored("queries, keys and values of a Qwen2 have a bias whatever it says"),
-        "use_sliding_window": used("whether layers have a window of attention", missing="false"),
-        "sliding_window": used(f"window of attention, if use_sliding_window is true: {LIMIT}"),
-        "max_window_layers": used("from which layer on there is a window, if use_sliding_window is true"),
-        "layer_types": used("which layers have a window, if use_sliding_window is true"),
+    },
+    "Qwen3ForCausalLM": COMMON | WINDOWED | {
+        "num_key_value_heads": used("heads of keys and values", missing="32, as the library has it"),
+        "head_dim": used("features of a head", _a_number, missing=f"{HEAD_SIZE}, as the library has it"),
+        "attention_bias": used("whether queries, keys and values have a bias", missing="false"),
     },
     "MistralForCausalLM": COMMON | {
         "num_key_value_heads": used("heads of keys and values", missing="8, as the library has it"),

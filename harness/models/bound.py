@@ -6,7 +6,7 @@ the plain decoder (float64) has a standard deviation of the error that PEs may h
 are the bound.
 
 product     variances of errors through W^2; roundings of f32, one per term and per PE on the way of the sum
-norm        the error of each feature, and that of the root of the mean square, common to a token
+norm        the error of each feature, and that of the root of the mean square, common to a token, or to a head of it
 positions   cosines and sines of position t are off by `TURN` (t / 64 + 64) v
 softmax     an error d of a score moves a mixed value by share * d * (value - mixed value)
 SwiGLU      slope of silu at most 1.1
@@ -66,13 +66,20 @@ class _Parts:
         return x @ matrix, variance @ square + roundings * V**2 * ((x * x) @ square)
 
     def norm(self, name: str, pair: Pair) -> Pair:
-        """Return a norm, rounded to 16 bits."""
-        x, variance = pair
-        n, weight = self.decoder.hidden, self.weight(name)
+        """Return a norm along the last axis, before it is rounded."""
+        (x, variance), weight = pair, self.weight(name)
+        n = x.shape[-1]
         base = (x * x).mean(axis=-1, keepdims=True) + self.decoder.epsilon
         common = (x * x * variance).sum(axis=-1, keepdims=True) / (n * base) ** 2 + FUNCTION**2
         y = weight * x / np.sqrt(base)
-        return self.half((y, weight**2 * variance / base + y * y * common))
+        return y, weight**2 * variance / base + y * y * common
+
+    def by_heads(self, name: str, pair: Pair, heads: int) -> Pair:
+        """Return heads that are normalised one by one, side by side."""
+        y, variance = self.norm(
+            name, (pair[0].reshape(len(pair[0]), heads, -1), pair[1].reshape(len(pair[0]), heads, -1))
+        )
+        return y.reshape(len(y), -1), variance.reshape(len(y), -1)
 
     def turned(self, pair: Pair, heads: int, scale: float) -> Pair:
         """Return heads turned by their positions, (heads, tokens, head_size), times a scale, rounded to 16 bits."""
@@ -109,6 +116,9 @@ class _Parts:
             y, variance = self.product(f"{part}.{name}_proj.weight", given)
             bias = self.weight(f"{part}.{name}_proj.bias") if decoder.qkv_bias else 0.0
             found[name] = y + bias, variance + V**2 * y * y
+        if decoder.head_norms:
+            for name, count in (("q", decoder.heads), ("k", decoder.kv_heads)):
+                found[name] = self.by_heads(f"{part}.{name}_norm.weight", found[name], count)
         q = self.turned(found["q"], decoder.heads, decoder.head_size**-0.5)
         k = self.turned(found["k"], decoder.kv_heads, 1.0)
         tokens = len(given[0])
@@ -162,8 +172,10 @@ def bounded_logits(
     pair: Pair = x, np.zeros_like(x)
     for layer in range(decoder.layers):
         name = f"model.layers.{layer}"
-        pair = parts.added(pair, parts.attention(layer, parts.norm(f"{name}.input_layernorm.weight", pair)))
-        pair = parts.added(pair, parts.feed_forward(layer, parts.norm(f"{name}.post_attention_layernorm.weight", pair)))
+        given = parts.half(parts.norm(f"{name}.input_layernorm.weight", pair))
+        pair = parts.added(pair, parts.attention(layer, given))
+        given = parts.half(parts.norm(f"{name}.post_attention_layernorm.weight", pair))
+        pair = parts.added(pair, parts.feed_forward(layer, given))
     head = "model.embed_tokens" if decoder.tied else "lm_head"
-    logits, variance = parts.product(f"{head}.weight", parts.norm("model.norm.weight", pair))
+    logits, variance = parts.product(f"{head}.weight", parts.half(parts.norm("model.norm.weight", pair)))
     return logits, SIGMAS * np.sqrt(variance)

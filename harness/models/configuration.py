@@ -16,7 +16,7 @@ from typing import Any
 from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.rope import Scaling
 from harness.kit.jsonfile import read_json
-from harness.models.architectures import ARCHITECTURES, CONFIG_KEYS, WINDOW
+from harness.models.architectures import ARCHITECTURES, CONFIG_KEYS, HEAD_SIZE, WINDOW
 from harness.models.keys import KeyVerdict, judged, refuse_first, warnings_of
 from harness.models.lowering import LOWERED, Factors, factors_of
 from wse_core.errors import ConfigError, UnsupportedError
@@ -44,8 +44,11 @@ SIZES = {
 }
 """Sizes of a decoder, and the keys that every file must have for them."""
 
-KV_HEADS = {"Qwen2ForCausalLM": 32, "MistralForCausalLM": 8}
+KV_HEADS = {"Qwen2ForCausalLM": 32, "Qwen3ForCausalLM": 32, "MistralForCausalLM": 8}
 """Heads of keys and values where a file says nothing of them; otherwise as many as query heads."""
+
+BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM")
+"""Architectures whose queries, keys and values have a bias if the file says so."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,7 @@ def _window(table: Mapping[str, Any], architecture: str) -> int | None:
         return None
     if architecture == "Phi3ForCausalLM" and table.get("sliding_window") is None:
         return None
-    if architecture == "Qwen2ForCausalLM":
+    if architecture in ("Qwen2ForCausalLM", "Qwen3ForCausalLM"):
         wanted = table.get("use_sliding_window", False)
         if not isinstance(wanted, bool):
             raise ConfigError(f"use_sliding_window is {shown(wanted)}, neither true nor false")
@@ -215,7 +218,9 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
         if key not in table:
             raise ConfigError(f"key {key} is missing")
     values: dict[str, Any] = {field: table[key] for field, key in SIZES.items()}
-    heads, hidden, head_size = values["heads"], values["hidden"], table.get("head_dim")
+    normed = architecture == "Qwen3ForCausalLM"
+    heads, hidden = values["heads"], values["hidden"]
+    head_size = table.get("head_dim", HEAD_SIZE if normed else None)
     kv_heads = table.get("num_key_value_heads", KV_HEADS.get(architecture))
     values["kv_heads"] = heads if kv_heads is None else kv_heads
     if head_size is None:
@@ -234,13 +239,14 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
         values["context"] = scaling.original
         warnings.append(f"texts of up to {scaling.original} tokens: in longer ones positions turn by long_factor")
     factors = factors_of(table) if architecture == "GraniteForCausalLM" else Factors()
-    biased = architecture in ("LlamaForCausalLM", "GraniteForCausalLM") and table.get("attention_bias", False)
+    biased = architecture in BIASED and table.get("attention_bias", False)
     decoder = Decoder(
         **values,
         head_size=head_size,
         epsilon=table.get("rms_norm_eps", 1e-6),
         qkv_bias=architecture == "Qwen2ForCausalLM" or biased,
         tied=False if factors.unties else table.get("tie_word_embeddings", False),
+        head_norms=normed,
     )
     stops = token_ids(table.get("eos_token_id"), "eos_token_id", decoder.vocabulary)
     return Configuration(decoder, architecture, stops, window, tuple(warnings), factors)
@@ -258,9 +264,14 @@ def read_configuration(path: Path) -> Configuration:
 
 
 def write_configuration(configuration: Configuration) -> str:
-    """Return the text of a ``config.json``; what `harness.models.lowering` makes a LLaMA of is written as one."""
+    """Return the text of a ``config.json``; what `harness.models.lowering` makes a LLaMA of is written as one.
+
+    A decoder with norms of heads is a Qwen3, whatever it was read from.
+    """
     decoder = configuration.decoder
-    if configuration.architecture in LOWERED:
+    if decoder.head_norms:
+        configuration = replace(configuration, architecture="Qwen3ForCausalLM")
+    elif configuration.architecture in (*LOWERED, "Qwen3ForCausalLM"):
         configuration = replace(configuration, architecture="LlamaForCausalLM")
     table: dict[str, Any] = {
         "architectures": [configuration.architecture],

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import HEAD_NORMS, Decoder
 from harness.kit.jsonfile import read_json
 from harness.kit.staging import staged_directory
 from harness.models.configuration import CONFIG, Configuration, read_configuration, token_ids, write_configuration
@@ -56,8 +56,8 @@ IGNORED = "rotary_emb.inv_freq"
 
 FOREIGN = {
     "o_proj.bias": "the bias of the output projection, which attention_bias means too, is not modelled",
-    "q_norm.weight": "norms of queries and keys are not modelled",
-    "k_norm.weight": "norms of queries and keys are not modelled",
+    "q_norm.weight": "its architecture has no norms of queries and keys; a Qwen3 has",
+    "k_norm.weight": "its architecture has no norms of queries and keys; a Qwen3 has",
     "gate_proj.bias": "biases of the feed-forward part are not modelled",
     "up_proj.bias": "biases of the feed-forward part are not modelled",
     "down_proj.bias": "biases of the feed-forward part are not modelled",
@@ -118,6 +118,8 @@ def tensor_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
             shapes[f"{prefix}{part}.{name}.weight"] = shape
             if decoder.qkv_bias and name in ("q_proj", "k_proj", "v_proj"):
                 shapes[f"{prefix}{part}.{name}.bias"] = shape[:1]
+        for name in HEAD_NORMS if decoder.head_norms else ():
+            shapes[f"{prefix}self_attn.{name}.weight"] = (decoder.head_size,)
         shapes[f"{prefix}post_attention_layernorm.weight"] = (decoder.hidden,)
     shapes["model.norm.weight"] = (decoder.hidden,)
     if not decoder.tied:

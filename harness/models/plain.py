@@ -101,17 +101,21 @@ class PlainDecoder:
         return tokens, np.stack(rows)
 
     def _norm(self, x: Array, name: str) -> Array:
-        """Return RMSNorm of each row."""
+        """Return RMSNorm along the last axis."""
         square = (x * x).mean(axis=-1, keepdims=True)
         return self.weights[f"{name}.weight"] * (x / np.sqrt(square + self.dtype(self.decoder.epsilon)))
 
     def _heads(self, number: int, y: Array, name: str, heads: int) -> Array:
-        """Return a projection of each row, by heads: (heads, tokens, head_size)."""
+        """Return a projection of each row, by heads: (heads, tokens, head_size); those of queries and keys normalised.
+
+        `name` is "q", "k" or "v".
+        """
         part = f"model.layers.{number}.self_attn.{name}"
-        out = y @ self.weights[f"{part}.weight"].T
+        out = y @ self.weights[f"{part}_proj.weight"].T
         if self.decoder.qkv_bias:
-            out = out + self.weights[f"{part}.bias"]
-        return out.reshape(len(y), heads, -1).transpose(1, 0, 2)
+            out = out + self.weights[f"{part}_proj.bias"]
+        out = out.reshape(len(y), heads, -1).transpose(1, 0, 2)
+        return self._norm(out, f"{part}_norm") if self.decoder.head_norms and name != "v" else out
 
     @staticmethod
     def _turned(z: Array, cos: Array, sin: Array) -> Array:
@@ -124,9 +128,9 @@ class PlainDecoder:
         """Return what attention adds to each row; keys and values join the cache."""
         decoder, tokens = self.decoder, len(x)
         y = self._norm(x, f"model.layers.{number}.input_layernorm")
-        q = self._turned(self._heads(number, y, "q_proj", decoder.heads), cos, sin)
-        k = self._turned(self._heads(number, y, "k_proj", decoder.kv_heads), cos, sin)
-        v = self._heads(number, y, "v_proj", decoder.kv_heads)
+        q = self._turned(self._heads(number, y, "q", decoder.heads), cos, sin)
+        k = self._turned(self._heads(number, y, "k", decoder.kv_heads), cos, sin)
+        v = self._heads(number, y, "v", decoder.kv_heads)
         k = self.keys[number] = np.concatenate((self.keys[number], k), axis=1)
         v = self.values[number] = np.concatenate((self.values[number], v), axis=1)
         later = np.arange(k.shape[1]) > np.arange(self.length, self.length + tokens)[:, None]

@@ -15,6 +15,7 @@ import numpy as np
 
 from fabric.networks.inference.decoder import Decoder
 from harness.models.rotary import cosines
+from wse_core.errors import UnsupportedError
 
 __all__ = ["loss_and_gradients"]
 
@@ -151,7 +152,14 @@ def loss_and_gradients(
         (windows, length + 1) token ids; the first `length` are read, the last `length` predicted.
     gradients : bool
         Whether gradients are wanted; without, the dictionary is empty.
+
+    Raises
+    ------
+    UnsupportedError
+        A decoder with norms of heads.
     """
+    if decoder.head_norms:
+        raise UnsupportedError("gradients of norms of heads")
     windows, length = tokens.shape[0], tokens.shape[1] - 1
     ids, wanted = tokens[:, :-1].reshape(-1), tokens[:, 1:].reshape(-1)
     cos, sin = (each.astype(np.float32) for each in cosines(decoder, np.arange(length)))

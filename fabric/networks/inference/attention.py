@@ -3,7 +3,7 @@
 What moves
     Partial scores of a head are summed along x inside the head's columns (the lowest level of the tree along x) and
     given back to them; the largest scores and then the mixed values with the sums of their shares are all-reduced
-    along y, where the tokens lie.
+    along y, where the tokens lie.  Norms of heads sum their squares as scores are summed.
 
 Lengths follow the tokens that a row holds: a PE walks over its slots rounded up to a multiple of 4, and slots behind
 the last have the lowest score and so a share of exactly zero.  All PEs of a row have the same length.
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fabric.asm.operands import Address, Dsr, Var
+from fabric.asm.operands import Address, Dsd, Dsr, Reg, Var
 from fabric.kernels.collectives.pieces.line_reduce import Role
 from fabric.networks.inference.axes import COLOR_HEAD, QUEUE_HEAD
 from fabric.networks.inference.cache import CacheCode
@@ -92,37 +92,44 @@ class Attention:
         """Write the sum of the scores over the columns of a head, given to all of them."""
         if self.level is None:
             return
+        size = self.w.p.reg16("size")
+        self.w.p.ld16(size, self.cache.size)
+        self.sum_in_head(self.w.scores, size)
+        self.w.p.free(size)
+
+    def sum_in_head(self, numbers: Var, size: Reg | None = None) -> None:
+        """Write that numbers, the first `size` of them or all, become their sums over the columns of a head."""
+        if self.level is None:
+            return
         w, p, role = self.w, self.w.p, self.level
-        most = w.scores.count
-        size = p.reg16("size")
-        p.ld16(size, self.cache.size)
+        most = numbers.count
+
+        def load(register: Dsr, what: Var | Dsd) -> None:
+            p.load(register, what)
+            if size is not None:
+                p.dsr_len(register, size)
+
         into = None if role.into is None else p.fabin(p.input_queue(self.queue, role.into), most)
         if role.out is None:
             for _ in range(role.messages):
-                p.load(w.first, w.scores)
-                p.dsr_len(w.first, size)
+                load(w.first, numbers)
                 assert into is not None
                 p.fadds(w.first, w.first, into)
         else:
             p.load(w.written, role.leaving(p, self.queue, most))
             if into is None:
-                p.load(w.second, w.scores)
-                p.dsr_len(w.second, size)
+                load(w.second, numbers)
                 p.mov32(w.written, w.second)
             else:
-                p.load(w.first, w.scores)
-                p.dsr_len(w.first, size)
+                load(w.first, numbers)
                 p.fadds(w.written, w.first, into)
             role.close(p, self.queue)
         if role.out is None and role.messages:  # a group of one column has nobody to give to
-            p.load(w.second, w.scores)
-            p.dsr_len(w.second, size)
+            load(w.second, numbers)
             p.mov32(p.fabout(p.output_queue(QUEUE_HEAD, COLOR_HEAD), most), w.second)
         elif role.out is not None:
-            p.load(w.second, p.fabin(p.input_queue(QUEUE_HEAD, COLOR_HEAD), most))
-            p.dsr_len(w.second, size)
-            p.mov32(w.scores, w.second)
-        p.free(size)
+            load(w.second, p.fabin(p.input_queue(QUEUE_HEAD, COLOR_HEAD), most))
+            p.mov32(numbers, w.second)
 
     def peaks(self) -> None:
         """Write the lowest score into slots without a token, and peaks = the largest score of each head."""

@@ -2,13 +2,13 @@
 
 A step
     The embedding row of the token enters row by row at column 0 and is given to each row by an all-reduce in which all
-    others hold zeros.  Then, layer by layer: norm; queries, keys and values (summed along y); rotary positions; the
-    cache takes the new entry; attention; output projection (along x) into the residual stream; norm; gate and up (along
-    y); SwiGLU; down (along x) into the residual stream.  Behind the last layer: norm, logits (along y), the largest of
-    them (along x); its token and its value leave PE (0, 0).
+    others hold zeros.  Then, layer by layer: norm; queries, keys and values (summed along y); norms of heads, where a
+    decoder has them; rotary positions; the cache takes the new entry; attention; output projection (along x) into the
+    residual stream; norm; gate and up (along y); SwiGLU; down (along x) into the residual stream.  Behind the last
+    layer: norm, logits (along y), the largest of them (along x); its token and its value leave PE (0, 0).
 
     There are nine all-reduces per layer: six along y (two of them of one value, for the norms, one a maximum), two
-    along x, one inside the columns of a head.
+    along x, one inside the columns of a head; norms of heads take another one there.
 
 The program loops: a PE that is through waits for the next token, and counts tokens itself.
 
@@ -90,7 +90,10 @@ PARTS = (
     "head",
     "argmax",
 )
-"""Parts of a step in order; a timed program notes when each is done, those of layers in the last layer."""
+"""Parts of a step in order; a timed program notes when each is done, those of layers in the last layer.
+
+Norms of heads belong to ``rotary``.
+"""
 
 
 @dataclass(frozen=True)
@@ -295,9 +298,16 @@ class Decode:
         done: Callable[[str], None],
     ) -> None:
         """Write a layer; `summed` gives the emitter of an all-reduce of a variable, `done` notes the end of a part."""
+
+        def squares() -> None:
+            with w.cut("squares"):
+                attention.sum_in_head(w.squares)
+
         self._norm(w, "norm 1", summed, done)
         self._product(w, "qkv", w.qkv, w.given, summed("qkv", w.qkv))
         done("qkv")
+        if w.head_norms is not None:
+            rotary.normalise(squares)
         rotary.turn()
         done("rotary")
         cache.update()
@@ -375,7 +385,7 @@ class Decode:
         p = w.p
         w.product(name, result, vector)
         total()
-        if name == "qkv" and w.place.decoder.qkv_bias:
+        if name == "qkv" and w.biases is not None:
             rows = w.place.shapes["qkv"].rows
             with w.taking("biases", rows) as address:
                 bias = p.dsr("src0", name="biases")

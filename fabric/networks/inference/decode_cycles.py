@@ -86,6 +86,7 @@ class StepCycles:
         self._wholes: dict[tuple[MarkedProgram, int], Course] = {}
         self._attentions: dict[tuple[MarkedProgram, object], Course] = {}
         self._courses: dict[tuple[RowKind, bool, int], Course] = {}
+        self._heads: dict[str, _Heads | None] = {}
 
     # --- programs -----------------------------------------------------------------------------------------------------
 
@@ -180,16 +181,18 @@ class StepCycles:
             found.append(RowKind(one, rows - 1 if wraps else max(0, min(one - beside, rows - 2)), tokens))
         return found, which.reshape(held.shape)
 
-    @cached_property
-    def heads(self) -> _Heads | None:
-        """The sum of the scores inside the columns of a head; None if each has one column."""
+    def heads(self, event: str) -> _Heads | None:
+        """Return the sum inside the columns of a head that is an event; None if each head has one column."""
         piece = self.decode.sums["back"].piece
-        return None if self.place.group == 1 or not isinstance(piece, KTree) else _Heads(self, piece)
+        if event not in self._heads:
+            single = self.place.group == 1 or not isinstance(piece, KTree)
+            self._heads[event] = None if single else _Heads(self, piece, event)  # type: ignore[arg-type]
+        return self._heads[event]
 
-    def summed_scores(self, column: int) -> Course:
+    def summed_in_head(self, column: int, event: str) -> Course:
         """Return the `Course` of a column's part in that sum."""
         program = self.program(column, 0)
-        mark = next(name for name in program.marks if name.endswith(" behind heads"))
+        mark = next(name for name in program.marks if name.endswith(f" behind {event}"))
         return program.follow(mark.replace("behind ", ""), mark, {"size": 4})
 
     # --- a step -------------------------------------------------------------------------------------------------------
@@ -376,7 +379,9 @@ class Way:
                 line = self.sums[event]
                 (front.along_x if line.line is self.form.decode.x.line else front.along_y)(line)
             elif event == "heads":
-                self._sum_heads()
+                self._sum_heads(event, (self.form.place.heads * up(self.held))[self.which])
+            elif event == "squares":
+                self._sum_heads(event, np.full_like(self.which, self.form.place.turned_heads))
             elif event.startswith("done "):
                 if event == "done cache":
                     self._shift(begun)
@@ -392,44 +397,44 @@ class Way:
         received = timing.receiver(m, wavelets, QUEUE_SHIFT, QUEUE_SHIFT)(begun + arrives, sent)
         self.front.work(np.where(arrives < 0, 0, received - begun - arrives - wavelets))
 
-    def _sum_heads(self) -> None:
-        """Move the front over the sum of the scores inside the columns of each head."""
-        heads = self.form.heads
+    def _sum_heads(self, event: str, sizes: NDArray[np.int64]) -> None:
+        """Move the front over the sum of so many numbers of each row inside the columns of each head."""
+        heads = self.form.heads(event)
         if heads is None:
             return
         front = self.front
-        sizes = (self.form.place.heads * up(self.held))[self.which]  # of each row
         each = np.unique(sizes)
         times = np.array([heads.ends(front.columns, size) for size in each.tolist()])
         ends = times.max(axis=2)  # of the slowest column, (sizes, steps)
         step = np.arange(len(sizes))
-        most = np.searchsorted(each, sizes.max(axis=1))  # more scores never take less
+        most = np.searchsorted(each, sizes.max(axis=1))  # more numbers never take less
         front.columns = times[most, step]
         front.work(ends[np.searchsorted(each, sizes), step[:, np.newaxis]] - ends[most, step][:, np.newaxis])
 
 
 class _Heads:
-    """The sum of the scores inside the columns of each head: who waits for whom, along x.
+    """A sum inside the columns of each head, of scores or of squares: who waits for whom, along x.
 
     Parameters
     ----------
     form : StepCycles
     piece : KTree
         Along x; its lowest groups are the columns of the heads.
+    event : str
     """
 
-    def __init__(self, form: StepCycles, piece: KTree) -> None:
+    def __init__(self, form: StepCycles, piece: KTree, event: str) -> None:
         self.m, self.queue, self.turns = form.m, piece.queues[0], piece.turns[0]
         roles, found = [form.priced.level(column) for column in form.roles[0]], {}
         for column, role in enumerate(roles):
             if role not in found:
-                found[role] = form.summed_scores(column).gaps
+                found[role] = form.summed_in_head(column, event).gaps
         self.gaps = [found[role] for role in roles]  # of a root, one for each side, one for the flood, one behind
         groups = piece.levels[0]
         self.root = np.repeat([group[len(group) // 2] for group in groups], [len(group) for group in groups])
 
     def ends(self, starts: Cycles, count: int) -> Cycles:
-        """Return when each column goes on if each begins when `starts` says, (steps, width); `count`: scores."""
+        """Return when each column goes on if each begins when `starts` says, (steps, width); `count`: numbers."""
         m, w, queue = self.m, wavelets_of(count, "f32"), self.queue
         if not count:
             return starts + np.array([sum(each) for each in self.gaps])

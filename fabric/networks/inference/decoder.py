@@ -5,6 +5,9 @@ positions in half layout (feature i of a head turns with feature i + head_size /
 j reads the keys and values of head j // (heads / kv_heads).  Behind the last layer stand a norm and the output matrix,
 which is the embedding itself where the two are tied.
 
+With *norms of heads* each query head and each key head has an RMSNorm of its own features before it is turned: one
+weight per feature of a head for all query heads, and one for all key heads.
+
 Matrices are kept as in the files of the hub, [outputs, inputs]; a product is y = x W^T.
 """
 
@@ -20,10 +23,13 @@ from fabric.networks.inference.rope import Scaling
 from wse_core.errors import ConfigError
 from wse_core.errors.values import shown
 
-__all__ = ["MATRICES", "Decoder"]
+__all__ = ["HEAD_NORMS", "MATRICES", "Decoder"]
 
 MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The seven products of a layer, in the order in which they are done."""
+
+HEAD_NORMS = ("q_norm", "k_norm")
+"""Norms of heads, by the products whose results they take."""
 
 MOST = 1 << 31
 """Every size is below it: a wrong file must not make the planner reckon for minutes or overflow."""
@@ -58,6 +64,8 @@ class Decoder:
         Whether queries, keys and values have a bias.
     tied : bool
         Whether the output matrix is the embedding.
+    head_norms : bool
+        Whether the heads of queries and keys are normalised before they turn.
     """
 
     hidden: int
@@ -73,6 +81,7 @@ class Decoder:
     qkv_bias: bool = False
     tied: bool = False
     scaling: Scaling | None = None
+    head_norms: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -153,9 +162,10 @@ class Decoder:
 
     @property
     def layer_parameters(self) -> int:
-        """Parameters of a layer: products, biases and two norms."""
+        """Parameters of a layer: products, biases, two norms, and those of heads."""
         bias = self.query_features + 2 * self.kv_features if self.qkv_bias else 0
-        return self.product_parameters + bias + 2 * self.hidden
+        heads = len(HEAD_NORMS) * self.head_size if self.head_norms else 0
+        return self.product_parameters + bias + 2 * self.hidden + heads
 
     @property
     def parameters(self) -> int:

@@ -1,13 +1,15 @@
 """Norm, rotary positions and SwiGLU of a decoder's step, and the way back into the residual stream.
 
 All of it is f32, with one rounding to 16 bits where a product reads the result.  The residual stream stays f32.
-Nothing moves but the one value of the sum of squares.
+Nothing moves but the one value of the sum of squares, and of each head where heads are normalised.
 
 Angles.  A PE turns its own: the cosines and sines of a position are those of a multiple of `FINE` positions turned by
 the rest, each a chain of turns by a constant angle, so that a position t costs t / FINE + FINE roundings and not t.
 
 Rounding
     norm: squares summed in order of features, then over rows; (x * rsqrt(mean + eps)) * weight, two roundings.
+    norms of heads: squares summed in order of features inside a column, then over the columns of the head; (x *
+        rsqrt(mean + eps)) * weight, two roundings.
     rotary: four products, then a difference and a sum; queries are multiplied by 1 / sqrt(head_size) behind it.
     SwiGLU: gate * (1 / (1 + exp(min(-gate, 86)))), then times up.
 """
@@ -15,6 +17,7 @@ Rounding
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from fabric.asm.operands import Dsd, Var
 from fabric.networks.inference.writer import Idioms, Writer
@@ -156,13 +159,51 @@ class Rotary(Angle):
     """
 
     def __init__(self, w: Writer) -> None:
-        super().__init__(w, w.place.heads + w.place.kv_heads)
+        super().__init__(w, w.place.turned_heads)
         self.writer = w
+
+    def normalise(self, total: Callable[[], None]) -> None:
+        """Write that queries and keys of qkv are normalised head by head, with the weights of the next layer.
+
+        `total` emits the sum of ``squares`` over the columns of each head.
+        """
+        w, p, place, part = self.writer, self.w.p, self.w.place, self.w.place.part
+        heads = place.turned_heads
+        value, at = p.reg32("sum of squares"), p.reg16("squares")
+        numbers = p.mem1d(w.qkv, heads * part)
+        p.fmuls(self.products, numbers, numbers)
+        p.load(w.second, p.mem1d(self.products, part, save=True))
+        p.ldi(at, w.squares)
+        with w.times(heads):
+            p.ldi32(value, 0.0)
+            p.fadds(value, value, w.second)
+            p.st32(value, at)
+            p.add16(at, at, 2)
+        total()
+        p.fmuls(w.squares, w.squares, 1.0 / place.decoder.head_size)
+        p.fadds(w.squares, w.squares, place.decoder.epsilon)
+        with w.functions.first(heads):
+            w.functions.rsqrt(w.squares, w.squares)
+        p.load(w.first, p.mem1d(w.qkv, part, save=True))
+        p.ldi(at, w.squares)
+        with w.times(heads):
+            p.ld32(value, at)
+            p.fmuls(w.first, w.first, value)
+            p.add16(at, at, 2)
+        p.free(value, at)
+        assert w.head_norms is not None
+        with w.taking("head_norms", 2 * place.head_norms) as address:
+            for count, first in ((place.heads, 0), (place.kv_heads, place.query_rows)):
+                p.load(w.second, p.mem4d(w.head_norms, (count, part), (0, 1)))
+                p.dsr_base(w.second, address)
+                own = p.mem1d(w.qkv, count * part, offset=first)
+                p.fmuls(own, own, w.second)
+                p.add16(address, address, 2 * part)
 
     def turn(self) -> None:
         """Write qkv_half = queries and keys of qkv turned, queries scaled, and values as they are."""
         w, p, n = self.writer, self.w.p, self.pairs
-        heads = w.place.heads + w.place.kv_heads
+        heads = w.place.turned_heads
         a = p.mem4d(w.qkv, (heads, n), (2 * n, 1))
         b = p.mem4d(w.qkv, (heads, n), (2 * n, 1), offset=n)
         cos, sin = p.mem4d(self.angle, (heads, n), (0, 1)), p.mem4d(self.angle, (heads, n), (0, 1), offset=n)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fabric.networks.inference.placement import Placement, shares
-from fabric.networks.inference.writer import CHUNK, CODE_WORDS
+from fabric.networks.inference.writer import CODE_WORDS, code_words, function_room
 from wse_core.errors import PlanError
 from wse_core.params import Machine
 
@@ -30,8 +30,9 @@ def temporary_words(place: Placement) -> int:
     vectors = (2 + 1 + 2 + 2) * hidden + 3 * shapes["qkv"].rows + 3 * scores + 2 * heads
     vectors += 2 * heads * (place.part + 1) + heads * place.part
     vectors += (4 + 2 + 1) * place.ffn + place.last * (2 + 2 + 2) * place.vocabulary
-    functions = 6 * 2 * max(CHUNK, place.ffn, heads)
-    angles = (5 * 4 + 4 * (heads + place.kv_heads)) * place.pairs
+    vectors += 2 * place.turned_heads * place.decoder.head_norms  # sums of squares
+    functions = 6 * 2 * function_room(place)
+    angles = (5 * 4 + 4 * place.turned_heads) * place.pairs
     entries = 4 * place.kv_rows if place.height > 1 else 0  # one that leaves, one that comes
     return vectors + functions + angles + place.capacity + entries
 
@@ -39,7 +40,7 @@ def temporary_words(place: Placement) -> int:
 def needed_words(place: Placement, slots: int = 0) -> dict[str, int]:
     """Return all words that a PE needs, by what they are, the largest first; `slots`: as of `writer.Writer`."""
     vectors = temporary_words(place) + GAPS + 2 * slots * place.hidden
-    found = place.words() | {"code": CODE_WORDS, "vectors": vectors}
+    found = place.words() | {"code": code_words(place), "vectors": vectors}
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 

@@ -60,6 +60,9 @@ class Oracle:
         tables = place_weights(place, machine, weights) if tables is None else tables
         self.norms = tables["norms"][:, 0].reshape(place.height, -1, place.hidden)
         self.biases = tables["biases"][0].reshape(place.width, place.decoder.layers, -1) if "biases" in tables else None
+        self.head_norms: Bits | None = None  # (width, layers, queries and keys, part)
+        if "head_norms" in tables:
+            self.head_norms = tables["head_norms"][0].reshape(place.width, place.decoder.layers, -1, place.part)
         self.tiles = self._tiles(tables["weights"])
         self._before: list[list[int]] = [[] for _ in range(place.height)]  # tokens in slots before the step
         size = place.decoder.layers, place.height, place.width, place.kv_heads
@@ -146,10 +149,39 @@ class Oracle:
         scale = self.functions.rsqrt(self.do("add", mean, self.number(decoder.epsilon)))
         return self.rounded(self.do("mul", self.do("mul", x, scale), weight))
 
+    def normalised(self, layer: int, qkv: Bits) -> Bits:
+        """Return queries, keys and values of all columns, (width, rows), with the heads of the first two normalised."""
+        place = self.place
+        if self.head_norms is None:
+            return qkv
+        z = qkv[:, : place.turned_heads * place.part].reshape(place.width, place.turned_heads, place.part)
+        squares = self.in_order(0.0, self.do("mul", z, z))
+        for columns in self.decode.groups():
+            squares[columns] = self._group_sum(squares[columns])
+        return np.concatenate([self.by_heads(layer, z, squares), qkv[:, place.query_rows + place.kv_rows :]], axis=1)
+
+    def by_heads(self, layer: int, z: Bits, squares: Bits) -> Bits:
+        """Return heads normalised by the sums of their squares, side by side.
+
+        Parameters
+        ----------
+        layer : int
+        z : ndarray
+            Queries, then keys, (..., width, turned_heads, part).
+        squares : ndarray
+            Of each head, (..., width, turned_heads).
+        """
+        place = self.place
+        assert self.head_norms is not None
+        mean = self.do("mul", squares, self.number(1.0 / place.decoder.head_size))
+        scale = self.functions.rsqrt(self.do("add", mean, self.number(place.decoder.epsilon)))
+        weight = np.repeat(self.head_norms[:, layer], [place.heads, place.kv_heads], axis=1)
+        return self.do("mul", self.do("mul", z, scale[..., np.newaxis]), weight).reshape(*z.shape[:-2], -1)
+
     def turned(self, qkv: Bits, position: int) -> Bits:
         """Return queries, keys and values of all columns behind the rotary positions, rounded to 16 bits."""
         place, n = self.place, self.place.pairs
-        count = place.heads + place.kv_heads
+        count = place.turned_heads
         angle = self.angles.at(position)[:, np.newaxis]
         cos, sin = angle[..., :n], angle[..., n:]
         z = qkv[:, : count * place.part].reshape(place.width, count, 2, n)
@@ -272,7 +304,7 @@ class Oracle:
             if self.biases is not None:
                 bias = self.biases[:, layer]
                 qkv = self.half.call("add_mixed", bias, qkv)
-            qkv = self.turned(qkv, position)
+            qkv = self.turned(self.normalised(layer, qkv), position)
             self.remember(layer, qkv)
             x = self.do("add", x, self._along_x(tiles["o"], self.attention(layer, qkv)))
             gate_up = self._along_y("gate_up", tiles["gate_up"], self.norm(x, self.norms[:, 2 * layer + 1]))

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.kernels.matmul.local import Shape
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import HEAD_NORMS, Decoder
 from wse_core.errors import ConfigError
 
 __all__ = ["NOTHING", "Placement", "shares"]
@@ -105,6 +105,11 @@ class Placement:
         return self.kv_heads * self.decoder.group
 
     @property
+    def turned_heads(self) -> int:
+        """Heads of queries and of keys that a column has a part of: those that turn with their position."""
+        return self.heads + self.kv_heads
+
+    @property
     def pairs(self) -> int:
         """Rotary pairs of a head in a column."""
         return -(-self.decoder.head_size // (2 * self.group))
@@ -158,6 +163,11 @@ class Placement:
         return 2 * self.decoder.layers + self.last
 
     @property
+    def head_norms(self) -> int:
+        """Weights of a layer's norms of heads in a column, those of a query head and then those of a key head."""
+        return len(HEAD_NORMS) * self.part if self.decoder.head_norms else 0
+
+    @property
     def weight_words(self) -> int:
         """Words of all matrices in a PE."""
         return self.decoder.layers * self.layer_words + self.last * self.tile_words(self.shapes["head"])
@@ -181,6 +191,8 @@ class Placement:
         found["norms"] = 2 * self.norms * self.hidden
         if decoder.qkv_bias:
             found["biases"] = layers * self.shapes["qkv"].rows
+        if decoder.head_norms:
+            found["norms of heads"] = 2 * layers * self.head_norms
         found["cache"] = layers * self.requests * self.cache_words
         return found
 
@@ -200,17 +212,26 @@ class Placement:
         first = (column % self.group) * self.pairs
         return [i if i < self.decoder.head_size // 2 else NOTHING for i in range(first, first + self.pairs)]
 
+    def _of_head(self, column: int) -> list[int]:
+        """Return the features that a column has of each of its heads, first halves first, `NOTHING` where it has none.
+
+        They are numbered inside the head.
+        """
+        half, pairs = self.decoder.head_size // 2, self.pairs_of(column)
+        return [offset + i if i != NOTHING else NOTHING for offset in (0, half) for i in pairs]
+
     def _features(self, column: int, each: int) -> list[int]:
         """Return the features of a column, of `each` heads for every head of keys and values."""
-        half, found = self.decoder.head_size // 2, []
+        size, inside, found = self.decoder.head_size, self._of_head(column), []
         for kv_head in self._heads_of(column):
-            for k in range(each):
-                head = kv_head * each + k
-                for offset in (0, half):
-                    for i in self.pairs_of(column):
-                        known = kv_head != NOTHING and i != NOTHING
-                        found.append(head * 2 * half + offset + i if known else NOTHING)
+            for head in range(kv_head * each, kv_head * each + each):
+                found += [head * size + i if kv_head != NOTHING and i != NOTHING else NOTHING for i in inside]
         return found
+
+    @cached_property
+    def of_head(self) -> NDArray[np.int64]:
+        """Features of a head in each column, numbered inside the head, shape (width, part)."""
+        return np.array([self._of_head(c) for c in range(self.width)], np.int64)
 
     @cached_property
     def queries(self) -> NDArray[np.int64]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fabric.networks.inference.decoder import HEAD_NORMS
 from fabric.networks.inference.placement import NOTHING, Placement
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic, Bits
@@ -97,6 +98,7 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
     tiles = np.zeros((*size, place.weight_words), np.uint16)
     norms: list[NDArray[np.uint32]] = []
     biases: list[Bits] = []
+    head_norms: list[NDArray[np.uint32]] = []
     at = 0
 
     def add(name: str, parts: Sequence[tuple[str, tuple[int, int], NDArray[np.int64], NDArray[np.int64]]]) -> None:
@@ -111,15 +113,15 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
             low += outputs.shape[1]
         at += place.tile_words(shape)
 
-    def norm(name: str) -> None:
-        values = np.append(tensor(weights, name, (decoder.hidden,)).astype(np.float32), np.float32(0))
-        norms.append(values[hidden].view(np.uint32))
+    def norm(name: str, features: NDArray[np.int64], count: int) -> NDArray[np.uint32]:
+        values = np.append(tensor(weights, name, (count,)).astype(np.float32), np.float32(0))
+        return values[features].view(np.uint32)
 
     for layer in range(place.first, place.first + decoder.layers):
         attention = {k: layer_name(layer, f"self_attn.{k}.weight") for k in ("q_proj", "k_proj", "v_proj", "o_proj")}
         inner = {k: layer_name(layer, f"mlp.{k}.weight") for k in ("gate_proj", "up_proj", "down_proj")}
-        norm(layer_name(layer, "input_layernorm.weight"))
-        norm(layer_name(layer, "post_attention_layernorm.weight"))
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            norms.append(norm(layer_name(layer, f"{name}.weight"), hidden, decoder.hidden))
         cut = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
         add("qkv", [(attention[k], shapes[k], outputs, hidden) for k, outputs in cut.items()])
         add("o", [(attention["o_proj"], shapes["o_proj"], hidden, queries)])
@@ -131,15 +133,19 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
                 values = tensor(weights, layer_name(layer, f"self_attn.{k}.bias"), (shapes[k][0],))
                 found.append(np.append(values, 0.0)[outputs])
             biases.append(half.encode(np.concatenate(found, axis=1)))
+        if decoder.head_norms:
+            names = [layer_name(layer, f"self_attn.{name}.weight") for name in HEAD_NORMS]
+            head_norms += [norm(name, place.of_head, decoder.head_size) for name in names]
     if place.last:
-        norm("model.norm.weight")
+        norms.append(norm("model.norm.weight", hidden, decoder.hidden))
         head = "model.embed_tokens.weight" if decoder.tied else "lm_head.weight"
         add("head", [(head, (decoder.vocabulary, decoder.hidden), place.ids, hidden)])
 
     result: dict[str, Bits] = {"weights": tiles}
     by_row = np.concatenate(norms, axis=1)[:, np.newaxis]
     result["norms"] = np.broadcast_to(by_row, (*size, by_row.shape[2]))
-    if biases:
-        by_column = np.concatenate(biases, axis=1)[np.newaxis]
-        result["biases"] = np.broadcast_to(by_column, (*size, by_column.shape[2]))
+    for symbol, parts in (("biases", biases), ("head_norms", head_norms)):
+        if parts:
+            by_column = np.concatenate(parts, axis=1)[np.newaxis]
+            result[symbol] = np.broadcast_to(by_column, (*size, by_column.shape[2]))
     return result

@@ -16,22 +16,34 @@ from fabric.networks.inference.placement import Placement
 from fabric.program.functions import Emit
 from fabric.program.program import Program
 
-__all__ = ["CHUNK", "CODE_WORDS", "Idioms", "Writer", "resident_variables"]
+__all__ = ["CHUNK", "CODE_WORDS", "Idioms", "Writer", "code_words", "function_room", "resident_variables"]
 
 CHUNK = 32
 """Scores whose exponentials are taken at a time, at least."""
 CODE_WORDS = 4096
 """Words kept for the program; a test assembles programs and sees that none is longer."""
+NORM_WORDS = 512
+"""Words kept beside them for norms of heads."""
+
+
+def code_words(place: Placement) -> int:
+    """Return the words kept for the program of a PE."""
+    return CODE_WORDS + NORM_WORDS * place.decoder.head_norms
+
+
+def function_room(place: Placement) -> int:
+    """Return of how many numbers at a time a step takes functions."""
+    return max(CHUNK, place.ffn, place.turned_heads if place.decoder.head_norms else place.heads)
 
 
 def resident_variables(p: Program, place: Placement, slots: int = 0) -> dict[str, Var]:
-    """Declare what stays in a PE: weights, cache, norms, biases.
+    """Declare what stays in a PE: weights, cache, norms, biases, norms of heads.
 
     With `slots`, hidden features of that many chunks are handed over from a program that reads prompts, and everything
     lies behind the words kept for code, so that both programs of a PE have it at the same place.
     """
     if slots:
-        p.unit.data_from = CODE_WORDS
+        p.unit.data_from = code_words(place)
     shapes, layers = place.shapes, place.decoder.layers
     found = {
         "weights": p.array("weights", place.weight_words, place.dtype, bank=1),
@@ -40,6 +52,8 @@ def resident_variables(p: Program, place: Placement, slots: int = 0) -> dict[str
     }
     if place.decoder.qkv_bias:
         found["biases"] = p.array("biases", layers * shapes["qkv"].rows, place.dtype)
+    if place.decoder.head_norms:
+        found["head_norms"] = p.array("head_norms", layers * place.head_norms, "f32")
     if slots:
         found["last"] = p.array("last", slots * place.hidden, "f32")
     return found
@@ -54,10 +68,28 @@ class Idioms:
     place : Placement
     """
 
-    pointers: dict[str, Var]
-
     def __init__(self, p: Program, place: Placement) -> None:
         self.p, self.place, self.cuts = p, place, 0
+        self.pointers: dict[str, Var] = {}
+
+    def keep(self, slots: int) -> None:
+        """Declare what stays in a PE, as of `resident_variables`."""
+        kept = resident_variables(self.p, self.place, slots)
+        self.weights, self.cache, self.norms = kept["weights"], kept["cache"], kept["norms"]
+        self.biases, self.head_norms = kept.get("biases"), kept.get("head_norms")
+        if slots:
+            self.last = kept["last"]
+
+    def declare_pointers(self) -> None:
+        """Declare the pointers to the next of what stays in a PE and is used layer by layer."""
+        names = ("weights", "norms", "biases", "cache") + ("head_norms",) * self.place.decoder.head_norms
+        self.pointers = {name: self.p.scalar(f"{name}_at", "u16") for name in names}
+
+    def rewind(self) -> None:
+        """Set all pointers to the first layer."""
+        first = {"weights": self.weights, "norms": self.norms, "cache": self.cache}
+        more = {"biases": self.biases, "head_norms": self.head_norms}
+        self.point(**first, **{name: var for name, var in more.items() if var is not None})
 
     def mark(self, name: str) -> None:
         """Mark a place by a label that nobody sees but who prices the program (`fabric.networks.inference.course`)."""
@@ -113,12 +145,7 @@ class Writer(Idioms):
         super().__init__(p, place)
         shapes, hidden = place.shapes, place.hidden
         heads, part = place.heads, place.part
-        kept = resident_variables(p, place, slots)
-        self.weights, self.cache, self.norms = kept["weights"], kept["cache"], kept["norms"]
-        if place.decoder.qkv_bias:
-            self.biases = kept["biases"]
-        if slots:
-            self.last = kept["last"]
+        self.keep(slots)
 
         self.x = p.array("x", hidden, "f32", bank=0)  # the residual stream
         self.given = p.array("given", hidden, place.dtype)  # what a product reads
@@ -140,8 +167,11 @@ class Writer(Idioms):
         if place.requests > 1:
             self.request = p.scalar("request", "u16")  # whose turn it is
 
-        self.pointers = {name: p.scalar(f"{name}_at", "u16") for name in ("weights", "norms", "biases", "cache")}
-        self.functions = Emit(p, max(CHUNK, place.ffn, heads))
+        if place.decoder.head_norms:
+            self.squares = p.array("squares", place.turned_heads, "f32")  # sums over the features of each head
+
+        self.declare_pointers()
+        self.functions = Emit(p, function_room(place))
         self.total, self.column = p.dsr("src0", name="product"), p.dsr("src1", name="factors")
         self.first, self.second = p.dsr("src0", name="first"), p.dsr("src1", name="second")
         self.written = p.dsr("dest", name="written")
@@ -149,11 +179,8 @@ class Writer(Idioms):
     # --- pointers -----------------------------------------------------------------------------------------------------
 
     def rewind(self) -> None:
-        """Set all pointers to the first layer."""
-        first = {"weights": self.weights, "norms": self.norms, "cache": self.cache}
-        if self.place.decoder.qkv_bias:
-            first["biases"] = self.biases
-        self.point(**first)
+        """Set all pointers to the first layer, of the request whose turn it is."""
+        super().rewind()
         if self.place.requests > 1:
             p, cache, words = self.p, self.p.reg16("cache"), self.p.reg16("words")
             p.ld16(words, self.request)

@@ -21,6 +21,7 @@ def test_parameters_are_counted_as_by_hand():
     assert TINY.parameters == 2 * (products + 12) + 6 + 2 * 7 * 6
     assert replace(TINY, tied=True).parameters == TINY.parameters - 7 * 6
     assert replace(TINY, qkv_bias=True).layer_parameters == TINY.layer_parameters + 8 + 4 + 4
+    assert replace(TINY, head_norms=True).layer_parameters == TINY.layer_parameters + 2 * TINY.head_size
     assert (TINY.group, TINY.query_features, TINY.kv_features) == (2, 8, 4)
     assert TINY.bytes(4) == 2 * TINY.bytes() == 4 * TINY.parameters
     assert TINY.token_bytes() == 2 * 4 * 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fabric.networks.inference.decoder import Decoder
@@ -81,6 +83,16 @@ def test_a_correct_program_takes_any_mesh(mesh):
         assert phase.cycles > 0
         if mesh[0] == 1:
             assert phase.sums.get("O", 0) == 0
+
+
+def test_norms_of_heads_cost_a_sum_in_the_group():
+    decoder = PRESETS["Qwen3-8B"]
+    without = replace(decoder, head_norms=False)
+    for phase in (correct.decode, correct.prefill):
+        more, less = (phase(WSE2, each, 420, 420, 4096) for each in (decoder, without))
+        own = more.sums["norms of heads"] + more.local["norms of heads"]
+        assert more.layer - less.layer == pytest.approx(own)
+        assert own > 0
 
 
 @pytest.mark.parametrize("name", ["router.hop", "ce.dsr_load"])

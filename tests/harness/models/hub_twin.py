@@ -27,6 +27,7 @@ BASES = {
     for name, kind, more in (
         ("LlamaForCausalLM", "llama", {}),
         ("Qwen2ForCausalLM", "qwen2", {}),
+        ("Qwen3ForCausalLM", "qwen3", {}),
         ("MistralForCausalLM", "mistral", {"sliding_window": None}),
         ("Phi3ForCausalLM", "phi3", {"sliding_window": None}),
         (
@@ -54,6 +55,15 @@ OF_ALL = (
 FIELDS = {
     "LlamaForCausalLM": (*OF_ALL, "pretraining_tp", "attention_bias", "mlp_bias", "head_dim"),
     "Qwen2ForCausalLM": (*OF_ALL, "use_sliding_window", "sliding_window", "max_window_layers", "layer_types"),
+    "Qwen3ForCausalLM": (
+        *OF_ALL,
+        "attention_bias",
+        "head_dim",
+        "use_sliding_window",
+        "sliding_window",
+        "max_window_layers",
+        "layer_types",
+    ),
     "MistralForCausalLM": (*OF_ALL, "head_dim", "sliding_window"),
     "Phi3ForCausalLM": (*OF_ALL, "resid_pdrop", "embd_pdrop", "original_max_position_embeddings", "sliding_window"),
     "GraniteForCausalLM": (
@@ -80,6 +90,8 @@ def tensors_of(architecture, seed=1):
                 found[f"{part}self_attn.{name}_proj.bias"] = r.standard_normal(rows)
         for name, rows, columns in (("gate", 6, 8), ("up", 6, 8), ("down", 8, 6)):
             found[f"{part}mlp.{name}_proj.weight"] = r.standard_normal((rows, columns))
+        for name in ("q", "k") if architecture == "Qwen3ForCausalLM" else ():
+            found[f"{part}self_attn.{name}_norm.weight"] = 1 + r.random(4)
         for name in ("input", "post_attention"):
             found[f"{part}{name}_layernorm.weight"] = 1 + 0.1 * r.random(8)
     found["lm_head.weight"] = r.standard_normal((12, 8))
@@ -174,7 +186,7 @@ def _windows(table):
         return [table.get("sliding_window")] * layers
     if _kind(table) == "mistral":
         return [table.get("sliding_window", 4096)] * layers
-    if _kind(table) == "qwen2" and table.get("use_sliding_window", False):
+    if _kind(table) in ("qwen2", "qwen3") and table.get("use_sliding_window", False):
         kinds = table.get("layer_types")
         first = table.get("max_window_layers", 28)
         if kinds is None:
@@ -188,11 +200,12 @@ def library_logits(table, tensors, ids):
     t = {name: values.astype(np.float64) for name, values in tensors.items()}
     heads, kv = table["num_attention_heads"], table.get("num_key_value_heads")
     kv = heads if kv is None else kv
-    features = table.get("head_dim") or table["hidden_size"] // heads
+    features = table.get("head_dim", 128 if _kind(table) == "qwen3" else None) or table["hidden_size"] // heads
     (turns, attention), windows, n = _positions(table, features), _windows(table), len(ids)
     angle = np.outer(np.arange(n), turns)
     cos, sin = attention * np.cos(angle), attention * np.sin(angle)
-    biases = _kind(table) == "qwen2" or (_kind(table) in ("llama", "granite") and table.get("attention_bias", False))
+    biases = _kind(table) == "qwen2"
+    biases = biases or (_kind(table) in ("llama", "qwen3", "granite") and table.get("attention_bias", False))
     granite = table if _kind(table) == "granite" else {"attention_multiplier": 1 / np.sqrt(features)}
     x = granite.get("embedding_multiplier", 1.0) * t["model.embed_tokens.weight"][list(ids)]
     residual, rows = granite.get("residual_multiplier", 1.0), [0, heads * features, kv * features, kv * features]
@@ -216,7 +229,10 @@ def library_logits(table, tensors, ids):
                 out = y @ t[f"{part}self_attn.{name}_proj.weight"].T
             if biases:
                 out = out + t[f"{part}self_attn.{name}_proj.bias"]
-            return out.reshape(n, many, features).swapaxes(0, 1)
+            out = out.reshape(n, many, features).swapaxes(0, 1)
+            if _kind(table) == "qwen3" and name != "v":  # along the features of a head only, before it turns
+                out = norm(out, f"{part}self_attn.{name}_norm")
+            return out
 
         q, k, v, out = rotated(projected("q", heads)), rotated(projected("k", kv)), projected("v", kv), []
         behind = np.arange(n)[:, None] - np.arange(n)

@@ -64,11 +64,16 @@ def scalar_logits(decoder, weights, ids):
             bias = weights.get(f"{part}self_attn.{name}.bias")
             return _product(weights[f"{part}self_attn.{name}.weight"], y, bias)
 
+        def normalised(head, name, part=part):
+            weight = weights[f"{part}self_attn.{name}.weight"] if decoder.head_norms else None
+            return head if weight is None else _norm(head, weight, decoder.epsilon)
+
         keys, values, rows = [], [], []
         for position, x in enumerate(xs):
             y = _norm(x, weights[f"{part}input_layernorm.weight"], decoder.epsilon)
-            queries = [_turned(h, position, decoder) for h in _cut(project(y, "q_proj"), e)]
-            keys.append([_turned(h, position, decoder) for h in _cut(project(y, "k_proj"), e)])
+            queries = [_turned(normalised(h, "q_norm"), position, decoder) for h in _cut(project(y, "q_proj"), e)]
+            own = _cut(project(y, "k_proj"), e)
+            keys.append([_turned(normalised(h, "k_norm"), position, decoder) for h in own])
             values.append(_cut(project(y, "v_proj"), e))
             joined = []
             for j, q in enumerate(queries):

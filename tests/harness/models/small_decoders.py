@@ -48,4 +48,5 @@ def decoders(draw):
         qkv_bias=draw(st.booleans()),
         tied=draw(st.booleans()),
         scaling=draw(st.sampled_from(SCALINGS)),
+        head_norms=draw(st.booleans()),
     )

@@ -51,13 +51,18 @@ def test_every_key():
     )
 
 
-def test_a_nested_base_and_the_biases_of_qwen2():
+def test_a_nested_base_the_biases_of_qwen2_and_the_norms_of_qwen3():
     assert configuration_of(TABLE | {"rope_parameters": {"rope_theta": 7.0}}).decoder.rope_base == 7.0
     qwen = {key: value for key, value in TABLE.items() if key != "architectures"} | {
         "model_type": "qwen2",
         "num_key_value_heads": 4,
     }
     assert configuration_of(qwen).decoder.qkv_bias
+    qwen3 = TABLE | {"architectures": ["Qwen3ForCausalLM"], "num_key_value_heads": 4}
+    found = configuration_of(qwen3).decoder
+    assert (found.head_norms, found.qkv_bias, found.head_size) == (True, False, 128)
+    found = configuration_of(qwen3 | {"attention_bias": True, "head_dim": 6}).decoder
+    assert (found.head_norms, found.qkv_bias, found.head_size) == (True, True, 6)
     mistral = TABLE | {"architectures": ["MistralForCausalLM"], "sliding_window": None, "num_key_value_heads": 4}
     assert configuration_of(mistral).architecture == "MistralForCausalLM"
 
@@ -72,6 +77,8 @@ def test_a_nested_base_and_the_biases_of_qwen2():
         ({"model_type": "qwen2", "sliding_window": 32}, 9000, None),
         ({"model_type": "qwen2", "sliding_window": 32, "use_sliding_window": True}, 9000, None),
         ({"model_type": "qwen2", "sliding_window": 32, "use_sliding_window": True, "max_window_layers": 1}, 32, 32),
+        ({"model_type": "qwen3", "sliding_window": 32, "use_sliding_window": True, "max_window_layers": 1}, 32, 32),
+        ({"model_type": "qwen3", "sliding_window": 32}, 9000, None),
         ({"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 0}, 4096, 4096),
     ],
 )
@@ -174,7 +181,8 @@ def test_files_that_are_none(tmp_path, text):
 
 def test_what_is_written_is_read(tmp_path):
     for decoder in PRESETS.values():
-        for kept in (Configuration(decoder), Configuration(decoder, "Qwen2ForCausalLM", (2, 7))):
+        own = "Qwen3ForCausalLM" if decoder.head_norms else "LlamaForCausalLM"
+        for kept in (Configuration(decoder, own), Configuration(decoder, "Qwen2ForCausalLM", (2, 7))):
             if kept.architecture == "Qwen2ForCausalLM" and not decoder.qkv_bias:
                 continue
             pairs = tuple(1.0 + k / 8 for k in range(decoder.head_size // 2))
@@ -187,12 +195,25 @@ def test_what_is_written_is_read(tmp_path):
                 assert read_configuration(path) == own
 
 
+def test_norms_of_heads_are_written_as_a_qwen3(tmp_path):
+    """No decoder is written as a model without its norms, whatever it was read from, nor as one with norms."""
+    path, tiny = tmp_path / "config.json", Decoder(8, 2, 4, 2, 6, 40, 50, 64, head_norms=True)
+    for decoder in (tiny, replace(tiny, qkv_bias=True), replace(tiny, head_norms=False)):
+        for architecture in ("LlamaForCausalLM", "Qwen3ForCausalLM"):
+            path.write_text(write_configuration(Configuration(decoder, architecture)))
+            found = read_configuration(path)
+            assert found.decoder == decoder
+            assert found.architecture == ("Qwen3ForCausalLM" if decoder.head_norms else "LlamaForCausalLM")
+
+
 def test_presets_have_their_published_sizes():
     published = {
         "LLaMA3-8B": (218_103_808, 8_030_261_248, 4_096),
         "LLaMA2-13B": (317_194_240, 13_015_864_320, 20_480),
         "CodeLLaMA-34B": (692_060_160, 33_743_970_304, 4_096),
         "QWen2-72B": (877_658_112, 72_706_203_648, 4_096),
+        "Qwen3-0.6B": (15_728_640, 596_049_920, 4_096),
+        "Qwen3-8B": (192_937_984, 8_190_735_360, 4_096),
         "LLaMA3.1-8B": (218_103_808, 8_030_261_248, 4_096),
         "LLaMA3.1-70B": (855_638_016, 70_553_706_496, 4_096),
         "LLaMA3.1-405B": (3_187_671_040, 405_853_388_800, 4_096),

@@ -175,6 +175,10 @@ def test_what_comes_of_a_change(made, change, outcome):
         ("Qwen2ForCausalLM", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 2}, "right"),
         ("Qwen2ForCausalLM", {"sliding_window": 5}, "right"),
         ("Qwen2ForCausalLM", {"attention_bias": False}, "right"),
+        ("Qwen3ForCausalLM", {"attention_bias": False}, "right"),
+        ("Qwen3ForCausalLM", {"head_dim": None}, "refused"),
+        ("Qwen3ForCausalLM", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 1}, "refused"),
+        ("Qwen3ForCausalLM", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 2}, "right"),
         ("LlamaForCausalLM", {"sliding_window": 5}, "refused"),
     ],
 )
@@ -205,6 +209,22 @@ def test_fields_of_the_library_are_known(architecture):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", list(BASES))
+def test_the_library_answers_as_its_twin(architecture, tmp_path):
+    """Where transformers and torch are installed: logits of its own classes, from the same files."""
+    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    weights = tensors_of(architecture)
+    write_tensors(tmp_path / "model.safetensors", weights)
+    table = BASES[architecture] | {"pad_token_id": None}  # a Phi3 has one outside of so small a vocabulary
+    (tmp_path / "config.json").write_text(json.dumps(table))
+    model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    with torch.no_grad():
+        found = model(torch.tensor([IDS])).logits[0, -1].numpy()
+    wanted = library_logits(table, weights, IDS)
+    assert np.allclose(found, wanted, rtol=1e-4, atol=1e-4 * np.abs(wanted).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", list(BASES))
 def test_the_library_itself(architecture, tmp_path):
     """Where transformers is installed: its fields are those above, and its reading of a file is ours."""
     transformers = pytest.importorskip("transformers")
@@ -213,6 +233,8 @@ def test_the_library_itself(architecture, tmp_path):
     assert fields <= set(CONFIG_KEYS[architecture]), fields - set(CONFIG_KEYS[architecture])
     write_tensors(tmp_path / "model.safetensors", tensors_of(architecture))
     changes = [{name: value} for name in ("rope_parameters", "rope_scaling") for value in OWN[name]]
+    if architecture == "Phi3ForCausalLM":  # whose class checks positions itself, against a head size that it divides
+        changes = []
     for change in [{}, {"rope_theta": 7.0}, {"sliding_window": 12}, {"use_sliding_window": True}, *changes]:
         (tmp_path / "config.json").write_text(json.dumps(BASES[architecture] | change))
         try:
@@ -223,11 +245,15 @@ def test_the_library_itself(architecture, tmp_path):
         rope, decoder = theirs.rope_parameters, own.decoder
         assert rope["rope_theta"] == decoder.rope_base
         assert rope["rope_type"] == ("default" if decoder.scaling is None else decoder.scaling.kind)
-        if decoder.scaling is not None:
+        longrope = rope["rope_type"] == "longrope"  # which has factors of pairs, and other ones in longer texts
+        if decoder.scaling is not None and not longrope:
             assert rope["factor"] == decoder.scaling.factor
         if rope["rope_type"] in ("llama3", "yarn"):
             assert rope["original_max_position_embeddings"] == decoder.scaling.original
-        windowed = theirs.model_type == "mistral" or "sliding_attention" in (getattr(theirs, "layer_types", None) or ())
+        windowed = theirs.model_type in ("mistral", "phi3") or "sliding_attention" in (
+            getattr(theirs, "layer_types", None) or ()
+        )
         window = theirs.sliding_window if windowed else None
-        assert decoder.context == min(48, math.inf if window is None else window)
+        limits = math.inf if window is None else window, decoder.scaling.original if longrope else math.inf
+        assert decoder.context == min(48, *limits)
         assert (theirs.num_key_value_heads, theirs.head_dim) == (decoder.kv_heads, decoder.head_size)

@@ -1,4 +1,4 @@
-"""Models whose tensors are lowered answer on PEs, token by token, as the hub's library does by hand."""
+"""Models whose tensors are lowered, or that have norms of heads, answer on PEs as the hub's library does by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def answered(table, weights, count):
     return ids[len(PROMPT) :]
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", [*ARCHITECTURES, "Qwen3ForCausalLM"])
 @pytest.mark.parametrize("tied", [False, True])
 def test_tokens_on_pes_are_the_librarys(tmp_path, capsys, architecture, tied):
     weights = tensors_of(architecture, seed=3)

@@ -10,6 +10,7 @@ import pytest
 from harness.models.plain import PlainDecoder
 from tests.harness.models.small_decoders import TINY, random_weights
 from tools.models.gradients import loss_and_gradients
+from wse_core.errors import UnsupportedError
 
 KINDS = [{"qkv_bias": True}, {"tied": True}, {"kv_heads": 1, "head_size": 2}]
 
@@ -48,3 +49,9 @@ def test_gradients_are_those_of_the_loss(change):
             slope = (losses[0] - losses[1]) / (2 * step)
             # Angles are rounded to f32, as in training, on both sides of the comparison.
             assert gradients[name][place] == pytest.approx(slope, rel=1e-4, abs=1e-7), name
+
+
+def test_norms_of_heads_are_refused():
+    decoder = replace(TINY, head_norms=True)
+    with pytest.raises(UnsupportedError, match="norms of heads"):
+        loss_and_gradients(decoder, random_weights(decoder), np.zeros((1, 3), np.int64))

@@ -373,7 +373,8 @@ class PromptRun:
             elif event == "squares":
                 self._squares(at)
             elif event.startswith("all "):
-                self._all(at, event, self.place.heads * self.prompt.tokens)
+                heads = self.place.turned_heads if event == "all squares" else self.place.heads
+                self._all(at, event, heads * self.prompt.tokens)
             elif event.startswith("done "):
                 inside = event in ("done rotary", "done scores", "done softmax", "done mix")
                 found[event.removeprefix("done ")] = float(at.max())

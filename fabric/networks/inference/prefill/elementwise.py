@@ -1,7 +1,8 @@
-"""Norm, biases, rotary positions and SwiGLU of all tokens of a row: the operations of a decoding step, token by token.
+"""Norms, biases, rotary positions and SwiGLU of all tokens of a row: the operations of a decoding step for each token.
 
 Every token's numbers go through what `fabric.networks.inference.elementwise` does with those of one, in the same order
-inside a PE.  Nothing moves but one value per token, the sum of its squares.
+inside a PE.  Nothing moves but one value per token, the sum of its squares, and one per token and head where heads are
+normalised.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Angles:
         self.w = w
         self.one = Angle(w, apart=True)
         self.all = p.array("angles", 2 * s * n, "f32", bank=ANGLE_BANK)
-        self.products = p.array("turned", 2 * s * (w.place.heads + w.place.kv_heads) * n, "f32", bank=TURNED_BANK)
+        self.products = p.array("turned", 2 * s * w.place.turned_heads * n, "f32", bank=TURNED_BANK)
 
     def prepare(self) -> None:
         """Write that the angles of all tokens are reckoned, one position after the other."""
@@ -103,11 +104,42 @@ class Angles:
             p.mov32(w.written, self.one.angle)
             self.one.advance()
 
+    def normalise(self, total: Callable[[], None]) -> None:
+        """Write that queries and keys of qkv are normalised head by head, with the weights of the next layer.
+
+        `total` emits the sum of ``squares`` over the columns of each head.
+        """
+        w, p, place, s, part = self.w, self.w.p, self.w.place, self.w.prompt.tokens, self.w.place.part
+        heads, rows = place.turned_heads, w.prompt.shapes["qkv"].rows
+        value = p.reg32("sum of squares")
+        numbers = p.mem4d(w.qkv, (s, heads * part), (rows, 1))
+        p.fmuls(self.products, numbers, numbers)
+        p.load(w.second, p.mem1d(self.products, part, save=True))
+        with w.rows(s * heads, squares=(w.squares, 2)) as at:
+            p.ldi32(value, 0.0)
+            p.fadds(value, value, w.second)
+            p.st32(value, at["squares"])
+        p.free(value)
+        total()
+        p.fmuls(w.squares, w.squares, 1.0 / place.decoder.head_size)
+        p.fadds(w.squares, w.squares, place.decoder.epsilon)
+        w.in_pieces(w.squares, s * heads, lambda at: w.functions.rsqrt(at, at))
+        by_head = p.mem4d(w.qkv, (s, heads, part), (rows, part, 1))
+        p.fmuls(by_head, by_head, p.mem4d(w.squares, (s, heads, part), (heads, 1, 0)))
+        assert w.head_norms is not None
+        with w.taking("head_norms", 2 * place.head_norms) as address:
+            for count, first in ((place.heads, 0), (place.kv_heads, place.query_rows)):
+                p.load(w.second, p.mem4d(w.head_norms, (s, count, part), (0, 0, 1)))
+                p.dsr_base(w.second, address)
+                own = p.mem4d(w.qkv, (s, count, part), (rows, part, 1), offset=first)
+                p.fmuls(own, own, w.second)
+                p.add16(address, address, 2 * part)
+
     def turn(self) -> None:
         """Write queries, key_tile, value_tile = queries and keys of qkv turned, queries scaled, values as they are."""
         w, p, place = self.w, self.w.p, self.w.place
         s, n, part, keys = w.prompt.tokens, place.pairs, place.part, w.prompt.keys
-        heads, rows = place.heads + place.kv_heads, w.prompt.shapes["qkv"].rows
+        heads, rows = place.turned_heads, w.prompt.shapes["qkv"].rows
         a, b = (p.mem4d(w.qkv, (s, heads, n), (rows, 2 * n, 1), offset=k * n) for k in range(2))
         cos, sin = (p.mem4d(self.all, (s, heads, n), (2 * n, 0, 1), offset=k * n) for k in range(2))
         half = s * heads * n

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fabric.networks.inference.fit import GAPS
 from fabric.networks.inference.prefill.placement import PromptPlacement
-from fabric.networks.inference.writer import CHUNK, CODE_WORDS
+from fabric.networks.inference.writer import CHUNK, code_words
 from wse_core.errors import PlanError
 from wse_core.params import Machine
 
@@ -15,10 +15,10 @@ def prompt_words(prompt: PromptPlacement) -> dict[str, int]:
     """Return all words that a PE needs while a prompt is read, by what they are, the largest first."""
     place, s, wide = prompt.place, prompt.tokens, prompt.width_of_keys
     pieces, rows, heads = prompt.slots * prompt.piece, prompt.shapes["qkv"].rows, place.heads
-    turned = heads + place.kv_heads
+    turned = place.turned_heads
     tile = max(prompt.tile_elements.values())
     found = place.words() | {
-        "code": CODE_WORDS,
+        "code": code_words(place),
         "norms of columns": 4 * place.decoder.layers * prompt.slots * place.hidden,
         "hidden features": (2 + 1 + 2) * pieces + prompt.piece + 2 * prompt.slots * place.hidden,
         "queries, keys, values": 2 * s * rows + heads * s * place.part + 2 * prompt.tile_elements["scores"],
@@ -26,6 +26,7 @@ def prompt_words(prompt: PromptPlacement) -> dict[str, int]:
         "scores": (2 + 1) * heads * s * wide + prompt.block + 2 * s * wide + 4 * heads * s,
         "mixed values": (2 + 1) * heads * s * place.part,
         "inner features": (4 + 2 + 1) * s * place.ffn,
+        "squares of heads": 2 * s * turned * place.decoder.head_norms,
         "angles": (4 * 4 + 2 + 4 + 4 * s + 4 * s * turned) * place.pairs,
         "lists": 2 * place.height + prompt.key_slots * s + 2 * s + 3 * 15,
         "functions": 6 * 2 * CHUNK + GAPS,

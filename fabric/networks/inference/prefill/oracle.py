@@ -107,10 +107,25 @@ class PrefillOracle:
                 found[row, chunk] = self._home(np.array(parts), self.homes[chunk][0])
         return found
 
+    def _normalised(self, layer: int, qkv: Bits) -> Bits:
+        """Return queries, keys and values with the heads of the first two normalised; (height, width, s, rows)."""
+        place, group = self.place, self.place.group
+        if self.oracle.head_norms is None:
+            return qkv
+        rows = place.turned_heads * place.part
+        z = qkv[..., :rows].reshape(*qkv.shape[:3], place.turned_heads, place.part)
+        squares = self.oracle.in_order(0.0, self.do("mul", z, z))
+        for first in range(0, place.width, group):
+            if not self.prompt.is_idle(first):
+                own = squares[:, first : first + group]
+                own[:] = self._all(own.swapaxes(0, 1), "add")[:, np.newaxis]
+        found = self.oracle.by_heads(layer, z.swapaxes(1, 2), squares.swapaxes(1, 2)).swapaxes(1, 2)
+        return np.concatenate([found, qkv[..., rows:]], axis=-1)
+
     def _turned(self, qkv: Bits) -> Bits:
         """Return queries, keys and values behind the rotary positions, rounded to 16 bits; (height, width, s, rows)."""
         place, n, do = self.place, self.place.pairs, self.do
-        count = place.heads + place.kv_heads
+        count = place.turned_heads
         cos, sin = self.angles[..., np.newaxis, :n], self.angles[..., np.newaxis, n:]
         z = qkv[..., : count * place.part].reshape(*qkv.shape[:3], count, 2, n)
         a, b = z[..., 0, :], z[..., 1, :]
@@ -213,7 +228,9 @@ class PrefillOracle:
             if oracle.biases is not None:
                 bias = oracle.biases[:, layer, np.newaxis]
                 qkv = oracle.half.call("add_mixed", np.broadcast_to(bias, qkv.shape), qkv)
-            x = self.do("add", x, self._summed(tiles["o"], self._attention(layer, self._turned(qkv))))
+            x = self.do(
+                "add", x, self._summed(tiles["o"], self._attention(layer, self._turned(self._normalised(layer, qkv))))
+            )
             gate_up = self._spread(tiles["gate_up"], self._norm(x, oracle.norms[:, 2 * layer + 1]))
             x = self.do("add", x, self._summed(tiles["down"], self._swiglu(gate_up)))
         oracle.rows.begin(self.prompt.counts)

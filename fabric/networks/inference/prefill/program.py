@@ -17,9 +17,10 @@ So products that read hidden features leave features of columns, and the others 
 transposed, nothing is aligned, and any mesh will do.  What goes round is always the right matrix, on the folded ring of
 MeshGEMM; sums toward a home that moves are those of its transposed product, and the way from a home is their mirror.
 
-A layer: norm, qkv, biases, positions, the cache; scores, softmax, mix; o into the residual stream; norm, gate and up,
-SwiGLU, down into the residual stream.  Two all-reduces of a row (norms) and two of a head's columns (softmax).  In the
-end the hidden features of the last token stand in ``last``, for the program that decodes.
+A layer: norm, qkv, biases, norms of heads, positions, the cache; scores, softmax, mix; o into the residual stream;
+norm, gate and up, SwiGLU, down into the residual stream.  Two all-reduces of a row (norms) and two of a head's columns
+(softmax), three with norms of heads.  In the end the hidden features of the last token stand in ``last``, for the
+program that decodes.
 
 Cycles: `fabric.networks.inference.prefill.cycles`.
 Source: WaferLLM, sections 4.1, 5 and 5.4; the same weights for both phases are of this project.
@@ -72,7 +73,10 @@ PARTS = (
     "swiglu",
     "down",
 )
-"""Parts of the program in order; a timed program notes when each is done, those of layers in the last layer."""
+"""Parts of the program in order; a timed program notes when each is done, those of layers in the last layer.
+
+Norms of heads belong to ``rotary``.
+"""
 
 
 @dataclass(frozen=True)
@@ -141,8 +145,7 @@ class Prefill:
             done("enter")
             angles.prepare()
             attention.prepare()
-            first = {"weights": w.weights, "norms": w.norms, "cache": w.cache}
-            w.point(**first, **({} if w.biases is None else {"biases": w.biases}))
+            w.rewind()
             if column.idle:
                 p.mov16(w.mixed_half, 0)
             done("begin")
@@ -154,6 +157,8 @@ class Prefill:
                 if w.biases is not None:
                     emit_biases(w)
                 done("qkv")
+                if w.head_norms is not None:
+                    angles.normalise(parts.squares)
                 angles.turn()
                 angles.remember()
                 done("rotary")
@@ -283,6 +288,12 @@ class _Parts:
                 line.emit(w.p, self.column.tree, w.sums)
 
         emit_norm(w, total)
+
+    def squares(self) -> None:
+        """Write the sum of the squares of heads over the columns of each head."""
+        w = self.w
+        with w.cut("all squares"):
+            self.channels.all_reduce(self.column.head, w.squares, w.p.fadds)
 
     def spread(self, name: str, result: Var) -> None:
         """Write result = given W: chunks of hidden features come from their homes."""

@@ -1,7 +1,7 @@
 """What the parts of a prompt's program share: variables of a PE, descriptors, the local product, small idioms.
 
-Weights, norms, biases and cache come first and in the order of `fabric.networks.inference.writer.Writer`, behind the
-words kept for the code: decoding finds them where prefill leaves them.  Everything of a row's tokens lies token by
+What `Idioms.keep` declares comes first and in the order of `fabric.networks.inference.writer.Writer`, behind the words
+kept for the code: decoding finds it where prefill leaves it.  Everything of a row's tokens lies token by
 token, features side by side, except queries, scores and mixed values: head by head, then token by token.
 """
 
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from fabric.asm.operands import Reg, Var
 from fabric.networks.inference.prefill.placement import PromptPlacement, TokenShape
-from fabric.networks.inference.writer import CHUNK, Idioms, resident_variables
+from fabric.networks.inference.writer import CHUNK, Idioms
 from fabric.program.functions import Emit
 from fabric.program.program import Program
 
@@ -34,9 +34,7 @@ class PromptWriter(Idioms):
         super().__init__(p, place)
         self.prompt = prompt
         s, heads, part, half = prompt.tokens, place.heads, place.part, place.dtype
-        kept = resident_variables(p, place, prompt.slots)
-        self.weights, self.cache, self.last = kept["weights"], kept["cache"], kept["last"]
-        self.biases = kept.get("biases")
+        self.keep(prompt.slots)
 
         pieces = prompt.slots * prompt.piece
         self.norms = p.array("norms_of_columns", 2 * place.decoder.layers * prompt.slots * place.hidden, "f32", bank=4)
@@ -63,7 +61,9 @@ class PromptWriter(Idioms):
         self.gate_up = p.array("gate_up", 2 * s * place.ffn, "f32", bank=0)
         self.inner = p.array("inner", s * place.ffn, "f32", bank=4)
         self.inner_half = p.array("inner_half", s * place.ffn, half)
-        self.pointers = {name: p.scalar(f"{name}_at", "u16") for name in ("weights", "norms", "biases", "cache")}
+        if place.decoder.head_norms:
+            self.squares = p.array("squares", s * place.turned_heads, "f32")  # sums over the features of each head
+        self.declare_pointers()
         self.functions = Emit(p, CHUNK)
         self.total, self.column = p.dsr("src0", name="product"), p.dsr("src1", name="factors")
         self.first, self.second = p.dsr("src0", name="first"), p.dsr("src1", name="second")

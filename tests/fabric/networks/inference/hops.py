@@ -1,6 +1,6 @@
 """How many wavelet hops programs of inference take, and for what: nothing else moves.
 
-A step: all-reduces count as `LineSum.hops`; a score sum goes through the lowest level of the tree along x and is
+A step: all-reduces count as `LineSum.hops`; a sum inside heads goes through the lowest level of the tree along x and is
 flooded inside the columns of its head; an entry of the cache goes over one link; the token's embedding enters at column
 0, id and logit leave at PE (0, 0).
 
@@ -28,8 +28,8 @@ def held_tokens(rows, count, policy):
     return [count // rows + (row < count % rows) for row in range(rows)]
 
 
-def _score_hops(decode, size):
-    """Return the hops of one row that sums `size` scores over the columns of all heads and gives the sums back."""
+def _hops_in_heads(decode, size):
+    """Return the hops of one row that sums `size` numbers over the columns of all heads and gives the sums back."""
     piece = decode.sums["back"].piece
     if decode.place.group == 1 or not isinstance(piece, KTree):
         return 0
@@ -62,8 +62,9 @@ def step_hops(decode, before):
         "token in": place.height * (place.hidden // 2) + sums["back"].hops,
         "norms": (2 * layers + 1) * sums["norm"].hops,
         "queries, keys, values": layers * sums["qkv"].hops,
+        "norms of heads": layers * place.decoder.head_norms * place.height * _hops_in_heads(decode, place.turned_heads),
         "cache": layers * moves * place.width * 2 * place.kv_rows,
-        "scores": layers * sum(_score_hops(decode, size) for size in sizes),
+        "scores": layers * sum(_hops_in_heads(decode, size) for size in sizes),
         "largest scores": layers * sums["peaks"].hops,
         "mixed values": layers * sums["mixed"].hops,
         "output projection, down": 2 * layers * sums["back"].hops,
@@ -92,12 +93,13 @@ def prompt_hops(prefill):
         return 2 * height * links * wavelets_of(numbers, form)
 
     own = prompt.slots * prompt.piece
-    softmax = 2 * 2 * 2 * head_links * place.heads * prompt.tokens  # two all-reduces, there and back
+    all_reduce = 2 * 2 * head_links * prompt.tokens  # of a number per token, there and back
     each = {
         "norms": 2 * prefill.squares.hops,
         "queries, keys, values": turned("qkv") + along(row_links, prompt.piece, dtype),
         "scores": turned("scores") + along(head_links, prompt.block, "f32"),
-        "softmax": softmax,
+        "norms of heads": place.decoder.head_norms * all_reduce * place.turned_heads,
+        "softmax": 2 * all_reduce * place.heads,
         "values by shares": turned("mix") + along(head_links, prompt.block, dtype),
         "output projection": turned("o") + along(row_links, prompt.piece, "f32"),
         "gate, up": turned("gate_up") + along(row_links, prompt.piece, dtype),

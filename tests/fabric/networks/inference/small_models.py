@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import HEAD_NORMS, Decoder
 from fabric.networks.inference.rope import Scaling
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
@@ -40,6 +40,7 @@ def decoders(draw, layers=2):
         qkv_bias=draw(st.booleans()),
         tied=draw(st.booleans()),
         scaling=draw(st.sampled_from(SCALINGS)),
+        head_norms=draw(st.booleans()),
     )
 
 
@@ -64,6 +65,8 @@ def random_weights(decoder, seed=0):
             found[f"{base}.{room}.{name}.weight"] = rng.standard_normal((rows, columns)) / np.sqrt(columns)
             if decoder.qkv_bias and name[0] in "qkv":
                 found[f"{base}.{room}.{name}.bias"] = 0.3 * rng.standard_normal(rows)
+        for name in HEAD_NORMS if decoder.head_norms else ():
+            found[f"{base}.self_attn.{name}.weight"] = 1 + 0.2 * rng.standard_normal(decoder.head_size)
         for name in ("input_layernorm", "post_attention_layernorm"):
             found[f"{base}.{name}.weight"] = 1 + 0.2 * rng.standard_normal(decoder.hidden)
     return found

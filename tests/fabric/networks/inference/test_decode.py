@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fabric.networks.inference.decode import Decode
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import HEAD_NORMS, Decoder
 from fabric.networks.inference.fit import needed_words, tokens_per_row
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.placement import Placement
@@ -22,6 +24,7 @@ from wse_core.params import machine
 
 SMALL = Decoder(24, 2, 4, 2, 8, 20, 17, 64, 1e-5)
 TINY = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5)
+NORMED = Decoder(4, 1, 2, 1, 4, 3, 5, 64, 1e-5, head_norms=True)
 """For the plain-Python machine."""
 
 
@@ -94,16 +97,42 @@ def test_cache_holds_the_oracles_entries():
                 assert np.array_equal(values[:, :n], oracle.values[layer, r, c, :, :n])
 
 
-def test_both_engines_give_the_same():
+@pytest.mark.parametrize("decoder", [TINY, NORMED])
+def test_both_engines_give_the_same(decoder):
     """The plain-Python machine gives the same bits, cycles and hops."""
     found = {}
     for backend in ("compiled", "reference"):
-        weights = random_weights(TINY)
-        resident = Resident(Decode(machine(), Placement(TINY, 2, 2, 1)), weights, backend)
+        weights = random_weights(decoder)
+        resident = Resident(Decode(machine(), Placement(decoder, 2, 2, 1)), weights, backend)
         found[backend] = [resident.step(token) for token in (3, 1)]
     for a, b in zip(*found.values(), strict=True):
         assert (a.token, a.cycles, a.hops) == (b.token, b.cycles, b.hops)
         assert np.array_equal(a.logits, b.logits)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (3, 2), (5, 2), (7, 3), (20, 2)])
+def test_norms_of_heads(width, height):
+    """Several heads in a column, a head in several, columns without: the oracle's bits, and near plain numpy."""
+    decoder = Decoder(22, 2, 6, 3, 10, 13, 19, 64, 1e-5, qkv_bias=True, head_norms=True)
+    _, _, logits, weights, fed = run(decoder, width, height, height + 3)
+    plain = PlainDecoder(decoder, rounded(weights, "f16"), np.float64).forward(fed)
+    assert np.abs(logits - plain).max() <= 20 * 2.0**-11 * (1 + np.abs(plain).max())
+
+
+def test_norms_of_heads_are_by_feature_and_by_product():
+    """A weight of queries is not one of keys, and each feature has its own: other weights, other logits."""
+    decoder = replace(SMALL, head_norms=True)
+    weights = random_weights(decoder)
+    for norm in HEAD_NORMS:
+        for feature in range(decoder.head_size):
+            name = f"model.layers.1.self_attn.{norm}.weight"
+            changed = weights | {name: weights[name] * np.where(np.arange(decoder.head_size) == feature, 4.0, 1.0)}
+            plain = PlainDecoder(decoder, rounded(changed, "f16"), np.float64).forward([3, 1, 4])
+            resident = Resident(Decode(machine(), placed(decoder, 4, 2, 3)), changed)
+            logits = np.array([resident.step(token).logits.view(np.float32) for token in (3, 1, 4)])
+            assert np.abs(logits - plain).max() <= 20 * 2.0**-11 * (1 + np.abs(plain).max())
+            other = PlainDecoder(decoder, rounded(weights, "f16"), np.float64).forward([3, 1, 4])
+            assert np.abs(plain - other).max() > 0.05
 
 
 def test_positions_beyond_a_leap():

@@ -31,13 +31,14 @@ WITHIN = 0.01
 SIZES = few(
     [
         (Decoder(64, 2, 4, 2, 16, 96, 60, 64, 1e-5), 7, 5, "shift"),
+        (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True), 9, 4, "shift"),
         (Decoder(48, 3, 2, 1, 24, 70, 30, 64, 1e-5), 3, 8, "concat"),
         (Decoder(96, 2, 6, 6, 16, 200, 80, 64, 1e-5, qkv_bias=True), 24, 6, "round"),
         (Decoder(30, 2, 8, 4, 4, 30, 20, 64, 1e-5), 1, 1, "shift"),
         (Decoder(128, 4, 4, 2, 32, 344, 100, 64, 1e-5), 16, 9, "shift"),
         (Decoder(256, 1, 8, 4, 32, 512, 200, 64, 1e-5), 32, 10, "concat"),
     ],
-    3,
+    4,
 )
 
 

@@ -11,6 +11,7 @@ from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.fit import CODE_WORDS, GAPS, admit, needed_words, smallest_mesh, tokens_per_row
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.rows import POLICIES
+from fabric.networks.inference.writer import code_words
 from harness.models.presets import PRESETS
 from tests.examples import examples
 from tests.fabric.networks.inference.small_models import decoders, have_room
@@ -28,7 +29,7 @@ def test_programs_take_what_is_reckoned(decoder, width, height, room):
     counted = {name: words for name, words in needed_words(place).items() if name != "code"}
     for image in Decode(machine(), place).layout().build().programs:
         code = 2 * len(image.code)
-        assert code <= CODE_WORDS
+        assert code <= code_words(place)
         words = sum(symbol.words for symbol in image.symbols.values())
         assert sum(counted.values()) - GAPS <= words + 64
         assert words <= sum(counted.values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, example, given
@@ -19,7 +21,7 @@ from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import addresses, read_prompt
 from fabric.networks.inference.resident import Resident
 from fabric.networks.inference.rows import POLICIES
-from fabric.networks.inference.writer import CODE_WORDS
+from fabric.networks.inference.writer import code_words
 from harness.models.bound import bounded_logits
 from harness.models.plain import PlainDecoder
 from tests.examples import examples
@@ -95,6 +97,7 @@ class Both:
     seed=st.integers(0, 99),
 )
 @example(Decoder(7, 1, 5, 5, 2, 3, 5, 64), 4, 3, 2.5, "shift", "f16", 1)  # several heads in a column, one without
+@example(Decoder(8, 2, 6, 3, 6, 7, 9, 64, qkv_bias=True, head_norms=True), 2, 3, 2.0, "shift", "f16", 3)  # two heads
 @example(Decoder(9, 1, 6, 3, 6, 11, 9, 64, qkv_bias=True), 11, 2, 3.0, "concat", "f16", 2)  # two columns without
 def test_bits_are_the_oracles(decoder, width, height, rounds, policy, dtype, seed):
     """Heads, groups, odd sizes, any mesh, up to 3 tokens per row, then 16 steps: the same bits, near plain numpy."""
@@ -126,14 +129,15 @@ def test_nothing_moves_on_one_pe():
     assert {name for name, count in hops.items() if count} == {"tokens in"}
 
 
-def test_keys_and_values_stay_where_they_are():
+@pytest.mark.parametrize("head_norms", [False, True])
+def test_keys_and_values_stay_where_they_are(head_norms):
     """Both programs of a PE have weights and cache at the same place, and the cache's bits are the oracle's."""
-    both = Both(BIASED, 5, 3, 8, 4)
+    both = Both(replace(BIASED, head_norms=head_norms), 5, 3, 8, 4)
     both.check(0)
     fabric = both.resident.fabric
     for name, words in addresses(fabric, tuple(both.reading.kept)).items():
         assert np.array_equal(words, both.reading.addresses[name])
-        assert (words >= CODE_WORDS).all()
+        assert (words >= code_words(both.place)).all()
         if name != "last":  # which an all-reduce has changed since
             assert np.array_equal(fabric.read(name).view(both.reading.kept[name].dtype), both.reading.kept[name])
     place, half = both.place, both.place.kv_rows * both.place.capacity
@@ -171,9 +175,10 @@ def test_prompt_and_steps_agree():
     assert both.reading.cycles + both.resumed.transition + both.resumed.cycles < sum(step.cycles for step in steps)
 
 
-def test_both_engines_give_the_same():
+@pytest.mark.parametrize("decoder", [TINY, replace(TINY, head_norms=True)])
+def test_both_engines_give_the_same(decoder):
     """The plain-Python machine gives the same bits, cycles and hops."""
-    found = [Both(TINY, 2, 2, 2, backend=backend) for backend in ("compiled", "reference")]
+    found = [Both(decoder, 2, 2, 2, backend=backend) for backend in ("compiled", "reference")]
     one, two = (both.reading for both in found)
     assert (one.cycles, one.hops) == (two.cycles, two.hops)
     for name, bits in one.kept.items():
@@ -190,7 +195,7 @@ def test_programs_take_what_is_reckoned(decoder, width, height, length):
     assume(have_room(prompt_words(prompt)))
     counted = {name: words for name, words in prompt_words(prompt).items() if name != "code"}
     for image in Prefill(machine(), prompt).layout().build().programs:
-        assert 2 * len(image.code) <= CODE_WORDS
+        assert 2 * len(image.code) <= code_words(prompt.place)
         words = sum(symbol.words for symbol in image.symbols.values())
         assert sum(counted.values()) - 250 <= words <= sum(counted.values())
 
