@@ -116,10 +116,12 @@ def _softmax(machine: Machine, heads: int, tokens: int, values: int) -> int:
     return heads * (each + elementwise(m, "fmuls", values)) + whole + vector_function(m, "reciprocal", heads)
 
 
-def _swiglu(machine: Machine, n: int) -> int:
-    """Return the cycles of silu(gate) * up over n values: exp and reciprocal, and what stands around them."""
+def _gated(machine: Machine, n: int, activation: str) -> int:
+    """Return the cycles of act(gate) * up over n values: exp and reciprocal, and what stands around them."""
     m = machine
     around = 4 * elementwise(m, "fmuls", n) + elementwise(m, "fmaxs", n) + elementwise(m, "fadds", n)
+    if activation == "gelu":
+        around += 2 * elementwise(m, "fmuls", n) + elementwise(m, "fadds", n)
     return vector_function(m, "exp", n) + vector_function(m, "reciprocal", n) + around
 
 
@@ -164,7 +166,7 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
             "norms": 2 * _norm(m, t.along),
             "rotation": t.rounds * _rotation(m, (t.queries + 1) * t.keys),
             "softmax": _softmax(m, heads, rows, t.values),
-            "silu": _swiglu(m, t.inner),
+            "silu": _gated(m, t.inner, decoder.activation),
             "residuals": 2 * elementwise(m, "fadds", t.along),
             **local,
         },
@@ -219,7 +221,7 @@ def prefill(
             "norms": 2 * _norm(m, t.across, rows),
             "rotation": t.rounds * _rotation(m, rows * (t.queries + 1) * t.keys),
             "softmax": _softmax(m, heads * rows, width_of_scores, t.values),
-            "silu": _swiglu(m, rows * t.inner),
+            "silu": _gated(m, rows * t.inner, decoder.activation),
             "residuals": 2 * elementwise(m, "fadds", rows * t.across),
             **local,
         },

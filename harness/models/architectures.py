@@ -14,7 +14,7 @@ from fabric.networks.inference.rope import KINDS
 from harness.models.keys import NOTHING, ONE, Key, Refuses, ignored, unless, used
 from wse_core.errors.values import named, shown
 
-__all__ = ["ARCHITECTURES", "CONFIG_KEYS", "HEAD_SIZE", "POSITIONS", "SILU", "WINDOW"]
+__all__ = ["ACTIVATION_NAMES", "ARCHITECTURES", "CONFIG_KEYS", "HEAD_SIZE", "POSITIONS", "WINDOW"]
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
@@ -23,17 +23,21 @@ ARCHITECTURES = {
     "MistralForCausalLM": "mistral",
     "Phi3ForCausalLM": "phi3",
     "GraniteForCausalLM": "granite",
+    "GemmaForCausalLM": "gemma",
 }
 """What is read, and the `model_type` that says the same."""
 
-SILU = ("silu", "swish")
-"""Names of the activation that is modelled."""
+ACTIVATION_NAMES = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu"}
+"""Activations that are modelled, by the library's names; the first name of each is the one that is written."""
+
+GEMMA_NAMES = ("gelu_pytorch_tanh", "gelu")
+"""Names of the one activation of a Gemma: files say gelu and mean its tanh form."""
 
 WINDOW = 4096
 """Window of attention of a Mistral, or of a Qwen2 or Qwen3 that uses one, if the file names none."""
 
-HEAD_SIZE = 128
-"""Features of a head of a Qwen3, if the file says nothing of them."""
+HEAD_SIZE = {"Qwen3ForCausalLM": 128, "GemmaForCausalLM": 256}
+"""Features of a head where the library has a number if the file says nothing of them."""
 
 POSITIONS = ("default", *KINDS)
 """Types of positions that are modelled."""
@@ -49,7 +53,18 @@ TOKENS = "what stands before and between texts is said by the tokenizer"
 
 
 def _activation(value: Any, table: Mapping[str, Any]) -> str | None:
-    return None if value in SILU else "the feed-forward part of the decoder has silu"
+    known = isinstance(value, str) and value in ACTIVATION_NAMES
+    return None if known else f"the feed-forward part of the decoder has {', '.join(ACTIVATION_NAMES)}"
+
+
+def _activation_of_gemma(value: Any, table: Mapping[str, Any]) -> str | None:
+    return None if value in GEMMA_NAMES else "a Gemma has gelu in its tanh form"
+
+
+def _other_activation(value: Any, table: Mapping[str, Any]) -> str | None:
+    return (
+        None if value in (None, *GEMMA_NAMES) else "a Gemma has gelu in its tanh form; the library does not look here"
+    )
 
 
 def _architectures(value: Any, table: Mapping[str, Any]) -> str | None:
@@ -142,7 +157,7 @@ def _rope(value: Any, table: Mapping[str, Any]) -> str | None:
 
 
 def _no_window(value: Any, table: Mapping[str, Any]) -> str | None:
-    return None if not value else "a LLaMA has no window of attention; the library does not look at the key either"
+    return None if not value else "there is no window of attention in it; the library does not look at the key either"
 
 
 def _full_layers(value: Any, table: Mapping[str, Any]) -> str | None:
@@ -152,6 +167,10 @@ def _full_layers(value: Any, table: Mapping[str, Any]) -> str | None:
 
 def _a_number(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if value is not None else "the library takes it as it stands, and null is no number of features"
+
+
+def _of_the_library(architecture: str) -> str:
+    return f"{HEAD_SIZE[architecture]}, as the library has it"
 
 
 LIMIT = "texts are no longer than it, so that no token ever lies outside of it"
@@ -250,7 +269,7 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
     },
     "Qwen3ForCausalLM": COMMON | WINDOWED | {
         "num_key_value_heads": used("heads of keys and values", missing="32, as the library has it"),
-        "head_dim": used("features of a head", _a_number, missing=f"{HEAD_SIZE}, as the library has it"),
+        "head_dim": used("features of a head", _a_number, missing=_of_the_library("Qwen3ForCausalLM")),
         "attention_bias": used("whether queries, keys and values have a bias", missing="false"),
     },
     "MistralForCausalLM": COMMON | {
@@ -279,6 +298,18 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "attention_multiplier": used("factor of the scores, given to the queries", missing="1"),
         "residual_multiplier": used("factor of what a part adds, given to its last product", missing="1"),
         "logits_scaling": used("what logits are divided by, as the output matrix is", missing="1"),
+    },
+    "GemmaForCausalLM": COMMON | {
+        "num_key_value_heads": used("heads of keys and values", missing="16, as the library has it"),
+        "head_dim": used("features of a head", _a_number, missing=_of_the_library("GemmaForCausalLM")),
+        "attention_bias": used("whether queries, keys and values have a bias", missing="false"),
+        "hidden_act": used("the activation, gelu in its tanh form", _activation_of_gemma, missing="gelu_pytorch_tanh"),
+        "hidden_activation": ignored("the activation is gelu in its tanh form", _other_activation),
+        "tie_word_embeddings": used("whether the output matrix is the embedding", missing="true"),
+        "use_bidirectional_attention": unless(NOTHING, "keys behind a query are not seen"),
+        "sliding_window": ignored("without a window it says nothing", _no_window),
+        "use_sliding_window": ignored("without a window it says nothing", _no_window),
+        "layer_types": ignored("all layers have full attention", _full_layers),
     },
 }  # fmt: skip
 """Known keys of each architecture."""

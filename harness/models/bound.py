@@ -9,7 +9,7 @@ product     variances of errors through W^2; roundings of f32, one per term and 
 norm        the error of each feature, and that of the root of the mean square, common to a token, or to a head of it
 positions   cosines and sines of position t are off by `TURN` (t / 64 + 64) v
 softmax     an error d of a score moves a mixed value by share * d * (value - mixed value)
-SwiGLU      slope of silu at most 1.1
+gated part  slopes of silu and of gelu, the latter's own roundings too
 rounding    u |y| + the smallest 16-bit step, wherever a product reads y
 
 v = 2^-24 is the rounding of f32, u that of the 16-bit format.  Weights are those that PEs hold, so they are exact.
@@ -24,6 +24,7 @@ import numpy as np
 
 from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.elementwise import FINE
+from harness.models.plain import gelu_inner
 from harness.models.rotary import cosines
 
 __all__ = ["SIGMAS", "bounded_logits"]
@@ -38,8 +39,10 @@ TURN = 4.0
 """Roundings of a turn by a constant angle, the constant's own included."""
 FUNCTION = 2.0**-21
 """Relative error of exp, reciprocal and rsqrt: docs/numerics.md has 2.2 units in the last place."""
-SLOPE = 1.1
-"""Largest slope of silu."""
+SLOPES = {"silu": 1.1, "gelu": 1.13}
+"""Largest slope of each activation."""
+EXPONENT = {"silu": 0.0, "gelu": 4.0}
+"""Roundings of what exp is taken of, each relative to it."""
 
 
 class _Parts:
@@ -135,10 +138,14 @@ class _Parts:
         part = f"model.layers.{layer}.mlp"
         gate, v_gate = self.product(f"{part}.gate_proj.weight", given)
         up, v_up = self.product(f"{part}.up_proj.weight", given)
-        silu = gate / (1 + np.exp(-np.maximum(gate, -700.0)))
-        v_silu = SLOPE**2 * v_gate + (2 * FUNCTION * silu) ** 2
-        y = silu * up
-        return self.product(f"{part}.down_proj.weight", self.half((y, silu**2 * v_up + up**2 * v_silu + v_silu * v_up)))
+        kind = self.decoder.activation
+        exponent = np.clip(-gate if kind == "silu" else -2 * gelu_inner(gate), -700.0, 700.0)
+        active = gate / (1 + np.exp(exponent))
+        roundings = (2 * FUNCTION) ** 2 + EXPONENT[kind] * (V * exponent / (1 + np.exp(-exponent))) ** 2
+        v_active = SLOPES[kind] ** 2 * v_gate + roundings * active**2
+        y = active * up
+        variance = active**2 * v_up + up**2 * v_active + v_active * v_up
+        return self.product(f"{part}.down_proj.weight", self.half((y, variance)))
 
     @staticmethod
     def added(pair: Pair, more: Pair) -> Pair:

@@ -16,7 +16,7 @@ from typing import Any
 from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.rope import Scaling
 from harness.kit.jsonfile import read_json
-from harness.models.architectures import ARCHITECTURES, CONFIG_KEYS, HEAD_SIZE, WINDOW
+from harness.models.architectures import ACTIVATION_NAMES, ARCHITECTURES, CONFIG_KEYS, HEAD_SIZE, WINDOW
 from harness.models.keys import KeyVerdict, judged, refuse_first, warnings_of
 from harness.models.lowering import LOWERED, Factors, factors_of
 from wse_core.errors import ConfigError, UnsupportedError
@@ -44,10 +44,10 @@ SIZES = {
 }
 """Sizes of a decoder, and the keys that every file must have for them."""
 
-KV_HEADS = {"Qwen2ForCausalLM": 32, "Qwen3ForCausalLM": 32, "MistralForCausalLM": 8}
+KV_HEADS = {"Qwen2ForCausalLM": 32, "Qwen3ForCausalLM": 32, "MistralForCausalLM": 8, "GemmaForCausalLM": 16}
 """Heads of keys and values where a file says nothing of them; otherwise as many as query heads."""
 
-BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM")
+BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM")
 """Architectures whose queries, keys and values have a bias if the file says so."""
 
 
@@ -169,7 +169,7 @@ def _amplitude(rope: Mapping[str, Any]) -> Any:
 
 def _window(table: Mapping[str, Any], architecture: str) -> int | None:
     """Return the window of attention that at least one layer has, or None."""
-    if architecture in ("LlamaForCausalLM", "GraniteForCausalLM"):
+    if architecture in ("LlamaForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM"):
         return None
     if architecture == "Phi3ForCausalLM" and table.get("sliding_window") is None:
         return None
@@ -218,9 +218,8 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
         if key not in table:
             raise ConfigError(f"key {key} is missing")
     values: dict[str, Any] = {field: table[key] for field, key in SIZES.items()}
-    normed = architecture == "Qwen3ForCausalLM"
     heads, hidden = values["heads"], values["hidden"]
-    head_size = table.get("head_dim", HEAD_SIZE if normed else None)
+    head_size = table.get("head_dim", HEAD_SIZE.get(architecture))
     kv_heads = table.get("num_key_value_heads", KV_HEADS.get(architecture))
     values["kv_heads"] = heads if kv_heads is None else kv_heads
     if head_size is None:
@@ -238,15 +237,21 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
     if scaling is not None and scaling.kind == "longrope" and values["context"] > scaling.original:
         values["context"] = scaling.original
         warnings.append(f"texts of up to {scaling.original} tokens: in longer ones positions turn by long_factor")
-    factors = factors_of(table) if architecture == "GraniteForCausalLM" else Factors()
+    gemma = architecture == "GemmaForCausalLM"
+    factors, tied = Factors(), table.get("tie_word_embeddings", gemma)
+    if architecture == "GraniteForCausalLM":
+        factors = factors_of(table)
+    elif gemma and isinstance(hidden, int) and hidden > 0:  # the decoder refuses what is no whole number
+        factors = Factors(embedding=math.sqrt(hidden), tied=tied is True, norms=1.0)
     biased = architecture in BIASED and table.get("attention_bias", False)
     decoder = Decoder(
         **values,
         head_size=head_size,
         epsilon=table.get("rms_norm_eps", 1e-6),
         qkv_bias=architecture == "Qwen2ForCausalLM" or biased,
-        tied=False if factors.unties else table.get("tie_word_embeddings", False),
-        head_norms=normed,
+        tied=False if factors.unties else tied,
+        head_norms=architecture == "Qwen3ForCausalLM",
+        activation="gelu" if gemma else ACTIVATION_NAMES[table.get("hidden_act", "silu")],
     )
     stops = token_ids(table.get("eos_token_id"), "eos_token_id", decoder.vocabulary)
     return Configuration(decoder, architecture, stops, window, tuple(warnings), factors)
@@ -286,7 +291,7 @@ def write_configuration(configuration: Configuration) -> str:
         "max_position_embeddings": decoder.context,
         "rms_norm_eps": decoder.epsilon,
         "rope_theta": decoder.rope_base,
-        "hidden_act": "silu",
+        "hidden_act": next(name for name, kind in ACTIVATION_NAMES.items() if kind == decoder.activation),
         "attention_bias": decoder.qkv_bias,
         "tie_word_embeddings": decoder.tied,
         "eos_token_id": list(configuration.stops) or None,

@@ -2,16 +2,18 @@
 
 *Phi3* keeps queries, keys and values in one matrix, and gate and up in another: rows of it.  *Granite* multiplies the
 embedding, the scores of attention, what a part adds to the residual stream, and divides the logits.  A factor of a
-linear part is the same as one of its weights, so it is given to them, in f32 and before they are rounded to 16 bits:
+linear part is the same as one of its weights, so it is given to them, in f32 and before they are rounded to 16 bits.
+*Gemma* multiplies the embedding by sqrt(hidden_size), and what norms give by 1 + w instead of w:
 
 =====================  ==============================================================================================
 embedding_multiplier   the rows of the embedding
 attention_multiplier   queries (and their bias), times sqrt(head_size), since the decoder divides scores by that
 residual_multiplier    the output projection of attention, and the last product of the feed-forward part
 logits_scaling         the output matrix, divided; if it is the embedding, it is one of its own then
+norm_offset            the weights of norms, added
 =====================  ==============================================================================================
 
-Sources: the classes of the hub's library transformers (modeling_phi3, modeling_granite).
+Sources: the classes of the hub's library transformers (modeling_phi3, modeling_granite, modeling_gemma).
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ from typing import Any
 import numpy as np
 
 from fabric.networks.inference.decoder import Decoder
-from harness.models.tensors import Tensor
+from harness.models.tensors import NORM, Tensor
 from wse_core.errors import ConfigError
 from wse_core.errors.values import shown
 
 __all__ = ["FUSED", "LOWERED", "NOT_TIED", "Factors", "factors_of", "lowered", "same"]
 
-LOWERED = ("Phi3ForCausalLM", "GraniteForCausalLM")
+LOWERED = ("Phi3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM")
 """Architectures that `lowered` makes a LLaMA of."""
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 NOT_TIED = "tensor lm_head.weight is not the embedding, although tie_word_embeddings is true"
@@ -43,7 +45,7 @@ FUSED = {
 
 @dataclass(frozen=True)
 class Factors:
-    """`Factors` has the numbers that a Granite multiplies with.
+    """`Factors` has the numbers that a Granite or a Gemma has beside its weights.
 
     Attributes
     ----------
@@ -54,6 +56,8 @@ class Factors:
         What the logits are divided by.
     tied : bool
         Whether the model's output matrix is its embedding.
+    norms : float
+        What is added to the weights of norms.
     """
 
     embedding: float = 1.0
@@ -61,6 +65,7 @@ class Factors:
     attention: float | None = None
     logits: float = 1.0
     tied: bool = False
+    norms: float = 0.0
 
     @property
     def unties(self) -> bool:
@@ -104,6 +109,9 @@ def lowered(found: Mapping[str, Tensor], decoder: Decoder, architecture: str, fa
         "o_proj.weight": factors.residual,
         "down_proj.weight": factors.residual,
     }
+    if factors.norms:
+        for name in [name for name in tensors if name.endswith(NORM)]:
+            tensors[name] = replace(tensors[name], more=factors.norms)
     if factors.unties and EMBEDDING in tensors:
         own = tensors.get(HEAD)
         if own is not None and not same(own, tensors[EMBEDDING]):

@@ -10,6 +10,7 @@ reading in pieces gives the same as reading at once, within rounding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,9 +20,14 @@ from fabric.networks.inference.decoder import Decoder
 from harness.models.rotary import cosines
 from wse_core.errors import ConfigError
 
-__all__ = ["PlainDecoder"]
+__all__ = ["PlainDecoder", "gelu_inner"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def gelu_inner(x: Array) -> Array:
+    """Return what the tanh form of gelu takes the tanh of: x (1 + tanh(u)) / 2 is x / (1 + exp(-2 u))."""
+    return x.dtype.type(math.sqrt(2 / math.pi)) * (x + x.dtype.type(0.044715) * x * x * x)
 
 
 class PlainDecoder:
@@ -149,6 +155,7 @@ class PlainDecoder:
         z = self._norm(x, f"{part}.post_attention_layernorm")
         gate = z @ self.weights[f"{part}.mlp.gate_proj.weight"].T
         up = z @ self.weights[f"{part}.mlp.up_proj.weight"].T
-        # exp of a large number overflows in f32; silu is zero to the last bit long before.
-        silu = gate / (1 + np.exp(-np.maximum(gate, self.dtype(-80))))
-        return (silu * up) @ self.weights[f"{part}.mlp.down_proj.weight"].T
+        exponent = -gate if self.decoder.activation == "silu" else -2 * gelu_inner(gate)
+        # exp of a large number overflows in f32; what it divides is zero to the last bit long before.
+        active = gate / (1 + np.exp(np.minimum(exponent, self.dtype(80))))
+        return (active * up) @ self.weights[f"{part}.mlp.down_proj.weight"].T

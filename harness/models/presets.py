@@ -23,6 +23,7 @@ PRESETS = {
     "QWen2-72B": Decoder(8192, 80, 64, 8, 128, 29568, 152064, 131072, 1e-5, 1e6, qkv_bias=True),
     "Qwen3-0.6B": Decoder(1024, 28, 16, 8, 128, 3072, 151936, 40960, 1e-6, 1e6, tied=True, head_norms=True),
     "Qwen3-8B": Decoder(4096, 36, 32, 8, 128, 12288, 151936, 40960, 1e-6, 1e6, head_norms=True),
+    "Gemma-2B": Decoder(2048, 18, 8, 1, 256, 16384, 256000, 8192, 1e-6, 1e4, tied=True, activation="gelu"),
     "LLaMA3.1-8B": Decoder(4096, 32, 32, 8, 128, 14336, 128256, 131072, 1e-5, 5e5, scaling=LONG),
     "LLaMA3.1-70B": Decoder(8192, 80, 64, 8, 128, 28672, 128256, 131072, 1e-5, 5e5, scaling=LONG),
     "LLaMA3.1-405B": Decoder(16384, 126, 128, 8, 128, 53248, 128256, 131072, 1e-5, 5e5, scaling=LONG),

@@ -1,5 +1,7 @@
 """Weights in the formats of the PEs: every one rounded once, and a report of what that lost.
 
+Weights of norms are f32 in the PEs and lose nothing.
+
 =============== ============================================================================
 from -> to      loss
 =============== ============================================================================
@@ -13,12 +15,12 @@ f16 -> f16      none
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from harness.models.tensors import Tensor
+from harness.models.tensors import NORM, Tensor
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
 
@@ -86,10 +88,10 @@ def rounded(name: str, values: Array, arithmetic: Arithmetic) -> tuple[Array, Lo
 
 
 def rounded_weights(tensors: Mapping[str, Tensor], arithmetic: Arithmetic) -> tuple[dict[str, Array], list[Loss]]:
-    """Return all tensors as f32 values of the format, and the losses of those that lost anything."""
-    weights, losses = {}, []
+    """Return all tensors as PEs hold them, matrices and biases in the format, and the losses of those that lost any."""
+    weights, losses, whole = {}, [], replace(arithmetic, fmt="f32")
     for name, tensor in tensors.items():
-        weights[name], loss = rounded(name, tensor.f32(), arithmetic)
+        weights[name], loss = rounded(name, tensor.f32(), whole if name.endswith(NORM) else arithmetic)
         if loss.inexact:
             losses.append(loss)
     return weights, losses

@@ -28,6 +28,9 @@ __all__ = ["MAX_HEADER", "Tensor", "read_tensors", "write_tensors"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+NORM = "norm.weight"
+"""Ends the names of the weights of norms, which PEs hold in f32."""
+
 MAX_HEADER = 100 << 20
 """Longest header that is read [bytes], as in the library."""
 
@@ -51,12 +54,15 @@ class Tensor:
         float32, float16, or uint16 bit patterns of bf16.
     factor : float
         Of all values, which `f32` has; 1 for tensors as files have them.
+    more : float
+        What `f32` adds to all values times the factor; 0 for tensors as files have them.
     """
 
     name: str
     dtype: str
     data: Array
     factor: float = 1.0
+    more: float = 0.0
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -64,12 +70,18 @@ class Tensor:
         return self.data.shape
 
     def f32(self) -> Array:
-        """Return the values as float32, exact without a factor: every type of `TYPES` is part of it."""
+        """Return the values as float32, exact if none is changed: every type of `TYPES` is part of it."""
         if self.dtype == "BF16":
             values = (self.data.astype(np.uint32) << np.uint32(16)).view(np.float32)
         else:
             values = self.data.astype(np.float32)
-        return values if self.factor == 1 else values * np.float32(self.factor)
+        values = values if self.factor == 1 else values * np.float32(self.factor)
+        return values if self.more == 0 else values + np.float32(self.more)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether `f32` has other values than the file."""
+        return self.factor != 1 or self.more != 0
 
 
 def _refused(what: str, path: Path, **parts: Any) -> ConfigError:
@@ -182,7 +194,7 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Tensor | Array]) -> No
             if kind is None:
                 raise ConfigError(f"tensor {name}: values of type {tensor.dtype}", hint="float32 or float16")
             tensor = Tensor(name, kind, tensor)
-        elif tensor.factor != 1:
+        elif tensor.is_changed:
             tensor = Tensor(name, "F32", tensor.f32())
         parts.append(np.ascontiguousarray(tensor.data, TYPES[tensor.dtype]).tobytes())
         header[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [end, end + len(parts[-1])]}

@@ -156,10 +156,12 @@ def loss_and_gradients(
     Raises
     ------
     UnsupportedError
-        A decoder with norms of heads.
+        A decoder with norms of heads, or with another activation than silu.
     """
     if decoder.head_norms:
         raise UnsupportedError("gradients of norms of heads")
+    if decoder.activation != "silu":
+        raise UnsupportedError(f"gradients of {decoder.activation} in a gated part")
     windows, length = tokens.shape[0], tokens.shape[1] - 1
     ids, wanted = tokens[:, :-1].reshape(-1), tokens[:, 1:].reshape(-1)
     cos, sin = (each.astype(np.float32) for each in cosines(decoder, np.arange(length)))

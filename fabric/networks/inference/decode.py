@@ -4,8 +4,8 @@ A step
     The embedding row of the token enters row by row at column 0 and is given to each row by an all-reduce in which all
     others hold zeros.  Then, layer by layer: norm; queries, keys and values (summed along y); norms of heads, where a
     decoder has them; rotary positions; the cache takes the new entry; attention; output projection (along x) into the
-    residual stream; norm; gate and up (along y); SwiGLU; down (along x) into the residual stream.  Behind the last
-    layer: norm, logits (along y), the largest of them (along x); its token and its value leave PE (0, 0).
+    residual stream; norm; gate and up (along y); the gated part; down (along x) into the residual stream.  Behind the
+    last layer: norm, logits (along y), the largest of them (along x); its token and its value leave PE (0, 0).
 
     There are nine all-reduces per layer: six along y (two of them of one value, for the norms, one a maximum), two
     along x, one inside the columns of a head; norms of heads take another one there.
@@ -52,7 +52,7 @@ from fabric.networks.inference.argmax import ArgMax
 from fabric.networks.inference.attention import Attention
 from fabric.networks.inference.axes import COLOR_HAND, COLOR_HEAD, COLOR_IN, COLOR_OUT, QUEUE_HEAD, QUEUE_IN, axes
 from fabric.networks.inference.cache import CacheCode, route_shift
-from fabric.networks.inference.elementwise import Rotary, emit_norm, emit_residual, emit_swiglu
+from fabric.networks.inference.elementwise import Rotary, emit_gated, emit_norm, emit_residual
 from fabric.networks.inference.log import Log
 from fabric.networks.inference.move.code import COLOR_PASS, receive_cache
 from fabric.networks.inference.placement import Placement
@@ -332,7 +332,7 @@ class Decode:
         self._norm(w, "norm 2", summed, done)
         self._product(w, "gate_up", w.gate_up, w.given, summed("gate_up", w.gate_up))
         done("gate_up")
-        emit_swiglu(w)
+        emit_gated(w)
         done("swiglu")
         self._product(w, "down", w.back, w.inner_half, summed("back", w.back))
         emit_residual(w)

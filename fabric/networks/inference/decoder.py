@@ -1,9 +1,9 @@
 """What a decoder is: sizes and constants of a language model of the LLaMA family, and how much it holds.
 
-A layer is x = x + O(attention(norm(x))) and then x = x + down(silu(gate(norm(x))) * up(norm(x))), with RMSNorm, rotary
+A layer is x = x + O(attention(norm(x))) and then x = x + down(act(gate(norm(x))) * up(norm(x))), with RMSNorm, rotary
 positions in half layout (feature i of a head turns with feature i + head_size / 2) and grouped query heads: query head
-j reads the keys and values of head j // (heads / kv_heads).  Behind the last layer stand a norm and the output matrix,
-which is the embedding itself where the two are tied.
+j reads the keys and values of head j // (heads / kv_heads).  The activation act is silu, or gelu in the tanh form.
+Behind the last layer stand a norm and the output matrix, which is the embedding itself where the two are tied.
 
 With *norms of heads* each query head and each key head has an RMSNorm of its own features before it is turned: one
 weight per feature of a head for all query heads, and one for all key heads.
@@ -23,13 +23,16 @@ from fabric.networks.inference.rope import Scaling
 from wse_core.errors import ConfigError
 from wse_core.errors.values import shown
 
-__all__ = ["HEAD_NORMS", "MATRICES", "Decoder"]
+__all__ = ["ACTIVATIONS", "HEAD_NORMS", "MATRICES", "Decoder"]
 
 MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The seven products of a layer, in the order in which they are done."""
 
 HEAD_NORMS = ("q_norm", "k_norm")
 """Norms of heads, by the products whose results they take."""
+
+ACTIVATIONS = ("silu", "gelu")
+"""Activations of the feed-forward part."""
 
 MOST = 1 << 31
 """Every size is below it: a wrong file must not make the planner reckon for minutes or overflow."""
@@ -66,6 +69,8 @@ class Decoder:
         Whether the output matrix is the embedding.
     head_norms : bool
         Whether the heads of queries and keys are normalised before they turn.
+    activation : {"silu", "gelu"}
+        Of the feed-forward part.
     """
 
     hidden: int
@@ -82,6 +87,7 @@ class Decoder:
     tied: bool = False
     scaling: Scaling | None = None
     head_norms: bool = False
+    activation: str = "silu"
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -98,6 +104,8 @@ class Decoder:
                 raise self._refused(f"{name} is {shown(value)}, not a number")
             if not (math.isfinite(value) and value > 0):
                 raise self._refused(f"{name} is {value}; it is a positive number")
+        if self.activation not in ACTIVATIONS:
+            raise self._refused(f"activation is {shown(self.activation)}; it is {' or '.join(ACTIVATIONS)}")
         if self.scaling is not None and not isinstance(self.scaling, Scaling):
             raise self._refused(f"scaling is {shown(self.scaling)}, no Scaling")
         if self.scaling is not None and self.scaling.kind == "yarn" and self.rope_base <= 1:

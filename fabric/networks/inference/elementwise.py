@@ -1,4 +1,4 @@
-"""Norm, rotary positions and SwiGLU of a decoder's step, and the way back into the residual stream.
+"""Norm, rotary positions and the gated part of a decoder's step, and the way back into the residual stream.
 
 All of it is f32, with one rounding to 16 bits where a product reads the result.  The residual stream stays f32.
 Nothing moves but the one value of the sum of squares, and of each head where heads are normalised.
@@ -11,7 +11,8 @@ Rounding
     norms of heads: squares summed in order of features inside a column, then over the columns of the head; (x *
         rsqrt(mean + eps)) * weight, two roundings.
     rotary: four products, then a difference and a sum; queries are multiplied by 1 / sqrt(head_size) behind it.
-    SwiGLU: gate * (1 / (1 + exp(min(-gate, 86)))), then times up.
+    gated part: gate * (1 / (1 + exp(min(e, 86)))), then times up; e is -gate for silu, and for gelu, in the tanh form,
+        -2 sqrt(2 / pi) (1 + 0.044715 gate^2) gate, four operations (`emit_exponent`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Callable
 
 from fabric.asm.operands import Dsd, Var
 from fabric.networks.inference.writer import Idioms, Writer
+from fabric.program.functions.mathematics import GELU_CUBIC, GELU_SCALE
 
 __all__ = [
     "ANGLE_BANK",
@@ -29,9 +31,10 @@ __all__ = [
     "TURNED_BANK",
     "Angle",
     "Rotary",
+    "emit_exponent",
+    "emit_gated",
     "emit_norm",
     "emit_residual",
-    "emit_swiglu",
 ]
 
 FINE = 64
@@ -73,12 +76,24 @@ def emit_residual(w: Writer) -> None:
     w.p.fadds(w.x, w.x, w.back)
 
 
-def emit_swiglu(w: Writer) -> None:
-    """Write inner_half = silu(gate) * up."""
+def emit_exponent(w: Idioms, inner: Var, gate: Dsd) -> None:
+    """Write inner = e of which the activation of a gate is gate / (1 + exp(e)), at most `LARGEST_EXPONENT`."""
+    p = w.p
+    if w.place.decoder.activation == "silu":
+        p.fnegs(inner, gate)
+    else:
+        p.fmuls(inner, gate, gate)
+        p.fmuls(inner, inner, -GELU_SCALE * GELU_CUBIC)
+        p.fadds(inner, inner, -GELU_SCALE)
+        p.fmuls(inner, inner, gate)
+    p.fmins(inner, inner, LARGEST_EXPONENT)
+
+
+def emit_gated(w: Writer) -> None:
+    """Write inner_half = act(gate) * up."""
     p, n = w.p, w.place.ffn
     gate, up = p.mem1d(w.gate_up, n), p.mem1d(w.gate_up, n, offset=n)
-    p.fnegs(w.inner, gate)
-    p.fmins(w.inner, w.inner, LARGEST_EXPONENT)
+    emit_exponent(w, w.inner, gate)
     with w.functions.first(n):
         w.functions.exp(w.inner, w.inner)
         p.fadds(w.inner, w.inner, 1.0)

@@ -22,6 +22,7 @@ from fabric.networks.inference.elementwise import LARGEST_EXPONENT
 from fabric.networks.inference.rows import Rows
 from fabric.networks.inference.tiles import embedding_rows, place_weights
 from fabric.program.functions import Evaluate
+from fabric.program.functions.mathematics import GELU_CUBIC, GELU_SCALE
 from wse_core import numerics
 from wse_core.formats import Arithmetic, Bits, Format
 
@@ -260,10 +261,18 @@ class Oracle:
             total = total if chain is None else self.do("add", total, chain)
         return total
 
-    def swiglu(self, gate_up: Bits) -> Bits:
-        """Return silu(gate) * up, (width, ffn), rounded to 16 bits."""
-        gate, up = gate_up[:, : self.place.ffn], gate_up[:, self.place.ffn :]
-        power = self.functions.exp(self.do("minimum", gate ^ np.uint32(1 << 31), self.number(LARGEST_EXPONENT)))
+    def exponent(self, gate: Bits) -> Bits:
+        """Return e of which the activation of a gate is gate / (1 + exp(e))."""
+        found = gate ^ np.uint32(1 << 31)
+        if self.place.decoder.activation == "gelu":
+            square = self.do("mul", self.do("mul", gate, gate), self.number(-GELU_SCALE * GELU_CUBIC))
+            found = self.do("mul", self.do("add", square, self.number(-GELU_SCALE)), gate)
+        return self.do("minimum", found, self.number(LARGEST_EXPONENT))
+
+    def gated(self, gate_up: Bits) -> Bits:
+        """Return act(gate) * up, (..., ffn), rounded to 16 bits."""
+        gate, up = gate_up[..., : self.place.ffn], gate_up[..., self.place.ffn :]
+        power = self.functions.exp(self.exponent(gate))
         inverse = self.functions.reciprocal(self.do("add", power, self.number(1.0)))
         return self.rounded(self.do("mul", self.do("mul", inverse, gate), up))
 
@@ -308,7 +317,7 @@ class Oracle:
             self.remember(layer, qkv)
             x = self.do("add", x, self._along_x(tiles["o"], self.attention(layer, qkv)))
             gate_up = self._along_y("gate_up", tiles["gate_up"], self.norm(x, self.norms[:, 2 * layer + 1]))
-            x = self.do("add", x, self._along_x(tiles["down"], self.swiglu(gate_up)))
+            x = self.do("add", x, self._along_x(tiles["down"], self.gated(gate_up)))
         return x
 
     def answer(self, x: Bits) -> tuple[int, Bits]:

@@ -24,11 +24,13 @@ CODE_WORDS = 4096
 """Words kept for the program; a test assembles programs and sees that none is longer."""
 NORM_WORDS = 512
 """Words kept beside them for norms of heads."""
+GELU_WORDS = 32
+"""Words kept beside them for gelu."""
 
 
 def code_words(place: Placement) -> int:
     """Return the words kept for the program of a PE."""
-    return CODE_WORDS + NORM_WORDS * place.decoder.head_norms
+    return CODE_WORDS + NORM_WORDS * place.decoder.head_norms + GELU_WORDS * (place.decoder.activation == "gelu")
 
 
 def function_room(place: Placement) -> int:

@@ -30,6 +30,7 @@ BASES = {
         ("Qwen3ForCausalLM", "qwen3", {}),
         ("MistralForCausalLM", "mistral", {"sliding_window": None}),
         ("Phi3ForCausalLM", "phi3", {"sliding_window": None}),
+        ("GemmaForCausalLM", "gemma", {"hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": False}),
         (
             "GraniteForCausalLM",
             "granite",
@@ -66,6 +67,7 @@ FIELDS = {
     ),
     "MistralForCausalLM": (*OF_ALL, "head_dim", "sliding_window"),
     "Phi3ForCausalLM": (*OF_ALL, "resid_pdrop", "embd_pdrop", "original_max_position_embeddings", "sliding_window"),
+    "GemmaForCausalLM": (*OF_ALL, "attention_bias", "head_dim", "use_bidirectional_attention"),
     "GraniteForCausalLM": (
         *OF_ALL,
         "attention_bias",
@@ -200,18 +202,24 @@ def library_logits(table, tensors, ids):
     t = {name: values.astype(np.float64) for name, values in tensors.items()}
     heads, kv = table["num_attention_heads"], table.get("num_key_value_heads")
     kv = heads if kv is None else kv
-    features = table.get("head_dim", 128 if _kind(table) == "qwen3" else None) or table["hidden_size"] // heads
+    features = table.get("head_dim", {"qwen3": 128, "gemma": 256}.get(_kind(table))) or table["hidden_size"] // heads
     (turns, attention), windows, n = _positions(table, features), _windows(table), len(ids)
     angle = np.outer(np.arange(n), turns)
     cos, sin = attention * np.cos(angle), attention * np.sin(angle)
     biases = _kind(table) == "qwen2"
-    biases = biases or (_kind(table) in ("llama", "qwen3", "granite") and table.get("attention_bias", False))
+    biases = biases or (_kind(table) in ("llama", "qwen3", "granite", "gemma") and table.get("attention_bias", False))
     granite = table if _kind(table) == "granite" else {"attention_multiplier": 1 / np.sqrt(features)}
+    gemma = _kind(table) == "gemma"
     x = granite.get("embedding_multiplier", 1.0) * t["model.embed_tokens.weight"][list(ids)]
+    x = x * table["hidden_size"] ** 0.5 if gemma else x
     residual, rows = granite.get("residual_multiplier", 1.0), [0, heads * features, kv * features, kv * features]
 
     def norm(y, name):
-        return t[f"{name}.weight"] * y / np.sqrt((y * y).mean(-1, keepdims=True) + table.get("rms_norm_eps", 1e-6))
+        return (
+            (gemma + t[f"{name}.weight"])
+            * y
+            / np.sqrt((y * y).mean(-1, keepdims=True) + table.get("rms_norm_eps", 1e-6))
+        )
 
     def rotated(z):
         a, b = z[..., : features // 2], z[..., features // 2 :]
@@ -248,9 +256,15 @@ def library_logits(table, tensors, ids):
             gate, up = np.split(z @ t[part + "mlp.gate_up_proj.weight"].T, 2, axis=-1)
         else:
             gate, up = (z @ t[f"{part}mlp.{name}_proj.weight"].T for name in ("gate", "up"))
-        assert table.get("hidden_act", "silu") in ("silu", "swish")
-        x = x + residual * ((gate / (1 + np.exp(-gate)) * up) @ t[part + "mlp.down_proj.weight"].T)
-    head = "model.embed_tokens" if table.get("tie_word_embeddings", False) else "lm_head"
+        name = table.get("hidden_act", "gelu" if gemma else "silu")
+        if gemma or name == "gelu_pytorch_tanh":
+            assert name in ("gelu", "gelu_pytorch_tanh")
+            active = 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3)))
+        else:
+            assert name in ("silu", "swish")
+            active = gate / (1 + np.exp(-gate))
+        x = x + residual * ((active * up) @ t[part + "mlp.down_proj.weight"].T)
+    head = "model.embed_tokens" if table.get("tie_word_embeddings", gemma) else "lm_head"
     return norm(x, "model.norm")[-1] @ t[f"{head}.weight"].T / granite.get("logits_scaling", 1.0)
 
 

@@ -49,13 +49,21 @@ def _turned(head, position, decoder):
     return out
 
 
+def _gelu(g):
+    return 0.5 * g * (1 + math.tanh(math.sqrt(2 / math.pi) * (g + 0.044715 * g**3)))
+
+
+def _silu(g):
+    return g / (1 + math.exp(-g))
+
+
 def _cut(values, size):
     return [values[k : k + size] for k in range(0, len(values), size)]
 
 
 def scalar_logits(decoder, weights, ids):
     """Return the logits behind the last token of a text that is read from its beginning."""
-    e, rows = decoder.head_size, []
+    e, rows, active = decoder.head_size, [], {"silu": _silu, "gelu": _gelu}[decoder.activation]
     xs = [[float(v) for v in weights["model.embed_tokens.weight"][token]] for token in ids]
     for number in range(decoder.layers):
         part = f"model.layers.{number}."
@@ -87,7 +95,7 @@ def scalar_logits(decoder, weights, ids):
             z = _norm(x, weights[f"{part}post_attention_layernorm.weight"], decoder.epsilon)
             gate = _product(weights[f"{part}mlp.gate_proj.weight"], z)
             up = _product(weights[f"{part}mlp.up_proj.weight"], z)
-            inner = [g / (1 + math.exp(-g)) * u for g, u in zip(gate, up, strict=True)]
+            inner = [active(g) * u for g, u in zip(gate, up, strict=True)]
             down = _product(weights[f"{part}mlp.down_proj.weight"], inner)
             rows.append([a + b for a, b in zip(x, down, strict=True)])
         xs = rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import ACTIVATIONS, Decoder
 from fabric.networks.inference.rope import Scaling
 from harness.models.hub import tensor_shapes
 
@@ -49,4 +49,5 @@ def decoders(draw):
         tied=draw(st.booleans()),
         scaling=draw(st.sampled_from(SCALINGS)),
         head_norms=draw(st.booleans()),
+        activation=draw(st.sampled_from(ACTIVATIONS)),
     )

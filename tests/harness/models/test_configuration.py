@@ -10,6 +10,7 @@ import pytest
 from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.rope import Scaling
 from harness.models.configuration import Configuration, configuration_of, read_configuration, write_configuration
+from harness.models.lowering import Factors
 from harness.models.presets import PRESETS, find_preset
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -105,7 +106,7 @@ def test_scaled_positions():
     ("change", "what"),
     [
         ({"architectures": ["GPT2LMHeadModel"]}, "architecture GPT2LMHeadModel"),
-        ({"architectures": None, "model_type": "gemma"}, "architecture gemma"),
+        ({"architectures": None, "model_type": "gemma2"}, "architecture gemma2"),
         ({"architectures": None}, "architecture None"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"rope_scaling": {"rope_type": "su", "factor": 8}}, "type su"),
@@ -121,7 +122,7 @@ def test_scaled_positions():
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "rope_parameters.partial_rotary_factor 0.5"),
         ({"architectures": ["LlamaForCausalLM", "X"]}, "it must be clear which"),
         ({"model_type": "mistral"}, "model_type says 'mistral'"),
-        ({"sliding_window": 32}, "a LLaMA has no window"),
+        ({"sliding_window": 32}, "there is no window of attention in it"),
         ({"use_sliding_window": True}, "use_sliding_window"),
         ({"model_type": "mistral", "architectures": None, "attention_bias": True}, "no biases"),
         ({"mlp_bias": True}, "mlp_bias"),
@@ -195,6 +196,18 @@ def test_what_is_written_is_read(tmp_path):
                 assert read_configuration(path) == own
 
 
+def test_a_gemma():
+    """What is missing is the library's; the embedding has its factor, so that the output matrix is one of its own."""
+    gemma = TABLE | {"architectures": ["GemmaForCausalLM"], "num_attention_heads": 16}
+    found = configuration_of(gemma)
+    assert found.decoder == Decoder(24, 2, 16, 16, 256, 40, 50, 64, activation="gelu")
+    assert found.factors == Factors(embedding=24**0.5, tied=True, norms=1.0)
+    assert configuration_of(gemma | {"tie_word_embeddings": False}).factors.tied is False
+    assert configuration_of(gemma | {"hidden_size": 1}).decoder.tied  # a factor of one changes nothing
+    with pytest.raises(ConfigError, match="hidden is 'x', not a whole number"):
+        configuration_of(gemma | {"hidden_size": "x"})
+
+
 def test_norms_of_heads_are_written_as_a_qwen3(tmp_path):
     """No decoder is written as a model without its norms, whatever it was read from, nor as one with norms."""
     path, tiny = tmp_path / "config.json", Decoder(8, 2, 4, 2, 6, 40, 50, 64, head_norms=True)
@@ -214,6 +227,7 @@ def test_presets_have_their_published_sizes():
         "QWen2-72B": (877_658_112, 72_706_203_648, 4_096),
         "Qwen3-0.6B": (15_728_640, 596_049_920, 4_096),
         "Qwen3-8B": (192_937_984, 8_190_735_360, 4_096),
+        "Gemma-2B": (110_100_480, 2_506_172_416, 1_024),
         "LLaMA3.1-8B": (218_103_808, 8_030_261_248, 4_096),
         "LLaMA3.1-70B": (855_638_016, 70_553_706_496, 4_096),
         "LLaMA3.1-405B": (3_187_671_040, 405_853_388_800, 4_096),

@@ -10,6 +10,7 @@ import pytest
 
 from harness.models.architectures import CONFIG_KEYS, ROPE_KEYS
 from harness.models.hub import load_model
+from harness.models.lowering import LOWERED
 from harness.models.plain import PlainDecoder
 from harness.models.tensors import write_tensors
 from tests.examples import few
@@ -46,7 +47,8 @@ OWN = {
         {"full_attention": {"rope_type": "default", "rope_theta": 7.0}},
         {"mrope_section": [1, 1], "rope_type": "default"},
     ),
-    "hidden_act": ("swish", "gelu"),
+    "hidden_act": ("swish", "silu", "gelu", "gelu_pytorch_tanh"),
+    "hidden_activation": ("gelu_pytorch_tanh", "silu"),
     "sliding_window": (5, 12, 48, 4096),
     "layer_types": (["full_attention", "sliding_attention"], ["sliding_attention"] * 2, ["full_attention"] * 2),
     "eos_token_id": (11, 12, [3, 5], [12]),
@@ -85,8 +87,7 @@ def right(model, weights, table):
     plain = PlainDecoder(model.decoder, model.weights(), np.float64).forward(IDS)[-1]
     wanted = library_logits(table, weights, IDS)
     assert stops_of(table) == set(model.configuration.stops)
-    factors = model.configuration.architecture == "GraniteForCausalLM"  # they are given to weights, which are f32
-    close = 1e-4 if factors else 1e-9
+    close = 1e-4 if model.configuration.architecture in LOWERED else 1e-9  # factors are given to weights, which are f32
     return np.allclose(plain, wanted, rtol=close, atol=close * np.abs(wanted).max())
 
 
@@ -149,8 +150,8 @@ def test_every_key_inside_of_positions(made):
         ({"rotary_pct": 0.5}, "refused"),
         ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "refused"),
         ({"rope_parameters": {"full_attention": {"rope_theta": 7.0}}}, "refused"),
-        ({"hidden_act": "swish"}, "right"),
-        ({"hidden_act": "gelu"}, "refused"),
+        ({"hidden_act": "gelu_pytorch_tanh"}, "right"),
+        ({"hidden_act": "relu"}, "refused"),
         ({"tie_word_embeddings": True}, "refused"),  # the file has another output matrix
         ({"bos_token_id": 99}, "right"),
         ({"eos_token_id": [3, 5]}, "right"),
@@ -180,9 +181,17 @@ def test_what_comes_of_a_change(made, change, outcome):
         ("Qwen3ForCausalLM", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 1}, "refused"),
         ("Qwen3ForCausalLM", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 2}, "right"),
         ("LlamaForCausalLM", {"sliding_window": 5}, "refused"),
+        ("LlamaForCausalLM", {"hidden_act": "swish"}, "right"),
+        ("LlamaForCausalLM", {"hidden_act": "gelu"}, "refused"),  # which the library takes by the error function
+        ("GemmaForCausalLM", {"hidden_act": "gelu"}, "right"),
+        ("GemmaForCausalLM", {"hidden_act": "silu"}, "refused"),
+        ("GemmaForCausalLM", {"hidden_activation": "gelu_pytorch_tanh"}, "right"),
+        ("GemmaForCausalLM", {"hidden_activation": "silu"}, "refused"),
+        ("GemmaForCausalLM", {"use_bidirectional_attention": True}, "refused"),
+        ("GemmaForCausalLM", {"sliding_window": 5}, "refused"),
     ],
 )
-def test_windows(tmp_path, architecture, change, outcome):
+def test_windows_and_activations(tmp_path, architecture, change, outcome):
     """Texts within a window are answered; longer ones are refused with the request."""
     weights = tensors_of(architecture)
     write_tensors(tmp_path / "model.safetensors", weights)
@@ -198,7 +207,7 @@ def test_a_base_without_a_number_of_kv_heads_has_the_librarys(made):
     """Missing, it is 32 for a Qwen2 and 8 for a Mistral; null is as many as query heads."""
     architecture, _, load = made
     table = {key: value for key, value in BASES[architecture].items() if key != "num_key_value_heads"}
-    with pytest.raises(ConfigError, match=r"k_proj\.weight is|do not share (8|32)|its products have"):
+    with pytest.raises(ConfigError, match=r"k_proj\.weight is|do not share (8|16|32)|its products have"):
         load(table)
 
 

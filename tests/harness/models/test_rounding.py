@@ -52,6 +52,17 @@ def test_what_is_no_number_is_refused_with_its_place(value):
     assert ("cb16" in str(caught.value)) == np.isfinite(value)  # no format has what is no number
 
 
+def test_norms_keep_what_they_have():
+    """PEs hold them in f32; what is no number is refused all the same."""
+    values = np.array([1.0 + 2.0**-20, 1e30], np.float32)
+    weights, losses = rounded_weights({"model.norm.weight": Tensor("model.norm.weight", "F32", values)}, F16)
+    assert not losses
+    assert np.array_equal(weights["model.norm.weight"], values)
+    values[1] = np.inf
+    with pytest.raises(ConfigError, match=r"tensor model.norm.weight: inf at \[1\] is no number"):
+        rounded_weights({"model.norm.weight": Tensor("model.norm.weight", "F32", values)}, F16)
+
+
 def test_only_tensors_that_lost_something_are_reported():
     tensors = {
         "a": Tensor("a", "F32", np.array([0.1], np.float32)),

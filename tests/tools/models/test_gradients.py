@@ -51,7 +51,10 @@ def test_gradients_are_those_of_the_loss(change):
             assert gradients[name][place] == pytest.approx(slope, rel=1e-4, abs=1e-7), name
 
 
-def test_norms_of_heads_are_refused():
-    decoder = replace(TINY, head_norms=True)
-    with pytest.raises(UnsupportedError, match="norms of heads"):
+@pytest.mark.parametrize(
+    ("change", "what"), [({"head_norms": True}, "norms of heads"), ({"activation": "gelu"}, "gradients of gelu")]
+)
+def test_other_decoders_are_refused(change, what):
+    decoder = replace(TINY, **change)
+    with pytest.raises(UnsupportedError, match=what):
         loss_and_gradients(decoder, random_weights(decoder), np.zeros((1, 3), np.int64))

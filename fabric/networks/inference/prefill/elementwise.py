@@ -1,4 +1,4 @@
-"""Norms, biases, rotary positions and SwiGLU of all tokens of a row: the operations of a decoding step for each token.
+"""Norms, biases, positions and the gated part of all tokens of a row: the operations of a decoding step for each token.
 
 Every token's numbers go through what `fabric.networks.inference.elementwise` does with those of one, in the same order
 inside a PE.  Nothing moves but one value per token, the sum of its squares, and one per token and head where heads are
@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable
 
 from fabric.asm.operands import Reg, Var
-from fabric.networks.inference.elementwise import ANGLE_BANK, LARGEST_EXPONENT, TURNED_BANK, Angle
+from fabric.networks.inference.elementwise import ANGLE_BANK, TURNED_BANK, Angle, emit_exponent
 from fabric.networks.inference.prefill.writer import PromptWriter
 
-__all__ = ["Angles", "emit_biases", "emit_norm", "emit_swiglu"]
+__all__ = ["Angles", "emit_biases", "emit_gated", "emit_norm"]
 
 
 def emit_norm(w: PromptWriter, total: Callable[[], None]) -> None:
@@ -61,12 +61,11 @@ def emit_biases(w: PromptWriter) -> None:
         p.faddhs(biased, bias, w.qkv)
 
 
-def emit_swiglu(w: PromptWriter) -> None:
-    """Write inner_half = silu(gate) * up."""
+def emit_gated(w: PromptWriter) -> None:
+    """Write inner_half = act(gate) * up."""
     p, s, n = w.p, w.prompt.tokens, w.place.ffn
     gate, up = (p.mem4d(w.gate_up, (s, n), (2 * n, 1), offset=k * n) for k in range(2))
-    p.fnegs(w.inner, gate)
-    p.fmins(w.inner, w.inner, LARGEST_EXPONENT)
+    emit_exponent(w, w.inner, gate)
 
     def inverse(at: Reg | Var) -> None:
         w.functions.exp(at, at)

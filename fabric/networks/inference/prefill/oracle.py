@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from fabric.networks.inference.attention import LOWEST
-from fabric.networks.inference.elementwise import LARGEST_EXPONENT
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.prefill.attention import HIGHEST
 from fabric.networks.inference.prefill.program import Prefill
@@ -200,14 +199,6 @@ class PrefillOracle:
         mixed = do("mul", mixed.reshape(q.shape), np.broadcast_to(inverse[..., np.newaxis], q.shape))
         return self.half(mixed).transpose(0, 3, 1, 2, 4).reshape(columns, s, place.query_rows)
 
-    def _swiglu(self, gate_up: Bits) -> Bits:
-        """Return silu(gate) * up, (height, width, tokens, ffn), rounded to 16 bits."""
-        n, do, functions = self.place.ffn, self.do, self.oracle.functions
-        gate, up = gate_up[..., :n], gate_up[..., n:]
-        power = functions.exp(do("minimum", gate ^ np.uint32(1 << 31), self.number(LARGEST_EXPONENT)))
-        inverse = functions.reciprocal(do("add", power, self.number(1.0)))
-        return self.half(do("mul", do("mul", inverse, gate), up))
-
     # --- the prompt ---------------------------------------------------------------------------------------------------
 
     def _entered(self, tokens: Sequence[int]) -> Bits:
@@ -232,7 +223,7 @@ class PrefillOracle:
                 "add", x, self._summed(tiles["o"], self._attention(layer, self._turned(self._normalised(layer, qkv))))
             )
             gate_up = self._spread(tiles["gate_up"], self._norm(x, oracle.norms[:, 2 * layer + 1]))
-            x = self.do("add", x, self._summed(tiles["down"], self._swiglu(gate_up)))
+            x = self.do("add", x, self._summed(tiles["down"], self.oracle.gated(gate_up)))
         oracle.rows.begin(self.prompt.counts)
         row, token = self.prompt.last
         return self._moved(row, x[row, :, token])

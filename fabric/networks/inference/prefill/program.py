@@ -18,9 +18,9 @@ transposed, nothing is aligned, and any mesh will do.  What goes round is always
 MeshGEMM; sums toward a home that moves are those of its transposed product, and the way from a home is their mirror.
 
 A layer: norm, qkv, biases, norms of heads, positions, the cache; scores, softmax, mix; o into the residual stream;
-norm, gate and up, SwiGLU, down into the residual stream.  Two all-reduces of a row (norms) and two of a head's columns
-(softmax), three with norms of heads.  In the end the hidden features of the last token stand in ``last``, for the
-program that decodes.
+norm, gate and up, the gated part, down into the residual stream.  Two all-reduces of a row (norms) and two of a head's
+columns (softmax), three with norms of heads.  In the end the hidden features of the last token stand in ``last``, for
+the program that decodes.
 
 Cycles: `fabric.networks.inference.prefill.cycles`.
 Source: WaferLLM, sections 4.1, 5 and 5.4; the same weights for both phases are of this project.
@@ -45,7 +45,7 @@ from fabric.networks.inference.axes import Axis
 from fabric.networks.inference.move.code import MovingRow, Sender
 from fabric.networks.inference.prefill.attention import PromptAttention
 from fabric.networks.inference.prefill.channels import COLOR_EAST, Channels, Ends, route_channels
-from fabric.networks.inference.prefill.elementwise import Angles, emit_biases, emit_norm, emit_swiglu
+from fabric.networks.inference.prefill.elementwise import Angles, emit_biases, emit_gated, emit_norm
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.ring import COLOR_RING, TileRing
 from fabric.networks.inference.prefill.writer import PromptWriter
@@ -177,7 +177,7 @@ class Prefill:
                 done("norm 2")
                 parts.spread("gate_up", w.gate_up)
                 done("gate_up")
-                emit_swiglu(w)
+                emit_gated(w)
                 done("swiglu")
                 parts.summed("down", w.inner_half)
                 w.mark("layer done")

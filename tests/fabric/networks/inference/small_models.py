@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from fabric.networks.inference.decoder import HEAD_NORMS, Decoder
+from fabric.networks.inference.decoder import ACTIVATIONS, HEAD_NORMS, Decoder
 from fabric.networks.inference.rope import Scaling
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
@@ -41,6 +41,7 @@ def decoders(draw, layers=2):
         tied=draw(st.booleans()),
         scaling=draw(st.sampled_from(SCALINGS)),
         head_norms=draw(st.booleans()),
+        activation=draw(st.sampled_from(ACTIVATIONS)),
     )
 
 

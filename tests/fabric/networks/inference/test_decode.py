@@ -24,7 +24,7 @@ from wse_core.params import machine
 
 SMALL = Decoder(24, 2, 4, 2, 8, 20, 17, 64, 1e-5)
 TINY = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5)
-NORMED = Decoder(4, 1, 2, 1, 4, 3, 5, 64, 1e-5, head_norms=True)
+NORMED = Decoder(4, 1, 2, 1, 4, 3, 5, 64, 1e-5, head_norms=True, activation="gelu")
 """For the plain-Python machine."""
 
 
@@ -117,6 +117,22 @@ def test_norms_of_heads(width, height):
     _, _, logits, weights, fed = run(decoder, width, height, height + 3)
     plain = PlainDecoder(decoder, rounded(weights, "f16"), np.float64).forward(fed)
     assert np.abs(logits - plain).max() <= 20 * 2.0**-11 * (1 + np.abs(plain).max())
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0])
+def test_gelu_far_from_zero(size):
+    """Gates of any size give gelu within rounding, and no infinity."""
+    decoder = replace(SMALL, activation="gelu")
+    weights = random_weights(decoder)
+    for name in [name for name in weights if "gate_proj" in name]:
+        weights[name] = size * weights[name]
+    decode = Decode(machine(), placed(decoder, 3, 2, 4))
+    resident, oracle = Resident(decode, weights), Oracle(decode, weights)
+    plain = PlainDecoder(decoder, rounded(weights, "f16"), np.float64).forward([3, 1, 4, 1])
+    for token, wanted in zip([3, 1, 4, 1], plain, strict=True):
+        logits = resident.step(token).logits
+        assert np.array_equal(logits, oracle.step(token)[1])
+        assert np.abs(logits.view(np.float32) - wanted).max() <= 60 * 2.0**-11 * (1 + np.abs(plain).max())
 
 
 def test_norms_of_heads_are_by_feature_and_by_product():

@@ -31,7 +31,7 @@ WITHIN = 0.01
 SIZES = few(
     [
         (Decoder(64, 2, 4, 2, 16, 96, 60, 64, 1e-5), 7, 5, "shift"),
-        (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True), 9, 4, "shift"),
+        (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True, activation="gelu"), 9, 4, "shift"),
         (Decoder(48, 3, 2, 1, 24, 70, 30, 64, 1e-5), 3, 8, "concat"),
         (Decoder(96, 2, 6, 6, 16, 200, 80, 64, 1e-5, qkv_bias=True), 24, 6, "round"),
         (Decoder(30, 2, 8, 4, 4, 30, 20, 64, 1e-5), 1, 1, "shift"),
@@ -102,14 +102,14 @@ def test_an_instruction_more_costs_what_it_costs(monkeypatch):
     """The price follows the program: what the writer of a part emits is paid, once per layer."""
     decode = decode_of(SIZES[0][0], 7, 5, "shift", 9)
     before = StepCycles(decode).step(7)
-    emit = elementwise.emit_swiglu
+    emit = elementwise.emit_gated
 
     def longer(w):
         emit(w)
         for _ in range(5):
             w.p.nop()
 
-    monkeypatch.setattr("fabric.networks.inference.decode.emit_swiglu", longer)
+    monkeypatch.setattr("fabric.networks.inference.decode.emit_gated", longer)
     assert StepCycles(decode).step(7) == before + 5 * decode.place.decoder.layers
 
 

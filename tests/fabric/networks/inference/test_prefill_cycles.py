@@ -14,7 +14,7 @@ from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill import cycles
 from fabric.networks.inference.prefill.channels import FROM_WEST, TO_EAST
 from fabric.networks.inference.prefill.cycles import PromptCycles, PromptRun
-from fabric.networks.inference.prefill.elementwise import emit_swiglu
+from fabric.networks.inference.prefill.elementwise import emit_gated
 from fabric.networks.inference.prefill.placement import EAST, HERE, WEST, PromptPlacement
 from fabric.networks.inference.prefill.program import PARTS, Prefill
 from fabric.networks.inference.prefill.reading import read_prompt
@@ -31,7 +31,7 @@ WITHIN = 0.02
 SIZES = few(
     [
         (Decoder(64, 2, 4, 2, 16, 96, 60, 64, 1e-5), 7, 5, 13),
-        (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True), 9, 4, 13),
+        (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True, activation="gelu"), 9, 4, 13),
         (Decoder(48, 2, 6, 6, 16, 80, 40, 64, 1e-5, qkv_bias=True), 12, 4, 11),
         (Decoder(30, 2, 8, 4, 4, 30, 20, 64, 1e-5), 1, 3, 8),
         (Decoder(40, 1, 2, 1, 24, 70, 30, 64, 1e-5), 5, 7, 15),
@@ -85,11 +85,11 @@ def test_an_instruction_more_costs_what_it_costs(monkeypatch):
     before = form_of(*size).prompt_cycles()
 
     def longer(w):
-        emit_swiglu(w)
+        emit_gated(w)
         for _ in range(7):
             w.p.nop()
 
-    monkeypatch.setattr("fabric.networks.inference.prefill.program.emit_swiglu", longer)
+    monkeypatch.setattr("fabric.networks.inference.prefill.program.emit_gated", longer)
     assert form_of(*size).prompt_cycles() == pytest.approx(before + 7 * size[0].layers, abs=1.5)
 
 
