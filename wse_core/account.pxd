@@ -19,6 +19,10 @@ cdef inline void book(ce_t* ce, uint64_t t, uint32_t busy, uint32_t conflict) no
     ce.pipe_free = ce.acct
     ce.tail_conflict = conflict
 
+cdef inline uint64_t drain_of(region_t* s, bint mac, uint64_t n) noexcept nogil:
+    # Cycles from the last step of a synchronous operation of n elements to the thread's next issue.
+    return s.f.p.drain + (n * s.f.p.mac_late >> 4 if mac else 0)
+
 cdef inline void end_step(ce_t* ce, thread_t* th, uint64_t t, uint32_t busy, uint32_t conflict) noexcept nogil:
     book(ce, t, busy, conflict)
     th.next = ce.pipe_free

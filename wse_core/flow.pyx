@@ -206,7 +206,7 @@ cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
     th.next = t + 1
     ce.rr = MAIN
     ce.main_state = MAIN_RUN
-    ce.next = t + 1 + s.f.p.drain
+    ce.next = t + 1 + drain_of(s, is_mac(f.op), th.k)
     return True
 
 cdef bint flow_takes(region_t* s, ce_t* ce, uint32_t cell, uint64_t payload) noexcept nogil:

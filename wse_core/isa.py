@@ -94,8 +94,8 @@ class Op:
     lanes : tuple[int, int]
         SIMD elements per cycle (wse2, wse3); 0 = no vector form.
     cost : str
-        Cost class: ``int``, ``fp``, ``load``, ``divide``, ``branch``, ``call``, ``ret``, ``dsr_load``, ``dsr_edit``,
-        ``tsc``, ``config``.
+        Cost class: ``int``, ``pair``, ``fp``, ``load``, ``divide``, ``branch``, ``branch32``, ``call``, ``ret``,
+        ``dsr_load``, ``dsr_edit``, ``tsc``, ``config``.
     source, doc : str
     """
 
@@ -132,15 +132,15 @@ _ROWS: list[tuple[Any, ...]] = [
     ("clz", "alu", "ii--", (1, 1), "int", _T, "a = leading zeros of b; 16 for 0"),
     ("ctz", "alu", "ii--", (1, 1), "int", _T, "a = trailing zeros of b; 16 for 0"),
     ("popcnt", "alu", "ii--", (1, 1), "int", _T, "a = ones in b"),
-    ("add32", "alu", "lll-", (0, 0), "int", "arch §3", "a = b + c modulo 2^32"),
-    ("sub32", "alu", "lll-", (0, 0), "int", "arch §3", "a = b - c modulo 2^32"),
-    ("mul32", "alu", "lll-", (0, 0), "int", "arch §3 (software on the machine)", "a = low half of b * c"),
-    ("and32", "alu", "lll-", (0, 0), "int", "arch §3", "a = b and c"),
-    ("or32", "alu", "lll-", (0, 0), "int", "arch §3", "a = b or c"),
-    ("xor32", "alu", "lll-", (0, 0), "int", "arch §3", "a = b exclusive or c"),
-    ("sll32", "alu", "lli-", (0, 0), "int", "arch §3", "a = b << (c and 31)"),
-    ("slr32", "alu", "lli-", (0, 0), "int", "arch §3", "a = b >> (c and 31), zeros in"),
-    ("sar32", "alu", "lli-", (0, 0), "int", "arch §3", "a = b >> (c and 31), sign in"),
+    ("add32", "alu", "lll-", (0, 0), "pair", "arch §3", "a = b + c modulo 2^32"),
+    ("sub32", "alu", "lll-", (0, 0), "pair", "arch §3", "a = b - c modulo 2^32"),
+    ("mul32", "alu", "lll-", (0, 0), "pair", "arch §3 (software on the machine)", "a = low half of b * c"),
+    ("and32", "alu", "lll-", (0, 0), "pair", "arch §3", "a = b and c"),
+    ("or32", "alu", "lll-", (0, 0), "pair", "arch §3", "a = b or c"),
+    ("xor32", "alu", "lll-", (0, 0), "pair", "arch §3", "a = b exclusive or c"),
+    ("sll32", "alu", "lli-", (0, 0), "pair", "arch §3", "a = b << (c and 31)"),
+    ("slr32", "alu", "lli-", (0, 0), "pair", "arch §3", "a = b >> (c and 31), zeros in"),
+    ("sar32", "alu", "lli-", (0, 0), "pair", "arch §3", "a = b >> (c and 31), sign in"),
     ("sx32", "alu", "li--", (0, 0), "int", "arch §3", "a = b with its sign extended to 32 bits"),
     ("zx32", "alu", "li--", (0, 0), "int", "arch §3", "a = b with zeros above"),
     ("mov32", "alu", "ll--", (2, 4), "int", _T, "a = b"),
@@ -187,7 +187,7 @@ _ROWS: list[tuple[Any, ...]] = [
     ("st16", "st", "i---", (0, 0), "int", "arch §3 (ST)", "word at b + immediate = register a"),
     ("st32", "st", "l---", (0, 0), "int", "arch §3 (ST)", "32 bits at b + immediate = pair a, even address"),
     ("br16", "br", "ii--", (0, 0), "branch", "arch §3 (EQ, LT ...; JC)", "branch if a <condition d> b; b absent: 0"),
-    ("br32", "br", "ll--", (0, 0), "branch", "arch §3", "branch if pair a <condition d> pair b; b absent: 0"),
+    ("br32", "br", "ll--", (0, 0), "branch32", "arch §3", "branch if pair a <condition d> pair b; b absent: 0"),
     ("brh", "br", "hh--", (0, 0), "branch", "arch §3", "branch on 16-bit floats: eq ne lt le, quiet; b absent: +0"),
     ("brs", "br", "ss--", (0, 0), "branch", "arch §3", "branch on fp32: eq ne lt le, quiet; b absent: +0"),
     ("jmp", "jmp", "----", (0, 0), "branch", "arch §3 (JMP)", "branch always"),

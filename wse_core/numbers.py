@@ -65,9 +65,10 @@ _p("mem.conflict_rule", "bank", "rule", "tiled stencils of 64 x 64 cells (Jorine
    choices=CONFLICT_RULES)
 _p("mem.conflict_cycles", 1, "cycles/step", "SPMM: fp32 step takes 2 cycles with a conflict, 1 without", "inferred",
    "added to a SIMD step whose two reads conflict; nothing issues meanwhile", high=64)
-_p("mem.write_cycles", 1, "cycles/step", "dense local products (SPMM GEMM_benchmark): 2.18 cycles per element with "
-   "both vectors strided by a multiple of four words", "inferred",
-   "added to a SIMD step that reads from the bank in which all elements of the destination lie", high=64)
+_p("mem.write_cycles", 1, "cycles/step", "dense local products (SPMM GEMM_benchmark): 2 cycles per element and the "
+   "3/16 of `vec.mac_late` with both vectors strided by a multiple of four words", "inferred",
+   "lost by a SIMD step that reads from the bank in which all elements of the destination lie, or by one whose reads "
+   "conflict, whichever is longer", high=64)
 
 # --- scalar pipeline -----------------------------------------------------------------------------------------------
 _p("ce.int_latency", 1, "cycles", "arch §3: one scalar instruction per cycle", "inferred",
@@ -75,12 +76,18 @@ _p("ce.int_latency", 1, "cycles", "arch §3: one scalar instruction per cycle", 
 _p("ce.load_latency", 2, "cycles", "trace of a matrix product (MIMD_dataflow): 22 cycles from one 5-element fmacs to "
    "the next with 15 scalar instructions between, so one stall; white paper: one cycle", "inferred",
    "the same for a load", low=1, high=64)
+_p("ce.pair", 2, "cycles", "sparse products without their multiply-add (pr0f3ss/SpMM_Cerebras, memory_access_latency): "
+   "34.0 cycles per element of COO, of which 32-bit shifts and sums take 12; registers have 16 bits", "inferred",
+   "issue slots of a 32-bit integer operation: two of 16 bits", low=1, high=64)
 _p("ce.fp_latency", 2, "cycles", "arch §3: dependent floating point issues every 2 cycles (WSE-3)", "inferred",
    "the same for floating point", low=1, high=64)
 _p("ce.branch_taken", 6, "cycles", "arch §3 (WSE-3 measurement)", "inferred", "issue of a taken branch to its target",
    low=1, high=64)
 _p("ce.branch_not_taken", 1, "cycles", "tiled stencils (Jorineg): 110 cycles for ten tasks that count completions and "
    "16 set-ups; WSE-3: 3 (arch §3)", "inferred", "issue of an untaken branch to the next instruction", low=1, high=64)
+_p("ce.branch32", 5, "cycles", "the same sparse products: 32.1 cycles per element of CSC, CSR and rolled ELLPACK, whose "
+   "loops count in 32 bits", "inferred",
+   "issue slots of a comparison of two 32-bit integers with its branch, 1 for one of 16 bits", low=1, high=64)
 _p("ce.call", 6, "cycles", "arch §3 default: call and return 10 together", "assumed", "issue of a call to its target",
    low=1, high=64)
 _p("ce.ret", 4, "cycles", "arch §3 default: call and return 10 together", "assumed",
@@ -105,6 +112,12 @@ _p("ce.config", 2, "cycles", "arch §2: configuration registers are memory mappe
 _p("vec.drain", 0, "cycles", "one-cell stencil (Jorineg): 12 cycles for 6 operations of one element; log of a matrix "
    "product: 15 cycles for 14 elements", "inferred",
    "after the last step of a synchronous vector operation, before the thread's next issue", high=64)
+_p("tsc.own", 0, "cycles", "local products on a CS-2 of 2023 (pr0f3ss/SpMM_Cerebras, benchmarks): 1,513 to 1,523 cycles "
+   "in three formats, whatever the tile; the cause is not known", "inferred",
+   "added by `wse validate` to what is between two time stamps; 1520 on that machine")
+_p("vec.mac_late", 0, "cycles/16 elements", "local products on a CS-2 of 2023 (pr0f3ss/SpMM_Cerebras, benchmarks): 1.1875 "
+   "cycles per element where the vendor's simulator and a CS-2 of 2025 take 1; the cause is not known", "inferred",
+   "drain of a synchronous multiply-add beyond `vec.drain`, rounded down per operation; 3 on that machine", high=64)
 _p("vec.start", 0, "cycles", "the same: n + 1 cycles issue to issue", "inferred",
    "between issue of a vector operation and its first step, beyond the next cycle", high=64)
 _p("vec.stride4_lanes", 2, "elements", "arch §4.2: the page says two things; 2 is the cautious one", "assumed",

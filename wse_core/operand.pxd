@@ -287,5 +287,5 @@ cdef inline uint32_t conflict_of(region_t* s, ce_t* ce, thread_t* th, uint32_t k
         to = address_of(ce, &f.a, th.base_a, k)
         if (b and collide(s, to, address_of(ce, &f.b, th.base_b, k))
                 or c and collide(s, to, address_of(ce, &f.c, th.base_c, k))):
-            lost += s.f.p.write_cycles
+            lost = max(lost, <uint32_t>s.f.p.write_cycles)
     return lost

@@ -390,7 +390,7 @@ ctypedef struct stream_out_t:
 ctypedef struct params_t:   # of the machine, in cycles and words
     int hop, ramp_in, ramp_out, execute
     int task_start, round_robin
-    int drain, start, stride4
+    int drain, mac_late, start, stride4
     int banks, conflict_rule, conflict_cycles, write_cycles, read_ports     # rule: RULE_*
     int taken, not_taken, call, ret
     int prng_steps

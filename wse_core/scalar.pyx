@@ -212,9 +212,9 @@ cdef inline bint do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* f
         value = reg_read(ce, ins.b, ins.wb) if ins.b >> 4 == FILE_REG else 0
         if condition(ins.op, ins.d, &ce.prog.num, reg_read(ce, ins.a, ins.wa), value):
             following[0] = ins.target
-            gap[0] = s.f.p.taken
+            gap[0] = ins.slots - 1 + s.f.p.taken
         else:
-            gap[0] = s.f.p.not_taken
+            gap[0] = ins.slots - 1 + s.f.p.not_taken
     elif form == FORM_JMP:
         following[0] = ins.target
         gap[0] = s.f.p.taken
@@ -278,7 +278,7 @@ cdef inline bint done_together(region_t* s, ce_t* ce, uint64_t* at, uint64_t* n,
             conflict = lost
             last = over - 1 - conflict
             wholes += over - t - s.f.p.start
-            free = over + s.f.p.drain
+            free = over + drain_of(s, s.shapes[ins.shape].mac, s.shapes[ins.shape].n)
         else:
             goes = not ins.flags & I_REAL
             break

@@ -469,7 +469,7 @@ cdef void vec_complete(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
             s.watch[cell].lost[f.id] = 0
     if f.id == MAIN:
         ce.main_state = MAIN_RUN
-        ce.next = t + cost + s.f.p.drain
+        ce.next = t + cost + drain_of(s, is_mac(f.op), th.k)
     else:
         ce.uts &= ~(<uint32_t>1 << f.id)
         threads_changed(s, ce)

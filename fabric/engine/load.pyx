@@ -61,6 +61,7 @@ cdef _params(Memory m, machine):
     p.task_start = machine["task.start"]
     p.round_robin = machine["task.priority_rule"] == "round_robin"
     p.drain = machine["vec.drain"]
+    p.mac_late = machine["vec.mac_late"]
     p.start = machine["vec.start"]
     p.stride4 = machine["vec.stride4_lanes"]
     p.banks = machine["mem.banks"]
@@ -470,7 +471,7 @@ cdef enum:
 cdef inline uint32_t _least(const program_t* g, const params_t* p, const instr_t* i) noexcept:
     # Cycles from the issue of a quiet instruction to that of the first one behind it which is not.
     if i.form == FORM_BR:
-        return min(p.taken + g.code[i.target].quiet, p.not_taken + g.code[i.next].quiet)
+        return i.slots - 1 + min(p.taken + g.code[i.target].quiet, p.not_taken + g.code[i.next].quiet)
     if i.form == FORM_JMP:
         return p.taken + g.code[i.target].quiet
     return (1 + p.start + p.drain if i.flags & I_VECTOR else i.gap) + g.code[i.next].quiet
@@ -622,7 +623,10 @@ cdef void _special(region_t* s, int color, uint32_t cell) noexcept:
 def cost_of(op, machine):
     """Return (issue slots, cycles from issue to use of the result) of a scalar instruction on `machine`."""
     one = {"int": "ce.int_latency", "fp": "ce.fp_latency", "load": "ce.load_latency"}
-    many = {"divide": "ce.divide", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read", "config": "ce.config"}
+    many = {
+        "pair": "ce.pair", "branch32": "ce.branch32", "divide": "ce.divide", "dsr_edit": "ce.dsr_edit",
+        "tsc": "ce.tsc_read", "config": "ce.config",
+    }
     if op.cost in one:
         return 1, machine[one[op.cost]]
     if op.cost in many:

@@ -14,7 +14,14 @@ from wse_core.params import Machine
 
 __all__ = ["follow", "result", "slots"]
 
-SLOTS = {"divide": "ce.divide", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read", "config": "ce.config"}
+SLOTS = {
+    "pair": "ce.pair",
+    "branch32": "ce.branch32",
+    "divide": "ce.divide",
+    "dsr_edit": "ce.dsr_edit",
+    "tsc": "ce.tsc_read",
+    "config": "ce.config",
+}
 """Number of the machine that says how long an instruction of a class keeps the pipeline; others keep it a cycle."""
 FOLLOW = {"call": "ce.call", "ret": "ce.ret", "dsr_load": "ce.dsr_load"}
 """Number that says when the next instruction can issue, if that is not said by `SLOTS`; branches have two."""
@@ -39,8 +46,9 @@ def follow(machine: Machine, op: Op, taken: bool = False, dimensions: int = 1) -
     dimensions : int
         Of the descriptor that is loaded.
     """
-    if op.cost == "branch":
-        return machine["ce.branch_taken" if taken or op.form == "jmp" else "ce.branch_not_taken"]
+    if op.cost in ("branch", "branch32"):
+        ends = machine["ce.branch_taken" if taken or op.form == "jmp" else "ce.branch_not_taken"]
+        return slots(machine, op) - 1 + ends
     if op.cost in FOLLOW:
         return machine[FOLLOW[op.cost]] + (dimensions - 1) * machine["ce.dsr_dimension"]
     return slots(machine, op)

@@ -165,5 +165,5 @@ def _conflict(machine: Machine, n: int, dest: _Walk | None, sources: Sequence[_W
     if dest is not None and dest.kind == DSD_MEM1D and n > 1 and dest.stride[0] and rule != "none":
         written = of(dest, 1)
         if dest.stride[0] * dest.words % banks == 0 and any(written == of(one, 1) for one in sources):
-            lost += machine["mem.write_cycles"]
+            lost = max(lost, machine["mem.write_cycles"])
     return lost

@@ -33,6 +33,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from wse_core.errors import UnsupportedError
 from wse_core.params import Machine
 
 __all__ = [
@@ -80,6 +81,11 @@ def issue(machine: Machine) -> int:
 
 def operation(machine: Machine, steps: int) -> int:
     """Return the cycles of a vector operation of so many steps, from its issue to that of the next instruction."""
+    if machine["vec.mac_late"]:
+        raise UnsupportedError(
+            "closed forms of kernels do not know vec.mac_late",
+            hint="price the program (`wse price`), or run it: both take the number into account",
+        )
     return issue(machine) + steps + machine["vec.drain"]
 
 

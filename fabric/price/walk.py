@@ -436,7 +436,8 @@ class Walker:
             for k in range(isa.WORDS[ins.op.types[0]]):
                 self.ready[(ins.a & 15) + k] = t + costs.result(self.machine, ins.op, flight.taken)
         if thread == MAIN and not ins.asynchronous:
-            self.main, self.main_next = "run", t + flight.taken + self.machine["vec.drain"]
+            late = flight.done * self.machine["vec.mac_late"] // 16 if ins.op.is_mac else 0
+            self.main, self.main_next = "run", t + flight.taken + self.machine["vec.drain"] + late
             self.pipe_free = max(self.pipe_free, t + flight.taken)
 
     def _finished(self, flight: _Flight, thread: int) -> None:

@@ -78,6 +78,17 @@ def _target(path: str) -> str:
     return text
 
 
+def _parts(parts: Mapping[str, Any]) -> list[str]:
+    """Return a line per kind or platform of which something was compared."""
+    return [
+        f"    {name or 'not said':<24} {part['compared']:>3} of {part['points']:>3}: mean absolute error "
+        f"{100 * part['mean_absolute_error']:5.2f} %, worst {100 * part['worst']['error']:+.1f} % "
+        f"({part['worst']['id']})"
+        for name, part in parts.items()
+        if part["compared"]
+    ]
+
+
 def describe(rows: Sequence[ComparedPoint], result: Mapping[str, Any]) -> str:
     """Return rows and summary as text for a terminal."""
     wide = max(len(row.id) for row in rows)
@@ -102,15 +113,8 @@ def describe(rows: Sequence[ComparedPoint], result: Mapping[str, Any]) -> str:
     if skipped:
         lines.append("not compared")
         lines += [f"    {row.id:<{wide}}  {row.recipe}: {row.reason}" for row in skipped]
-    lines.append("per kind")
-    for kind, part in result["kinds"].items():
-        if part["compared"]:
-            worst = part["worst"]
-            lines.append(
-                f"    {kind:<20} {part['compared']:>3} of {part['points']:>3}: mean absolute error "
-                f"{100 * part['mean_absolute_error']:5.2f} %, worst {100 * worst['error']:+.1f} % "
-                f"({worst['id']})"
-            )
+    for title, parts in (("per kind", result["kinds"]), ("per platform, of what is judged", result["platforms"])):
+        lines += [title, *_parts(parts)]
     for name, part in result["generations"].items():
         if part["compared"]:
             worst = part["worst"]

@@ -37,6 +37,9 @@ JUDGED = "WSE-2"
 PRESETS = {"WSE-2": "wse2", "WSE-3": "wse3"}
 """Preset of each generation that a point may name."""
 
+PLATFORMS: dict[str, dict[str, Any]] = {"hardware (CS-2 of 2023)": {"vec.mac_late": 3, "tsc.own": 1520}}
+"""Numbers of a platform that differ from those of its generation, unless they were changed by whoever asks."""
+
 
 @dataclass(frozen=True)
 class ComparedPoint:
@@ -62,6 +65,8 @@ class ComparedPoint:
         As the point says.
     assumed : str
         What the source leaves open and the comparison assumes; empty if nothing.
+    platform : str
+        Where the point was measured: vendor's simulator, silicon, or a model.
     """
 
     id: str
@@ -78,6 +83,7 @@ class ComparedPoint:
     seconds: float = 0.0
     generation: str = JUDGED
     assumed: str = ""
+    platform: str = ""
 
     @property
     def counts(self) -> bool:
@@ -117,7 +123,7 @@ def _compare(registry: Any, machine: Machine, point: Point, tell: Tell) -> Compa
     """Return the row of one point."""
     fixed = {key: point[key] for key in ("id", "kind", "recipe")}
     fixed |= {"source": point.get("source", ""), "generation": point.get("generation", JUDGED)}
-    fixed["assumed"] = assumptions(point)
+    fixed |= {"assumed": assumptions(point), "platform": point.get("platform") or ""}
     published = published_cycles(point)
     entry = registry.RECIPES.get((point["recipe"], point["kind"]))
     if entry is None:
@@ -129,7 +135,8 @@ def _compare(registry: Any, machine: Machine, point: Point, tell: Tell) -> Compa
     started = time.perf_counter()
     try:
         entry.admit(blind["params"])
-        outcome = entry.function(of_generation(machine, fixed["generation"]), blind, tell)
+        ran = of_platform(of_generation(machine, fixed["generation"]), fixed["platform"])
+        outcome = entry.function(ran, blind, tell)
     except registry.CannotRun as refusal:
         return ComparedPoint(**fixed, published=published, reason=str(refusal))
     except ConfigError as refusal:
@@ -137,7 +144,7 @@ def _compare(registry: Any, machine: Machine, point: Point, tell: Tell) -> Compa
     except WseError as failure:
         raise type(failure)(f"point {point['id']}: {failure}") from failure
     seconds = time.perf_counter() - started
-    measured = float(outcome.cycles)
+    measured = float(outcome.cycles) + ran["tsc.own"]
     reference = outcome.reference if outcome.reference is not None else published
     fixed |= {"measured": measured, "published": reference, "method": outcome.method, "seconds": seconds}
     if reference is None:
@@ -169,6 +176,13 @@ def of_generation(machine: Machine, generation: str) -> Machine:
     return preset(wanted, changed)
 
 
+def of_platform(machine: Machine, platform: str) -> Machine:
+    """Return the machine that a point of a platform runs on: with its numbers (`PLATFORMS`), where none was changed."""
+    default = preset(machine.preset)
+    own = PLATFORMS.get(platform, {})
+    return machine.replace({name: value for name, value in own.items() if machine[name] == default[name]})
+
+
 def summarise(rows: Sequence[ComparedPoint]) -> dict[str, Any]:
     """Return what a list of rows amounts to.
 
@@ -177,7 +191,7 @@ def summarise(rows: Sequence[ComparedPoint]) -> dict[str, Any]:
     dict
         ``points``, ``compared``, ``skipped``, ``mean_absolute_error``, ``worst`` (id and error), ``over_limit``
         (ids), ``passed``, and ``kinds``: the same per kind; all of the WSE-2, if there is any such point.
-        ``generations``: the same for each other generation.
+        ``generations``: the same for each other generation, ``platforms``: for each platform of the judged rows.
     """
     mine = [row for row in rows if row.generation == JUDGED]
     others = [row for row in rows if row.generation != JUDGED]
@@ -189,7 +203,12 @@ def summarise(rows: Sequence[ComparedPoint]) -> dict[str, Any]:
         name: _summary([row for row in others if row.generation == name])
         for name in dict.fromkeys(row.generation for row in others)
     }
-    counted = _summary([row for row in rows if row.counts])
+    judged = [row for row in rows if row.counts]
+    total["platforms"] = {
+        name: _summary([row for row in judged if row.platform == name])
+        for name in dict.fromkeys(row.platform for row in judged)
+    }
+    counted = _summary(judged)
     total |= {key: counted[key] for key in ("mean_absolute_error", "worst", "over_limit")}
     mean = total["mean_absolute_error"]
     if mean is None:  # nothing that is judged: then something else at least must have run
@@ -244,11 +263,21 @@ def markdown(rows: Sequence[ComparedPoint]) -> str:
                 f"| {_percent(part['mean_absolute_error'])} "
                 f"| {part['worst']['id']}: {_percent(part['worst']['error'], sign=True)} |"
             )
-    lines += ["", "| point | measured | published | error | method | source |", "|---|---|---|---|---|---|"]
+    for name, part in result["platforms"].items():
+        lines.append(
+            f"| all by {_cell(name or 'an unnamed platform')} | {part['compared']} of {part['points']} "
+            f"| {_percent(part['mean_absolute_error'])} "
+            f"| {part['worst']['id']}: {_percent(part['worst']['error'], sign=True)} |"
+        )
+    lines += [
+        "",
+        "| point | here | simulator | silicon | model | error | method | source |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
     for row in rows:
         if row.error is not None:
             lines.append(
-                f"| {row.id} | {row.measured:.0f} | {row.published:.10g} | {_percent(row.error, sign=True)} | "
+                f"| {row.id} | {row.measured:.0f} | {_columns(row)} | {_percent(row.error, sign=True)} | "
                 f"{row.method}{'; assumed: ' + row.assumed if row.assumed else ''} | {_cell(row.source)} |"
             )
     reasons: dict[str, list[str]] = {}
@@ -259,6 +288,13 @@ def markdown(rows: Sequence[ComparedPoint]) -> str:
         lines += ["", "| not compared | points |", "|---|---|"]
         lines += [f"| {_cell(reason)} | {', '.join(ids)} |" for reason, ids in reasons.items()]
     return "\n".join(lines)
+
+
+def _columns(row: ComparedPoint) -> str:
+    """Return the three columns of published counts, of which a point has one; one without a platform counts as a model."""
+    place = ["simulator", "hardware"]
+    at = next((k for k, word in enumerate(place) if word in row.platform), 2)
+    return " | ".join(f"{row.published:.10g}" if k == at else "" for k in range(3))
 
 
 def _cell(text: str) -> str:

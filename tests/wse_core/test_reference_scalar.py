@@ -41,7 +41,8 @@ def offsets(code, data=None, **parameters):
 # --- costs ---------------------------------------------------------------------------------------------------------
 
 
-def test_integers_issue_every_cycle():
+@pytest.mark.parametrize("wide", [1, 2, 3])
+def test_integers_issue_every_cycle_and_pairs_take_more(wide):
     code = Code()
     code("ldi", reg(0), imm=0xFFFF)
     code("ldi32", reg(2), imm=0x12345678)
@@ -49,13 +50,27 @@ def test_integers_issue_every_cycle():
     code("add32", reg(4), reg(2), reg(2))
     code("sub16", reg(1), reg(2), reg(3))
     code("done")
-    machine, at = offsets(code)
-    assert at == [0, 1, 2, 3, 4, 5]
+    machine, at = offsets(code, ce_pair=wide)
+    assert at == [0, 1, 2, 3, 3 + wide, 4 + wide]
     assert register(machine, 0) == 2
     assert pair(machine, 4) == 0x2468ACF0
     assert register(machine, 1) == 0x5678 - 0x1234
-    assert machine.counters()["busy"][0, 0] == 6
+    assert machine.counters()["busy"][0, 0] == 5 + wide
     assert machine.counters()["stall_pipe"][0, 0] == FIRST  # starting
+
+
+@pytest.mark.parametrize("compared", [1, 5])
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_comparisons_of_pairs_take_longer(is_taken, compared):
+    code = Code()
+    code("ldi32", reg(2), imm=0x12345678)
+    code("br32", reg(2), reg(2), d=CONDITION["eq" if is_taken else "ne"], imm=code.here + 4)
+    code("nop")
+    code("nop")
+    code("done")
+    _, at = offsets(code, ce_branch32=compared)
+    ends = [6] if is_taken else [1, 2, 3]
+    assert at == [0, 1, *(compared + cycles for cycles in ends)]
 
 
 @pytest.mark.parametrize(("latency", "expected"), [(2, [0, 1, 2, 4, 5, 6]), (5, [0, 1, 2, 7, 8, 9])])
@@ -145,7 +160,8 @@ def test_conditions(op, a, b, true):
         machine, at = offsets(code)
         taken = name in true.split()
         assert register(machine, 4) == (0 if taken else 1)
-        assert at == ([0, 1, 2, 8] if taken else [0, 1, 2, 3, 4])
+        wide = 4 if op == "br32" else 0
+        assert at == [0, 1, 2, *(cycle + wide for cycle in ([8] if taken else [3, 4]))]
 
 
 def test_slots_of_special_instructions():
@@ -264,7 +280,7 @@ def test_arithmetic(name, b, c, d, expected):
     machine, at = offsets(code)
     wide = isa.WORDS[isa.BY_NAME[name].types[0]] == 2
     assert (pair(machine, 8) if wide else register(machine, 8)) == expected
-    assert at == [0, 1, 2, 3, 53 if isa.BY_NAME[name].cost == "divide" else 4]
+    assert at == [0, 1, 2, 3, 3 + {"divide": 50, "pair": 2}.get(isa.BY_NAME[name].cost, 1)]
 
 
 def test_every_arithmetic_row_has_a_meaning():

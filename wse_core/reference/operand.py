@@ -304,7 +304,8 @@ def conflict_of(ce: CE, operation: VectorOperation, group: int) -> int:
 
     Two sources in one bank are read one after the other; what counts are the first elements of the step, and all of
     them if both sources are 32 bits wide.  A destination whose elements all lie in one bank is
-    written there while the next elements are read: a source in this bank waits for it.
+    written there while the next elements are read: a source in this bank waits for it.  Of two reasons the longer
+    one counts.
     """
     sources = [
         operand
@@ -327,7 +328,8 @@ def conflict_of(ce: CE, operation: VectorOperation, group: int) -> int:
         and dest.dsr.stride[0] * dest.words % ce.machine["mem.banks"] == 0
     ):
         written = banks_of(ce, operation, dest, 1)
-        lost += ce.machine["mem.write_cycles"] * any(collide(ce, written, banks) for banks in reads)
+        if any(collide(ce, written, banks) for banks in reads):
+            lost = max(lost, ce.machine["mem.write_cycles"])
     return lost
 
 

@@ -56,6 +56,16 @@ __all__ = [
     "write_result",
 ]
 
+SLOTS = {
+    "pair": "ce.pair",
+    "branch32": "ce.branch32",
+    "divide": "ce.divide",
+    "dsr_edit": "ce.dsr_edit",
+    "tsc": "ce.tsc_read",
+    "config": "ce.config",
+}
+"""Number that says how long an instruction of a cost class keeps the pipeline; others keep it a cycle."""
+
 
 class DecodedInstruction(NamedTuple):
     """A decoded instruction comes with the code word index of the one after it."""
@@ -155,7 +165,7 @@ def exec_main(ce: CE, t: int) -> None:
         ce.counters["instructions"] += 1
         return
     cost = ins.op.cost
-    slow = {"divide": "ce.divide", "dsr_edit": "ce.dsr_edit", "tsc": "ce.tsc_read", "config": "ce.config"}.get(cost)
+    slow = SLOTS.get(cost)
     slots = 1 if slow is None else ce.machine[slow]
     latency = {
         "int": ce.machine["ce.int_latency"],
@@ -248,9 +258,10 @@ def exec_br(ce: CE, ins: DecodedInstruction, t: int) -> None:
     condition = isa.CONDITIONS[ins.d] if ins.d < len(isa.CONDITIONS) else None
     if condition not in CONDITION[ins.op.name]:
         raise ReferenceFault("program", f"{ins.op.name} with condition {ins.d}")
-    ce.next_in = ce.machine["ce.branch_not_taken"]
+    compared = ce.next_in - 1
+    ce.next_in = compared + ce.machine["ce.branch_not_taken"]
     if CONDITION[ins.op.name][condition](ce.num, a, b):
-        ce.go_to, ce.next_in = ins.immediate, ce.machine["ce.branch_taken"]
+        ce.go_to, ce.next_in = ins.immediate, compared + ce.machine["ce.branch_taken"]
 
 
 def exec_jmp(ce: CE, ins: DecodedInstruction, t: int) -> None:

@@ -439,7 +439,8 @@ def vec_complete(ce: CE, thread: int, t: int, cost: int) -> None:
         for k in range(dest.words):
             ce.reg_ready[(dest.field & 15) + k] = t + max(cost, latency)
     if thread == MAIN:
-        ce.main, ce.main_next = "run", t + cost + ce.machine["vec.drain"]
+        late = operation.k * ce.machine["vec.mac_late"] // 16 if operation.op.is_mac else 0
+        ce.main, ce.main_next = "run", t + cost + ce.machine["vec.drain"] + late
     else:
         finish_microthread(ce, operation)
 

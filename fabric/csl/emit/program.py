@@ -17,6 +17,7 @@ from fabric.csl.emit.queues import bind_named_queues, bind_queues, colors_of_tas
 from fabric.csl.emit.refusals import HINTS, in_source
 from fabric.csl.ir import AutoDsr, Block, ExplicitDsr, Function, Instr, Memory, Operand, Sym, Template, Vreg
 from fabric.csl.ir.machine import Program
+from fabric.csl.rules import NAMED_BASE
 from wse_core import image as im
 from wse_core import isa
 from wse_core.errors import ProgramError, UnsupportedError
@@ -263,6 +264,9 @@ class Emitter:
             return
         value = instr.args[0]
         dsr = self.dsr(instr.data)
+        if instr.op == "dsr_base" and isinstance(instr.data, ExplicitDsr):
+            for _ in range(NAMED_BASE - 1):
+                self.put("nop")
         if isinstance(value, Vreg):
             self.put(instr.op, dsr, reg(value))
         else:

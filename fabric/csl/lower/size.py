@@ -11,14 +11,12 @@ from typing import Any
 
 from fabric.csl import tree
 from fabric.csl.comptime.builtins.operations import OPERATIONS
-from fabric.csl.rules import PRODUCT, unrolls
+from fabric.csl.rules import NAMED_BASE, PRODUCT, unrolls
 from fabric.csl.types import ArrayType, DsdType, DsrType, IntType
 
 __all__ = ["turn", "weight"]
 
 EDITS = ("@increment_dsd_offset", "@set_dsd_base_addr", "@set_dsd_length", "@set_dsd_stride")
-SET_BASE = 3
-"""What sets the base of a DSR, as it is emitted (`fabric.csl.emit`)."""
 
 
 def turn(node: tree.ForRange) -> int:
@@ -156,7 +154,7 @@ class Weights:
         if node.name in OPERATIONS:
             return 1 + sum(self._of_operand(value) for value in node.arguments)
         if node.name == "@set_dsr_base_addr":
-            return SET_BASE + self.of(node.arguments[1])
+            return NAMED_BASE + self.of(node.arguments[1])
         expressions = [value for value in node.arguments if isinstance(value, tree.Expr)]
         return 1 + 2 * len(node.arguments) + self.of(expressions)
 

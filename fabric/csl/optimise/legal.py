@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabric.csl.ir import Function, Instr, Operand, Vreg
+from fabric.csl.ir import Function, Instr, Operand, Sym, Vreg
 from fabric.csl.optimise.fold import COMMUTE
 from wse_core import isa
 
@@ -55,3 +55,12 @@ def _legal(instr: Instr, out: list[Instr]) -> None:
     elif instr.op in ("load", "peek") and args and not isinstance(args[0], Vreg):
         args[0] = hold(args[0], 1)
     instr.args = tuple(args)
+    if instr.op in ("load", "store") and len(args) > (instr.op == "store") and isinstance(instr.data, Sym):
+        _displaced(instr, out)
+
+
+def _displaced(instr: Instr, out: list[Instr]) -> None:
+    """Add the address of a global to an index: what the vendor's compiler emits has no displacement (rules, indices)."""
+    at = Vreg(1, "address")
+    out.append(Instr("add16", at, (instr.args[-1], instr.data), None, instr.span))
+    instr.args, instr.data = (*instr.args[:-1], at), 0

@@ -96,16 +96,17 @@ def expected_cycles(
         met = (at[0] - at[1]) % modulus == 0 if modulus else np.zeros(len(first), bool)
         return met & (first + max(i, j) < n)
 
+    lost = np.zeros(steps, int)
     if len(read) == 2:
         group = range(lanes if read[0][1] == read[1][1] == 2 else 1)
         both = np.any([clashes(read[0], read[1], i, j) for i in group for j in group], axis=0) | (
             machine["mem.read_ports"] == 1
         )
-        steps += int(np.count_nonzero(both)) * machine["mem.conflict_cycles"]
+        lost = np.where(both, machine["mem.conflict_cycles"], 0)
     if n > 1 and stride * written[1] % count == 0:
         same = np.any([clashes(written, source) for source in read], axis=0)
-        steps += int(np.count_nonzero(same)) * machine["mem.write_cycles"]
-    return machine["ce.tsc_read"] + timing.operation(machine, steps)
+        lost = np.maximum(lost, np.where(same, machine["mem.write_cycles"], 0))
+    return machine["ce.tsc_read"] + timing.operation(machine, steps + int(lost.sum()))
 
 
 def vector_program(op: Op, n: int, stride: int, half: str, banks: tuple[int, int], machine: Machine) -> Program:

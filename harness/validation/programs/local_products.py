@@ -4,25 +4,17 @@ A PE has N / height rows and K / width columns of A, all M columns of B and C.  
 right around the loops; nothing crosses the fabric, so one PE is enough.
 
 *Dense* (``dense.csl``), all stored by rows: for each k and column j one fmacs of all rows, C[:, j] += A[:, k] B[k, j];
-both vectors have the stride of a row.  Descriptors stay in DSRs, and their bases are set.
+both vectors have the stride of a row.  Descriptors stay in DSRs that the program names, and their bases are set.
 
 *Sparse* (``coo.csl``, ``ellpack.csl``, ``compressed.csl`` for CSC and CSR): per stored element one fmacs of a row of
-B into a row of C.  B is stored by columns, C by rows.  Descriptors are loaded for each fmacs and moved by offsets that
-are computed from the indices: C's by multiplying with the row length.  CSC and CSR call a function for each line, which
-sets descriptors that are variables of the program.  COO and ELLPACK are padded with zeros at (0, 0), to the longest PE
-and to the longest row of all PEs.
-
-*Banks.*  A fmacs takes more than a cycle per element, and by the same amount for every pair of rows: the counts of COO
-and ELLPACK vary by less than a cycle per fmacs between PEs with different patterns.  Rows that start in various banks
-would meet for some pairs and not for others, so one of the two must have its elements in one bank and the other pass
-through all: with B by columns, a row of B has a stride of whole columns, which are multiples of four words in all
-published tiles.  Every fourth element meets then.  (An order of C by columns would cost another cycle per element, as
-in the dense product.)
+B into a row of C, through two DSRs whose bases are set, as in the source.  Indices are 32-bit numbers.  Rows of B and C
+are padded to a multiple of four elements, and an element of C stands one place further on than one of B, so that no
+pair shares a bank.  COO and ELLPACK are padded with zeros at (0, 0), to the longest PE and to the longest row of all
+PEs.  M of a point is the padded length.
 
 *Pattern.*  Every element is stored with the given probability.  Cycles depend on counts, and linearly, so a PE with
 the mean count (CSC, CSR) stands for the published mean over PEs; the padded counts are the medians of the maxima over
-all PEs.  Where a point says to how many elements its PEs are padded (``padded``), that counts.  Where the elements lie
-is random with a fixed seed.
+all PEs, unless a point assumes another (``padded``).  Where the elements lie is random with a fixed seed.
 
 Source: pr0f3ss/SpMM_Cerebras (benchmarks).
 """
@@ -40,11 +32,9 @@ from harness.validation.recipe import CannotRun, Measurement, Point, Tell, agree
 from harness.validation.sources import fitting
 from wse_core.params import Machine
 
-__all__ = ["FORMATS", "dense", "padded_count", "sparse"]
+__all__ = ["FORMATS", "dense", "padded_count", "row_length", "sparse", "stored"]
 
 FORMATS = ("COO", "CSC", "CSR", "ELLPACK")
-SHIFT = 2
-"""Elements before B that nobody uses: with them it begins in the other half of the banks."""
 
 
 def _run(
@@ -66,8 +56,8 @@ def dense(machine: Machine, a: np.ndarray, b: np.ndarray) -> tuple[int, np.ndarr
     return cycles, c.reshape(rows, columns)
 
 
-def _store(fmt: str, a: np.ndarray, padded: int) -> tuple[dict[str, np.ndarray], str, dict[str, int]]:
-    """Return the arrays of a matrix in a format, and the program for them with its params."""
+def stored(fmt: str, a: np.ndarray, padded: int) -> tuple[dict[str, np.ndarray], str, dict[str, int]]:
+    """Return the arrays of a matrix in a format, the name of the program for them, and its params."""
     shape = a.shape
     if fmt == "COO":
         row, column = np.nonzero(a)
@@ -100,13 +90,19 @@ def sparse(machine: Machine, fmt: str, a: np.ndarray, b: np.ndarray, padded: int
     padded : int
         COO: elements, ELLPACK: elements per row, with padding.
     """
-    arrays, name, params = _store(fmt, a, padded)
-    data = {key: values.astype(np.float32 if key == "values" else np.uint16) for key, values in arrays.items()}
-    data["b"] = np.concatenate([np.zeros(SHIFT, np.float32), b.T.ravel()])
-    shapes = f"tiles of {a.shape} and {b.shape} in {fmt}"
+    arrays, name, params = stored(fmt, a, padded)
+    data = {key: values.astype(np.float32 if key == "values" else np.int32) for key, values in arrays.items()}
     (rows, cols), columns = a.shape, b.shape[1]
-    cycles, c = _run(machine, name, shapes, data, rows=rows, cols=cols, columns=columns, **params)
-    return cycles, c.reshape(rows, columns)
+    length = row_length(columns)
+    data["b"] = np.pad(b, ((0, 0), (0, length - columns))).ravel()
+    shapes = f"tiles of {a.shape} and {b.shape} in {fmt}"
+    cycles, c = _run(machine, name, shapes, data, rows=rows, cols=cols, length=length, **params)
+    return cycles, c[1:].reshape(rows, length)[:, :columns]
+
+
+def row_length(columns: int) -> int:
+    """Return to how many elements a row of B and C is padded: a multiple of four that leaves one free."""
+    return 4 * -(-(columns + 1) // 4)
 
 
 def padded_count(n: int, density: float, draws: int) -> int:
@@ -182,5 +178,8 @@ def local_spmm(machine: Machine, point: Point, progress: Tell) -> Measurement:
         padded = max(len(chosen), padded_count(rows * cols, density, width * height))
     elif fmt == "ELLPACK":
         padded = max(np.count_nonzero(a, axis=1).max(), padded_count(cols, density, rows * height * width))
-    b = rng.standard_normal((cols, integer(params, "M"))).astype(np.float32)
+    length = integer(params, "M")
+    if length % 4:
+        raise CannotRun(f"M={length} is no multiple of 4, to which rows are padded")
+    b = rng.standard_normal((cols, length - 1)).astype(np.float32)
     return Measurement(sparse(machine, fmt, a, b, int(padded))[0], "fabric, one PE with the mean pattern")

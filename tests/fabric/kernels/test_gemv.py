@@ -83,7 +83,8 @@ def test_gemv(
     if result["algorithms"] == "pipeline":
         assert error == 0
     elif result["algorithms"] == "ktree":
-        assert 0 <= error <= 12 * result["groups"].count("x")  # short groups are early and fill buffers on their way
+        # Short groups are early and fill buffers on their way; of few numbers the last group's are there before it.
+        assert -6 <= error <= 12 * result["groups"].count("x")
     else:
         assert abs(error) <= 0.1 * result["cycles"]
 

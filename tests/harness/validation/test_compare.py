@@ -238,7 +238,7 @@ def test_write_fills_the_block(tmp_path, capsys, toys):
     text = page.read_text()
     assert text.startswith("before\n<!-- begin validation -->\n1 of 2 points compared")
     assert text.endswith("<!-- end validation -->\nafter\n")
-    assert "| a | 101 | 100 | +1.0 % | by hand | a paper |" in text
+    assert "| a | 101 |  |  | 100 | +1.0 % | by hand | a paper |" in text  # of no platform: a model
     assert "| too \\| large | b |" in text
 
 

@@ -29,7 +29,7 @@ def test_every_source_is_a_program_of_a_point():
 
 
 def test_a_program_is_compiled_once_per_machine_and_params():
-    params = {"rows": 4, "cols": 3, "columns": 5, "stored": 6}
+    params = {"rows": 4, "cols": 3, "length": 8, "stored": 6}
     assert sources.compiled(M, "coo", **params) is sources.compiled(M, "coo", **params)
     assert sources.compiled(M, "coo", **params) is not sources.compiled(M, "coo", **(params | {"stored": 7}))
 
