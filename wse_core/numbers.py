@@ -85,8 +85,8 @@ _p("ce.branch_taken", 6, "cycles", "arch §3 (WSE-3 measurement)", "inferred", "
    low=1, high=64)
 _p("ce.branch_not_taken", 1, "cycles", "tiled stencils (Jorineg): 110 cycles for ten tasks that count completions and "
    "16 set-ups; WSE-3: 3 (arch §3)", "inferred", "issue of an untaken branch to the next instruction", low=1, high=64)
-_p("ce.branch32", 5, "cycles", "the same sparse products: 32.1 cycles per element of CSC, CSR and rolled ELLPACK, whose "
-   "loops count in 32 bits", "inferred",
+_p("ce.branch32", 5, "cycles", "the same sparse products: 32.1 cycles per element of CSC, CSR and rolled ELLPACK, "
+   "whose loops count in 32 bits", "inferred",
    "issue slots of a comparison of two 32-bit integers with its branch, 1 for one of 16 bits", low=1, high=64)
 _p("ce.call", 6, "cycles", "arch §3 default: call and return 10 together", "assumed", "issue of a call to its target",
    low=1, high=64)
@@ -112,11 +112,12 @@ _p("ce.config", 2, "cycles", "arch §2: configuration registers are memory mappe
 _p("vec.drain", 0, "cycles", "one-cell stencil (Jorineg): 12 cycles for 6 operations of one element; log of a matrix "
    "product: 15 cycles for 14 elements", "inferred",
    "after the last step of a synchronous vector operation, before the thread's next issue", high=64)
-_p("tsc.own", 0, "cycles", "local products on a CS-2 of 2023 (pr0f3ss/SpMM_Cerebras, benchmarks): 1,513 to 1,523 cycles "
-   "in three formats, whatever the tile; the cause is not known", "inferred",
+_p("tsc.own", 0, "cycles", "local products on a CS-2 of 2023 (pr0f3ss/SpMM_Cerebras, benchmarks): 1,513 to 1,523 "
+   "cycles in three formats, whatever the tile; the cause is not known", "inferred",
    "added by `wse validate` to what is between two time stamps; 1520 on that machine")
-_p("vec.mac_late", 0, "cycles/16 elements", "local products on a CS-2 of 2023 (pr0f3ss/SpMM_Cerebras, benchmarks): 1.1875 "
-   "cycles per element where the vendor's simulator and a CS-2 of 2025 take 1; the cause is not known", "inferred",
+_p("vec.mac_late", 0, "cycles/16 elements", "local products on a CS-2 of 2023 (pr0f3ss/SpMM_Cerebras, benchmarks): "
+   "1.1875 cycles per element where the vendor's simulator and a CS-2 of 2025 take 1; the cause is not known",
+   "inferred",
    "drain of a synchronous multiply-add beyond `vec.drain`, rounded down per operation; 3 on that machine", high=64)
 _p("vec.start", 0, "cycles", "the same: n + 1 cycles issue to issue", "inferred",
    "between issue of a vector operation and its first step, beyond the next cycle", high=64)

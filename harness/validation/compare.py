@@ -291,7 +291,7 @@ def markdown(rows: Sequence[ComparedPoint]) -> str:
 
 
 def _columns(row: ComparedPoint) -> str:
-    """Return the three columns of published counts, of which a point has one; one without a platform counts as a model."""
+    """Return the three columns of published counts; a point has one, and counts as a model if it names no platform."""
     place = ["simulator", "hardware"]
     at = next((k for k, word in enumerate(place) if word in row.platform), 2)
     return " | ".join(f"{row.published:.10g}" if k == at else "" for k in range(3))

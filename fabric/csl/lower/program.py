@@ -341,7 +341,7 @@ class ProgramLowering(Attributes):
 
     def unrolls(self, node: tree.ForRange, turns: int) -> bool:
         """Whether the turns of a loop are written one after the other."""
-        return unrolls(turns, turn(node))
+        return unrolls(turns, turn(node, self.expands))
 
     def runtime(self, name: str, span: Span) -> tree.Function:
         """Return a function of the run-time library."""

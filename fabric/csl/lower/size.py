@@ -7,20 +7,29 @@ pointers that are followed and names of parts weigh nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fabric.csl import tree
 from fabric.csl.comptime.builtins.operations import OPERATIONS
-from fabric.csl.rules import NAMED_BASE, PRODUCT, unrolls
+from fabric.csl.rules import MAPPED, NAMED_BASE, PRODUCT, unrolls
 from fabric.csl.types import ArrayType, DsdType, DsrType, IntType
 
 __all__ = ["turn", "weight"]
 
+Expands = Callable[[tree.Function], bool]
 EDITS = ("@increment_dsd_offset", "@set_dsd_base_addr", "@set_dsd_length", "@set_dsd_stride")
 
 
-def turn(node: tree.ForRange) -> int:
-    """Return what a turn of a counted loop weighs, counting and jump included."""
+def turn(node: tree.ForRange, expands: Expands) -> int:
+    """Return what a turn of a counted loop weighs, counting and jump included.
+
+    Parameters
+    ----------
+    node : tree.ForRange
+    expands : callable
+        Whether a function is written in place of its calls: then it weighs what its body does.
+    """
     moving = {id(local) for local in (node.item, node.index) if local is not None}
     for inner in tree.nodes(node.body):
         if isinstance(inner, tree.Declare):
@@ -30,12 +39,12 @@ def turn(node: tree.ForRange) -> int:
         elif isinstance(inner, (tree.ForRange, tree.ForArray)):
             moving.update(id(local) for local in (inner.item, inner.index) if local is not None)
     words = node.item.type.words or 1
-    return Weights(moving).of(node.body) + 2 * min(words, 2)
+    return Weights(moving, expands).of(node.body) + 2 * min(words, 2)
 
 
 def weight(body: tree.Block | None) -> int:
     """Return what a function weighs, where nothing leaves it."""
-    return Weights(None).of(body)
+    return Weights(None, lambda function: False).of(body)
 
 
 class Weights:
@@ -45,10 +54,12 @@ class Weights:
     ----------
     moving : set of int or None
         Ids of the locals that change in it; None: everything does.
+    expands : callable
+        See `turn`.
     """
 
-    def __init__(self, moving: set[int] | None) -> None:
-        self.moving = moving
+    def __init__(self, moving: set[int] | None, expands: Expands) -> None:
+        self.moving, self.expands = moving, expands
 
     def of(self, node: Any) -> int:
         """Return what a piece of the tree weighs."""
@@ -101,7 +112,9 @@ class Weights:
         if isinstance(node, tree.Convert):
             return self.of(node.value) + (not _is_renamed(node))
         if isinstance(node, tree.Call):
-            return 3 + self.of(node.arguments)
+            inside = self.expands(node.function)
+            own = Weights(None, self.expands).of(node.function.body) if inside else 3
+            return own + self.of(node.arguments)
         if isinstance(node, tree.BuiltinCall):
             return self._of_builtin(node)
         return 1 + self._of_parts(node)
@@ -139,7 +152,7 @@ class Weights:
         one = self.of(node.body)
         if len(bounds) == 3 and bounds[2]:
             turns = max(0, -(-(bounds[1] - bounds[0]) // bounds[2]))
-            if unrolls(turns, turn(node)):
+            if unrolls(turns, turn(node, self.expands)):
                 known = sum(self.index(inner) for inner in tree.nodes(node.body) if isinstance(inner, tree.Element))
                 return turns * max(0, one - known)
         return 4 + one
@@ -153,6 +166,8 @@ class Weights:
             return self.of(moved) + self.of(count) + scaled + 1
         if node.name in OPERATIONS:
             return 1 + sum(self._of_operand(value) for value in node.arguments)
+        if node.name == "@map":
+            return MAPPED
         if node.name == "@set_dsr_base_addr":
             return NAMED_BASE + self.of(node.arguments[1])
         expressions = [value for value in node.arguments if isinstance(value, tree.Expr)]

@@ -60,7 +60,7 @@ def _legal(instr: Instr, out: list[Instr]) -> None:
 
 
 def _displaced(instr: Instr, out: list[Instr]) -> None:
-    """Add the address of a global to an index: what the vendor's compiler emits has no displacement (rules, indices)."""
+    """Add the address of a global to an index: the vendor's compiler folds no displacement (rules, indices)."""
     at = Vreg(1, "address")
     out.append(Instr("add16", at, (instr.args[-1], instr.data), None, instr.span))
     instr.args, instr.data = (*instr.args[:-1], at), 0

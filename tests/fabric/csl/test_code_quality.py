@@ -321,3 +321,20 @@ comptime {{ @bind_local_task(second, @get_local_task_id(9)); }}
 {START}"""
     wanted = np.array([3, *[2] * 14, 5], np.float32)
     assert y_of(tmp_path / "a", text, wanted) == wanted.tolist()
+
+
+CALLED = """
+var x: [4]f32;
+var y: [4]f32;
+const dx = @get_dsd(mem1d_dsd, .{{ .tensor_access = |i|{{4}} -> x[i] }});
+fn twice(value: f32) f32 {{ return value + value; }}
+fn once() void {{ {body} }}
+task job() void {{ for (@range(u16, 10)) |_| {{ once(); }} }}
+"""
+
+
+@pytest.mark.parametrize(("body", "turns"), [("y[0] += 1.0;", 10), ("@map(twice, dx, dx);", 1)])
+def test_a_function_written_in_place_weighs_what_its_body_does(tmp_path, body, turns):
+    """Ten calls of a `@map` would be forty turns; ten additions are written one after the other."""
+    names = [name for _, name, _ in instructions(tmp_path, CALLED.format(body=body) + START)]
+    assert names.count("fadds") == turns * (4 if "@map" in body else 1)

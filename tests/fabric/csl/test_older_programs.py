@@ -52,6 +52,31 @@ def test_exports_of_matrices_and_structs(tmp_path):
     assert s.tolist() == [0x20001, 0x40003]
 
 
+OLD = """param memcpy_params: comptime_struct;
+param first = memcpy_params.MEMCPYH2D_1; // none was given
+const sys = @import_module("<memcpy_multi/memcpy>", @concat_structs(memcpy_params, .{
+  .LAUNCH = @get_color(9), .data_type = KIND,
+}));
+fn go() void { sys.unblock_cmd_stream(); sys.unblock_cmd_stream(); }
+comptime { @export_symbol(go); }
+"""
+
+
+@pytest.mark.parametrize(("kind", "status"), [("f32", 0), ("u32", 0), ("f16", 1)])
+def test_launch_is_given_to_the_copies_alone_and_streams_are_unblocked_twice(tmp_path, capsys, kind, status):
+    layout = LAYOUT[: LAYOUT.index("  @export_name")] + '  @export_name("go", fn()void);\n}\n'
+    for name, text in (("layout.csl", layout), ("pe.csl", OLD.replace("KIND", kind))):
+        (tmp_path / name).write_text(text)
+    options = ["--fabric-dims=8,3", "--fabric-offsets=4,1", "--memcpy", "-o", str(tmp_path / "out")]
+    assert main([str(tmp_path / "layout.csl"), *options]) == status
+    if status:
+        assert "copies are of elements of 32 bits" in capsys.readouterr().err
+        return
+    with SdkRuntime(tmp_path / "out") as runner:
+        runner.launch("go")
+        runner.launch("go")
+
+
 def test_a_type_alone_is_no_statement_but_void(tmp_path):
     with pytest.raises(CslError, match="not used"):
         run_task(tmp_path, "i16;", results={})

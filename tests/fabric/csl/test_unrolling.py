@@ -96,7 +96,7 @@ def weight_of(directory, text, t, which):
     loops = [n for f in checked.programs[0].functions if f.body for n in tree.nodes(f.body)]
     loops = sorted((n for n in loops if isinstance(n, tree.ForRange)), key=lambda node: node.span.start)
     loop = loops[0] if which == "outer" else loops[-1]
-    return turn(loop) * (loop.stop.value.data - loop.start.value.data)
+    return turn(loop, lambda function: True) * (loop.stop.value.data - loop.start.value.data)
 
 
 def interval(directory):
