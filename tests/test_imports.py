@@ -111,7 +111,7 @@ CSL_ROOMS = {
     "optimise": ("ir", "rules"),
     "allocate": ("diagnostics", "ir", "optimise", "rules"),
     "recall": ("ir", "optimise", "allocate"),
-    "emit": ("diagnostics", "ir"),
+    "emit": ("diagnostics", "ir", "rules"),
     "compile": ("diagnostics", "comptime", "check", "ir", "lower", "optimise", "allocate", "recall", "emit"),
     "artefact": ("diagnostics", "types", "comptime", "rules", "compile"),
     "projects": ("comptime",),
