@@ -85,8 +85,8 @@ _p("ce.branch_taken", 6, "cycles", "arch §3 (WSE-3 measurement)", "inferred", "
    low=1, high=64)
 _p("ce.branch_not_taken", 1, "cycles", "tiled stencils (Jorineg): 110 cycles for ten tasks that count completions and "
    "16 set-ups; WSE-3: 3 (arch §3)", "inferred", "issue of an untaken branch to the next instruction", low=1, high=64)
-_p("ce.branch32", 5, "cycles", "the same sparse products: 32.1 cycles per element of CSC, CSR and rolled ELLPACK, "
-   "whose loops count in 32 bits", "inferred",
+_p("ce.branch32", 5, "cycles", "the loops of sparse products as for ce.pair (pr0f3ss/SpMM_Cerebras): 32.1 "
+   "cycles per element of CSC, CSR and rolled ELLPACK, which count in 32 bits", "inferred",
    "issue slots of a comparison of two 32-bit integers with its branch, 1 for one of 16 bits", low=1, high=64)
 _p("ce.call", 6, "cycles", "arch §3 default: call and return 10 together", "assumed", "issue of a call to its target",
    low=1, high=64)
