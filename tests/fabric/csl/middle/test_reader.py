@@ -81,7 +81,7 @@ def test_random_functions(seed):
     assert [line.split()[0] for line in written] == [line.split()[0] for line in made]  # no line is lost
 
 
-MEASURED = {"products": {"t": 8}, "coo": {"rows": 4, "cols": 3, "columns": 5, "stored": 6}}
+MEASURED = {"products": {"t": 8}, "coo": {"rows": 4, "cols": 3, "length": 8, "stored": 6}}
 """Sources of `harness.validation` with params."""
 
 WHOLE = """@a = memory(u16, 3, align=2, const=True, apart=True, noted=True, frame=True, init=(1, 2, 0))
