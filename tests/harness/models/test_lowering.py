@@ -42,6 +42,31 @@ def test_tokens_on_pes_are_the_librarys(tmp_path, capsys, architecture, tied):
     assert found["tokens"] == answered(table, weights, 4)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", list(BASES))
+def test_what_the_library_saves_answers_as_the_library(tmp_path, capsys, architecture):
+    """A model of the library's own making, with its names of tensors and its keys: the same tokens, one by one."""
+    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    torch.manual_seed(4)
+    table = {key: value for key, value in BASES[architecture].items() if key not in ("architectures", "model_type")}
+    table |= {"hidden_size": 16, "pad_token_id": None, "bos_token_id": None, "eos_token_id": None}
+    config = transformers.AutoConfig.for_model(BASES[architecture]["model_type"], **table)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            tensor += (0.3 if "norm" in name else 1.0) * torch.randn(tensor.shape)  # so that no two logits are near
+    model.save_pretrained(tmp_path)
+    ids = list(PROMPT)
+    with torch.no_grad():
+        for _ in range(4):
+            ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
+    words = ["--prompt-ids", ",".join(map(str, PROMPT)), "--tokens", "4", "--mesh", "3x2", "--json"]
+    assert main(["generate", str(tmp_path), *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["bit_exact"]
+    assert found["tokens"] == ids[len(PROMPT) :]
+
+
 def test_parts_of_one_matrix_are_no_copies(tmp_path):
     weights = tensors_of("Phi3ForCausalLM")
     write_tensors(tmp_path / "model.safetensors", weights)
