@@ -24,7 +24,7 @@ CODE_WORDS = 4096
 """Words kept for the program; a test assembles programs and sees that none is longer."""
 NORM_WORDS = 512
 """Words kept beside them for norms of heads."""
-GELU_WORDS = 32
+GELU_WORDS = 40
 """Words kept beside them for gelu."""
 
 
