@@ -33,7 +33,7 @@ __all__ = ["COMMANDS", "build_parser", "main"]
 
 COMMANDS = (
     "run", "train", "generate", "kernel", "kernels", "price", "sweep", "csl", "validate", "figure", "view", "export",
-    "report", "plan", "place", "doctor",
+    "report", "compare", "plan", "place", "doctor",
 )  # fmt: skip
 """The subcommands are in the order of the help text."""
 

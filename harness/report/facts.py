@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.config import toml
 from traces.meanings import of_result
 from traces.run_format import LINKS
 from traces.style import USE_TEXT
+from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS
 
 if TYPE_CHECKING:
@@ -93,9 +96,24 @@ def command_of(trace: Trace, results: Mapping[str, Any]) -> str:
         params = results.get("params") or {}
         words = [f"{key}={value}" for key, value in params.items()] if isinstance(params, dict) else []
         return " ".join(["wse", job, *words, *machine])
+    if job.startswith("generate "):
+        return " ".join(["wse", job, *_options(trace.meta.config_toml), *machine])
     if not trace.meta.config_toml:
         return ""  # a program of somebody's own, which no command runs
     return f"wse {job}" if job.startswith("train ") else f"wse run {job}"
+
+
+def _options(config: str) -> list[str]:
+    """Return what the file of an answer says as options; the model is in the job, modelled numbers in the machine."""
+    try:
+        asked = toml.parse(config, "")
+    except ConfigError:
+        return []
+    return [
+        f"--{key.replace('_', '-')}{'=' if str(value).startswith('-') else ' '}{shlex.quote(str(value))}"
+        for key, value in asked.items()
+        if key not in ("model", "set", "preset")
+    ]
 
 
 def _busiest_pes(counters: dict[str, Counter]) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.kit.console import printable
 
-__all__ = ["document", "image", "number", "table", "text"]
+__all__ = ["document", "image", "number", "percent", "share", "table", "text"]
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2528; --paper: #ffffff; --soft: #5b6b72; --line: #ccd3d6; --box: #f1f4f5;
@@ -57,6 +57,19 @@ def number(value: float | None) -> str:
     if value is None:
         return ""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+def share(value: float | None) -> str:
+    """Return a part of a whole for people."""
+    return "" if value is None else f"{100 * value:.2f} %"
+
+
+def percent(change: float | None) -> str:
+    """Return a change for people: two digits behind the point, fewer if it is large, one that counts if it is small."""
+    if not change:
+        return "" if change is None else "="
+    text = f"{100 * change:+,.0f}" if abs(change) >= 10 else f"{100 * change:+.2f}"
+    return f"{text} %" if float(text.replace(",", "")) else f"{100 * change:+.1g} %"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[int] = ()) -> str:

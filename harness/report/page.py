@@ -1,4 +1,4 @@
-"""A run, or two side by side, are shown as one self-contained HTML page.
+"""A run, or several side by side, are shown as one self-contained HTML page.
 
 The page loads nothing: style, tables and pictures are in it, and with the package plotly installed a timeline and heat
 maps to zoom into.  What it says comes from the run file alone, except for the names and sources of modelled numbers.
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.report.changes import asked_for, differences, names_of
 from harness.report.facts import HOST, cycles_explained, headline, roofs, summary
-from harness.report.markup import document, image, number, table, text
+from harness.report.markup import document, image, number, percent, share, table, text
+from harness.report.side_by_side import HOST_SECTION, NUMBERS, SHARES, side_by_side
 from traces import pictures
 from traces.heatmap import plane, write_heatmap
 from traces.line_cycles import NEEDED, line_cycles, line_table
@@ -24,6 +24,7 @@ from traces.style import COLOURS, DPI, USE_TEXT, USES, integer_axes, new_figure,
 from wse_core.params import PARAMETERS
 
 if TYPE_CHECKING:
+    from harness.report.side_by_side import ComparedNumber
     from traces.marks import PhaseMark
     from traces.reader import RunFile
     from traces.trace import Trace
@@ -77,29 +78,48 @@ def page(trace: Trace, interactive: bool = False) -> str:
     return document(facts["job"], body)
 
 
-def compare(first: Trace, second: Trace) -> str:
-    """Return the comparison of two runs as HTML: what was changed, what that did to cycles and results, the host."""
-    facts = [summary(first), summary(second)]
-    names = names_of(first.files[0].path, second.files[0].path)
-    results = [one["results"] for one in facts]
-    keys = sorted({key for one in results for key, value in one.items() if _is_number(value)})
-    changed = differences(asked_for(first), asked_for(second))
-    uses = [(USE_TEXT[key], *(f"{100 * one['uses'].get(key, 0):.2f} %" for one in facts)) for key in USE_TEXT]
+def compare(*traces: Trace, paths: Sequence[Path] = ()) -> str:
+    """Return the comparison of runs as HTML: what was changed, what that did to cycles and results, the host.
+
+    Parameters
+    ----------
+    *traces : Trace
+        Two or more; numbers are relative to the first.
+    paths : sequence of Path
+        What they were opened by; default: their files.
+
+    Raises
+    ------
+    ConfigError
+        Fewer than two, or the same file twice.
+    """
+    found = side_by_side(traces, paths)
+    names = found.names
+    title = f"{', '.join(names[:-1])} and {names[-1]}"
     same = "<p>Nothing: the same configuration, command, modelled numbers and version.</p>"
+    sections = dict(found.sections)
+    host = sections.pop(HOST_SECTION, [])
+    shares = [(row.meaning, *map(share, row.values)) for row in sections.pop(SHARES, [])]
     body = [
-        f"<h1>{text(names[0])} and {text(names[1])}</h1>",
-        table(("", *names), [(key, *(one[key] for one in facts)) for key in ("job", "command", "commit")]),
+        f"<h1>{text(title)}</h1>",
+        *(f"<p class='bad'>{text(note)}</p>" for note in found.notes),
+        table(("", *names), found.about),
         "<h2>What was changed</h2>",
-        table(("key, option or modelled number", *names), changed) if changed else same,
-        "<h2>Numbers</h2>",
-        _changes(("cycles", *(key for key in keys if key not in (*HOST, "cycles"))), names, results),
+        table(("key, option or modelled number", *names), found.changed) if found.changed else same,
+        f"<h2>{NUMBERS}</h2>",
+        _changes(sections.pop(NUMBERS, []), names),
+        *((table(("results that are no numbers", *names), found.words),) if found.words else ()),
         "<h2>Where the cycles went</h2>",
-        _two_accounts(facts, names),
-        table(("of all PE-cycles", *names), uses, right=(1, 2)),
-        "<h2>The host that simulated</h2>",
-        _changes([key for key in HOST if key in keys], names, results),
+        _accounts(found.facts, names),
+        table(("of all PE-cycles", *names), shares, right=range(1, len(names) + 1)),
+        *(part for heading, rows in sections.items() for part in (f"<h2>{text(heading)}</h2>", _changes(rows, names))),
+        f"<h2>{HOST_SECTION}</h2>",
+        _changes(host, names),
     ]
-    return document(f"{names[0]} and {names[1]}", body)
+    lacks = [(name, ", ".join(what)) for name, what in zip(names, found.lacks, strict=True) if what]
+    if lacks:
+        body += ["<h2>What one lacks</h2>", table(("run", "does not have, and another one has"), lacks)]
+    return document(title, body)
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
@@ -121,43 +141,38 @@ def _closer(trace: Trace) -> list[str]:
     return ["<h2>Look closer</h2>", *parts] if parts else []
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _changes(keys: Sequence[str], names: Sequence[str], results: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table of numbers of two runs and their change, marked where less or more is known to be better."""
-    rows = []
-    for key in keys:
-        a, b = (one.get(key) for one in results)
-        change: Any = ""
-        if a and b is not None and _is_number(a) and _is_number(b):
-            better = b < a if key in FEWER else b > a
-            known = key in (*FEWER, *MORE) and a != b
-            change = f"{100 * (b / a - 1):+.2f} %", ("good" if better else "bad") if known else ""
-        rows.append((of_result(key)[1] or key, key, number(a), number(b), change))
-    return table(("", "", *names, "change"), rows, right=(2, 3, 4))
+def _changes(rows: Sequence[ComparedNumber], names: Sequence[str]) -> str:
+    """Return the table of numbers of runs and their changes, marked where less or more is known to be better."""
+    lines = []
+    for row in rows:
+        changes = []
+        for change in row.changes:
+            look = ""
+            if change and row.key in (*FEWER, *MORE):
+                look = "good" if (change < 0) == (row.key in FEWER) else "bad"
+            changes.append((percent(change), look))
+        lines.append((row.meaning or row.key, row.key, row.unit, *map(number, row.values), *changes))
+    heads = ["change"] if len(names) == 2 else [f"change, {name}" for name in names[1:]]
+    return table(("", "", "unit", *names, *heads), lines, right=range(3, 3 + len(names) + len(heads)))
 
 
 @styled
-def _two_accounts(facts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """Draw the mean account of a PE of both runs, on one scale."""
+def _accounts(facts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
+    """Draw the mean account of a PE of each run, on one scale."""
     if not all(one["uses"] for one in facts):
         return ""
-    figure = new_figure(7, 1.9)
+    figure = new_figure(7, 0.9 + 0.5 * len(facts))
     axes = figure.add_subplot()
-    begin = np.zeros(2)
+    begin = np.zeros(len(facts))
     for use in USES:
         width = np.array([one["uses"].get(use, 0) * one["accounted"] for one in facts])
         if width.any():
-            axes.barh(range(2), width, left=begin, color=COLOURS[use], label=USE_TEXT[use], height=0.7)
+            axes.barh(range(len(facts)), width, left=begin, color=COLOURS[use], label=USE_TEXT[use], height=0.7)
             begin += width
-    axes.set(yticks=range(2), yticklabels=[text(name) for name in names], xlabel="cycles of a PE, on average")
+    axes.set(yticks=range(len(facts)), yticklabels=[text(name) for name in names], xlabel="cycles of a PE, on average")
     axes.invert_yaxis()
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1.1))
-    return _saved(
-        figure, f"Where the cycles of {names[0]} and {names[1]} went: two bars on one scale, as in the table."
-    )
+    return _saved(figure, f"Where the cycles of {', '.join(names)} went: bars on one scale, as in the table.")
 
 
 def _headline(facts: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -40,32 +41,33 @@ def made(path, **meta):
     return path
 
 
-def compared(one, other):
-    with Trace.open(one) as first, Trace.open(other) as second:
-        return page.compare(first, second), differences(asked_for(first), asked_for(second))
+def compared(*paths):
+    with contextlib.ExitStack() as stack:
+        traces = [stack.enter_context(Trace.open(path)) for path in paths]
+        return page.compare(*traces), differences(*map(asked_for, traces))
 
 
 def leaves(table):
     return {
         (key, inner): one
         for key, value in table.items()
-        for inner, one in (value.items() if isinstance(value, dict) else [("", value)])
+        for inner, one in (value.items() if isinstance(value, dict) and value else [("", value)])
     }
 
 
-@given(TABLES, TABLES)
-def test_runs_with_any_other_key_are_never_called_the_same(tmp_path_factory, first, second):
+@given(st.lists(TABLES, min_size=2, max_size=4))
+def test_runs_with_any_other_key_are_never_called_the_same(tmp_path_factory, tables):
     folder = tmp_path_factory.mktemp("runs")
-    one = made(folder / "a" / "run.h5", job="train", config_toml=toml_of(first))
-    other = made(folder / "b" / "run.h5", job="train", config_toml=toml_of(second))
-    text, found = compared(one, other)
+    paths = [made(folder / str(k) / "run.h5", job="train", config_toml=toml_of(one)) for k, one in enumerate(tables)]
+    text, found = compared(*paths)
+    each = [leaves(table) for table in tables]
     wanted = {
         ".".join(filter(None, key))
-        for key in leaves(first).keys() | leaves(second).keys()
-        if key not in leaves(first) or key not in leaves(second)
-        or str(leaves(first)[key]) != str(leaves(second)[key])
-    }  # fmt: skip
-    assert {name for name, _, _ in found} == wanted
+        for key in set().union(*each)
+        if len({repr(one[key]) if key in one else None for one in each}) > 1
+    }
+    assert {name for name, *_ in found} == wanted
+    assert all(len(values) == len(tables) and len(set(values)) > 1 for _, *values in found)
     assert (NOTHING in text) == (not wanted)
 
 
@@ -98,17 +100,64 @@ def test_each_way_to_ask_for_something_else(tmp_path, changed, name, values):
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "names"),
+    ("first", "second", "name"),
     [
-        ("runs/a/run.h5", "runs/b/run.h5", ("a", "b")),
-        ("runs/a/run.h5", "runs/b/c/run.h5", ("a", "b/c")),
-        ("a.h5", "b.h5", ("a.h5", "b.h5")),
-        ("a/run.h5", "a/run.h5", ("run.h5 (first)", "run.h5 (second)")),
-        ("run.h5", "b/run.h5", ("run.h5 (first)", "run.h5 (second)")),
+        ("seed = 1", "seed = 2", "seed (in the file)"),  # the seed of the run is another thing of that name
+        ("commit = 1", "", "commit (in the file)"),
+        ('"a.b" = 1', "[a]\nb = 1", "a.b"),
+        ('"a.b" = 1', "[a]\nb = 1", '"a.b"'),
+        ('a = "1"', "a = 1", "a"),
+        ("[[a]]\n[[a]]", "[[a]]", "a[1]"),
+        ("[a]", "", "a"),
+        ("a = '-'", "", "a"),
+        ("command = 1", "command = 2", "command (in the file)"),
+        ("[params]\nn = 1", "[params]\nn = 2", "params.n"),
     ],
 )
-def test_columns_have_the_names_that_tell_runs_apart(one, other, names):
-    assert names_of(Path(one), Path(other)) == names
+def test_no_key_hides_another_one(tmp_path, first, second, name):
+    paths = [made(tmp_path / f"{k}.h5", job="mine", config_toml=text) for k, text in enumerate((first, second, first))]
+    text, found = compared(*paths)
+    assert NOTHING not in text
+    values = {key: values for key, *values in found}[name]
+    assert values[0] == values[2] != values[1]
+
+
+def test_parameters_of_a_file_and_of_a_run_are_told_once(tmp_path):
+    paths = []
+    for k, (written, taken) in enumerate(((1, 1), (2, 2), (2, 3))):
+        paths.append(tmp_path / f"{k}.h5")
+        with RunWriter(paths[-1], RunMeta(job="kernel", config_toml=f"[params]\nn = {written}")) as writer:
+            writer.add_result("params", {"n": taken})
+    assert compared(*paths[:2])[1] == [("n", "1", "2")]
+    assert compared(*paths[1:])[1] == [("n", "2", "3"), ("n (in the file)", "-", "2")]
+
+
+def test_an_option_that_is_given_twice_is_told_twice(tmp_path):
+    paths = [made(tmp_path / f"{k}.h5", job=f"train --kinds {k} --kinds b") for k in "ab"]
+    assert compared(*paths)[1] == [("--kinds", "a b", "b b")]
+
+
+@pytest.mark.parametrize(
+    ("paths", "names"),
+    [
+        (("runs/a/run.h5", "runs/b/run.h5"), ("a", "b")),
+        (("runs/a/run.h5", "runs/b/c/run.h5"), ("a", "b/c")),
+        (("a.h5", "b.h5"), ("a.h5", "b.h5")),
+        (("run.h5", "b/run.h5"), ("run.h5", "b/run.h5")),
+        (("a/run.h5", "a/b/run.h5", "a/c/run.h5"), ("run.h5", "b/run.h5", "c/run.h5")),
+        (("r/a/x/run.h5", "r/a/y/run.h5", "r/b/x/run.h5"), ("a/x", "a/y", "b/x")),
+        (("a/run.h5", "a/run.h5"), ("run.h5 (1)", "run.h5 (2)")),
+    ],
+)
+def test_columns_have_the_names_that_tell_runs_apart(paths, names):
+    assert names_of(*map(Path, paths)) == names
+
+
+@given(st.sets(st.lists(st.sampled_from("ab"), max_size=4).map(tuple), min_size=2, max_size=5))
+def test_no_two_columns_have_the_same_name(folders):
+    names = names_of(*(Path(*folder, "run.h5") for folder in folders))
+    assert len(set(names)) == len(folders)
+    assert all(names)
 
 
 def test_training_with_one_key_changed(tmp_path, monkeypatch, capsys):

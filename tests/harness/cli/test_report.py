@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import shutil
 from html.parser import HTMLParser
 
 import pytest
@@ -164,7 +166,7 @@ def test_a_page_fits_every_screen(runs):
     assert len(set(alts)) == len(alts)
 
 
-def test_a_comparison_begins_with_what_was_changed(runs):
+def test_a_comparison_begins_with_what_was_changed(runs, tmp_path):
     with Trace.open(runs / "a.h5") as one, Trace.open(runs / "b.h5") as other:
         text = page.compare(one, other)
     parts = [text.index(words) for words in ("What was changed", "Numbers", "Where the cycles went", "The host that")]
@@ -176,7 +178,40 @@ def test_a_comparison_begins_with_what_was_changed(runs):
     numbers = text[parts[1] : parts[2]]
     assert "class='n bad'" in numbers[: numbers.index("</tr>", numbers.index("<td>cycles</td>"))]  # more cycles
     assert "host_seconds" not in numbers
-    with Trace.open(runs / "a.h5") as one, Trace.open(runs / "a.h5") as other:
+    shutil.copy(runs / "a.h5", tmp_path / "copy.h5")
+    with Trace.open(runs / "a.h5") as one, Trace.open(tmp_path / "copy.h5") as other:
+        assert "the same configuration, command, modelled numbers and version" in page.compare(one, other)
+
+
+def test_more_than_two_runs_are_compared(wse, runs, tmp_path):
+    done = wse("kernel", "vector", "n=5", "--out", "v.h5")
+    assert done.returncode == 0, done.stderr
+    done = wse("report", runs / "a.h5", runs / "b.h5", "v.h5", "--out", "c.html")
+    assert done.returncode == 0, done.stderr
+    text = " ".join(read(tmp_path / "c.html").text)
+    assert "change,  " not in text
+    assert text.count("change, ") >= 6
+    assert "What one lacks" in text
+
+
+def test_a_page_replaces_no_run(wse, runs, tmp_path):
+    shutil.copy(runs / "a.h5", tmp_path / "a.h5")
+    before = (tmp_path / "a.h5").read_bytes()
+    for words in (["a.h5"], [runs / "b.h5", "a.h5"]):
+        done = wse("report", *words, "--out", "a.h5")
+        assert done.returncode == 2
+        assert "is a run, which the page would replace" in done.stderr
+    assert (tmp_path / "a.h5").read_bytes() == before
+
+
+def test_an_answer_has_the_command_that_gives_it_again(tmp_path):
+    words = ["generate", "pydoc", "--prompt=-d f", "--mesh", "4x4", "--tokens", "1", "--verify", "off"]
+    assert cli.main([*words, "--set", "router.hop=2", "--out", str(tmp_path / "a.h5"), "--json"]) == 0
+    with Trace.open(tmp_path / "a.h5") as trace:
+        command = shlex.split(facts_of.summary(trace)["command"])
+    assert command[:3] == ["wse", *words[:2]]
+    assert cli.main([*command[1:], "--out", str(tmp_path / "b.h5"), "--json"]) == 0
+    with Trace.open(tmp_path / "a.h5") as one, Trace.open(tmp_path / "b.h5") as other:
         assert "the same configuration, command, modelled numbers and version" in page.compare(one, other)
 
 
