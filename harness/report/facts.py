@@ -93,7 +93,7 @@ def command_of(trace: Trace, results: Mapping[str, Any]) -> str:
     ]
     machine = [f"--preset {trace.meta.preset}", *changed] if trace.meta.preset else []
     if job.startswith("kernel "):
-        params = results.get("params") or {}
+        params = results.get("params") or _table(trace.meta.config_toml).get("params")  # of a run that did not end
         words = [f"{key}={value}" for key, value in params.items()] if isinstance(params, dict) else []
         return " ".join(["wse", job, *words, *machine])
     if job.startswith("generate "):
@@ -105,15 +105,19 @@ def command_of(trace: Trace, results: Mapping[str, Any]) -> str:
 
 def _options(config: str) -> list[str]:
     """Return what the file of an answer says as options; the model is in the job, modelled numbers in the machine."""
-    try:
-        asked = toml.parse(config, "")
-    except ConfigError:
-        return []
     return [
         f"--{key.replace('_', '-')}{'=' if str(value).startswith('-') else ' '}{shlex.quote(str(value))}"
-        for key, value in asked.items()
+        for key, value in _table(config).items()
         if key not in ("model", "set", "preset")
     ]
+
+
+def _table(config: str) -> dict[str, Any]:
+    """Return what a file says, nothing if it has another form."""
+    try:
+        return toml.parse(config, "")
+    except ConfigError:
+        return {}
 
 
 def _busiest_pes(counters: dict[str, Counter]) -> list[dict[str, Any]]:

@@ -6,8 +6,9 @@ maps to zoom into.  What it says comes from the run file alone, except for the n
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from traces.reader import RunFile
     from traces.trace import Trace
 
-__all__ = ["compare", "page"]
+__all__ = ["compare", "drawn", "page"]
 
 MOST_PHASES = 60
 MOST_LINES = 40
@@ -258,51 +259,40 @@ def _phases(marks: Sequence[PhaseMark]) -> str:
 
 def _pictures(trace: Trace) -> list[str]:
     """Return the pictures that the file has the numbers for."""
+    with tempfile.TemporaryDirectory(prefix="wse-report-") as folder:
+        return [image(picture, says) for picture, _, says in drawn(trace, Path(folder))]
+
+
+def drawn(trace: Trace, folder: Path) -> Iterator[tuple[Path, Path, str]]:
+    """Draw the pictures that a run has the numbers for; yield picture, table of its numbers, and what it shows."""
     run = trace.files[0]
     counters = {name: run.counter(name) for name in run.counters}
-    found = []
-    with tempfile.TemporaryDirectory(prefix="wse-report-") as name:
-        folder = Path(name)
-        if set(USES) <= set(counters):
-            uses = {use: counters[use].values.sum(axis=0) for use in USES}
-            axis = "x" if uses["busy"].shape[1] > 1 else "y"
-            found.append(
-                image(
-                    pictures.stalls(folder / "stalls.png", uses, axis)[0],
-                    f"Cycles of each {axis} of PEs by use, as bars.",
-                )
+    if set(USES) <= set(counters):
+        uses = {use: counters[use].values.sum(axis=0) for use in USES}
+        axis = "x" if uses["busy"].shape[1] > 1 else "y"
+        yield *pictures.stalls(folder / "stalls.png", uses, axis), f"Cycles of each {axis} of PEs by use, as bars."
+        if counters["busy"].window_cycles:
+            yield (
+                *pictures.windows(folder / "windows.png", counters, first=trace.meta.first_cycle),
+                "Share of all PE-cycles by use, window by window, and grants per PE and cycle.",
             )
-            if counters["busy"].window_cycles:
-                found.append(
-                    image(
-                        pictures.windows(folder / "windows.png", counters, first=trace.meta.first_cycle)[0],
-                        "Share of all PE-cycles by use, window by window, and grants per PE and cycle.",
-                    )
-                )
-            found.append(
-                image(
-                    write_heatmap(folder / "busy.png", plane(counters["busy"].values), "busy cycles", "cycles")[0],
-                    "Map of the PEs, coloured by their busy cycles, from zero.",
-                )
-            )
-        moved = [plane(counter.values) for counter in counters.values() if counter.kind == "link"]
-        if moved:
-            found.append(
-                image(
-                    write_heatmap(folder / "moved.png", sum(moved), "wavelets moved by each router", "wavelets")[0],
-                    "Map of the PEs, coloured by the wavelets that their routers moved, from zero.",
-                )
-            )
-        if trace.has_events and trace.committed <= TIMELINE_EVENTS:
-            for draw, name, says in (
-                (pictures.utilisation, "utilisation", "Share of PEs in a task and waiting, and grants, over cycles."),
-                (pictures.timeline, "timeline", "Tasks and waits of each PE over cycles, under the program's phases."),
-            ):
-                try:
-                    found.append(image(draw(folder / f"{name}.png", trace)[0], says))
-                except pictures.NothingToDraw:
-                    continue
-    return found
+        yield (
+            *write_heatmap(folder / "busy.png", plane(counters["busy"].values), "busy cycles", "cycles"),
+            "Map of the PEs, coloured by their busy cycles, from zero.",
+        )
+    moved = [plane(counter.values) for counter in counters.values() if counter.kind == "link"]
+    if moved:
+        yield (
+            *write_heatmap(folder / "moved.png", sum(moved), "wavelets moved by each router", "wavelets"),
+            "Map of the PEs, coloured by the wavelets that their routers moved, from zero.",
+        )
+    if trace.has_events and trace.committed <= TIMELINE_EVENTS:
+        for draw, name, says in (
+            (pictures.utilisation, "utilisation", "Share of PEs in a task and waiting, and grants, over cycles."),
+            (pictures.timeline, "timeline", "Tasks and waits of each PE over cycles, under the program's phases."),
+        ):
+            with contextlib.suppress(pictures.NothingToDraw):
+                yield (*draw(folder / f"{name}.png", trace), says)
 
 
 @styled

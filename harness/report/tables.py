@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from textwrap import wrap
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from harness.report.changes import NOT_THERE
 from harness.report.markup import number, percent, share
 from harness.report.side_by_side import SHARES, ComparedNumber, SideBySide
 
-__all__ = ["FORMATS", "as_csv", "as_markdown", "as_text"]
+__all__ = ["FORMATS", "as_csv", "as_markdown", "as_text", "csv_text"]
 
 SAME = "Nothing: the same configuration, command, modelled numbers and version."
 LACKS = "What one lacks and another one has"
@@ -86,6 +86,11 @@ def as_csv(found: SideBySide) -> str:
         has = ["no" if k == j else "" for j in range(len(names))]
         lines += [["lacks", key, "", "", *has, *nothing] for key in what]
     lines += [["note", note, "", "", *[""] * len(names), *nothing] for note in found.notes]
+    return csv_text(lines)
+
+
+def csv_text(lines: Iterable[Sequence[Any]]) -> str:
+    """Return lines of cells as CSV: numbers as they are, texts without what steers a terminal."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerows([printable(cell) if isinstance(cell, str) else cell for cell in line] for line in lines)

@@ -128,6 +128,10 @@ def test_parameters_of_a_file_and_of_a_run_are_told_once(tmp_path):
         paths.append(tmp_path / f"{k}.h5")
         with RunWriter(paths[-1], RunMeta(job="kernel", config_toml=f"[params]\nn = {written}")) as writer:
             writer.add_result("params", {"n": taken})
+    started = made(tmp_path / "started.h5", job="kernel x", config_toml="[params]\nn = 1")
+    with RunWriter(tmp_path / "ended.h5", RunMeta(job="kernel x", config_toml="[params]\nn = 1")) as writer:
+        writer.add_result("params", {"n": 1})
+    assert compared(started, tmp_path / "ended.h5")[1] == []  # it did not come to its results
     assert compared(*paths[:2])[1] == [("n", "1", "2")]
     assert compared(*paths[1:])[1] == [("n", "2", "3"), ("n (in the file)", "-", "2")]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shlex
@@ -202,6 +203,50 @@ def test_a_page_replaces_no_run(wse, runs, tmp_path):
         assert done.returncode == 2
         assert "is a run, which the page would replace" in done.stderr
     assert (tmp_path / "a.h5").read_bytes() == before
+
+
+def test_numbers_of_a_report_as_csv(wse, runs, tmp_path):
+    done = wse("report", runs / "a.h5", "--static", "--out", "a.html", "--csv", "d/numbers", "--json")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    names = {path.stem for path in (tmp_path / "d" / "numbers").iterdir()}
+    tables = {"results", "uses", "busiest_pes", "busiest_links", "modelled_numbers"}
+    assert tables | {"stalls", "busy", "moved", "utilisation", "timeline"} <= names
+    assert len(said["csv"]) == len(names)
+    (facts,) = said["runs"]
+    rows = {}
+    for name in tables:
+        with open(tmp_path / "d" / "numbers" / f"{name}.csv", newline="", encoding="utf-8") as file:
+            rows[name] = list(csv.DictReader(file))
+    results = {row["key"]: row["value"] for row in rows["results"]}
+    assert float(results["cycles"]) == facts["cycles"]
+    assert {row["use"]: float(row["share_of_pe_cycles"]) for row in rows["uses"]} == facts["uses"]
+    assert [{key: int(value) for key, value in row.items()} for row in rows["busiest_pes"]] == facts["busiest_pes"]
+    done = wse("report", runs / "a.h5", runs / "b.h5", "--csv", "e")
+    assert (done.returncode, "--csv: only of one run" in done.stderr) == (2, True)
+    done = wse("report", runs / "a.h5", "--csv", "a.html")
+    assert (done.returncode, "is no directory" in done.stderr) == (2, True)
+
+
+def test_curves_of_training_as_csv(tmp_path):
+    assert cli.main(["train", "digits", "--iterations", "2", "--out", str(tmp_path / "t"), "--json"]) == 0
+    run = str(tmp_path / "t" / "run.h5")
+    words = ["report", run, "--static", "--out", str(tmp_path / "t.html"), "--csv", str(tmp_path / "csv")]
+    assert cli.main([*words, "--json"]) == 0
+    with open(tmp_path / "csv" / "curves.csv", newline="", encoding="utf-8") as file:
+        found = [float(row["loss"]) for row in csv.DictReader(file)]
+    with open(tmp_path / "csv" / "phases.csv", newline="", encoding="utf-8") as file:
+        phases = [(row["track"], row["phase"], int(row["begin"]), int(row["end"])) for row in csv.DictReader(file)]
+    with Trace.open(run) as trace:
+        assert found == trace.files[0].result("curve_loss").tolist()
+        assert phases == [(mark.track, mark.label, mark.begin, mark.end) for mark in trace.marks]
+
+
+def test_a_kernel_that_did_not_end_has_its_command(tmp_path):
+    with RunWriter(tmp_path / "run.h5", RunMeta(job="kernel gemm", config_toml="[params]\np = 2\n")):
+        pass
+    with Trace.open(tmp_path / "run.h5") as trace:
+        assert facts_of.summary(trace)["command"] == "wse kernel gemm p=2"
 
 
 def test_an_answer_has_the_command_that_gives_it_again(tmp_path):
