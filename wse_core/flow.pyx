@@ -207,6 +207,7 @@ cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
     ce.rr = MAIN
     ce.main_state = MAIN_RUN
     ce.next = t + 1 + drain_of(s, is_mac(f.op), th.k)
+    note_written(s, ce, f, th.base_a, th.k, t + 1)
     return True
 
 cdef bint flow_takes(region_t* s, ce_t* ce, uint32_t cell, uint64_t payload) noexcept nogil:

@@ -119,6 +119,10 @@ _p("vec.mac_late", 0, "cycles/16 elements", "local products on a CS-2 of 2023 (p
    "1.1875 cycles per element where the vendor's simulator and a CS-2 of 2025 take 1; the cause is not known",
    "inferred",
    "drain of a synchronous multiply-add beyond `vec.drain`, rounded down per operation; 3 on that machine", high=64)
+_p("vec.raw", 0, "cycles", "one-cell stencil on the WSE-3 (Jorineg): 17 cycles on one inner PE, of whose six "
+   "operations five read the cell that the one before wrote; 12 without", "inferred",
+   "by which a synchronous operation begins later if its first element is the last that the operation before wrote",
+   high=64)
 _p("vec.start", 0, "cycles", "the same: n + 1 cycles issue to issue", "inferred",
    "between issue of a vector operation and its first step, beyond the next cycle", high=64)
 _p("vec.stride4_lanes", 2, "elements", "arch §4.2: the page says two things; 2 is the cautious one", "assumed",
@@ -165,7 +169,8 @@ _p("router.swap", 1, "flag", "arch §8.1; WSE-3: no such program is offered for 
 _p("router.injection", 1, "flag", "arch §8.1, §8.2", "published",
    "1: a CE can feed a color besides the router's inputs, from output queue color // 4", high=1)
 _p("ramp.in", 2, "cycles", "HPDC24: ramp latency about 2", "published", "router to CE input queue", low=1, high=8)
-_p("ramp.out", 2, "cycles", "HPDC24: ramp latency about 2", "published", "CE output queue to router", low=1, high=8)
+_p("ramp.out", 2, "cycles", "HPDC24: ramp latency about 2; WSE-3: 6, one-cell stencil (Jorineg): 23 cycles among "
+   "neighbours, and 7 from a send to the link (FABRICA)", "published", "CE output queue to router", low=1, high=8)
 _p("ramp.execute", 1, "cycles", "HPDC24: 2 T_R + 1 per dependent stage; SPMM: 6 cycles per PE", "published",
    "step of a vector operation to its result entering the output queue", low=1, high=8)
 _p("ramp.in_buffer", 2, "wavelets", "one register per cycle of the ramp, so that a queue of depth 2 runs at full rate",
@@ -303,9 +308,9 @@ PRESETS: dict[str, Mapping[str, Any]] = {
     "wse3": {
         "fabric.width": 762,
         "fabric.height": 1172,
-        "mem.conflict_rule": "none",
-        "mem.write_cycles": 0,
         "ce.branch_not_taken": 3,
+        "vec.raw": 1,
+        "ramp.out": 6,
         "dsr.paired": 0,
         "ut.of_queue": 0,
         "queue.in_depth": (8, 8, 4, 4, 4, 4, 4, 4),

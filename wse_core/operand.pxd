@@ -275,6 +275,21 @@ cdef inline bint reads_collide(region_t* s, ce_t* ce, thread_t* th, uint32_t k, 
                 return True
     return False
 
+cdef inline void note_written(region_t* s, ce_t* ce, const form_t* f, int32_t base, uint32_t n,
+                              uint64_t over) noexcept nogil:
+    # An operation of the main thread that ended with cycle over - 1 wrote n elements.
+    if s.f.p.raw:
+        ce.wrote = <uint32_t>address_of(ce, &f.a, base, n - 1) + 1 if n and is_memory(&f.a) else 0
+        ce.wrote_when = over + 1 + s.f.p.raw
+
+cdef inline bint reads_written(ce_t* ce, const opnd_t* o, int32_t base) noexcept nogil:
+    return is_memory(o) and <uint32_t>address_of(ce, o, base, 0) + 1 == ce.wrote
+
+cdef inline bint is_late(region_t* s, ce_t* ce, uint64_t t, const form_t* f, int32_t b, int32_t c) noexcept nogil:
+    # Whether an operation of the main thread that issues in cycle t cannot read its first element when it could begin.
+    return (s.f.p.raw and ce.wrote and ce.wrote_when > t + 1 + s.f.p.start
+            and (reads_written(ce, &f.b, b) or reads_written(ce, &f.c, c)))
+
 cdef inline uint32_t conflict_of(region_t* s, ce_t* ce, thread_t* th, uint32_t k, uint32_t g) noexcept nogil:
     # Cycles that the step of elements k .. k + g - 1 loses in memory.
     cdef const form_t* f = th.form

@@ -350,6 +350,8 @@ ctypedef struct ce_t:       # a step of a stream touches the first three cache l
     uint32_t activated
     uint32_t blocked
     uint64_t ready_max      # no register is ready later than this
+    uint64_t wrote_when     # first cycle in which the main thread's vector operation can read `wrote`
+    uint32_t wrote          # 1 + word address of the element that its last operation wrote last; 0: none
     uint32_t counts[N_COUNTS]   # by COUNT_*: what is not yet in region_t.counts
     uint16_t regs[N_REGS]
     uint16_t dsr_busy[FILE_REG]    # DSRs in use by microthreads
@@ -390,7 +392,7 @@ ctypedef struct stream_out_t:
 ctypedef struct params_t:   # of the machine, in cycles and words
     int hop, ramp_in, ramp_out, execute
     int task_start, round_robin
-    int drain, mac_late, start, stride4
+    int drain, mac_late, start, stride4, raw
     int banks, conflict_rule, conflict_cycles, write_cycles, read_ports     # rule: RULE_*
     int taken, not_taken, call, ret
     int prng_steps

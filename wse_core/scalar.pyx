@@ -102,6 +102,8 @@ cdef void issue_vector(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const i
         ce.next = t + 1
     else:
         ce.main_state = MAIN_VECTOR
+        if th.n and is_late(s, ce, t, th.form, th.base_b, th.base_c):
+            th.next = ce.wrote_when
     if th.n == 0:
         if th.form.a.mode == OPND_FABOUT and th.form.a.flags & F_ADVANCE:
             last_is_advance(s, ce, th)

@@ -458,6 +458,8 @@ cdef inline void saves(ce_t* ce, thread_t* th, const opnd_t* o, int32_t base) no
 cdef void vec_complete(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint32_t cost) noexcept nogil:
     # The operation ends with the step of this cost that issued in cycle t.
     cdef const form_t* f = th.form
+    if f.id == MAIN:
+        note_written(s, ce, f, th.base_a, th.k, t + cost)
     saves(ce, th, &f.b, th.base_b)
     saves(ce, th, &f.c, th.base_c)
     if f.a.dsr != f.b.dsr:

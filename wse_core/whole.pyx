@@ -63,6 +63,8 @@ cdef uint64_t vec_whole(region_t* s, ce_t* ce, uint64_t t, const instr_t* ins, u
     cdef uint16_t* m
     if shape.way == WAY_NOT or not (fits(ce, shape, 0, &b) and fits(ce, shape, 1, &c) and fits(ce, shape, 2, &a)):
         return 0
+    if is_late(s, ce, t, shape.form, b, c):
+        return 0
     distance = <uint32_t>(b - c) & (shape.distances - 1)
     if unlikely(not (shape.learned >> distance) & 1):
         learn(s, ce, shape, distance)
@@ -103,6 +105,7 @@ cdef uint64_t vec_whole(region_t* s, ce_t* ce, uint64_t t, const instr_t* ins, u
         save_base(ce, shape, &f.c, 1, c)
         if f.a.dsr != f.b.dsr:
             save_base(ce, shape, &f.a, 2, a)
+    note_written(s, ce, f, a, shape.n, over)
     if f.a.mode == OPND_REG:
         last += 1
         wait_reg(ce, f.a.reg, f.a.words, over - last, last if last > f.latency else f.latency)

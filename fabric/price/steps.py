@@ -15,7 +15,7 @@ from wse_core.image import DSD_CIRCULAR, DSD_FABOUT, DSD_FIFO, DSD_MEM1D, DSD_ME
 from wse_core.isa import Op
 from wse_core.params import Machine
 
-__all__ = ["Steps", "steps_of"]
+__all__ = ["Steps", "place_of", "steps_of"]
 
 
 class Steps(NamedTuple):
@@ -62,6 +62,28 @@ class _Walk(NamedTuple):
         return self.base + offset * self.words
 
 
+def place_of(content: Content, k: int, words: int) -> int | None:
+    """Return the word address of an element in memory; None if it is not known or lies elsewhere.
+
+    Parameters
+    ----------
+    content : Content
+        Of the operand's DSR.
+    k : int
+        The element.
+    words : int
+        Of an element.
+    """
+    return None if content.kind not in MEMORY or content.moves else _walk(content, words, content.base).address(k)
+
+
+def _walk(one: Content, words: int, base: int) -> _Walk:
+    """Return how an operand in memory goes through it from an address on."""
+    dimensions = one.ndim if one.kind == DSD_MEM4D else 1
+    extent, stride = (tuple(int(v or 0) for v in numbers[:dimensions]) for numbers in (one.extent, one.stride))
+    return _Walk(one.kind, words, base, one.index or 0, one.length, extent, stride)
+
+
 def steps_of(
     machine: Machine, op: Op, n: int, dest: Content | None, sources: Sequence[Content | None], row: int = 0
 ) -> Steps:
@@ -84,11 +106,9 @@ def steps_of(
     def walk(one: Content | None, letter: str) -> _Walk | None:
         if one is None or one.kind not in MEMORY:
             return None
-        words, dimensions = isa.WORDS[letter], one.ndim if one.kind == DSD_MEM4D else 1
-        extent = tuple(int(v or 0) for v in one.extent[:dimensions])
-        at = one.base + (row * extent[0] * words if one.moves else 0)
-        stride = tuple(int(v or 0) for v in one.stride[:dimensions])
-        return _Walk(one.kind, words, at % modulus, one.index or 0, one.length, extent, stride)
+        words = isa.WORDS[letter]
+        at = one.base + (row * int(one.extent[0] or 0) * words if one.moves else 0)
+        return _walk(one, words, at % modulus)
 
     held = [one for one in (*sources, dest) if one is not None]
     packed = any(

@@ -24,7 +24,7 @@ from fabric.price import costs
 from fabric.price.code import Choice, Code, Coded, Meeting, NotKnown
 from fabric.price.content import FABRIC, MEMORY, Content, loaded
 from fabric.price.state import Arithmetic, State, is_register, joined_states
-from fabric.price.steps import Steps, steps_of
+from fabric.price.steps import Steps, place_of, steps_of
 from wse_core import isa
 from wse_core.encoding import MAIN, N_QUEUES
 from wse_core.image import (
@@ -121,6 +121,8 @@ class Walker:
     deciding: set[int] = field(default_factory=set)
     counting: set[int] = field(default_factory=set)
     followed: int = 0
+    wrote: tuple[int | None, float] = None, 0
+    """Where the last synchronous operation wrote last, if that matters to the next one, and when it can be read."""
 
     def copy(self) -> Walker:
         """Return a walker at the same place, to go on by itself."""
@@ -137,7 +139,9 @@ class Walker:
         clocks = tuple(max(0, at - self.now) for at in (self.main_next, self.pipe_free, *self.ready))
         counters = tuple((r, self.state.registers[r]) for r in sorted(self.deciding))
         counters += tuple((at, self.state.memory.get(at)) for at in sorted(self.counting))
-        return self.pc, clocks, tuple(self.returns), counters, bool(self.meetings)
+        word, readable = self.wrote
+        late = (word, readable - self.now) if readable > self.now else None
+        return self.pc, clocks, tuple(self.returns), counters, bool(self.meetings), late
 
     def join(self, other: Walker, share: float) -> None:
         """Take the mean time with a walker in the same situation that has a share of the weight."""
@@ -148,6 +152,7 @@ class Walker:
         self.now += later
         self.main_next += later
         self.pipe_free += later
+        self.wrote = self.wrote[0], self.wrote[1] + later
         self.ready = [at + later for at in self.ready]
         self.since = self.since[0], self.since[1] + later
         self.beside += (other.beside - self.beside) * share
@@ -164,6 +169,7 @@ class Walker:
         """Start a task that the picker chose in a cycle."""
         self.pc, self.main, self.returns = entry, "run", []
         self.main_next = picked + self.machine["task.start"]
+        self.wrote = None, 0
         self.since = entry, picked
 
     def finish(self) -> None:
@@ -354,6 +360,12 @@ class Walker:
             raise NotKnown(f"{op.name} has no end", self.pc)
         steps = Steps((), (), 0) if endless else steps_of(m, op, n, dest, sources, self.row)
         first = t + 1 + m["vec.start"]
+        if not ins.asynchronous and n:
+            word, readable = self.wrote
+            if word is not None and word in [
+                place_of(one, 0, words) for _, one, words, written in operands if not written
+            ]:
+                first = max(first, readable)
         flight = _Flight(ins, steps, n, first, self.image.main_priority, operands)
         at, self.pc = self.pc, ins.next
         self.pipe_free = self.main_next = t + 1
@@ -436,6 +448,9 @@ class Walker:
             for k in range(isa.WORDS[ins.op.types[0]]):
                 self.ready[(ins.a & 15) + k] = t + costs.result(self.machine, ins.op, flight.taken)
         if thread == MAIN and not ins.asynchronous:
+            if self.machine["vec.raw"]:
+                ends = [place_of(one, flight.done - 1, words) for _, one, words, written in flight.operands if written]
+                self.wrote = (ends[0] if ends and flight.done else None), t + flight.taken + 1 + self.machine["vec.raw"]
             late = flight.done * self.machine["vec.mac_late"] // 16 if ins.op.is_mac else 0
             self.main, self.main_next = "run", t + flight.taken + self.machine["vec.drain"] + late
             self.pipe_free = max(self.pipe_free, t + flight.taken)

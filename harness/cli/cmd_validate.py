@@ -119,12 +119,14 @@ def describe(rows: Sequence[ComparedPoint], result: Mapping[str, Any]) -> str:
         if part["compared"]:
             worst = part["worst"]
             lines.append(
-                f"{name}, whose numbers are published in part only (not judged): {part['compared']} of "
-                f"{part['points']} compared, mean absolute error {100 * part['mean_absolute_error']:.2f} %, "
-                f"worst {100 * worst['error']:+.1f} % ({worst['id']})"
+                f"{name}, whose numbers are published in part only: {part['compared']} of "
+                f"{part['points']} compared, mean absolute error {100 * part['mean_absolute_error']:.2f} % "
+                f"(limit {100 * compare.OTHER_LIMITS[0]:g} %), worst {100 * worst['error']:+.1f} % ({worst['id']}; "
+                f"limit {100 * compare.OTHER_LIMITS[1]:g} %): {'passed' if part['passed'] else 'FAILED'}"
             )
     if result["worst"] is None:
-        verdict = "nothing compared: FAILED" if not result["passed"] else "nothing compared that is judged: passed"
+        what = "nothing compared that is judged" if result["compared"] else "nothing compared"
+        verdict = f"{what}: {'passed' if result['passed'] else 'FAILED'}"
         return "\n".join([*lines, verdict])
     mean, worst = 100 * result["mean_absolute_error"], result["worst"]
     limits = 100 * compare.MEAN_LIMIT, 100 * compare.WORST_LIMIT

@@ -100,6 +100,31 @@ def test_start_and_drain_are_parameters():
     assert cycles == 5 + 1 + 3 + 4
 
 
+@pytest.mark.parametrize(
+    ("n", "to", "between", "late"),
+    [(1, 10, 0, 2), (1, 18, 0, 0), (2, 10, 0, 0), (2, 8, 0, 2), (1, 10, 1, 1), (1, 10, 2, 0)],
+)
+def test_what_was_just_written_is_read_later(n, to, between, late):
+    """Two cycles later here: only the last element counts, and instructions in between make up for it."""
+    cycles = []
+    for vec_raw in (0, 2):
+        code = Code()
+        code("ldi32", reg(0), imm=f32_bits(2.0))
+        code.load(dest(0), mem(DATA + to, n))
+        code.load(src1(0), mem(DATA + 20, n))
+        code.load(dest(1), mem(DATA + 40, n))
+        code.load(src1(1), mem(DATA + 10, n))
+        code("fmuls", dest(0), reg(0), src1(0))
+        for _ in range(between):
+            code("nop")
+        code("fmuls", dest(1), reg(0), src1(1))
+        code("done")
+        machine = fabric(code.image(data={DATA + 20: COUNT[:n]}), vec_raw=vec_raw)
+        cycles.append(changes(machine, "instructions"))
+        assert floats(machine, DATA + to, n).tolist() == [2.0 * k for k in range(1, n + 1)]
+    assert [after - before for before, after in zip(*cycles, strict=True)] == [0] * (len(cycles[0]) - 1) + [late]
+
+
 def test_elements_go_one_after_the_other():
     rows = mem(DATA + 1, 6), mem(DATA, 6)  # each element reads what the one before it wrote
     data = {DATA: np.array([3, 0, 0, 0, 0, 0, 0], np.uint16)}

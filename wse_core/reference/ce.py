@@ -76,6 +76,7 @@ class CE:
         self.main = "idle"  # idle, starting, run, vector, fault
         self.pc = -1
         self.main_next = 0
+        self.wrote: tuple[int | None, int] = None, 0  # last word of the last vector operation; when it can be read
         self.return_to: list[int] = []
         # Of the scalar instruction that is being executed: where its result is ready, what comes next and when.
         self.result_ready, self.go_to, self.next_in = 0, -1, 1

@@ -139,10 +139,15 @@ def issue_vector(ce: CE, ins: DecodedInstruction, t: int) -> None:
     ce.emit(ce.x, ce.y, t, "op_start", None, thread, ce.pc | ins.op.code << 16)
     ce.pc = ins.next
     operation.first_step = t + 1 + ce.machine["vec.start"]
+    if thread == MAIN and operation.n != 0 and ce.machine["vec.raw"]:
+        word, readable = ce.wrote
+        if word in [one.dsr.address(0, one.words) for one in operation.sources.values() if one.kind in MEMORY_KINDS]:
+            operation.first_step = max(operation.first_step, readable)
     if operation.has_all_elements and not operation.advances:  # n = 0
         ce.emit(ce.x, ce.y, t, "op_end", None, thread, 0)
         if thread == MAIN:
             ce.main_next = t + 1 + ce.machine["vec.start"] + ce.machine["vec.drain"]
+            ce.wrote = None, 0
         else:
             ce.main_next = t + 1
             finish_microthread(ce, operation)
@@ -423,6 +428,9 @@ def vec_complete(ce: CE, thread: int, t: int, cost: int) -> None:
     ce.emit(ce.x, ce.y, t, "op_end", None, thread, operation.k)
     if operation.lost:
         ce.emit(ce.x, ce.y, t, "conflict", None, thread, operation.lost)
+    dest, word = operation.dest, None
+    if dest is not None and dest.kind in MEMORY_KINDS and operation.k > 0:
+        word = dest.dsr.address(operation.k - 1, dest.words)
     saved: list[DsrState] = []
     for operand in operation.operands():
         if not operand.has(F_SAVE) or any(dsr is operand.dsr for dsr in saved):
@@ -433,7 +441,6 @@ def vec_complete(ce: CE, thread: int, t: int, cost: int) -> None:
             operand.dsr.base = operand.dsr.base + moved & LOW16
         elif operand.kind == DSD_CIRCULAR:
             operand.dsr.index = (operand.dsr.index + operation.k) % operand.dsr.length
-    dest = operation.dest
     if dest is not None and dest.kind == DSD_NONE:
         latency = ce.machine["ce.fp_latency" if operation.op.cost == "fp" else "ce.int_latency"]
         for k in range(dest.words):
@@ -441,6 +448,7 @@ def vec_complete(ce: CE, thread: int, t: int, cost: int) -> None:
     if thread == MAIN:
         late = operation.k * ce.machine["vec.mac_late"] // 16 if operation.op.is_mac else 0
         ce.main, ce.main_next = "run", t + cost + ce.machine["vec.drain"] + late
+        ce.wrote = word, t + cost + 1 + ce.machine["vec.raw"]
     else:
         finish_microthread(ce, operation)
 

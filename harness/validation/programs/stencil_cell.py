@@ -8,7 +8,8 @@ none of them its own.  Output queue 0; input queues 0..3, for west, east, north,
 
 *Order of additions.*  out = w1 a; a = w0 a; s = west + east; t = north + south, each of two fabric inputs; s = s + t;
 a = a + s.  Six operations of one element with all DSRs loaded before, no tasks, iterations one after the other in the
-code.
+code.  Where data tasks belong to queues (WSE-3) the source adds east, west, north, south to a, one after the other, as
+an operation takes one input of the fabric there.
 
 *Time.*  The difference of runs of four and two iterations, halved, on PE (1, 1), between a reading before the first
 and after the last iteration.
@@ -26,7 +27,7 @@ from harness.validation.recipe import CannotRun, Measurement, Point, Tell, grid,
 from harness.validation.sources import fitting
 from wse_core.params import Machine
 
-__all__ = ["WEIGHTS", "expected", "iterate", "stencil_cell"]
+__all__ = ["WEIGHTS", "expected", "is_chained", "iterate", "stencil_cell"]
 
 WEIGHTS = (0.5, 0.125)
 
@@ -49,8 +50,9 @@ def iterate(machine: Machine, cells: np.ndarray, boundary: float, iterations: in
         Cycles between the readings on PE (1, 1), and the cells afterwards.
     """
     rows, columns = cells.shape
+    sizes = {"width": columns + 2, "height": rows + 2, "iterations": iterations}
     specification = fitting(
-        f"{columns} x {rows} cells", machine, "stencil_cell", width=columns + 2, height=rows + 2, iterations=iterations
+        f"{columns} x {rows} cells", machine, "stencil_cell", **sizes, chained=int(is_chained(machine))
     )
     session = Session(
         specification,
@@ -61,11 +63,21 @@ def iterate(machine: Machine, cells: np.ndarray, boundary: float, iterations: in
     return int(last[0, 0] - first[0, 0]), session.read("a", 1, 1, columns, rows)[:, :, 0].view(np.float32)
 
 
-def expected(cells: np.ndarray, boundary: float, iterations: int) -> np.ndarray:
+def is_chained(machine: Machine) -> bool:
+    """Return whether a PE adds its neighbours' values one by one."""
+    return bool(machine["task.by_queue"])
+
+
+def expected(cells: np.ndarray, boundary: float, iterations: int, chained: bool = False) -> np.ndarray:
     """Return the cells after some iterations in the order of the PEs, in the type of `cells`."""
     kind = cells.dtype.type
     for _ in range(iterations):
         sent = np.pad(cells * kind(WEIGHTS[1]), 1, constant_values=kind(boundary))
+        if chained:
+            cells = cells * kind(WEIGHTS[0])
+            for part in (sent[1:-1, 2:], sent[1:-1, :-2], sent[:-2, 1:-1], sent[2:, 1:-1]):
+                cells = cells + part
+            continue
         total = (sent[1:-1, :-2] + sent[1:-1, 2:]) + (sent[:-2, 1:-1] + sent[2:, 1:-1])
         cells = cells * kind(WEIGHTS[0]) + total
     return cells

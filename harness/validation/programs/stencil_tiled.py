@@ -11,7 +11,9 @@ neighbours, and theirs come into the halo: four asynchronous sends and four rece
 its operation.  A side has a task, which the arriving cells activate and the leaving ones unblock; it counts, and the
 last of the four starts ``compute``.  Transfers have low priority, so that what the main thread leaves free while it
 loads descriptors is theirs: in small tiles the exchange takes hardly any time of its own.  A rectangle of one row or
-column has a descriptor of one dimension.
+column has a descriptor of one dimension.  Where data tasks belong to queues (WSE-3) the source's tiles of radius 1 with
+at least four cells a side wait for nobody: they compute while cells leave and come (from which iteration a halo is, is
+left to time), and the next iteration waits for descriptors of transfers that have not ended.
 
 *Order of additions.*  r = 1: b = w0 a, then b += a of the west, east, north, south, then a = w1 b, all with DSRs loaded
 once.  r >= 2: for k = 1..r, west, east, north, south at distance k: b += w_k a (the first one: b = w_1 a), then
@@ -49,7 +51,13 @@ def _weight(distance: int) -> float:
 
 
 def iterate(
-    machine: Machine, cells: np.ndarray, boundary: float, pes: tuple[int, int], radius: int, iterations: int
+    machine: Machine,
+    cells: np.ndarray,
+    boundary: float,
+    pes: tuple[int, int],
+    radius: int,
+    iterations: int,
+    is_waiting: bool = True,
 ) -> tuple[int, np.ndarray]:
     """Run iterations of the stencil.
 
@@ -63,6 +71,8 @@ def iterate(
     pes : tuple[int, int]
         Columns and rows of PEs that hold tiles.
     radius, iterations : int
+    is_waiting : bool
+        Whether a tile waits for its neighbours' cells.
 
     Returns
     -------
@@ -77,7 +87,8 @@ def iterate(
     across, down = pes
     h, w, r = cells.shape[0] // down, cells.shape[1] // across, radius
     what = f"tiles of {w} x {h} cells"
-    specification = fitting(what, machine, "stencil_tiled", across=across, down=down, w=w, h=h, r=r)
+    sizes = {"across": across, "down": down, "w": w, "h": h, "r": r, "waits": int(is_waiting)}
+    specification = fitting(what, machine, "stencil_tiled", **sizes)
     padded = np.zeros((down, across, h + 2 * r, w + 2 * r + 1), np.float32)
     inner = np.s_[:, :, r : r + h, r : r + w]
     padded[inner] = cells.reshape(down, h, across, w).transpose(0, 2, 1, 3)
@@ -148,8 +159,9 @@ def stencil_tiled(machine: Machine, point: Point, progress: Tell) -> Measurement
     if radius > min(w, h):
         raise CannotRun(f"a radius of {radius} reaches beyond the neighbours' tiles of {w} x {h} cells")
     cells = np.random.default_rng(w * h + radius).standard_normal((3 * h, 3 * w)).astype(np.float32)
+    is_waiting = radius > 1 or min(w, h) < 4 or not machine["task.by_queue"]
     times = []
     for iterations in (4, 2):
         progress(f"{iterations} iterations")
-        times.append(iterate(machine, cells, 0.0, (3, 3), radius, iterations)[0])
+        times.append(iterate(machine, cells, 0.0, (3, 3), radius, iterations, is_waiting)[0])
     return Measurement((times[0] - times[1]) / 2, "difference of 4 and 2 iterations on 3 x 3 PEs")

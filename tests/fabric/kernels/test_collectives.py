@@ -22,7 +22,8 @@ PRESET = st.sampled_from(["wse2", "wse3"])
 def test_ping_takes_one_hop_per_step(direction, preset, hop):
     for hops in (1, 2, 37):
         result = run("ping", preset, hops=hops, direction=direction, seed=hops)
-        assert result["cycles"] == 9 + hop * hops == result["expected_cycles"]
+        ends = {"wse2": 9, "wse3": 13}[preset]  # the way out of a CE is longer there
+        assert result["cycles"] == ends + hop * hops == result["expected_cycles"]
         assert result["wavelet_hops"] == hops + 1
         assert np.diff(result["arrays"]["arrivals"]).tolist() == [hop] * (hops - 1)
         assert result["cycles_per_hop"] == (hop if hops > 1 else None)
@@ -80,7 +81,7 @@ def test_published_chain():
     assert result["wavelet_hops"] == 2 * 511 * 4096
 
 
-@pytest.mark.parametrize(("preset", "stage"), [("wse2", 6), ("wse3", 7)])
+@pytest.mark.parametrize(("preset", "stage"), [("wse2", 6), ("wse3", 11)])
 def test_each_pe_of_a_chain_adds_one_stage(preset, stage):
     assert timing.stage(machine(preset)) == stage
     cycles = [run("chain_reduce", preset, pes=pes, n=50)["cycles"] for pes in (5, 6, 25)]

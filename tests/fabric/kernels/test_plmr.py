@@ -31,7 +31,7 @@ def test_the_device_is_the_machine():
     m = machine("wse3", {"router.colors": 20})
     device = PlmrDevice.of(m)
     assert (device.width, device.height, device.hop, device.words, device.routes) == (762, 1172, 2, 24576, 20)
-    assert device.stage == 7
+    assert device.stage == 11
     assert DEVICE.cores == 757 * 996
     assert 2 * DEVICE.words == 48 * 1024  # bytes
 

@@ -63,7 +63,7 @@ def run(capsys, *words):
 
 def test_points_of_the_package():
     points = load_points()
-    assert len(points) == 218
+    assert len(points) == 239
     assert all(p["source"] and p["recipe"].startswith("R") for p in points)
     ids = {p["id"] for p in points}
     assert set(QUICK) <= ids
@@ -184,20 +184,20 @@ def test_a_time_is_compared_at_the_clock_that_is_assumed(tmp_path, capsys, toys)
         assert said in err
 
 
-def test_another_generation_is_shown_and_not_judged(tmp_path, capsys, toys):
-    path = write(tmp_path, [point("a", 100, runs=101) | {"cycles_wse3": 202}])
+@pytest.mark.parametrize(("other", "error", "verdict"), [(202, 50, "FAILED"), (106, 4.7, "passed")])
+def test_another_generation_has_limits_of_its_own(tmp_path, capsys, toys, other, error, verdict):
+    path = write(tmp_path, [point("a", 100, runs=101) | {"cycles_wse3": other}])
     status, out, _ = run(capsys, "--points", path)
-    assert status == 0
-    assert "a on WSE-3" in out
-    assert "not judged): 1 of 1 compared, mean absolute error 50.00 %, worst -50.0 % (a on WSE-3)" in out
+    assert status == (verdict == "FAILED") * 1
+    assert f"(limit 5 %), worst -{error:.1f} % (a on WSE-3; limit 20 %): {verdict}" in out
     assert out.rstrip().endswith(
         "all: 1 compared, 0 not; mean absolute error 1.00 % (limit 3 %), worst +1.0 % (a; "
-        "limit 10 %), 0 over the limit: passed"
+        f"limit 10 %), 0 over the limit: {verdict}"
     )
     page = tmp_path / "page.md"
     page.write_text("<!-- begin validation -->\n<!-- end validation -->\n")
     run(capsys, "--points", path, "--write", str(page))
-    assert "| all on WSE-3, not judged | 1 of 1 | 50.0 % | a on WSE-3: -50.0 % |" in page.read_text()
+    assert f"| all on WSE-3 | 1 of 1 | {error:.1f} % | a on WSE-3: -{error:.1f} % |" in page.read_text()
 
 
 def test_where_nothing_is_judged_it_says_so(tmp_path, capsys, toys):
