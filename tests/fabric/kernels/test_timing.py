@@ -6,6 +6,7 @@ import pytest
 
 from fabric.price import timing
 from tests.fabric.kernels import run
+from wse_core.errors import UnsupportedError
 from wse_core.params import machine
 
 CHANGED = [
@@ -58,3 +59,11 @@ def test_steps_are_whole():
     assert [timing.steps(m, "fadds", n) for n in (1, 2, 3)] == [1, 1, 2]
     assert m.lanes("fadds") == 2
     assert timing.operation(m, 0) == timing.issue(m) + m["vec.drain"]
+
+
+def test_closed_forms_refuse_late_multiply_adds():
+    late = {"vec.mac_late": 3}
+    with pytest.raises(UnsupportedError, match=r"do not know vec\.mac_late.*wse price"):
+        timing.operation(machine("wse2", late), 5)
+    with pytest.raises(UnsupportedError, match=r"vec\.mac_late"):
+        run("vector", "wse2", late, op="fmacs", n=32)
