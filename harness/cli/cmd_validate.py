@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from harness.cli.shared import add_machine_options
 from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json
+from harness.kit.modules import need
 from harness.validation import compare
 from harness.validation.points import QUICK, load_points, select
 from traces.atomic import atomic_file
@@ -40,6 +41,13 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     parser.add_argument("--recipe", action="append", default=[], metavar="R", help="only this recipe; may be repeated")
     parser.add_argument("--quick", action="store_true", help="a few points of every kind, in seconds")
     parser.add_argument("--no-limits", action="store_true", help="exit status 0 however large the errors are")
+    parser.add_argument(
+        "--originals",
+        metavar="TREE",
+        nargs="+",
+        help="run the authors' own sources of these directories instead of programs of this package; points whose "
+        "program is in none of them are left out",
+    )
     parser.add_argument("--write", metavar="FILE.md", help="also write the tables into the block 'validation'")
     add_machine_options(parser)
     return parser
@@ -53,8 +61,14 @@ def main(args: argparse.Namespace) -> int | None:
     if not chosen:
         raise ConfigError("no point is left to compare", hint="other values of --kind, --recipe, or no --quick")
     target = _target(args.write) if args.write else None
+    find = None
+    if args.originals:
+        find = need("harness.validation.originals", "the option --originals").find_in(args.originals)
+        chosen = [point for point in chosen if find(point) is not None]
+        if not chosen:
+            raise ConfigError("no point that is left is about a program of these trees", where="--originals")
     with make_progress(args.progress) as progress:
-        rows = compare.validate(chosen, machine, progress)
+        rows = compare.validate(chosen, machine, progress, find)
     result = compare.summarise(rows)
     if target is not None:
         block = f"<!-- begin validation -->\n{compare.markdown(rows)}\n<!-- end validation -->"

@@ -10,14 +10,14 @@ generation (`of_generation`), whose numbers are known in part only, and have lim
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from harness.kit.console import Progress
 from harness.kit.modules import need
 from harness.validation.points import assumptions, generations, program_params, published_cycles
-from harness.validation.recipe import Point, Tell
+from harness.validation.recipe import Point, Recipe, Tell
 from wse_core.errors import ConfigError, WseError
 from wse_core.params import PARAMETERS, Machine
 from wse_core.params import machine as preset
@@ -103,7 +103,9 @@ class ComparedPoint:
         return self.error is not None and self.kind not in UNJUDGED and self.generation == JUDGED
 
 
-def validate(points: Sequence[Point], machine: Machine, progress: Progress) -> list[ComparedPoint]:
+def validate(
+    points: Sequence[Point], machine: Machine, progress: Progress, find: Callable[[Point], Recipe | None] | None = None
+) -> list[ComparedPoint]:
     """Run the recipes of all points.
 
     Parameters
@@ -111,6 +113,8 @@ def validate(points: Sequence[Point], machine: Machine, progress: Progress) -> l
     points : list[dict]
     machine : Machine
     progress : harness.kit.console.Progress
+    find : callable, optional
+        Returns the recipe of a point, or None; without it they are those of the registry.
 
     Returns
     -------
@@ -126,23 +130,23 @@ def validate(points: Sequence[Point], machine: Machine, progress: Progress) -> l
         def tell(text: str, point: Point = point, k: int = k) -> None:
             progress.update(k, len(points), point=point["id"], at=text)
 
-        rows.append(_compare(registry, machine, point, tell))
+        entry = find(point) if find else registry.RECIPES.get((point["recipe"], point["kind"]))
+        rows.append(_compare(registry, entry, machine, point, tell))
     progress.update(len(points), len(points))
     return rows
 
 
-def _compare(registry: Any, machine: Machine, point: Point, tell: Tell) -> ComparedPoint:
+def _compare(registry: Any, entry: Recipe | None, machine: Machine, point: Point, tell: Tell) -> ComparedPoint:
     """Return the row of one point."""
     fixed = {key: point[key] for key in ("id", "kind", "recipe")}
     fixed |= {"source": point.get("source", ""), "generation": point.get("generation", JUDGED)}
     fixed |= {"assumed": assumptions(point), "platform": point.get("platform") or ""}
     published = published_cycles(point)
-    entry = registry.RECIPES.get((point["recipe"], point["kind"]))
     if entry is None:
         return ComparedPoint(
             **fixed, published=published, reason=f"no recipe {point['recipe']} for points of kind {point['kind']}"
         )
-    blind = {key: point[key] for key in ("id", "kind", "recipe", "workload", "params") if key in point}
+    blind: Point = {key: point[key] for key in ("id", "kind", "recipe", "workload", "params") if key in point}
     blind["params"] = program_params(point)
     started = time.perf_counter()
     try:

@@ -23,16 +23,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.kernels.kit.session import Session
 from harness.validation.recipe import CannotRun, Measurement, Point, Tell, agree, grid, integer, recipe
 from harness.validation.sources import fitting
 from wse_core.params import Machine
 
-__all__ = ["FORMATS", "dense", "padded_count", "row_length", "sparse", "stored"]
+__all__ = ["FORMATS", "SparseTile", "dense", "dense_tile", "padded_count", "row_length", "sparse", "stored", "tile_of"]
 
 FORMATS = ("COO", "CSC", "CSR", "ELLPACK")
 
@@ -130,6 +132,25 @@ def _tile(params: Mapping[str, Any]) -> tuple[int, int]:
     return n // height, k // width
 
 
+@dataclass(frozen=True)
+class SparseTile:
+    """A `SparseTile` is the product of one PE: A in a format, B, and to how many elements A is padded."""
+
+    fmt: str
+    a: NDArray[np.float32]
+    b: NDArray[np.float32]
+    padded: int
+
+
+def dense_tile(point: Point) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return A and B of one PE for a point of a dense product."""
+    rows, cols = _tile(point["params"])
+    agree(point["params"], {"density_pct": 100})
+    rng = np.random.default_rng(1)
+    a = rng.standard_normal((rows, cols)).astype(np.float32)
+    return a, rng.standard_normal((cols, integer(point["params"], "M"))).astype(np.float32)
+
+
 @recipe(
     "R10",
     ("gemm-local",),
@@ -138,22 +159,11 @@ def _tile(params: Mapping[str, Any]) -> tuple[int, int]:
 )
 def local_gemm(machine: Machine, point: Point, progress: Tell) -> Measurement:
     """Run the product of one PE."""
-    rows, cols = _tile(point["params"])
-    agree(point["params"], {"density_pct": 100})
-    rng = np.random.default_rng(1)
-    a = rng.standard_normal((rows, cols)).astype(np.float32)
-    b = rng.standard_normal((cols, integer(point["params"], "M"))).astype(np.float32)
-    return Measurement(dense(machine, a, b)[0], "fabric, one PE")
+    return Measurement(dense(machine, *dense_tile(point))[0], "fabric, one PE")
 
 
-@recipe(
-    "R10",
-    ("spmm-local",),
-    "sparse local product",
-    ("pe_grid", "N", "K", "M", "density_pct", "rows_per_pe", "cols_per_pe", "padded", "dtype"),
-)
-def local_spmm(machine: Machine, point: Point, progress: Tell) -> Measurement:
-    """Run the product of a PE with the mean number of stored elements."""
+def tile_of(point: Point) -> SparseTile:
+    """Return the sparse product of a PE with the mean number of stored elements."""
     params, workload = point["params"], point.get("workload", "")
     fmt = next((name for name in FORMATS if name in workload), None)
     if fmt is None:
@@ -182,4 +192,17 @@ def local_spmm(machine: Machine, point: Point, progress: Tell) -> Measurement:
     if length % 4:
         raise CannotRun(f"M={length} is no multiple of 4, to which rows are padded")
     b = rng.standard_normal((cols, length - 1)).astype(np.float32)
-    return Measurement(sparse(machine, fmt, a, b, int(padded))[0], "fabric, one PE with the mean pattern")
+    return SparseTile(fmt, a, b, int(padded))
+
+
+@recipe(
+    "R10",
+    ("spmm-local",),
+    "sparse local product",
+    ("pe_grid", "N", "K", "M", "density_pct", "rows_per_pe", "cols_per_pe", "padded", "dtype"),
+)
+def local_spmm(machine: Machine, point: Point, progress: Tell) -> Measurement:
+    """Run the product of a PE with the mean number of stored elements."""
+    tile = tile_of(point)
+    cycles, _ = sparse(machine, tile.fmt, tile.a, tile.b, tile.padded)
+    return Measurement(cycles, "fabric, one PE with the mean pattern")

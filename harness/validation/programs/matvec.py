@@ -21,7 +21,7 @@ from harness.validation.recipe import Measurement, Point, Tell, integer, recipe
 from harness.validation.sources import fitting
 from wse_core.params import Machine
 
-__all__ = ["multiply"]
+__all__ = ["multiply", "sizes"]
 
 
 def multiply(
@@ -38,6 +38,13 @@ def multiply(
     return int(last[0, 0] - first[0, 0]), session.read("y").view(np.float32).ravel()
 
 
+def sizes(point: Point) -> tuple[int, int, int]:
+    """Return elements of x, elements of y and repetitions of a point."""
+    n = integer(point["params"], "N")
+    rows = integer(point["params"], "padded_rows", -(-n // 4) * 4)
+    return n, rows, integer(point["params"], "iterations", 1)
+
+
 @recipe(
     "R2",
     ("matvec-1pe",),
@@ -46,9 +53,7 @@ def multiply(
 )
 def matvec(machine: Machine, point: Point, progress: Tell) -> Measurement:
     """Run the product of the point."""
-    n = integer(point["params"], "N")
-    rows = integer(point["params"], "padded_rows", -(-n // 4) * 4)
-    repetitions = integer(point["params"], "iterations", 1)
+    n, rows, repetitions = sizes(point)
     rng = np.random.default_rng(n)
     a, x = rng.standard_normal((n, rows)), rng.standard_normal(n)
     return Measurement(multiply(machine, n, rows, repetitions, a, x, np.zeros(rows))[0])

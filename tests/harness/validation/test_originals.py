@@ -1,0 +1,132 @@
+"""Programs in their own source: which trees are known, what is run, and how counts come back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from harness.cli import main as cli
+from harness.validation import originals
+from harness.validation.points import load_points, select
+from harness.validation.recipe import CannotRun
+from wse_core.errors import ConfigError
+from wse_core.params import machine
+
+POINTS = {point["id"]: point for point in load_points()}
+
+LAYOUT = """param width: u16;
+param height: u16;
+param tile_size: u16;
+param iters: u16;
+const memcpy = @import_module("<memcpy/get_params>", .{ .width = width, .height = height });
+layout {
+  @set_rectangle(width, height);
+  for (@range(u16, width)) |x| {
+    for (@range(u16, height)) |y| {
+      @set_tile_code(x, y, "pe.csl", .{ .memcpy_params = memcpy.get_params(x), .n = tile_size, .turns = iters });
+    }
+  }
+  @export_name("A", [*]f32, true);
+  @export_name("x", [*]f32, true);
+  @export_name("y", [*]f32, true);
+  @export_name("maxmin_time", [*]f32, true);
+  @export_name("compute", fn()void);
+}
+"""
+PE = """param memcpy_params;
+param n: u16;
+param turns: u16;
+const sys = @import_module("<memcpy/memcpy>", memcpy_params);
+const time = @import_module("<time>");
+var a: [n * ((n + 3) / 4 * 4) + 1]f32;
+var x: [n]f32;
+var y: [(n + 3) / 4 * 4]f32;
+var stamps: [6]u16 align(4);
+var a_out: [*]f32 = &a;
+var x_out: [*]f32 = &x;
+var y_out: [*]f32 = &y;
+var stamps_out: [*]f32 = @ptrcast([*]f32, &stamps);
+const dy = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{n} -> y[i] });
+const dx = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{n} -> x[i] });
+fn compute() void {
+  time.enable_tsc();
+  time.get_timestamp(@ptrcast(*[3]u16, &stamps[0]));
+  @fmuls(dy, dx, 2.0);
+  time.get_timestamp(@ptrcast(*[3]u16, &stamps[3]));
+  sys.unblock_cmd_stream();
+}
+comptime {
+  @export_symbol(a_out, "A");
+  @export_symbol(x_out, "x");
+  @export_symbol(y_out, "y");
+  @export_symbol(stamps_out, "maxmin_time");
+  @export_symbol(compute);
+}
+"""
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """Return a tree with a program in the place of the public matrix-vector product: one operation of n elements."""
+    directory = tmp_path / "tree" / "2benchmarks" / "14-single-tile-matvec"
+    directory.mkdir(parents=True)
+    (directory / "layout_matvec.csl").write_text(LAYOUT)
+    (directory / "pe.csl").write_text(PE)
+    return tmp_path / "tree"
+
+
+def test_the_program_of_a_tree_runs_and_its_stamps_come_back(tree):
+    find = originals.find_in([str(tree)])
+    counts = []
+    for n in (20, 50):
+        point = POINTS[f"MATVEC-N{n}"]
+        recipe = find(point)
+        outcome = recipe.function(machine(), point, lambda text: None)
+        assert "lingzhi227/MIMD_dataflow" in outcome.method
+        counts.append(outcome.cycles)
+    assert counts[1] - counts[0] == 30  # a multiplication of so many more elements
+    assert find(POINTS["SPMM-COO-01"]) is None
+    assert find(POINTS["SUMMA-P32-T4"]) is None
+
+
+def test_the_command_runs_what_the_trees_have(tree, capsys):
+    assert cli.main(["validate", "--originals", str(tree), "--no-limits"]) == 0
+    out = capsys.readouterr().out
+    assert "matvec-1pe" in out
+    assert "spmm-local" not in out
+    assert out.count("layout_matvec.csl, 2 x 2 PEs") == 7
+    assert cli.main(["validate", "--originals", str(tree), "--kind", "gemm-local"]) == 2
+    assert "about a program of these trees" in capsys.readouterr().err
+
+
+def test_directories_that_are_none_or_unknown_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="no such directory"):
+        originals.find_in([str(tmp_path / "none")])
+    with pytest.raises(ConfigError, match="none of the known programs"):
+        originals.find_in([str(tmp_path)])
+
+
+def test_what_does_not_compile_is_a_point_that_cannot_run(tree):
+    (tree / "2benchmarks" / "14-single-tile-matvec" / "pe.csl").write_text(PE.replace("fn compute", "fn other"))
+    point = POINTS["MATVEC-N20"]
+    with pytest.raises(CannotRun, match="compute"):
+        originals.find_in([str(tree)])(point).function(machine(), point, lambda text: None)
+
+
+@pytest.mark.parametrize("one", originals.ORIGINALS, ids=lambda one: one.layout)
+def test_each_program_has_points_and_arrays_for_them(one):
+    """What is prepared has the sizes that the params say, and the lengths that the arrays have."""
+    points = [point for point in select(load_points()) if one.fits(point)]
+    assert points
+    for point in points[:2]:
+        shown = point | {"params": point["params"] | point.get("assumed", {})}
+        params, arrays = one.prepare(shown)
+        assert all(isinstance(value, int) and value > 0 for value in params.values())
+        for values in arrays.values():
+            assert values.dtype in (np.float32, np.int32)
+        lengths = {name: value for name, value in params.items() if name.endswith("_len")}
+        sizes = {values.size for values in arrays.values()}
+        for name, value in lengths.items():
+            assert {value, value * params["Nt"]} & sizes, name
+        if "B" in arrays and one.kind == "spmm-local":
+            assert arrays["B"].shape == (params["Kt"], params["M"] + 1)
