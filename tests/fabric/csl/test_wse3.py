@@ -237,9 +237,10 @@ def test_wide_operations_take_eight_half_words_a_cycle(tmp_path):
         (place := tmp_path / str(length)).mkdir()
         found = run_task(
             place,
-            "time.get_timestamp(&t0); @faddh(d, s, s); time.get_timestamp(&t1);",
-            "var a: [512]f16; var b: [512]f16;",
+            "time.get_timestamp(&t0); @faddh(d, s, q); time.get_timestamp(&t1);",
+            "var a: [516]f16; var b: [512]f16;",
             f"const s = @get_dsd(mem1d_dsd, .{{ .tensor_access = |i|{{{length}}} -> a[i] }});",
+            f"const q = @get_dsd(mem1d_dsd, .{{ .tensor_access = |i|{{{length}}} -> a[i + 4] }});",  # another bank
             f"const d = @get_dsd(mem1d_dsd, .{{ .tensor_access = |i|{{{length}}} -> b[i] }});",
             'const time = @import_module("<time>");',
             "var t0: [3]u16; var t1: [3]u16;",

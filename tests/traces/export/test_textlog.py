@@ -191,4 +191,4 @@ def test_the_viewer_shows_what_a_pe_does_in_every_cycle(logs):
                 stalls += waiting
                 again += busy and cycle - 1 in waits[place]
     assert stalls > 100
-    assert again > 10
+    assert again >= 5
