@@ -129,6 +129,10 @@ def describe(rows: Sequence[ComparedPoint], result: Mapping[str, Any]) -> str:
         lines += [f"    {row.id:<{wide}}  {row.recipe}: {row.reason}" for row in skipped]
     for title, parts in (("per kind", result["kinds"]), ("per platform, of what is judged", result["platforms"])):
         lines += [title, *_parts(parts)]
+    for name in result["platforms"]:
+        if own := compare.PLATFORMS.get(name):
+            numbers = ", ".join(f"{number} = {value}" for number, value in own.items())
+            lines.append(f"points of {name} run with {numbers}, unless --set gives them another value than 0")
     for name, part in result["generations"].items():
         if part["compared"]:
             worst = part["worst"]

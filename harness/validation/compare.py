@@ -26,6 +26,7 @@ from wse_core.schema import suggestion
 __all__ = [
     "MEAN_LIMIT",
     "OTHER_LIMITS",
+    "PLATFORMS",
     "UNJUDGED",
     "WORST_LIMIT",
     "ComparedPoint",
@@ -193,7 +194,7 @@ def of_generation(machine: Machine, generation: str) -> Machine:
 
 
 def of_platform(machine: Machine, platform: str) -> Machine:
-    """Return the machine that a point of a platform runs on: with its numbers (`PLATFORMS`), where none was changed."""
+    """Return the machine that a point of a platform runs on: with its numbers (`PLATFORMS`) that were not changed."""
     default = preset(machine.preset)
     own = PLATFORMS.get(platform, {})
     return machine.replace({name: value for name, value in own.items() if machine[name] == default[name]})
