@@ -34,7 +34,8 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         help="compare with published cycle counts",
         description="Rebuild and run the programs behind published cycle counts and compare.  The exit status is 1 "
         f"if the mean absolute error exceeds {100 * compare.MEAN_LIMIT:g} % or a single one "
-        f"{100 * compare.WORST_LIMIT:g} %, or if nothing could be compared.",
+        f"{100 * compare.WORST_LIMIT:g} %, those of WSE-3 {100 * compare.OTHER_LIMITS[0]:g} and "
+        f"{100 * compare.OTHER_LIMITS[1]:g} %, or if nothing could be compared.",
     )
     parser.add_argument("--points", metavar="FILE.json", help="points to compare with (default: those of the package)")
     parser.add_argument("--kind", action="append", default=[], metavar="KIND", help="only this kind; may be repeated")

@@ -15,9 +15,9 @@ from wse_core import numerics
 from wse_core.params import machine
 
 
-def run(tile, radius, **params):
+def run(tile, radius, preset="wse2", **params):
     point = {"params": {"tile": tile, "radius": radius, "dtype": "f32", **params}}
-    return RECIPES["R5", "stencil-tiled"].function(machine(), point, lambda line: None)
+    return RECIPES["R5", "stencil-tiled"].function(machine(preset), point, lambda line: None)
 
 
 def fma(b, c, a):
@@ -66,6 +66,27 @@ def test_values(w, h, radius, across, down, iterations):
 def test_published_points(tile, radius, published):
     across, down = map(int, tile.split("x"))
     assert run(tile, radius).cycles == pytest.approx(published, rel=0.02 if across * down > 100 else 0.08)
+
+
+@pytest.mark.parametrize(
+    ("tile", "radius", "published"), [("10x10", 1, 558), ("20x20", 1, 1788), ("7x7", 4, 1875), ("20x20", 2, 4568)]
+)
+def test_published_points_of_the_next_generation(tile, radius, published):
+    assert run(tile, radius, "wse3").cycles == pytest.approx(published, rel=0.02)
+
+
+def test_a_tile_that_waits_for_nobody_is_faster_and_computes_from_its_own_cells():
+    """Its halo may be one of another iteration; what lies further inside than the iterations go is right."""
+    cells = np.random.default_rng(5).standard_normal((36, 36)).astype(np.float32)
+    m = machine("wse3")
+    waited, right = stencil_tiled.iterate(m, cells, 0.5, (3, 3), 1, 2)
+    hurried, got = stencil_tiled.iterate(m, cells, 0.5, (3, 3), 1, 2, False)
+    assert np.array_equal(right, stencil_tiled.expected(cells, 0.5, 1, 2, fma))
+    assert hurried < waited
+    inner = np.zeros(12, bool)
+    inner[2:-2] = True  # two iterations reach two cells into a tile of 12 x 12
+    mask = np.tile(inner, 3)
+    assert np.array_equal(got[np.ix_(mask, mask)], right[np.ix_(mask, mask)])
 
 
 def test_shifted_additions_take_one_element_a_cycle():
