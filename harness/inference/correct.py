@@ -108,6 +108,18 @@ def _rotation(machine: Machine, features: int) -> int:
     return 4 * elementwise(machine, "fmuls", features // 2, 3) + elementwise(machine, "fmuls", features)
 
 
+def _of_turning(decoder: Decoder, cycles: int) -> float:
+    """Return what a layer takes in the mean if only layers that turn take so long."""
+    turning = sum(kind.turns for kind in decoder.different)
+    return cycles * turning / decoder.layers if decoder.different else cycles
+
+
+def _biases(machine: Machine, decoder: Decoder, hidden: int, inner: int) -> dict[str, float]:
+    """Return the cycles of biases of the output projection and of the feed-forward part, if there are some."""
+    numbers = (decoder.o_bias + decoder.ffn_bias) * hidden + 2 * decoder.ffn_bias * inner
+    return {"biases": elementwise(machine, "faddhs", numbers)} if numbers else {}
+
+
 def _softmax(machine: Machine, heads: int, tokens: int, values: int) -> int:
     """Return the cycles of scaling, maximum, exponentials, sums and the division of so many heads' scores."""
     m = machine
@@ -149,6 +161,7 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
     if decoder.head_norms:
         found["norms of heads"] = group_sum(m, t.group, t.turned, sums)
         local["norms of heads"] = _norm(m, t.keys, t.turned)
+    local |= _biases(m, decoder, t.along, t.inner)
     return Phase(
         "B",
         "decode",
@@ -164,7 +177,7 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
         },
         {
             "norms": 2 * _norm(m, t.along),
-            "rotation": t.rounds * _rotation(m, (t.queries + 1) * t.keys),
+            "rotation": _of_turning(decoder, t.rounds * _rotation(m, (t.queries + 1) * t.keys)),
             "softmax": _softmax(m, heads, rows, t.values),
             "silu": _gated(m, t.inner, decoder.activation),
             "residuals": 2 * elementwise(m, "fadds", t.along),
@@ -204,6 +217,7 @@ def prefill(
     if decoder.head_norms:
         own["norms of heads"] = group_sum(m, t.group, rows * t.turned, sums)
         local["norms of heads"] = _norm(m, t.keys, rows * t.turned)
+    local |= _biases(m, decoder, rows * t.across, rows * t.inner)
     return Phase(
         "B",
         "prefill",
@@ -219,7 +233,7 @@ def prefill(
         },
         {
             "norms": 2 * _norm(m, t.across, rows),
-            "rotation": t.rounds * _rotation(m, rows * (t.queries + 1) * t.keys),
+            "rotation": _of_turning(decoder, t.rounds * _rotation(m, rows * (t.queries + 1) * t.keys)),
             "softmax": _softmax(m, heads * rows, width_of_scores, t.values),
             "silu": _gated(m, rows * t.inner, decoder.activation),
             "residuals": 2 * elementwise(m, "fadds", rows * t.across),

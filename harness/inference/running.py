@@ -12,7 +12,7 @@ from functools import cache
 
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.fit import needed_words
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill.fit import prompt_words
@@ -30,7 +30,8 @@ class Running:
     Attributes
     ----------
     layer, beside : int
-        Of one layer; of everything else: the token's way in, the last norm, the output matrix, the arg max.
+        Of one layer, the mean where layers differ; of everything else: the token's way in, the last norm, the output
+        matrix, the arg max.
     layers : int
     """
 
@@ -46,17 +47,22 @@ class Running:
 
 def placed(decoder: Decoder, width: int, height: int, layers: int, tokens: int) -> Placement:
     """Return so many layers of a decoder on a mesh, with room for so many tokens."""
-    return Placement(replace(decoder, layers=layers), width, height, max(1, cdiv(tokens, height)))
+    return Placement(decoder.part(0, layers), width, height, max(1, cdiv(tokens, height)))
 
 
 @cache
 def running(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int) -> Running:
     """Return the cycles of the step that takes the last of so many tokens."""
-    one, two = (
-        StepCycles(Decode(machine, placed(decoder, width, height, layers, tokens))).step(tokens - 1)
-        for layers in (1, 2)
-    )
-    return Running(two - one, 2 * one - two, decoder.layers)
+
+    def step(*layers: LayerKind) -> int:
+        place = placed(decoder.of_kinds(layers), width, height, len(layers), tokens)
+        return StepCycles(Decode(machine, place)).step(tokens - 1)
+
+    first = decoder.kinds[0]
+    one = step(first)
+    layers = {kind: step(first, kind) - one for kind in decoder.kinds}
+    whole = sum(layers[kind] for kind in decoder.different) or layers[first] * decoder.layers
+    return Running(round(whole / decoder.layers), one - layers[first], decoder.layers)
 
 
 def prompt_bytes_of(decoder: Decoder, width: int, height: int, layers: int, tokens: int) -> dict[str, int]:

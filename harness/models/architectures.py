@@ -14,7 +14,7 @@ from fabric.networks.inference.rope import KINDS
 from harness.models.keys import NOTHING, ONE, Key, Refuses, ignored, unless, used
 from wse_core.errors.values import named, shown
 
-__all__ = ["ACTIVATION_NAMES", "ARCHITECTURES", "CONFIG_KEYS", "HEAD_SIZE", "POSITIONS", "WINDOW"]
+__all__ = ["ACTIVATION_NAMES", "ARCHITECTURES", "CONFIG_KEYS", "HEAD_SIZE", "POSITIONS", "THETA", "WINDOW"]
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
@@ -24,6 +24,7 @@ ARCHITECTURES = {
     "Phi3ForCausalLM": "phi3",
     "GraniteForCausalLM": "granite",
     "GemmaForCausalLM": "gemma",
+    "SmolLM3ForCausalLM": "smollm3",
 }
 """What is read, and the `model_type` that says the same."""
 
@@ -38,6 +39,9 @@ WINDOW = 4096
 
 HEAD_SIZE = {"Qwen3ForCausalLM": 128, "GemmaForCausalLM": 256}
 """Features of a head where the library has a number if the file says nothing of them."""
+
+THETA = {"SmolLM3ForCausalLM": 2_000_000.0}
+"""Base of the angles where the library has another one than 10,000 if the file says nothing of it."""
 
 POSITIONS = ("default", *KINDS)
 """Types of positions that are modelled."""
@@ -165,6 +169,25 @@ def _full_layers(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if set(map(str, kinds)) <= {"full_attention", "None"} else "all layers have full attention"
 
 
+def _ones(value: Any, table: Mapping[str, Any]) -> str | None:
+    if value is None:
+        return None
+    right = isinstance(value, list) and all(isinstance(each, int) and each in (0, 1) for each in value)
+    return None if right else "it is no list of 0 and 1"
+
+
+def _an_interval(value: Any, table: Mapping[str, Any]) -> str | None:
+    return None if isinstance(value, int) and not isinstance(value, bool) and value > 0 else "it is no number of layers"
+
+
+def _windows_that_are_used(value: Any, table: Mapping[str, Any]) -> str | None:
+    if table.get("use_sliding_window"):
+        return None
+    kinds = value if isinstance(value, list) else [value]
+    full = set(map(str, kinds)) <= {"full_attention", "None"}
+    return None if full else "layers have a window, and use_sliding_window does not say that there is one"
+
+
 def _a_number(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if value is not None else "the library takes it as it stands, and null is no number of features"
 
@@ -174,6 +197,12 @@ def _of_the_library(architecture: str) -> str:
 
 
 LIMIT = "texts are no longer than it, so that no token ever lies outside of it"
+
+ATTENTION_BIAS = used(
+    "whether queries, keys, values and the output projection have a bias; the last one is zero in files without it",
+    missing="false",
+)
+MLP_BIAS = used("whether the products of the feed-forward part have a bias", missing="false")
 
 COMMON: dict[str, Key] = {
     "architectures": used("what the model is", _architectures),
@@ -193,7 +222,7 @@ COMMON: dict[str, Key] = {
     "hidden_act": used("the activation", _activation, missing="silu"),
     "tie_word_embeddings": used("whether the output matrix is the embedding", missing="false"),
     "eos_token_id": used("tokens that end an answer, unless generation_config.json has some"),
-    "mlp_bias": unless(NOTHING, "biases of the feed-forward part are not modelled"),
+    "mlp_bias": unless(NOTHING, "its feed-forward part has no biases; the library does not look at the key either"),
     "partial_rotary_factor": PARTIAL,
     "rotary_pct": PARTIAL,
     "rope_interleaved": unless(NOTHING, "pairs of neighbours are not modelled: features lie half a head apart"),
@@ -258,7 +287,8 @@ WINDOWED: dict[str, Key] = {
 CONFIG_KEYS: dict[str, dict[str, Key]] = {
     "LlamaForCausalLM": COMMON | {
         "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
-        "attention_bias": used("whether queries, keys and values have a bias", missing="false"),
+        "attention_bias": ATTENTION_BIAS,
+        "mlp_bias": MLP_BIAS,
         "sliding_window": ignored("without a window it says nothing", _no_window),
         "use_sliding_window": ignored("without a window it says nothing", _no_window),
         "layer_types": ignored("all layers have full attention", _full_layers),
@@ -270,7 +300,7 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
     "Qwen3ForCausalLM": COMMON | WINDOWED | {
         "num_key_value_heads": used("heads of keys and values", missing="32, as the library has it"),
         "head_dim": used("features of a head", _a_number, missing=_of_the_library("Qwen3ForCausalLM")),
-        "attention_bias": used("whether queries, keys and values have a bias", missing="false"),
+        "attention_bias": ATTENTION_BIAS,
     },
     "MistralForCausalLM": COMMON | {
         "num_key_value_heads": used("heads of keys and values", missing="8, as the library has it"),
@@ -290,7 +320,8 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
     },
     "GraniteForCausalLM": COMMON | {
         "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
-        "attention_bias": used("whether queries, keys and values have a bias", missing="false"),
+        "attention_bias": ATTENTION_BIAS,
+        "mlp_bias": MLP_BIAS,
         "sliding_window": ignored("without a window it says nothing", _no_window),
         "use_sliding_window": ignored("without a window it says nothing", _no_window),
         "layer_types": ignored("all layers have full attention", _full_layers),
@@ -302,7 +333,7 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
     "GemmaForCausalLM": COMMON | {
         "num_key_value_heads": used("heads of keys and values", missing="16, as the library has it"),
         "head_dim": used("features of a head", _a_number, missing=_of_the_library("GemmaForCausalLM")),
-        "attention_bias": used("whether queries, keys and values have a bias", missing="false"),
+        "attention_bias": ATTENTION_BIAS,
         "hidden_act": used("the activation, gelu in its tanh form", _activation_of_gemma, missing="gelu_pytorch_tanh"),
         "hidden_activation": ignored("the activation is gelu in its tanh form", _other_activation),
         "tie_word_embeddings": used("whether the output matrix is the embedding", missing="true"),
@@ -310,6 +341,20 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "sliding_window": ignored("without a window it says nothing", _no_window),
         "use_sliding_window": ignored("without a window it says nothing", _no_window),
         "layer_types": ignored("all layers have full attention", _full_layers),
+    },
+    "SmolLM3ForCausalLM": COMMON | {
+        "num_key_value_heads": used("heads of keys and values", missing="4, as the library has it"),
+        "attention_bias": ATTENTION_BIAS,
+        "mlp_bias": MLP_BIAS,
+        "rope_theta": used("base of the angles, unless rope_parameters or rope_scaling has one", missing="2000000, "
+                           "unless rope_parameters or rope_scaling has one"),
+        "tie_word_embeddings": used("whether the output matrix is the embedding", missing="true"),
+        "no_rope_layers": used("layers that turn by positions have 1, others 0", _ones),
+        "no_rope_layer_interval": used("each so many layers one does not turn by positions, unless no_rope_layers says "
+                                       "which", _an_interval, missing="4"),
+        "use_sliding_window": used("whether layers without positions have a window of attention", missing="false"),
+        "sliding_window": used(f"window of attention, if use_sliding_window is true: {LIMIT}"),
+        "layer_types": used("which layers have a window, if use_sliding_window is true", _windows_that_are_used),
     },
 }  # fmt: skip
 """Known keys of each architecture."""

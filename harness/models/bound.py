@@ -62,11 +62,15 @@ class _Parts:
         return y, variance + (self.unit * y) ** 2 + self.least**2
 
     def product(self, name: str, pair: Pair) -> Pair:
-        """Return x W^T."""
+        """Return x W^T, and a bias if there is one."""
         x, variance = pair
-        matrix = self.weight(name).T
+        matrix = self.weight(f"{name}.weight").T
         square, roundings = matrix * matrix, matrix.shape[0] + self.places
-        return x @ matrix, variance @ square + roundings * V**2 * ((x * x) @ square)
+        y, variance = x @ matrix, variance @ square + roundings * V**2 * ((x * x) @ square)
+        if not self.decoder.has_bias(name.rpartition(".")[2]):
+            return y, variance
+        y = y + self.weight(f"{name}.bias")
+        return y, variance + (V * y) ** 2
 
     def norm(self, name: str, pair: Pair) -> Pair:
         """Return a norm along the last axis, before it is rounded."""
@@ -84,9 +88,13 @@ class _Parts:
         )
         return y.reshape(len(y), -1), variance.reshape(len(y), -1)
 
-    def turned(self, pair: Pair, heads: int, scale: float) -> Pair:
+    def turned(self, pair: Pair, heads: int, scale: float, turns: bool = True) -> Pair:
         """Return heads turned by their positions, (heads, tokens, head_size), times a scale, rounded to 16 bits."""
         (z, variance), tokens = pair, len(pair[0])
+        if not turns:
+            y, variance = self.half((z * scale, scale**2 * variance))
+            y, variance = (each.reshape(tokens, heads, -1).swapaxes(0, 1) for each in (y, variance))
+            return y, variance
         (a, b), (va, vb) = (np.moveaxis(found.reshape(tokens, heads, 2, -1), 2, 0) for found in (z, variance))
         cos, sin = (each[:, np.newaxis] for each in cosines(self.decoder, np.arange(tokens)))
         off = self.decoder.amplitude * TURN * V * (np.arange(tokens) / FINE + FINE + 2)[:, np.newaxis, np.newaxis]
@@ -116,14 +124,15 @@ class _Parts:
         decoder, part = self.decoder, f"model.layers.{layer}.self_attn"
         found = {}
         for name in ("q", "k", "v"):
-            y, variance = self.product(f"{part}.{name}_proj.weight", given)
-            bias = self.weight(f"{part}.{name}_proj.bias") if decoder.qkv_bias else 0.0
-            found[name] = y + bias, variance + V**2 * y * y
+            found[name] = self.product(f"{part}.{name}_proj", given)
+            if not decoder.qkv_bias:
+                found[name] = found[name][0], found[name][1] + (V * found[name][0]) ** 2
         if decoder.head_norms:
             for name, count in (("q", decoder.heads), ("k", decoder.kv_heads)):
                 found[name] = self.by_heads(f"{part}.{name}_norm.weight", found[name], count)
-        q = self.turned(found["q"], decoder.heads, decoder.head_size**-0.5)
-        k = self.turned(found["k"], decoder.kv_heads, 1.0)
+        turns = decoder.kind(layer).turns
+        q = self.turned(found["q"], decoder.heads, decoder.head_size**-0.5, turns)
+        k = self.turned(found["k"], decoder.kv_heads, 1.0, turns)
         tokens = len(given[0])
         v0, vv = (each.reshape(tokens, decoder.kv_heads, -1).swapaxes(0, 1) for each in self.half(found["v"]))
         heads = []
@@ -131,13 +140,13 @@ class _Parts:
             j = head // decoder.group
             heads.append(self.mixed((q[0][head], q[1][head]), (k[0][j], k[1][j]), (v0[j], vv[j])))
         y, variance = (np.concatenate([head[i] for head in heads], axis=1) for i in range(2))
-        return self.product(f"{part}.o_proj.weight", self.half((y, variance)))
+        return self.product(f"{part}.o_proj", self.half((y, variance)))
 
     def feed_forward(self, layer: int, given: Pair) -> Pair:
         """Return what the feed-forward part adds."""
         part = f"model.layers.{layer}.mlp"
-        gate, v_gate = self.product(f"{part}.gate_proj.weight", given)
-        up, v_up = self.product(f"{part}.up_proj.weight", given)
+        gate, v_gate = self.product(f"{part}.gate_proj", given)
+        up, v_up = self.product(f"{part}.up_proj", given)
         kind = self.decoder.activation
         exponent = np.clip(-gate if kind == "silu" else -2 * gelu_inner(gate), -700.0, 700.0)
         active = gate / (1 + np.exp(exponent))
@@ -145,7 +154,7 @@ class _Parts:
         v_active = SLOPES[kind] ** 2 * v_gate + roundings * active**2
         y = active * up
         variance = active**2 * v_up + up**2 * v_active + v_active * v_up
-        return self.product(f"{part}.down_proj.weight", self.half((y, variance)))
+        return self.product(f"{part}.down_proj", self.half((y, variance)))
 
     @staticmethod
     def added(pair: Pair, more: Pair) -> Pair:
@@ -184,5 +193,5 @@ def bounded_logits(
         given = parts.half(parts.norm(f"{name}.post_attention_layernorm.weight", pair))
         pair = parts.added(pair, parts.feed_forward(layer, given))
     head = "model.embed_tokens" if decoder.tied else "lm_head"
-    logits, variance = parts.product(f"{head}.weight", parts.half(parts.norm("model.norm.weight", pair)))
+    logits, variance = parts.product(head, parts.half(parts.norm("model.norm.weight", pair)))
     return logits, SIGMAS * np.sqrt(variance)

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import MOST_DIFFERENT, Decoder, LayerKind
 from fabric.networks.inference.rope import Scaling
 from harness.kit.jsonfile import read_json
-from harness.models.architectures import ACTIVATION_NAMES, ARCHITECTURES, CONFIG_KEYS, HEAD_SIZE, WINDOW
+from harness.models.architectures import ACTIVATION_NAMES, ARCHITECTURES, CONFIG_KEYS, HEAD_SIZE, THETA, WINDOW
 from harness.models.keys import KeyVerdict, judged, refuse_first, warnings_of
 from harness.models.lowering import LOWERED, Factors, factors_of
 from wse_core.errors import ConfigError, UnsupportedError
@@ -44,11 +44,18 @@ SIZES = {
 }
 """Sizes of a decoder, and the keys that every file must have for them."""
 
-KV_HEADS = {"Qwen2ForCausalLM": 32, "Qwen3ForCausalLM": 32, "MistralForCausalLM": 8, "GemmaForCausalLM": 16}
+KV_HEADS = {"Qwen2ForCausalLM": 32, "Qwen3ForCausalLM": 32, "MistralForCausalLM": 8, "GemmaForCausalLM": 16,
+            "SmolLM3ForCausalLM": 4}  # fmt: skip
 """Heads of keys and values where a file says nothing of them; otherwise as many as query heads."""
 
-BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM")
-"""Architectures whose queries, keys and values have a bias if the file says so."""
+BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM")
+"""Architectures whose projections of attention have biases if the file says so."""
+
+FFN_BIASED = ("LlamaForCausalLM", "GraniteForCausalLM", "SmolLM3ForCausalLM")
+"""Architectures whose feed-forward part has biases if the file says so."""
+
+TIED = ("GemmaForCausalLM", "SmolLM3ForCausalLM")
+"""Architectures whose output matrix is the embedding if the file says nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +114,13 @@ def token_ids(value: Any, key: str, vocabulary: int) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _rope(table: Mapping[str, Any]) -> tuple[Any, Scaling | None]:
+def _rope(table: Mapping[str, Any], base: float = 10_000.0) -> tuple[Any, Scaling | None]:
     """Return the base of the angles, and how they are scaled."""
     tables = [table.get("rope_scaling") or {}, table.get("rope_parameters") or {}]
     if not all(isinstance(each, dict) for each in tables):
         raise ConfigError("rope_scaling or rope_parameters is no table")
     rope = tables[0] or tables[1]
-    base = rope.get("rope_theta", table.get("rope_theta", 10_000.0))
+    base = rope.get("rope_theta", table.get("rope_theta", base))
     kind = rope.get("rope_type") or rope.get("type") or "default"
     if kind == "default":
         return base, None
@@ -173,13 +180,18 @@ def _window(table: Mapping[str, Any], architecture: str) -> int | None:
         return None
     if architecture == "Phi3ForCausalLM" and table.get("sliding_window") is None:
         return None
-    if architecture in ("Qwen2ForCausalLM", "Qwen3ForCausalLM"):
+    if architecture in ("Qwen2ForCausalLM", "Qwen3ForCausalLM", "SmolLM3ForCausalLM"):
         wanted = table.get("use_sliding_window", False)
         if not isinstance(wanted, bool):
             raise ConfigError(f"use_sliding_window is {shown(wanted)}, neither true nor false")
         if not wanted:
             return None
         kinds, first, layers = table.get("layer_types"), table.get("max_window_layers", 28), table["num_hidden_layers"]
+        if architecture == "SmolLM3ForCausalLM":  # of which layers without positions have a window
+            positions_everywhere = kinds is None and all(layer.turns for layer in _layers(table, architecture))
+            if table.get("sliding_window") is None or positions_everywhere:
+                return None
+            first = 0
         if kinds is None and isinstance(first, int) and isinstance(layers, int) and first >= layers:
             return None
         if isinstance(kinds, list) and set(map(str, kinds)) == {"full_attention"}:
@@ -188,6 +200,21 @@ def _window(table: Mapping[str, Any], architecture: str) -> int | None:
     if found is not None and (isinstance(found, bool) or not isinstance(found, int) or found < 1):
         raise ConfigError(f"sliding_window is {shown(found)}, no number of tokens")
     return found
+
+
+def _layers(table: Mapping[str, Any], architecture: str) -> tuple[LayerKind, ...]:
+    """Return all layers of a model whose layers differ."""
+    count = table["num_hidden_layers"]
+    if architecture != "SmolLM3ForCausalLM" or isinstance(count, bool) or not isinstance(count, int):
+        return ()  # the decoder refuses what is no whole number
+    if count > MOST_DIFFERENT:
+        raise ConfigError(f"{count:,} layers that differ; at most {MOST_DIFFERENT:,} are read")
+    turns, every = table.get("no_rope_layers"), table.get("no_rope_layer_interval", 4)
+    if turns is None:
+        turns = [(layer + 1) % every for layer in range(count)]
+    if len(turns) < count:
+        raise ConfigError(f"no_rope_layers has {len(turns)} numbers for {count} layers")
+    return tuple(LayerKind(turns=bool(each)) for each in turns[: max(0, count)])
 
 
 def judged_configuration(table: Mapping[str, Any]) -> list[KeyVerdict]:
@@ -227,7 +254,7 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
         if whole and hidden % heads:
             raise ConfigError(f"hidden_size {hidden} is no multiple of {heads} heads, and head_dim is missing")
         head_size = hidden // heads if whole else 1  # the decoder refuses what is no whole number
-    values["rope_base"], values["scaling"] = _rope(table)
+    values["rope_base"], values["scaling"] = _rope(table, THETA.get(architecture, 10_000.0))
     window = _window(table, architecture)
     if window is not None and isinstance(values["context"], int) and window < values["context"]:
         values["context"] = window
@@ -238,7 +265,7 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
         values["context"] = scaling.original
         warnings.append(f"texts of up to {scaling.original} tokens: in longer ones positions turn by long_factor")
     gemma = architecture == "GemmaForCausalLM"
-    factors, tied = Factors(), table.get("tie_word_embeddings", gemma)
+    factors, tied = Factors(), table.get("tie_word_embeddings", architecture in TIED)
     if architecture == "GraniteForCausalLM":
         factors = factors_of(table)
     elif gemma and isinstance(hidden, int) and hidden > 0:  # the decoder refuses what is no whole number
@@ -249,6 +276,9 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
         head_size=head_size,
         epsilon=table.get("rms_norm_eps", 1e-6),
         qkv_bias=architecture == "Qwen2ForCausalLM" or biased,
+        o_bias=biased,
+        ffn_bias=architecture in FFN_BIASED and table.get("mlp_bias", False),
+        different=_layers(table, architecture),
         tied=False if factors.unties else tied,
         head_norms=architecture == "Qwen3ForCausalLM",
         activation="gelu" if gemma else ACTIVATION_NAMES[table.get("hidden_act", "silu")],
@@ -271,12 +301,23 @@ def read_configuration(path: Path) -> Configuration:
 def write_configuration(configuration: Configuration) -> str:
     """Return the text of a ``config.json``; what `harness.models.lowering` makes a LLaMA of is written as one.
 
-    A decoder with norms of heads is a Qwen3, whatever it was read from.
+    A decoder with norms of heads is a Qwen3, and one with layers that turn nothing a SmolLM3, whoever wrote it.
+
+    Raises
+    ------
+    UnsupportedError
+        A decoder that none of the architectures is.
     """
     decoder = configuration.decoder
-    if decoder.head_norms:
+    several = decoder.head_norms, bool(decoder.different), decoder.ffn_bias
+    if decoder.head_norms and any(several[1:]):
+        raise UnsupportedError("norms of heads beside layers without positions, or biases of the feed-forward part: no "
+                               "architecture has both", hint=f"one of {', '.join(ARCHITECTURES)}")  # fmt: skip
+    if decoder.different:
+        configuration = replace(configuration, architecture="SmolLM3ForCausalLM")
+    elif decoder.head_norms:
         configuration = replace(configuration, architecture="Qwen3ForCausalLM")
-    elif configuration.architecture in (*LOWERED, "Qwen3ForCausalLM"):
+    elif configuration.architecture in (*LOWERED, "Qwen3ForCausalLM", "SmolLM3ForCausalLM"):
         configuration = replace(configuration, architecture="LlamaForCausalLM")
     table: dict[str, Any] = {
         "architectures": [configuration.architecture],
@@ -296,6 +337,10 @@ def write_configuration(configuration: Configuration) -> str:
         "tie_word_embeddings": decoder.tied,
         "eos_token_id": list(configuration.stops) or None,
     }
+    if decoder.ffn_bias:
+        table["mlp_bias"] = True
+    if decoder.different:
+        table["no_rope_layers"] = [int(layer.turns) for layer in decoder.different]
     if configuration.architecture == "MistralForCausalLM":
         table["sliding_window"] = None
     if decoder.scaling is not None:

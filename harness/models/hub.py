@@ -55,13 +55,12 @@ IGNORED = "rotary_emb.inv_freq"
 """Ends the names of tensors that old files carry and nobody needs."""
 
 FOREIGN = {
-    "o_proj.bias": "the bias of the output projection, which attention_bias means too, is not modelled",
+    **dict.fromkeys(("q_proj.bias", "k_proj.bias", "v_proj.bias", "o_proj.bias"), f"{CONFIG} says of no such bias "
+                    "(attention_bias)"),
     "q_norm.weight": "its architecture has no norms of queries and keys; a Qwen3 has",
     "k_norm.weight": "its architecture has no norms of queries and keys; a Qwen3 has",
-    "gate_proj.bias": "biases of the feed-forward part are not modelled",
-    "up_proj.bias": "biases of the feed-forward part are not modelled",
-    "down_proj.bias": "biases of the feed-forward part are not modelled",
-}
+    **dict.fromkeys(("gate_proj.bias", "up_proj.bias", "down_proj.bias"), f"{CONFIG} says of no such bias (mlp_bias)"),
+}  # fmt: skip
 """By the ends of names, what tensors are that other models of these families have."""
 
 
@@ -116,7 +115,7 @@ def tensor_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
         for name, shape in decoder.shapes().items():
             part = "mlp" if name in ("gate_proj", "up_proj", "down_proj") else "self_attn"
             shapes[f"{prefix}{part}.{name}.weight"] = shape
-            if decoder.qkv_bias and name in ("q_proj", "k_proj", "v_proj"):
+            if decoder.has_bias(name):
                 shapes[f"{prefix}{part}.{name}.bias"] = shape[:1]
         for name in HEAD_NORMS if decoder.head_norms else ():
             shapes[f"{prefix}self_attn.{name}.weight"] = (decoder.head_size,)
@@ -251,6 +250,9 @@ def load_model(directory: str | Path) -> LanguageModel:
             if name in found:
                 raise ConfigError(f"tensor {named(name)} is in two files", where=path, path=str(path))
             found[name] = tensor
+    if configuration.decoder.o_bias and not any(name.endswith("o_proj.bias") for name in found):
+        # Biases that files do not have are zero, and older files say attention_bias without this one.
+        configuration = replace(configuration, decoder=replace(configuration.decoder, o_bias=False))
     try:
         found = lowered(found, configuration.decoder, configuration.architecture, configuration.factors)
     except ConfigError as error:

@@ -8,7 +8,7 @@ linear part is the same as one of its weights, so it is given to them, in f32 an
 =====================  ==============================================================================================
 embedding_multiplier   the rows of the embedding
 attention_multiplier   queries (and their bias), times sqrt(head_size), since the decoder divides scores by that
-residual_multiplier    the output projection of attention, and the last product of the feed-forward part
+residual_multiplier    the output projection of attention, and the last product of the feed-forward part (and biases)
 logits_scaling         the output matrix, divided; if it is the embedding, it is one of its own then
 norm_offset            the weights of norms, added
 =====================  ==============================================================================================
@@ -106,8 +106,7 @@ def lowered(found: Mapping[str, Tensor], decoder: Decoder, architecture: str, fa
     ends = {
         "q_proj.weight": scale,
         "q_proj.bias": scale,
-        "o_proj.weight": factors.residual,
-        "down_proj.weight": factors.residual,
+        **{f"{name}.{kind}": factors.residual for name in ("o_proj", "down_proj") for kind in ("weight", "bias")},
     }
     if factors.norms:
         for name in [name for name in tensors if name.endswith(NORM)]:

@@ -117,11 +117,13 @@ class PlainDecoder:
         `name` is "q", "k" or "v".
         """
         part = f"model.layers.{number}.self_attn.{name}"
-        out = y @ self.weights[f"{part}_proj.weight"].T
-        if self.decoder.qkv_bias:
-            out = out + self.weights[f"{part}_proj.bias"]
-        out = out.reshape(len(y), heads, -1).transpose(1, 0, 2)
+        out = self._product(y, f"{part}_proj").reshape(len(y), heads, -1).transpose(1, 0, 2)
         return self._norm(out, f"{part}_norm") if self.decoder.head_norms and name != "v" else out
+
+    def _product(self, y: Array, name: str) -> Array:
+        """Return a product of each row, with its bias if it has one."""
+        out: Array = y @ self.weights[f"{name}.weight"].T
+        return out + self.weights[f"{name}.bias"] if self.decoder.has_bias(name.rpartition(".")[2]) else out
 
     @staticmethod
     def _turned(z: Array, cos: Array, sin: Array) -> Array:
@@ -134,8 +136,9 @@ class PlainDecoder:
         """Return what attention adds to each row; keys and values join the cache."""
         decoder, tokens = self.decoder, len(x)
         y = self._norm(x, f"model.layers.{number}.input_layernorm")
-        q = self._turned(self._heads(number, y, "q", decoder.heads), cos, sin)
-        k = self._turned(self._heads(number, y, "k", decoder.kv_heads), cos, sin)
+        q, k = self._heads(number, y, "q", decoder.heads), self._heads(number, y, "k", decoder.kv_heads)
+        if decoder.kind(number).turns:
+            q, k = self._turned(q, cos, sin), self._turned(k, cos, sin)
         v = self._heads(number, y, "v", decoder.kv_heads)
         k = self.keys[number] = np.concatenate((self.keys[number], k), axis=1)
         v = self.values[number] = np.concatenate((self.values[number], v), axis=1)
@@ -147,15 +150,14 @@ class PlainDecoder:
             scores[later] = -np.inf
             weight = np.exp(scores - scores.max(axis=1, keepdims=True))
             out.append(weight / weight.sum(axis=1, keepdims=True) @ v[shared])
-        return np.concatenate(out, axis=1) @ self.weights[f"model.layers.{number}.self_attn.o_proj.weight"].T
+        return self._product(np.concatenate(out, axis=1), f"model.layers.{number}.self_attn.o_proj")
 
     def _feed_forward(self, number: int, x: Array) -> Array:
         """Return what the feed-forward part adds to each row."""
         part = f"model.layers.{number}"
         z = self._norm(x, f"{part}.post_attention_layernorm")
-        gate = z @ self.weights[f"{part}.mlp.gate_proj.weight"].T
-        up = z @ self.weights[f"{part}.mlp.up_proj.weight"].T
+        gate, up = self._product(z, f"{part}.mlp.gate_proj"), self._product(z, f"{part}.mlp.up_proj")
         exponent = -gate if self.decoder.activation == "silu" else -2 * gelu_inner(gate)
         # exp of a large number overflows in f32; what it divides is zero to the last bit long before.
         active = gate / (1 + np.exp(np.minimum(exponent, self.dtype(80))))
-        return (active * up) @ self.weights[f"{part}.mlp.down_proj.weight"].T
+        return self._product(active * up, f"{part}.mlp.down_proj")

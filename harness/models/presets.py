@@ -6,7 +6,7 @@ that their makers publish.
 
 from __future__ import annotations
 
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.rope import Scaling
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
@@ -16,6 +16,9 @@ __all__ = ["PRESETS", "find_preset"]
 LONG = Scaling("llama3", 8.0)
 """Positions of LLaMA 3.1, for contexts of 131,072 tokens."""
 
+NO_POSITIONS = tuple(LayerKind(turns=(layer + 1) % 4 != 0) for layer in range(36))
+"""Layers of a SmolLM3: each fourth one turns nothing."""
+
 PRESETS = {
     "LLaMA3-8B": Decoder(4096, 32, 32, 8, 128, 14336, 128256, 8192, 1e-5, 5e5),
     "LLaMA2-13B": Decoder(5120, 40, 40, 40, 128, 13824, 32000, 4096, 1e-5, 1e4),
@@ -24,6 +27,7 @@ PRESETS = {
     "Qwen3-0.6B": Decoder(1024, 28, 16, 8, 128, 3072, 151936, 40960, 1e-6, 1e6, tied=True, head_norms=True),
     "Qwen3-8B": Decoder(4096, 36, 32, 8, 128, 12288, 151936, 40960, 1e-6, 1e6, head_norms=True),
     "Gemma-2B": Decoder(2048, 18, 8, 1, 256, 16384, 256000, 8192, 1e-6, 1e4, tied=True, activation="gelu"),
+    "SmolLM3-3B": Decoder(2048, 36, 16, 4, 128, 11008, 128256, 65536, 1e-6, 5e6, tied=True, different=NO_POSITIONS),
     "LLaMA3.1-8B": Decoder(4096, 32, 32, 8, 128, 14336, 128256, 131072, 1e-5, 5e5, scaling=LONG),
     "LLaMA3.1-70B": Decoder(8192, 80, 64, 8, 128, 28672, 128256, 131072, 1e-5, 5e5, scaling=LONG),
     "LLaMA3.1-405B": Decoder(16384, 126, 128, 8, 128, 53248, 128256, 131072, 1e-5, 5e5, scaling=LONG),

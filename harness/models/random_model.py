@@ -76,7 +76,7 @@ def random_model(preset: str, layers: int, seed: int = 0) -> RandomModel:
         raise ConfigError(
             f"{layers} layers of {name}", where="--random-layers", hint=f"1 to {decoder.layers}", value=layers
         )
-    return RandomModel(name, Configuration(replace(decoder, layers=layers, vocabulary=VOCABULARY)), seed)
+    return RandomModel(name, Configuration(replace(decoder.part(0, layers), vocabulary=VOCABULARY)), seed)
 
 
 def sized_model(preset: str) -> RandomModel | None:

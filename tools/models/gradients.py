@@ -156,10 +156,15 @@ def loss_and_gradients(
     Raises
     ------
     UnsupportedError
-        A decoder with norms of heads, or with another activation than silu.
+        A decoder with norms of heads, layers that differ, biases of other products than queries, keys and values, or
+        another activation than silu.
     """
     if decoder.head_norms:
         raise UnsupportedError("gradients of norms of heads")
+    if decoder.o_bias or decoder.ffn_bias:
+        raise UnsupportedError("gradients of biases of the output projection and the feed-forward part")
+    if decoder.different:
+        raise UnsupportedError("gradients of layers that differ")
     if decoder.activation != "silu":
         raise UnsupportedError(f"gradients of {decoder.activation} in a gated part")
     windows, length = tokens.shape[0], tokens.shape[1] - 1

@@ -91,9 +91,12 @@ class Course(NamedTuple):
         """Return the cycles from an event to the end."""
         return sum(self.cycles[self.events.index(event) + 1 :])
 
-    def spliced(self, part: Course, first: str) -> Course:
-        """Return the course with another one in the place of as many events behind one of its own."""
-        begin = self.events.index(first) + 1 if first else 0
+    def spliced(self, part: Course, first: str, turn: int = 0) -> Course:
+        """Return the course with another one in the place of as many events behind one of its own.
+
+        `turn`: how often that one is passed before.
+        """
+        begin = [k for k, event in enumerate(self.events) if event == first][turn] + 1 if first else 0
         end = begin + len(part.events)
         assert self.events[begin:end] == part.events
         moved = tuple(met._replace(event=met.event + begin) for met in part.meetings)

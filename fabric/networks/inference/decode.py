@@ -238,6 +238,7 @@ class Decode:
             done("begin")
             with p.loop(place.decoder.layers, counter=turn):
                 w.mark("layer")
+                w.enter_layer(turn)
                 self._layer(w, rotary, cache, attention, summed, done)
             p.place(behind)
             if search is not None:
@@ -303,12 +304,16 @@ class Decode:
             with w.cut("squares"):
                 attention.sum_in_head(w.squares)
 
+        place = self.place
         self._norm(w, "norm 1", summed, done)
         self._product(w, "qkv", w.qkv, w.given, summed("qkv", w.qkv))
         done("qkv")
         if w.head_norms is not None:
             rotary.normalise(squares)
-        rotary.turn()
+        if any(kind.turns for kind in place.decoder.kinds):
+            with w.where("turns"):
+                rotary.turn()
+        rotary.keep()
         done("rotary")
         cache.update()
         done("cache")
@@ -381,15 +386,16 @@ class Decode:
             log.note()
 
     def _product(self, w: Writer, name: str, result: Var, vector: Var, total: Callable[[], None]) -> None:
-        """Write a product and the sum of its parts; the biases of queries, keys and values behind it."""
+        """Write a product and the sum of its parts, and behind it the biases, if it has some."""
         p = w.p
         w.product(name, result, vector)
         total()
-        if name == "qkv" and w.biases is not None:
-            rows = w.place.shapes["qkv"].rows
-            with w.taking("biases", rows) as address:
-                bias = p.dsr("src0", name="biases")
-                p.load(bias, p.mem1d(w.qkv_half, rows))
+        symbol = w.place.bias_of(name)
+        if symbol:
+            rows = w.place.shapes[name].rows
+            with w.taking(symbol, rows) as address:
+                bias = w.register("src0", "biases")
+                p.load(bias, p.mem1d(w.biases[symbol], rows))
                 p.dsr_base(bias, address)
                 p.faddhs(result, bias, result)
 
@@ -479,6 +485,10 @@ class Decode:
         position = prompt.length - (not self.arrived) if prompt else 0  # a step ends with the way to the next
         found += [(name, per_column(bits.view(np.float32))) for name, bits in angles.state(position).items()]
         found.append(("passed", np.full((height, width, 1), angles.passed(position), np.uint16)))
+        if place.decoder.marked:
+            found.append(
+                ("marks", np.broadcast_to(np.array(place.marks, np.uint16), (height, width, len(place.marks))))
+            )
         if self.prompt is not None:
             mine = np.zeros((height, width, 1), np.uint16)
             for row, (column, slot) in enumerate(self.prompt.homes(width)):

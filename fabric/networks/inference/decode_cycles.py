@@ -24,6 +24,7 @@ from fabric.kernels.kit.data import wavelets_of
 from fabric.networks.inference.axes import QUEUE_HEAD, QUEUE_IN, QUEUE_SHIFT
 from fabric.networks.inference.course import MOST_WORDS, Course, MarkedProgram
 from fabric.networks.inference.decode import PARTS, ColumnRole, Decode, RowRole
+from fabric.networks.inference.decoder import period_of
 from fabric.networks.inference.front import Front
 from fabric.networks.inference.placement import Placement
 from fabric.price import timing
@@ -42,18 +43,23 @@ def up(n: Cycles) -> Cycles:
 
 
 class PricedPlacement(Placement):
-    """A placement of one layer whose output matrix takes no room: where it lies changes no cycle."""
+    """A placement of one layer of each kind whose matrices take the room of one: where they lie changes no cycle."""
 
     @staticmethod
     def of(place: Placement) -> PricedPlacement:
         """Return that of another placement."""
         numbers = {field.name: getattr(place, field.name) for field in fields(Placement)}
-        return PricedPlacement(**numbers | {"decoder": replace(place.decoder, layers=1)})
+        return PricedPlacement(**numbers | {"decoder": place.decoder.of_kinds(place.decoder.kinds)})
 
     @property
     def weight_words(self) -> int:
-        """Words of the layer's matrices, and where the output matrix begins."""
+        """Words of a layer's matrices, and where the output matrix begins."""
         return self.layer_words + 4
+
+    @property
+    def head_at(self) -> int:
+        """Word with which the output matrix begins, as if there were one layer."""
+        return self.layer_words
 
 
 class RowKind(NamedTuple):
@@ -84,7 +90,7 @@ class StepCycles:
         self.decode, self.place, self.m = decode, decode.place, decode.machine
         self._programs: dict[tuple[int, int], MarkedProgram] = {}
         self._wholes: dict[tuple[MarkedProgram, int], Course] = {}
-        self._attentions: dict[tuple[MarkedProgram, object], Course] = {}
+        self._attentions: dict[tuple[MarkedProgram, object, int], Course] = {}
         self._courses: dict[tuple[RowKind, bool, int], Course] = {}
         self._heads: dict[str, _Heads | None] = {}
 
@@ -92,7 +98,7 @@ class StepCycles:
 
     @cached_property
     def priced(self) -> Decode:
-        """The decoder with one layer, since all do the same, on PEs with room for it."""
+        """The decoder with one layer of each kind, since all of a kind do the same, on PEs with room for it."""
         decode, of = self.decode, PricedPlacement.of
         prompt = decode.prompt and replace(decode.prompt, place=of(decode.prompt.place))
         arrived = decode.arrived and tuple(replace(each, place=of(each.place)) for each in decode.arrived)
@@ -139,6 +145,7 @@ class StepCycles:
             "request": 0,
             "known": self.place.vocabulary,
             "log_at": program.address("log"),
+            "marks": self.priced.place.marks,
         }
         opened = program.follow("next token", "done begin", given)
         state = opened.state
@@ -149,12 +156,17 @@ class StepCycles:
             whole = program.follow("next token", "next token", given, state if request else None)
             self._wholes[program, request] = whole
         size = state.load(program.address("held"), 1)
-        if (program, size) not in self._attentions:
-            self._attentions[program, size] = program.follow("done cache", "done mix", None, state)
         if not request:
             whole = whole.spliced(opened, "")
-        whole = whole.spliced(program.follow("done rotary", "done cache", None, state), "done rotary")
-        return whole.spliced(self._attentions[program, size], "done cache")
+        for turn, kind_of_layer in enumerate(self.place.decoder.kinds):
+            mark = self.place.decoder.mark(kind_of_layer)
+            if mark:
+                state.store(program.address("kind"), 1, mark)
+            if (program, size, mark) not in self._attentions:
+                self._attentions[program, size, mark] = program.follow("done cache", "done mix", None, state)
+            whole = whole.spliced(program.follow("done rotary", "done cache", None, state), "done rotary", turn)
+            whole = whole.spliced(self._attentions[program, size, mark], "done cache", turn)
+        return whole
 
     def kinds(self, before: Cycles) -> tuple[list[RowKind], NDArray[np.int64]]:
         """Return the kinds of rows of steps that take tokens with so many before, and which each row of each step is.
@@ -297,7 +309,8 @@ class Way:
         courses = [form.course(kind, request=request) for kind in self.kinds]
         self.events = courses[0].events
         self.cycles = np.array([course.cycles for course in courses])
-        self.layer, self.behind = self.events.index("layer"), self.events.index("behind the layers")
+        self.layers = [k for k, event in enumerate(self.events) if event == "layer"]
+        self.behind = self.events.index("behind the layers")
         met = [self._shifted(course) for course in courses]
         self.shifted = np.array(met, np.int64).T  # first step of what arrives, of what leaves; -1: there is none
         self.held = np.array([kind.held for kind in self.kinds]) + np.array([self._grows(kind) for kind in self.kinds])
@@ -340,24 +353,33 @@ class Way:
         begun = front.rows + entered
         front.work(self.cycles[0, 0])  # of columns that nothing enters
         front.columns[:, 0] = entered - self.cycles[0, 0]
-        self._move(1, self.layer + 1)
-        count = form.place.decoder.layers
-        more = self.m["ce.branch_taken"] - self.m["ce.branch_not_taken"]
-        for layer in range(count):
-            columns, rows = front.columns, front.rows
-            self._move(self.layer + 1, self.behind + 1)
-            if layer < count - 1:
-                front.work(more)
+        self._move(1, self.layers[0] + 1)
+        decoder, more = form.place.decoder, self.m["ce.branch_taken"] - self.m["ce.branch_not_taken"]
+        which = [decoder.kinds.index(kind) for kind in decoder.different] or [0]
+        count, period, layer = decoder.layers, period_of(which), 0
+        while layer < count:
+            if layer % period == 0:
+                columns, rows = front.columns, front.rows
+            self._layer(which[layer % period], more if layer < count - 1 else 0)
+            layer += 1
             moved = front.columns - columns, front.rows - rows
-            left = count - 1 - layer
-            if left > 1 and all((each == each[:, :1]).all() for each in moved):
-                # All that a layer does is to move all times by one number, so the others do too; the last branch falls.
-                columns, rows = moved[0][:, :1] * left, moved[1][:, :1] * left
-                front.columns, front.rows = front.columns + columns, front.rows + rows - more
-                shift = (columns + rows - more)[:, 0]
+            turns = (count - layer) // period
+            if layer % period == 0 and turns * period > 1 and all((each == each[:, :1]).all() for each in moved):
+                # All that a turn does is to move all times by one number, so the others do too.
+                columns, rows = moved[0][:, :1] * turns, moved[1][:, :1] * turns
+                front.columns, front.rows = front.columns + columns, front.rows + rows
+                shift = (columns + rows)[:, 0]
+                layer += turns * period
+                if layer == count:  # the last branch falls
+                    front.rows, shift = front.rows - more, shift - more
                 self.parts |= {part: time + shift for part, time in self.parts.items() if part in LAYER}
-                break
         return begun
+
+    def _layer(self, kind: int, more: int) -> None:
+        """Move the front over a layer of a kind; `more`: cycles of the branch to another one."""
+        last = kind == len(self.layers) - 1
+        self._move(self.layers[kind] + 1, (self.behind if last else self.layers[kind + 1]) + 1)
+        self.front.work(more - (0 if last else self.m["ce.branch_taken"] - self.m["ce.branch_not_taken"]))
 
     def answered(self) -> Cycles:
         """Move the front from behind the last layer to the next token; return when that has left."""

@@ -5,6 +5,8 @@ positions in half layout (feature i of a head turns with feature i + head_size /
 j reads the keys and values of head j // (heads / kv_heads).  The activation act is silu, or gelu in the tanh form.
 Behind the last layer stand a norm and the output matrix, which is the embedding itself where the two are tied.
 
+Layers of one decoder may differ (`LayerKind`): some turn nothing, so that their queries and keys do not know positions.
+
 With *norms of heads* each query head and each key head has an RMSNorm of its own features before it is turned: one
 weight per feature of a head for all query heads, and one for all key heads.
 
@@ -14,7 +16,9 @@ Matrices are kept as in the files of the hub, [outputs, inputs]; a product is y 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +27,17 @@ from fabric.networks.inference.rope import Scaling
 from wse_core.errors import ConfigError
 from wse_core.errors.values import shown
 
-__all__ = ["ACTIVATIONS", "HEAD_NORMS", "MATRICES", "Decoder"]
+__all__ = ["ACTIVATIONS", "BIASED", "HEAD_NORMS", "MATRICES", "MOST_DIFFERENT", "Decoder", "LayerKind", "period_of"]
 
 MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The seven products of a layer, in the order in which they are done."""
+
+BIASED = {
+    "qkv_bias": ("q_proj", "k_proj", "v_proj"),
+    "o_bias": ("o_proj",),
+    "ffn_bias": ("gate_proj", "up_proj", "down_proj"),
+}
+"""Products that have a bias together, by the field of a decoder that says so."""
 
 HEAD_NORMS = ("q_norm", "k_norm")
 """Norms of heads, by the products whose results they take."""
@@ -36,6 +47,28 @@ ACTIVATIONS = ("silu", "gelu")
 
 MOST = 1 << 31
 """Every size is below it: a wrong file must not make the planner reckon for minutes or overflow."""
+
+MOST_DIFFERENT = 1 << 16
+"""Most layers of a decoder whose layers differ: each is kept by itself."""
+
+
+def period_of(numbers: Sequence[int]) -> int:
+    """Return the shortest period of a list."""
+    count = len(numbers)
+    return next(p for p in range(1, count + 1) if all(numbers[k] == numbers[k % p] for k in range(count)))
+
+
+@dataclass(frozen=True)
+class LayerKind:
+    """`LayerKind` has what layers of one decoder may differ in.
+
+    Attributes
+    ----------
+    turns : bool
+        Whether queries and keys turn by their positions.
+    """
+
+    turns: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,6 +104,10 @@ class Decoder:
         Whether the heads of queries and keys are normalised before they turn.
     activation : {"silu", "gelu"}
         Of the feed-forward part.
+    o_bias, ffn_bias : bool
+        Whether the output projection, and all products of the feed-forward part, have a bias.
+    different : tuple of LayerKind
+        All layers, if they are not all as `LayerKind` is by itself; else empty.
     """
 
     hidden: int
@@ -88,6 +125,9 @@ class Decoder:
     scaling: Scaling | None = None
     head_norms: bool = False
     activation: str = "silu"
+    o_bias: bool = False
+    ffn_bias: bool = False
+    different: tuple[LayerKind, ...] = ()
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -118,6 +158,10 @@ class Decoder:
             )
         if self.head_size % 2:
             raise self._refused(f"a head of {self.head_size} features cannot be turned in pairs")
+        if self.different and len(self.different) != self.layers:
+            raise self._refused(f"{len(self.different)} layers are described, {self.layers} are there")
+        if self.different and set(self.different) == {LayerKind()}:
+            object.__setattr__(self, "different", ())  # so that equal decoders are equal
 
     @staticmethod
     def _refused(what: str) -> ConfigError:
@@ -138,6 +182,34 @@ class Decoder:
     def kv_features(self) -> int:
         """Features of the keys of all heads; values have as many."""
         return self.kv_heads * self.head_size
+
+    @cached_property
+    def kinds(self) -> tuple[LayerKind, ...]:
+        """The kinds of layers, each once, in the order in which they first come."""
+        return tuple(dict.fromkeys(self.different)) or (LayerKind(),)
+
+    def kind(self, layer: int) -> LayerKind:
+        """Return what a layer is, of those that may differ."""
+        return self.different[layer] if self.different else LayerKind()
+
+    def part(self, first: int, count: int) -> Decoder:
+        """Return a decoder of so many of the layers, from the first one given on."""
+        return replace(self, layers=count, different=self.different[first : first + count])
+
+    def of_kinds(self, kinds: tuple[LayerKind, ...]) -> Decoder:
+        """Return a decoder with these layers."""
+        return replace(self, layers=len(kinds), different=kinds)
+
+    @cached_property
+    def marked(self) -> tuple[str, ...]:
+        """The fields of `LayerKind` in which layers differ; a layer's mark has a bit for each that is so."""
+        return tuple(
+            field.name for field in fields(LayerKind) if len({getattr(kind, field.name) for kind in self.kinds}) > 1
+        )
+
+    def mark(self, kind: LayerKind) -> int:
+        """Return the mark of a kind of layers."""
+        return sum(1 << bit for bit, name in enumerate(self.marked) if getattr(kind, name))
 
     @property
     def amplitude(self) -> float:
@@ -163,6 +235,10 @@ class Decoder:
             "down_proj": (d, self.ffn),
         }
 
+    def has_bias(self, product: str) -> bool:
+        """Whether one of `MATRICES` has a bias."""
+        return any(getattr(self, field) and product in names for field, names in BIASED.items())
+
     @property
     def product_parameters(self) -> int:
         """Parameters of the seven products of a layer."""
@@ -171,7 +247,7 @@ class Decoder:
     @property
     def layer_parameters(self) -> int:
         """Parameters of a layer: products, biases, two norms, and those of heads."""
-        bias = self.query_features + 2 * self.kv_features if self.qkv_bias else 0
+        bias = sum(shape[0] for name, shape in self.shapes().items() if self.has_bias(name))
         heads = len(HEAD_NORMS) * self.head_size if self.head_norms else 0
         return self.product_parameters + bias + 2 * self.hidden + heads
 

@@ -216,7 +216,7 @@ class Rotary(Angle):
                 p.add16(address, address, 2 * part)
 
     def turn(self) -> None:
-        """Write qkv_half = queries and keys of qkv turned, queries scaled, and values as they are."""
+        """Write that queries and keys of qkv are turned."""
         w, p, n = self.writer, self.w.p, self.pairs
         heads = w.place.turned_heads
         a = p.mem4d(w.qkv, (heads, n), (2 * n, 1))
@@ -229,6 +229,10 @@ class Rotary(Angle):
         p.fmuls(b, b, cos)
         p.fsubs(a, a, right)
         p.fadds(b, b, left)
+
+    def keep(self) -> None:
+        """Write qkv_half = queries of qkv scaled, keys and values as they are."""
+        w, p = self.writer, self.w.p
         queries = p.mem1d(w.qkv, w.place.query_rows)
         p.fmuls(queries, queries, 1.0 / math.sqrt(w.place.decoder.head_size))
         p.fs2h(w.qkv_half, w.qkv)

@@ -34,7 +34,8 @@ def temporary_words(place: Placement) -> int:
     functions = 6 * 2 * function_room(place)
     angles = (5 * 4 + 4 * place.turned_heads) * place.pairs
     entries = 4 * place.kv_rows if place.height > 1 else 0  # one that leaves, one that comes
-    return vectors + functions + angles + place.capacity + entries
+    marks = len(place.marks) + 1 if place.decoder.marked else 0
+    return vectors + functions + angles + place.capacity + entries + marks
 
 
 def needed_words(place: Placement, slots: int = 0) -> dict[str, int]:

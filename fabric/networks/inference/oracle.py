@@ -60,7 +60,7 @@ class Oracle:
         self.rows = Rows(place.height, place.tokens_per_row, decode.policy)
         tables = place_weights(place, machine, weights) if tables is None else tables
         self.norms = tables["norms"][:, 0].reshape(place.height, -1, place.hidden)
-        self.biases = tables["biases"][0].reshape(place.width, place.decoder.layers, -1) if "biases" in tables else None
+        self.biases = self._biases(tables)
         self.head_norms: Bits | None = None  # (width, layers, queries and keys, part)
         if "head_norms" in tables:
             self.head_norms = tables["head_norms"][0].reshape(place.width, place.decoder.layers, -1, place.part)
@@ -69,6 +69,30 @@ class Oracle:
         size = place.decoder.layers, place.height, place.width, place.kv_heads
         self.keys = np.zeros((*size, place.part, place.capacity), np.uint16)
         self.values = np.zeros((*size, place.capacity, place.part), np.uint16)
+
+    def _biases(self, tables: Mapping[str, Bits]) -> dict[str, Bits]:
+        """Return the biases of each product that has some: (places, layers, rows)."""
+        place, decoder = self.place, self.place.decoder
+        found: dict[str, Bits] = {}
+        for symbol, flags in (
+            ("biases", (("qkv", decoder.qkv_bias), ("gate_up", decoder.ffn_bias))),
+            ("row_biases", (("o", decoder.o_bias), ("down", decoder.ffn_bias))),
+        ):
+            if symbol not in tables:
+                continue
+            values = tables[symbol][0] if symbol == "biases" else tables[symbol][:, 0]
+            values, at = values.reshape(len(values), decoder.layers, -1), 0
+            for name in [name for name, there in flags if there]:
+                rows = place.shapes[name].rows
+                found[name] = values[..., at : at + rows]
+                at += rows
+        return found
+
+    def biased(self, name: str, layer: int, result: Bits) -> Bits:
+        """Return a result with the biases of its product, (..., places, rows)."""
+        if name not in self.biases:
+            return result
+        return self.half.call("add_mixed", np.broadcast_to(self.biases[name][:, layer], result.shape), result)
 
     def _tiles(self, words: Bits) -> list[dict[str, Bits]]:
         """Return the matrices of each layer, and of the head behind the last: (height, width, rows, depth)."""
@@ -180,7 +204,7 @@ class Oracle:
         return self.do("mul", self.do("mul", z, scale[..., np.newaxis]), weight).reshape(*z.shape[:-2], -1)
 
     def turned(self, qkv: Bits, position: int) -> Bits:
-        """Return queries, keys and values of all columns behind the rotary positions, rounded to 16 bits."""
+        """Return queries, keys and values of all columns behind the rotary positions."""
         place, n = self.place, self.place.pairs
         count = place.turned_heads
         angle = self.angles.at(position)[:, np.newaxis]
@@ -190,9 +214,12 @@ class Oracle:
         first = self.do("sub", self.do("mul", a, cos), self.do("mul", b, sin))
         second = self.do("add", self.do("mul", b, cos), self.do("mul", a, sin))
         found = np.concatenate([first, second], axis=2).reshape(place.width, -1)
-        scale = self.number(1.0 / math.sqrt(place.decoder.head_size))
-        queries = self.do("mul", found[:, : place.query_rows], scale)
-        return self.rounded(np.concatenate([queries, found[:, place.query_rows :], qkv[:, found.shape[1] :]], axis=1))
+        return np.concatenate([found, qkv[:, found.shape[1] :]], axis=1)
+
+    def kept(self, qkv: Bits) -> Bits:
+        """Return queries, scaled, keys and values as products read them: rounded to 16 bits; (..., rows)."""
+        rows, scale = self.place.query_rows, self.number(1.0 / math.sqrt(self.place.decoder.head_size))
+        return self.rounded(np.concatenate([self.do("mul", qkv[..., :rows], scale), qkv[..., rows:]], axis=-1))
 
     def remember(self, layer: int, qkv: Bits) -> None:
         """Put the newest token's keys and values where the cache has its token now; move those that moved."""
@@ -310,14 +337,16 @@ class Oracle:
         self.rows.append()
         for layer, tiles in enumerate(self.tiles[: self.place.decoder.layers]):
             qkv = self._along_y("qkv", tiles["qkv"], self.norm(x, self.norms[:, 2 * layer]))
-            if self.biases is not None:
-                bias = self.biases[:, layer]
-                qkv = self.half.call("add_mixed", bias, qkv)
-            qkv = self.turned(self.normalised(layer, qkv), position)
+            qkv = self.normalised(layer, self.biased("qkv", layer, qkv))
+            if self.place.decoder.kind(layer).turns:
+                qkv = self.turned(qkv, position)
+            qkv = self.kept(qkv)
             self.remember(layer, qkv)
-            x = self.do("add", x, self._along_x(tiles["o"], self.attention(layer, qkv)))
+            back = self._along_x(tiles["o"], self.attention(layer, qkv))
+            x = self.do("add", x, self.biased("o", layer, back))
             gate_up = self._along_y("gate_up", tiles["gate_up"], self.norm(x, self.norms[:, 2 * layer + 1]))
-            x = self.do("add", x, self._along_x(tiles["down"], self.gated(gate_up)))
+            back = self._along_x(tiles["down"], self.gated(self.biased("gate_up", layer, gate_up)))
+            x = self.do("add", x, self.biased("down", layer, back))
         return x
 
     def answer(self, x: Bits) -> tuple[int, Bits]:

@@ -168,9 +168,37 @@ class Placement:
         return len(HEAD_NORMS) * self.part if self.decoder.head_norms else 0
 
     @property
+    def bias_words(self) -> dict[str, int]:
+        """Words of a layer's biases in a PE, by symbol: those of features of columns, and those of features of rows."""
+        decoder, shapes = self.decoder, self.shapes
+        found = {
+            "biases": decoder.qkv_bias * shapes["qkv"].rows + decoder.ffn_bias * shapes["gate_up"].rows,
+            "row_biases": (decoder.o_bias + decoder.ffn_bias) * self.hidden,
+        }
+        return {symbol: words for symbol, words in found.items() if words}
+
+    def bias_of(self, product: str) -> str:
+        """Return the symbol of the biases of one of `shapes`; empty if it has none."""
+        fields = {"qkv": "qkv_bias", "o": "o_bias", "gate_up": "ffn_bias", "down": "ffn_bias"}
+        if product not in fields or not getattr(self.decoder, fields[product]):
+            return ""
+        return "row_biases" if product in ("o", "down") else "biases"
+
+    @property
+    def marks(self) -> list[int]:
+        """What a program reads of its layers by how many are left, this one included: their marks, and one of none."""
+        decoder = self.decoder
+        return [0, *[decoder.mark(decoder.kind(layer)) for layer in reversed(range(decoder.layers))]]
+
+    @property
     def weight_words(self) -> int:
         """Words of all matrices in a PE."""
-        return self.decoder.layers * self.layer_words + self.last * self.tile_words(self.shapes["head"])
+        return self.head_at + self.last * self.tile_words(self.shapes["head"])
+
+    @property
+    def head_at(self) -> int:
+        """Word of all matrices with which the output matrix begins."""
+        return self.decoder.layers * self.layer_words
 
     @property
     def layer_words(self) -> int:
@@ -189,8 +217,8 @@ class Placement:
         if self.last:
             found["output matrix"] = self.tile_words(self.shapes["head"])
         found["norms"] = 2 * self.norms * self.hidden
-        if decoder.qkv_bias:
-            found["biases"] = layers * self.shapes["qkv"].rows
+        if self.bias_words:
+            found["biases"] = layers * sum(self.bias_words.values())
         if decoder.head_norms:
             found["norms of heads"] = 2 * layers * self.head_norms
         found["cache"] = layers * self.requests * self.cache_words
@@ -282,7 +310,7 @@ def shares(place: Placement, regions: int) -> list[Placement]:
     found, first = [], 0
     for k in range(regions):
         count = each + (k < more)
-        own = replace(place.decoder, layers=count)
+        own = place.decoder.part(first, count)
         found.append(replace(place, decoder=own, first=first, last=k == regions - 1))
         first += count
     return found

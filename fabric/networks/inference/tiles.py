@@ -98,6 +98,7 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
     tiles = np.zeros((*size, place.weight_words), np.uint16)
     norms: list[NDArray[np.uint32]] = []
     biases: list[Bits] = []
+    row_biases: list[Bits] = []
     head_norms: list[NDArray[np.uint32]] = []
     at = 0
 
@@ -117,6 +118,10 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
         values = np.append(tensor(weights, name, (count,)).astype(np.float32), np.float32(0))
         return values[features].view(np.uint32)
 
+    def bias(name: str, features: NDArray[np.int64]) -> Bits:
+        product = name.split(".")[-2]
+        return half.encode(np.append(tensor(weights, name, (shapes[product][0],)), 0.0)[features])
+
     for layer in range(place.first, place.first + decoder.layers):
         attention = {k: layer_name(layer, f"self_attn.{k}.weight") for k in ("q_proj", "k_proj", "v_proj", "o_proj")}
         inner = {k: layer_name(layer, f"mlp.{k}.weight") for k in ("gate_proj", "up_proj", "down_proj")}
@@ -127,12 +132,13 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
         add("o", [(attention["o_proj"], shapes["o_proj"], hidden, queries)])
         add("gate_up", [(inner[k], shapes[k], ffn, hidden) for k in ("gate_proj", "up_proj")])
         add("down", [(inner["down_proj"], shapes["down_proj"], hidden, ffn)])
-        if decoder.qkv_bias:
-            found = []
-            for k, outputs in cut.items():
-                values = tensor(weights, layer_name(layer, f"self_attn.{k}.bias"), (shapes[k][0],))
-                found.append(np.append(values, 0.0)[outputs])
-            biases.append(half.encode(np.concatenate(found, axis=1)))
+        for k, outputs in cut.items() if decoder.qkv_bias else ():
+            biases.append(bias(layer_name(layer, f"self_attn.{k}.bias"), outputs))
+        if decoder.o_bias:
+            row_biases.append(bias(layer_name(layer, "self_attn.o_proj.bias"), hidden))
+        if decoder.ffn_bias:
+            biases += [bias(layer_name(layer, f"mlp.{k}.bias"), ffn) for k in ("gate_proj", "up_proj")]
+            row_biases.append(bias(layer_name(layer, "mlp.down_proj.bias"), hidden))
         if decoder.head_norms:
             names = [layer_name(layer, f"self_attn.{name}.weight") for name in HEAD_NORMS]
             head_norms += [norm(name, place.of_head, decoder.head_size) for name in names]
@@ -144,6 +150,9 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
     result: dict[str, Bits] = {"weights": tiles}
     by_row = np.concatenate(norms, axis=1)[:, np.newaxis]
     result["norms"] = np.broadcast_to(by_row, (*size, by_row.shape[2]))
+    if row_biases:
+        by_row = np.concatenate(row_biases, axis=1)[:, np.newaxis]
+        result["row_biases"] = np.broadcast_to(by_row, (*size, by_row.shape[2]))
     for symbol, parts in (("biases", biases), ("head_norms", head_norms)):
         if parts:
             by_column = np.concatenate(parts, axis=1)[np.newaxis]

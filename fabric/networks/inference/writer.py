@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from fabric.asm.operands import Address, Reg, Var
+from fabric.asm.operands import Address, Dsr, Reg, Var
 from fabric.kernels.matmul.local import emit_product
 from fabric.networks.inference.placement import Placement
 from fabric.program.functions import Emit
@@ -26,11 +26,17 @@ NORM_WORDS = 512
 """Words kept beside them for norms of heads."""
 GELU_WORDS = 40
 """Words kept beside them for gelu."""
+MARK_WORDS = 60
+"""Words kept beside them for what only some layers do."""
+BIAS_WORDS = 40
+"""Words kept beside them for each kind of biases but those of queries, keys and values."""
 
 
 def code_words(place: Placement) -> int:
     """Return the words kept for the program of a PE."""
-    return CODE_WORDS + NORM_WORDS * place.decoder.head_norms + GELU_WORDS * (place.decoder.activation == "gelu")
+    decoder = place.decoder
+    found = CODE_WORDS + NORM_WORDS * decoder.head_norms + GELU_WORDS * (decoder.activation == "gelu")
+    return found + MARK_WORDS * bool(decoder.marked) + BIAS_WORDS * (decoder.o_bias + 2 * decoder.ffn_bias)
 
 
 def function_room(place: Placement) -> int:
@@ -46,14 +52,14 @@ def resident_variables(p: Program, place: Placement, slots: int = 0) -> dict[str
     """
     if slots:
         p.unit.data_from = code_words(place)
-    shapes, layers = place.shapes, place.decoder.layers
+    layers = place.decoder.layers
     found = {
         "weights": p.array("weights", place.weight_words, place.dtype, bank=1),
         "cache": p.array("cache", layers * place.requests * place.cache_words, place.dtype, bank=1),
         "norms": p.array("norms", place.norms * place.hidden, "f32", bank=4),
     }
-    if place.decoder.qkv_bias:
-        found["biases"] = p.array("biases", layers * shapes["qkv"].rows, place.dtype)
+    for symbol, words in place.bias_words.items():
+        found[symbol] = p.array(symbol, layers * words, place.dtype)
     if place.decoder.head_norms:
         found["head_norms"] = p.array("head_norms", layers * place.head_norms, "f32")
     if slots:
@@ -72,26 +78,70 @@ class Idioms:
 
     def __init__(self, p: Program, place: Placement) -> None:
         self.p, self.place, self.cuts = p, place, 0
+        self._registers: dict[str, Dsr] = {}
         self.pointers: dict[str, Var] = {}
 
     def keep(self, slots: int) -> None:
         """Declare what stays in a PE, as of `resident_variables`."""
         kept = resident_variables(self.p, self.place, slots)
         self.weights, self.cache, self.norms = kept["weights"], kept["cache"], kept["norms"]
-        self.biases, self.head_norms = kept.get("biases"), kept.get("head_norms")
+        self.head_norms = kept.get("head_norms")
+        self.biases = {symbol: kept[symbol] for symbol in self.place.bias_words}
         if slots:
             self.last = kept["last"]
 
     def declare_pointers(self) -> None:
         """Declare the pointers to the next of what stays in a PE and is used layer by layer."""
         names = ("weights", "norms", "biases", "cache") + ("head_norms",) * self.place.decoder.head_norms
+        names += ("row_biases",) * ("row_biases" in self.biases)
         self.pointers = {name: self.p.scalar(f"{name}_at", "u16") for name in names}
+        if self.place.decoder.marked:
+            self.marks = self.p.param("marks", "u16", count=len(self.place.marks))
+            self.kind = self.p.scalar("kind", "u16")  # the mark of the layer that a PE is in
 
     def rewind(self) -> None:
         """Set all pointers to the first layer."""
         first = {"weights": self.weights, "norms": self.norms, "cache": self.cache}
-        more = {"biases": self.biases, "head_norms": self.head_norms}
-        self.point(**first, **{name: var for name, var in more.items() if var is not None})
+        more = {} if self.head_norms is None else {"head_norms": self.head_norms}
+        self.point(**first, **self.biases, **more)
+
+    @contextmanager
+    def layers(self) -> Iterator[None]:
+        """Repeat what the block writes for all layers, each of which has its mark in ``kind``."""
+        p, decoder = self.p, self.place.decoder
+        if not decoder.marked:
+            with self.times(decoder.layers):
+                self.mark("layer")
+                yield
+            return
+        left = p.reg16("layers left")
+        with p.loop(decoder.layers, counter=left):
+            self.mark("layer")
+            self.enter_layer(left)
+            yield
+        p.free(left)
+
+    def enter_layer(self, left: Reg) -> None:
+        """Write that the mark of a layer comes into ``kind``, if layers differ; `left`: layers left, with it."""
+        if self.place.decoder.marked:
+            kind = self.p.reg16("kind")
+            self.p.ld16(kind, self.marks, index=left)
+            self.p.st16(kind, self.kind)
+            self.p.free(kind)
+
+    @contextmanager
+    def where(self, name: str) -> Iterator[None]:
+        """Write the block for layers of which a field of `LayerKind` is true; at least one is there."""
+        p, decoder = self.p, self.place.decoder
+        if name not in decoder.marked:
+            yield
+            return
+        kind = p.reg16("kind")
+        p.ld16(kind, self.kind)
+        p.and16(kind, kind, 1 << decoder.marked.index(name))
+        with p.if_("ne", kind, 0, "16"):
+            p.free(kind)
+            yield
 
     def mark(self, name: str) -> None:
         """Mark a place by a label that nobody sees but who prices the program (`fabric.networks.inference.course`)."""
@@ -125,6 +175,12 @@ class Idioms:
         p.add16(address, address, words)
         p.st16(address, self.pointers[name])
         p.free(address)
+
+    def register(self, kind: str, name: str) -> Dsr:
+        """Return a register of descriptors, taken when it is first asked for."""
+        if name not in self._registers:
+            self._registers[name] = self.p.dsr(kind, name=name)
+        return self._registers[name]
 
     def times(self, count: int) -> AbstractContextManager[object]:
         """Repeat what the block writes, without a loop for one turn."""
@@ -195,7 +251,7 @@ class Writer(Idioms):
     def forward(self) -> None:
         """Set the pointers behind the last layer, to the last norm and the output matrix."""
         place, layers = self.place, self.place.decoder.layers
-        self.point(weights=self.weights[layers * place.layer_words], norms=self.norms[2 * layers * place.hidden])
+        self.point(weights=self.weights[place.head_at], norms=self.norms[2 * layers * place.hidden])
 
     # --- idioms -------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ BASES = {
         ("Qwen3ForCausalLM", "qwen3", {}),
         ("MistralForCausalLM", "mistral", {"sliding_window": None}),
         ("Phi3ForCausalLM", "phi3", {"sliding_window": None}),
+        ("SmolLM3ForCausalLM", "smollm3", {"no_rope_layers": [1, 0], "tie_word_embeddings": False}),
         ("GemmaForCausalLM", "gemma", {"hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": False}),
         (
             "GraniteForCausalLM",
@@ -68,6 +69,16 @@ FIELDS = {
     "MistralForCausalLM": (*OF_ALL, "head_dim", "sliding_window"),
     "Phi3ForCausalLM": (*OF_ALL, "resid_pdrop", "embd_pdrop", "original_max_position_embeddings", "sliding_window"),
     "GemmaForCausalLM": (*OF_ALL, "attention_bias", "head_dim", "use_bidirectional_attention"),
+    "SmolLM3ForCausalLM": (
+        *OF_ALL,
+        "attention_bias",
+        "mlp_bias",
+        "no_rope_layers",
+        "no_rope_layer_interval",
+        "use_sliding_window",
+        "sliding_window",
+        "layer_types",
+    ),
     "GraniteForCausalLM": (
         *OF_ALL,
         "attention_bias",
@@ -116,7 +127,7 @@ def _positions(table, features):
     no new one; part of a head turns if the table says so.
     """
     rope = table.get("rope_scaling") or table.get("rope_parameters") or {}
-    base = rope.get("rope_theta", table.get("rope_theta", 10000.0))
+    base = rope.get("rope_theta", table.get("rope_theta", 2000000.0 if _kind(table) == "smollm3" else 10000.0))
     part = rope.get("partial_rotary_factor", table.get("partial_rotary_factor"))
     assert part in (None, 1), "an answer with part of a head turned is not right or wrong here: it must be refused"
     turns = 1.0 / base ** (np.arange(0, features, 2) / features)
@@ -194,7 +205,21 @@ def _windows(table):
         if kinds is None:
             kinds = ["sliding_attention" if i >= first else "full_attention" for i in range(layers)]
         return [table.get("sliding_window", 4096) if kind == "sliding_attention" else None for kind in kinds]
+    if _kind(table) == "smollm3" and table.get("use_sliding_window", False):
+        kinds = table.get("layer_types")
+        if kinds is None:
+            kinds = ["full_attention" if turns else "sliding_attention" for turns in _turning(table)]
+        return [table.get("sliding_window") if kind == "sliding_attention" else None for kind in kinds]
     return [None] * layers
+
+
+def _turning(table):
+    """Return of each layer whether its queries and keys turn by their positions."""
+    count = table["num_hidden_layers"]
+    if _kind(table) != "smollm3":
+        return [1] * count
+    found = table.get("no_rope_layers")
+    return [(k + 1) % table.get("no_rope_layer_interval", 4) for k in range(count)] if found is None else found
 
 
 def library_logits(table, tensors, ids):
@@ -207,7 +232,11 @@ def library_logits(table, tensors, ids):
     angle = np.outer(np.arange(n), turns)
     cos, sin = attention * np.cos(angle), attention * np.sin(angle)
     biases = _kind(table) == "qwen2"
-    biases = biases or (_kind(table) in ("llama", "qwen3", "granite", "gemma") and table.get("attention_bias", False))
+    all_biases = _kind(table) in ("llama", "qwen3", "granite", "gemma", "smollm3") and table.get(
+        "attention_bias", False
+    )
+    biases = biases or all_biases
+    mlp_bias = _kind(table) in ("llama", "granite", "smollm3") and table.get("mlp_bias", False)
     granite = table if _kind(table) == "granite" else {"attention_multiplier": 1 / np.sqrt(features)}
     gemma = _kind(table) == "gemma"
     x = granite.get("embedding_multiplier", 1.0) * t["model.embed_tokens.weight"][list(ids)]
@@ -221,7 +250,12 @@ def library_logits(table, tensors, ids):
             / np.sqrt((y * y).mean(-1, keepdims=True) + table.get("rms_norm_eps", 1e-6))
         )
 
-    def rotated(z):
+    def outer(y, name, biased):  # a bias that a file does not have is zero
+        return y @ t[f"{name}.weight"].T + (t.get(f"{name}.bias", 0.0) if biased else 0.0)
+
+    def rotated(z, layer):
+        if not _turning(table)[layer]:
+            return z
         a, b = z[..., : features // 2], z[..., features // 2 :]
         return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
 
@@ -242,7 +276,8 @@ def library_logits(table, tensors, ids):
                 out = norm(out, f"{part}self_attn.{name}_norm")
             return out
 
-        q, k, v, out = rotated(projected("q", heads)), rotated(projected("k", kv)), projected("v", kv), []
+        q, k = rotated(projected("q", heads), layer), rotated(projected("k", kv), layer)
+        v, out = projected("v", kv), []
         behind = np.arange(n)[:, None] - np.arange(n)
         hidden = (behind < 0) | (False if window is None else behind >= window)
         for head in range(heads):
@@ -250,12 +285,12 @@ def library_logits(table, tensors, ids):
             scores[hidden] = -np.inf
             share = np.exp(scores - scores.max(1, keepdims=True))
             out.append(share / share.sum(1, keepdims=True) @ v[head * kv // heads])
-        x = x + residual * (np.concatenate(out, 1) @ t[part + "self_attn.o_proj.weight"].T)
+        x = x + residual * outer(np.concatenate(out, 1), part + "self_attn.o_proj", all_biases)
         z = norm(x, part + "post_attention_layernorm")
         if _kind(table) == "phi3":
             gate, up = np.split(z @ t[part + "mlp.gate_up_proj.weight"].T, 2, axis=-1)
         else:
-            gate, up = (z @ t[f"{part}mlp.{name}_proj.weight"].T for name in ("gate", "up"))
+            gate, up = (outer(z, f"{part}mlp.{name}_proj", mlp_bias) for name in ("gate", "up"))
         name = table.get("hidden_act", "gelu" if gemma else "silu")
         if gemma or name == "gelu_pytorch_tanh":
             assert name in ("gelu", "gelu_pytorch_tanh")
@@ -263,8 +298,8 @@ def library_logits(table, tensors, ids):
         else:
             assert name in ("silu", "swish")
             active = gate / (1 + np.exp(-gate))
-        x = x + residual * ((active * up) @ t[part + "mlp.down_proj.weight"].T)
-    head = "model.embed_tokens" if table.get("tie_word_embeddings", gemma) else "lm_head"
+        x = x + residual * outer(active * up, part + "mlp.down_proj", mlp_bias)
+    head = "model.embed_tokens" if table.get("tie_word_embeddings", _kind(table) in ("gemma", "smollm3")) else "lm_head"
     return norm(x, "model.norm")[-1] @ t[f"{head}.weight"].T / granite.get("logits_scaling", 1.0)
 
 

@@ -72,6 +72,12 @@ def scalar_logits(decoder, weights, ids):
             bias = weights.get(f"{part}self_attn.{name}.bias")
             return _product(weights[f"{part}self_attn.{name}.weight"], y, bias)
 
+        def inner(y, name, part=part):
+            return _product(weights[f"{part}mlp.{name}.weight"], y, weights.get(f"{part}mlp.{name}.bias"))
+
+        def turned(head, position, number=number):
+            return _turned(head, position, decoder) if decoder.kind(number).turns else head
+
         def normalised(head, name, part=part):
             weight = weights[f"{part}self_attn.{name}.weight"] if decoder.head_norms else None
             return head if weight is None else _norm(head, weight, decoder.epsilon)
@@ -79,9 +85,9 @@ def scalar_logits(decoder, weights, ids):
         keys, values, rows = [], [], []
         for position, x in enumerate(xs):
             y = _norm(x, weights[f"{part}input_layernorm.weight"], decoder.epsilon)
-            queries = [_turned(normalised(h, "q_norm"), position, decoder) for h in _cut(project(y, "q_proj"), e)]
+            queries = [turned(normalised(h, "q_norm"), position) for h in _cut(project(y, "q_proj"), e)]
             own = _cut(project(y, "k_proj"), e)
-            keys.append([_turned(normalised(h, "k_norm"), position, decoder) for h in own])
+            keys.append([turned(normalised(h, "k_norm"), position) for h in own])
             values.append(_cut(project(y, "v_proj"), e))
             joined = []
             for j, q in enumerate(queries):
@@ -91,12 +97,11 @@ def scalar_logits(decoder, weights, ids):
                 for i in range(e):
                     mixed = sum(w * v[shared][i] for w, v in zip(weight, values, strict=True))
                     joined.append(mixed / sum(weight))
-            x = [a + b for a, b in zip(x, _product(weights[f"{part}self_attn.o_proj.weight"], joined), strict=True)]
+            x = [a + b for a, b in zip(x, project(joined, "o_proj"), strict=True)]
             z = _norm(x, weights[f"{part}post_attention_layernorm.weight"], decoder.epsilon)
-            gate = _product(weights[f"{part}mlp.gate_proj.weight"], z)
-            up = _product(weights[f"{part}mlp.up_proj.weight"], z)
-            inner = [active(g) * u for g, u in zip(gate, up, strict=True)]
-            down = _product(weights[f"{part}mlp.down_proj.weight"], inner)
+            gate, up = inner(z, "gate_proj"), inner(z, "up_proj")
+            joined = [active(g) * u for g, u in zip(gate, up, strict=True)]
+            down = inner(joined, "down_proj")
             rows.append([a + b for a, b in zip(x, down, strict=True)])
         xs = rows
     y = _norm(xs[-1], weights["model.norm.weight"], decoder.epsilon)

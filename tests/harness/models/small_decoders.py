@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from fabric.networks.inference.decoder import ACTIVATIONS, Decoder
+from fabric.networks.inference.decoder import ACTIVATIONS, Decoder, LayerKind
 from fabric.networks.inference.rope import Scaling
 from harness.models.hub import tensor_shapes
 
@@ -32,11 +32,13 @@ def random_weights(decoder, seed=0):
 
 @st.composite
 def decoders(draw):
-    """Draw a decoder: heads 1 to 8 in groups, even heads, odd sizes, with and without biases, tied or not."""
+    """Draw a decoder that some architecture is: heads 1 to 8 in groups, odd sizes, biases or none, tied or not."""
     kv_heads = draw(st.integers(1, 4))
+    layers, qkv_bias, head_norms = draw(st.integers(1, 2)), draw(st.booleans()), draw(st.booleans())
+    turns = [True] * layers if head_norms else draw(st.lists(st.booleans(), min_size=layers, max_size=layers))
     return Decoder(
         hidden=draw(st.integers(1, 12)),
-        layers=draw(st.integers(1, 2)),
+        layers=layers,
         heads=kv_heads * draw(st.integers(1, 8 // kv_heads)),
         kv_heads=kv_heads,
         head_size=2 * draw(st.integers(1, 4)),
@@ -45,9 +47,12 @@ def decoders(draw):
         context=16,
         epsilon=draw(st.sampled_from([1e-6, 1e-5])),
         rope_base=draw(st.sampled_from([1e4, 5e5])),
-        qkv_bias=draw(st.booleans()),
+        qkv_bias=qkv_bias,
+        o_bias=qkv_bias and draw(st.booleans()),
+        ffn_bias=not head_norms and draw(st.booleans()),
+        different=tuple(LayerKind(turns=each) for each in turns),
         tied=draw(st.booleans()),
         scaling=draw(st.sampled_from(SCALINGS)),
-        head_norms=draw(st.booleans()),
+        head_norms=head_norms,
         activation=draw(st.sampled_from(ACTIVATIONS)),
     )

@@ -48,7 +48,7 @@ def test_every_key():
     }
     found = configuration_of(TABLE | more)
     assert found == Configuration(
-        Decoder(24, 2, 4, 2, 8, 40, 50, 64, 1e-5, 500000, True, True), "LlamaForCausalLM", (2, 3)
+        Decoder(24, 2, 4, 2, 8, 40, 50, 64, 1e-5, 500000, True, True, o_bias=True), "LlamaForCausalLM", (2, 3)
     )
 
 
@@ -125,7 +125,7 @@ def test_scaled_positions():
         ({"sliding_window": 32}, "there is no window of attention in it"),
         ({"use_sliding_window": True}, "use_sliding_window"),
         ({"model_type": "mistral", "architectures": None, "attention_bias": True}, "no biases"),
-        ({"mlp_bias": True}, "mlp_bias"),
+        ({"mlp_bias": True, "model_type": "qwen2", "architectures": None}, "mlp_bias"),
         ({"quantization_config": {"bits": 4}}, "quantization_config"),
     ],
 )
@@ -183,8 +183,9 @@ def test_files_that_are_none(tmp_path, text):
 def test_what_is_written_is_read(tmp_path):
     for decoder in PRESETS.values():
         own = "Qwen3ForCausalLM" if decoder.head_norms else "LlamaForCausalLM"
+        own = "SmolLM3ForCausalLM" if decoder.different else own
         for kept in (Configuration(decoder, own), Configuration(decoder, "Qwen2ForCausalLM", (2, 7))):
-            if kept.architecture == "Qwen2ForCausalLM" and not decoder.qkv_bias:
+            if (kept.architecture == "Qwen2ForCausalLM") is not decoder.qkv_bias:
                 continue
             pairs = tuple(1.0 + k / 8 for k in range(decoder.head_size // 2))
             for scaling in (None, Scaling("linear", 2.5), Scaling("llama3", 8.0, 1.0, 4.0, 4096),
@@ -211,7 +212,7 @@ def test_a_gemma():
 def test_norms_of_heads_are_written_as_a_qwen3(tmp_path):
     """No decoder is written as a model without its norms, whatever it was read from, nor as one with norms."""
     path, tiny = tmp_path / "config.json", Decoder(8, 2, 4, 2, 6, 40, 50, 64, head_norms=True)
-    for decoder in (tiny, replace(tiny, qkv_bias=True), replace(tiny, head_norms=False)):
+    for decoder in (tiny, replace(tiny, qkv_bias=True, o_bias=True), replace(tiny, head_norms=False)):
         for architecture in ("LlamaForCausalLM", "Qwen3ForCausalLM"):
             path.write_text(write_configuration(Configuration(decoder, architecture)))
             found = read_configuration(path)
@@ -228,6 +229,7 @@ def test_presets_have_their_published_sizes():
         "Qwen3-0.6B": (15_728_640, 596_049_920, 4_096),
         "Qwen3-8B": (192_937_984, 8_190_735_360, 4_096),
         "Gemma-2B": (110_100_480, 2_506_172_416, 1_024),
+        "SmolLM3-3B": (78_118_912, 3_075_098_624, 2_048),
         "LLaMA3.1-8B": (218_103_808, 8_030_261_248, 4_096),
         "LLaMA3.1-70B": (855_638_016, 70_553_706_496, 4_096),
         "LLaMA3.1-405B": (3_187_671_040, 405_853_388_800, 4_096),

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fabric.networks.inference.decoder import LayerKind
 from harness.models.configuration import Configuration
 from harness.models.hub import find_model, load_model, save_model, tensor_shapes
 from harness.models.tensors import read_tensors, write_tensors
@@ -26,7 +27,16 @@ def saved(directory, decoder=TINY, **change):
     return weights
 
 
-@pytest.mark.parametrize("change", [{}, {"tied": True}, {"qkv_bias": True}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"tied": True},
+        {"qkv_bias": True},
+        {"qkv_bias": True, "o_bias": True, "ffn_bias": True},
+        {"different": (LayerKind(turns=False), LayerKind())},
+    ],
+)
 def test_round_trip(tmp_path, change):
     decoder = replace(TINY, **change)
     weights = saved(tmp_path / "m", decoder)
@@ -103,7 +113,7 @@ Q = "model.layers.1.self_attn.q_proj.weight"
         ({Q: None}, f"tensor {Q} is missing"),
         ({Q: None, "model.norm.weight": None}, f"tensor {Q} and 1 more is missing"),
         ({Q: np.zeros((6, 16), np.float32)}, r"\[6, 16\], config.json wants \[16, 6\]"),
-        ({"model.layers.0.self_attn.o_proj.bias": np.ones(6, np.float32)}, "bias of the output projection"),
+        ({"model.layers.0.self_attn.o_proj.bias": np.ones(6, np.float32)}, "no such bias"),
         ({"model.layers.0.self_attn.q_norm.weight": np.ones(4, np.float32)}, "norms of queries and keys"),
         ({"model.layers.0.mlp.extra.weight": np.zeros(6, np.float32)}, "belongs to no part"),
         ({"model.layers.2.input_layernorm.weight": np.zeros(6, np.float32)}, "belongs to no part"),

@@ -61,6 +61,8 @@ OWN = {
     "rms_norm_eps": (0.25, 1e-6),
     "max_position_embeddings": (12, 11, 64),
     "head_dim": (2,),
+    "no_rope_layers": ([1, 1], [0, 0], [0, 1, 1], [True, 0], [1], [1, 2]),
+    "no_rope_layer_interval": (1, 2, 3),
 }  # fmt: skip
 OWN["rope_scaling"] = OWN["rope_parameters"]
 """Values that mean something, by key."""
@@ -157,7 +159,7 @@ def test_every_key_inside_of_positions(made):
         ({"eos_token_id": [3, 5]}, "right"),
         ({"colour": "red"}, "said"),
         ({"auto_map": {"AutoModel": "m.M"}}, "said"),
-        ({"mlp_bias": True}, "refused"),
+        ({"mlp_bias": True}, "refused"),  # the files have none
         ({"is_decoder": True}, "refused"),
         ({"attention_dropout": 0.5}, "right"),
     ],
@@ -183,6 +185,19 @@ def test_what_comes_of_a_change(made, change, outcome):
         ("LlamaForCausalLM", {"sliding_window": 5}, "refused"),
         ("LlamaForCausalLM", {"hidden_act": "swish"}, "right"),
         ("LlamaForCausalLM", {"hidden_act": "gelu"}, "refused"),  # which the library takes by the error function
+        ("SmolLM3ForCausalLM", {"no_rope_layers": [0, 1]}, "right"),
+        ("SmolLM3ForCausalLM", {"no_rope_layers": None}, "right"),
+        ("SmolLM3ForCausalLM", {"no_rope_layers": None, "no_rope_layer_interval": 2}, "right"),
+        ("SmolLM3ForCausalLM", {"no_rope_layers": [1]}, "refused"),
+        ("SmolLM3ForCausalLM", {"no_rope_layers": [1, 2]}, "refused"),
+        ("SmolLM3ForCausalLM", {"no_rope_layers": None, "no_rope_layer_interval": 0}, "refused"),
+        ("SmolLM3ForCausalLM", {"rope_theta": 7.0}, "right"),
+        ("SmolLM3ForCausalLM", {"sliding_window": 5}, "right"),
+        ("SmolLM3ForCausalLM", {"sliding_window": 5, "use_sliding_window": True}, "refused"),
+        ("SmolLM3ForCausalLM", {"sliding_window": 12, "use_sliding_window": True}, "right"),
+        ("SmolLM3ForCausalLM", {"sliding_window": 5, "use_sliding_window": True, "no_rope_layers": [1, 1]}, "right"),
+        ("SmolLM3ForCausalLM", {"use_sliding_window": True}, "right"),
+        ("SmolLM3ForCausalLM", {"layer_types": ["full_attention", "sliding_attention"]}, "refused"),
         ("GemmaForCausalLM", {"hidden_act": "gelu"}, "right"),
         ("GemmaForCausalLM", {"hidden_act": "silu"}, "refused"),
         ("GemmaForCausalLM", {"hidden_activation": "gelu_pytorch_tanh"}, "right"),
@@ -201,6 +216,32 @@ def test_windows_and_activations(tmp_path, architecture, change, outcome):
         return load_model(tmp_path)
 
     assert tried((architecture, weights, load), change) == outcome
+
+
+BIASED = {
+    "attention_bias": (["self_attn.o_proj", *(f"self_attn.{name}_proj" for name in "qkv")], {"LlamaForCausalLM",
+        "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM"}),
+    "mlp_bias": ([f"mlp.{name}_proj" for name in ("gate", "up", "down")], {"LlamaForCausalLM", "GraniteForCausalLM",
+        "SmolLM3ForCausalLM"}),
+}  # fmt: skip
+"""Products that a key gives a bias, and the architectures in which it does."""
+
+
+@pytest.mark.parametrize("key", list(BIASED))
+def test_biases_that_a_key_says(made, key):
+    """With the key, biases of the file are the library's; without it they are no part of the model."""
+    architecture, weights, load = made
+    products, architectures = BIASED[key]
+    r = np.random.default_rng(7)
+    for name in [name for name in weights if name.removesuffix(".weight").endswith(tuple(products))]:
+        weights[f"{name.removesuffix('weight')}bias"] = r.standard_normal(len(weights[name])).astype(np.float32)
+    directory = load.__closure__[0].cell_contents
+    write_tensors(directory / "model.safetensors", weights)
+    assert tried(made, {key: True}) == ("right" if architecture in architectures else "refused")
+    if architecture in architectures:
+        assert tried(made, {key: False}) == "refused"
+        plain = library_logits(BASES[architecture] | {key: False}, weights, IDS)
+        assert not np.allclose(plain, library_logits(BASES[architecture] | {key: True}, weights, IDS), rtol=1e-2)
 
 
 def test_a_base_without_a_number_of_kv_heads_has_the_librarys(made):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fabric.networks.inference.decoder import LayerKind
 from harness.models.plain import PlainDecoder
 from tests.harness.models.small_decoders import TINY, random_weights
 from tools.models.gradients import loss_and_gradients
@@ -52,7 +53,13 @@ def test_gradients_are_those_of_the_loss(change):
 
 
 @pytest.mark.parametrize(
-    ("change", "what"), [({"head_norms": True}, "norms of heads"), ({"activation": "gelu"}, "gradients of gelu")]
+    ("change", "what"),
+    [
+        ({"head_norms": True}, "norms of heads"),
+        ({"activation": "gelu"}, "gradients of gelu"),
+        ({"o_bias": True}, "gradients of biases"),
+        ({"different": (LayerKind(), LayerKind(turns=False))}, "layers that differ"),
+    ],
 )
 def test_other_decoders_are_refused(change, what):
     decoder = replace(TINY, **change)

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from fabric.kernels.collectives.pieces.ring import Ring
 from fabric.kernels.kit.data import wavelets_of
 from fabric.networks.inference.course import MOST_WORDS, Course, MarkedProgram
+from fabric.networks.inference.decoder import period_of
 from fabric.networks.inference.elementwise import FINE
 from fabric.networks.inference.prefill.channels import FROM_WEST, TO_EAST
 from fabric.networks.inference.prefill.placement import PromptPlacement
@@ -95,9 +96,10 @@ class PromptCycles:
 
     @cached_property
     def priced(self) -> Prefill:
-        """The program with two layers at most, since all do the same, on PEs with room for it."""
-        place = self.place
-        short = replace(place, decoder=replace(place.decoder, layers=min(2, place.decoder.layers)))
+        """The program with few layers, one of each kind or two, on PEs with room for it."""
+        place, decoder = self.place, self.place.decoder
+        few = decoder.of_kinds(decoder.kinds) if decoder.marked else decoder.part(0, min(2, decoder.layers))
+        short = replace(place, decoder=few)
         machine = self.m.replace({"mem.words": MOST_WORDS})
         return Prefill(machine, PromptPlacement(short, self.prompt.length), self.prefill.timed)
 
@@ -119,7 +121,8 @@ class PromptCycles:
         prompt = self.prompt
         seen = [prompt.keys - prompt.keys // 2] * (prompt.key_slots * prompt.tokens)
         goes = [0] * self.place.height
-        return {"passed": 0, "allowed": seen, "last_token": 1, "columns_behind": 1, "goes": goes, "goes_in_head": goes}
+        found = {"passed": 0, "allowed": seen, "last_token": 1, "columns_behind": 1, "goes": goes, "goes_in_head": goes}
+        return found | {"marks": self.priced.place.marks}
 
     def _ways(self, mark: str, columns: int) -> Ways:
         """Return what the PEs of a line of so many columns do in a channel, the home being anywhere."""
@@ -176,18 +179,22 @@ class PromptCycles:
             found[-1] = (first, found[-1][1], product)
 
     @cached_property
-    def stretches(self) -> tuple[Course, list[Item], list[Item]]:
-        """What is before the layers, a layer, and what is behind them."""
+    def stretches(self) -> tuple[Course, list[list[Item]], int, list[Item]]:
+        """What is before the layers, a layer of each kind, the cycles to another one, and what is behind them."""
         program = self.program(0)
         opened = program.follow("prompt", "layer", self.given)
-        layer, state = self._script("layer", "layer done", opened.state)
-        again = 0
-        if self.place.decoder.layers > 1:
-            again = program.follow("layer done", "layer", None, state.copy()).cycles[-1]
-            # The loop's counter is not at its end yet: the next turn follows, and the way out is a branch that falls.
+        state, layers, again = opened.state, [], 0
+        for number in range(len(self.place.decoder.kinds)):
+            layer, state = self._script("layer", "layer done", state)
+            layers.append(layer)
+            if number == 0 and self.place.decoder.layers > 1:
+                # The loop's counter is not at its end yet: the next turn follows.  The way out is a branch that falls.
+                again = program.follow("layer done", "layer", None, state.copy()).cycles[-1]
+            if number < len(self.place.decoder.kinds) - 1:
+                state = program.follow("layer done", "layer", None, state).state
         behind = program.follow("hand over", "read", self.given, state)
         events = zip(behind.events, behind.cycles, strict=True)
-        return opened, [*layer, ("again", again, None)], [(event, cycles, None) for event, cycles in events]
+        return opened, layers, again, [(event, cycles, None) for event, cycles in events]
 
     # --- the whole ----------------------------------------------------------------------------------------------------
 
@@ -381,8 +388,8 @@ class PromptRun:
 
     def run(self) -> tuple[dict[str, float], Times]:
         """Return when each of `PARTS` is done, those of layers in the last layer, and when each PE is through."""
-        opened, layer, behind = self.form.stretches
-        layers = self.place.decoder.layers
+        opened, layers, again, behind = self.form.stretches
+        decoder = self.place.decoder
         found: dict[str, float] = {}
         columns = np.arange(self.width) * self.place.width // self.width
         at = np.tile(self.form.entered()[columns], (self.height, 1))
@@ -394,14 +401,20 @@ class PromptRun:
                 at += leap * leaps[rows][:, np.newaxis]
             if event.startswith("done "):
                 found[event.removeprefix("done ")] = float(at.max())
-        for number in range(layers):
-            before, last = at.copy(), number == layers - 1
-            self._move(at, layer[: -1 if last else None], found)
-            moved, left = at - before, layers - 1 - number
-            if left > 1 and number and np.ptp(moved, axis=1).max() <= STEADY * moved.max():
-                shift = moved.mean(axis=1, keepdims=True) * left - layer[-1][1]
+        which = [decoder.kinds.index(kind) for kind in decoder.different] or [0]
+        count, period, number = decoder.layers, period_of(which), 0
+        while number < count:
+            if number % period == 0:
+                before = at.copy()
+            self._move(at, layers[which[number % period]], found)
+            number += 1
+            at += again if number < count else 0
+            moved, turns = at - before, (count - number) // period
+            steady = number > period and number % period == 0 and turns * period > 1
+            if steady and np.ptp(moved, axis=1).max() <= STEADY * moved.max():
+                number += turns * period
+                shift = moved.mean(axis=1, keepdims=True) * turns - (again if number == count else 0)
                 at += shift
                 found |= {part: found[part] + float(shift.max()) for part in LAYER}
-                break
         self._move(at, behind, found)
         return found, at

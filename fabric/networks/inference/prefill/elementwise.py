@@ -49,16 +49,23 @@ def emit_norm(w: PromptWriter, total: Callable[[], None]) -> None:
     p.fs2h(w.given, w.scratch)
 
 
-def emit_biases(w: PromptWriter) -> None:
-    """Write qkv = qkv + the next layer's biases."""
-    p, s, rows = w.p, w.prompt.tokens, w.prompt.shapes["qkv"].rows
-    assert w.biases is not None
-    with w.taking("biases", rows) as address:
-        bias, biased = p.dsr("src0", name="biases"), p.dsr("dest", name="biased")
-        p.load(biased, p.mem1d(w.qkv, s * rows))
-        p.load(bias, p.mem4d(w.biases, (s, rows), (0, 1)))
+def emit_biases(w: PromptWriter, name: str, result: Var) -> None:
+    """Write result = result + the next biases of a product, if it has some.
+
+    Those of features of rows lie with the homes of these.
+    """
+    p, s, rows, slots = w.p, w.prompt.tokens, w.prompt.shapes[name].rows, w.prompt.slots
+    symbol = w.place.bias_of(name)
+    if not symbol:
+        return
+    at_home = symbol == "row_biases"
+    with w.taking(symbol, rows * (slots if at_home else 1)) as address:
+        bias, biased = w.register("src0", "biases"), w.register("dest", "biased")
+        p.load(biased, result)
+        whole = ((slots, s, rows), (rows, 0, 1)) if at_home else ((s, rows), (0, 1))
+        p.load(bias, p.mem4d(w.biases[symbol], *whole))
         p.dsr_base(bias, address)
-        p.faddhs(biased, bias, w.qkv)
+        p.faddhs(biased, bias, result)
 
 
 def emit_gated(w: PromptWriter) -> None:
@@ -135,9 +142,9 @@ class Angles:
                 p.add16(address, address, 2 * part)
 
     def turn(self) -> None:
-        """Write queries, key_tile, value_tile = queries and keys of qkv turned, queries scaled, values as they are."""
+        """Write that queries and keys of qkv are turned."""
         w, p, place = self.w, self.w.p, self.w.place
-        s, n, part, keys = w.prompt.tokens, place.pairs, place.part, w.prompt.keys
+        s, n = w.prompt.tokens, place.pairs
         heads, rows = place.turned_heads, w.prompt.shapes["qkv"].rows
         a, b = (p.mem4d(w.qkv, (s, heads, n), (rows, 2 * n, 1), offset=k * n) for k in range(2))
         cos, sin = (p.mem4d(self.all, (s, heads, n), (2 * n, 0, 1), offset=k * n) for k in range(2))
@@ -149,6 +156,11 @@ class Angles:
         p.fmuls(b, b, cos)
         p.fsubs(a, a, right)
         p.fadds(b, b, left)
+
+    def keep(self) -> None:
+        """Write queries, key_tile, value_tile = queries of qkv scaled, its keys and values as they are."""
+        w, p, place = self.w, self.w.p, self.w.place
+        s, part, keys, rows = w.prompt.tokens, place.part, w.prompt.keys, w.prompt.shapes["qkv"].rows
         queries = p.mem4d(w.qkv, (s, place.query_rows), (rows, 1))
         p.fmuls(queries, queries, 1.0 / math.sqrt(place.decoder.head_size))
         p.fs2h(w.queries, p.mem4d(w.qkv, (place.heads, s, part), (part, rows, 1)))

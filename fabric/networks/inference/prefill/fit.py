@@ -31,6 +31,10 @@ def prompt_words(prompt: PromptPlacement) -> dict[str, int]:
         "lists": 2 * place.height + prompt.key_slots * s + 2 * s + 3 * 15,
         "functions": 6 * 2 * CHUNK + GAPS,
     }
+    if place.decoder.marked:
+        found["marks of layers"] = len(place.marks) + 1
+    if "row_biases" in place.bias_words:
+        found["biases of columns"] = place.decoder.layers * prompt.slots * place.bias_words["row_biases"]
     if place.height > 1:
         found["tiles that arrive"] = 2 * tile
     return dict(sorted(found.items(), key=lambda item: -item[1]))

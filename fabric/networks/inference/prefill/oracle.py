@@ -7,7 +7,6 @@ here: `read` leaves keys and values in its cache and returns the hidden features
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -106,6 +105,10 @@ class PrefillOracle:
                 found[row, chunk] = self._home(np.array(parts), self.homes[chunk][0])
         return found
 
+    def _biased(self, name: str, layer: int, result: Bits) -> Bits:
+        """Return a result with the biases of its product, (height, places, tokens, rows)."""
+        return self.oracle.biased(name, layer, result.swapaxes(1, 2)).swapaxes(1, 2)
+
     def _normalised(self, layer: int, qkv: Bits) -> Bits:
         """Return queries, keys and values with the heads of the first two normalised; (height, width, s, rows)."""
         place, group = self.place, self.place.group
@@ -122,7 +125,7 @@ class PrefillOracle:
         return np.concatenate([found, qkv[..., rows:]], axis=-1)
 
     def _turned(self, qkv: Bits) -> Bits:
-        """Return queries, keys and values behind the rotary positions, rounded to 16 bits; (height, width, s, rows)."""
+        """Return queries, keys and values behind the rotary positions; (height, width, s, rows)."""
         place, n, do = self.place, self.place.pairs, self.do
         count = place.turned_heads
         cos, sin = self.angles[..., np.newaxis, :n], self.angles[..., np.newaxis, n:]
@@ -131,10 +134,7 @@ class PrefillOracle:
         first = do("sub", do("mul", a, cos), do("mul", b, sin))
         second = do("add", do("mul", b, cos), do("mul", a, sin))
         found = np.stack([first, second], axis=-2).reshape(*qkv.shape[:3], -1)
-        queries = do("mul", found[..., : place.query_rows], self.number(1.0 / math.sqrt(place.decoder.head_size)))
-        return self.half(
-            np.concatenate([queries, found[..., place.query_rows :], qkv[..., found.shape[-1] :]], axis=-1)
-        )
+        return np.concatenate([found, qkv[..., found.shape[-1] :]], axis=-1)
 
     def _remember(self, layer: int, keys: Bits, values: Bits) -> None:
         """Put keys and values (height, width, kv_heads, tokens, part) into the first slots of the cache."""
@@ -216,14 +216,15 @@ class PrefillOracle:
         x = self._entered(tokens)
         for layer, tiles in enumerate(oracle.tiles[:-1]):
             qkv = self._spread(tiles["qkv"], self._norm(x, oracle.norms[:, 2 * layer]))
-            if oracle.biases is not None:
-                bias = oracle.biases[:, layer, np.newaxis]
-                qkv = oracle.half.call("add_mixed", np.broadcast_to(bias, qkv.shape), qkv)
-            x = self.do(
-                "add", x, self._summed(tiles["o"], self._attention(layer, self._turned(self._normalised(layer, qkv))))
-            )
+            qkv = self._normalised(layer, self._biased("qkv", layer, qkv))
+            if self.place.decoder.kind(layer).turns:
+                qkv = self._turned(qkv)
+            x = self.do("add", x, self._summed(tiles["o"], self._attention(layer, oracle.kept(qkv))))
+            x = self._biased("o", layer, x)
             gate_up = self._spread(tiles["gate_up"], self._norm(x, oracle.norms[:, 2 * layer + 1]))
+            gate_up = self._biased("gate_up", layer, gate_up)
             x = self.do("add", x, self._summed(tiles["down"], self.oracle.gated(gate_up)))
+            x = self._biased("down", layer, x)
         oracle.rows.begin(self.prompt.counts)
         row, token = self.prompt.last
         return self._moved(row, x[row, :, token])

@@ -149,17 +149,18 @@ class Prefill:
             if column.idle:
                 p.mov16(w.mixed_half, 0)
             done("begin")
-            with w.times(place.decoder.layers):
-                w.mark("layer")
+            with w.layers():
                 parts.norm()
                 done("norm 1")
                 parts.spread("qkv", w.qkv)
-                if w.biases is not None:
-                    emit_biases(w)
+                emit_biases(w, "qkv", w.qkv)
                 done("qkv")
                 if w.head_norms is not None:
                     angles.normalise(parts.squares)
-                angles.turn()
+                if any(kind.turns for kind in place.decoder.kinds):
+                    with w.where("turns"):
+                        angles.turn()
+                angles.keep()
                 angles.remember()
                 done("rotary")
                 if not column.idle:
@@ -172,14 +173,17 @@ class Prefill:
                     attention.divide()
                     done("divide")
                 parts.summed("o", w.mixed_half)
+                emit_biases(w, "o", w.x)
                 done("o")
                 parts.norm()
                 done("norm 2")
                 parts.spread("gate_up", w.gate_up)
+                emit_biases(w, "gate_up", w.gate_up)
                 done("gate_up")
                 emit_gated(w)
                 done("swiglu")
                 parts.summed("down", w.inner_half)
+                emit_biases(w, "down", w.x)
                 w.mark("layer done")
             w.mark("hand over")
             parts.hand_over(answering)
@@ -249,6 +253,8 @@ class Prefill:
                 (height, width, 1),
             ),
         }
+        if place.decoder.marked:
+            found["marks"] = np.broadcast_to(np.array(place.marks, np.uint16), (height, width, len(place.marks)))
         for name in ("step", "leap", "fine", "coarse"):
             found[name] = np.stack([state[name] for state in states]).view(np.float32)
         return found
@@ -256,18 +262,24 @@ class Prefill:
     def tables(self, tables: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Return what the host writes before the prompt, of what `Decode.tables` made: bits of shape (h, w, n).
 
-        Norms come a second time: here they lie with the homes of their features.
+        Norms, and biases of hidden features, come a second time: here they lie with the homes of their features.
         """
-        place, prompt = self.place, self.prompt
-        norms = tables["norms"][:, 0].reshape(place.height, -1, place.hidden)[:, : 2 * place.decoder.layers]
-        over_x = np.zeros((place.width, norms.shape[1], prompt.slots, place.hidden), np.uint32)
-        for chunk, (column, slot) in enumerate(prompt.homes(place.width)):
-            over_x[column, :, slot] = norms[chunk]
-        flat = over_x.reshape(1, place.width, -1)
         found = {name: bits for name, bits in tables.items() if name != "norms"}
-        found["norms_of_columns"] = np.broadcast_to(flat, (place.height, *flat.shape[1:]))
+        found["norms_of_columns"] = self._at_homes(tables["norms"], 2 * self.place.decoder.layers)
+        if "row_biases" in tables:
+            found["biases_of_columns"] = self._at_homes(tables["row_biases"])
         found["norms"] = tables["norms"]
         return found
+
+    def _at_homes(self, bits: NDArray[Any], count: int | None = None) -> NDArray[Any]:
+        """Return the first vectors of hidden features of a table as they lie with the homes of its chunks."""
+        place, prompt = self.place, self.prompt
+        vectors = bits[:, 0].reshape(place.height, -1, place.hidden)[:, :count]
+        over_x = np.zeros((place.width, vectors.shape[1], prompt.slots, place.hidden), bits.dtype)
+        for chunk, (column, slot) in enumerate(prompt.homes(place.width)):
+            over_x[column, :, slot] = vectors[chunk]
+        flat = over_x.reshape(1, place.width, -1)
+        return np.broadcast_to(flat, (place.height, *flat.shape[1:]))
 
 
 class _Parts:

@@ -38,6 +38,9 @@ class PromptWriter(Idioms):
 
         pieces = prompt.slots * prompt.piece
         self.norms = p.array("norms_of_columns", 2 * place.decoder.layers * prompt.slots * place.hidden, "f32", bank=4)
+        if "row_biases" in self.biases:
+            count = place.decoder.layers * place.bias_words["row_biases"] * prompt.slots
+            self.biases["row_biases"] = p.array("biases_of_columns", count, half)
         self.x = p.array("x", pieces, "f32", bank=4)  # the residual stream; apart from what is added to it
         self.given = p.array("given", pieces, half)  # what a product reads
         self.scratch = p.array("scratch", pieces, "f32", bank=2)

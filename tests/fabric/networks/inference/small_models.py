@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 from hypothesis import strategies as st
 
-from fabric.networks.inference.decoder import ACTIVATIONS, HEAD_NORMS, Decoder
+from fabric.networks.inference.decoder import ACTIVATIONS, HEAD_NORMS, Decoder, LayerKind
 from fabric.networks.inference.rope import Scaling
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
@@ -21,14 +23,18 @@ SCALINGS = (
 )
 """None, all pairs slower, and slow pairs slower: with so short first contexts there are pairs of all three kinds."""
 
+LAYERS = (LayerKind(), LayerKind(turns=False))
+"""Layers of all kinds."""
+
 
 @st.composite
 def decoders(draw, layers=2):
     """Return decoders of 1 to 8 heads, grouped or not, with odd sizes."""
     kv_heads, group = draw(st.sampled_from([(1, 1), (1, 4), (2, 1), (2, 3), (3, 2), (4, 1), (4, 2), (8, 1), (5, 1)]))
+    count = draw(st.integers(1, layers))
     return Decoder(
         hidden=draw(st.integers(1, 23)),
-        layers=draw(st.integers(1, layers)),
+        layers=count,
         heads=kv_heads * group,
         kv_heads=kv_heads,
         head_size=2 * draw(st.integers(1, 5)),
@@ -42,6 +48,9 @@ def decoders(draw, layers=2):
         scaling=draw(st.sampled_from(SCALINGS)),
         head_norms=draw(st.booleans()),
         activation=draw(st.sampled_from(ACTIVATIONS)),
+        o_bias=draw(st.booleans()),
+        ffn_bias=draw(st.booleans()),
+        different=draw(st.sampled_from([(), *product(LAYERS, repeat=count)])),
     )
 
 
@@ -64,7 +73,7 @@ def random_weights(decoder, seed=0):
         for name, (rows, columns) in decoder.shapes().items():
             room = "self_attn" if name[0] in "qkvo" else "mlp"
             found[f"{base}.{room}.{name}.weight"] = rng.standard_normal((rows, columns)) / np.sqrt(columns)
-            if decoder.qkv_bias and name[0] in "qkv":
+            if decoder.has_bias(name):
                 found[f"{base}.{room}.{name}.bias"] = 0.3 * rng.standard_normal(rows)
         for name in HEAD_NORMS if decoder.head_norms else ():
             found[f"{base}.self_attn.{name}.weight"] = 1 + 0.2 * rng.standard_normal(decoder.head_size)

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fabric.networks.inference.decode import Decode
-from fabric.networks.inference.decoder import HEAD_NORMS, Decoder
+from fabric.networks.inference.decoder import HEAD_NORMS, Decoder, LayerKind
 from fabric.networks.inference.fit import needed_words, tokens_per_row
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.placement import Placement
@@ -25,6 +25,9 @@ from wse_core.params import machine
 SMALL = Decoder(24, 2, 4, 2, 8, 20, 17, 64, 1e-5)
 TINY = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5)
 NORMED = Decoder(4, 1, 2, 1, 4, 3, 5, 64, 1e-5, head_norms=True, activation="gelu")
+BIASED = Decoder(
+    6, 2, 2, 1, 2, 5, 5, 64, 1e-5, o_bias=True, ffn_bias=True, different=(LayerKind(), LayerKind(turns=False))
+)
 """For the plain-Python machine."""
 
 
@@ -97,7 +100,7 @@ def test_cache_holds_the_oracles_entries():
                 assert np.array_equal(values[:, :n], oracle.values[layer, r, c, :, :n])
 
 
-@pytest.mark.parametrize("decoder", [TINY, NORMED])
+@pytest.mark.parametrize("decoder", [TINY, NORMED, BIASED])
 def test_both_engines_give_the_same(decoder):
     """The plain-Python machine gives the same bits, cycles and hops."""
     found = {}
@@ -117,6 +120,19 @@ def test_norms_of_heads(width, height):
     _, _, logits, weights, fed = run(decoder, width, height, height + 3)
     plain = PlainDecoder(decoder, rounded(weights, "f16"), np.float64).forward(fed)
     assert np.abs(logits - plain).max() <= 20 * 2.0**-11 * (1 + np.abs(plain).max())
+
+
+@pytest.mark.parametrize("turns", [(False, True, True), (False, False, False)])
+def test_layers_without_positions(turns):
+    """Each layer has what is its own: the oracle's bits near plain numpy, which is far from one that turns all."""
+    decoder = replace(SMALL, layers=3, different=tuple(LayerKind(turns=each) for each in turns))
+    _, _, logits, weights, fed = run(decoder, 5, 3, 9)
+    plain, other = (
+        PlainDecoder(each, rounded(weights, "f16"), np.float64).forward(fed)
+        for each in (decoder, replace(decoder, different=()))
+    )
+    assert np.abs(logits - plain).max() <= 20 * 2.0**-11 * (1 + np.abs(plain).max())
+    assert np.abs(logits - other).max() > 0.1
 
 
 @pytest.mark.parametrize("size", [1.0, 30.0])

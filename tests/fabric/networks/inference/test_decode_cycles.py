@@ -15,7 +15,7 @@ from fabric.kernels.matvec.line_sum import LineSum
 from fabric.networks.inference import elementwise
 from fabric.networks.inference.decode import PARTS, Decode
 from fabric.networks.inference.decode_cycles import StepCycles
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.fit import needed_words, tokens_per_row
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.resident import Resident
@@ -33,13 +33,15 @@ SIZES = few(
         (Decoder(64, 2, 4, 2, 16, 96, 60, 64, 1e-5), 7, 5, "shift"),
         (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True, activation="gelu"), 9, 4, "shift"),
         (Decoder(48, 3, 2, 1, 24, 70, 30, 64, 1e-5), 3, 8, "concat"),
+        (Decoder(64, 4, 6, 2, 24, 96, 60, 64, 1e-5, qkv_bias=True, o_bias=True, ffn_bias=True,
+                 different=(LayerKind(), LayerKind(turns=False)) * 2), 9, 4, "shift"),
         (Decoder(96, 2, 6, 6, 16, 200, 80, 64, 1e-5, qkv_bias=True), 24, 6, "round"),
         (Decoder(30, 2, 8, 4, 4, 30, 20, 64, 1e-5), 1, 1, "shift"),
         (Decoder(128, 4, 4, 2, 32, 344, 100, 64, 1e-5), 16, 9, "shift"),
         (Decoder(256, 1, 8, 4, 32, 512, 200, 64, 1e-5), 32, 10, "concat"),
     ],
     4,
-)
+)  # fmt: skip
 
 
 def decode_of(decoder, width, height, policy, tokens, numbers=None, **options):
@@ -111,6 +113,19 @@ def test_an_instruction_more_costs_what_it_costs(monkeypatch):
 
     monkeypatch.setattr("fabric.networks.inference.decode.emit_gated", longer)
     assert StepCycles(decode).step(7) == before + 5 * decode.place.decoder.layers
+
+
+def test_layers_of_several_kinds_are_followed_by_turns():
+    """Of kinds that come again in the same order each turn takes equally long; a rest is followed."""
+
+    def step(count):
+        kinds = tuple(LayerKind(turns=(k + 1) % 4 != 0) for k in range(count))
+        decoder = Decoder(64, count, 4, 2, 16, 96, 60, 64, 1e-5, different=kinds)
+        return StepCycles(decode_of(decoder, 7, 5, "shift", 9)).step(7)
+
+    four = step(12) - step(8)
+    assert [step(40), step(42)] == [step(8) + 8 * four, step(10) + 8 * four]
+    assert step(5) - step(4) > step(4) - step(3)  # a layer that turns takes longer
 
 
 @pytest.mark.parametrize("layers", [4, 7, 30])

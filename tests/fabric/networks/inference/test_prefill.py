@@ -10,7 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from fabric.networks.inference.decode import Decode
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.fit import needed_words, tokens_per_row
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.placement import Placement
@@ -32,6 +32,7 @@ from wse_core.params import machine
 
 SMALL = Decoder(24, 2, 4, 2, 8, 20, 17, 64, 1e-5)
 TINY = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5)
+SEVERAL = replace(TINY, o_bias=True, ffn_bias=True, different=(LayerKind(turns=False), LayerKind()))
 """For the plain-Python machine."""
 BIASED = Decoder(22, 2, 6, 2, 8, 13, 19, 64, 1e-5, qkv_bias=True)
 
@@ -175,7 +176,7 @@ def test_prompt_and_steps_agree():
     assert both.reading.cycles + both.resumed.transition + both.resumed.cycles < sum(step.cycles for step in steps)
 
 
-@pytest.mark.parametrize("decoder", [TINY, replace(TINY, head_norms=True)])
+@pytest.mark.parametrize("decoder", [TINY, replace(TINY, head_norms=True), SEVERAL])
 def test_both_engines_give_the_same(decoder):
     """The plain-Python machine gives the same bits, cycles and hops."""
     found = [Both(decoder, 2, 2, 2, backend=backend) for backend in ("compiled", "reference")]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill import cycles
 from fabric.networks.inference.prefill.channels import FROM_WEST, TO_EAST
@@ -32,6 +32,8 @@ SIZES = few(
     [
         (Decoder(64, 2, 4, 2, 16, 96, 60, 64, 1e-5), 7, 5, 13),
         (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True, activation="gelu"), 9, 4, 13),
+        (Decoder(64, 4, 6, 2, 24, 96, 60, 64, 1e-5, qkv_bias=True, o_bias=True, ffn_bias=True,
+                 different=(LayerKind(), LayerKind(turns=False)) * 2), 9, 4, 13),
         (Decoder(48, 2, 6, 6, 16, 80, 40, 64, 1e-5, qkv_bias=True), 12, 4, 11),
         (Decoder(30, 2, 8, 4, 4, 30, 20, 64, 1e-5), 1, 3, 8),
         (Decoder(40, 1, 2, 1, 24, 70, 30, 64, 1e-5), 5, 7, 15),
@@ -40,7 +42,7 @@ SIZES = few(
         (Decoder(64, 1, 2, 2, 16, 96, 60, 64, 1e-5), 6, 1, 4),
     ],
     3,
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("decoder", "width", "height", "length"), SIZES)
