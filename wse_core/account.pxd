@@ -36,6 +36,7 @@ cdef inline bint activate(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, int 
     if task >= N_TASK_IDS or ce.prog.entry[task] < 0:
         fault(s, ce, cell, t, FAULT_PROGRAM, 0, -1, D_NO_ENTRY, task)
         return False
+    ce.lost |= ce.activated & (<uint32_t>1 << task)
     ce.activated |= <uint32_t>1 << task
     if TRACE:
         emit(s, cell, t, EV_ACTIVATE, NO_COLOR, task, 0, 0)

@@ -221,9 +221,11 @@ _ROWS: list[tuple[Any, ...]] = [
 OPS = tuple(Op(name, code, *rest) for code, (name, *rest) in enumerate(_ROWS))
 BY_NAME = {op.name: op for op in OPS}
 
-ROUTE_MODES = ("set", "rx", "tx", "off", "add", "remove", "toggle")
+ROUTE_MODES = ("set", "rx", "tx", "off", "add", "remove", "toggle", "switch")
 """What a ``route`` does with its sets: they replace those of the position; only rx (or tx) counts and the other one is
-that of position 0; the position is no longer valid; they join, leave, or flip in the position's own."""
+that of position 0; the position is no longer valid; they join, leave, or flip in the position's own.  `switch` leaves
+all positions as they are: of its inputs bits 0 and 1 are the pop mode and bit 2 the ring mode, of its outputs bit 0
+says that the pop mode is meant and bit 1 that the ring mode is."""
 
 UNSUPPORTED = {
     "addc16": "how the carry of a vector form chains is not public",

@@ -121,7 +121,7 @@ cdef uint32_t draw(region_t* s, ce_t* ce) noexcept nogil:
 
 cdef enum:
     # What `route` does with its sets: see wse_core/isa.py, ROUTE_MODES
-    ROUTE_RX = 1, ROUTE_TX, ROUTE_OFF, ROUTE_ADD, ROUTE_REMOVE, ROUTE_TOGGLE
+    ROUTE_RX = 1, ROUTE_TX, ROUTE_OFF, ROUTE_ADD, ROUTE_REMOVE, ROUTE_TOGGLE, ROUTE_SWITCH
     ROUTE_MODE = 12         # where an immediate says it
 
 cdef inline uint64_t sets_of(uint64_t word, int position, uint64_t given, int mode) noexcept nogil:
@@ -146,7 +146,10 @@ cdef void exec_route(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const ins
     if c >= N_COLORS or s.f.route[c] == NULL:
         return
     word = s.f.route[c][cell]
-    if ins.op == OP_ROUTE:
+    if ins.op == OP_ROUTE and mode == ROUTE_SWITCH:
+        k = 0
+        bits = word & POSITION_MASK
+    elif ins.op == OP_ROUTE:
         bits = sets_of(word, k, ins.imm & POSITION_MASK, mode)
     if TRACE:
         if ins.op == OP_SW_POS:
@@ -159,6 +162,11 @@ cdef void exec_route(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const ins
         word = (word & ~(<uint64_t>3 << RT_POS)) | (<uint64_t>(ins.imm & 3) << RT_POS)
     elif ins.op == OP_TD_EXIT:
         word &= ~(<uint64_t>1 << RT_TEARDOWN)
+    elif mode == ROUTE_SWITCH:
+        if ins.imm >> N_PORTS & 1:
+            word = (word & ~(<uint64_t>3 << RT_POP)) | (<uint64_t>(ins.imm & 3) << RT_POP)
+        if ins.imm >> N_PORTS & 2:
+            word = (word & ~(<uint64_t>1 << RT_RING)) | (<uint64_t>(ins.imm >> 2 & 1) << RT_RING)
     else:
         word = (word & ~(<uint64_t>POSITION_MASK << (POSITION_BITS * k))) | (bits << (POSITION_BITS * k))
         if mode == ROUTE_OFF:

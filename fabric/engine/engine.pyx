@@ -257,6 +257,10 @@ cdef class Engine:
         """Return the canonical state for comparison with another machine; see docs/internals.md."""
         return inspect.snapshot(self.memory, self.spec)
 
+    def lost(self):
+        """Return the tasks, (x, y, id), that were activated again before they had begun."""
+        return inspect.lost(self.memory)
+
     def waiters(self):
         """Return what is left to do and why it cannot go on; see docs/internals.md."""
         return inspect.waiters(self.memory, self.spec)

@@ -266,6 +266,18 @@ def waiters(Memory m, spec):
     return out
 
 
+def lost(Memory m):
+    """Return the tasks, (x, y, id), that were activated again before they had begun."""
+    cdef uint32_t i, cell
+    found = []
+    for i in range(m.s.n_awake):
+        cell = m.s.awake[i]
+        lost = m.s.f.ce[cell].lost
+        if lost:
+            found += [(cell % m.s.f.stride - 1, cell // m.s.f.stride - 1, k) for k in range(32) if lost >> k & 1]
+    return sorted(found)
+
+
 cdef list _busy(Memory m):
     # Cells whose CEs have something left to do; nothing is made for the others, of which there may be many.
     cdef uint32_t k, q

@@ -84,6 +84,9 @@ def deadlock(engine: Any, spec: FabricSpec) -> DeadlockError:
             "an asynchronous operation does not hold up tasks; a deeper queue or another order of the sends breaks "
             "the circle"
         )
+    if not is_cycle and (lost := _lost(engine, entries, chain, spec)):
+        chain = [*chain, lost]
+        hint = "a task for each event, or .activate of one and .unblock of the other: activations are not counted"
     return DeadlockError(
         f"nothing can move any more and work is left ({held}): waiting {shape}",
         waiters=chain,
@@ -91,6 +94,22 @@ def deadlock(engine: Any, spec: FabricSpec) -> DeadlockError:
         hint=hint,
         is_cycle=is_cycle,
     )
+
+
+def _lost(engine: Any, entries: Sequence[Entry], chain: Sequence[Wait], spec: FabricSpec) -> Wait | None:
+    """Return a task that was activated again before it had begun, of the PEs of a chain first; None if there is none.
+
+    What should follow the second activation may be what others wait for.
+    """
+    found = engine.lost()
+    if not found:
+        return None
+    near = [(link.entry["x"], link.entry["y"]) for link in chain if "x" in link.entry]
+    places = [*reversed(near), *((entry["x"], entry["y"]) for entry in entries if "x" in entry)]
+    x, y, task = next((row for place in places for row in found if row[:2] == place), found[0])
+    name = _Graph(entries, spec).task_name(x, y, task)
+    text = f"PE ({x}, {y}): task {name} was activated again before it had begun, which made it run once for both"
+    return Wait(text, {"kind": "end", "x": x, "y": y})
 
 
 def explain(entries: Sequence[Entry], spec: FabricSpec) -> tuple[list[Wait], bool]:
@@ -284,7 +303,7 @@ class _Graph:
     def _next_task(self, key: Key, entry: Entry) -> list[Key]:
         _, x, y, task = key
         threads = [k for k in self.threads(x, y) if k[3] == "main"]
-        name = self._task_name(x, y, task)
+        name = self.task_name(x, y, task)
         return threads or [
             self._end(x, y, f"PE ({x}, {y}): task {name} is blocked and nothing unblocks it", f"unblock({name})")
         ]
@@ -403,7 +422,8 @@ class _Graph:
 
     # --- text -----------------------------------------------------------------------------------------------------
 
-    def _task_name(self, x: int, y: int, task: int) -> str:
+    def task_name(self, x: int, y: int, task: int) -> str:
+        """Return a task as the program calls it, or its id."""
         program = self.spec.programs[self.spec.program_index[y, x]]
         at = int(program.entry[task])
         names = [name for name, label in program.labels.items() if label == at and not name.startswith(".")]
@@ -461,7 +481,7 @@ class _Graph:
             return f"{pe}: {some} of color {color} from {_SIDES[port]} wait {why}{' to ' + ', '.join(to) if to else ''}"
         if kind == "queue":
             return f"{pe}: {some} of color {entry['color']} in input queue {key[3] % N_QUEUES} that nothing takes"
-        return f"{pe}: task {self._task_name(key[1], key[2], key[3])} is activated and cannot start"
+        return f"{pe}: task {self.task_name(key[1], key[2], key[3])} is activated and cannot start"
 
 
 def _key(entry: Entry) -> Key:

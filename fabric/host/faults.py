@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fabric.asm import disasm
+from wse_core import isa
+from wse_core.encoding import N_QUEUES
 from wse_core.errors import MachineFault, MemoryLimitError, ProgramFault, QueueFault, RouterFault, SramFault, WseError
 from wse_core.image import FabricSpec, ProgramImage
 
@@ -62,6 +64,9 @@ def fault_error(engine: Any, spec: FabricSpec) -> WseError:
     value = record.get("value")
     if "trap" in what and value is not None:
         what = f"trap {value}"
+    if error is QueueFault and value is not None:
+        what = f"{what} (queue {value % N_QUEUES})"
+        hint = "in CSL: @initialize_queue(queue, .{ .color = ... })"
     return error(
         what or f"{kind} fault",
         **parts,
@@ -82,4 +87,13 @@ def _place_of(engine: Any, spec: FabricSpec, x: int, y: int) -> str | None:
     if program is None or spec.program_index.size > _LOOK_INSIDE:
         return None
     pe = engine.snapshot()["pe"].get((x, y), {})
-    return disasm.around(program, pe.get("pc", -1))
+    at = pe.get("pc", -1)
+    line = _line_before(program, at)
+    return "\n".join(part for part in (line, disasm.around(program, at)) if part)
+
+
+def _line_before(program: ProgramImage, at: int) -> str:
+    """Return the line of CSL of the instruction before a place in a program: what has failed is the last one issued."""
+    done = [word for word, *_ in isa.decode(program.code) if word < at]
+    line = program.lines.get(done[-1], "") if done else ""
+    return f"  in {line}" if line.partition(":")[0].endswith(".csl") else ""

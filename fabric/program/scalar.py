@@ -150,7 +150,8 @@ class Scalars:
             From 0 to 3.
         mode : str
             One of `wse_core.isa.ROUTE_MODES`: ``set``; ``rx`` or ``tx``, where the other set is that of position 0;
-            ``off``, after which the position is not valid; ``add``, ``remove`` or ``toggle`` directions.
+            ``off``, after which the position is not valid; ``add``, ``remove`` or ``toggle`` directions; ``switch`` has
+            bits in the place of directions.
         """
         if position not in range(4):
             raise self.unit.error(f"route: position {position!r} is outside 0 .. 3")

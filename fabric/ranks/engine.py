@@ -208,6 +208,11 @@ class RankedEngine:
             whole["router"] |= state["router"]
         return whole
 
+    def lost(self) -> list[tuple[int, int, int]]:
+        """Return the tasks, (x, y, id), that were activated again before they had begun."""
+        mine = [row for row in self._engine.lost() if self.low <= row[1] < self.high]
+        return sorted(row for part in self.world.share(mine) for row in part)
+
     def waiters(self) -> list[dict[str, Any]]:
         """Return what is left to do and why it cannot go on, in the order of one engine."""
         mine = []

@@ -341,5 +341,5 @@ def test_ce_injection_and_inputs_nothing_blocks():
 
 def test_nothing_to_explain():
     assert explain([], row(2)) == ([], False)
-    machine = SimpleNamespace(waiters=list, last_active=-1)
+    machine = SimpleNamespace(waiters=list, lost=list, last_active=-1)
     assert "nothing can move any more" in str(deadlock(machine, row(2)))

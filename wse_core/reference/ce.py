@@ -71,6 +71,7 @@ class CE:
         self.regs = [0] * isa.N_REGS
         self.reg_ready = [0] * isa.N_REGS
         self.activated, self.blocked = int(image.active), int(image.blocked)
+        self.lost = 0  # set of tasks that were activated again before they had begun
         self.last_picked = N_TASK_IDS - 1
         self.running, self.running_control = N_TASK_IDS - 1, False  # the task that was started last
         self.main = "idle"  # idle, starting, run, vector, fault
@@ -252,7 +253,8 @@ class CE:
         self.set_activated(task)
 
     def set_activated(self, task: int) -> None:
-        """Set the activated bit of a task."""
+        """Set the activated bit of a task; one that is set already stays one activation."""
+        self.lost |= self.activated & 1 << task
         self.activated |= 1 << task
         self.emit(self.x, self.y, self.now, "activate", None, task)
 

@@ -25,7 +25,7 @@ from wse_core.described import check_fabric
 from wse_core.encoding import COUNTERS, DIR_HOST
 from wse_core.errors import SramFault
 from wse_core.events import EVENT_DTYPE, KINDS, NO_COLOR, TraceFilter
-from wse_core.image import DIR_R, ROUTE_DTYPE, STEP, FabricSpec
+from wse_core.image import DIR_R, N_TASK_IDS, ROUTE_DTYPE, STEP, FabricSpec
 from wse_core.reference import inspect
 from wse_core.reference.ce import CE
 from wse_core.reference.queue import InputStream, OutputStream, no_trace
@@ -200,6 +200,11 @@ class ReferenceMachine:
             or any(stream.waiting for stream in self.inputs)
             or any(ce.unfinished(self.cycle) for ce in self.ces.values())
         )
+
+    def lost(self) -> list[tuple[int, int, int]]:
+        """Return the tasks, (x, y, id), that were activated again before they had begun."""
+        found = [(ce.x, ce.y, task) for ce in self.ces.values() for task in range(N_TASK_IDS) if ce.lost >> task & 1]
+        return sorted(found)
 
     def waiters(self) -> list[dict[str, Any]]:
         """Return why the machine is stuck: a list of dicts (docs/internals.md)."""

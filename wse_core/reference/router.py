@@ -355,6 +355,13 @@ class Router:
             return
         state = self.colors[color]
         name = ROUTE_MODES[mode] if mode < len(ROUTE_MODES) else "set"
+        if name == "switch":
+            if tx & 1:
+                state.pop_mode = rx & 3
+            if tx & 2:
+                state.ring = bool(rx >> 2 & 1)
+            self.emit(self.x, self.y, t, "route", color, 0, state.rx[0] | state.tx[0] << 5)
+            return
         old_rx, old_tx = state.rx[position], state.tx[position]
         if name == "rx":
             tx = state.tx[0]

@@ -1,6 +1,7 @@
 """Routes that carry nothing: an operation whose color no PE routes from or to its ramp, a way that ends at a PE.
 
-Both are warnings: a program may never come to an operation without a route, and a way inside of the rectangle that no
+Both are warnings, and of operations only those that a program surely comes to count: public programs keep code for PEs
+and rectangles that they are not compiled for (residual on one row of PEs).  A way inside of the rectangle that no
 switch position of the next PE takes does no harm as long as nothing is sent that way, as on the unused half of a color
 that is swapped.  Of such ways only those are named where what some ramp sends may come.  A program that changes routes
 while it runs, and the colors of the host's streams, are left alone; so is a way that leaves the rectangle, where the
@@ -43,7 +44,6 @@ def check_reach(made: Compiled, routes: dict[int, np.ndarray], streams: set[int]
         if color in streams or (color in sides and (sides[color][side] & RAMP).any()):
             continue
         what = f"color {color} is {verb} here, but no PE has a route {word} its ramp"
-        # Public programs keep code for rectangles that they are not compiled for (residual on one row of PEs).
         report.warn(what, span, f"@set_color_config, with RAMP in {side}")
     for color, grid in layout.routes.items():
         if color in streams:
@@ -73,13 +73,16 @@ def _changes_routes(made: Compiled) -> bool:
 
 
 def _used(made: Compiled) -> dict[tuple[str, int], Span]:
-    """Return where each color is first sent or received, by kind of descriptor and color."""
+    """Return where each color is first surely sent or received, by kind of descriptor and color."""
     found: dict[tuple[str, int], Span] = {}
     for program in made.programs:
+        sure = program.lowering.certain
         for function in program.lowering.made.functions:
             for instr in function.instructions():
                 if instr.op == "dsr_load" and instr.data[1].kind in KINDS and instr.data[1].color is not None:
-                    found.setdefault((instr.data[1].kind, instr.data[1].color), instr.span or function.span)
+                    span = instr.span or function.span
+                    if (span.source.name, span.start) in sure:
+                        found.setdefault((instr.data[1].kind, instr.data[1].color), span)
     return found
 
 

@@ -13,9 +13,9 @@ from fabric.csl.check.checker import Checker
 from fabric.csl.comptime.earlier import Earlier
 from fabric.csl.comptime.globals import is_import
 from fabric.csl.comptime.interpreter import Interpreter
-from fabric.csl.comptime.layout import Layout, PeClass, bind_params, evaluate, layout_block
+from fabric.csl.comptime.layout import Layout, bind_params, evaluate, layout_block
 from fabric.csl.comptime.session import Options, Session
-from fabric.csl.comptime.units import ProgramUnit
+from fabric.csl.comptime.units import FILTERS, ProgramUnit
 from fabric.csl.comptime.values import FAULTY, Function, Module, Scope, frozen
 from fabric.csl.diagnostics import Fault, Report
 from fabric.csl.syntax import nodes as n
@@ -164,7 +164,7 @@ def _programs(session: Session, found: Compilation) -> None:
     for index, cls in enumerate(layout.classes):
         tables = known.setdefault(cls.path.resolve(), {})
         for names, table in tables.items():
-            number = table.get(_key(cls, names))
+            number = table.get(_key(layout, index, names))
             if number is not None:
                 found.program_of.append(number)
                 break
@@ -172,6 +172,7 @@ def _programs(session: Session, found: Compilation) -> None:
             earlier = found.earlier.setdefault(cls.path.resolve(), Earlier())
             earlier.begin()
             unit = ProgramUnit(names=layout.names, rectangle=(layout.width, layout.height), earlier=earlier)
+            unit.filters = layout.filtered(index)
             x, y = layout.example(index)
             with session.report.recover():
                 module = earlier.module(session, cls.path, "", dict(cls.params))
@@ -179,13 +180,15 @@ def _programs(session: Session, found: Compilation) -> None:
                 _check_colors(session, layout, index, unit, (x, y))
                 found.programs.append(program)
             names = frozenset(unit.params_read)
-            tables.setdefault(names, {})[_key(cls, names)] = len(found.programs) - 1
+            tables.setdefault(names, {})[_key(layout, index, names)] = len(found.programs) - 1
             found.program_of.append(len(found.programs) - 1)
 
 
-def _key(cls: PeClass, names: frozenset[str]) -> tuple[Any, ...]:
+def _key(layout: Layout, index: int, names: frozenset[str]) -> tuple[Any, ...]:
     """Return what a class binds to some params."""
-    return tuple((name, frozen(cls.params[name][0])) for name in sorted(names) if name in cls.params)
+    params = layout.classes[index].params
+    found = tuple((name, frozen(params[name][0])) for name in sorted(names) if name in params)
+    return (*found, layout.filtered(index)) if FILTERS in names else found
 
 
 def _check_colors(session: Session, layout: Layout, index: int, unit: ProgramUnit, at: tuple[int, int]) -> None:

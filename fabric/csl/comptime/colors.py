@@ -9,6 +9,7 @@ from fabric.csl.comptime.values import DIRECTIONS, Struct, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.types import BOOL, DIRECTION, ArrayType
 from fabric.csl.types.rules import is_integer
+from wse_core.isa import UNSUPPORTED
 
 __all__ = ["ColorConfig", "Filter", "Position", "color_config"]
 
@@ -19,6 +20,12 @@ FILTER_FIELDS = (
     "kind", "count_data", "count_control", "filter_control", "init_counter", "limit1", "limit2", "max_counter",
     "min_idx", "max_idx", "fast_mode",
 )  # fmt: skip
+_COUNTED = ("kind", "count_data", "count_control", "filter_control", "init_counter", "max_counter", "limit1")
+FILTER_OF = {
+    "counter": (*_COUNTED, "fast_mode"),
+    "range": ("kind", "count_data", "count_control", "min_idx", "max_idx", "fast_mode"),
+}
+"""Per kind of filter its fields."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +195,14 @@ def _filter(value: Any, span: Span) -> Filter:
     if "kind" not in fields:
         raise Fault("the filter has no kind", span, ".kind = .{ .counter = true }")
     kind = _choice(fields["kind"], FILTER_KINDS, "the filter's kind", span)
+    if kind in UNSUPPORTED:
+        raise Fault(f"a filter of kind {kind} is not modelled: {UNSUPPORTED[kind]}", span, ".counter, or .range")
+    for name in ("limit1", "max_counter") if kind == "counter" else ("min_idx", "max_idx"):
+        if name not in fields:
+            raise Fault(f"a filter of kind {kind} needs .{name}", span)
+    strange = next((name for name in fields if name not in FILTER_OF[kind]), None)
+    if strange is not None:
+        raise Fault(f"a filter of kind {kind} has no field '{strange}'", span, f"it has {', '.join(FILTER_OF[kind])}")
     numbers = []
     for name, entry in fields.items():
         if name == "kind":

@@ -82,6 +82,17 @@ class Layout:
         y, x = np.unravel_index(int(np.argmax(self.grid == index)), self.grid.shape)
         return int(x), int(y)
 
+    def filtered(self, index: int) -> frozenset[int] | None:
+        """Return the colors to which the layout gives a filter at the PEs of a class; None if they differ in that."""
+        here = self.grid == index
+        colors = []
+        for color, grid in self.routes.items():
+            kinds = {number >= 0 and self.configs[number].filter is not None for number in np.unique(grid[here])}
+            if len(kinds) > 1:
+                return None
+            colors += [color] if True in kinds else []
+        return frozenset(colors)
+
 
 def layout_block(tree: n.File) -> n.LayoutBlock | None:
     """Return the layout block of a file, or None."""

@@ -16,7 +16,10 @@ from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import Type
 
-__all__ = ["ColorEntry", "Export", "ExportedName", "LayoutUnit", "ProgramUnit", "TileEntry", "Unit"]
+__all__ = ["FILTERS", "ColorEntry", "Export", "ExportedName", "LayoutUnit", "ProgramUnit", "TileEntry", "Unit"]
+
+FILTERS = "@filters"
+"""Stands among the params that a program has read for the colors to which the layout gives filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +134,8 @@ class ProgramUnit(Unit):
         What programs of the same file that came before have found out; None for a program that stands alone.
     variables : list
         Globals that were needed, in the order in which they were.
+    filters : frozenset of int
+        Colors to which the layout gives a filter at these PEs; None if that differs from PE to PE.
     """
 
     kind = "program"
@@ -152,6 +157,7 @@ class ProgramUnit(Unit):
     params_read: set[str] = field(default_factory=set)
     rectangle: tuple[int, int] | None = None
     earlier: Earlier | None = None
+    filters: frozenset[int] | None = frozenset()
     _met: set[Any] = field(default_factory=set)
 
     def check_activated(self, ident: int, span: Span) -> None:
@@ -163,6 +169,18 @@ class ProgramUnit(Unit):
         if kind == "data":
             note = ("bound here", bound)
             raise Fault(f"the task of id {ident} takes wavelets: it cannot be activated", span, None, (note,))
+
+    def filter_number(self, color: int, span: Span) -> int:
+        """Return the number of a color's filter at this PE: filters are numbered in the order of their colors."""
+        self.params_read.add(FILTERS)
+        if self.filters is None:
+            hint = "@set_local_color_config, or params that make them different programs"
+            raise Fault("the layout gives filters to other colors from PE to PE of this program", span, hint)
+        own = {number for number, (config, _) in self.configs.items() if config.filter is not None}
+        colors = sorted(self.filters | own)
+        if color not in colors:
+            raise Fault(f"color {color} has no filter at this PE", span, ".filter = ... in the config of the color")
+        return colors.index(color)
 
     def meet(self, need: Any) -> None:
         """Note that something is needed: a global with all that it was made of, a module, memory.

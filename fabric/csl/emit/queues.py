@@ -15,6 +15,7 @@ from fabric.asm.unit import Unit
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Template
 from wse_core.encoding import N_QUEUES
+from wse_core.events import NO_COLOR
 
 __all__ = ["bind_named_queues", "bind_queues", "colors_of_tasks"]
 
@@ -48,8 +49,9 @@ def bind_queues(
         if color is None and kind == "input" and template.queue is not None:
             color = initial.get(template.queue)
         if color is None and kind == "input" and template.queue is not None:
-            # A queue that this PE does not initialize: the code is there, but the program does not come to it.
-            color = initial[template.queue] = _unused(unit, initial, wanted)
+            # A queue that this PE does not initialize: the code is there, but the program may not come to it.
+            found[kind, None, template.queue] = Queue(kind, template.queue, NO_COLOR)
+            continue
         if color is None:
             raise Fault("the color of this descriptor is not known", span, ".fabric_color = ..., or @initialize_queue")
         before = wanted[kind].get(color)
@@ -61,7 +63,10 @@ def bind_queues(
     # The number of a queue is that of a microthread, so the other kind's numbers are left to it.
     asked = {queue for colors in wanted.values() for queue, _ in colors.values() if queue is not None}
     bound = {kind: _bind(unit, kind, colors, asked) for kind, colors in wanted.items()}
-    return {key: _of_its_own(unit, key, wanted["output"], bound[key[0]][queue.color]) for key, queue in found.items()}
+    return {
+        key: queue if queue.color == NO_COLOR else _of_its_own(unit, key, wanted["output"], bound[key[0]][queue.color])
+        for key, queue in found.items()
+    }
 
 
 def bind_named_queues(
@@ -69,8 +74,8 @@ def bind_named_queues(
 ) -> dict[tuple[str, int | None, int | None], Queue]:
     """Bind the queues of a program whose descriptors name queues alone, as on WSE-3.
 
-    A descriptor of a queue that has no color is no mistake as long as no operation uses it: it gets a color on which
-    nothing happens.
+    A descriptor of a queue that has no color is no mistake as long as no operation uses it; one that does is a fault of
+    the machine.
 
     Parameters
     ----------
@@ -94,11 +99,10 @@ def bind_named_queues(
         if template.queue is None:
             raise Fault("the queue of this descriptor is not known", span, f".{kind}_queue = ...")
         if (kind, template.queue) not in bound:
-            taken = {queue.color for queues in unit.queues.values() for queue in queues.values()}
-            free = next(c for c in range(unit.machine["router.colors"] - 1, -1, -1) if c not in taken)
-            bound[kind, template.queue] = free
+            found[kind, template.color, template.queue] = Queue(kind, template.queue, NO_COLOR)
+            continue
         color = bound[kind, template.queue]
-        if (kind, template.queue) in initial and template.color not in (None, color):
+        if template.color not in (None, color):
             what = f"this descriptor says color {template.color}, but {kind} queue {template.queue} has color {color}"
             raise Fault(what, span, "leave .fabric_color out")
         found[kind, template.color, template.queue] = unit.queue(kind, template.queue, color, shared=kind == "output")
@@ -130,12 +134,6 @@ def _of_its_own(
     if all(number in taken and taken[number].color != color for number in (queue, queue + N_QUEUES)):
         return first
     return unit.queue(kind, queue, color, shared=True)
-
-
-def _unused(unit: Unit, initial: dict[int, int], wanted: dict[str, dict[int, tuple[int | None, Span | None]]]) -> int:
-    """Return a color that the program does not use."""
-    taken = {*initial.values(), *wanted["input"], *wanted["output"]}
-    return next(color for color in range(unit.machine["router.colors"] - 1, -1, -1) if color not in taken)
 
 
 def _bind(

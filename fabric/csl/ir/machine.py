@@ -25,7 +25,13 @@ class Fifo:
     memory: Memory
     push: int | None = None
     pop: int | None = None
-    terminate: bool = False
+    actions: tuple[str, str] = ("test_or_suspend", "test_or_suspend")
+    """What an operation does that finds it empty, and one that finds it full."""
+
+    def ends(self, source: bool, synchronous: bool) -> bool:
+        """Whether an operation ends that finds it empty, as a source, or full."""
+        action = self.actions[0 if source else 1]
+        return action == "terminate" or (action == "test_or_suspend" and synchronous)
 
 
 @dataclass(frozen=True)

@@ -383,7 +383,7 @@ class Descriptors(Expressions):
             | im.F_ADVANCE * f.advance
             | im.F_ZERO * f.zero
             | im.F_SAVE * save
-            | im.F_TERMINATE * (f.fifo is not None and f.fifo.terminate)
+            | im.F_TERMINATE * f.ends
         )
         base = dsd.base if isinstance(dsd.base, (int, Sym)) else 0
         if f.kind == "mem4d":

@@ -19,7 +19,7 @@ CHANGES = {
     "@set_dsd_stride": "stride",
 }
 """Builtins that change a number of a descriptor, and which."""
-PACKED = ("simd_32", "simd_64", "simd_32_or_64")
+PACKED = ("simd_32", "simd_64", "simd_32_or_64", "simd_max")
 _SOURCES = ("first_source", "second_source")
 
 
@@ -38,6 +38,8 @@ class Fixed:
     extents: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
     fifo: Fifo | None = None
+    ends: bool = False
+    """An operation that finds the FIFO empty, or full, ends."""
     length: int = 0
     priority: str | None = None
 

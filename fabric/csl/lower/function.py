@@ -277,8 +277,6 @@ class FunctionLowering(Machine):
                 raise Fault("the number of the generator must be known", self.span)
             self.put("prng", None, data=number % 4)
             return None
-        if name == "@get_filter_id":
-            return self.program.filter_id(self.task_of(expr.arguments[0]), self.span)
         raise Fault(f"the back end has no {name}", expr.span)
 
     def _drawn(self) -> Vreg:

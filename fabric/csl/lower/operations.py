@@ -84,6 +84,10 @@ class Operations(Mapping):
             is_pointer = False
         self._lengths(operands)
         self._packings(op, operands)
+        for place, value in enumerate(operands):
+            if isinstance(value, Descriptor) and value.fixed.fifo is not None:
+                ends = value.fixed.fifo.ends(place > 0, ending is None)
+                operands[place] = value.with_(fixed=replace(value.fixed, ends=ends))
         result: Vreg | None = None
         scalars: list[Operand] = []
         slots: list[Any] = []
@@ -203,6 +207,10 @@ class Operations(Mapping):
             for name in HELD:
                 number = getattr(dsd, name)
                 self.store_at(None, self.program.held_number(dsr, name), 0 if number is None else number, 1)
+        if dsd.fixed.fifo is not None:
+            run = options.get("async")
+            ends = dsd.fixed.fifo.ends(dsr.file != "dest", run is None or not run.data)
+            dsd = dsd.with_(fixed=replace(dsd.fixed, ends=ends))
         self.program.note_load(dsr, dsd, options, self.block, self.span)
         self.load_dsr(dsr, dsd, self.program.on_control(options, self.span), save)
 

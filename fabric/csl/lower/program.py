@@ -19,6 +19,7 @@ from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Function, Memory, Sym, Vreg
 from fabric.csl.ir.machine import Program
 from fabric.csl.lower.bytes import UPPER
+from fabric.csl.lower.certain import certain
 from fabric.csl.lower.constants import element_of, words_of, words_of_type
 from fabric.csl.lower.dsd import Descriptor
 from fabric.csl.lower.function import FunctionLowering
@@ -173,6 +174,11 @@ class ProgramLowering(Attributes):
         code.put("ret")
         self.made.tasks.append(("local", START, made, True))
 
+    @cached_property
+    def certain(self) -> set[tuple[str, int]]:
+        """The places, (file, start), of all calls of builtins that the program surely comes to."""
+        return certain(self.checked)
+
     # ---- teardown
 
     @cached_property
@@ -324,12 +330,14 @@ class ProgramLowering(Attributes):
         kinds = [*(param.type for param in node.params), node.result]
         if any(isinstance(kind, special) or is_wide(kind) for kind in kinds):
             return True
-        if node.inline is not None:
-            return node.inline == "inline"
+        if node.inline == "inline":
+            return True
         if node.body is None:
             return False
         if self._depth(node, set()) >= DEEPEST:
             return True
+        if node.inline is not None:
+            return False
         return self._sites.get(id(node), 0) <= 1 or node.fact("weight", _weight) <= SMALL
 
     def _depth(self, node: tree.Function, seen: set[int]) -> int:

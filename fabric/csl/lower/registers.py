@@ -20,6 +20,7 @@ from wse_core.encoding import (
     REG_ORDER,
     REG_POP,
     REG_POSITION,
+    REG_RING,
     REG_ROUTES,
     REG_SWITCHES,
 )
@@ -87,6 +88,10 @@ class ColorRegisters:
         """Set the pop mode."""
         shifted = mode << REG_POP if isinstance(mode, int) else self.code.alu("sll16", mode, REG_POP)
         self._field(self.routes, 3 << REG_POP, shifted)
+
+    def set_ring_mode(self, ring: bool) -> None:
+        """Set or clear the ring mode."""
+        self._field(self.switches, 1 << REG_RING, ring << REG_RING)
 
     def change(self, mode: str, io: Operand) -> None:
         """Let a direction, numbered by its bit, join or leave the sets of position 0."""

@@ -237,12 +237,9 @@ class Attributes(ABC):
                 self.number(fields[name], span) if name in fields else None
                 for name in ("activate_push", "activate_pop")
             ]
-            made = self._fifos[id(variable)] = Fifo(self.memory_of(variable), tasks[0], tasks[1])
+            empty, full = (chosen(fields, name) or "test_or_suspend" for name in ("empty_action", "full_action"))
+            made = self._fifos[id(variable)] = Fifo(self.memory_of(variable), tasks[0], tasks[1], (empty, full))
         return made
-
-    def filter_id(self, color: int, span: Span) -> int:
-        """Return the number of a color's filter at this PE: filters are numbered in the order of their colors."""
-        raise Fault("@get_filter_id is not supported yet", span)
 
     # ---- variables that hold descriptors
 

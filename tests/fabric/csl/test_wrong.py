@@ -73,6 +73,29 @@ comptime { @bind_local_task(t, @get_local_task_id(9)); @activate(@get_local_task
     assert "pe.csl:3:17: warning: color 3 is sent here, but no PE has a route" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "task t() void { if (flag) { @fmovs(o, 1.0); } }",
+        "task t() void { if (flag) return; @fmovs(o, 1.0); }",
+        "task t() void { while (flag) { @fmovs(o, 1.0); } }",
+        "task t() void { if (flag) @activate(@get_local_task_id(10)); } task u() void { @fmovs(o, 1.0); }"
+        " comptime { @bind_local_task(u, @get_local_task_id(10)); }",
+    ],
+)
+def test_an_operation_that_may_belong_to_other_pes_is_none(tmp_path, capsys, code):
+    pe = """param c: color; var flag = false;
+const o = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = c, .output_queue = @get_output_queue(2) });
+comptime { @bind_local_task(t, @get_local_task_id(9)); @activate(@get_local_task_id(9)); }
+"""
+    (tmp_path / "pe.csl").write_text(pe + code)
+    (tmp_path / "top.csl").write_text(
+        'layout { @set_rectangle(1, 1); @set_tile_code(0, 0, "pe.csl", .{ .c = @get_color(3) }); }\n'
+    )
+    assert main([str(tmp_path / "top.csl"), "-o", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_an_end_of_a_route_where_nothing_comes_is_no_mistake(tmp_path, capsys):
     """Public programs leave such ends (MeshGEMV); where something may come, a warning says so."""
     top = """layout {

@@ -375,7 +375,7 @@ BACK_END = {
         running("", "var q: u16 = 3;", "comptime { @initialize_queue(@get_input_queue(¶q)); }"),
         "not known at compile time",
     ),
-    "filter number": (task("w = ¶@get_filter_id(@get_color(2));", "var w: u16;"), "not supported"),
+    "filter number": (task("w = ¶@get_filter_id(@get_color(2));", "var w: u16;"), "color 2 has no filter"),
     "wrong type in the library": (
         task("w = ¶math.sqrt(w);", 'const math = @import_module("<math>");', "var w: u16;"),
         "has type u16",

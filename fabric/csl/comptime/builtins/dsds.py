@@ -56,6 +56,8 @@ PORTS = {"fabin_dsd": "input_queue", "fabout_dsd": "output_queue"}
 NEEDED = {"fabin_dsd": ("extent",), "fabout_dsd": ("extent",)}
 LOAD_OPTIONS = ("async", "activate", "unblock", "on_control", "save_address", "single_step", "priority", "ut_id")
 MODES = ("simd_32", "simd_64", "simd_32_or_64", "none")
+MODES_BY_QUEUE = ("simd_off", "simd_max")
+"""Modes that SDK 2.x has for WSE-3 beside those."""
 
 
 def pointer(ev: Interpreter, node: n.Node, scope: Scope) -> Operand:
@@ -132,9 +134,11 @@ def _checked(ev: Interpreter, kind: DsdType, name: str, value: Any, at: n.Node) 
             raise Fault(f"'{name}' must be a struct, not {value.type}", at.span)
         check_parts(ev, value.data.fields, name, at.span)
     elif name == "simd_mode":
+        there = (*MODES, *MODES_BY_QUEUE) if by_queue(ev) else MODES
         for mode in value.data.fields:
-            if mode not in MODES:
-                raise Fault(f"there is no simd mode '{mode}'", at.span, f"one of {', '.join(MODES)}")
+            if mode not in there:
+                where = " on WSE-2" if mode in MODES_BY_QUEUE else ""
+                raise Fault(f"there is no simd mode '{mode}'{where}", at.span, f"one of {', '.join(there)}")
     return value
 
 
@@ -281,7 +285,11 @@ def _fifo_length(name: str) -> None:
 _fifo_length("@set_fifo_read_length")
 _fifo_length("@set_fifo_write_length")
 
-PARTS = {"priority": ("high", "medium", "low"), "on_control": ("terminate", "activate", "unblock")}
+ACTIONS = ("test_or_suspend", "terminate", "suspend", "fault")
+PARTS = {
+    "priority": ("high", "medium", "low"), "on_control": ("terminate", "activate", "unblock"),
+    "empty_action": ACTIONS, "full_action": ACTIONS,
+}  # fmt: skip
 """Fields of the options that are structs."""
 
 
@@ -301,8 +309,17 @@ def check_parts(ev: Interpreter, fields: dict[str, Any], option: str, at: Span) 
                 raise Fault(f"the field '{name}' of '{option}' takes the id of a task, not {entry.type}", at)
         else:
             ev.convert(entry, BOOL, at, f"the field '{name}' of '{option}'")
-    if option == "priority" and sum(bool(getattr(entry, "data", True)) for entry in fields.values()) > 1:
+    several = sum(bool(getattr(entry, "data", True)) for entry in fields.values()) > 1
+    if option == "priority" and several:
         raise Fault("an operation has one priority", at)
+    if option in ("empty_action", "full_action"):
+        if several:
+            raise Fault(f"a FIFO has one '{option}'", at)
+        for name, entry in fields.items():
+            if name in ACTIONS[2:] and entry.data and not by_queue(ev):
+                raise Fault(f"the action '{name}' of a FIFO exists on WSE-3 only", at, ", ".join(ACTIONS[:2]))
+            if name == "fault" and entry.data:
+                raise Fault("the action 'fault' of a FIFO is not modelled", at, ", ".join(ACTIONS[:3]))
 
 
 def options(ev: Interpreter, node: n.Node, scope: Scope, known: tuple[str, ...], name: str) -> dict[str, Any]:

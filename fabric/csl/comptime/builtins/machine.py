@@ -307,4 +307,8 @@ def _set_prng(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
 @builtin("@get_filter_id", 1, 1, "any", GROUP, "the number of a color's filter at this PE")
 def _filter_id(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     value = ident(ev, node.arguments[0], scope, (COLOR,), "@get_filter_id")
-    return ev.run_builtin(node, (value,), U16)
+    if ev.unit.kind != "program":
+        raise Fault("@get_filter_id belongs into the program of a PE", node.span)
+    color = _number(ev, value, node.arguments[0], "@get_filter_id takes a color")
+    ev.lasting = False  # it follows from what the layout and comptime blocks say of other colors
+    return Value(U16, ev.unit.filter_number(color, node.span))

@@ -105,8 +105,9 @@ def _config(source: str, name: str, *fixed: Any) -> None:
 
 
 for _name in (
-    "set_pop_mode", "clear_current_position", "set_current_switch_position", "set_invalid_for_all_switch_positions",
-    *(f"set_{side}_switch_pos{k}" for side in ("rx", "tx") for k in (1, 2, 3)),
+    "set_pop_mode", "set_ring_mode", "clear_ring_mode", "clear_current_position", "set_current_switch_position",
+    "set_invalid_for_all_switch_positions",
+    *(f"set_{side}_switch_pos{k}" for side in ("rx", "tx", "rxtx") for k in (1, 2, 3)),
 ):  # fmt: skip
     _config("<tile_config/switch_config>", _name)
 for _name in ("reset_routes", "set_io_direction", "clear_io_direction", "toggle_io_direction"):

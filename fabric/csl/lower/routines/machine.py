@@ -12,6 +12,7 @@ from fabric.csl.ir import Operand, Sym, Vreg
 from fabric.csl.lower.operations import Operations
 from fabric.csl.lower.registers import ColorRegisters, color_of_address
 from fabric.csl.types import COMPTIME_FLOAT, COMPTIME_INT, COMPTIME_STRING, DIRECTION, F32, ArrayType, IntType
+from wse_core.encoding import DIRS
 
 __all__ = ["Machine"]
 
@@ -19,6 +20,7 @@ STAMPS = (4, 8, 11)
 """First of the three registers that take a time stamp; others for the next one, so that the one before may stay."""
 FILTER_FIELDS = {"set_counter": 0, "set_max_counter": 1, "set_active_limit": 2}
 IO_MODES = {"set_io_direction": "add", "clear_io_direction": "remove", "toggle_io_direction": "toggle"}
+RING_MODES = {"set_ring_mode": True, "clear_ring_mode": False}
 IO_ORDER = "WESNR"
 """Directions in the order of `fabric_io` in <tile_config/color_config>."""
 BY_ADDRESS = ("reset_routes", *IO_MODES)
@@ -72,14 +74,18 @@ class Machine(Operations):
         known = expr.function.known
         arguments = [*expr.arguments]
         if name in FILTER_FIELDS:
-            number = self._known_number(known, arguments, "id")
-            self.put("flt_set", None, self.reg(self.value(arguments[-1]), 1), data=(number, FILTER_FIELDS[name]))
+            number, count = self._known_number(known, arguments, "id"), self.value(arguments[-1])
+            if self.by_queue:  # a program of WSE-3 counts half wavelets
+                count = self.alu("slr16", count, 1)
+            self.put("flt_set", None, self.reg(count, 1), data=(number, FILTER_FIELDS[name]))
             return
         color = self._color(known, arguments, "where" if name in BY_ADDRESS else "c")
         if isinstance(color, ColorRegisters):
             self._by_address(name, color, known, arguments)
         elif name == "set_pop_mode":
-            ColorRegisters(self, color).set_pop_mode(self._operand(known.get("mode") or arguments[-1]))
+            self._pop_mode(color, self._operand(known.get("mode") or arguments[-1]))
+        elif name in RING_MODES:
+            self._ring_mode(color, RING_MODES[name])
         elif name == "exit":
             self.program.leaves_teardown(self, color)
         elif name == "clear_current_position":
@@ -94,9 +100,49 @@ class Machine(Operations):
                 self.put("route", None, data=(color, "", "", position, "off"))
         elif name in IO_MODES:
             self._io_direction(color, IO_MODES[name], known.get("io") or arguments[-1])
+        elif name.startswith("set_rxtx"):
+            self._switch_sides(color, int(name[-1]), [known.get(side) or arguments.pop(1) for side in ("rx", "tx")])
         else:
             side, position = name[4:6], int(name[-1])
             self._switch_side(color, side, position, known.get("d") or arguments[-1])
+
+    @property
+    def by_queue(self) -> bool:
+        """Whether the architecture is one of queues, WSE-3."""
+        return bool(self.program.session.machine["task.by_queue"])
+
+    def _pop_mode(self, color: int, mode: Operand) -> None:
+        """Set the pop mode of a color that is known."""
+        if not self.by_queue:
+            ColorRegisters(self, color).set_pop_mode(mode)
+            return
+
+        def write(number: int) -> None:
+            self.put("route", None, data=(color, letters(number), DIRS[0], 0, "switch"))
+
+        if isinstance(mode, int):
+            write(mode)
+        else:
+            self.select(self.reg(mode, 1), range(4), write)
+
+    def _ring_mode(self, color: int, ring: bool) -> None:
+        """Set or clear the ring mode of a color that is known."""
+        if not self.by_queue:
+            ColorRegisters(self, color).set_ring_mode(ring)
+            return
+        self.put("route", None, data=(color, letters(ring << 2), DIRS[1], 0, "switch"))
+
+    def _switch_sides(self, color: int, position: int, sides: list[Any]) -> None:
+        """Give a position both its input and its output."""
+
+        def write(rx: int) -> None:
+            def whole(tx: int) -> None:
+                sets = DIRECTIONS[rx][0], DIRECTIONS[tx][0]
+                self.put("route", None, data=(color, *sets, position, "set"))
+
+            self._each(sides[1], range(len(DIRECTIONS)), whole)
+
+        self._each(sides[0], range(len(DIRECTIONS)), write)
 
     def _color(self, known: dict[str, Any], arguments: list[Any], name: str) -> int | ColorRegisters:
         """Return the color of a function of <tile_config>: its number, or its registers if that is not known."""
@@ -125,6 +171,8 @@ class Machine(Operations):
             registers.set_position(0 if name.startswith("clear") else last("position"))
         elif name == "set_pop_mode":
             registers.set_pop_mode(last("mode"))
+        elif name in RING_MODES:
+            registers.set_ring_mode(RING_MODES[name])
         elif name == "reset_routes":
             registers.set_routes(*_sets(known["routes"], self))
         elif name == "set_invalid_for_all_switch_positions":
@@ -282,6 +330,11 @@ def _shown_part(value: Any, form: str, expr: tree.Call) -> tuple[str, Any, Any]:
         return STRING, value.data, None
     value = typed(value)
     return str(value.type), form, value
+
+
+def letters(bits: int) -> str:
+    """Return the directions whose bits are set in a number."""
+    return "".join(letter for k, letter in enumerate(DIRS) if bits >> k & 1)
 
 
 def _sets(value: Any, code: Machine) -> tuple[str, str]:

@@ -90,7 +90,7 @@ WHOLE = """@a = memory(u16, 3, align=2, const=True, apart=True, noted=True, fram
 &g = function(fn, result=2, places=(2, 4), clobbers=(2, 3), circle=True)
 &g~2 = function(task)
 @f = memory(u16, 9)
-fifo#1 = storage(memory=@f, push=3, terminate=True)
+fifo#1 = storage(memory=@f, push=3, actions=(suspend, terminate))
 @a+1 = @a
 @a+2 = @b-1
 dest:3 = None
