@@ -9,7 +9,8 @@ Decode: the sums and lines of `fabric.networks.inference`, ten all-reduces as th
 
     norm (1) y   q, k, v y   scores, group x   max y   sum y   P V y   O x   norm (1) y   gate, up y   down x
 
-Norms of heads, of a model that has them, take another one in the group, of a value per head.
+Norms of heads, of a model that has them, take another one in the group, of a value per head; those of projections one
+along x.
 
 Prefill: sequence over y, features over x; products by MeshGEMM with weights in place, the left matrix aligned by one
 turn less than there are columns, as the kernel does; scores as `gemm_t` inside a group, P V by floods inside a group.
@@ -22,7 +23,7 @@ import math
 from dataclasses import dataclass
 
 from fabric.kernels.kit.data import wavelets_of
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import NORMS, Decoder
 from harness.inference.costs import (
     alignment,
     axis_sums,
@@ -143,6 +144,7 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
     rows, heads = cdiv(tokens, height), t.rounds * t.queries
     along_y = {
         "norm": 1,
+        **{f"norm {k}": 1 for k in range(3, 1 + len(NORMS[decoder.norms]))},
         "q, k, v": t.projected,
         "max": heads,
         "sum": heads,
@@ -161,6 +163,9 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
     if decoder.head_norms:
         found["norms of heads"] = group_sum(m, t.group, t.turned, sums)
         local["norms of heads"] = _norm(m, t.keys, t.turned)
+    if decoder.projection_norms:
+        found["norms of projections"] = axis_sums(m, width, (2,), sums)[0][0]
+        local["norms of projections"] = _norm(m, (t.queries + 1) * t.rounds * t.keys)
     local |= _biases(m, decoder, t.along, t.inner)
     return Phase(
         "B",
@@ -176,7 +181,7 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
             "down": matrix_vector(m, t.along, t.inner, kind),
         },
         {
-            "norms": 2 * _norm(m, t.along),
+            "norms": len(NORMS[decoder.norms]) * _norm(m, t.along),
             "rotation": _of_turning(decoder, t.rounds * _rotation(m, (t.queries + 1) * t.keys)),
             "softmax": _softmax(m, heads, rows, t.values),
             "silu": _gated(m, t.inner, decoder.activation),
@@ -211,12 +216,15 @@ def prefill(
         + t.rounds * (2 * tile(rows, t.values) + m["infer.weight_step"])
     )
     width_of_scores = cdiv(tokens, t.group)
-    norms = axis_sums(m, width, (rows, rows), sums)[0]
+    norms = axis_sums(m, width, (rows,) * len(NORMS[decoder.norms]), sums)[0]
     own: dict[str, float] = {}
     local: dict[str, float] = {}
     if decoder.head_norms:
         own["norms of heads"] = group_sum(m, t.group, rows * t.turned, sums)
         local["norms of heads"] = _norm(m, t.keys, rows * t.turned)
+    if decoder.projection_norms:
+        own["norms of projections"] = axis_sums(m, width, (2 * rows,), sums)[0][0]
+        local["norms of projections"] = _norm(m, (t.queries + 1) * t.rounds * t.keys, rows)
     local |= _biases(m, decoder, rows * t.across, rows * t.inner)
     return Phase(
         "B",
@@ -232,7 +240,7 @@ def prefill(
             "down": gemm(inner, t.across),
         },
         {
-            "norms": 2 * _norm(m, t.across, rows),
+            "norms": len(NORMS[decoder.norms]) * _norm(m, t.across, rows),
             "rotation": _of_turning(decoder, t.rounds * _rotation(m, rows * (t.queries + 1) * t.keys)),
             "softmax": _softmax(m, heads * rows, width_of_scores, t.values),
             "silu": _gated(m, rows * t.inner, decoder.activation),

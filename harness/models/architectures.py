@@ -25,6 +25,7 @@ ARCHITECTURES = {
     "GraniteForCausalLM": "granite",
     "GemmaForCausalLM": "gemma",
     "SmolLM3ForCausalLM": "smollm3",
+    "Olmo2ForCausalLM": "olmo2",
 }
 """What is read, and the `model_type` that says the same."""
 
@@ -338,6 +339,14 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "hidden_activation": ignored("the activation is gelu in its tanh form", _other_activation),
         "tie_word_embeddings": used("whether the output matrix is the embedding", missing="true"),
         "use_bidirectional_attention": unless(NOTHING, "keys behind a query are not seen"),
+        "sliding_window": ignored("without a window it says nothing", _no_window),
+        "use_sliding_window": ignored("without a window it says nothing", _no_window),
+        "layer_types": ignored("all layers have full attention", _full_layers),
+    },
+    "Olmo2ForCausalLM": COMMON | {
+        "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
+        "attention_bias": ATTENTION_BIAS,
+        "rms_norm_eps": used("added to the mean square in each norm", missing="1e-05"),
         "sliding_window": ignored("without a window it says nothing", _no_window),
         "use_sliding_window": ignored("without a window it says nothing", _no_window),
         "layer_types": ignored("all layers have full attention", _full_layers),

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import NORMS, Decoder
 from fabric.networks.inference.elementwise import FINE
 from harness.models.plain import gelu_inner
 from harness.models.rotary import cosines
@@ -120,7 +120,7 @@ class _Parts:
         return y, variance + (self.unit * share) ** 2 @ (v0 * v0) + self.least**2 * (~later @ (v0 * v0))
 
     def attention(self, layer: int, given: Pair) -> Pair:
-        """Return what attention adds."""
+        """Return what attention gives."""
         decoder, part = self.decoder, f"model.layers.{layer}.self_attn"
         found = {}
         for name in ("q", "k", "v"):
@@ -130,6 +130,8 @@ class _Parts:
         if decoder.head_norms:
             for name, count in (("q", decoder.heads), ("k", decoder.kv_heads)):
                 found[name] = self.by_heads(f"{part}.{name}_norm.weight", found[name], count)
+        if decoder.projection_norms:
+            found |= {name: self.norm(f"{part}.{name}_norm.weight", found[name]) for name in ("q", "k")}
         turns = decoder.kind(layer).turns
         q = self.turned(found["q"], decoder.heads, decoder.head_size**-0.5, turns)
         k = self.turned(found["k"], decoder.kv_heads, 1.0, turns)
@@ -143,7 +145,7 @@ class _Parts:
         return self.product(f"{part}.o_proj", self.half((y, variance)))
 
     def feed_forward(self, layer: int, given: Pair) -> Pair:
-        """Return what the feed-forward part adds."""
+        """Return what the feed-forward part gives."""
         part = f"model.layers.{layer}.mlp"
         gate, v_gate = self.product(f"{part}.gate_proj", given)
         up, v_up = self.product(f"{part}.up_proj", given)
@@ -187,11 +189,10 @@ def bounded_logits(
     x = parts.weight("model.embed_tokens.weight")[np.asarray(ids)]
     pair: Pair = x, np.zeros_like(x)
     for layer in range(decoder.layers):
-        name = f"model.layers.{layer}"
-        given = parts.half(parts.norm(f"{name}.input_layernorm.weight", pair))
-        pair = parts.added(pair, parts.attention(layer, given))
-        given = parts.half(parts.norm(f"{name}.post_attention_layernorm.weight", pair))
-        pair = parts.added(pair, parts.feed_forward(layer, given))
+        names = iter([f"model.layers.{layer}.{name}.weight" for name in NORMS[decoder.norms]])
+        for part in (parts.attention, parts.feed_forward):
+            given = part(layer, parts.half(parts.norm(next(names), pair) if decoder.norms_before else pair))
+            pair = parts.added(pair, parts.norm(next(names), given) if decoder.norms_behind else given)
     head = "model.embed_tokens" if decoder.tied else "lm_head"
     logits, variance = parts.product(head, parts.half(parts.norm("model.norm.weight", pair)))
     return logits, SIGMAS * np.sqrt(variance)

@@ -48,7 +48,8 @@ KV_HEADS = {"Qwen2ForCausalLM": 32, "Qwen3ForCausalLM": 32, "MistralForCausalLM"
             "SmolLM3ForCausalLM": 4}  # fmt: skip
 """Heads of keys and values where a file says nothing of them; otherwise as many as query heads."""
 
-BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM")
+BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM",
+          "Olmo2ForCausalLM")  # fmt: skip
 """Architectures whose projections of attention have biases if the file says so."""
 
 FFN_BIASED = ("LlamaForCausalLM", "GraniteForCausalLM", "SmolLM3ForCausalLM")
@@ -176,7 +177,7 @@ def _amplitude(rope: Mapping[str, Any]) -> Any:
 
 def _window(table: Mapping[str, Any], architecture: str) -> int | None:
     """Return the window of attention that at least one layer has, or None."""
-    if architecture in ("LlamaForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM"):
+    if architecture in ("LlamaForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "Olmo2ForCausalLM"):
         return None
     if architecture == "Phi3ForCausalLM" and table.get("sliding_window") is None:
         return None
@@ -270,14 +271,17 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
         factors = factors_of(table)
     elif gemma and isinstance(hidden, int) and hidden > 0:  # the decoder refuses what is no whole number
         factors = Factors(embedding=math.sqrt(hidden), tied=tied is True, norms=1.0)
+    olmo2 = architecture == "Olmo2ForCausalLM"
     biased = architecture in BIASED and table.get("attention_bias", False)
     decoder = Decoder(
         **values,
         head_size=head_size,
-        epsilon=table.get("rms_norm_eps", 1e-6),
+        epsilon=table.get("rms_norm_eps", 1e-5 if olmo2 else 1e-6),
         qkv_bias=architecture == "Qwen2ForCausalLM" or biased,
         o_bias=biased,
         ffn_bias=architecture in FFN_BIASED and table.get("mlp_bias", False),
+        norms="behind" if olmo2 else "before",
+        projection_norms=olmo2,
         different=_layers(table, architecture),
         tied=False if factors.unties else tied,
         head_norms=architecture == "Qwen3ForCausalLM",
@@ -298,10 +302,31 @@ def read_configuration(path: Path) -> Configuration:
         raise ConfigError(error.what, where=path, hint=error.hint, path=str(path)) from None
 
 
+def _written_as(decoder: Decoder, architecture: str) -> str:
+    """Return the architecture as which a decoder is written."""
+    olmo2 = decoder.norms == "behind" and decoder.projection_norms
+    own = {
+        "Olmo2ForCausalLM": olmo2,
+        "Qwen3ForCausalLM": decoder.head_norms,
+        "SmolLM3ForCausalLM": bool(decoder.different),
+    }
+    names = [name for name, so in own.items() if so]
+    foreign = not olmo2 and (decoder.norms != "before" or decoder.projection_norms)
+    if len(names) > 1 or foreign or (decoder.ffn_bias and names and names[0] not in FFN_BIASED):
+        raise UnsupportedError(
+            "a decoder with these norms, layers and biases together is no known architecture, and cannot be written",
+            hint=f"one of {', '.join(ARCHITECTURES)}",
+        )
+    if names:
+        return names[0]
+    return "LlamaForCausalLM" if architecture in (*LOWERED, *own) else architecture
+
+
 def write_configuration(configuration: Configuration) -> str:
     """Return the text of a ``config.json``; what `harness.models.lowering` makes a LLaMA of is written as one.
 
-    A decoder with norms of heads is a Qwen3, and one with layers that turn nothing a SmolLM3, whoever wrote it.
+    A decoder with norms of heads is a Qwen3, one with layers that turn nothing a SmolLM3, and one with norms behind the
+    parts of a layer an Olmo2, whatever it was read from.
 
     Raises
     ------
@@ -309,16 +334,7 @@ def write_configuration(configuration: Configuration) -> str:
         A decoder that none of the architectures is.
     """
     decoder = configuration.decoder
-    several = decoder.head_norms, bool(decoder.different), decoder.ffn_bias
-    if decoder.head_norms and any(several[1:]):
-        raise UnsupportedError("norms of heads beside layers without positions, or biases of the feed-forward part: no "
-                               "architecture has both", hint=f"one of {', '.join(ARCHITECTURES)}")  # fmt: skip
-    if decoder.different:
-        configuration = replace(configuration, architecture="SmolLM3ForCausalLM")
-    elif decoder.head_norms:
-        configuration = replace(configuration, architecture="Qwen3ForCausalLM")
-    elif configuration.architecture in (*LOWERED, "Qwen3ForCausalLM", "SmolLM3ForCausalLM"):
-        configuration = replace(configuration, architecture="LlamaForCausalLM")
+    configuration = replace(configuration, architecture=_written_as(decoder, configuration.architecture))
     table: dict[str, Any] = {
         "architectures": [configuration.architecture],
         "model_type": ARCHITECTURES[configuration.architecture],

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fabric.networks.inference.decoder import HEAD_NORMS, Decoder
+from fabric.networks.inference.decoder import NORMS, Decoder
 from harness.kit.jsonfile import read_json
 from harness.kit.staging import staged_directory
 from harness.models.configuration import CONFIG, Configuration, read_configuration, token_ids, write_configuration
@@ -57,8 +57,8 @@ IGNORED = "rotary_emb.inv_freq"
 FOREIGN = {
     **dict.fromkeys(("q_proj.bias", "k_proj.bias", "v_proj.bias", "o_proj.bias"), f"{CONFIG} says of no such bias "
                     "(attention_bias)"),
-    "q_norm.weight": "its architecture has no norms of queries and keys; a Qwen3 has",
-    "k_norm.weight": "its architecture has no norms of queries and keys; a Qwen3 has",
+    **dict.fromkeys(("q_norm.weight", "k_norm.weight"), "its architecture has no norms of queries and keys; a Qwen3 "
+                    "and an Olmo2 have"),
     **dict.fromkeys(("gate_proj.bias", "up_proj.bias", "down_proj.bias"), f"{CONFIG} says of no such bias (mlp_bias)"),
 }  # fmt: skip
 """By the ends of names, what tensors are that other models of these families have."""
@@ -111,15 +111,16 @@ def tensor_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (decoder.vocabulary, decoder.hidden)}
     for number in range(decoder.layers):
         prefix = f"model.layers.{number}."
-        shapes[f"{prefix}input_layernorm.weight"] = (decoder.hidden,)
+        first, *others = [f"{prefix}{name}.weight" for name in NORMS[decoder.norms]]
+        shapes[first] = (decoder.hidden,)
         for name, shape in decoder.shapes().items():
             part = "mlp" if name in ("gate_proj", "up_proj", "down_proj") else "self_attn"
             shapes[f"{prefix}{part}.{name}.weight"] = shape
             if decoder.has_bias(name):
                 shapes[f"{prefix}{part}.{name}.bias"] = shape[:1]
-        for name in HEAD_NORMS if decoder.head_norms else ():
-            shapes[f"{prefix}self_attn.{name}.weight"] = (decoder.head_size,)
-        shapes[f"{prefix}post_attention_layernorm.weight"] = (decoder.hidden,)
+        for name, count in decoder.query_key_norms.items():
+            shapes[f"{prefix}self_attn.{name}.weight"] = (count,)
+        shapes |= dict.fromkeys(others, (decoder.hidden,))
     shapes["model.norm.weight"] = (decoder.hidden,)
     if not decoder.tied:
         shapes["lm_head.weight"] = (decoder.vocabulary, decoder.hidden)

@@ -11,12 +11,12 @@ reading in pieces gives the same as reading at once, within rounding.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import NORMS, Decoder
 from harness.models.rotary import cosines
 from wse_core.errors import ConfigError
 
@@ -83,8 +83,9 @@ class PlainDecoder:
         cos, sin = (each.astype(self.dtype) for each in cosines(decoder, positions))
         x = self.weights["model.embed_tokens.weight"][tokens]
         for number in range(decoder.layers):
-            x = x + self._attention(number, x, cos, sin)
-            x = x + self._feed_forward(number, x)
+            names = iter([f"model.layers.{number}.{name}" for name in NORMS[decoder.norms]])
+            x = x + self._behind(self._attention(number, self._before(x, names), cos, sin), names)
+            x = x + self._behind(self._feed_forward(number, self._before(x, names)), names)
         self.length += tokens.size
         y = self._norm(x, "model.norm")
         head = "model.embed_tokens" if decoder.tied else "lm_head"
@@ -111,13 +112,24 @@ class PlainDecoder:
         square = (x * x).mean(axis=-1, keepdims=True)
         return self.weights[f"{name}.weight"] * (x / np.sqrt(square + self.dtype(self.decoder.epsilon)))
 
+    def _before(self, x: Array, names: Iterator[str]) -> Array:
+        """Return what a part of a layer reads; `names`: of the norms that are left in it."""
+        return self._norm(x, next(names)) if self.decoder.norms_before else x
+
+    def _behind(self, x: Array, names: Iterator[str]) -> Array:
+        """Return what a part of a layer adds."""
+        return self._norm(x, next(names)) if self.decoder.norms_behind else x
+
     def _heads(self, number: int, y: Array, name: str, heads: int) -> Array:
-        """Return a projection of each row, by heads: (heads, tokens, head_size); those of queries and keys normalised.
+        """Return a projection of each row, by heads: (heads, tokens, head_size); queries and keys may be normalised.
 
         `name` is "q", "k" or "v".
         """
         part = f"model.layers.{number}.self_attn.{name}"
-        out = self._product(y, f"{part}_proj").reshape(len(y), heads, -1).transpose(1, 0, 2)
+        out = self._product(y, f"{part}_proj")
+        if self.decoder.projection_norms and name != "v":
+            out = self._norm(out, f"{part}_norm")
+        out = out.reshape(len(y), heads, -1).transpose(1, 0, 2)
         return self._norm(out, f"{part}_norm") if self.decoder.head_norms and name != "v" else out
 
     def _product(self, y: Array, name: str) -> Array:
@@ -132,10 +144,9 @@ class PlainDecoder:
         a, b = z[..., :half], z[..., half:]
         return np.concatenate((a * cos - b * sin, b * cos + a * sin), axis=-1)
 
-    def _attention(self, number: int, x: Array, cos: Array, sin: Array) -> Array:
-        """Return what attention adds to each row; keys and values join the cache."""
-        decoder, tokens = self.decoder, len(x)
-        y = self._norm(x, f"model.layers.{number}.input_layernorm")
+    def _attention(self, number: int, y: Array, cos: Array, sin: Array) -> Array:
+        """Return what attention gives for each row; keys and values join the cache."""
+        decoder, tokens = self.decoder, len(y)
         q, k = self._heads(number, y, "q", decoder.heads), self._heads(number, y, "k", decoder.kv_heads)
         if decoder.kind(number).turns:
             q, k = self._turned(q, cos, sin), self._turned(k, cos, sin)
@@ -152,10 +163,9 @@ class PlainDecoder:
             out.append(weight / weight.sum(axis=1, keepdims=True) @ v[shared])
         return self._product(np.concatenate(out, axis=1), f"model.layers.{number}.self_attn.o_proj")
 
-    def _feed_forward(self, number: int, x: Array) -> Array:
-        """Return what the feed-forward part adds to each row."""
+    def _feed_forward(self, number: int, z: Array) -> Array:
+        """Return what the feed-forward part gives for each row."""
         part = f"model.layers.{number}"
-        z = self._norm(x, f"{part}.post_attention_layernorm")
         gate, up = self._product(z, f"{part}.mlp.gate_proj"), self._product(z, f"{part}.mlp.up_proj")
         exponent = -gate if self.decoder.activation == "silu" else -2 * gelu_inner(gate)
         # exp of a large number overflows in f32; what it divides is zero to the last bit long before.

@@ -28,6 +28,8 @@ PRESETS = {
     "Qwen3-8B": Decoder(4096, 36, 32, 8, 128, 12288, 151936, 40960, 1e-6, 1e6, head_norms=True),
     "Gemma-2B": Decoder(2048, 18, 8, 1, 256, 16384, 256000, 8192, 1e-6, 1e4, tied=True, activation="gelu"),
     "SmolLM3-3B": Decoder(2048, 36, 16, 4, 128, 11008, 128256, 65536, 1e-6, 5e6, tied=True, different=NO_POSITIONS),
+    "OLMo2-1B": Decoder(2048, 16, 16, 16, 128, 8192, 100352, 4096, 1e-6, 5e5, norms="behind", projection_norms=True),
+    "OLMo2-7B": Decoder(4096, 32, 32, 32, 128, 11008, 100352, 4096, 1e-6, 5e5, norms="behind", projection_norms=True),
     "LLaMA3.1-8B": Decoder(4096, 32, 32, 8, 128, 14336, 128256, 131072, 1e-5, 5e5, scaling=LONG),
     "LLaMA3.1-70B": Decoder(8192, 80, 64, 8, 128, 28672, 128256, 131072, 1e-5, 5e5, scaling=LONG),
     "LLaMA3.1-405B": Decoder(16384, 126, 128, 8, 128, 53248, 128256, 131072, 1e-5, 5e5, scaling=LONG),

@@ -156,11 +156,13 @@ def loss_and_gradients(
     Raises
     ------
     UnsupportedError
-        A decoder with norms of heads, layers that differ, biases of other products than queries, keys and values, or
-        another activation than silu.
+        A decoder with norms of queries and keys or behind the parts of a layer, layers that differ, biases of other
+        products than queries, keys and values, or another activation than silu.
     """
-    if decoder.head_norms:
-        raise UnsupportedError("gradients of norms of heads")
+    if decoder.head_norms or decoder.projection_norms:
+        raise UnsupportedError("gradients of norms of heads or projections")
+    if decoder.norms_behind:
+        raise UnsupportedError("gradients of norms behind the parts of a layer")
     if decoder.o_bias or decoder.ffn_bias:
         raise UnsupportedError("gradients of biases of the output projection and the feed-forward part")
     if decoder.different:

@@ -92,7 +92,7 @@ PARTS = (
 )
 """Parts of a step in order; a timed program notes when each is done, those of layers in the last layer.
 
-Norms of heads belong to ``rotary``.
+Norms of queries and keys belong to ``rotary``, norms behind the parts of a layer to ``o`` and ``down``.
 """
 
 
@@ -178,6 +178,8 @@ class Decode:
             "largest": self.x.sum(1, "max"),
             "smallest": self.x.sum(1, "min"),
         }
+        if place.decoder.projection_norms:
+            self.sums["projections"] = self.x.sum(2)
         if prompt is not None:
             self.sums["last"] = self.y.sum(prompt.slots * hidden)
 
@@ -289,6 +291,21 @@ class Decode:
         emit_norm(w, summed("norm", w.one))
         done(part)
 
+    @staticmethod
+    def _added(w: Writer, summed: Summed) -> None:
+        """Write that what a part of a layer gives joins the residual stream, normalised where norms stand behind."""
+        if w.place.decoder.norms_behind:
+            emit_norm(w, summed("norm", w.one), behind=True)
+        emit_residual(w)
+
+    def _given(self, w: Writer, part: str, summed: Summed, done: Callable[[str], None]) -> None:
+        """Write what a part of a layer reads: the residual stream, normalised where norms stand before."""
+        if w.place.decoder.norms_before:
+            self._norm(w, part, summed, done)
+        else:
+            w.p.fs2h(w.given, w.x)
+            done(part)
+
     def _layer(
         self,
         w: Writer,
@@ -305,11 +322,13 @@ class Decode:
                 attention.sum_in_head(w.squares)
 
         place = self.place
-        self._norm(w, "norm 1", summed, done)
+        self._given(w, "norm 1", summed, done)
         self._product(w, "qkv", w.qkv, w.given, summed("qkv", w.qkv))
         done("qkv")
-        if w.head_norms is not None:
+        if place.decoder.head_norms:
             rotary.normalise(squares)
+        elif place.decoder.projection_norms:
+            rotary.normalise_all(summed("projections", w.squares))
         if any(kind.turns for kind in place.decoder.kinds):
             with w.where("turns"):
                 rotary.turn()
@@ -332,15 +351,15 @@ class Decode:
         attention.divide()
         done("divide")
         self._product(w, "o", w.back, w.mixed_half, summed("back", w.back))
-        emit_residual(w)
+        self._added(w, summed)
         done("o")
-        self._norm(w, "norm 2", summed, done)
+        self._given(w, "norm 2", summed, done)
         self._product(w, "gate_up", w.gate_up, w.given, summed("gate_up", w.gate_up))
         done("gate_up")
         emit_gated(w)
         done("swiglu")
         self._product(w, "down", w.back, w.inner_half, summed("back", w.back))
-        emit_residual(w)
+        self._added(w, summed)
         with w.taking("cache", self.place.requests * self.place.cache_words):
             pass
         done("down")

@@ -7,8 +7,11 @@ Behind the last layer stand a norm and the output matrix, which is the embedding
 
 Layers of one decoder may differ (`LayerKind`): some turn nothing, so that their queries and keys do not know positions.
 
+Norms stand *before* the two parts of a layer, *behind* them, so that x = x + norm(attention(x)), or at both places.
+
 With *norms of heads* each query head and each key head has an RMSNorm of its own features before it is turned: one
-weight per feature of a head for all query heads, and one for all key heads.
+weight per feature of a head for all query heads, and one for all key heads.  With *norms of projections* all features
+of the queries have one RMSNorm together, and those of the keys another one, with a weight each.
 
 Matrices are kept as in the files of the hub, [outputs, inputs]; a product is y = x W^T.
 """
@@ -27,7 +30,17 @@ from fabric.networks.inference.rope import Scaling
 from wse_core.errors import ConfigError
 from wse_core.errors.values import shown
 
-__all__ = ["ACTIVATIONS", "BIASED", "HEAD_NORMS", "MATRICES", "MOST_DIFFERENT", "Decoder", "LayerKind", "period_of"]
+__all__ = [
+    "ACTIVATIONS",
+    "BIASED",
+    "HEAD_NORMS",
+    "MATRICES",
+    "MOST_DIFFERENT",
+    "NORMS",
+    "Decoder",
+    "LayerKind",
+    "period_of",
+]
 
 MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The seven products of a layer, in the order in which they are done."""
@@ -41,6 +54,13 @@ BIASED = {
 
 HEAD_NORMS = ("q_norm", "k_norm")
 """Norms of heads, by the products whose results they take."""
+
+NORMS = {
+    "before": ("input_layernorm", "post_attention_layernorm"),
+    "behind": ("post_attention_layernorm", "post_feedforward_layernorm"),
+    "both": ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+}
+"""Where the norms of a layer stand, and their names in the hub's files, in the order in which they are done."""
 
 ACTIVATIONS = ("silu", "gelu")
 """Activations of the feed-forward part."""
@@ -106,6 +126,10 @@ class Decoder:
         Of the feed-forward part.
     o_bias, ffn_bias : bool
         Whether the output projection, and all products of the feed-forward part, have a bias.
+    norms : {"before", "behind", "both"}
+        Where the norms of a layer stand.
+    projection_norms : bool
+        Whether the queries of all heads are normalised together before they turn, and so the keys.
     different : tuple of LayerKind
         All layers, if they are not all as `LayerKind` is by itself; else empty.
     """
@@ -127,6 +151,8 @@ class Decoder:
     activation: str = "silu"
     o_bias: bool = False
     ffn_bias: bool = False
+    norms: str = "before"
+    projection_norms: bool = False
     different: tuple[LayerKind, ...] = ()
 
     def __post_init__(self) -> None:
@@ -146,6 +172,10 @@ class Decoder:
                 raise self._refused(f"{name} is {value}; it is a positive number")
         if self.activation not in ACTIVATIONS:
             raise self._refused(f"activation is {shown(self.activation)}; it is {' or '.join(ACTIVATIONS)}")
+        if self.norms not in NORMS:
+            raise self._refused(f"norms is {shown(self.norms)}; it is {', '.join(NORMS)}")
+        if self.head_norms and self.projection_norms:
+            raise self._refused("norms of heads and of projections: queries have the one or the other")
         if self.scaling is not None and not isinstance(self.scaling, Scaling):
             raise self._refused(f"scaling is {shown(self.scaling)}, no Scaling")
         if self.scaling is not None and self.scaling.kind == "yarn" and self.rope_base <= 1:
@@ -235,6 +265,23 @@ class Decoder:
             "down_proj": (d, self.ffn),
         }
 
+    @property
+    def query_key_norms(self) -> dict[str, int]:
+        """Weights of the norms of queries and of keys, by their names; empty if there are none."""
+        if self.projection_norms:
+            return dict(zip(HEAD_NORMS, (self.query_features, self.kv_features), strict=True))
+        return dict.fromkeys(HEAD_NORMS, self.head_size) if self.head_norms else {}
+
+    @property
+    def norms_before(self) -> bool:
+        """Whether there are norms before the parts of a layer."""
+        return self.norms != "behind"
+
+    @property
+    def norms_behind(self) -> bool:
+        """Whether there are norms behind the parts of a layer."""
+        return self.norms != "before"
+
     def has_bias(self, product: str) -> bool:
         """Whether one of `MATRICES` has a bias."""
         return any(getattr(self, field) and product in names for field, names in BIASED.items())
@@ -246,10 +293,10 @@ class Decoder:
 
     @property
     def layer_parameters(self) -> int:
-        """Parameters of a layer: products, biases, two norms, and those of heads."""
+        """Parameters of a layer: products, biases, norms, and those of queries and keys."""
         bias = sum(shape[0] for name, shape in self.shapes().items() if self.has_bias(name))
-        heads = len(HEAD_NORMS) * self.head_size if self.head_norms else 0
-        return self.product_parameters + bias + 2 * self.hidden + heads
+        norms = len(NORMS[self.norms]) * self.hidden + sum(self.query_key_norms.values())
+        return self.product_parameters + bias + norms
 
     @property
     def parameters(self) -> int:

@@ -8,6 +8,9 @@ the rest, each a chain of turns by a constant angle, so that a position t costs 
 
 Rounding
     norm: squares summed in order of features, then over rows; (x * rsqrt(mean + eps)) * weight, two roundings.
+    norms behind a part of a layer: the same, and no rounding to 16 bits.
+    norms of projections: squares summed in order of features inside a column, queries and keys apart, then over all
+        columns; (x * rsqrt(mean + eps)) * weight, two roundings.
     norms of heads: squares summed in order of features inside a column, then over the columns of the head; (x *
         rsqrt(mean + eps)) * weight, two roundings.
     rotary: four products, then a difference and a sum; queries are multiplied by 1 / sqrt(head_size) behind it.
@@ -46,11 +49,14 @@ LARGEST_EXPONENT = 86.0
 """Of 1 + exp(-z), so that its reciprocal is in range."""
 
 
-def emit_norm(w: Writer, sum_one: object) -> None:
-    """Write given = norm(x) with the next norm's weights; `sum_one` emits the all-reduce of ``one`` along y."""
+def emit_norm(w: Writer, sum_one: object, behind: bool = False) -> None:
+    """Write given = norm(x) with the next norm's weights, or back = norm(back) behind a part of a layer.
+
+    `sum_one` emits the all-reduce of ``one`` along y.
+    """
     p, n, decoder = w.p, w.place.hidden, w.place.decoder
-    value = p.reg32("sum of squares")
-    p.fmuls(w.scratch, w.x, w.x)
+    value, source = p.reg32("sum of squares"), w.back if behind else w.x
+    p.fmuls(w.scratch, source, source)
     p.ldi32(value, 0.0)
     p.fadds(value, value, w.scratch)
     p.st32(value, w.one)
@@ -62,13 +68,14 @@ def emit_norm(w: Writer, sum_one: object) -> None:
     with w.functions.first(1):
         w.functions.rsqrt(w.one, w.one)
     p.ld32(value, w.one)
-    p.fmuls(w.scratch, w.x, value)
+    p.fmuls(w.scratch, source, value)
     p.free(value)
     with w.taking("norms", 2 * n) as address:
         p.load(w.second, p.mem1d(w.x, n))
         p.dsr_base(w.second, address)
-        p.fmuls(w.scratch, w.scratch, w.second)
-    p.fs2h(w.given, w.scratch)
+        p.fmuls(w.back if behind else w.scratch, w.scratch, w.second)
+    if not behind:
+        p.fs2h(w.given, w.scratch)
 
 
 def emit_residual(w: Writer) -> None:
@@ -214,6 +221,40 @@ class Rotary(Angle):
                 own = p.mem1d(w.qkv, count * part, offset=first)
                 p.fmuls(own, own, w.second)
                 p.add16(address, address, 2 * part)
+
+    def normalise_all(self, total: Callable[[], None]) -> None:
+        """Write that queries and keys of qkv are normalised, each together, with the weights of the next layer.
+
+        `total` emits the all-reduce of ``squares`` along x.
+        """
+        w, p, place = self.writer, self.w.p, self.w.place
+        value, rows = p.reg32("sum of squares"), place.query_rows + place.kv_rows
+        both = p.mem1d(w.qkv, rows)
+        parts = (0, place.query_rows), (place.query_rows, place.kv_rows)
+        p.fmuls(p.mem1d(self.products, rows), both, both)
+        for k, (first, count) in enumerate(parts):
+            p.load(w.second, p.mem1d(self.products, count, offset=first))
+            p.ldi32(value, 0.0)
+            p.fadds(value, value, w.second)
+            p.st32(value, w.squares[k])
+        total()
+        for k, count in enumerate(place.decoder.query_key_norms.values()):
+            p.ld32(value, w.squares[k])
+            p.fmuls(value, value, 1.0 / count)
+            p.fadds(value, value, place.decoder.epsilon)
+            p.st32(value, w.squares[k])
+        with w.functions.first(2):
+            w.functions.rsqrt(w.squares, w.squares)
+        for k, (first, count) in enumerate(parts):
+            own = p.mem1d(w.qkv, count, offset=first)
+            p.ld32(value, w.squares[k])
+            p.fmuls(own, own, value)
+        p.free(value)
+        assert w.head_norms is not None
+        with w.taking("head_norms", 2 * rows) as address:
+            p.load(w.second, p.mem1d(w.head_norms, rows))
+            p.dsr_base(w.second, address)
+            p.fmuls(both, both, w.second)
 
     def turn(self) -> None:
         """Write that queries and keys of qkv are turned."""

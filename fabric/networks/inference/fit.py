@@ -30,7 +30,7 @@ def temporary_words(place: Placement) -> int:
     vectors = (2 + 1 + 2 + 2) * hidden + 3 * shapes["qkv"].rows + 3 * scores + 2 * heads
     vectors += 2 * heads * (place.part + 1) + heads * place.part
     vectors += (4 + 2 + 1) * place.ffn + place.last * (2 + 2 + 2) * place.vocabulary
-    vectors += 2 * place.turned_heads * place.decoder.head_norms  # sums of squares
+    vectors += 2 * place.squares
     functions = 6 * 2 * function_room(place)
     angles = (5 * 4 + 4 * place.turned_heads) * place.pairs
     entries = 4 * place.kv_rows if place.height > 1 else 0  # one that leaves, one that comes

@@ -9,7 +9,7 @@ where `rows.Rows` puts them by the rule itself, while the program uses its close
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -61,9 +61,11 @@ class Oracle:
         tables = place_weights(place, machine, weights) if tables is None else tables
         self.norms = tables["norms"][:, 0].reshape(place.height, -1, place.hidden)
         self.biases = self._biases(tables)
-        self.head_norms: Bits | None = None  # (width, layers, queries and keys, part)
+        self.head_norms: Bits | None = None  # (width, layers, queries and keys, part), or all rows
         if "head_norms" in tables:
-            self.head_norms = tables["head_norms"][0].reshape(place.width, place.decoder.layers, -1, place.part)
+            self.head_norms = tables["head_norms"][0].reshape(place.width, place.decoder.layers, -1)
+            if place.decoder.head_norms:
+                self.head_norms = self.head_norms.reshape(place.width, place.decoder.layers, -1, place.part)
         self.tiles = self._tiles(tables["weights"])
         self._before: list[list[int]] = [[] for _ in range(place.height)]  # tokens in slots before the step
         size = place.decoder.layers, place.height, place.width, place.kv_heads
@@ -167,23 +169,43 @@ class Oracle:
     # --- a step -------------------------------------------------------------------------------------------------------
 
     def norm(self, x: Bits, weight: Bits) -> Bits:
-        """Return a normalised vector (height, hidden), rounded to 16 bits."""
+        """Return a normalised vector (height, hidden)."""
         decoder = self.place.decoder
         squares = self.total("norm", self.in_order(0.0, self.do("mul", x, x))[:, np.newaxis])
         mean = self.do("mul", squares, self.number(1.0 / decoder.hidden))
         scale = self.functions.rsqrt(self.do("add", mean, self.number(decoder.epsilon)))
-        return self.rounded(self.do("mul", self.do("mul", x, scale), weight))
+        return self.do("mul", self.do("mul", x, scale), weight)
 
     def normalised(self, layer: int, qkv: Bits) -> Bits:
         """Return queries, keys and values of all columns, (width, rows), with the heads of the first two normalised."""
         place = self.place
         if self.head_norms is None:
             return qkv
+        rows = place.query_rows + place.kv_rows
+        if place.decoder.projection_norms:
+            z = qkv[:, :rows]
+            total = self.total("projections", self.squares_of(z))
+            return np.concatenate([self.by_projections(layer, z, total), qkv[:, rows:]], axis=1)
         z = qkv[:, : place.turned_heads * place.part].reshape(place.width, place.turned_heads, place.part)
         squares = self.in_order(0.0, self.do("mul", z, z))
         for columns in self.decode.groups():
             squares[columns] = self._group_sum(squares[columns])
         return np.concatenate([self.by_heads(layer, z, squares), qkv[:, place.query_rows + place.kv_rows :]], axis=1)
+
+    def squares_of(self, z: Bits) -> Bits:
+        """Return the sums of the squares of queries, and of keys, of each column: (..., 2)."""
+        squares, rows = self.do("mul", z, z), self.place.query_rows
+        return np.stack([self.in_order(0.0, squares[..., :rows]), self.in_order(0.0, squares[..., rows:])], axis=-1)
+
+    def by_projections(self, layer: int, z: Bits, squares: Bits) -> Bits:
+        """Return queries and keys, (..., width, rows), normalised by the sums of their squares, (..., 2)."""
+        place, decoder = self.place, self.place.decoder
+        assert self.head_norms is not None
+        shares = self.single.encode(1.0 / np.array(list(decoder.query_key_norms.values())))
+        mean = self.do("mul", squares, np.broadcast_to(shares, squares.shape))
+        scale = self.functions.rsqrt(self.do("add", mean, self.number(decoder.epsilon)))
+        scale = np.repeat(scale, [place.query_rows, place.kv_rows], axis=-1)
+        return self.do("mul", self.do("mul", z, np.broadcast_to(scale, z.shape)), self.head_norms[:, layer])
 
     def by_heads(self, layer: int, z: Bits, squares: Bits) -> Bits:
         """Return heads normalised by the sums of their squares, side by side.
@@ -335,23 +357,39 @@ class Oracle:
         position = self.rows.count
         self._before = [list(row.slots) for row in self.rows.rows]
         self.rows.append()
-        for layer, tiles in enumerate(self.tiles[: self.place.decoder.layers]):
-            qkv = self._along_y("qkv", tiles["qkv"], self.norm(x, self.norms[:, 2 * layer]))
+        decoder = self.place.decoder
+        for layer, tiles in enumerate(self.tiles[: decoder.layers]):
+            norms = self.norms_of(layer)
+            qkv = self._along_y("qkv", tiles["qkv"], self.given(x, norms))
             qkv = self.normalised(layer, self.biased("qkv", layer, qkv))
-            if self.place.decoder.kind(layer).turns:
+            if decoder.kind(layer).turns:
                 qkv = self.turned(qkv, position)
             qkv = self.kept(qkv)
             self.remember(layer, qkv)
             back = self._along_x(tiles["o"], self.attention(layer, qkv))
-            x = self.do("add", x, self.biased("o", layer, back))
-            gate_up = self._along_y("gate_up", tiles["gate_up"], self.norm(x, self.norms[:, 2 * layer + 1]))
+            x = self.added(x, self.biased("o", layer, back), norms)
+            gate_up = self._along_y("gate_up", tiles["gate_up"], self.given(x, norms))
             back = self._along_x(tiles["down"], self.gated(self.biased("gate_up", layer, gate_up)))
-            x = self.do("add", x, self.biased("down", layer, back))
+            x = self.added(x, self.biased("down", layer, back), norms)
         return x
+
+    def norms_of(self, layer: int) -> Iterator[Bits]:
+        """Return the weights of a layer's norms one after the other, (height, hidden) each."""
+        first, count = layer * self.place.layer_norms, self.place.layer_norms
+        return iter([self.norms[:, first + k] for k in range(count)])
+
+    def given(self, x: Bits, norms: Iterator[Bits]) -> Bits:
+        """Return what a part of a layer reads, of 16 bits."""
+        return self.rounded(self.norm(x, next(norms)) if self.place.decoder.norms_before else x)
+
+    def added(self, x: Bits, back: Bits, norms: Iterator[Bits]) -> Bits:
+        """Return the residual stream with what a part of a layer gives."""
+        return self.do("add", x, self.norm(back, next(norms)) if self.place.decoder.norms_behind else back)
 
     def answer(self, x: Bits) -> tuple[int, Bits]:
         """Return the next token and bits of the logits of all, from the residual stream behind the last layer."""
-        logits = self._along_y("head", self.tiles[-1]["head"], self.norm(x, self.norms[:, -1]))
+        given = self.rounded(self.norm(x, self.norms[:, -1]))
+        logits = self._along_y("head", self.tiles[-1]["head"], given)
         return self.search(logits), logits[self.place.ids >= 0]
 
     def search(self, logits: Bits) -> int:

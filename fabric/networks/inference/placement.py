@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.kernels.matmul.local import Shape
-from fabric.networks.inference.decoder import HEAD_NORMS, Decoder
+from fabric.networks.inference.decoder import HEAD_NORMS, NORMS, Decoder
 from wse_core.errors import ConfigError
 
 __all__ = ["NOTHING", "Placement", "shares"]
@@ -160,12 +160,23 @@ class Placement:
     @property
     def norms(self) -> int:
         """Norms that are here."""
-        return 2 * self.decoder.layers + self.last
+        return self.layer_norms * self.decoder.layers + self.last
+
+    @property
+    def layer_norms(self) -> int:
+        """Norms of a layer."""
+        return len(NORMS[self.decoder.norms])
 
     @property
     def head_norms(self) -> int:
-        """Weights of a layer's norms of heads in a column, those of a query head and then those of a key head."""
-        return len(HEAD_NORMS) * self.part if self.decoder.head_norms else 0
+        """Weights of a layer's norms of queries and keys in a column: of a query and a key head, or of all."""
+        whole = self.query_rows + self.kv_rows
+        return whole if self.decoder.projection_norms else len(HEAD_NORMS) * self.part * self.decoder.head_norms
+
+    @property
+    def squares(self) -> int:
+        """Sums of squares of queries and keys that are normalised, of a token, in a PE."""
+        return 2 if self.decoder.projection_norms else self.turned_heads * self.decoder.head_norms
 
     @property
     def bias_words(self) -> dict[str, int]:
@@ -219,8 +230,8 @@ class Placement:
         found["norms"] = 2 * self.norms * self.hidden
         if self.bias_words:
             found["biases"] = layers * sum(self.bias_words.values())
-        if decoder.head_norms:
-            found["norms of heads"] = 2 * layers * self.head_norms
+        if self.head_norms:
+            found["norms of heads" if decoder.head_norms else "norms of projections"] = 2 * layers * self.head_norms
         found["cache"] = layers * self.requests * self.cache_words
         return found
 

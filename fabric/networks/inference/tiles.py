@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fabric.networks.inference.decoder import HEAD_NORMS
+from fabric.networks.inference.decoder import NORMS
 from fabric.networks.inference.placement import NOTHING, Placement
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic, Bits
@@ -125,7 +125,7 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
     for layer in range(place.first, place.first + decoder.layers):
         attention = {k: layer_name(layer, f"self_attn.{k}.weight") for k in ("q_proj", "k_proj", "v_proj", "o_proj")}
         inner = {k: layer_name(layer, f"mlp.{k}.weight") for k in ("gate_proj", "up_proj", "down_proj")}
-        for name in ("input_layernorm", "post_attention_layernorm"):
+        for name in NORMS[decoder.norms]:
             norms.append(norm(layer_name(layer, f"{name}.weight"), hidden, decoder.hidden))
         cut = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
         add("qkv", [(attention[k], shapes[k], outputs, hidden) for k, outputs in cut.items()])
@@ -139,9 +139,9 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
         if decoder.ffn_bias:
             biases += [bias(layer_name(layer, f"mlp.{k}.bias"), ffn) for k in ("gate_proj", "up_proj")]
             row_biases.append(bias(layer_name(layer, "mlp.down_proj.bias"), hidden))
-        if decoder.head_norms:
-            names = [layer_name(layer, f"self_attn.{name}.weight") for name in HEAD_NORMS]
-            head_norms += [norm(name, place.of_head, decoder.head_size) for name in names]
+        for name, count in decoder.query_key_norms.items():
+            features = (queries if name[0] == "q" else keys) if decoder.projection_norms else place.of_head
+            head_norms.append(norm(layer_name(layer, f"self_attn.{name}.weight"), features, count))
     if place.last:
         norms.append(norm("model.norm.weight", hidden, decoder.hidden))
         head = "model.embed_tokens.weight" if decoder.tied else "lm_head.weight"

@@ -28,6 +28,8 @@ GELU_WORDS = 40
 """Words kept beside them for gelu."""
 MARK_WORDS = 60
 """Words kept beside them for what only some layers do."""
+BEHIND_WORDS, MORE_NORMS = 100, 700
+"""Words kept beside them for norms behind the parts of a layer, and for two more norms."""
 BIAS_WORDS = 40
 """Words kept beside them for each kind of biases but those of queries, keys and values."""
 
@@ -35,7 +37,9 @@ BIAS_WORDS = 40
 def code_words(place: Placement) -> int:
     """Return the words kept for the program of a PE."""
     decoder = place.decoder
-    found = CODE_WORDS + NORM_WORDS * decoder.head_norms + GELU_WORDS * (decoder.activation == "gelu")
+    found = CODE_WORDS + NORM_WORDS * (decoder.head_norms or decoder.projection_norms)
+    found += BEHIND_WORDS * decoder.norms_behind + MORE_NORMS * (decoder.norms == "both")
+    found += GELU_WORDS * (decoder.activation == "gelu")
     return found + MARK_WORDS * bool(decoder.marked) + BIAS_WORDS * (decoder.o_bias + 2 * decoder.ffn_bias)
 
 
@@ -60,7 +64,7 @@ def resident_variables(p: Program, place: Placement, slots: int = 0) -> dict[str
     }
     for symbol, words in place.bias_words.items():
         found[symbol] = p.array(symbol, layers * words, place.dtype)
-    if place.decoder.head_norms:
+    if place.head_norms:
         found["head_norms"] = p.array("head_norms", layers * place.head_norms, "f32")
     if slots:
         found["last"] = p.array("last", slots * place.hidden, "f32")
@@ -92,7 +96,7 @@ class Idioms:
 
     def declare_pointers(self) -> None:
         """Declare the pointers to the next of what stays in a PE and is used layer by layer."""
-        names = ("weights", "norms", "biases", "cache") + ("head_norms",) * self.place.decoder.head_norms
+        names = ("weights", "norms", "biases", "cache") + ("head_norms",) * bool(self.place.head_norms)
         names += ("row_biases",) * ("row_biases" in self.biases)
         self.pointers = {name: self.p.scalar(f"{name}_at", "u16") for name in names}
         if self.place.decoder.marked:
@@ -225,8 +229,8 @@ class Writer(Idioms):
         if place.requests > 1:
             self.request = p.scalar("request", "u16")  # whose turn it is
 
-        if place.decoder.head_norms:
-            self.squares = p.array("squares", place.turned_heads, "f32")  # sums over the features of each head
+        if place.squares:
+            self.squares = p.array("squares", place.squares, "f32")  # sums over the features of each norm
 
         self.declare_pointers()
         self.functions = Emit(p, function_room(place))
@@ -251,7 +255,7 @@ class Writer(Idioms):
     def forward(self) -> None:
         """Set the pointers behind the last layer, to the last norm and the output matrix."""
         place, layers = self.place, self.place.decoder.layers
-        self.point(weights=self.weights[place.head_at], norms=self.norms[2 * layers * place.hidden])
+        self.point(weights=self.weights[place.head_at], norms=self.norms[place.layer_norms * layers * place.hidden])
 
     # --- idioms -------------------------------------------------------------------------------------------------------
 

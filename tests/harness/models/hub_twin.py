@@ -30,6 +30,7 @@ BASES = {
         ("Qwen3ForCausalLM", "qwen3", {}),
         ("MistralForCausalLM", "mistral", {"sliding_window": None}),
         ("Phi3ForCausalLM", "phi3", {"sliding_window": None}),
+        ("Olmo2ForCausalLM", "olmo2", {}),
         ("SmolLM3ForCausalLM", "smollm3", {"no_rope_layers": [1, 0], "tie_word_embeddings": False}),
         ("GemmaForCausalLM", "gemma", {"hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": False}),
         (
@@ -69,6 +70,7 @@ FIELDS = {
     "MistralForCausalLM": (*OF_ALL, "head_dim", "sliding_window"),
     "Phi3ForCausalLM": (*OF_ALL, "resid_pdrop", "embd_pdrop", "original_max_position_embeddings", "sliding_window"),
     "GemmaForCausalLM": (*OF_ALL, "attention_bias", "head_dim", "use_bidirectional_attention"),
+    "Olmo2ForCausalLM": (*OF_ALL, "attention_bias"),
     "SmolLM3ForCausalLM": (
         *OF_ALL,
         "attention_bias",
@@ -91,6 +93,10 @@ FIELDS = {
 }
 
 
+INPUTS = ("input", "post_attention")
+"""Norms of most architectures: before each part of a layer."""
+
+
 def tensors_of(architecture, seed=1):
     """Return weights for the small table, with the biases that the architecture has by itself."""
     r = np.random.default_rng(seed)
@@ -105,7 +111,9 @@ def tensors_of(architecture, seed=1):
             found[f"{part}mlp.{name}_proj.weight"] = r.standard_normal((rows, columns))
         for name in ("q", "k") if architecture == "Qwen3ForCausalLM" else ():
             found[f"{part}self_attn.{name}_norm.weight"] = 1 + r.random(4)
-        for name in ("input", "post_attention"):
+        for name, count in (("q", 16), ("k", 8)) if architecture == "Olmo2ForCausalLM" else ():
+            found[f"{part}self_attn.{name}_norm.weight"] = 1 + r.random(count)
+        for name in ("post_attention", "post_feedforward") if architecture == "Olmo2ForCausalLM" else INPUTS:
             found[f"{part}{name}_layernorm.weight"] = 1 + 0.1 * r.random(8)
     found["lm_head.weight"] = r.standard_normal((12, 8))
     if architecture == "Phi3ForCausalLM":
@@ -222,6 +230,17 @@ def _turning(table):
     return [(k + 1) % table.get("no_rope_layer_interval", 4) for k in range(count)] if found is None else found
 
 
+def _active(table, gate):
+    """Return the activation of a gate."""
+    gemma = _kind(table) == "gemma"
+    name = table.get("hidden_act", "gelu" if gemma else "silu")
+    if gemma or name == "gelu_pytorch_tanh":
+        assert name in ("gelu", "gelu_pytorch_tanh")
+        return 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3)))
+    assert name in ("silu", "swish")
+    return gate / (1 + np.exp(-gate))
+
+
 def library_logits(table, tensors, ids):
     """Return the logits behind the last of some tokens, float64."""
     t = {name: values.astype(np.float64) for name, values in tensors.items()}
@@ -232,9 +251,8 @@ def library_logits(table, tensors, ids):
     angle = np.outer(np.arange(n), turns)
     cos, sin = attention * np.cos(angle), attention * np.sin(angle)
     biases = _kind(table) == "qwen2"
-    all_biases = _kind(table) in ("llama", "qwen3", "granite", "gemma", "smollm3") and table.get(
-        "attention_bias", False
-    )
+    kinds = ("llama", "qwen3", "granite", "gemma", "smollm3", "olmo2")
+    all_biases = _kind(table) in kinds and table.get("attention_bias", False)
     biases = biases or all_biases
     mlp_bias = _kind(table) in ("llama", "granite", "smollm3") and table.get("mlp_bias", False)
     granite = table if _kind(table) == "granite" else {"attention_multiplier": 1 / np.sqrt(features)}
@@ -243,11 +261,13 @@ def library_logits(table, tensors, ids):
     x = x * table["hidden_size"] ** 0.5 if gemma else x
     residual, rows = granite.get("residual_multiplier", 1.0), [0, heads * features, kv * features, kv * features]
 
+    behind = _kind(table) == "olmo2"  # norms stand behind the parts of a layer, not before
+
     def norm(y, name):
         return (
             (gemma + t[f"{name}.weight"])
             * y
-            / np.sqrt((y * y).mean(-1, keepdims=True) + table.get("rms_norm_eps", 1e-6))
+            / np.sqrt((y * y).mean(-1, keepdims=True) + table.get("rms_norm_eps", 1e-5 if behind else 1e-6))
         )
 
     def outer(y, name, biased):  # a bias that a file does not have is zero
@@ -261,7 +281,7 @@ def library_logits(table, tensors, ids):
 
     for layer, window in enumerate(windows):
         part = f"model.layers.{layer}."
-        y = norm(x, part + "input_layernorm")
+        y = x if behind else norm(x, part + "input_layernorm")
 
         def projected(name, many, y=y, part=part):
             if _kind(table) == "phi3":
@@ -271,6 +291,8 @@ def library_logits(table, tensors, ids):
                 out = y @ t[f"{part}self_attn.{name}_proj.weight"].T
             if biases:
                 out = out + t[f"{part}self_attn.{name}_proj.bias"]
+            if behind and name != "v":  # along all features, before they are heads
+                out = norm(out, f"{part}self_attn.{name}_norm")
             out = out.reshape(n, many, features).swapaxes(0, 1)
             if _kind(table) == "qwen3" and name != "v":  # along the features of a head only, before it turns
                 out = norm(out, f"{part}self_attn.{name}_norm")
@@ -278,27 +300,23 @@ def library_logits(table, tensors, ids):
 
         q, k = rotated(projected("q", heads), layer), rotated(projected("k", kv), layer)
         v, out = projected("v", kv), []
-        behind = np.arange(n)[:, None] - np.arange(n)
-        hidden = (behind < 0) | (False if window is None else behind >= window)
+        ago = np.arange(n)[:, None] - np.arange(n)
+        hidden = (ago < 0) | (False if window is None else ago >= window)
         for head in range(heads):
             scores = q[head] @ k[head * kv // heads].T * granite.get("attention_multiplier", 1.0)
             scores[hidden] = -np.inf
             share = np.exp(scores - scores.max(1, keepdims=True))
             out.append(share / share.sum(1, keepdims=True) @ v[head * kv // heads])
-        x = x + residual * outer(np.concatenate(out, 1), part + "self_attn.o_proj", all_biases)
-        z = norm(x, part + "post_attention_layernorm")
+        more = outer(np.concatenate(out, 1), part + "self_attn.o_proj", all_biases)
+        x = x + residual * (norm(more, part + "post_attention_layernorm") if behind else more)
+        z = x if behind else norm(x, part + "post_attention_layernorm")
         if _kind(table) == "phi3":
             gate, up = np.split(z @ t[part + "mlp.gate_up_proj.weight"].T, 2, axis=-1)
         else:
             gate, up = (outer(z, f"{part}mlp.{name}_proj", mlp_bias) for name in ("gate", "up"))
-        name = table.get("hidden_act", "gelu" if gemma else "silu")
-        if gemma or name == "gelu_pytorch_tanh":
-            assert name in ("gelu", "gelu_pytorch_tanh")
-            active = 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3)))
-        else:
-            assert name in ("silu", "swish")
-            active = gate / (1 + np.exp(-gate))
-        x = x + residual * outer(active * up, part + "mlp.down_proj", mlp_bias)
+        active = _active(table, gate)
+        more = outer(active * up, part + "mlp.down_proj", mlp_bias)
+        x = x + residual * (norm(more, part + "post_feedforward_layernorm") if behind else more)
     head = "model.embed_tokens" if table.get("tie_word_embeddings", _kind(table) in ("gemma", "smollm3")) else "lm_head"
     return norm(x, "model.norm")[-1] @ t[f"{head}.weight"].T / granite.get("logits_scaling", 1.0)
 

@@ -82,11 +82,22 @@ def scalar_logits(decoder, weights, ids):
             weight = weights[f"{part}self_attn.{name}.weight"] if decoder.head_norms else None
             return head if weight is None else _norm(head, weight, decoder.epsilon)
 
+        def projected(y, name, part=part):
+            out = project(y, f"{name}_proj")
+            if decoder.projection_norms:
+                out = _norm(out, weights[f"{part}self_attn.{name}_norm.weight"], decoder.epsilon)
+            return _cut(out, e)
+
+        def norm(y, there, *names, part=part):
+            name = names[decoder.norms == "both" and len(names) - 1]
+            return _norm(y, weights[f"{part}{name}.weight"], decoder.epsilon) if there else y
+
         keys, values, rows = [], [], []
         for position, x in enumerate(xs):
-            y = _norm(x, weights[f"{part}input_layernorm.weight"], decoder.epsilon)
-            queries = [turned(normalised(h, "q_norm"), position) for h in _cut(project(y, "q_proj"), e)]
-            own = _cut(project(y, "k_proj"), e)
+            before, behind = decoder.norms != "behind", decoder.norms != "before"
+            y = norm(x, before, "input_layernorm")
+            queries = [turned(normalised(h, "q_norm"), position) for h in projected(y, "q")]
+            own = projected(y, "k")
             keys.append([turned(normalised(h, "k_norm"), position) for h in own])
             values.append(_cut(project(y, "v_proj"), e))
             joined = []
@@ -97,11 +108,12 @@ def scalar_logits(decoder, weights, ids):
                 for i in range(e):
                     mixed = sum(w * v[shared][i] for w, v in zip(weight, values, strict=True))
                     joined.append(mixed / sum(weight))
-            x = [a + b for a, b in zip(x, project(joined, "o_proj"), strict=True)]
-            z = _norm(x, weights[f"{part}post_attention_layernorm.weight"], decoder.epsilon)
+            more = norm(project(joined, "o_proj"), behind, "post_attention_layernorm")
+            x = [a + b for a, b in zip(x, more, strict=True)]
+            z = norm(x, before, "post_attention_layernorm", "pre_feedforward_layernorm")
             gate, up = inner(z, "gate_proj"), inner(z, "up_proj")
             joined = [active(g) * u for g, u in zip(gate, up, strict=True)]
-            down = inner(joined, "down_proj")
+            down = norm(inner(joined, "down_proj"), behind, "post_feedforward_layernorm")
             rows.append([a + b for a, b in zip(x, down, strict=True)])
         xs = rows
     y = _norm(xs[-1], weights["model.norm.weight"], decoder.epsilon)

@@ -34,8 +34,9 @@ def random_weights(decoder, seed=0):
 def decoders(draw):
     """Draw a decoder that some architecture is: heads 1 to 8 in groups, odd sizes, biases or none, tied or not."""
     kv_heads = draw(st.integers(1, 4))
-    layers, qkv_bias, head_norms = draw(st.integers(1, 2)), draw(st.booleans()), draw(st.booleans())
-    turns = [True] * layers if head_norms else draw(st.lists(st.booleans(), min_size=layers, max_size=layers))
+    layers, qkv_bias = draw(st.integers(1, 2)), draw(st.booleans())
+    kind = draw(st.sampled_from(["", "qwen3", "olmo2", "smollm3"]))
+    turns = draw(st.lists(st.booleans(), min_size=layers, max_size=layers)) if kind == "smollm3" else [True] * layers
     return Decoder(
         hidden=draw(st.integers(1, 12)),
         layers=layers,
@@ -49,10 +50,12 @@ def decoders(draw):
         rope_base=draw(st.sampled_from([1e4, 5e5])),
         qkv_bias=qkv_bias,
         o_bias=qkv_bias and draw(st.booleans()),
-        ffn_bias=not head_norms and draw(st.booleans()),
+        ffn_bias=kind in ("", "smollm3") and draw(st.booleans()),
         different=tuple(LayerKind(turns=each) for each in turns),
         tied=draw(st.booleans()),
         scaling=draw(st.sampled_from(SCALINGS)),
-        head_norms=head_norms,
+        head_norms=kind == "qwen3",
+        norms="behind" if kind == "olmo2" else "before",
+        projection_norms=kind == "olmo2",
         activation=draw(st.sampled_from(ACTIVATIONS)),
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.rope import Scaling
 from harness.models.configuration import Configuration, configuration_of, read_configuration, write_configuration
 from harness.models.lowering import Factors
@@ -184,6 +184,7 @@ def test_what_is_written_is_read(tmp_path):
     for decoder in PRESETS.values():
         own = "Qwen3ForCausalLM" if decoder.head_norms else "LlamaForCausalLM"
         own = "SmolLM3ForCausalLM" if decoder.different else own
+        own = "Olmo2ForCausalLM" if decoder.projection_norms else own
         for kept in (Configuration(decoder, own), Configuration(decoder, "Qwen2ForCausalLM", (2, 7))):
             if (kept.architecture == "Qwen2ForCausalLM") is not decoder.qkv_bias:
                 continue
@@ -220,6 +221,23 @@ def test_norms_of_heads_are_written_as_a_qwen3(tmp_path):
             assert found.architecture == ("Qwen3ForCausalLM" if decoder.head_norms else "LlamaForCausalLM")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"norms": "behind"},
+        {"norms": "both"},
+        {"projection_norms": True},
+        {"head_norms": True, "ffn_bias": True},
+        {"head_norms": True, "different": (LayerKind(), LayerKind(turns=False))},
+        {"norms": "behind", "projection_norms": True, "ffn_bias": True},
+    ],
+)
+def test_what_no_architecture_is_is_not_written(change):
+    decoder = replace(Decoder(8, 2, 4, 2, 6, 40, 50, 64), **change)
+    with pytest.raises(UnsupportedError, match="no known architecture"):
+        write_configuration(Configuration(decoder))
+
+
 def test_presets_have_their_published_sizes():
     published = {
         "LLaMA3-8B": (218_103_808, 8_030_261_248, 4_096),
@@ -229,6 +247,8 @@ def test_presets_have_their_published_sizes():
         "Qwen3-0.6B": (15_728_640, 596_049_920, 4_096),
         "Qwen3-8B": (192_937_984, 8_190_735_360, 4_096),
         "Gemma-2B": (110_100_480, 2_506_172_416, 1_024),
+        "OLMo2-1B": (67_108_864, 1_484_916_736, 8_192),
+        "OLMo2-7B": (202_375_168, 7_298_617_344, 16_384),
         "SmolLM3-3B": (78_118_912, 3_075_098_624, 2_048),
         "LLaMA3.1-8B": (218_103_808, 8_030_261_248, 4_096),
         "LLaMA3.1-70B": (855_638_016, 70_553_706_496, 4_096),

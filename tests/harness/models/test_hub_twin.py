@@ -198,6 +198,10 @@ def test_what_comes_of_a_change(made, change, outcome):
         ("SmolLM3ForCausalLM", {"sliding_window": 5, "use_sliding_window": True, "no_rope_layers": [1, 1]}, "right"),
         ("SmolLM3ForCausalLM", {"use_sliding_window": True}, "right"),
         ("SmolLM3ForCausalLM", {"layer_types": ["full_attention", "sliding_attention"]}, "refused"),
+        ("Olmo2ForCausalLM", {"sliding_window": 5}, "refused"),
+        ("Olmo2ForCausalLM", {"hidden_act": "gelu_pytorch_tanh"}, "right"),
+        ("Olmo2ForCausalLM", {"rms_norm_eps": 0.25}, "right"),
+        ("Olmo2ForCausalLM", {"clip_qkv": 8.0}, "refused"),  # which the library does not look at
         ("GemmaForCausalLM", {"hidden_act": "gelu"}, "right"),
         ("GemmaForCausalLM", {"hidden_act": "silu"}, "refused"),
         ("GemmaForCausalLM", {"hidden_activation": "gelu_pytorch_tanh"}, "right"),
@@ -220,7 +224,7 @@ def test_windows_and_activations(tmp_path, architecture, change, outcome):
 
 BIASED = {
     "attention_bias": (["self_attn.o_proj", *(f"self_attn.{name}_proj" for name in "qkv")], {"LlamaForCausalLM",
-        "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM"}),
+        "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM", "Olmo2ForCausalLM"}),
     "mlp_bias": ([f"mlp.{name}_proj" for name in ("gate", "up", "down")], {"LlamaForCausalLM", "GraniteForCausalLM",
         "SmolLM3ForCausalLM"}),
 }  # fmt: skip

@@ -26,7 +26,7 @@ def answered(table, weights, count):
     return ids[len(PROMPT) :]
 
 
-@pytest.mark.parametrize("architecture", [*ARCHITECTURES, "Qwen3ForCausalLM", "SmolLM3ForCausalLM"])
+@pytest.mark.parametrize("architecture", [*ARCHITECTURES, "Qwen3ForCausalLM", "SmolLM3ForCausalLM", "Olmo2ForCausalLM"])
 @pytest.mark.parametrize("tied", [False, True])
 def test_tokens_on_pes_are_the_librarys(tmp_path, capsys, architecture, tied):
     weights = tensors_of(architecture, seed=5)

@@ -56,6 +56,8 @@ def test_gradients_are_those_of_the_loss(change):
     ("change", "what"),
     [
         ({"head_norms": True}, "norms of heads"),
+        ({"norms": "behind"}, "norms behind the parts"),
+        ({"projection_norms": True}, "norms of heads or projections"),
         ({"activation": "gelu"}, "gradients of gelu"),
         ({"o_bias": True}, "gradients of biases"),
         ({"different": (LayerKind(), LayerKind(turns=False))}, "layers that differ"),

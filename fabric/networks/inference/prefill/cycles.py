@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from fabric.kernels.collectives.pieces.ring import Ring
 from fabric.kernels.kit.data import wavelets_of
+from fabric.kernels.matvec.line_sum import LineSum
 from fabric.networks.inference.course import MOST_WORDS, Course, MarkedProgram
 from fabric.networks.inference.decoder import period_of
 from fabric.networks.inference.elementwise import FINE
@@ -360,13 +361,13 @@ class PromptRun:
         done[..., -1] = begins[..., 0] + sent + gaps[2][2]
         at[:, : done.shape[1] * columns] = done.reshape(len(at), -1)
 
-    def _squares(self, at: Times) -> None:
-        """Move the times over the all-reduce of a norm, which is that of the whole mesh."""
+    def _along_rows(self, at: Times, line: LineSum) -> None:
+        """Move the times over the all-reduce of norms, which is that of the whole mesh."""
         width = self.place.width
         if width > 1:
             stands = np.arange(self.width) * width // self.width
             whole = np.rint(at[:, np.arange(width) * self.width // width]).astype(np.int64)
-            at[:] = self.form.prefill.squares.ends(whole)[:, stands]
+            at[:] = line.ends(whole)[:, stands]
 
     def _move(self, at: Times, items: list[Item], found: dict[str, float]) -> None:
         """Move the times over events."""
@@ -378,7 +379,9 @@ class PromptRun:
                 inside = product.name in ("scores", "mix")
                 self._on_ring(at, product)
             elif event == "squares":
-                self._squares(at)
+                self._along_rows(at, self.form.prefill.squares)
+            elif event == "projections" and self.form.prefill.projections is not None:
+                self._along_rows(at, self.form.prefill.projections)
             elif event.startswith("all "):
                 heads = self.place.turned_heads if event == "all squares" else self.place.heads
                 self._all(at, event, heads * self.prompt.tokens)

@@ -17,11 +17,15 @@ from fabric.networks.inference.prefill.writer import PromptWriter
 __all__ = ["Angles", "emit_biases", "emit_gated", "emit_norm"]
 
 
-def emit_norm(w: PromptWriter, total: Callable[[], None]) -> None:
-    """Write given = norm(x) with the next norm's weights; `total` emits the all-reduce of ``sums`` along x."""
+def emit_norm(w: PromptWriter, total: Callable[[], None], behind: bool = False) -> None:
+    """Write given = norm(x) with the next norm's weights, or back = norm(back) behind a part of a layer.
+
+    `total` emits the all-reduce of ``sums`` along x.
+    """
     p, prompt, hidden, decoder = w.p, w.prompt, w.place.hidden, w.place.decoder
     slots, s, piece = prompt.slots, prompt.tokens, prompt.piece
-    p.fmuls(w.scratch, w.x, w.x)
+    source = w.back if behind else w.x
+    p.fmuls(w.scratch, source, source)
     value = p.reg32("value")
     of_token = p.mem4d(w.scratch, (slots, hidden), (piece, 1))
     p.load(w.second, of_token)
@@ -34,7 +38,7 @@ def emit_norm(w: PromptWriter, total: Callable[[], None]) -> None:
     p.fmuls(w.sums, w.sums, 1.0 / decoder.hidden)
     p.fadds(w.sums, w.sums, decoder.epsilon)
     w.in_pieces(w.sums, s, lambda at: w.functions.rsqrt(at, at))
-    p.load(w.second, p.mem4d(w.x, (slots, hidden), (piece, 1)))
+    p.load(w.second, p.mem4d(source, (slots, hidden), (piece, 1)))
     p.load(w.written, of_token)
     with w.rows(s, sums=(w.sums, 2)) as at:
         p.ld32(value, at["sums"])
@@ -45,8 +49,9 @@ def emit_norm(w: PromptWriter, total: Callable[[], None]) -> None:
     with w.taking("norms", 2 * slots * hidden) as address:
         p.load(w.second, p.mem4d(w.norms, (slots, s, hidden), (hidden, 0, 1)))
         p.dsr_base(w.second, address)
-        p.fmuls(w.scratch, w.scratch, w.second)
-    p.fs2h(w.given, w.scratch)
+        p.fmuls(w.back if behind else w.scratch, w.scratch, w.second)
+    if not behind:
+        p.fs2h(w.given, w.scratch)
 
 
 def emit_biases(w: PromptWriter, name: str, result: Var) -> None:
@@ -140,6 +145,39 @@ class Angles:
                 own = p.mem4d(w.qkv, (s, count, part), (rows, part, 1), offset=first)
                 p.fmuls(own, own, w.second)
                 p.add16(address, address, 2 * part)
+
+    def normalise_all(self, total: Callable[[], None]) -> None:
+        """Write that queries and keys of qkv are normalised, each together, with the weights of the next layer.
+
+        `total` emits the all-reduce of ``squares`` along x: of the queries of all tokens, then of their keys.
+        """
+        w, p, place, s = self.w, self.w.p, self.w.place, self.w.prompt.tokens
+        rows, both = w.prompt.shapes["qkv"].rows, place.query_rows + place.kv_rows
+        parts = (0, place.query_rows), (place.query_rows, place.kv_rows)
+        value, numbers = p.reg32("sum of squares"), p.mem4d(w.qkv, (s, both), (rows, 1))
+        p.fmuls(p.mem1d(self.products, s * both), numbers, numbers)
+        for k, (first, count) in enumerate(parts):
+            p.load(w.second, p.mem1d(self.products, count, offset=first))
+            with w.rows(s, squares=(w.squares[k * s], 2)) as at:
+                p.ldi32(value, 0.0)
+                p.fadds(value, value, w.second)
+                p.dsr_off(w.second, 2 * both)
+                p.st32(value, at["squares"])
+        p.free(value)
+        total()
+        for k, count in enumerate(place.decoder.query_key_norms.values()):
+            own = p.mem1d(w.squares, s, offset=k * s)
+            p.fmuls(own, own, 1.0 / count)
+            p.fadds(own, own, place.decoder.epsilon)
+        w.in_pieces(w.squares, 2 * s, lambda at: w.functions.rsqrt(at, at))
+        for k, (first, count) in enumerate(parts):
+            own = p.mem4d(w.qkv, (s, count), (rows, 1), offset=first)
+            p.fmuls(own, own, p.mem4d(w.squares, (s, count), (1, 0), offset=k * s))
+        assert w.head_norms is not None
+        with w.taking("head_norms", 2 * both) as address:
+            p.load(w.second, p.mem4d(w.head_norms, (s, both), (0, 1)))
+            p.dsr_base(w.second, address)
+            p.fmuls(numbers, numbers, w.second)
 
     def turn(self) -> None:
         """Write that queries and keys of qkv are turned."""

@@ -15,22 +15,24 @@ def prompt_words(prompt: PromptPlacement) -> dict[str, int]:
     """Return all words that a PE needs while a prompt is read, by what they are, the largest first."""
     place, s, wide = prompt.place, prompt.tokens, prompt.width_of_keys
     pieces, rows, heads = prompt.slots * prompt.piece, prompt.shapes["qkv"].rows, place.heads
-    turned = place.turned_heads
+    turned, norms = place.turned_heads, place.layer_norms * place.decoder.layers
     tile = max(prompt.tile_elements.values())
     found = place.words() | {
         "code": code_words(place),
-        "norms of columns": 4 * place.decoder.layers * prompt.slots * place.hidden,
+        "norms of columns": 2 * norms * prompt.slots * place.hidden,
         "hidden features": (2 + 1 + 2) * pieces + prompt.piece + 2 * prompt.slots * place.hidden,
         "queries, keys, values": 2 * s * rows + heads * s * place.part + 2 * prompt.tile_elements["scores"],
         "partial sums": 2 * max(prompt.block, prompt.piece),
         "scores": (2 + 1) * heads * s * wide + prompt.block + 2 * s * wide + 4 * heads * s,
         "mixed values": (2 + 1) * heads * s * place.part,
         "inner features": (4 + 2 + 1) * s * place.ffn,
-        "squares of heads": 2 * s * turned * place.decoder.head_norms,
+        "squares of heads": 2 * s * place.squares,
         "angles": (4 * 4 + 2 + 4 + 4 * s + 4 * s * turned) * place.pairs,
         "lists": 2 * place.height + prompt.key_slots * s + 2 * s + 3 * 15,
         "functions": 6 * 2 * CHUNK + GAPS,
     }
+    if place.decoder.norms_behind:
+        found["parts before their norms"] = 2 * pieces
     if place.decoder.marked:
         found["marks of layers"] = len(place.marks) + 1
     if "row_biases" in place.bias_words:

@@ -7,7 +7,7 @@ here: `read` leaves keys and values in its cache and returns the hidden features
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class PrefillOracle:
     # --- parts of a layer ---------------------------------------------------------------------------------------------
 
     def _norm(self, x: Bits, weight: Bits) -> Bits:
-        """Return 16-bit chunks of normalised features, (height, chunks, tokens, hidden); x alike, f32."""
+        """Return chunks of normalised features, (height, chunks, tokens, hidden); x alike."""
         place, do = self.place, self.do
         squares = do("mul", x, x)
         found = np.empty_like(x)
@@ -80,7 +80,17 @@ class PrefillOracle:
             mean = do("mul", total, self.number(1.0 / place.decoder.hidden))
             scale = self.oracle.functions.rsqrt(do("add", mean, self.number(place.decoder.epsilon)))
             found[row] = do("mul", x[row], scale[:, np.newaxis])
-        return self.half(do("mul", found, weight[:, np.newaxis]))
+        return do("mul", found, weight[:, np.newaxis])
+
+    def _given(self, x: Bits, norms: Iterator[Bits]) -> Bits:
+        """Return what a part of a layer reads, of 16 bits."""
+        return self.half(self._norm(x, next(norms)) if self.place.decoder.norms_before else x)
+
+    def _added(self, x: Bits, name: str, layer: int, back: Bits, norms: Iterator[Bits]) -> Bits:
+        """Return the residual stream with what a product gives at the homes of its features."""
+        if not self.place.decoder.norms_behind:
+            return self._biased(name, layer, self.do("add", x, back))
+        return self.do("add", x, self._norm(self._biased(name, layer, back), next(norms)))
 
     def _spread(self, tiles: Bits, given: Bits) -> Bits:
         """Return the product of chunks of hidden features with a matrix, (height, width, tokens, rows)."""
@@ -115,6 +125,15 @@ class PrefillOracle:
         if self.oracle.head_norms is None:
             return qkv
         rows = place.turned_heads * place.part
+        if place.decoder.projection_norms:
+            z = qkv[..., :rows].swapaxes(1, 2)  # (height, tokens, width, rows)
+            squares, line = self.oracle.squares_of(z), self.prefill.projections
+            assert line is not None
+            parts = [[part.T.ravel() for part in row.swapaxes(0, 1)] for row in squares]  # queries, then keys
+            totals = np.array([np.asarray(line.total(row, self.oracle.single)) for row in parts])
+            totals = totals.reshape(place.height, 2, 1, -1).swapaxes(1, 3)  # (height, tokens, 1, 2)
+            found = self.oracle.by_projections(layer, z, totals).swapaxes(1, 2)
+            return np.concatenate([found, qkv[..., rows:]], axis=-1)
         z = qkv[..., :rows].reshape(*qkv.shape[:3], place.turned_heads, place.part)
         squares = self.oracle.in_order(0.0, self.do("mul", z, z))
         for first in range(0, place.width, group):
@@ -215,16 +234,15 @@ class PrefillOracle:
         oracle = self.oracle
         x = self._entered(tokens)
         for layer, tiles in enumerate(oracle.tiles[:-1]):
-            qkv = self._spread(tiles["qkv"], self._norm(x, oracle.norms[:, 2 * layer]))
+            norms = oracle.norms_of(layer)
+            qkv = self._spread(tiles["qkv"], self._given(x, norms))
             qkv = self._normalised(layer, self._biased("qkv", layer, qkv))
             if self.place.decoder.kind(layer).turns:
                 qkv = self._turned(qkv)
-            x = self.do("add", x, self._summed(tiles["o"], self._attention(layer, oracle.kept(qkv))))
-            x = self._biased("o", layer, x)
-            gate_up = self._spread(tiles["gate_up"], self._norm(x, oracle.norms[:, 2 * layer + 1]))
-            gate_up = self._biased("gate_up", layer, gate_up)
-            x = self.do("add", x, self._summed(tiles["down"], self.oracle.gated(gate_up)))
-            x = self._biased("down", layer, x)
+            back = self._summed(tiles["o"], self._attention(layer, oracle.kept(qkv)))
+            x = self._added(x, "o", layer, back, norms)
+            gate_up = self._biased("gate_up", layer, self._spread(tiles["gate_up"], self._given(x, norms)))
+            x = self._added(x, "down", layer, self._summed(tiles["down"], oracle.gated(gate_up)), norms)
         oracle.rows.begin(self.prompt.counts)
         row, token = self.prompt.last
         return self._moved(row, x[row, :, token])

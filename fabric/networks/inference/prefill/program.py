@@ -75,7 +75,7 @@ PARTS = (
 )
 """Parts of the program in order; a timed program notes when each is done, those of layers in the last layer.
 
-Norms of heads belong to ``rotary``.
+Norms of queries and keys belong to ``rotary``, norms behind the parts of a layer to ``o`` and ``down``.
 """
 
 
@@ -112,6 +112,7 @@ class Prefill:
         line = Line.rows(place.width, place.height)
         self.x = Axis(machine, line, COLORS_SUM, QUEUES_SUM, 1, prompt.tokens)
         self.squares: LineSum = self.x.sum(prompt.tokens)
+        self.projections: LineSum | None = self.x.sum(2 * prompt.tokens) if place.decoder.projection_norms else None
 
     # --- programs -----------------------------------------------------------------------------------------------------
 
@@ -150,13 +151,15 @@ class Prefill:
                 p.mov16(w.mixed_half, 0)
             done("begin")
             with w.layers():
-                parts.norm()
+                parts.given()
                 done("norm 1")
                 parts.spread("qkv", w.qkv)
                 emit_biases(w, "qkv", w.qkv)
                 done("qkv")
-                if w.head_norms is not None:
+                if place.decoder.head_norms:
                     angles.normalise(parts.squares)
+                elif place.decoder.projection_norms:
+                    angles.normalise_all(parts.projections)
                 if any(kind.turns for kind in place.decoder.kinds):
                     with w.where("turns"):
                         angles.turn()
@@ -173,9 +176,8 @@ class Prefill:
                     attention.divide()
                     done("divide")
                 parts.summed("o", w.mixed_half)
-                emit_biases(w, "o", w.x)
                 done("o")
-                parts.norm()
+                parts.given()
                 done("norm 2")
                 parts.spread("gate_up", w.gate_up)
                 emit_biases(w, "gate_up", w.gate_up)
@@ -183,7 +185,6 @@ class Prefill:
                 emit_gated(w)
                 done("swiglu")
                 parts.summed("down", w.inner_half)
-                emit_biases(w, "down", w.x)
                 w.mark("layer done")
             w.mark("hand over")
             parts.hand_over(answering)
@@ -265,7 +266,7 @@ class Prefill:
         Norms, and biases of hidden features, come a second time: here they lie with the homes of their features.
         """
         found = {name: bits for name, bits in tables.items() if name != "norms"}
-        found["norms_of_columns"] = self._at_homes(tables["norms"], 2 * self.place.decoder.layers)
+        found["norms_of_columns"] = self._at_homes(tables["norms"], self.place.layer_norms * self.place.decoder.layers)
         if "row_biases" in tables:
             found["biases_of_columns"] = self._at_homes(tables["row_biases"])
         found["norms"] = tables["norms"]
@@ -291,7 +292,7 @@ class _Parts:
         self.prefill, self.w, self.ring, self.channels = prefill, w, ring, channels
         self.column, self.goes = column, goes
 
-    def norm(self) -> None:
+    def _norm(self, behind: bool) -> None:
         """Write a norm."""
         w, line = self.w, self.prefill.squares
 
@@ -299,7 +300,22 @@ class _Parts:
             with w.cut("squares"):
                 line.emit(w.p, self.column.tree, w.sums)
 
-        emit_norm(w, total)
+        emit_norm(w, total, behind)
+
+    def given(self) -> None:
+        """Write what a part of a layer reads: the residual stream, normalised where norms stand before."""
+        w = self.w
+        if w.place.decoder.norms_before:
+            self._norm(False)
+        else:
+            w.p.fs2h(w.given, w.x)
+
+    def projections(self) -> None:
+        """Write the sums of the squares of queries and keys over all columns."""
+        w, line = self.w, self.prefill.projections
+        assert line is not None
+        with w.cut("projections"):
+            line.emit(w.p, self.column.tree, w.squares)
 
     def squares(self) -> None:
         """Write the sum of the squares of heads over the columns of each head."""
@@ -328,7 +344,10 @@ class _Parts:
         p.add16(base, base, slot)
 
     def summed(self, name: str, vector: Var) -> None:
-        """Write x = x + vector W: parts are summed toward the homes of the features."""
+        """Write x = x + vector W, with its biases: parts are summed toward the homes of the features.
+
+        Where norms stand behind the parts of a layer, ``back`` is what is added, normalised.
+        """
         w, p, prompt = self.w, self.w.p, self.w.prompt
         elements = prompt.tile_elements[name]
         with w.taking("weights", elements) as address, self.ring.steps(name, address, elements) as (tile, left):
@@ -340,7 +359,22 @@ class _Parts:
             goes = p.reg16("goes")
             p.ld16(goes, self.goes, index=left)
             with w.cut(f"sum {name}"):
-                self.channels.sum_home(self.column.ends, goes, w.partial, prompt.piece, self._add)
+                add = self._keep if w.place.decoder.norms_behind else self._add
+                self.channels.sum_home(self.column.ends, goes, w.partial, prompt.piece, add)
+        if not w.place.decoder.norms_behind:
+            emit_biases(w, name, w.x)
+            return
+        emit_biases(w, name, w.back)
+        self._norm(True)
+        p.fadds(w.x, w.x, w.back)
+
+    def _keep(self, slot: Reg) -> None:
+        """Write that partial sums come into ``back``."""
+        w, p, piece = self.w, self.w.p, self.w.prompt.piece
+        p.mul16(slot, slot, 2 * piece)
+        p.load(w.written, p.mem1d(w.back, piece))
+        p.dsr_off(w.written, slot)
+        p.mov32(w.written, p.mem1d(w.partial, piece))
 
     def _add(self, slot: Reg) -> None:
         """Write that partial sums are added to the residual stream."""

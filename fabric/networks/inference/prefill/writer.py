@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from fabric.asm.operands import Reg, Var
+from fabric.asm.operands import Address, Reg, Var
 from fabric.networks.inference.prefill.placement import PromptPlacement, TokenShape
 from fabric.networks.inference.writer import CHUNK, Idioms
 from fabric.program.functions import Emit
@@ -36,12 +36,14 @@ class PromptWriter(Idioms):
         s, heads, part, half = prompt.tokens, place.heads, place.part, place.dtype
         self.keep(prompt.slots)
 
-        pieces = prompt.slots * prompt.piece
-        self.norms = p.array("norms_of_columns", 2 * place.decoder.layers * prompt.slots * place.hidden, "f32", bank=4)
+        pieces, norms = prompt.slots * prompt.piece, place.layer_norms * place.decoder.layers
+        self.norms = p.array("norms_of_columns", norms * prompt.slots * place.hidden, "f32", bank=4)
         if "row_biases" in self.biases:
             count = place.decoder.layers * place.bias_words["row_biases"] * prompt.slots
             self.biases["row_biases"] = p.array("biases_of_columns", count, half)
         self.x = p.array("x", pieces, "f32", bank=4)  # the residual stream; apart from what is added to it
+        if place.decoder.norms_behind:
+            self.back = p.array("back", pieces, "f32", bank=0)  # what a part of a layer gives
         self.given = p.array("given", pieces, half)  # what a product reads
         self.scratch = p.array("scratch", pieces, "f32", bank=2)
         self.piece = p.array("piece", prompt.piece, half)  # a chunk that comes from its home
@@ -64,8 +66,8 @@ class PromptWriter(Idioms):
         self.gate_up = p.array("gate_up", 2 * s * place.ffn, "f32", bank=0)
         self.inner = p.array("inner", s * place.ffn, "f32", bank=4)
         self.inner_half = p.array("inner_half", s * place.ffn, half)
-        if place.decoder.head_norms:
-            self.squares = p.array("squares", s * place.turned_heads, "f32")  # sums over the features of each head
+        if place.squares:
+            self.squares = p.array("squares", s * place.squares, "f32")  # sums over the features of each norm
         self.declare_pointers()
         self.functions = Emit(p, CHUNK)
         self.total, self.column = p.dsr("src0", name="product"), p.dsr("src1", name="factors")
@@ -132,7 +134,7 @@ class PromptWriter(Idioms):
         p.free(left, now, at)
 
     @contextmanager
-    def rows(self, count: int, **vectors: tuple[Var, int]) -> Iterator[dict[str, Reg]]:
+    def rows(self, count: int, **vectors: tuple[Var | Address, int]) -> Iterator[dict[str, Reg]]:
         """Repeat what the block writes with addresses in registers, each moved on by so many words per turn."""
         p = self.p
         found = {name: p.reg16(name) for name in vectors}

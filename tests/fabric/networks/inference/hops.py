@@ -60,7 +60,8 @@ def step_hops(decode, before):
     moves = (place.height - 1 - b) if a and decode.policy == "shift" else 0
     return {
         "token in": place.height * (place.hidden // 2) + sums["back"].hops,
-        "norms": (2 * layers + 1) * sums["norm"].hops,
+        "norms": place.norms * sums["norm"].hops,
+        "norms of projections": layers * sums["projections"].hops if place.decoder.projection_norms else 0,
         "queries, keys, values": layers * sums["qkv"].hops,
         "norms of heads": layers * place.decoder.head_norms * place.height * _hops_in_heads(decode, place.turned_heads),
         "cache": layers * moves * place.width * 2 * place.kv_rows,
@@ -95,7 +96,8 @@ def prompt_hops(prefill):
     own = prompt.slots * prompt.piece
     all_reduce = 2 * 2 * head_links * prompt.tokens  # of a number per token, there and back
     each = {
-        "norms": 2 * prefill.squares.hops,
+        "norms": place.layer_norms * prefill.squares.hops,
+        "norms of projections": prefill.projections.hops if prefill.projections else 0,
         "queries, keys, values": turned("qkv") + along(row_links, prompt.piece, dtype),
         "scores": turned("scores") + along(head_links, prompt.block, "f32"),
         "norms of heads": place.decoder.head_norms * all_reduce * place.turned_heads,

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
-from fabric.networks.inference.decoder import ACTIVATIONS, HEAD_NORMS, Decoder, LayerKind
+from fabric.networks.inference.decoder import ACTIVATIONS, NORMS, Decoder, LayerKind
 from fabric.networks.inference.rope import Scaling
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
@@ -31,7 +31,7 @@ LAYERS = (LayerKind(), LayerKind(turns=False))
 def decoders(draw, layers=2):
     """Return decoders of 1 to 8 heads, grouped or not, with odd sizes."""
     kv_heads, group = draw(st.sampled_from([(1, 1), (1, 4), (2, 1), (2, 3), (3, 2), (4, 1), (4, 2), (8, 1), (5, 1)]))
-    count = draw(st.integers(1, layers))
+    count, normed = draw(st.integers(1, layers)), draw(st.sampled_from(["", "heads", "projections"]))
     return Decoder(
         hidden=draw(st.integers(1, 23)),
         layers=count,
@@ -46,7 +46,9 @@ def decoders(draw, layers=2):
         qkv_bias=draw(st.booleans()),
         tied=draw(st.booleans()),
         scaling=draw(st.sampled_from(SCALINGS)),
-        head_norms=draw(st.booleans()),
+        head_norms=normed == "heads",
+        projection_norms=normed == "projections",
+        norms=draw(st.sampled_from(list(NORMS))),
         activation=draw(st.sampled_from(ACTIVATIONS)),
         o_bias=draw(st.booleans()),
         ffn_bias=draw(st.booleans()),
@@ -75,9 +77,9 @@ def random_weights(decoder, seed=0):
             found[f"{base}.{room}.{name}.weight"] = rng.standard_normal((rows, columns)) / np.sqrt(columns)
             if decoder.has_bias(name):
                 found[f"{base}.{room}.{name}.bias"] = 0.3 * rng.standard_normal(rows)
-        for name in HEAD_NORMS if decoder.head_norms else ():
-            found[f"{base}.self_attn.{name}.weight"] = 1 + 0.2 * rng.standard_normal(decoder.head_size)
-        for name in ("input_layernorm", "post_attention_layernorm"):
+        for name, count in decoder.query_key_norms.items():
+            found[f"{base}.self_attn.{name}.weight"] = 1 + 0.2 * rng.standard_normal(count)
+        for name in NORMS[decoder.norms]:
             found[f"{base}.{name}.weight"] = 1 + 0.2 * rng.standard_normal(decoder.hidden)
     return found
 

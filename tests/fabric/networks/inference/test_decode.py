@@ -28,6 +28,7 @@ NORMED = Decoder(4, 1, 2, 1, 4, 3, 5, 64, 1e-5, head_norms=True, activation="gel
 BIASED = Decoder(
     6, 2, 2, 1, 2, 5, 5, 64, 1e-5, o_bias=True, ffn_bias=True, different=(LayerKind(), LayerKind(turns=False))
 )
+BEHIND = Decoder(6, 1, 2, 1, 2, 5, 5, 64, 1e-5, norms="both", projection_norms=True)
 """For the plain-Python machine."""
 
 
@@ -100,7 +101,7 @@ def test_cache_holds_the_oracles_entries():
                 assert np.array_equal(values[:, :n], oracle.values[layer, r, c, :, :n])
 
 
-@pytest.mark.parametrize("decoder", [TINY, NORMED, BIASED])
+@pytest.mark.parametrize("decoder", [TINY, NORMED, BIASED, BEHIND])
 def test_both_engines_give_the_same(decoder):
     """The plain-Python machine gives the same bits, cycles and hops."""
     found = {}
@@ -133,6 +134,16 @@ def test_layers_without_positions(turns):
     )
     assert np.abs(logits - plain).max() <= 20 * 2.0**-11 * (1 + np.abs(plain).max())
     assert np.abs(logits - other).max() > 0.1
+
+
+@pytest.mark.parametrize(("width", "height"), [(2, 1), (3, 2), (7, 3), (20, 2)])
+@pytest.mark.parametrize("norms", ["before", "behind", "both"])
+def test_norms_of_projections(norms, width, height):
+    """Heads of all columns together, columns without, norms anywhere: the oracle's bits, and near plain numpy."""
+    decoder = Decoder(22, 2, 6, 3, 10, 13, 19, 64, 1e-5, qkv_bias=True, norms=norms, projection_norms=True)
+    _, _, logits, weights, fed = run(decoder, width, height, height + 3)
+    plain = PlainDecoder(decoder, rounded(weights, "f16"), np.float64).forward(fed)
+    assert np.abs(logits - plain).max() <= 20 * 2.0**-11 * (1 + np.abs(plain).max())
 
 
 @pytest.mark.parametrize("size", [1.0, 30.0])

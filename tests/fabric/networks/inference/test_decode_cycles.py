@@ -36,11 +36,13 @@ SIZES = few(
         (Decoder(64, 4, 6, 2, 24, 96, 60, 64, 1e-5, qkv_bias=True, o_bias=True, ffn_bias=True,
                  different=(LayerKind(), LayerKind(turns=False)) * 2), 9, 4, "shift"),
         (Decoder(96, 2, 6, 6, 16, 200, 80, 64, 1e-5, qkv_bias=True), 24, 6, "round"),
+        (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, norms="behind", projection_norms=True), 9, 4, "shift"),
+        (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, norms="both", head_norms=True), 5, 6, "shift"),
         (Decoder(30, 2, 8, 4, 4, 30, 20, 64, 1e-5), 1, 1, "shift"),
         (Decoder(128, 4, 4, 2, 32, 344, 100, 64, 1e-5), 16, 9, "shift"),
         (Decoder(256, 1, 8, 4, 32, 512, 200, 64, 1e-5), 32, 10, "concat"),
     ],
-    4,
+    7,
 )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ from wse_core.params import machine
 SMALL = Decoder(24, 2, 4, 2, 8, 20, 17, 64, 1e-5)
 TINY = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5)
 SEVERAL = replace(TINY, o_bias=True, ffn_bias=True, different=(LayerKind(turns=False), LayerKind()))
+BEHIND = replace(TINY, norms="behind", projection_norms=True)
 """For the plain-Python machine."""
 BIASED = Decoder(22, 2, 6, 2, 8, 13, 19, 64, 1e-5, qkv_bias=True)
 
@@ -176,7 +177,7 @@ def test_prompt_and_steps_agree():
     assert both.reading.cycles + both.resumed.transition + both.resumed.cycles < sum(step.cycles for step in steps)
 
 
-@pytest.mark.parametrize("decoder", [TINY, replace(TINY, head_norms=True), SEVERAL])
+@pytest.mark.parametrize("decoder", [TINY, replace(TINY, head_norms=True), SEVERAL, BEHIND])
 def test_both_engines_give_the_same(decoder):
     """The plain-Python machine gives the same bits, cycles and hops."""
     found = [Both(decoder, 2, 2, 2, backend=backend) for backend in ("compiled", "reference")]

@@ -35,13 +35,15 @@ SIZES = few(
         (Decoder(64, 4, 6, 2, 24, 96, 60, 64, 1e-5, qkv_bias=True, o_bias=True, ffn_bias=True,
                  different=(LayerKind(), LayerKind(turns=False)) * 2), 9, 4, 13),
         (Decoder(48, 2, 6, 6, 16, 80, 40, 64, 1e-5, qkv_bias=True), 12, 4, 11),
+        (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, norms="behind", projection_norms=True), 9, 4, 13),
+        (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, norms="both", head_norms=True), 5, 6, 13),
         (Decoder(30, 2, 8, 4, 4, 30, 20, 64, 1e-5), 1, 3, 8),
         (Decoder(40, 1, 2, 1, 24, 70, 30, 64, 1e-5), 5, 7, 15),
         (Decoder(56, 1, 3, 3, 12, 90, 30, 64, 1e-5), 10, 4, 20),
         (Decoder(128, 1, 4, 2, 32, 344, 100, 64, 1e-5), 16, 7, 15),
         (Decoder(64, 1, 2, 2, 16, 96, 60, 64, 1e-5), 6, 1, 4),
     ],
-    3,
+    5,
 )  # fmt: skip
 
 
@@ -123,7 +125,7 @@ def test_work_does_not_grow_with_the_mesh(monkeypatch):
 
         monkeypatch.setattr(owner, name, call)
 
-    for owner, name in ((Walker, "issue"), (Channel, "spread"), (Channel, "sum"), (PromptRun, "_squares")):
+    for owner, name in ((Walker, "issue"), (Channel, "spread"), (Channel, "sum"), (PromptRun, "_along_rows")):
         counted(owner, name)
     found = []
     for width, height in ((64, 64), (757, 996)):
