@@ -116,6 +116,11 @@ def _truth(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if isinstance(value, bool) else "it is neither true nor false"
 
 
+def _part_of_a_head(value: Any, table: Mapping[str, Any]) -> str | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return None if number and 0 < value <= 1 else "it is no part of a head"
+
+
 PARTIAL = unless(ONE, "part of a head that turns with its position is not modelled: all of it turns")
 
 ROPE_KEYS: dict[str, Key] = {
@@ -205,6 +210,12 @@ ATTENTION_BIAS = used(
 )
 MLP_BIAS = used("whether the products of the feed-forward part have a bias", missing="false")
 
+PARTIAL_ROPE = ROPE_KEYS | {
+    "partial_rotary_factor": used("part of a head that turns with its position", _part_of_a_head)
+}
+"""Known keys of ``rope_parameters`` where a part of a head may turn."""
+CODE_BESIDE = "code beside a model reads it; the library does not"
+
 COMMON: dict[str, Key] = {
     "architectures": used("what the model is", _architectures),
     "model_type": used("what the model is"),
@@ -231,6 +242,7 @@ COMMON: dict[str, Key] = {
     "original_max_position_embeddings": unless(NOTHING, "it is read inside of rope_parameters or rope_scaling"),
     "quantization_config": unless(NOTHING, "weights are read in F32, F16 and BF16"),
     "compression_config": unless(NOTHING, "weights are read in F32, F16 and BF16"),
+    "lm_head_bias": unless(NOTHING, "the output matrix has no bias; the library does not look at the key either"),
     "auto_map": ignored("code beside a model is not run", neutral=NOTHING),
     "bos_token_id": ignored(TOKENS),
     "pad_token_id": ignored(TOKENS),
@@ -318,6 +330,11 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "layer_types": ignored("all layers of a Phi3 have the same attention"),
         "original_max_position_embeddings": used("context of the first training, for positions of type longrope"),
         "attention_multiplier": ignored("a Phi3 has no such factor; the library drops it"),
+        "partial_rotary_factor": used("part of a head that turns with its position", _part_of_a_head, missing="1"),
+        "rope_parameters": used("positions", _rope, inside=PARTIAL_ROPE),
+        "rope_scaling": used("positions, by their old name", _rope, inside=PARTIAL_ROPE),
+        "full_attn_mod": ignored(CODE_BESIDE),
+        "interpolate_factor": ignored(CODE_BESIDE),
     },
     "GraniteForCausalLM": COMMON | {
         "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),

@@ -97,7 +97,9 @@ class _Parts:
             return y, variance
         (a, b), (va, vb) = (np.moveaxis(found.reshape(tokens, heads, 2, -1), 2, 0) for found in (z, variance))
         cos, sin = (each[:, np.newaxis] for each in cosines(self.decoder, np.arange(tokens)))
-        off = self.decoder.amplitude * TURN * V * (np.arange(tokens) / FINE + FINE + 2)[:, np.newaxis, np.newaxis]
+        off = (
+            max(self.decoder.amplitudes()) * TURN * V * (np.arange(tokens) / FINE + FINE + 2)[:, np.newaxis, np.newaxis]
+        )
         more = (a * a + b * b) * off**2
         y = np.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)
         found = [cos**2 * va + sin**2 * vb + more, cos**2 * vb + sin**2 * va + more]

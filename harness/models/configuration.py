@@ -160,6 +160,16 @@ def _longrope(rope: Mapping[str, Any], table: Mapping[str, Any]) -> Scaling:
     return Scaling("longrope", 1.0, original=original, amplitude=given, pairs=tuple(pairs))
 
 
+def _rotary(table: Mapping[str, Any], head_size: int) -> int:
+    """Return how many features of a head turn."""
+    rope = table.get("rope_scaling") or table.get("rope_parameters") or {}
+    part = rope.get("partial_rotary_factor", table.get("partial_rotary_factor", 1.0))
+    features = int(head_size * part)
+    if features % 2 or features < 2:
+        raise ConfigError(f"partial_rotary_factor {part} of {head_size} features: {features} cannot be turned in pairs")
+    return features
+
+
 def _amplitude(rope: Mapping[str, Any]) -> Any:
     """Return the factor of cosines and sines of a table of yarn."""
     factor, given = rope["factor"], rope.get("attention_factor")
@@ -265,6 +275,8 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
     if scaling is not None and scaling.kind == "longrope" and values["context"] > scaling.original:
         values["context"] = scaling.original
         warnings.append(f"texts of up to {scaling.original} tokens: in longer ones positions turn by long_factor")
+    if architecture == "Phi3ForCausalLM" and isinstance(head_size, int):
+        values["rotary"] = _rotary(table, head_size)
     gemma = architecture == "GemmaForCausalLM"
     factors, tied = Factors(), table.get("tie_word_embeddings", architecture in TIED)
     if architecture == "GraniteForCausalLM":
@@ -311,6 +323,8 @@ def _written_as(decoder: Decoder, architecture: str) -> str:
         "SmolLM3ForCausalLM": bool(decoder.different),
     }
     names = [name for name, so in own.items() if so]
+    if decoder.rotary is not None:
+        raise UnsupportedError("a decoder of which a part of each head turns cannot be written", hint="its own files")
     foreign = not olmo2 and (decoder.norms != "before" or decoder.projection_norms)
     if len(names) > 1 or foreign or (decoder.ffn_bias and names and names[0] not in FFN_BIASED):
         raise UnsupportedError(

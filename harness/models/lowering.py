@@ -1,9 +1,10 @@
 """Tensors of some architectures become those of the decoder: parts of one matrix, factors that weights can carry.
 
-*Phi3* keeps queries, keys and values in one matrix, and gate and up in another: rows of it.  *Granite* multiplies the
-embedding, the scores of attention, what a part adds to the residual stream, and divides the logits.  A factor of a
-linear part is the same as one of its weights, so it is given to them, in f32 and before they are rounded to 16 bits.
-*Gemma* multiplies the embedding by sqrt(hidden_size), and what norms give by 1 + w instead of w:
+*Phi3* keeps queries, keys and values in one matrix, and gate and up in another: rows of it.  Where a part of each head
+turns (``partial_rotary_factor``), features of queries and keys change places, which scores do not see.  *Granite*
+multiplies the embedding, the scores of attention, what a part adds to the residual stream, and divides the logits.  A
+factor of a linear part is the same as one of its weights, so it is given to them, in f32 and before they are rounded to
+16 bits.  *Gemma* multiplies the embedding by sqrt(hidden_size), and what norms give by 1 + w instead of w:
 
 =====================  ==============================================================================================
 embedding_multiplier   the rows of the embedding
@@ -24,13 +25,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.networks.inference.decoder import Decoder
 from harness.models.tensors import NORM, Tensor
 from wse_core.errors import ConfigError
 from wse_core.errors.values import shown
 
-__all__ = ["FUSED", "LOWERED", "NOT_TIED", "Factors", "factors_of", "lowered", "same"]
+__all__ = ["FUSED", "LOWERED", "NOT_TIED", "Factors", "factors_of", "lowered", "pairs_first", "same"]
 
 LOWERED = ("Phi3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM")
 """Architectures that `lowered` makes a LLaMA of."""
@@ -102,6 +104,8 @@ def lowered(found: Mapping[str, Tensor], decoder: Decoder, architecture: str, fa
     tensors = dict(found)
     if architecture == "Phi3ForCausalLM":
         tensors = _apart(tensors, decoder)
+    if decoder.rotary is not None:
+        tensors = _in_pairs(tensors, decoder)
     scale = 1.0 if factors.attention is None else factors.attention * math.sqrt(decoder.head_size)
     ends = {
         "q_proj.weight": scale,
@@ -127,6 +131,29 @@ def lowered(found: Mapping[str, Tensor], decoder: Decoder, architecture: str, fa
 def same(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors hold the same numbers."""
     return one.shape == other.shape and np.array_equal(one.f32(), other.f32())
+
+
+def pairs_first(decoder: Decoder) -> NDArray[np.int64]:
+    """Return which feature of a head in a file each feature of a head here is.
+
+    Files have the two halves of what turns side by side, and then what does not; here pairs lie half a head apart.
+    """
+    turned, half = decoder.turned_pairs, decoder.head_size // 2
+    rest = 2 * turned + np.arange(decoder.head_size - 2 * turned)
+    first, second = np.arange(turned), turned + np.arange(turned)
+    return np.concatenate([first, rest[: half - turned], second, rest[half - turned :]])
+
+
+def _in_pairs(found: Mapping[str, Tensor], decoder: Decoder) -> dict[str, Tensor]:
+    """Return the tensors with the features of each head of queries and keys in the order that the decoder has."""
+    order, size = pairs_first(decoder), decoder.head_size
+    made = dict(found)
+    for name, tensor in found.items():
+        count = {"q_proj": decoder.heads, "k_proj": decoder.kv_heads}.get(name.split(".")[-2] if "." in name else "")
+        if count is not None and tensor.shape and tensor.shape[0] == count * size:  # others are refused by their shape
+            rows = (np.arange(count)[:, np.newaxis] * size + order).ravel()
+            made[name] = replace(tensor, order=rows)
+    return made
 
 
 def _apart(found: Mapping[str, Tensor], decoder: Decoder) -> dict[str, Tensor]:

@@ -6,6 +6,8 @@ that their makers publish.
 
 from __future__ import annotations
 
+from math import log
+
 from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.rope import Scaling
 from wse_core.errors import ConfigError
@@ -15,6 +17,9 @@ __all__ = ["PRESETS", "find_preset"]
 
 LONG = Scaling("llama3", 8.0)
 """Positions of LLaMA 3.1, for contexts of 131,072 tokens."""
+
+PHI4 = Scaling("longrope", 1.0, original=4096, amplitude=(1 + log(32) / log(4096)) ** 0.5, pairs=(1.0,) * 48)
+"""Positions of Phi-4-mini in texts that its first context holds."""
 
 NO_POSITIONS = tuple(LayerKind(turns=(layer + 1) % 4 != 0) for layer in range(36))
 """Layers of a SmolLM3: each fourth one turns nothing."""
@@ -30,6 +35,8 @@ PRESETS = {
     "SmolLM3-3B": Decoder(2048, 36, 16, 4, 128, 11008, 128256, 65536, 1e-6, 5e6, tied=True, different=NO_POSITIONS),
     "OLMo2-1B": Decoder(2048, 16, 16, 16, 128, 8192, 100352, 4096, 1e-6, 5e5, norms="behind", projection_norms=True),
     "OLMo2-7B": Decoder(4096, 32, 32, 32, 128, 11008, 100352, 4096, 1e-6, 5e5, norms="behind", projection_norms=True),
+    "Phi3-mini-4k": Decoder(3072, 32, 32, 32, 96, 8192, 32064, 4096, 1e-5, 1e4),
+    "Phi4-mini": Decoder(3072, 32, 24, 8, 128, 8192, 200064, 4096, 1e-5, 1e4, tied=True, rotary=96, scaling=PHI4),
     "LLaMA3.1-8B": Decoder(4096, 32, 32, 8, 128, 14336, 128256, 131072, 1e-5, 5e5, scaling=LONG),
     "LLaMA3.1-70B": Decoder(8192, 80, 64, 8, 128, 28672, 128256, 131072, 1e-5, 5e5, scaling=LONG),
     "LLaMA3.1-405B": Decoder(16384, 126, 128, 8, 128, 53248, 128256, 131072, 1e-5, 5e5, scaling=LONG),

@@ -19,4 +19,4 @@ def cosines(decoder: Decoder, positions: Array) -> tuple[Array, Array]:
     Pair i of a head is its features i and i + head_size / 2 (half layout, as in the hub's files).
     """
     turn = np.multiply.outer(positions.astype(np.float64), decoder.turns())
-    return decoder.amplitude * np.cos(turn), decoder.amplitude * np.sin(turn)
+    return decoder.amplitudes() * np.cos(turn), decoder.amplitudes() * np.sin(turn)

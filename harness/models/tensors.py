@@ -56,6 +56,8 @@ class Tensor:
         Of all values, which `f32` has; 1 for tensors as files have them.
     more : float
         What `f32` adds to all values times the factor; 0 for tensors as files have them.
+    order : numpy.ndarray or None
+        Which row of the file each row that `f32` has is; None for tensors as files have them.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Tensor:
     data: Array
     factor: float = 1.0
     more: float = 0.0
+    order: Array | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -71,17 +74,18 @@ class Tensor:
 
     def f32(self) -> Array:
         """Return the values as float32, exact if none is changed: every type of `TYPES` is part of it."""
+        data = self.data if self.order is None else self.data[self.order]
         if self.dtype == "BF16":
-            values = (self.data.astype(np.uint32) << np.uint32(16)).view(np.float32)
+            values = (data.astype(np.uint32) << np.uint32(16)).view(np.float32)
         else:
-            values = self.data.astype(np.float32)
+            values = data.astype(np.float32)
         values = values if self.factor == 1 else values * np.float32(self.factor)
         return values if self.more == 0 else values + np.float32(self.more)
 
     @property
     def is_changed(self) -> bool:
         """Whether `f32` has other values than the file."""
-        return self.factor != 1 or self.more != 0
+        return self.factor != 1 or self.more != 0 or self.order is not None
 
 
 def _refused(what: str, path: Path, **parts: Any) -> ConfigError:

@@ -33,10 +33,11 @@ class Angles:
         theta = np.where(pairs == NOTHING, 0.0, place.decoder.turns()[np.maximum(pairs, 0)])
         self.step, self.leap = self._constant(theta), self._constant(FINE * theta)
         self._fine = [self._constant(0 * theta)]
-        self._coarse = [self._constant(0 * theta, place.decoder.amplitude)]  # no leap or step changes its length
+        lengths = np.where(pairs == NOTHING, 1.0, place.decoder.amplitudes()[np.maximum(pairs, 0)])
+        self._coarse = [self._constant(0 * theta, lengths)]  # no leap or step changes its length
 
-    def _constant(self, theta: NDArray[np.float64], amplitude: float = 1.0) -> Bits:
-        return self.single.encode(amplitude * np.concatenate([np.cos(theta), np.sin(theta)], axis=1))
+    def _constant(self, theta: NDArray[np.float64], lengths: NDArray[np.float64] | float = 1.0) -> Bits:
+        return self.single.encode(np.concatenate([lengths * np.cos(theta), lengths * np.sin(theta)], axis=1))
 
     def turned(self, a: Bits, b: Bits) -> Bits:
         """Return a turned by b: (cos cos - sin sin, sin cos + cos sin), every operation rounded."""

@@ -1,9 +1,10 @@
 """What a decoder is: sizes and constants of a language model of the LLaMA family, and how much it holds.
 
 A layer is x = x + O(attention(norm(x))) and then x = x + down(act(gate(norm(x))) * up(norm(x))), with RMSNorm, rotary
-positions in half layout (feature i of a head turns with feature i + head_size / 2) and grouped query heads: query head
-j reads the keys and values of head j // (heads / kv_heads).  The activation act is silu, or gelu in the tanh form.
-Behind the last layer stand a norm and the output matrix, which is the embedding itself where the two are tied.
+positions in half layout (feature i of a head turns with feature i + head_size / 2; of some only the first pairs) and
+grouped query heads: query head j reads the keys and values of head j // (heads / kv_heads).  The activation act is
+silu, or gelu in the tanh form.  Behind the last layer stand a norm and the output matrix, which is the embedding itself
+where the two are tied.
 
 Layers of one decoder may differ (`LayerKind`): some turn nothing, so that their queries and keys do not know positions.
 
@@ -128,6 +129,8 @@ class Decoder:
         Whether the output projection, and all products of the feed-forward part, have a bias.
     norms : {"before", "behind", "both"}
         Where the norms of a layer stand.
+    rotary : int or None
+        Features of a head that turn, even, if not all do: the first half of them turns with as many of the second half.
     projection_norms : bool
         Whether the queries of all heads are normalised together before they turn, and so the keys.
     different : tuple of LayerKind
@@ -153,6 +156,7 @@ class Decoder:
     ffn_bias: bool = False
     norms: str = "before"
     projection_norms: bool = False
+    rotary: int | None = None
     different: tuple[LayerKind, ...] = ()
 
     def __post_init__(self) -> None:
@@ -180,8 +184,14 @@ class Decoder:
             raise self._refused(f"scaling is {shown(self.scaling)}, no Scaling")
         if self.scaling is not None and self.scaling.kind == "yarn" and self.rope_base <= 1:
             raise self._refused(f"rope_base is {self.rope_base}; pairs that are mixed by yarn want more than 1")
-        if self.scaling is not None and self.scaling.pairs and 2 * len(self.scaling.pairs) != self.head_size:
-            raise self._refused(f"{len(self.scaling.pairs)} factors for the pairs of {self.head_size} features")
+        if self.rotary is not None and not (isinstance(self.rotary, int) and 2 <= self.rotary <= self.head_size):
+            raise self._refused(f"{shown(self.rotary)} features of {self.head_size} turn; it is at least 2")
+        if self.rotary is not None and self.rotary % 2:
+            raise self._refused(f"{self.rotary} features of a head cannot be turned in pairs")
+        if self.rotary == self.head_size:
+            object.__setattr__(self, "rotary", None)
+        if self.scaling is not None and self.scaling.pairs and len(self.scaling.pairs) != self.turned_pairs:
+            raise self._refused(f"{len(self.scaling.pairs)} factors for the pairs of {2 * self.turned_pairs} features")
         if self.heads % self.kv_heads:
             raise self._refused(
                 f"{self.heads} query heads do not share {self.kv_heads} heads of keys and values evenly"
@@ -242,15 +252,23 @@ class Decoder:
         return sum(1 << bit for bit, name in enumerate(self.marked) if getattr(kind, name))
 
     @property
-    def amplitude(self) -> float:
-        """Factor of the cosines and sines of positions."""
-        return 1.0 if self.scaling is None else self.scaling.amplitude
+    def turned_pairs(self) -> int:
+        """Pairs of a head that turn; they are the first ones."""
+        return (self.head_size if self.rotary is None else self.rotary) // 2
+
+    def amplitudes(self) -> NDArray[np.float64]:
+        """Return the factor of the cosine and sine of each pair of a head, (head_size / 2,), f64."""
+        found = np.ones(self.head_size // 2)
+        if self.scaling is not None:
+            found[: self.turned_pairs] = self.scaling.amplitude
+        return found
 
     def turns(self) -> NDArray[np.float64]:
         """Return the radians by which each pair of a head turns per position, (head_size / 2,), f64."""
-        pairs = np.arange(self.head_size // 2)
-        turns = self.rope_base ** (-2.0 * pairs / self.head_size)
-        return turns if self.scaling is None else self.scaling.scaled(turns, self.rope_base)
+        turns = self.rope_base ** (-1.0 * np.arange(self.turned_pairs) / self.turned_pairs)
+        found = np.zeros(self.head_size // 2)
+        found[: self.turned_pairs] = turns if self.scaling is None else self.scaling.scaled(turns, self.rope_base)
+        return found
 
     def shapes(self) -> dict[str, tuple[int, int]]:
         """Return the shape [outputs, inputs] of each product of a layer, by the names of `MATRICES`."""

@@ -137,7 +137,10 @@ def _positions(table, features):
     rope = table.get("rope_scaling") or table.get("rope_parameters") or {}
     base = rope.get("rope_theta", table.get("rope_theta", 2000000.0 if _kind(table) == "smollm3" else 10000.0))
     part = rope.get("partial_rotary_factor", table.get("partial_rotary_factor"))
-    assert part in (None, 1), "an answer with part of a head turned is not right or wrong here: it must be refused"
+    if _kind(table) == "phi3":
+        features = int(features * (1.0 if part is None else part))
+    else:
+        assert part in (None, 1), "with part of a head turned the library fails: it must be refused"
     turns = 1.0 / base ** (np.arange(0, features, 2) / features)
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind in (None, "default"):
@@ -276,8 +279,9 @@ def library_logits(table, tensors, ids):
     def rotated(z, layer):
         if not _turning(table)[layer]:
             return z
-        a, b = z[..., : features // 2], z[..., features // 2 :]
-        return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+        half = len(turns)  # what turns comes first, its two halves side by side
+        a, b, rest = z[..., :half], z[..., half : 2 * half], z[..., 2 * half :]
+        return np.concatenate([a * cos - b * sin, b * cos + a * sin, rest], -1)
 
     for layer, window in enumerate(windows):
         part = f"model.layers.{layer}."

@@ -17,17 +17,20 @@ def _norm(x, weight, epsilon):
 
 def turn(decoder, i):
     """Return the radians by which pair i turns per position, by the formulas of the models' makers."""
-    free, scaling = decoder.rope_base ** (-2 * i / decoder.head_size), decoder.scaling
+    size, scaling = decoder.rotary or decoder.head_size, decoder.scaling
+    if 2 * i >= size:
+        return 0.0
+    free = decoder.rope_base ** (-2 * i / size)
     if scaling is None:
         return free
     if scaling.kind == "linear":
         return free / scaling.factor
     if scaling.kind == "yarn":
         pair = [
-            decoder.head_size * math.log(scaling.original / (times * 2 * math.pi)) / (2 * math.log(decoder.rope_base))
+            size * math.log(scaling.original / (times * 2 * math.pi)) / (2 * math.log(decoder.rope_base))
             for times in (scaling.high, scaling.low)
         ]
-        low, high = max(math.floor(pair[0]), 0), min(math.ceil(pair[1]), decoder.head_size - 1)
+        low, high = max(math.floor(pair[0]), 0), min(math.ceil(pair[1]), size - 1)
         ramp = min(max((i - low) / (high - low if high != low else 0.001), 0), 1)
         return ramp * free / scaling.factor + (1 - ramp) * free
     wavelength = 2 * math.pi / free
@@ -40,10 +43,11 @@ def turn(decoder, i):
 
 
 def _turned(head, position, decoder):
-    half, length = len(head) // 2, 1.0 if decoder.scaling is None else decoder.scaling.amplitude
+    half = len(head) // 2
     out = [0.0] * len(head)
     for i in range(half):
-        angle = position * turn(decoder, i)
+        angle, turns = position * turn(decoder, i), 2 * i < (decoder.rotary or decoder.head_size)
+        length = decoder.scaling.amplitude if turns and decoder.scaling is not None else 1.0
         out[i] = length * (head[i] * math.cos(angle) - head[i + half] * math.sin(angle))
         out[i + half] = length * (head[i + half] * math.cos(angle) + head[i] * math.sin(angle))
     return out

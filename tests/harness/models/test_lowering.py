@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from harness.cli.main import main
 from harness.models.hub import load_model, save_model
-from harness.models.lowering import FUSED
+from harness.models.lowering import FUSED, pairs_first
 from harness.models.tensors import Tensor, read_tensors, write_tensors
 from tests.harness.models.hub_twin import BASES, library_logits, tensors_of
 from wse_core.errors import ConfigError
@@ -77,6 +78,23 @@ def test_parts_of_one_matrix_are_no_copies(tmp_path):
         found = [model.tensors[f"model.layers.1.{part}.weight"] for part in parts]
         assert np.array_equal(np.concatenate([part.f32() for part in found]), whole)
         assert all(not part.data.flags.owndata for part in found)
+
+
+def test_a_part_of_each_head_turns(tmp_path, capsys):
+    """Tokens on PEs are the library's by hand, and other ones than if all of a head turned."""
+    weights = tensors_of("Phi3ForCausalLM", seed=5)
+    write_tensors(tmp_path / "model.safetensors", weights)
+    whole = BASES["Phi3ForCausalLM"] | {"rope_theta": 3.0}
+    table = whole | {"partial_rotary_factor": 0.5}
+    (tmp_path / "config.json").write_text(json.dumps(table))
+    words = ["--prompt-ids", ",".join(map(str, PROMPT)), "--tokens", "6", "--mesh", "2x2", "--json"]
+    assert main(["generate", str(tmp_path), *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["bit_exact"]
+    assert found["tokens"] == answered(table, weights, 6)
+    assert found["tokens"] != answered(whole, weights, 6)
+    order = pairs_first(replace(load_model(tmp_path).decoder, head_size=10, rotary=6))
+    assert order.tolist() == [0, 1, 2, 6, 7, 3, 4, 5, 8, 9]
 
 
 @pytest.mark.parametrize("rows", [31, 33, 0])

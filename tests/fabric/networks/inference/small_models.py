@@ -32,12 +32,14 @@ def decoders(draw, layers=2):
     """Return decoders of 1 to 8 heads, grouped or not, with odd sizes."""
     kv_heads, group = draw(st.sampled_from([(1, 1), (1, 4), (2, 1), (2, 3), (3, 2), (4, 1), (4, 2), (8, 1), (5, 1)]))
     count, normed = draw(st.integers(1, layers)), draw(st.sampled_from(["", "heads", "projections"]))
+    head_size = 2 * draw(st.integers(1, 5))
     return Decoder(
         hidden=draw(st.integers(1, 23)),
         layers=count,
         heads=kv_heads * group,
         kv_heads=kv_heads,
-        head_size=2 * draw(st.integers(1, 5)),
+        head_size=head_size,
+        rotary=draw(st.sampled_from([None, *range(2, head_size, 2)])),
         ffn=draw(st.integers(1, 21)),
         vocabulary=draw(st.integers(2, 29)),
         context=64,
