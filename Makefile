@@ -37,7 +37,7 @@ endif
 SPREAD := -n $(or $(WSE_JOBS),$(shell expr $$(nproc) + 1)) --dist loadfile --no-loadscope-reorder --benchmark-disable
 SLOW_BUILD := -p no:cacheprovider -m "not packaging" -o timeout=1800
 
-.PHONY: help run test quick soak faults build ready bench checked sanitize races coverage lint lint-tools clean
+.PHONY: help run test quick soak faults build ready bench checked sanitize races coverage lint lint-tools wheels site clean
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
@@ -54,6 +54,8 @@ help:
 	@echo "make races     run the tests of threads under the thread sanitizer"
 	@echo "make coverage  run the suite in a tracing build and report the covered Cython lines"
 	@echo "make lint      check style of Python and Cython sources, form and types of the Python ones"
+	@echo "make wheels    build a wheel for each CPython of this machine and try each in an environment of its own"
+	@echo "make site      build the documentation as a web site in build/site, with search"
 	@echo "make clean     delete everything that was built (not .venv)"
 	@echo 'Variables: ARGS="..." for run, test and bench; PYTHON=python3.12 for a new .venv; WSE_JOBS=N'
 
@@ -170,6 +172,17 @@ lint: lint-tools
 	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" cython-lint $(filter %.pyx %.pxd,$(SOURCES))
 	@$(PY) -m mypy
 	@$(PY) -m tools.sizes
+
+# Each wheel is compiled from the source distribution; some two minutes each.
+wheels: $(TOOLS)
+	@$(PY) -m tools.release.wheels $(ARGS)
+
+site: $(VENV)/bin/wse
+	@$(PY) -c "import material" 2>/dev/null || { \
+	    $(PY) harness/cli/preflight.py --requires site > $(VENV)/site-requires.txt && \
+	    $(INSTALL) -r $(VENV)/site-requires.txt; }
+	@$(PY) -m tools.docs.site $(ARGS)
+	@echo "==> build/site/index.html; for its search: $(PY) -m http.server --directory build/site"
 
 clean:
 	@rm -rf build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .coverage .benchmarks

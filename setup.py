@@ -58,6 +58,9 @@ COLD = (
     "wse_core.arguments",
 )
 
+# What is distributed has no debug information, which is five sixths of a module where Python's own flags ask for it.
+DISTRIBUTED = ("-g0",)
+
 # Programs that stand before a compiler's name.
 WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
 
@@ -331,6 +334,8 @@ class build_ext(_build_ext):
             for name in ("sources", "define_macros", "extra_compile_args", "extra_link_args", "libraries", "depends"):
                 setattr(extension, name, getattr(done, name))
             extension.include_dirs = [*done.include_dirs, numpy.get_include()]
+            if MODE == "release" and not (self.inplace or self.editable_mode):
+                extension.extra_compile_args = [*extension.extra_compile_args, *DISTRIBUTED]
         # The largest first, so that no processor is left alone with it at the end.
         self.extensions.sort(key=lambda extension: -os.path.getsize(extension.sources[0]))
         super().build_extensions()

@@ -18,7 +18,7 @@ from tests.pages import blocks, commands, table_commands
 GENERATED = ("CHANGELOG.md", "api.md")
 PAGES = [path for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]) if path.name not in GENERATED]
 LANGUAGES = ("", "csl", "python", "sh", "text", "toml")
-STARTS = ("wse ", "cslc ", "cs_python ", "python ", "make ", "pip ", "pytest ")
+STARTS = ("wse ", "cslc ", "cs_python ", "python ", "make ", "pip ", "pytest ", "git ", "cibuildwheel ", ".venv/bin/")
 CHECKED = {
     ROOT / "README.md": "wse kernel ",  # the numbers are compared in tests/test_docs.py
     ROOT / "docs" / "accuracy.md": "wse kernel ",

@@ -33,6 +33,7 @@ OWN = [
         "docs/timing.md",
         "docs/accuracy.md",
         "docs/performance.md",
+        "docs/releasing.md",
     )
 ]
 EXECUTED = ("README.md", "docs/timing.md", "docs/accuracy.md", "docs/pipelined.md", "docs/training.md")
@@ -107,7 +108,7 @@ def test_commands_exist(path):
     targets = set(re.findall(r"^([a-z-]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
     for name in re.findall(r"`make ([a-z]+)", text) + re.findall(r"^make ([a-z]+)", text, re.MULTILINE):
         assert name in targets, f"{path.name}: make {name}"
-    for name in re.findall(r"python -m ((?:harness|tests)[\w.]*)", text):
+    for name in re.findall(r"python -m ((?:harness|tests)[\w.]*|tools(?:\.\w+)+)", text):
         file = ROOT.joinpath(*name.split("."))
         assert file.with_suffix(".py").exists() or (file / "__main__.py").exists(), f"{path.name}: python -m {name}"
 

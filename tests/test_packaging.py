@@ -25,6 +25,7 @@ import pytest
 import wse_core
 from harness.kit.modules import OWN_PACKAGES as PACKAGES
 from tests.conftest import ROOT
+from tools.release import wheels
 
 pytestmark = pytest.mark.packaging
 
@@ -33,6 +34,7 @@ SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 WHEEL = ("pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
 INSTALL = ("pip", "install", "--quiet", "--no-deps", "--no-index", "--no-compile")
 SHIFTED = re.compile(r"^    (\w+ = \d+ << \d+)", re.MULTILINE)
+MOST_BYTES = 2_100_000
 DIRECTIVE = re.compile(r"^#\s*cython:\s*(.+)$", re.MULTILINE)
 
 TOY = {
@@ -298,9 +300,22 @@ def test_a_wheel_does_not_take_the_mode_of_an_older_build_in_place(checked, tmp_
     assert "MODE = 'checked'" in (toy / "wse_core" / "_build_info.py").read_text()
 
 
+def test_a_wheel_has_no_debug_information(released, tmp_path):
+    """Python's own flags often ask for it, and it is five sixths of a module."""
+    toy = shutil.copytree(released, tmp_path / "toy")
+    done = python("-m", *WHEEL, "-w", "dist", ".", cwd=toy, CFLAGS="-g")
+    assert done.returncode == 0, done.stderr
+    wheel = zipfile.ZipFile(next((toy / "dist").glob("*.whl")))
+    modules = [wheel.read(name) for name in wheel.namelist() if name.endswith(".so")]
+    assert len(modules) == 2
+    assert not any(b".debug_info" in module for module in modules)
+    build(toy)
+    assert ask(toy, "strict.facts()") == [7, 0, 42]
+
+
 def test_metadata():
     project = PROJECT["project"]
-    assert (project["name"], project["version"]) == ("wse-sim", wse_core.__version__)
+    assert project["name"] == "wse-sim"
     assert project["requires-python"] == ">=3.11"
     assert project["scripts"] == {
         "wse": "harness.cli.main:main",
@@ -323,6 +338,7 @@ def test_metadata():
         "place",
         "plan",
         "report",
+        "site",
         "solver",
         "tables",
         "train",
@@ -386,7 +402,20 @@ def test_the_two_commands_of_the_readme(root):
 def test_make_help_names_every_target(root, tmp_path):
     done = subprocess.run(["make", "help"], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    for name in ("run", "test", "quick", "soak", "bench", "checked", "sanitize", "races", "coverage", "lint", "clean"):
+    for name in (
+        "run",
+        "test",
+        "quick",
+        "soak",
+        "bench",
+        "checked",
+        "sanitize",
+        "races",
+        "coverage",
+        "lint",
+        "wheels",
+        "clean",
+    ):
         assert f"make {name} " in done.stdout
 
 
@@ -414,24 +443,28 @@ def test_make_says_what_is_missing(root, tmp_path):
 
 
 GENERATED = ("opcodes.pxd", "constants.pxd", "_build_info.py", "traced_")
-KINDS = (".py", ".pyx", ".pxd", ".pyi", ".h", ".typed", ".toml", ".json", ".safetensors", ".md")
+KINDS = [
+    ".py",
+    ".pyx",
+    ".pxd",
+    ".pyi",
+    ".h",
+    ".typed",
+    ".toml",
+    ".json",
+    ".safetensors",
+    ".csl",
+    ".lark",
+    ".tmpl",
+    ".css",
+    ".js",
+]
 
 
 def sources():
     """Return every file that a source distribution must contain, as text paths."""
-    wanted = [
-        "setup.py",
-        "pyproject.toml",
-        "README.md",
-        "CHANGELOG.md",
-        "CITATION.cff",
-        "CONTRIBUTING.md",
-        "LICENSE",
-        "Makefile",
-        "MANIFEST.in",
-        ".ci/run",
-    ]
-    for package in (*PACKAGES, "tools", "tests", "docs"):
+    wanted = ["setup.py", "pyproject.toml", "README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "MANIFEST.in"]
+    for package in (*PACKAGES, "examples"):
         for path in Path(ROOT, package).rglob("*"):
             if path.suffix in KINDS and path.is_file():
                 wanted.append(str(path.relative_to(ROOT)))
@@ -444,17 +477,32 @@ def sdist(tmp_path_factory):
     copy = tmp_path_factory.mktemp("sdist") / "project"
     skip = (".venv", ".git", "build", "runs", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
     shutil.copytree(ROOT, copy, ignore=shutil.ignore_patterns(*skip))
-    done = python("setup.py", "--quiet", "sdist", cwd=copy)
-    assert done.returncode == 0, done.stderr
-    return next((copy / "dist").glob("wse_sim-*.tar.gz"))
+    return wheels.sdist(copy / "dist", copy)
 
 
 def test_the_source_distribution_is_complete_and_clean(sdist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
+    assert sdist.name == f"wse_sim-{wse_core.__version__}.tar.gz"
     assert [name for name in sources() if name not in names] == []
     assert [name for name in names if name.endswith((".so", ".c", ".pyc"))] == []
     assert [name for name in names if Path(name).name.startswith(GENERATED)] == []
+    assert [name for name in names if name.split("/")[0] in ("tests", "docs", "tools", "build", ".ci")] == []
+
+
+def test_the_source_distribution_is_small(sdist):
+    """It has what a build takes and no more: sources come to 1.5 MB when packed, the shipped model to 0.4."""
+    assert 1_000_000 < sdist.stat().st_size < MOST_BYTES
+
+
+def test_wheels_are_built_and_tried_for_each_version_that_is_supported():
+    configured = PROJECT["tool"]["cibuildwheel"]
+    inner = re.fullmatch(r"cp3\{([\d,]+)\}-manylinux_\*", configured["build"])[1]
+    assert tuple(f"3.{minor}" for minor in inner.split(",")) == wheels.VERSIONS
+    named = [line.rpartition(" :: ")[2] for line in PROJECT["project"]["classifiers"] if "Python :: 3." in line]
+    assert tuple(named) == wheels.VERSIONS
+    assert set(configured["test-extras"]) <= set(PROJECT["project"]["optional-dependencies"])
+    assert configured["test-command"] == "python {project}/" + wheels.SMOKE.relative_to(ROOT).as_posix()
 
 
 ANEW = ("wse_core/wake", "fabric/engine/inspect")

@@ -5,4 +5,4 @@ Import the parts by name, for example ``from wse_core import params`` or ``from 
 importing the package itself loads nothing, so that light tools stay light.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

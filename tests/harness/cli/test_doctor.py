@@ -10,6 +10,7 @@ import os
 
 import pytest
 
+import wse_core
 from harness.cli import doctor
 from harness.cli.cmd_doctor import describe, describe_assumptions
 from harness.kit.modules import OWN_PACKAGES
@@ -23,7 +24,7 @@ def test_json_is_one_object_with_all_parts(wse_process):
     facts = json.loads(done.stdout)
     assert done.stdout.count("\n") == 1
     assert {"versions", "build", "host", "numerics", "imports", "in_the_way", "problems"} == set(facts)
-    assert facts["versions"]["wse-sim"] == "0.1.0"
+    assert facts["versions"]["wse-sim"] == wse_core.__version__
     assert facts["host"]["usable_threads"] >= 1
     assert facts["host"]["memory"]["available_bytes"] > 0
     assert facts["numerics"]["round_to_nearest"] is True
@@ -229,7 +230,7 @@ def test_provenance_fits_the_run_file():
     from traces.run_format import RunMeta
 
     meta = RunMeta(**provenance.provenance())
-    assert meta.package_version == "0.1.0"
+    assert meta.package_version == wse_core.__version__
     assert meta.started.endswith("+00:00")
 
 

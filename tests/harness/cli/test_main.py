@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+import wse_core
 from fabric.kernels.kit.kernel import KernelParam
 from harness import jobs
 from harness.cli import main as cli
@@ -120,7 +121,7 @@ def test_help_lists_every_command(capsys):
 
 
 def test_version(capsys):
-    assert run(capsys, "--version") == (0, "wse-sim 0.1.0\n", "")
+    assert run(capsys, "--version") == (0, f"wse-sim {wse_core.__version__}\n", "")
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
@@ -141,7 +142,7 @@ def test_wrong_usage_is_one_message_and_status_two(capsys, words):
 
 def test_module_and_console_script_are_the_same(wse_process, root):
     done = wse_process("--version")
-    assert (done.returncode, done.stdout) == (0, "wse-sim 0.1.0\n")
+    assert (done.returncode, done.stdout) == (0, f"wse-sim {wse_core.__version__}\n")
     assert 'wse = "harness.cli.main:main"' in (root / "pyproject.toml").read_text(encoding="utf-8")
 
 
