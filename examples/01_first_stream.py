@@ -54,5 +54,5 @@ print(f"{run.cycles} cycles, {run.wavelet_hops} hops")
 # Each router adds one cycle, so the eighth receiver ends seven cycles after the first. With half as many receivers
 # the run is four cycles shorter, not half as long: the stream is a pipeline.
 #
-# **Exercise.** Send to the west as well, on a second color. How many cycles more does that cost if both sends are
-# asynchronous (`async_=True`, two output queues), and if they are not?
+# **Exercise.** Send to the west as well, on a second color. How many cycles more does that cost, and how many does it
+# save if both sends are asynchronous (`async_=True`, two output queues)?

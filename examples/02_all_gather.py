@@ -18,35 +18,39 @@ import wse
 PES, N = 4, 24
 
 
-def gather(k):
+def gather(k, n, asynchronous):
     """Return the program of PE k: it sends its piece, and takes the others in the order of their colors."""
     program = wse.Program(f"PE {k}")
-    everything = program.array("everything", PES * N, "f32")
-    piece = program.array("piece", N, "f32")
+    everything = program.array("everything", PES * n, "f32")
+    piece = program.array("piece", n, "f32")
     out = program.output_queue(0, k)
     arrivals = [(other, program.input_queue(1 + i, other)) for i, other in enumerate(c for c in range(PES) if c != k)]
     with program.task("main"):
         # The send goes on by itself, in a microthread; a send that the task waited for would let the row stand still
         # as soon as pieces are longer than all queues on the way.
-        program.fmovs(program.fabout(out, N), piece, async_=True)
-        program.fmovs(program.mem1d(everything, N, offset=k * N), piece)
+        program.fmovs(program.fabout(out, n), piece, async_=asynchronous)
+        program.fmovs(program.mem1d(everything, n, offset=k * n), piece)
         for other, queue in arrivals:
-            program.fmovs(program.mem1d(everything, N, offset=other * N), program.fabin(queue, N))
+            program.fmovs(program.mem1d(everything, n, offset=other * n), program.fabin(queue, n))
     return program
 
 
-# %%
-layout = wse.Layout(PES, 1)
-for k in range(PES):
-    layout.place(gather(k), k, 0)
-    layout.route(k, (k, 0), rx="R", tx="W" * (k > 0) + "E" * (k < PES - 1))
-    for x in range(PES):
-        if x < k:
-            layout.route(k, (x, 0), rx="E", tx="R" + "W" * (x > 0))
-        if x > k:
-            layout.route(k, (x, 0), rx="W", tx="R" + "E" * (x < PES - 1))
+def row(n, asynchronous=True):
+    """Return a fabric of PES PEs with pieces of n elements."""
+    layout = wse.Layout(PES, 1)
+    for k in range(PES):
+        layout.place(gather(k, n, asynchronous), k, 0)
+        layout.route(k, (k, 0), rx="R", tx="W" * (k > 0) + "E" * (k < PES - 1))
+        for x in range(PES):
+            if x < k:
+                layout.route(k, (x, 0), rx="E", tx="R" + "W" * (x > 0))
+            if x > k:
+                layout.route(k, (x, 0), rx="W", tx="R" + "E" * (x < PES - 1))
+    return wse.Fabric(layout)
 
-fabric = wse.Fabric(layout)
+
+# %%
+fabric = row(N)
 pieces = np.random.default_rng(0).standard_normal((1, PES, N)).astype(np.float32)
 fabric.write("piece", pieces)
 fabric.launch("main")
@@ -67,4 +71,4 @@ library = wse.KERNELS["allgather"].run(wse.machine(), form="row", width=PES, hei
 print(f"the kernel `allgather` takes {library['cycles']}, bit-exact: {library['bit_exact']}")
 
 # %% [markdown]
-# **Exercise.** Leave `async_=True` away and make `N` larger, until the row stands still. What does the error say?
+# **Exercise.** Send without `async_`, and make pieces longer until the row stands still. What does the error say?

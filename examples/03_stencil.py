@@ -41,25 +41,29 @@ def rod(k):
 
 
 # %%
-layout = wse.Layout(PES, 1)
-for k in range(PES):
-    layout.place(rod(k), k, 0)
-    if k < PES - 1:
-        layout.route(EAST[k % 2], (k, 0), rx="R", tx="E")
-        layout.route(EAST[k % 2], (k + 1, 0), rx="W", tx="R")
-    if k > 0:
-        layout.route(WEST[k % 2], (k, 0), rx="R", tx="W")
-        layout.route(WEST[k % 2], (k - 1, 0), rx="E", tx="R")
+def heated(rod, start):
+    """Run the programs that `rod` gives; return the cells at the end, and the run."""
+    layout = wse.Layout(PES, 1)
+    for k in range(PES):
+        layout.place(rod(k), k, 0)
+        if k < PES - 1:
+            layout.route(EAST[k % 2], (k, 0), rx="R", tx="E")
+            layout.route(EAST[k % 2], (k + 1, 0), rx="W", tx="R")
+        if k > 0:
+            layout.route(WEST[k % 2], (k, 0), rx="R", tx="W")
+            layout.route(WEST[k % 2], (k - 1, 0), rx="E", tx="R")
+    fabric = wse.Fabric(layout)
+    padded = np.zeros((1, PES, CELLS + 2), np.float32)
+    padded[0, :, 1:-1] = start.reshape(PES, CELLS)
+    fabric.write("t", padded)
+    fabric.launch("main")
+    run = fabric.run()
+    return fabric.read("t")[0, :, 1:-1].ravel(), run
+
 
 start = np.zeros(PES * CELLS, np.float32)
 start[PES * CELLS // 2] = 100.0
-fabric = wse.Fabric(layout)
-padded = np.zeros((1, PES, CELLS + 2), np.float32)
-padded[0, :, 1:-1] = start.reshape(PES, CELLS)
-fabric.write("t", padded)
-fabric.launch("main")
-run = fabric.run()
-found = fabric.read("t")[0, :, 1:-1].ravel()
+found, run = heated(rod, start)
 
 # %% [markdown]
 # The same in numpy, with each operation rounded as the machine rounds it: `fmacs` multiplies and adds with one

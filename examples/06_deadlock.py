@@ -52,4 +52,5 @@ print(f"40 elements, sent asynchronously: {run.cycles} cycles")
 
 # %% [markdown]
 # **Exercise.** How long may the vectors be before the first version stands still? Count the places of all queues on
-# the way (`wse doctor --assumptions` lists `queue.out_depth`, `router.depth`, `queue.in_depth`) and try it.
+# the way (`wse doctor --assumptions` lists `queue.out_depth`, `router.depth`, `queue.in_depth`, `ramp.in_buffer`) and
+# try it.

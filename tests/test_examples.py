@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 
@@ -16,16 +17,39 @@ EXAMPLES = tutorial.examples()
 OUTPUT = re.compile(r"^```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
+def follow(path, folder):
+    """Lay a program, the solution below it and the files beside it into a directory; return the program's copy."""
+    for other in path.parent.iterdir():
+        if other.is_dir() and other.name not in ("__pycache__", "solutions"):
+            shutil.copytree(other, folder / other.name)
+    whole = folder / path.name
+    both = (path, tutorial.solution(path))
+    whole.write_text("\n\n".join(part.read_text(encoding="utf-8") for part in both), encoding="utf-8")
+    return whole
+
+
+def unplaced(text):
+    """Return what was printed without lines of files: those of a solution are other ones below its program."""
+    return re.sub(r"\b\w+\.py:\d+", "FILE", text).strip()
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_a_program_alone_prints_what_its_page_says(path, tmp_path, child_env):
-    """Run from a copy elsewhere, with nothing else than what lies beside it, as a reader runs it."""
+def test_a_program_and_its_solution_print_what_their_page_says(path, tmp_path, child_env):
+    """Run as a reader runs them: the solution below the program, and nothing else than what lies beside it."""
     page = (ROOT / tutorial.FOLDER / f"{path.stem}.md").read_text(encoding="utf-8")
+    empty = tmp_path / "empty"
+    empty.mkdir()
     done = subprocess.run(
-        [sys.executable, str(path)], cwd=tmp_path, env=child_env, capture_output=True, text=True, check=False
+        [sys.executable, str(follow(path, tmp_path))],
+        cwd=empty,
+        env=child_env,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert done.stdout.strip() == "".join(OUTPUT.findall(page)).strip()
+    assert unplaced(done.stdout) == unplaced("".join(OUTPUT.findall(page)))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -37,10 +61,17 @@ def test_a_page_has_the_text_and_the_code_of_its_program(path):
     assert found[0].source.startswith("# ")
     assert found[-1].is_text
     assert "**Exercise.**" in found[-1].source
+    solved = list(tutorial.cells(tutorial.solution(path).read_text(encoding="utf-8")))
+    assert any(not cell.is_text for cell in solved)
+    folded = shown.index("<details>\n<summary>Solution</summary>\n\n")
     position = 0
-    for cell in found:
+    for cell in (*found, *solved):
+        if cell is solved[0]:
+            assert position <= folded
+            position = folded
         block = cell.source if cell.is_text else f"```python\n{cell.source}\n```"
         position = shown.index(block, position) + len(block)
+    assert shown[position:].strip().startswith("</details>\n\nPage ")
 
 
 def test_the_first_page_names_all_programs():

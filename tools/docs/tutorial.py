@@ -3,9 +3,10 @@
     python -m tools.docs.tutorial [--write docs/tutorial | --check docs/tutorial] [--notebooks DIR]
 
 A program is split at its ``# %%`` lines, as editors and jupytext do: text in Markdown, and cells of code.  The cells
-are run here, in a directory of their own, and a page has what each one printed under it.  ``--notebooks`` writes the
-same as executed notebooks; that needs the extra ``notebook``.  A test keeps the pages in step
-(`tests/test_examples.py`).
+are run here, in a directory of their own, and a page has what each one printed under it.  The solution of the exercise
+at its end is a program too, in `examples/solutions`, which goes on with the names of the first one; a page has it
+folded.  ``--notebooks`` writes the programs as executed notebooks; that needs the extra ``notebook``.  A test keeps the
+pages in step (`tests/test_examples.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FOLDER", "Cell", "cells", "examples", "main", "notebook", "page", "printed"]
+__all__ = ["FOLDER", "Cell", "cells", "examples", "main", "notebook", "page", "printed", "solution"]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDER = "docs/tutorial"
@@ -41,6 +42,11 @@ class Cell:
 def examples() -> list[Path]:
     """Return the programs of the tutorial in their order."""
     return sorted((ROOT / "examples").glob("[0-9][0-9]_*.py"))
+
+
+def solution(path: Path) -> Path:
+    """Return the program that solves the exercise of another one, and goes on where that ends."""
+    return path.parent / "solutions" / f"{path.stem}_solved.py"
 
 
 def cells(text: str) -> Iterator[Cell]:
@@ -78,30 +84,50 @@ def _elsewhere() -> Iterator[None]:
             os.chdir(before)
 
 
-def printed(path: Path) -> list[tuple[Cell, str]]:
-    """Run a program cell by cell in an empty directory; return each cell with what it printed."""
-    names: dict[str, Any] = {"__name__": "__main__", "__file__": str(path)}
-    found = []
+def printed(*paths: Path) -> list[list[tuple[Cell, str]]]:
+    """Run programs cell by cell in an empty directory, with the same names; return cells with what they printed."""
+    names: dict[str, Any] = {"__name__": "__main__", "__file__": str(paths[0])}
+    found: list[list[tuple[Cell, str]]] = [[] for _ in paths]
     with _elsewhere():
-        for cell in cells(path.read_text(encoding="utf-8")):
-            out = io.StringIO()
-            if not cell.is_text:
-                # Lines are counted as in the file, so that messages name the right ones.
-                code = compile("\n" * (cell.line - 1) + cell.source, str(path), "exec")
-                with contextlib.redirect_stdout(out):
-                    exec(code, names)
-            found.append((cell, out.getvalue()))
+        for path, done in zip(paths, found, strict=True):
+            for cell in cells(path.read_text(encoding="utf-8")):
+                out = io.StringIO()
+                if not cell.is_text:
+                    # Lines are counted as in the file, so that messages name the right ones.
+                    code = compile("\n" * (cell.line - 1) + cell.source, str(path), "exec")
+                    with contextlib.redirect_stdout(out):
+                        exec(code, names)
+                done.append((cell, out.getvalue()))
     return found
 
 
-def page(path: Path) -> str:
-    """Return the page of a program in Markdown."""
-    blocks = [f"<!-- Made of examples/{path.name} by `python -m tools.docs.tutorial --write {FOLDER}`. -->"]
-    for cell, out in printed(path):
+def shown(done: list[tuple[Cell, str]]) -> list[str]:
+    """Return cells and what they printed as blocks of Markdown."""
+    blocks = []
+    for cell, out in done:
         blocks.append(cell.source if cell.is_text else f"```python\n{cell.source}\n```")
         if out.strip():
             blocks.append("```text\n" + out.rstrip("\n") + "\n```")
-    return "\n\n".join(blocks) + "\n"
+    return blocks
+
+
+def page(path: Path) -> str:
+    """Return the page of a program in Markdown, with the solution of its exercise and the way to the next page."""
+    program, solved = printed(path, solution(path))
+    head = f"<!-- Made of examples/{path.name} by `python -m tools.docs.tutorial --write {FOLDER}`. -->"
+    folded = ["<details>\n<summary>Solution</summary>", *shown(solved), "</details>"]
+    return "\n\n".join([head, *shown(program), *folded, onward(path)]) + "\n"
+
+
+def onward(path: Path) -> str:
+    """Return the last line of a page: its number, and what comes next."""
+    every = examples()
+    number = every.index(path) + 1
+    where = f"Page {number} of {len(every)}"
+    if number == len(every):
+        return f"{where}. Back to [all pages](README.md)."
+    following = every[number]
+    return f"{where}. Next: [{title(following)}]({following.stem}.md)."
 
 
 def title(path: Path) -> str:
@@ -127,8 +153,9 @@ def overview() -> str:
             "",
             "# Tutorial",
             "",
-            "From a first stream to one's own training in an hour. Each page is a program that stands alone, with what",
-            "it prints; copy it, change it, and do the exercise at its end. After `make build`,",
+            "From a first stream to a transformer of one's own, in about an hour: some five minutes a page. Each page",
+            "is a program that stands alone, with what it prints. Copy it, change it, and do the exercise at its end.",
+            "The solution is folded below, and goes on where the program ended, so put it there. After `make build`,",
             "`.venv/bin/python examples/01_first_stream.py` runs the first one. `python -m tools.docs.tutorial",
             "--notebooks DIR` writes all of them as executed notebooks (extra `notebook`).",
             "",
