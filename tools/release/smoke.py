@@ -52,7 +52,7 @@ def attempt(command: str, wanted: dict[str, Any], folder: str) -> tuple[list[str
 
 
 def main() -> int:
-    """Try every command, print a line for each, and return 1 if one of them failed."""
+    """Run every command, print a line for each, and return 1 if one of them failed."""
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for command, wanted in COMMANDS.items():

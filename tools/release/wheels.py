@@ -1,4 +1,4 @@
-"""A wheel for each CPython of this machine, built from the source distribution and tried in an environment of its own.
+"""Each CPython of this machine gets a wheel, built from the source distribution and tried in a new environment.
 
     python -m tools.release.wheels [--out DIR] [--python PROGRAM ...]
 
@@ -39,7 +39,7 @@ print(json.dumps([
 
 @dataclass(frozen=True)
 class Tried:
-    """What building, installing and using one wheel came to: seconds, and bytes on disk."""
+    """A `Tried` says what building, installing and using one wheel took: seconds, and bytes on disk."""
 
     python: str
     wheel: Path
