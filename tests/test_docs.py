@@ -280,3 +280,15 @@ def test_version_is_in_the_changelog():
     first = re.search(r"^## (?!Unreleased)(\S+)", text_of(ROOT / "CHANGELOG.md"), re.MULTILINE)[1]
     assert first == wse_core.__version__
     assert f"\nversion: {first}\n" in text_of(ROOT / "CITATION.cff")
+
+
+def test_a_released_version_is_said_in_a_page():
+    """The newest section of the change log is ordered by effects and can be read in one go."""
+    text = text_of(ROOT / "CHANGELOG.md")
+    section = re.search(r"^## \d.*?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[0]
+    assert section.count("\n") <= 120
+    assert re.findall(r"^### (.*)$", section, re.MULTILINE) == [
+        "What one can do now",
+        "What changed for users",
+        "What was wrong",
+    ]
