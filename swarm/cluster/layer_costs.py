@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.tensors import NetworkTensor
-from fabric.networks.streamed.operations.lowering import StepWriter
+from fabric.networks.streamed.operations.lowering import Stage, StepWriter
 from fabric.networks.streamed.operations.table import STREAMED, after
 from fabric.price import timing
 from swarm.cluster.columns import Columns
@@ -139,11 +140,23 @@ class _Follower(StepWriter):
             self.columns.free[column] += cycles
             self.words += len(names) + len(data)
 
-    def each(self, tensor: NetworkTensor, *names: str) -> None:
-        self.columns.spend(np.diff(chunks(tensor.rows, self.mesh.width)) * self.tasks.alone(*names))
-        self.words += len(names) * tensor.rows
+    def each(self, tensor: NetworkTensor, *names: str, unit: int = 1) -> None:
+        self.columns.spend(np.diff(chunks(tensor.rows // unit, self.mesh.width)) * self.tasks.alone(*names))
+        self.words += len(names) * tensor.rows // unit
 
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
+        self._refuse(step)
+
+    def filters(self, step: NetworkStep) -> None:
+        self._refuse(step)
+
+    def ask_filters(self, step: NetworkStep) -> None:
+        self._refuse(step)
+
+    def channels(self, step: NetworkStep, words: Sequence[Stage], answers: Sequence[int] = ()) -> None:
+        self._refuse(step)
+
+    def _refuse(self, step: NetworkStep) -> NoReturn:
         raise UnsupportedError(f"{step.node.name}: the layer-level model does not follow {step.op}", feature=step.op)
 
     def factors(

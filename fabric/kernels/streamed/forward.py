@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.asm.operands import Dsr, Reg, Var
+from fabric.asm.operands import Dsd, Dsr, Reg, Var
 from fabric.kernels.basic import vector
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
@@ -85,11 +85,15 @@ class ProductTasks:
     form : {"steps", "pairs", "both"}
         What a data wavelet carries: a weight and the step to its feature, or the weights of the next two features; with
         both a register says which, that commands set (`fabric.networks.streamed.operations.linear.DENSE`).
+    longest : int, optional
+        The most tokens that `over` is told; default `tokens`.
 
     Attributes
     ----------
+    sums : Dsd
+        Partial sums of a row of tokens.
     total, again : Dsr
-        Partial sums, to add to and to read.
+        The same, or those of the tokens that `over` was told, to add to and to read.
     leaving, arriving : Dsr or None
         The ring of columns, one row of f32; None if there is one column.
     column_x, result : Dsr
@@ -106,11 +110,13 @@ class ProductTasks:
         tokens: int,
         base: Reg | None = None,
         form: str = "steps",
+        longest: int = 0,
     ) -> None:
         self.p, self.x, self.y, self.tokens, self.base = p, x, y, tokens, x if base is None else base
         self.columns, self.form = columns, form
         self.in_pairs = p.reg16("weights come in pairs") if form == "both" else None
-        self.sums = p.array("sums", tokens, "f32", bank=0)
+        self.partial = p.array("sums", max(tokens, longest), "f32", bank=0)
+        self.sums = p.mem1d(self.partial, tokens)
         self.total, self.again, self.column_x = p.dsr("src0"), p.dsr("src0"), p.dsr("src1")
         self.result = p.dsr("dest")
         self.leaving: Dsr | None = None
@@ -124,11 +130,15 @@ class ProductTasks:
 
     def prepare(self) -> None:
         """Emit the loads of the DSRs."""
-        p, tokens = self.p, self.tokens
-        p.load(self.total, self.sums)
-        p.load(self.again, self.sums)
-        p.load(self.column_x, p.mem1d(self.x, tokens))
-        p.load(self.result, p.mem1d(self.y, tokens, save=True))
+        self.over(self.p.mem1d(self.x, self.tokens), self.tokens)
+
+    def over(self, features: Dsd, tokens: int) -> None:
+        """Emit the loads of the DSRs for features of so many tokens; `features` reads one."""
+        p, sums = self.p, self.p.mem1d(self.partial, tokens)
+        p.load(self.total, sums)
+        p.load(self.again, sums)
+        p.load(self.column_x, features)
+        p.load(self.result, p.mem1d(self.y, tokens, save=True, check=False))
         if self.leaving is not None and self.arriving is not None:
             p.load(self.leaving, p.fabout(self.out, tokens, zero=True, dtype="f32"))
             p.load(self.arriving, p.fabin(self.into, tokens, dtype="f32"))

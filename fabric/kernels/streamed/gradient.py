@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.asm import control
-from fabric.asm.operands import Reg, Var
+from fabric.asm.operands import Dsd, Reg, Var
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -102,11 +102,17 @@ class GradientTasks:
     whole : bool, optional
         Let a command that begins a row ask for its gradients too: its data are their number, from the first feature on,
         or with `SKIP` from the second on.
+    longest : int, optional
+        The most tokens that `over` is told; default `tokens`, and `over` is not called.
 
     Attributes
     ----------
     mine : Dsr
         Row of dY that the PE sends next.
+    wide, factor : Dsr
+        f32 numbers of a feature, to write and to read.
+    taken, other : Dsr
+        The present row of dY in f32, to write and to read.
     """
 
     def __init__(
@@ -121,14 +127,16 @@ class GradientTasks:
         tokens: int,
         base: Reg | None = None,
         whole: bool = False,
+        longest: int = 0,
     ) -> None:
         self.whole = whole
         self.p, self.x, self.d, self.tokens, self.base = p, x, d, tokens, x if base is None else base
         self.columns = columns = place.columns
         height = place.height
         parity = row if isinstance(row, int) else {"only": 0, "top": 0, "bottom": (height - 1) % 2}[row]
-        self.product = p.array("product", tokens, "f32", bank=0)
-        self.gradient = p.array("gradient", tokens, "f32", bank=2)
+        self.product = p.array("product", max(tokens, longest), "f32", bank=0)
+        self.gradient = p.array("gradient", max(tokens, longest), "f32", bank=2)
+        self.row_words = p.reg16("words of a row of gradients") if longest else None
         self.factor, self.other, self.own, self.mine = p.dsr("src0"), p.dsr("src1"), p.dsr("src1"), p.dsr("src1")
         self.wide, self.taken, self.on = p.dsr("dest"), p.dsr("dest"), p.dsr("dest")
         self.north = self.west = None
@@ -146,21 +154,28 @@ class GradientTasks:
 
     def prepare(self) -> None:
         """Emit the loads of the DSRs."""
-        p, tokens = self.p, self.tokens
-        p.load(self.factor, self.product)
-        p.load(self.wide, self.product)
-        p.load(self.other, self.gradient)
-        p.load(self.taken, self.gradient)
-        p.load(self.own, p.mem1d(self.x, tokens))
-        p.load(self.mine, p.mem1d(self.d, tokens))
-        p.load(self.on, p.fabout(self.out, 1, dtype="f32"))
-        if self.columns > 1:
-            p.load(self.spread, p.fabout(self.row_out, tokens, dtype="half"))
-            p.load(self.arriving, p.fabin(self.row_in, tokens, dtype="half"))
+        p = self.p
+        self.over(p.mem1d(self.x, self.tokens), self.tokens)
         if self.north:
             p.load(self.north, p.fabin(self.above, 1, dtype="f32"))
         if self.west:
             p.load(self.west, p.fabin(self.before, 1, dtype="f32"))
+
+    def over(self, features: Dsd, tokens: int) -> None:
+        """Emit the loads of the DSRs for features of so many tokens; `features` reads one."""
+        p, product, gradient = self.p, self.p.mem1d(self.product, tokens), self.p.mem1d(self.gradient, tokens)
+        p.load(self.factor, product)
+        p.load(self.wide, product)
+        p.load(self.other, gradient)
+        p.load(self.taken, gradient)
+        p.load(self.own, features)
+        p.load(self.mine, p.mem1d(self.d, tokens, check=False))
+        p.load(self.on, p.fabout(self.out, 1, dtype="f32"))
+        if self.columns > 1:
+            p.load(self.spread, p.fabout(self.row_out, tokens, dtype="half"))
+            p.load(self.arriving, p.fabin(self.row_in, tokens, dtype="half"))
+        if self.row_words is not None:
+            p.ldi(self.row_words, tokens)
 
     def tasks(self) -> None:
         """Write the tasks: the commands of `TASKS`."""
@@ -175,7 +190,7 @@ class GradientTasks:
                 p.fh2s(taken, self.arriving)
             else:
                 p.fh2s(taken, self.mine)
-            p.dsr_off(self.mine, self.tokens)
+            p.dsr_off(self.mine, self.tokens if self.row_words is None else self.row_words)
             if self.whole:
                 self.answer_all(t.data)
         for name, rx, to in (("from_west", "W", "E"), ("from_east", "E", "W")) if self.columns > 1 else ():

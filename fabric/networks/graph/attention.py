@@ -41,6 +41,7 @@ class SelfAttention(NetworkOperation):
     """This operation takes queries, keys and values; its node has ``heads``, ``sequence`` and ``causal`` (0 or 1)."""
 
     name, meaning, operands, again, in_place = "attention", "y = softmax(q k) v", 3, True, False
+    heads = True
     keeps = (("l", "unit", "f32"),)
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode has no tokens that see each other"}
 

@@ -11,8 +11,9 @@ white paper, sections 4 and 7; requirements WS-38 to WS-46.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -170,19 +171,39 @@ class Network:
                 name = alike[name]
             return name
 
-        wanted: list[tuple[str, int]] = []
+        wanted: list[tuple[str, int, bool]] = []
         for node in self.nodes:
-            row, unit = OPERATIONS[node.op], OPERATIONS[node.op].unit(node, tensors[node.inputs[0]].rows)
-            wanted += [(name, unit) for name in (*node.inputs, node.name) if unit > 1]
+            row = OPERATIONS[node.op]
+            below, above = row.units(node, tensors[node.inputs[0]].rows)
+            wanted += [(name, below, row.heads) for name in node.inputs] + [(node.name, above, row.heads)]
             if row.in_place or row.featurewise:
                 for name in node.inputs:
                     alike[first(name)] = first(node.name)
         found: dict[str, int] = {}
-        for name, unit in wanted:
-            if found.setdefault(first(name), unit) != unit:
-                what = f"{name} lies in units of {found[first(name)]} and of {unit} features"
+        for name, unit, _ in wanted:
+            found[first(name)] = math.lcm(found.get(first(name), 1), unit)
+        self._alike_by_channel(tensors, found, first)
+        for name, unit, exactly in wanted:
+            here = found[first(name)]
+            if (exactly and here != unit) or tensors[name].rows % here:
+                what = f"{name} lies in units of {here} and of {unit} features"
                 raise UnsupportedError(what, feature="layout", where="graph")
         return {name: found.get(first(name), 1) for name in tensors}
+
+    def _alike_by_channel(
+        self, tensors: Mapping[str, NetworkTensor], units: dict[str, int], first: Callable[[str], str]
+    ) -> None:
+        """Enlarge units until what works channel by channel has as many channels in those of operand and result."""
+        nodes = [node for node in self.nodes if OPERATIONS[node.op].channelwise]
+        before = None
+        while before != units:
+            before = dict(units)
+            for node in nodes:
+                planes = OPERATIONS[node.op].units(node, tensors[node.inputs[0]].rows)
+                names = first(node.inputs[0]), first(node.name)
+                channels = math.lcm(*(units[name] // plane for name, plane in zip(names, planes, strict=True)))
+                for name, plane in zip(names, planes, strict=True):
+                    units[name] = channels * plane
 
     def parameter(self, node: Node) -> NetworkTensor | None:
         """Return the parameter of a node, if it has one."""
@@ -191,7 +212,7 @@ class Network:
     @cached_property
     def parameters(self) -> tuple[NetworkTensor, ...]:
         """A network has these parameters: matrices of products in order, then the others."""
-        ordered = sorted(self.nodes, key=lambda node: node.op != "linear")
+        ordered = sorted(self.nodes, key=lambda node: not OPERATIONS[node.op].matrix)
         return tuple(found for node in ordered if (found := self.parameter(node)) is not None)
 
     @property

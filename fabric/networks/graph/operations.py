@@ -16,6 +16,10 @@ rms             norm without mean and shift                 without the first me
 add             y = r(a + b)                                da = db = dy                                -
 mul             y = r(a b)                                  da = r(b dy), db = r(a dy)                  a, b
 rotary          `fabric.networks.graph.rotary`                                                          -
+convolution     `fabric.networks.graph.convolution`                                                     x
+groupnorm       `fabric.networks.graph.group_norm`                                                      u, 1 / sqrt
+maxpool         `fabric.networks.graph.pooling`                                                         x, y
+avgpool         `fabric.networks.graph.pooling`                                                         -
 attention       `fabric.networks.graph.attention`                                                       logs of sums
 cross_entropy   sum over tokens of -log softmax(x)[label]   dx = r((softmax(x) - onehot) scale)         exponentials
 ==============  ==========================================  ==========================================  ============
@@ -51,6 +55,7 @@ __all__ = [
     "Norm",
     "Rms",
     "Values",
+    "product_steps",
 ]
 
 Floats: TypeAlias = np.ndarray
@@ -81,6 +86,12 @@ class NetworkOperation:
         A row of the result depends on one row of what is given, so that it can be made as soon as that is there.
     in_place : bool
         The result takes the place of what is given, if nothing else needs that.
+    channelwise : bool
+        A channel of the result is made of that of what is given, in the same PEs.
+    matrix : bool
+        Its parameter is a matrix of weights, a row per feature of the result, or per channel.
+    heads : bool
+        What is given lies in heads: in units of exactly its own size.
     keeps : tuple of (letter, per, format)
         Arrays kept from forward to back: the letter that begins their names, a row per ``feature``, per ``unit`` of
         features, or one per ``token`` alone, ``half`` or ``f32``.
@@ -96,6 +107,9 @@ class NetworkOperation:
     again: ClassVar[bool] = False
     rowwise: ClassVar[bool] = False
     in_place: ClassVar[bool] = True
+    channelwise: ClassVar[bool] = False
+    matrix: ClassVar[bool] = False
+    heads: ClassVar[bool] = False
     keeps: ClassVar[tuple[tuple[str, str, str], ...]] = ()
     refused: ClassVar[Mapping[str, str]] = {}
 
@@ -106,6 +120,11 @@ class NetworkOperation:
     def unit(self, node: Node, given: int) -> int:
         """Return how many neighbouring features of operands and result the operation wants in one column."""
         return 1
+
+    def units(self, node: Node, given: int) -> tuple[int, int]:
+        """Return the `unit` of the operands and that of the result."""
+        unit = self.unit(node, given)
+        return unit, unit
 
     def parameter(self, node: Node, given: int) -> NetworkTensor | None:
         """Return the parameter of a node that is given so many features."""
@@ -134,10 +153,18 @@ class NetworkOperation:
         raise NotImplementedError
 
 
+def product_steps(
+    node: Node, x: NetworkTensor, y: NetworkTensor, parameter: NetworkTensor | None, wanted: bool
+) -> list[NetworkStep]:
+    """Return the steps back of a product: the gradient of `x`, if wanted, then the request for those of the weights."""
+    below = NetworkStep(node, "back", (y.gradient,), (x.gradient,), parameter)
+    return [below] * wanted + [NetworkStep(node, "ask", (x, y.gradient), (), parameter)]
+
+
 class Linear(NetworkOperation):
     """A product with a matrix; the weights of the constant input, biases, are its last column."""
 
-    name, meaning, in_place = "linear", "y = W x + b", False
+    name, meaning, in_place, matrix = "linear", "y = W x + b", False, True
 
     def features(self, node: Node, given: int) -> int:
         if given != node.size("inputs"):
@@ -158,8 +185,7 @@ class Linear(NetworkOperation):
         parameter: NetworkTensor | None,
         wanted: bool,
     ) -> list[NetworkStep]:
-        ask = NetworkStep(node, "ask", (given[0], y.gradient), (), parameter)
-        return [*super().reverse(node, given, y, parameter, wanted)[: int(wanted)], ask]
+        return product_steps(node, given[0], y, parameter, wanted)
 
     def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
         assert values is not None

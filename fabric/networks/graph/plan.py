@@ -107,7 +107,7 @@ class MemoryPlan:
                 name, again = f"{letter}{level}", 2
                 while name in found:
                     name, again = f"{letter}{level}.{again}", again + 1
-                units = {"feature": 1, "unit": self.network.tensors[node.name].unit}
+                units = {"feature": 1, "unit": row.unit(node, self.network.tensors[node.name].rows)}
                 rows = self.layouts[level].most // units[per] if per in units else 1
                 found[name] = PlannedArray(rows, number_format)
                 self._kept[node.name, letter] = name

@@ -27,11 +27,12 @@ from fabric.kernels.streamed.placement import Placement
 from fabric.layout.layout import Layout
 from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.network import Network
-from fabric.networks.graph.plan import MemoryPlan
+from fabric.networks.graph.plan import MemoryPlan, PlannedArray
 from fabric.networks.streamed.commands import FORMS
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.linear import dense_tasks
 from fabric.networks.streamed.operations.rows import slope_task
+from fabric.networks.streamed.operations.shapes import padded_rows, shapes_of
 from fabric.networks.streamed.operations.table import STREAMED, ids_of, present
 from fabric.program.program import Program
 from wse_core.errors import ConfigError, ProgramError, UnsupportedError
@@ -93,6 +94,9 @@ class Resident:
         self.tokens, self.form = samples // height, form
         self.plan, self.ids = MemoryPlan(network, width, STREAMED), ids_of(network)
         self._check_sequences()
+        padded = padded_rows(network, width)
+        if padded:
+            self.plan.arrays["padded"] = PlannedArray(padded)
         self._views = [(name, 0) for name in self.plan.arrays]
         self._views += [(name, self.tokens) for name, array in self.plan.arrays.items() if array.ones]
         names = [name if not behind else f"{name}.rows" for name, behind in self._views]
@@ -170,10 +174,11 @@ class Resident:
             ones = np.full(tokens, self.one, np.uint16) if array.ones else None
             held[name] = p.array(name, array.rows * tokens, array.format, init=ones, bank=1 if array.ones else None)
         base = p.reg16("address of the source")
-        product = ProductTasks(p, column, self.width, held["a0"], held["a1"], tokens, base, self.form)
+        longest = max((shape.rows for shape in shapes_of(self.network)), default=0) * tokens
+        product = ProductTasks(p, column, self.width, held["a0"], held["a1"], tokens, base, self.form, longest)
         dense = self.form != "steps"
         place = self._mesh(self.plan.layouts[0])
-        gradient = GradientTasks(p, column, place, row, 0, held["a0"], held["d0"], tokens, base, dense)
+        gradient = GradientTasks(p, column, place, row, 0, held["a0"], held["d0"], tokens, base, dense, longest)
         there = present(self.network)
         lowerings = [lowering for name, lowering in STREAMED.items() if name in there]
         code = ProgramCode(p, self.ids, table, product, gradient, held, tokens, lowerings, self.network)
@@ -204,6 +209,8 @@ class Resident:
             part.tasks()
         if "slope" in self.ids:
             slope_task(code)
+        if "shape" in self.ids:
+            code.shapes.task()
         code.ring_tasks()
         for part in code.joining:
             part.tasks()
@@ -269,6 +276,8 @@ class Resident:
         layout, first = self.plan.layouts[0 if name == "a0" else -1], int(name == "a0")
         by_row = values.reshape(len(values), self.height, self.tokens)
         found = layout.tiles(by_row, first).transpose(2, 0, 1, 3)
+        behind = self.plan.arrays[name].rows - found.shape[2]  # larger tensors may take the place later
+        found = np.pad(found, ((0, 0), (0, 0), (0, behind), (0, 0)))
         return found.reshape(self.height, self.width, -1)
 
     def rows(self, level: int, tiles: NDArray[np.uint16]) -> NDArray[np.uint16]:

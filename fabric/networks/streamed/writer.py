@@ -22,17 +22,21 @@ Source: weight streaming white paper, sections 4.3 (order of an iteration), 7.3 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fabric.kernels.streamed.gradient import SKIP, row_commands
 from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
+from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.tensors import NetworkTensor
+from fabric.networks.graph.windows import Window, window_of
 from fabric.networks.streamed import commands
-from fabric.networks.streamed.operations.lowering import StepWriter
+from fabric.networks.streamed.operations.lowering import Stage, StepWriter
+from fabric.networks.streamed.operations.shapes import ConvolutionShape
 from fabric.networks.streamed.operations.table import STREAMED, after
 from fabric.networks.streamed.parameters import StreamedParameter, StreamedPattern
 from fabric.networks.streamed.resident import Resident
@@ -72,6 +76,25 @@ def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParame
     return writer.script.close()
 
 
+class _FilterPlaces(NamedTuple):
+    """Each entry of filters has its place.
+
+    Attributes
+    ----------
+    owner, local : ndarray of int
+        Column that has the plane, and row in its padded planes where the walk over them begins.
+    channel : ndarray of int
+        Of what is given.
+    bias : ndarray of bool
+        It is a bias, which belongs to the column of the result.
+    """
+
+    owner: NDArray[np.int64]
+    local: NDArray[np.int64]
+    channel: NDArray[np.int64]
+    bias: NDArray[np.bool_]
+
+
 class _Words(StepWriter):
     """This writer makes words of steps."""
 
@@ -106,10 +129,10 @@ class _Words(StepWriter):
             self.script.words(column, np.array(payload, np.uint32), np.ones(len(payload), bool))
         self.script.turn()
 
-    def each(self, tensor: NetworkTensor, *names: str) -> None:
+    def each(self, tensor: NetworkTensor, *names: str, unit: int = 1) -> None:
         block = np.array([self.word(name) for name in names], np.uint32)
         for column, count in enumerate(self.plan.layout(tensor).counts):
-            payload = np.tile(block, count)
+            payload = np.tile(block, count // unit)
             self.script.words(column, payload, np.ones(len(payload), bool))
         self.script.turn()
 
@@ -167,6 +190,38 @@ class _Words(StepWriter):
             )
         self.script.turn()
 
+    def channels(self, step: NetworkStep, words: Sequence[Stage], answers: Sequence[int] = ()) -> None:
+        layout, parameter = self.plan.layout(step.writes[0]), step.parameter
+        assert parameter is not None
+        pixels, of_group = layout.features // parameter.columns, parameter.columns // step.node.size("groups")
+        for column in range(self.script.columns):
+            payload: list[int] = []
+            carried: list[tuple[int, int]] = []
+            places: list[int] = []
+            mine = layout.column(column)[::pixels] // pixels
+            for group in mine.reshape(-1, of_group).tolist():
+                for stage in words:
+                    if isinstance(stage, str):
+                        payload.append(int(self.word(stage)))
+                        continue
+                    for channel in group:
+                        for name, row in stage:
+                            if row is not None:
+                                carried.append((len(payload), row * parameter.columns + channel))
+                            payload.append(int(self.word(name)))
+                        places += [row * parameter.columns + channel for row in answers]
+            slots, entries = np.array(carried, np.int64).reshape(-1, 2).T
+            self.script.words(
+                column,
+                np.array(payload, np.uint32),
+                np.ones(len(payload), bool),
+                slots,
+                self.numbers[parameter.name],
+                entries,
+                np.array(places, np.int64) if answers else None,
+            )
+        self.script.turn()
+
     # --- matrices -----------------------------------------------------------------------------------------------------
 
     def in_pairs(self, step: NetworkStep) -> bool:
@@ -212,12 +267,15 @@ class _Words(StepWriter):
         local: np.ndarray,
         landing: np.ndarray,
         constant: bool = False,
+        biases: np.ndarray | None = None,
     ) -> None:
         """Append a product: entries row by row, partial-sum commands, and commands for the column where a row lands.
 
-        `constant` says that the constant input is among the features: its weights are where rows land.
+        `constant` says that the constant input is among the features: its weights are where rows land.  `biases` are
+        for filters: which entries are commands of their own.
         """
-        columns, in_pairs, number = self.resident.width, self.in_pairs(step), self._number(step)
+        columns, number = self.resident.width, self._number(step)
+        in_pairs = biases is None and self.in_pairs(step)
         names = after(step)
         alone = {name: self.word(name) for name in ("bias", "last")}
         if self.resident.form == "both":
@@ -226,6 +284,9 @@ class _Words(StepWriter):
             tasks, lands = sum_tasks(landing, column, columns), landing == column
             mine = rows[order], order
             sent = pairs(*mine, lands & constant, alone) if in_pairs else steps(*mine, between)
+            if biases is not None:
+                alone_too = biases[order]
+                sent.payload[alone_too], sent.is_control[alone_too] = self.word("plane_bias"), True
             blocks = 1 + len(names) * lands
             words, told = interleave(sent.rows, blocks)
             block = np.zeros(int(blocks.sum()), np.uint32)
@@ -253,6 +314,77 @@ class _Words(StepWriter):
                 uppers=entries[upper],
             )
         self.script.turn(len(landing) * (columns + 1))
+
+    def filters(self, step: NetworkStep) -> None:
+        parameter, node = self._parameter(step), step.node
+        pattern, entries = parameter.pattern, np.arange(parameter.pattern.count)
+        y = self.resident.network.tensors[node.name]
+        window, above, below = self._images(step)
+        places = self._places(step, pattern, "back" if step.direction == "back" else "forward")
+        if step.direction == "back":
+            kept = ~places.bias
+            order = np.flatnonzero(kept)
+            landing = below.owners(np.arange(window.channels) * window.plane)
+            rows = places.channel[order]
+        else:
+            order = np.lexsort((~places.bias, pattern.rows))  # the bias of a row first
+            landing = above.owners(np.arange(node.size("outputs")) * (y.rows // node.size("outputs")))
+            rows = pattern.rows[order]
+        self._rows(
+            step, rows, entries[order], places.owner[order], places.local[order], landing, biases=places.bias[order]
+        )
+
+    def ask_filters(self, step: NetworkStep) -> None:
+        pattern, n_rows = self._parameter(step).gradient_pattern, step.node.size("outputs")
+        window, above, _ = self._images(step)
+        places = self._places(step, pattern, "forward")
+        sender = above.owners(np.arange(n_rows) * window.out_plane)
+        first = np.lexsort((~places.bias, pattern.rows))  # the bias of a row first
+        rows, bias = pattern.rows[first], places.bias[first]
+        for column, (order, between) in enumerate(
+            cut(rows, places.owner[first], places.local[first], self.script.columns)
+        ):
+            heads = row_commands(sender, column)
+            words, at = interleave(rows[order], np.ones(n_rows, np.int64), before=True)
+            payload = np.zeros(len(words) + n_rows, np.uint32)
+            asked = np.where(bias[order], self.word("ask_plane"), self.word("ask", between))
+            payload[words], payload[at] = asked, heads
+            turns = np.empty(len(payload), np.int64)  # commands that move a row, then what is asked
+            turns[at], turns[words] = 2 * np.arange(n_rows), 2 * rows[order] + 1
+            self.script.words(
+                column,
+                payload,
+                np.ones(len(payload), bool),
+                parameter=self._number(step),
+                places=first[order],
+                rows=turns,
+                asked=turns[words],
+                asks=words,
+            )
+        self.script.turn(2 * n_rows)
+
+    def _images(self, step: NetworkStep) -> tuple[Window, ColumnLayout, ColumnLayout]:
+        """Return the window of a convolution, the layout of what it gives, and of what it is given."""
+        x = self.resident.network.tensors[step.node.inputs[0]]
+        layouts, level = self.plan.layouts, self.plan.level
+        return window_of(step.node, x.rows), layouts[level(step.node.name)], layouts[level(x.name)]
+
+    def _places(self, step: NetworkStep, pattern: StreamedPattern, direction: str) -> _FilterPlaces:
+        """Return where the entries of filters belong: whose planes they meet, and at which rows of those."""
+        window, above, below = self._images(step)
+        node, around = step.node, ConvolutionShape.of(window, direction).around
+        of_group, results = window.channels // node.size("groups"), node.size("outputs") // node.size("groups")
+        bias = pattern.indices == of_group * window.taps
+        tap = np.where(bias, 0, pattern.indices)
+        channel = pattern.rows // results * of_group + tap // window.taps
+        u, v = tap % window.taps // window.kernel_width, tap % window.kernel_width
+        met, layout, plane = channel, below, window.plane
+        if direction == "back":
+            met, layout, plane = pattern.rows, above, window.out_plane
+            u, v = window.kernel_height - 1 - u, window.kernel_width - 1 - v
+        local = layout.local(met * plane) // plane * around[0] * around[1] + u * around[1] + v
+        owner = np.where(bias, above.owners(pattern.rows * window.out_plane), layout.owners(met * plane))
+        return _FilterPlaces(owner, np.where(bias, 0, local), channel, bias)
 
     def _number(self, step: NetworkStep) -> int:
         assert step.parameter is not None

@@ -93,7 +93,7 @@ class Ran:
         rng = np.random.default_rng(seed)
         self.values = {tensor.name: rng.standard_normal(tensor.shape) / 2 for tensor in network.parameters}
         parameters = [Parameter(name, value, network.dtype) for name, value in self.values.items()]
-        matrices = sum(node.op == "linear" for node in network.nodes)
+        matrices = sum(OPERATIONS[node.op].matrix for node in network.nodes)
         self.resident = Resident(network, machine(), width, height, self.tokens, form)
         self.coordinator = Coordinator(self.resident, parameters[:matrices], dict(enumerate(parameters[matrices:])))
         self.oracle = StreamedOracle(network, machine(), width, height, self.tokens)

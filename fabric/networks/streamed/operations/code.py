@@ -21,14 +21,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 from fabric.asm.operands import Reg, Task, Var
 from fabric.kernels.streamed.forward import ProductTasks
 from fabric.kernels.streamed.gradient import GradientTasks
 from fabric.networks.graph.network import Network
 from fabric.networks.streamed.operations.lowering import Lowering
+from fabric.networks.streamed.operations.shapes import Shapes
 from fabric.program import functions
 from fabric.program.program import Program
+
+if TYPE_CHECKING:
+    from fabric.networks.streamed.operations.pooling import PoolTasks
 
 __all__ = ["JOINS", "ProgramCode"]
 
@@ -72,7 +77,14 @@ class ProgramCode:
     reads, writes : dict[str, Dsr]
         Pointers, by the names of their commands.
     functions : Emit
+    shapes : Shapes
+        Those of operations on images; programs without have none.
+    pool : PoolTasks
+        Those of pooling, likewise.
     """
+
+    shapes: Shapes
+    pool: PoolTasks
 
     def __init__(
         self,
@@ -91,6 +103,8 @@ class ProgramCode:
         self.reads = {name: p.dsr("src1") for name in POINTERS}
         self.writes = {name: p.dsr("dest") for name in POINTERS if name != "label"}
         self.onward = p.dsr("dest") if product.arriving else None
+        if "shape" in ids:
+            self.shapes = Shapes(self)
         self.one, self.two = p.array("one", tokens, "f32", bank=0), p.array("two", tokens, "f32", bank=2)
         self.short, self.peak = p.array("short", tokens, "half"), p.array("peak", tokens, "f32", bank=4)
         makers = {lowering.tasks_of: lowering.joins for lowering in lowerings if lowering.tasks_of is not None}

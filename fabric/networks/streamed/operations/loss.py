@@ -107,10 +107,10 @@ class LossTasks:
             p.mov32(code.writes["wide"], one)
             p.fadds(sums, sums, one)
         with code.command("share"):
-            code.functions.reciprocal(self.share, sums)
+            code.functions.reciprocal(self.share, code.product.partial)
             self.where_labelled(self.share)
         with code.command("log"):
-            code.functions.log(one, sums)
+            code.functions.log(one, code.product.partial)
             self.where_labelled(one)
             p.fadds(self.hits, self.hits, one)
         with code.command("scale") as t:

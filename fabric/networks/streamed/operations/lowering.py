@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
@@ -18,7 +18,10 @@ from fabric.networks.graph.tensors import NetworkTensor
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.code import ProgramCode
 
-__all__ = ["Lowering", "StepWriter", "TaskWriter"]
+__all__ = ["Lowering", "Stage", "StepWriter", "TaskWriter"]
+
+Stage: TypeAlias = str | tuple[tuple[str, int | None], ...]
+"""A command for a group of channels, or those of each channel of the group."""
 
 
 class StepWriter(ABC):
@@ -37,8 +40,8 @@ class StepWriter(ABC):
         """Send commands to some columns, or all, then those with data: the name of an array, or a number."""
 
     @abstractmethod
-    def each(self, tensor: NetworkTensor, *names: str) -> None:
-        """Send commands to every column, once per feature of a tensor that it owns."""
+    def each(self, tensor: NetworkTensor, *names: str, unit: int = 1) -> None:
+        """Send commands to every column, once per feature, or `unit` features, of a tensor that it owns."""
 
     @abstractmethod
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
@@ -75,6 +78,29 @@ class StepWriter(ABC):
             The last command carries the shift.
         gradient : int, optional
             Row of the parameter whose gradient the last command sends.
+        """
+
+    @abstractmethod
+    def filters(self, step: NetworkStep) -> None:
+        """Send the filters of a convolution, a row per channel of the result, with the commands that sum it."""
+
+    @abstractmethod
+    def ask_filters(self, step: NetworkStep) -> None:
+        """Ask for the gradients of filters, a row per channel of the result."""
+
+    @abstractmethod
+    def channels(self, step: NetworkStep, words: Sequence[Stage], answers: Sequence[int] = ()) -> None:
+        """Send commands per group of channels, and per channel in it, that carry factors and shifts.
+
+        Parameters
+        ----------
+        step : NetworkStep
+            Its parameter has the factors in row 0 and the shifts in row 1.
+        words : sequence of str or tuple of (str, int or None)
+            What each group gets, in this order: a command for the group, or those of each channel of the group, each
+            with the row of the parameter whose value it carries.
+        answers : sequence of int
+            Rows of the parameter whose gradients the commands of a channel send.
         """
 
     @abstractmethod

@@ -8,11 +8,14 @@ from fabric.networks.graph.reverse import schedule
 from fabric.networks.streamed.commands import POINTERS, given_out
 from fabric.networks.streamed.operations.attention import ATTENTION
 from fabric.networks.streamed.operations.code import JOINS
+from fabric.networks.streamed.operations.convolution import CONVOLUTION
 from fabric.networks.streamed.operations.elementwise import ADD, MUL
+from fabric.networks.streamed.operations.group_norm import GROUP_NORM
 from fabric.networks.streamed.operations.linear import LINEAR
 from fabric.networks.streamed.operations.loss import LOSS
 from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.networks.streamed.operations.norm import NORM
+from fabric.networks.streamed.operations.pooling import AVERAGE_POOL, MAX_POOL
 from fabric.networks.streamed.operations.rotary import ROTARY
 from fabric.networks.streamed.operations.rows import ROWS
 
@@ -25,6 +28,10 @@ STREAMED: dict[str, Lowering] = {
     "mul": MUL,
     "rotary": ROTARY,
     "attention": ATTENTION,
+    "convolution": CONVOLUTION,
+    "groupnorm": GROUP_NORM,
+    "maxpool": MAX_POOL,
+    "avgpool": AVERAGE_POOL,
     "cross_entropy": LOSS,
     "norm": NORM,
     "rms": NORM,

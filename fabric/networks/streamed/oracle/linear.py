@@ -9,7 +9,7 @@ from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 from fabric.networks.streamed.parameters import StreamedParameter
 
-__all__ = ["ask", "back", "forward"]
+__all__ = ["ask", "back", "forward", "product"]
 
 Halves = NDArray[np.uint16]
 Numbers = NDArray[np.int64]
@@ -25,7 +25,7 @@ def forward(
     bias = indices == len(x)
     column = np.where(bias, landing[rows], owners[np.where(bias, 0, indices)])
     order = np.lexsort((np.where(bias, -1, indices), rows))  # a row's bias first, then its features
-    return _product(a, weights.values[order], rows[order], column[order], source, indices[order], landing), source
+    return product(a, weights.values[order], rows[order], column[order], source, indices[order], landing), source
 
 
 def back(
@@ -37,7 +37,7 @@ def back(
     order = np.lexsort((indices, rows))
     owners, values = a.owners(result), weights.values[kept]
     landing = a.owners(given)
-    return _product(a, values[order], rows[order], owners[indices[order]], delta, indices[order], landing)
+    return product(a, values[order], rows[order], owners[indices[order]], delta, indices[order], landing)
 
 
 def ask(a: MeshArithmetic, delta: Halves, given: Halves, weights: StreamedParameter) -> NDArray[np.uint32]:
@@ -46,7 +46,7 @@ def ask(a: MeshArithmetic, delta: Halves, given: Halves, weights: StreamedParame
     return a.south(a.mul(a.widen(given[asked.indices]), a.widen(delta[asked.rows])))
 
 
-def _product(
+def product(
     a: MeshArithmetic,
     values: Halves,
     rows: Numbers,

@@ -67,9 +67,12 @@ class MeshArithmetic(MixedArithmetic):
 
     def south(self, vectors: Bits) -> Bits:
         """Return sums over the tokens: in each PE from 0, then north to south; the last axis goes."""
-        by_pe = vectors.reshape(*vectors.shape[:-1], self.height, self.tokens)
+        return self.south_of(vectors.reshape(*vectors.shape[:-1], self.height, self.tokens))
+
+    def south_of(self, by_pe: Bits) -> Bits:
+        """Return sums of what each PE has, in the last axis, then of the PEs of a column, in the one before it."""
         own = np.zeros(by_pe.shape[:-1], np.uint32)
-        for token in range(self.tokens):
+        for token in range(by_pe.shape[-1]):
             own = self.add(by_pe[..., token], own)
         total = own[..., 0]
         for y in range(1, self.height):

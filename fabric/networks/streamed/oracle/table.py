@@ -12,7 +12,7 @@ from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
-from fabric.networks.streamed.oracle import attention, linear, loss, norm, rotary
+from fabric.networks.streamed.oracle import attention, images, linear, loss, norm, rotary
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 
 __all__ = ["BACK", "FORWARD"]
@@ -35,6 +35,13 @@ def _linear(a: StreamedArithmetic, node: Node, delta: Halves, kept: Any, weights
     return (delta if node.inputs[0] == INPUT else linear.back(a, *_tensors(a, node), delta, weights)), gradient
 
 
+def _convolution(a: StreamedArithmetic, node: Node, delta: Halves, kept: Any, weights: Any) -> tuple[Halves, Any]:
+    gradient = images.ask(a, node, delta, kept, weights)
+    if node.inputs[0] == INPUT:
+        return delta, gradient
+    return images.convolved_back(a, node, *_tensors(a, node), delta, weights), gradient
+
+
 def _row(name: str) -> Callable[..., Any]:
     return lambda a, node, x, weights: ACTIVATIONS[name].bits(a, x)
 
@@ -51,6 +58,10 @@ FORWARD: dict[str, Callable[..., Any]] = {
     "mul": lambda a, node, x, weights: (a.half.call("mul", *x), x),
     "rotary": lambda a, node, x, weights: (rotary.turned(a, node, x), None),
     "attention": attention.forward,
+    "convolution": lambda a, node, x, weights: images.convolved(a, node, *_tensors(a, node), x, weights),
+    "groupnorm": images.normalised,
+    "maxpool": lambda a, node, x, weights: images.pooled_largest(a, node, x),
+    "avgpool": lambda a, node, x, weights: images.pooled_mean(a, node, x),
     "cross_entropy": loss.forward,
     **{name: _row(name) for name in ACTIVATIONS},
 }
@@ -67,6 +78,10 @@ BACK: dict[str, Callable[..., Any]] = {
         None,
     ),
     "rotary": lambda a, node, delta, kept, weights: (rotary.turned(a, node, delta, back=True), None),
+    "convolution": _convolution,
+    "groupnorm": images.normalised_back,
+    "maxpool": lambda a, node, delta, kept, weights: (images.pooled_largest_back(a, node, delta, kept), None),
+    "avgpool": lambda a, node, delta, kept, weights: (images.pooled_mean_back(a, node, delta, kept), None),
     "attention": lambda a, node, delta, kept, weights: (attention.back(a, node, delta, kept), None),
     "cross_entropy": loss.forward,  # gives the gradients with the losses
     **dict.fromkeys(ACTIVATIONS, _slope),

@@ -1,0 +1,93 @@
+"""Pooling takes the largest pixel of each window of a channel, or their mean; there is no padding.
+
+Gradients go to the pixels tap after tap of the windows, rounded after each addition; that of a largest pixel goes to
+the first one of its window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.operations import Floats, NetworkOperation, Values
+from fabric.networks.graph.plain import PlainArithmetic
+from fabric.networks.graph.windows import Window, unfolded, window_of
+from wse_core.errors import UnsupportedError
+
+__all__ = ["AveragePool", "MaxPool"]
+
+
+class _Pool(NetworkOperation):
+    """A node that pools has the sizes of a window."""
+
+    refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode has no pooling"}
+    in_place, channelwise = False, True
+
+    def features(self, node: Node, given: int) -> int:
+        window = window_of(node, given)
+        if window.padding:
+            raise UnsupportedError(
+                f"{node.name}: pooling with a padding of {window.padding}",
+                feature="padding of pooling",
+                where="graph",
+                hint="padding = 0, with windows that fit the image",
+            )
+        return window.channels * window.out_plane
+
+    def units(self, node: Node, given: int) -> tuple[int, int]:
+        window = window_of(node, given)
+        return window.plane, window.out_plane
+
+    def given_back(self, a: PlainArithmetic, window: Window, parts: Floats, dtype: Any) -> Floats:
+        """Return gradients of images, shape (samples, features), given those of each tap of the windows."""
+        w, s = window, window.stride
+        found = np.zeros((len(parts), w.channels, w.height, w.width), dtype)
+        for u in range(w.kernel_height):
+            for v in range(w.kernel_width):
+                part = found[:, :, u : u + s * w.out_height : s, v : v + s * w.out_width : s]
+                part[...] = a.round(part + parts[:, :, u, v])
+        return found.reshape(len(parts), -1)
+
+
+class MaxPool(_Pool):
+    """The largest pixel of each window is taken."""
+
+    name, meaning, again = "maxpool", "y = largest pixel of each window", True
+
+    def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
+        window = window_of(node, x.shape[1])
+        pixels = unfolded(window, x)
+        flat = pixels.reshape(len(x), window.channels, window.taps, -1)
+        return flat.max(2).reshape(len(x), -1), (flat.argmax(2), x.shape[1])
+
+    def plain_back(
+        self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
+    ) -> tuple[Any, Values]:
+        (where, given), window = kept, window_of(node, kept[1])
+        hits = where[:, :, None] == np.arange(window.taps)[:, None]
+        parts = hits * delta.reshape(len(delta), window.channels, 1, -1)
+        shape = -1, window.channels, window.kernel_height, window.kernel_width, window.out_height, window.out_width
+        return self.given_back(a, window, parts.reshape(shape), delta.dtype), None
+
+
+class AveragePool(_Pool):
+    """The mean of each window is taken; a window as large as the image gives the mean of a channel."""
+
+    name, meaning = "avgpool", "y = mean of each window"
+
+    def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
+        window = window_of(node, x.shape[1])
+        pixels = unfolded(window, x).reshape(len(x), window.channels, window.taps, -1)
+        return a.round(pixels.sum(2) * a.dtype.type(1 / window.taps)).reshape(len(x), -1), x.shape[1]
+
+    def plain_back(
+        self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
+    ) -> tuple[Any, Values]:
+        window = window_of(node, kept)
+        part = delta.reshape(-1, window.channels, 1, 1, window.out_height, window.out_width)
+        shape = len(part), window.channels, window.kernel_height, window.kernel_width, *part.shape[4:]
+        parts = np.broadcast_to(part * a.dtype.type(1 / window.taps), shape)
+        return self.given_back(a, window, parts, delta.dtype), None

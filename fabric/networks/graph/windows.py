@@ -1,0 +1,120 @@
+"""Images as the features of a sample, and the windows that convolutions and pooling take of them.
+
+An image of C channels, h rows and w columns is a tensor of C h w features: channel, row, column, the last one running
+fastest.  Whole channels stay in one column of PEs, so that a window never leaves a PE; flattening is no operation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fabric.networks.graph.nodes import Node
+from wse_core.errors import ConfigError
+
+__all__ = ["Window", "unfolded", "window_of"]
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window is moved over images.
+
+    Attributes
+    ----------
+    channels, height, width : int
+        Of the images that are given.
+    kernel_height, kernel_width : int
+    stride : int
+        Pixels from one window to the next, in both directions.
+    padding : int
+        Rows and columns of zeros on each side.
+    """
+
+    channels: int
+    height: int
+    width: int
+    kernel_height: int
+    kernel_width: int
+    stride: int = 1
+    padding: int = 0
+
+    @property
+    def taps(self) -> int:
+        """A window covers so many pixels of a channel."""
+        return self.kernel_height * self.kernel_width
+
+    @property
+    def plane(self) -> int:
+        """A channel that is given has so many pixels."""
+        return self.height * self.width
+
+    @property
+    def features(self) -> int:
+        """The images have so many features."""
+        return self.channels * self.plane
+
+    @property
+    def out_height(self) -> int:
+        """The result has so many rows of pixels."""
+        return (self.height + 2 * self.padding - self.kernel_height) // self.stride + 1
+
+    @property
+    def out_width(self) -> int:
+        """The result has so many columns of pixels."""
+        return (self.width + 2 * self.padding - self.kernel_width) // self.stride + 1
+
+    @property
+    def out_plane(self) -> int:
+        """A channel of the result has so many pixels."""
+        return self.out_height * self.out_width
+
+
+def window_of(node: Node, given: int) -> Window:
+    """Return the window of a node that is given so many features.
+
+    Raises
+    ------
+    ConfigError
+        Sizes that do not fit the features, or one another.
+    """
+    sizes = dict(node.sizes)
+    found = Window(
+        *(sizes[name] for name in ("channels", "height", "width", "kernel_height", "kernel_width", "stride")),
+        padding=sizes.get("padding", 0),
+    )
+    image = f"{found.channels} x {found.height} x {found.width}"
+    if min(found.channels, found.height, found.width) < 1 or found.features != given:
+        raise ConfigError(f"{node.name}: {given} features are no image of {image}", where="network")
+    kernel = f"{found.kernel_height} x {found.kernel_width}"
+    if min(found.kernel_height, found.kernel_width, found.stride) < 1 or found.padding < 0:
+        raise ConfigError(
+            f"{node.name}: windows of {kernel}, stride {found.stride}, padding {found.padding}", where="network"
+        )
+    if found.padding >= min(found.kernel_height, found.kernel_width):
+        raise ConfigError(
+            f"{node.name}: a padding of {found.padding} around windows of {kernel}: some would see nothing",
+            where="network",
+            hint="a padding below the sides of the window",
+        )
+    if found.out_height < 1 or found.out_width < 1:
+        raise ConfigError(f"{node.name}: windows of {kernel} are larger than an image of {image}", where="network")
+    return found
+
+
+def unfolded(window: Window, rows: np.ndarray) -> np.ndarray:
+    """Return the pixels of all windows of images, zeros outside of them.
+
+    Parameters
+    ----------
+    window : Window
+    rows : ndarray, shape (samples, features)
+
+    Returns
+    -------
+    ndarray, shape (samples, channels, kernel height, kernel width, rows of the result, columns of the result)
+    """
+    w, p = window, window.padding
+    images = np.pad(rows.reshape(-1, w.channels, w.height, w.width), ((0, 0), (0, 0), (p, p), (p, p)))
+    found = np.lib.stride_tricks.sliding_window_view(images, (w.kernel_height, w.kernel_width), (2, 3))
+    return found[:, :, :: w.stride, :: w.stride].transpose(0, 1, 4, 5, 2, 3)

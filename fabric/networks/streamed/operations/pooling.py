@@ -1,0 +1,237 @@
+"""Pooling: a PE walks over the taps of all windows of a channel at once; a command per channel.
+
+Rounding
+    Largest pixels are exact; a mean is a sum in f32, tap after tap, times 1 over the taps, rounded once.  Gradients are
+    added to the pixels tap after tap, in f32, rounded each time.
+
+Cycles
+    Per tap and pixel of the result 2 forward and some 11 back of a largest pixel; 2 and 4 of a mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from fabric.asm.operands import Dsr
+from fabric.networks.graph.nodes import NetworkStep
+from fabric.networks.graph.operations import APART
+from fabric.networks.graph.windows import Window, window_of
+from fabric.networks.streamed.operations.code import ProgramCode
+from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
+from fabric.networks.streamed.operations.shapes import SHAPE, shape_number
+
+__all__ = ["AVERAGE_POOL", "MAX_POOL"]
+
+PLANES = {"planes": "pointer: planes that pooling gives"}
+MAX = {
+    "pool_max": "the next of the planes: the largest pixel of each window of the next plane of aux rows",
+    "pool_max_back": "the next of the planes: gradients of the largest pixels",
+}
+MEAN = {
+    "pool_mean": "the next of the planes: the mean of each window of the next plane of aux rows",
+    "pool_mean_back": "the next of the planes: gradients of all pixels of a window",
+}
+LOWEST = 0xFF800000
+
+
+def forward(w: StepWriter, step: NetworkStep, name: str) -> None:
+    """Write pooling, a channel after the other."""
+    x, y = step.reads[0], step.writes[0]
+    w.tell(shape=shape_number(w.plan.network, step.node, "forward"))
+    w.tell(aux=f"{w.plan.array(x)}.rows", planes=f"{w.plan.array(y)}.rows")
+    w.each(y, name, unit=window_of(step.node, x.rows).out_plane)
+    w.tell(shape=0)
+
+
+def back(w: StepWriter, step: NetworkStep, name: str) -> None:
+    """Write the gradients of what was pooled."""
+    delta, x = step.reads[0], w.plan.network.tensors[step.node.inputs[0]]
+    w.tell(shape=shape_number(w.plan.network, step.node, "back"))
+    w.tell(delta=w.plan.array(delta), planes=w.plan.array(step.writes[0]))
+    if name == "pool_max_back":
+        w.tell(aux=f"{w.plan.activation(x.name)}.rows", row=f"{w.plan.activation(step.node.name)}.rows")
+    w.each(delta, name, unit=window_of(step.node, x.rows).out_plane)
+    w.tell(shape=0)
+
+
+class PoolTasks:
+    """Both kinds of pooling have their tasks here.
+
+    Parameters
+    ----------
+    code : ProgramCode
+
+    Attributes
+    ----------
+    sums, left, other : Dsr
+        f32 numbers of a plane of the result, to read; the first two to write too.
+    again : Dsr
+        Reads the sums.
+    into_other, moved : Dsr
+        Write other; the latter, which only largest pixels need, from the sums.
+    out : Dsr
+        The plane that results; on the way back, a tap of the gradients of windows.
+    """
+
+    def __init__(self, code: ProgramCode) -> None:
+        self.code, p = code, code.p
+        self.base = p.reg16("plane of results")
+        # A destination goes with one source 0 only, and there are few: those of products are borrowed.
+        self.sums, self.again, self.out = p.dsr("src0"), code.product.again, code.product.result
+        self.left, self.other, self.into_other = code.gradient.factor, code.gradient.other, code.gradient.taken
+        self.moved = p.dsr("dest") if "pool_max" in code.ids else None
+        code.pool = self
+
+    def load(self, window: Window, back: bool) -> None:
+        """Emit the loads of the descriptors of a window in a direction, and its numbers."""
+        code, p, tokens, w = self.code, self.code.p, self.code.tokens, window
+        rows, anywhere, line = w.out_plane * tokens, code.held["a0"], w.width * tokens
+        for dsr, var in (
+            (self.sums, code.product.partial),
+            (self.again, code.product.partial),
+            (self.left, code.gradient.product),
+            (self.other, code.gradient.gradient),
+            (self.into_other, code.gradient.gradient),
+            (self.moved, code.gradient.gradient),
+        ):
+            if dsr is not None:
+                p.load(dsr, p.mem1d(var, rows))
+        extents = [w.out_height, w.out_width, tokens]
+        taps = p.mem4d(anywhere, extents, [w.stride * line, w.stride * tokens, 1], check=False)
+        plane = p.mem1d(anywhere, rows, check=False)
+        p.load(code.reads["aux"], taps)
+        p.load(self.out, taps if back else plane)
+        if back:
+            p.load(code.reads["label"], taps)
+            p.load(code.reads["row"], plane)
+            p.load(code.reads["delta"], plane)
+            p.load(code.writes["aux"], p.mem1d(anywhere, w.plane * tokens, check=False))
+        code.shapes.set(
+            plane=w.plane * tokens,
+            result=rows,
+            height=w.kernel_height,
+            width=w.kernel_width,
+            gap=(w.width - w.kernel_width) * tokens,
+            rest=(w.plane - w.kernel_height * w.width) * tokens,
+        )
+        code.shapes.set_factor(1 / w.taps)
+
+    def tasks(self) -> None:
+        """Write the tasks of the kinds that the program has."""
+        code, p, aux = self.code, self.code.p, self.code.reads["aux"]
+        with code.command("planes") as t:
+            place = code.place(t.data)
+            p.mov16(self.base, place)
+            p.dsr_base(code.reads["label"], place)
+            p.dsr_base(self.out, place)
+        if "pool_max" in code.ids:
+            with code.command("pool_max"):
+                p.mov32(self.sums, LOWEST)
+                with self.taps(aux):
+                    p.fh2s(self.into_other, aux)
+                    p.fmaxs(self.sums, self.sums, self.other)
+                self.landed()
+            with code.command("pool_max_back"):
+                self.cleared()
+                p.mov32(self.left, 1.0)  # 1 where no tap was the largest yet
+                with self.taps(aux, code.reads["label"], self.out):
+                    self.hits()
+                    p.fh2s(self.sums, code.reads["delta"])
+                    p.fmuls(self.sums, self.sums, self.other)
+                    self.added()
+                p.mov32(self.sums, 0)
+                self.onward(code.reads["row"], code.reads["delta"])
+        if "pool_mean" in code.ids:
+            with code.command("pool_mean"):
+                with self.taps(aux):
+                    p.fh2s(self.into_other, aux)
+                    p.fadds(self.sums, self.sums, self.other)
+                p.fmuls(self.sums, self.sums, code.shapes.factor)
+                self.landed()
+            with code.command("pool_mean_back"):
+                self.cleared()
+                with self.taps(code.reads["label"], self.out):
+                    p.fh2s(self.sums, code.reads["delta"])
+                    p.fmuls(self.sums, self.sums, code.shapes.factor)
+                    self.added()
+                p.mov32(self.sums, 0)
+                self.onward(code.reads["delta"])
+
+    @contextmanager
+    def taps(self, *walks: Dsr) -> Iterator[None]:
+        """Emit what is done per tap of the windows; some descriptors go from tap to tap, then to the next plane."""
+        code, p = self.code, self.code.p
+        height = code.shapes.number("height")
+        with p.loop(height, counter=height):
+            width = code.shapes.number("width")
+            with p.loop(width, counter=width):
+                yield
+                for walk in walks:
+                    p.dsr_off(walk, code.tokens)
+            p.free(width)
+            self.onward(*walks, by="gap")
+        p.free(height)
+        self.onward(*walks, by="rest")
+
+    def onward(self, *walks: Dsr, by: str = "result") -> None:
+        """Emit the way of descriptors by a number of the shape."""
+        words = self.code.shapes.number(by)
+        for walk in walks:
+            self.code.p.dsr_off(walk, words)
+        self.code.p.free(words)
+
+    def landed(self) -> None:
+        """Emit the rounding of the sums into the next plane of results, and zero them."""
+        p = self.code.p
+        p.fs2h(self.out, self.again)
+        p.mov32(self.sums, 0)
+        self.onward(self.out)
+
+    def cleared(self) -> None:
+        """Emit zeros for a plane of gradients."""
+        code, p = self.code, self.code.p
+        plane, into = code.shapes.number("plane"), code.writes["aux"]
+        p.dsr_base(into, self.base)
+        p.fmovh(into, 0.0)
+        p.add16(self.base, self.base, plane)
+        p.free(plane)
+
+    def hits(self) -> None:
+        """Emit other = 1 where a tap is the first one as large as the result, else 0."""
+        code, p = self.code, self.code.p
+        p.fh2s(self.into_other, code.reads["aux"])
+        p.fh2s(self.sums, code.reads["row"])
+        p.fsubs(self.sums, self.sums, self.other)
+        p.fmuls(self.sums, self.sums, -APART)
+        p.fmaxs(self.sums, self.sums, -1.0)
+        p.fadds(self.sums, self.sums, 1.0)
+        assert self.moved is not None
+        p.mov32(self.moved, self.sums)
+        p.fmuls(self.into_other, self.left, self.other)
+        p.fsubs(self.left, self.left, self.other)
+
+    def added(self) -> None:
+        """Emit the addition of the sums to the gradients of the tap."""
+        p = self.code.p
+        p.fh2s(self.into_other, self.code.reads["label"])
+        p.fadds(self.sums, self.sums, self.other)
+        p.fs2h(self.out, self.again)
+
+
+MAX_POOL = Lowering(
+    SHAPE | PLANES | MAX,
+    {"forward": partial(forward, name="pool_max"), "back": partial(back, name="pool_max_back")},
+    {"forward": ("forward, {place}", "pool"), "back": ("backward, {place}", "pool back")},
+    tasks_of=PoolTasks,
+)
+"""The largest pixels of windows have this form in weight streaming."""
+
+AVERAGE_POOL = Lowering(
+    SHAPE | PLANES | MEAN,
+    {"forward": partial(forward, name="pool_mean"), "back": partial(back, name="pool_mean_back")},
+    {"forward": ("forward, {place}", "pool"), "back": ("backward, {place}", "pool back")},
+    tasks_of=PoolTasks,
+)
+"""The means of windows have this form in weight streaming."""

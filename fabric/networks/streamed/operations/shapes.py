@@ -1,0 +1,237 @@
+"""Operations on images work on planes, rows of tokens one after the other, that differ from one operation to the next.
+
+A row is a pixel of a channel, with all samples of the PE.  Between operations all descriptors go over one row; an
+operation on images begins with the command ``shape``, whose data say which planes it has, and ends with shape 0, one
+row again.  So products, gradients and pointers of rows serve planes as well, by the same tasks.
+
+Memory
+    ``padded``: planes with a border of zeros, as convolutions read them, of the widest such operation.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from fabric.asm.operands import Reg
+from fabric.networks.graph.network import Network
+from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.reverse import schedule
+from fabric.networks.graph.windows import Window, window_of
+
+if TYPE_CHECKING:
+    from fabric.networks.streamed.operations.code import ProgramCode
+
+__all__ = ["SHAPE", "ConvolutionShape", "GroupShape", "PoolShape", "Shapes", "padded_rows", "shape_number", "shapes_of"]
+
+SHAPE = {"shape": "data = number of the planes that the next commands work on, 0 for single rows"}
+
+NUMBERS = ("plane", "height", "width", "gap", "rest", "result")
+"""A shape sets these numbers, as far as it has them."""
+
+
+@dataclass(frozen=True)
+class ImageShape(ABC):
+    """Planes of an operation."""
+
+    @property
+    @abstractmethod
+    def rows(self) -> int:
+        """The most rows that are worked on at once."""
+
+    @property
+    def padded(self) -> int:
+        """A plane with its border has so many rows; 0 if there is none."""
+        return 0
+
+    @abstractmethod
+    def load(self, code: ProgramCode) -> None:
+        """Emit the loads of the descriptors and numbers of the shape."""
+
+
+@dataclass(frozen=True)
+class ConvolutionShape(ImageShape):
+    """Planes are copied into a border of zeros, and read window by window.
+
+    Attributes
+    ----------
+    given, border, around, result : (int, int)
+        Rows and columns of pixels: of what is copied, before it in the copy, of the whole copy, of the result.
+    spread, stride : int
+        Pixels of the copy from one that is given, and from one window, to the next.
+    asks : bool
+        What is worked on is the request for gradients of weights, not a product.
+    """
+
+    given: tuple[int, int]
+    border: tuple[int, int]
+    around: tuple[int, int]
+    result: tuple[int, int]
+    spread: int = 1
+    stride: int = 1
+    asks: bool = False
+
+    @classmethod
+    def of(cls, window: Window, direction: str) -> ConvolutionShape:
+        """Return the shape of a convolution's product, its product back, or its request."""
+        w, p = window, window.padding
+        result, given = (w.out_height, w.out_width), (w.height, w.width)
+        if direction == "back":  # windows one pixel apart, over gradients with zeros between them
+            border, reach = (w.kernel_height - 1 - p, w.kernel_width - 1 - p), (w.kernel_height - 1, w.kernel_width - 1)
+            around = w.height + reach[0], w.width + reach[1]
+            return cls(result, border, around, given, spread=w.stride)
+        around = w.height + 2 * p, w.width + 2 * p
+        return cls(given, (p, p), around, result, stride=w.stride, asks=direction == "ask")
+
+    @property
+    def rows(self) -> int:
+        return self.result[0] * self.result[1]
+
+    @property
+    def padded(self) -> int:
+        return self.around[0] * self.around[1]
+
+    def load(self, code: ProgramCode) -> None:
+        p, tokens, copy = code.p, code.tokens, code.held["padded"]
+        (height, width), (top, left), line = self.given, self.border, self.around[1] * tokens
+        p.load(code.reads["row"], p.mem1d(code.held["a0"], height * width * tokens, save=True, check=False))
+        extents, strides = [height, width, tokens], [self.spread * line, self.spread * tokens, 1]
+        into = p.mem4d(copy, extents, strides, offset=top * line + left * tokens, check=False)
+        p.load(code.writes["aux"], into)
+        code.shapes.set(plane=self.padded * tokens)
+        windows = p.mem4d(
+            copy, [*self.result, tokens], [self.stride * line, self.stride * tokens, 1], check=False
+        )
+        if self.asks:
+            code.gradient.over(windows, self.rows * tokens)
+        else:
+            code.product.over(windows, self.rows * tokens)
+
+
+@dataclass(frozen=True)
+class PoolShape(ImageShape):
+    """Windows of planes are read tap by tap, and gradients written so."""
+
+    window: Window
+    back: bool
+
+    @property
+    def rows(self) -> int:
+        return self.window.out_plane
+
+    def load(self, code: ProgramCode) -> None:
+        code.pool.load(self.window, self.back)
+
+
+@dataclass(frozen=True)
+class GroupShape(ImageShape):
+    """Single rows, in channels of so many pixels and groups of so many rows."""
+
+    pixels: int
+    members: int
+
+    @property
+    def rows(self) -> int:
+        return 1
+
+    def load(self, code: ProgramCode) -> None:
+        words = self.members * code.tokens
+        code.shapes.set(plane=self.pixels, gap=self.members, rest=-words)
+        code.shapes.set_factor(1 / self.members)
+
+
+def _shape(network: Network, node: Node, direction: str) -> ImageShape | None:
+    """Return the shape of an operation in a direction, None if it works on single rows."""
+    given = network.tensors[node.inputs[0]].rows
+    if node.op == "convolution":
+        return ConvolutionShape.of(window_of(node, given), direction)
+    if node.op in ("maxpool", "avgpool"):
+        return PoolShape(window_of(node, given), direction == "back")
+    if node.op == "groupnorm":
+        return GroupShape(node.size("height") * node.size("width"), given // node.size("groups"))
+    return None
+
+
+@lru_cache(maxsize=64)
+def shapes_of(network: Network) -> dict[ImageShape, int]:
+    """Return the number of each shape that a network's operations have, from 1 on."""
+    found: dict[ImageShape, int] = {}
+    for step in schedule(network, "train"):
+        shape = _shape(network, step.node, step.direction)
+        if shape is not None and step.node.op == step.op:
+            found.setdefault(shape, len(found) + 1)
+    return found
+
+
+def shape_number(network: Network, node: Node, direction: str) -> int:
+    """Return the number of the shape of an operation in a direction."""
+    shape = _shape(network, node, direction)
+    return 0 if shape is None else shapes_of(network)[shape]
+
+
+def padded_rows(network: Network, columns: int) -> int:
+    """Return the rows of the copies with a border, for the most channels of a column in any operation."""
+    most = 0
+    for step in schedule(network, "train"):
+        shape = _shape(network, step.node, step.direction)
+        if shape is None or not shape.padded:
+            continue
+        node = step.node
+        channels = node.size("outputs") if step.direction == "back" else node.size("channels")
+        most = max(most, shape.padded * _in_a_column(network, node, step.direction, channels, columns))
+    return most
+
+
+def _in_a_column(network: Network, node: Node, direction: str, channels: int, columns: int) -> int:
+    """Return the most channels that a column has of what an operation copies."""
+    tensor = network.tensors[node.name if direction == "back" else node.inputs[0]]
+    units = tensor.rows // tensor.unit
+    return -(-units // columns) * (channels // units)
+
+
+class Shapes:
+    """The shapes of a program and the numbers that they set.
+
+    Parameters
+    ----------
+    code : ProgramCode
+    """
+
+    def __init__(self, code: ProgramCode) -> None:
+        self.code, p = code, code.p
+        self.numbers = {name: p.scalar(name, "i16", 0) for name in NUMBERS}
+        self.factor = p.reg32("factor")
+
+    def set(self, **values: int) -> None:
+        """Emit the setting of numbers."""
+        p = self.code.p
+        reg = p.reg16("number")
+        for name, value in values.items():
+            p.ldi(reg, value)
+            p.st16(reg, self.numbers[name])
+        p.free(reg)
+
+    def set_factor(self, value: float) -> None:
+        """Emit the setting of the factor."""
+        self.code.p.mov32(self.factor, value)
+
+    def number(self, name: str) -> Reg:
+        """Emit the load of a number; return the register with it."""
+        found = self.code.p.reg16(name)
+        self.code.p.ld16(found, self.numbers[name])
+        return found
+
+    def task(self) -> None:
+        """Write ``shape``."""
+        code, p = self.code, self.code.p
+        with code.command("shape") as t:
+            for shape, number in shapes_of(code.network).items():
+                behind = p.new_label()
+                p.br16("ne", t.data, number, behind)
+                shape.load(code)
+                p.done()
+                p.place(behind)
+            for part in (code.product, code.gradient, code):
+                part.prepare()

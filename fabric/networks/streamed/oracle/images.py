@@ -1,0 +1,242 @@
+"""The oracle of operations on images: convolution as a product with unfolded pixels, pooling, group normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.operations import APART, EPSILON
+from fabric.networks.graph.tensors import NetworkTensor
+from fabric.networks.graph.windows import Window, unfolded, window_of
+from fabric.networks.streamed.oracle.linear import product
+from fabric.networks.streamed.oracle.mesh import MeshArithmetic
+from fabric.networks.streamed.parameters import StreamedParameter, StreamedPattern
+
+__all__ = [
+    "ask",
+    "convolved",
+    "convolved_back",
+    "normalised",
+    "normalised_back",
+    "pooled_largest",
+    "pooled_largest_back",
+    "pooled_mean",
+    "pooled_mean_back",
+]
+
+Halves = NDArray[np.uint16]
+Bits = NDArray[np.uint32]
+Numbers = NDArray[np.int64]
+LOWEST = 0xFF800000
+
+
+# --- convolution ------------------------------------------------------------------------------------------------------
+
+
+def convolved(
+    a: MeshArithmetic, node: Node, given: NetworkTensor, result: NetworkTensor, x: Halves, weights: StreamedParameter
+) -> tuple[Halves, Halves]:
+    """Return (W * x + b, what was given)."""
+    window = window_of(node, len(x))
+    rows, (channel, tap, bias) = weights.pattern.rows, _entries(node, window, weights.pattern)
+    source = _pixels(window, x)
+    source = np.concatenate([source, np.full((1, source.shape[1]), a.one, np.uint16)])
+    landing, owners = a.owners(result)[:: window.out_plane], a.owners(given)[:: window.plane]
+    column = np.where(bias, landing[rows], owners[channel])
+    indices = np.where(bias, len(source) - 1, channel * window.taps + tap)
+    order = np.lexsort((np.where(bias, -1, indices), rows))
+    found = product(a, weights.values[order], rows[order], column[order], source, indices[order], landing)
+    return found.reshape(result.rows, -1), x
+
+
+def convolved_back(
+    a: MeshArithmetic, node: Node, given: NetworkTensor, result: NetworkTensor, delta: Halves, weights: StreamedParameter
+) -> Halves:
+    """Return the gradient of what was given: what each pixel gave to a result, times that result's gradient."""
+    window = window_of(node, given.rows)
+    channel, tap, bias = _entries(node, window, weights.pattern)
+    rows, kept = weights.pattern.rows, np.flatnonzero(~bias)
+    source = _gathered(window, delta.reshape(-1, window.out_plane, delta.shape[1]))
+    indices = rows * window.taps + (window.taps - 1 - tap)
+    order = kept[np.lexsort((indices[kept], channel[kept]))]
+    owners, landing = a.owners(result)[:: window.out_plane], a.owners(given)[:: window.plane]
+    values = weights.values[order]
+    found = product(a, values, channel[order], owners[rows[order]], source, indices[order], landing)
+    return found.reshape(given.rows, -1)
+
+
+def ask(a: MeshArithmetic, node: Node, delta: Halves, x: Halves, weights: StreamedParameter) -> Bits:
+    """Return the gradients of filters that are asked for."""
+    window, asked = window_of(node, len(x)), weights.gradient_pattern
+    channel, tap, bias = _entries(node, window, asked)
+    deltas = a.widen(delta.reshape(-1, window.out_plane, delta.shape[1]))[asked.rows]
+    pixels = a.widen(_pixels(window, x)).reshape(-1, window.out_plane, x.shape[1])
+    products = a.mul(pixels[np.where(bias, 0, channel * window.taps + tap)], deltas)
+    return _south(a, np.where(bias[:, None, None], deltas, products))
+
+
+def _south(a: MeshArithmetic, planes: Bits) -> Bits:
+    """Return sums over planes of shape (..., pixels, samples): pixel by pixel in each PE, then north to south."""
+    by_pe = planes.reshape(*planes.shape[:-1], a.height, a.tokens)
+    return a.south_of(np.moveaxis(by_pe, -2, -3).reshape(*planes.shape[:-2], a.height, -1))
+
+
+def _entries(node: Node, window: Window, pattern: StreamedPattern) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
+    """Return (channel of what is given, place in the window, is a bias) of each entry of filters."""
+    groups = node.size("groups")
+    of_group, outputs = window.channels // groups, node.size("outputs") // groups
+    bias = pattern.indices == of_group * window.taps
+    index = np.where(bias, 0, pattern.indices)
+    return pattern.rows // outputs * of_group + index // window.taps, index % window.taps, bias
+
+
+def _pixels(window: Window, x: Halves) -> Halves:
+    """Return the pixels of all windows, shape (channels x taps, pixels of the result x samples)."""
+    return unfolded(window, x.T).reshape(x.shape[1], window.channels * window.taps, -1).transpose(1, 2, 0).reshape(
+        window.channels * window.taps, -1
+    )
+
+
+def _gathered(window: Window, delta: Halves) -> Halves:
+    """Return, per channel and place of the turned window, the gradients that a pixel meets there.
+
+    Parameters
+    ----------
+    window : Window
+    delta : ndarray, shape (channels of the result, pixels of the result, samples)
+
+    Returns
+    -------
+    ndarray, shape (channels of the result x taps, pixels given x samples)
+    """
+    w, samples = window, delta.shape[2]
+    planes = delta.reshape(-1, w.out_height, w.out_width, samples)
+    found = np.zeros((len(planes), w.taps, w.height, w.width, samples), np.uint16)
+    for u in range(w.kernel_height):
+        for v in range(w.kernel_width):
+            place = w.taps - 1 - (u * w.kernel_width + v)
+            for i in range(w.out_height):
+                for j in range(w.out_width):
+                    row, column = i * w.stride + u - w.padding, j * w.stride + v - w.padding
+                    if 0 <= row < w.height and 0 <= column < w.width:
+                        found[:, place, row, column] = planes[:, i, j]
+    return found.reshape(len(planes) * w.taps, -1)
+
+
+# --- pooling ----------------------------------------------------------------------------------------------------------
+
+
+def pooled_largest(a: MeshArithmetic, node: Node, x: Halves) -> tuple[Halves, tuple[Halves, Halves]]:
+    """Return (the largest pixel of each window, what was given and what is returned)."""
+    found = np.full((), LOWEST, np.uint32)
+    for pixels in _taps(window_of(node, len(x)), x):
+        found = a.larger(np.broadcast_to(found, pixels.shape), a.widen(pixels))
+    rows = a.narrow(found).reshape(-1, x.shape[1])
+    return rows, (x, rows)
+
+
+def pooled_largest_back(a: MeshArithmetic, node: Node, delta: Halves, kept: tuple[Halves, Halves]) -> Halves:
+    """Return the gradients of what was pooled: of the first of the largest pixels of each window."""
+    x, rows = kept
+    window = window_of(node, len(x))
+    deltas, largest = a.widen(_planes(window, delta)), a.widen(_planes(window, rows))
+    left = np.full(deltas.shape, np.float32(1).view(np.uint32), np.uint32)
+    parts = []
+    for pixels in _taps(window, x):
+        hit = a.times(a.sub(largest, a.widen(pixels)), -APART)
+        hit = a.plus(a.larger(hit, np.full_like(hit, np.float32(-1).view(np.uint32))), 1.0)
+        hit = a.mul(left, hit)
+        left = a.sub(left, hit)
+        parts.append(a.mul(deltas, hit))
+    return _given_back(a, window, parts, delta.shape[1])
+
+
+def pooled_mean(a: MeshArithmetic, node: Node, x: Halves) -> tuple[Halves, int]:
+    """Return (the mean of each window, features of what was given)."""
+    window = window_of(node, len(x))
+    total: Bits | None = None
+    for pixels in _taps(window, x):
+        wide = a.widen(pixels)
+        total = a.add(np.zeros_like(wide) if total is None else total, wide)
+    assert total is not None
+    return a.narrow(a.times(total, 1 / window.taps)).reshape(-1, x.shape[1]), len(x)
+
+
+def pooled_mean_back(a: MeshArithmetic, node: Node, delta: Halves, given: int) -> Halves:
+    """Return the gradients of what was pooled, the same for all pixels of a window."""
+    window = window_of(node, given)
+    part = a.times(a.widen(_planes(window, delta)), 1 / window.taps)
+    return _given_back(a, window, [part] * window.taps, delta.shape[1])
+
+
+def _planes(window: Window, rows: Halves) -> Halves:
+    return rows.reshape(-1, window.out_height, window.out_width, rows.shape[1])
+
+
+def _taps(window: Window, x: Halves) -> Iterable[Halves]:
+    """Give, per place of the window, the pixels there: shape (channels, rows, columns, samples)."""
+    for u, v in np.ndindex(window.kernel_height, window.kernel_width):
+        yield _at(window, x.reshape(window.channels, window.height, window.width, -1), u, v)
+
+
+def _at(window: Window, images: Halves, u: int, v: int) -> Halves:
+    s = window.stride
+    return images[:, u : u + s * window.out_height : s, v : v + s * window.out_width : s]
+
+
+def _given_back(a: MeshArithmetic, window: Window, parts: list[Bits], samples: int) -> Halves:
+    """Return gradients of images, to which those of each place of the windows are added, rounded each time."""
+    found = np.zeros((window.channels, window.height, window.width, samples), np.uint16)
+    for (u, v), part in zip(np.ndindex(window.kernel_height, window.kernel_width), parts, strict=True):
+        there = _at(window, found, u, v)
+        there[...] = a.narrow(a.add(part, a.widen(there)))
+    return found.reshape(window.features, samples)
+
+
+# --- group normalisation ----------------------------------------------------------------------------------------------
+
+
+def normalised(
+    a: MeshArithmetic, node: Node, x: Halves, weights: StreamedParameter
+) -> tuple[Halves, tuple[Halves, Bits]]:
+    """Return (rows, (unit rows, 1 / deviation of each group))."""
+    groups, channels = node.size("groups"), node.size("channels")
+    wide = a.widen(x).reshape(groups, -1, x.shape[1])
+    centred = a.sub(wide, _mean(a, wide)[:, None])
+    inverse = a.functions.rsqrt(a.plus(_mean(a, a.mul(centred, centred)), EPSILON))
+    unit = a.narrow(a.mul(centred, inverse[:, None]))
+    factors, shifts = np.asarray(weights.values).reshape(2, channels, 1, 1)
+    by_channel = unit.reshape(channels, -1, x.shape[1])
+    found = a.fma(by_channel, factors, np.broadcast_to(a.widen(shifts), by_channel.shape))
+    return a.narrow(found).reshape(x.shape), (unit, inverse)
+
+
+def normalised_back(
+    a: MeshArithmetic, node: Node, delta: Halves, kept: tuple[Halves, Bits], weights: StreamedParameter
+) -> tuple[Halves, Bits]:
+    """Return (gradients of the rows before normalisation, gradients of factors and shifts)."""
+    (unit, inverse), channels = kept, node.size("channels")
+    wide, units = a.widen(delta.reshape(channels, -1, delta.shape[1])), a.widen(unit)
+    by_channel = units.reshape(wide.shape)
+    gradients = np.concatenate([a.south(_total(a, a.mul(wide, by_channel))), a.south(_total(a, wide))])
+    factors = np.asarray(weights.values).reshape(2, channels, 1, 1)[0]
+    halves = delta.reshape(wide.shape)
+    scaled = a.fma(halves, factors, np.zeros_like(wide)).reshape(units.shape)
+    mean, dot = _mean(a, scaled), _mean(a, a.mul(scaled, units))
+    found = a.sub(a.sub(scaled, mean[:, None]), a.mul(units, dot[:, None]))
+    return a.narrow(a.mul(found, inverse[:, None])).reshape(delta.shape), gradients
+
+
+def _total(a: MeshArithmetic, rows: Bits) -> Bits:
+    """Return the sums over the second axis, from 0 on."""
+    total = np.zeros((len(rows), *rows.shape[2:]), np.uint32)
+    for k in range(rows.shape[1]):
+        total = a.add(total, rows[:, k])
+    return total
+
+
+def _mean(a: MeshArithmetic, rows: Bits) -> Bits:
+    return a.times(_total(a, rows), 1 / rows.shape[1])
