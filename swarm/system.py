@@ -386,7 +386,7 @@ class System:
         place = width, height, len(self.ports), self.batch, self.bytes_per_parameter, self.backend, form
         coordinator = self.coordinator
         other = System(network, coordinator.matrices, coordinator.norms, machine, *place)
-        nothing = [np.zeros((features, samples), np.uint16) for features in (network.features[0], network.features[-1])]
+        nothing = [np.zeros((features, samples), np.uint16) for features in (network.inputs, network.logits.rows)]
         shards, taken = [tuple(nothing) for _ in self.ports], [0.0]
         try:
             while len(taken) < STEADY:

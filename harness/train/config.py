@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "MatrixConfig", "TrainConfig", "load_train", "parse_train"]
 
-EXAMPLES = ("digits", "digits-sparse75", "digits-sparse90", "fc-mnist-shaped", "chars", "digits-bert")
+EXAMPLES = ("digits", "digits-sparse75", "digits-sparse90", "fc-mnist-shaped", "chars", "digits-bert", "digits-cnn")
 """Names of the files that come with the package."""
 
 MANY = 10**6
@@ -65,6 +66,8 @@ class MatrixConfig(NamedTuple):
         Share of the weights that exist at the begin.
     deviation : float or None
         Of the first weights; None: the root of 2 / (inputs x density).
+    row : tuple of int
+        Shape of a row in files: (inputs,), or channels, rows and columns of a filter.
     """
 
     name: str
@@ -72,7 +75,8 @@ class MatrixConfig(NamedTuple):
     outputs: int
     bias: bool
     density: float
-    deviation: float | None = None
+    deviation: float | None
+    row: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -152,19 +156,22 @@ class TrainConfig(TrainFile):
     @cached_property
     def matrices(self) -> tuple[MatrixConfig, ...]:
         """The matrices of the network in the order of `fabric.networks.graph.network.Network.parameters`."""
-        given: Sequence[Any] = self.network.layers or [node for node in self.network.nodes if node.op == "linear"]
-        products = (node for node in self.graph.nodes if node.op == "linear")
-        return tuple(
-            MatrixConfig(
-                f"{node.group}.weight",
-                node.size("inputs"),
-                node.size("outputs"),
-                bool(node.size("bias")),
-                self.sparsity.density if one.density is None else one.density,
-                getattr(one, "deviation", None),
+        from fabric.networks.graph.table import OPERATIONS
+
+        graph = self.graph
+        given: Sequence[Any] = self.network.layers or [
+            node for node in self.network.nodes if OPERATIONS[node.op].matrix
+        ]
+        products, found = [node for node in graph.nodes if OPERATIONS[node.op].matrix], []
+        for node, parameter, one in zip(products, graph.parameters, given, strict=False):
+            sizes, inputs = dict(node.sizes), parameter.columns - node.size("bias")
+            window = (sizes["kernel_height"], sizes["kernel_width"]) if node.op == "convolution" else ()
+            density = self.sparsity.density if one.density is None else one.density
+            deviation, row = getattr(one, "deviation", None), (inputs // math.prod(window), *window)
+            found.append(
+                MatrixConfig(parameter.name, inputs, parameter.rows, bool(sizes["bias"]), density, deviation, row)
             )
-            for node, one in zip(products, given, strict=True)
-        )
+        return tuple(found)
 
     @cached_property
     def graph(self) -> Network:
@@ -175,7 +182,8 @@ class TrainConfig(TrainFile):
         dtype = "f16" if self.dtype == "bf16" else self.dtype
         if self.network.nodes:
             some = self.data.labels != "class"
-            return graph_of(self.network.inputs, self.network.nodes, self.data.sequence, dtype, some)
+            image = self.network.image
+            return graph_of(self.network.inputs, self.network.nodes, self.data.sequence, dtype, some, image)
         return Network.of(self.layers, dtype)
 
     @property
@@ -196,6 +204,8 @@ class TrainConfig(TrainFile):
         if self.sparsity.masks or self.network.weights:  # which have gaps is not known yet
             return "both"
         dense = {density == 1 for density in self.densities}
+        if any(node.op == "convolution" for node in self.graph.nodes):  # filters have steps over rows of pixels
+            dense.add(False)
         return "both" if len(dense) > 1 else "pairs" if dense == {True} else "steps"
 
     @property
@@ -301,6 +311,7 @@ class TrainConfig(TrainFile):
             (facts["data"], "sequence", 1),
             (facts["data"], "labels", "class"),
             (facts["network"], "nodes", ()),
+            (facts["network"], "image", ()),
             (facts["network"], "preset", ""),
             *((facts["network"], key, None) for key in SIZES),
             (facts["train"]["schedule"], "rise", 0.3),
@@ -308,6 +319,10 @@ class TrainConfig(TrainFile):
             if held[key] == plain:
                 del held[key]
         facts["memx"].pop("files")
+        for node in facts["network"].get("nodes", ()):  # and before there were images
+            for key in ("kernel", "kernel_width", "stride", "padding", "groups"):
+                if node[key] is None:
+                    del node[key]
         if self.train.optimizer.decays == "all":  # what was there before there was a choice
             del facts["train"]["optimizer"]["decays"]
         if self.train.schedule.kind in ("constant", "step", "inverse-root") and self.sparsity.schedule in (
@@ -538,6 +553,7 @@ def _built(table: dict[str, Any], source: str, **more: Any) -> TrainConfig:
     given = tuple(toml.flatten(table))
     notes = _network_of_file(table, source)
     _network_of_preset(table, source)
+    _inputs_of_image(table, source)
     table["machine"] = of_parts(table, {"memx": [item.name for item in dataclasses.fields(MemxConfig)]}, source)
     file = from_table(TrainFile, table, source)
     values = {item.name: getattr(file, item.name) for item in dataclasses.fields(TrainFile)}
@@ -581,6 +597,25 @@ def _network_of_preset(table: dict[str, Any], source: str) -> None:
         if "inputs" not in network and isinstance(sequence, int):
             network["inputs"] = known + (sequence if network["preset"] in PLACED else 0)
     network["nodes"] = preset_nodes(network, classes, lambda key: place(source, key))
+
+
+def _inputs_of_image(table: dict[str, Any], source: str) -> None:
+    """Put the features of images into the tables, unless they stand there and are right."""
+    network = table.get("network")
+    image = network.get("image") if isinstance(network, dict) else None
+    if not isinstance(network, dict) or image is None:
+        return
+    if not isinstance(image, (list, tuple)) or len(image) != 3 or not all(type(k) is int and k > 0 for k in image):
+        raise ConfigError(
+            "an image has three sizes", where=place(source, "network.image"), value=image, hint="[1, 28, 28]"
+        )
+    inputs = math.prod(image)
+    if network.setdefault("inputs", inputs) != inputs:
+        raise ConfigError(
+            f"images of {' x '.join(map(str, image))} have {inputs} features, not {network['inputs']}",
+            where=place(source, "network.inputs"),
+            hint="network.image says it",
+        )
 
 
 def _plain(value: Any) -> Any:

@@ -72,10 +72,10 @@ def initial_parameters(
 
 def _from_files(config: TrainConfig, parameters: Sequence[Parameter]) -> int:
     """Put what files say into parameters; return the updates that were made before."""
-    folder, updates, inputs = Path(config.source).parent, 0, [one.inputs for one in config.matrices]
+    folder, updates, rows = Path(config.source).parent, 0, [one.row for one in config.matrices]
     if config.network.file:
         model = read_onnx(folder / config.network.file)
-        weights.put(model.tensors, parameters, inputs, f"network.file: {config.network.file}")
+        weights.put(model.tensors, parameters, rows, f"network.file: {config.network.file}")
     for key, name, kinds in (
         ("sparsity.masks", config.sparsity.masks, (".mask",)),
         ("network.weights", config.network.weights, ()),
@@ -92,7 +92,7 @@ def _from_files(config: TrainConfig, parameters: Sequence[Parameter]) -> int:
         slots = {slot for parameter in parameters for slot in parameter.state}
         if not slots:  # another optimizer, or none that remembers: its state is of no use
             tensors = {tensor: values for tensor, values in tensors.items() if _is_value(tensor)}
-        updates = weights.put(tensors, parameters, inputs, f"{key}: {folder / name}") or updates
+        updates = weights.put(tensors, parameters, rows, f"{key}: {folder / name}") or updates
     return updates
 
 

@@ -252,14 +252,14 @@ class Loop(ABC):
         return [*self.matrices, *(self.norms[k] for k in sorted(self.norms))]
 
     @property
-    def _inputs(self) -> list[int]:
-        """The features that each matrix takes."""
-        return [one.inputs for one in self.config.matrices]
+    def _rows(self) -> list[tuple[int, ...]]:
+        """A row of each matrix has this shape in files."""
+        return [one.row for one in self.config.matrices]
 
     @property
     def density(self) -> float:
         """Share of the weights that exist; biases and normalisation, which always do, are not counted."""
-        inputs = self._inputs
+        inputs = [one.inputs for one in self.config.matrices]
         active = sum(int((p.pattern.indices < n).sum()) for p, n in zip(self.matrices, inputs, strict=True))
         return active / sum(len(p.dense) * n for p, n in zip(self.matrices, inputs, strict=True))
 
@@ -322,7 +322,7 @@ class Loop(ABC):
 
     def tensors(self) -> dict[str, np.ndarray]:
         """Return weights, masks and optimizer state by the names of `harness.train.weights`, as copies."""
-        return weights.taken(self.parameters, self._inputs, self.earlier + self.updates)
+        return weights.taken(self.parameters, self._rows, self.earlier + self.updates)
 
     def save_weights(self, path: str | PathLike[str]) -> None:
         """Write weights, masks and optimizer state to a .safetensors or .npz file."""
@@ -366,7 +366,7 @@ class Loop(ABC):
         if self.iteration or self._begun:
             raise ConfigError("training has begun", where="load_weights", hint="before compile and the first step")
         tensors = source if isinstance(source, Mapping) else weights.read(Path(source))
-        self.earlier = weights.put(tensors, self.parameters, self._inputs) or self.earlier
+        self.earlier = weights.put(tensors, self.parameters, self._rows) or self.earlier
 
     @property
     def _begun(self) -> bool:

@@ -25,6 +25,7 @@ from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import INPUT
+from fabric.networks.graph.windows import window_of
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
@@ -38,7 +39,10 @@ NODE_OPERATIONS = tuple(
 )
 """A node of a file has one of these operations; the loss comes by itself."""
 OWNERS = {
-    **dict.fromkeys(("outputs", "bias", "density", "deviation"), ("linear",)),
+    **dict.fromkeys(("outputs", "bias", "density", "deviation"), ("linear", "convolution")),
+    **dict.fromkeys(("kernel", "kernel_width", "stride"), ("convolution", "maxpool", "avgpool")),
+    "padding": ("convolution",),
+    "groups": ("convolution", "groupnorm"),
     "heads": ("attention", "rotary"),
     "causal": ("attention",),
 }
@@ -50,7 +54,12 @@ EMBEDDING = 0.3
 
 
 def graph_of(
-    inputs: int, nodes: Sequence[NodeConfig], sequence: int, dtype: str = "f16", some: bool = False
+    inputs: int,
+    nodes: Sequence[NodeConfig],
+    sequence: int,
+    dtype: str = "f16",
+    some: bool = False,
+    image: Sequence[int] = (),
 ) -> Network:
     """Return the network of operations.
 
@@ -64,6 +73,8 @@ def graph_of(
     dtype : {"f16", "cb16"}
     some : bool
         Tokens may be without a label.
+    image : sequence of int, optional
+        Channels, rows and columns of a sample.
 
     Raises
     ------
@@ -71,6 +82,7 @@ def graph_of(
         Names that are not there, keys that an operation does not have, sizes that do not fit.
     """
     names, rows, before = {INPUT: INPUT}, {INPUT: inputs}, INPUT
+    images = {INPUT: tuple(image)}  # channels, rows and columns; () is no image
     found: list[Node] = []
     for number, node in enumerate(nodes):
         where = f"network.nodes[{number}]"
@@ -85,12 +97,18 @@ def graph_of(
         sizes: dict[str, int] = {}
         if node.op == "linear":
             sizes = {"inputs": rows[given[0]], "outputs": node.outputs or 0, "bias": int(node.bias is not False)}
+        elif node.op in (*OWNERS["kernel"], "groupnorm"):
+            sizes = _image_sizes(node, images[given[0]], given[0], where)
         elif node.op in OWNERS["heads"]:
             sizes = {"heads": node.heads or 1, "sequence": sequence}
             sizes |= {"causal": int(node.causal is not False)} if node.op in OWNERS["causal"] else {}
         names[node.name] = f"{node.name}.{node.op}"
         found.append(Node(names[node.name], node.op, tuple(names[name] for name in given), sizes))
-        rows[node.name], before = node.outputs or rows[given[0]], node.name
+        before, images[node.name] = node.name, () if node.op == "linear" else images[given[0]]
+        rows[node.name] = node.outputs or rows[given[0]] if node.op == "linear" else rows[given[0]]
+        if node.op in OWNERS["kernel"]:
+            found_image = _windowed(found[-1], rows[given[0]], where)
+            images[node.name], rows[node.name] = found_image, math.prod(found_image)
     try:
         loss = Node("loss", "cross_entropy", (names[before],), {"some": 1} if some else {})
         network = Network((*found, loss), inputs, dtype)
@@ -99,6 +117,37 @@ def graph_of(
         error.where = "network.nodes"
         raise
     return network
+
+
+def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, where: str) -> dict[str, int]:
+    """Return the sizes of an operation on images."""
+    if not image:
+        raise ConfigError(
+            f"{node.op} takes images, and {given} gives features",
+            where=where,
+            hint="network.image = [channels, rows, columns]" if given == INPUT else "linear gives no images",
+        )
+    sizes = dict(zip(("channels", "height", "width"), image, strict=True))
+    if node.op == "groupnorm":
+        return sizes | {"groups": node.groups or 0}
+    height = node.kernel or (image[1] if node.op == "avgpool" else 0)
+    width = node.kernel_width or node.kernel or (image[2] if node.op == "avgpool" else 0)
+    sizes |= {"kernel_height": height, "kernel_width": width}
+    if node.op != "convolution":
+        return sizes | {"stride": node.stride or max(height, 1)}
+    more = {"outputs": node.outputs or 0, "groups": node.groups or 1, "bias": int(node.bias is not False)}
+    return sizes | more | {"stride": node.stride or 1, "padding": node.padding or 0}
+
+
+def _windowed(node: Node, given: int, where: str) -> tuple[int, ...]:
+    """Return channels, rows and columns of the result of an operation on images."""
+    try:
+        window = window_of(node, given)
+    except ConfigError as error:
+        error.where = where
+        raise
+    channels = node.size("outputs") if node.op == "convolution" else window.channels
+    return channels, window.out_height, window.out_width
 
 
 def _check(node: NodeConfig, where: str) -> None:
@@ -110,6 +159,12 @@ def _check(node: NodeConfig, where: str) -> None:
         raise ConfigError(f"{node.name!r} is no name", where=f"{where}.name", hint="letters, digits, dots")
     if node.op == "linear" and node.outputs is None:
         raise ConfigError("a product needs a number of features", where=f"{where}.outputs")
+    if node.op == "convolution" and node.outputs is None:
+        raise ConfigError("a convolution needs a number of channels", where=f"{where}.outputs")
+    if node.op in ("convolution", "maxpool") and node.kernel is None:
+        raise ConfigError(f"{node.op} needs a window", where=f"{where}.kernel", hint="kernel = 3")
+    if node.op == "groupnorm" and node.groups is None:
+        raise ConfigError("groupnorm needs a number of groups", where=f"{where}.groups")
     if node.density == 0:
         raise ConfigError("nothing is left at a density of 0", where=f"{where}.density", value=0)
 

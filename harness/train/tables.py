@@ -55,13 +55,35 @@ class NodeConfig:
     inputs: tuple[str, ...] = option(
         (), doc="names of what it takes, ``input`` for the samples (default: what the one before it gives)"
     )
-    outputs: int | None = option(None, doc="of linear: features that it gives", low=1, high=10**7)
-    bias: bool | None = option(None, doc="of linear: add a learned number to each feature (default: yes)")
+    outputs: int | None = option(
+        None, doc="of linear, convolution: features, or channels, that it gives", low=1, high=10**7
+    )
+    bias: bool | None = option(
+        None, doc="of linear, convolution: add a learned number to each feature, or channel (default: yes)"
+    )
     density: float | None = option(
-        None, doc="of linear: share of the weights that exist (default: sparsity.density)", low=0.0, high=1.0
+        None,
+        doc="of linear, convolution: share of the weights that exist (default: sparsity.density)",
+        low=0.0,
+        high=1.0,
     )
     deviation: float | None = option(
-        None, doc="of linear: of the first weights (default: the root of 2 / (inputs x density))", low=0.0
+        None,
+        doc="of linear, convolution: of the first weights (default: the root of 2 / (inputs of a feature x density))",
+        low=0.0,
+    )
+    kernel: int | None = option(
+        None, doc="of convolution, pooling: rows of a window (default of avgpool: the whole image)", low=1, high=10**4
+    )
+    kernel_width: int | None = option(None, doc="of the same: its columns (default: kernel)", low=1, high=10**4)
+    stride: int | None = option(
+        None, doc="pixels from one window to the next (default: 1, of pooling: kernel)", low=1, high=10**4
+    )
+    padding: int | None = option(
+        None, doc="of convolution: rows and columns of zeros on each side (default: 0)", low=0, high=10**4
+    )
+    groups: int | None = option(
+        None, doc="of convolution, groupnorm: parts of the channels (default of convolution: 1)", low=1, high=10**6
     )
     heads: int | None = option(None, doc="of attention: heads, which share the features equally", low=1, high=10**6)
     causal: bool | None = option(None, doc="of attention: no token sees what comes behind it (default: yes)")
@@ -72,6 +94,9 @@ class NetworkConfig:
     """Layers, first to last, or operations; softmax and cross-entropy follow the last one."""
 
     inputs: int = option(doc="features of a sample", low=1, high=10**7)
+    image: tuple[int, ...] = option(
+        (), doc="of images: channels, rows and columns of a sample, in this order; inputs is their product"
+    )
     layers: tuple[LayerConfig, ...] = option((), doc="list of layers, the last one gives one number per class")
     nodes: tuple[NodeConfig, ...] = option(
         (), doc="instead of layers: list of operations, in an order that can be done"

@@ -8,7 +8,8 @@ One tensor per name, float32 unless it says otherwise, layers counted from 1::
     layer1.weight.m      optimizer state of a tensor: its name and that of the state (m and v, velocity)
     updates              (1,), int64: how often the weights were updated, for optimizers that count
 
-Of a network of nodes the name of the node stands for that of the layer.
+Of a network of nodes the name of the node stands for that of the layer.  Filters of a convolution have the shape
+(channels of the result, channels of a group, rows, columns), and so have their masks and state.
 
 A file that is read may leave out what it does not want to say, but not a part of it: the weights of all layers or of
 none, all biases or none, and so on.  Other floating-point types are rounded to float32.
@@ -18,6 +19,7 @@ Source: safetensors, https://github.com/huggingface/safetensors; names as those 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,34 +43,35 @@ def _library() -> Any:
     return need("safetensors.numpy", "a file of weights")
 
 
-def views(parameters: Sequence[Parameter], inputs: Sequence[int]) -> dict[str, np.ndarray]:
-    """Return the arrays behind all names but masks and updates, as views; `inputs` are the features of each matrix."""
-    return {name: array for name, (_, array) in _named(parameters, inputs).items()}
+def views(parameters: Sequence[Parameter], rows: Sequence[tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Return the arrays behind all names but masks and updates, as views; `rows` are the shapes of matrices' rows."""
+    return {name: array for name, (_, array) in _named(parameters, rows).items()}
 
 
-def _named(parameters: Sequence[Parameter], inputs: Sequence[int]) -> dict[str, tuple[str, np.ndarray]]:
+def _named(parameters: Sequence[Parameter], rows: Sequence[tuple[int, ...]]) -> dict[str, tuple[str, np.ndarray]]:
     """Return {name: (what it is of its layer, array)}."""
     found: dict[str, tuple[str, np.ndarray]] = {}
     for number, parameter in enumerate(parameters):
         layer = parameter.name.rpartition(".")[0]
         for slot, array in (("", parameter.dense), *((f".{slot}", array) for slot, array in parameter.state.items())):
-            if number >= len(inputs):
+            if number >= len(rows):
                 parts = dict(zip(("norm.weight", "norm.bias"), array, strict=False))  # some have no shifts
             else:
-                count = inputs[number]
-                parts = {"weight": array[:, :count]}
+                count = math.prod(rows[number])
+                parts = {"weight": array[:, :count].reshape(len(array), *rows[number])}  # a view: one axis is cut
                 if array.shape[1] > count:
                     parts["bias"] = array[:, count]
             found |= {f"{layer}.{what}{slot}": (f"{what}{slot}", part) for what, part in parts.items()}
     return found
 
 
-def taken(parameters: Sequence[Parameter], inputs: Sequence[int], updates: int) -> dict[str, np.ndarray]:
+def taken(parameters: Sequence[Parameter], rows: Sequence[tuple[int, ...]], updates: int) -> dict[str, np.ndarray]:
     """Return everything by name, as copies; what does not exist is zero."""
-    found = {name: np.ascontiguousarray(array) for name, array in views(parameters, inputs).items()}
-    for count, parameter in zip(inputs, parameters, strict=False):
+    found = {name: np.ascontiguousarray(array) for name, array in views(parameters, rows).items()}
+    for row, parameter in zip(rows, parameters, strict=False):
         name = parameter.name.removesuffix(".weight")
-        found[f"{name}.mask"] = np.ascontiguousarray(parameter.pattern.mask()[:, :count])
+        mask = parameter.pattern.mask()[:, : math.prod(row)]
+        found[f"{name}.mask"] = np.ascontiguousarray(mask).reshape(len(mask), *row)
         for key in [key for key in found if key == parameter.name or key.startswith(f"{parameter.name}.")]:
             found[key] = np.where(found[f"{name}.mask"], found[key], np.float32(0))
     return found | {UPDATES: np.array([updates], np.int64)}
@@ -127,7 +130,10 @@ def read(path: str | Path) -> dict[str, np.ndarray]:
 
 
 def put(
-    tensors: Mapping[str, np.ndarray], parameters: Sequence[Parameter], inputs: Sequence[int], where: object = "weights"
+    tensors: Mapping[str, np.ndarray],
+    parameters: Sequence[Parameter],
+    rows: Sequence[tuple[int, ...]],
+    where: object = "weights",
 ) -> int:
     """Give parameters the values, masks and state that tensors have; return the updates that were made before.
 
@@ -137,8 +143,8 @@ def put(
         By the names of this module.
     parameters : sequence of Parameter
         The matrices of all layers, then the normalisations.
-    inputs : sequence of int
-        Features that each layer takes.
+    rows : sequence of tuple of int
+        Shape of a row of each matrix: features that a layer takes; of filters channels, rows and columns of a window.
     where
         For messages.
 
@@ -148,8 +154,8 @@ def put(
         A name that the network does not have, another shape, no numbers, or a part of what belongs together; nothing
         has changed then.
     """
-    held = views(parameters, inputs)
-    masks = {parameter.name.removesuffix("weight") + "mask": parameter for parameter in parameters[: len(inputs)]}
+    held = views(parameters, rows)
+    masks = {parameter.name.removesuffix("weight") + "mask": parameter for parameter in parameters[: len(rows)]}
     shapes = {name: array.shape for name, array in held.items()} | {UPDATES: (1,)}
     shapes |= {name: held[parameter.name].shape for name, parameter in masks.items()}
     for name, tensor in tensors.items():
@@ -161,7 +167,7 @@ def put(
             raise ConfigError(f"{name} is no mask", where=where, hint="true and false, or 1 and 0")
         if name in held and not (tensor.dtype.kind in "fiu" and np.isfinite(tensor.astype(np.float32)).all()):
             raise ConfigError(f"{name} has values that are no finite numbers in float32", where=where)
-    kinds = {name: kind for name, (kind, _) in _named(parameters, inputs).items()} | dict.fromkeys(masks, "mask")
+    kinds = {name: kind for name, (kind, _) in _named(parameters, rows).items()} | dict.fromkeys(masks, "mask")
     for name, kind in kinds.items():
         if name not in tensors and any(other in tensors for other in kinds if kinds[other] == kind):
             raise ConfigError(f"{name} is missing", where=where, hint=f"the {kind} of every layer, or of none")
@@ -171,7 +177,8 @@ def put(
     for name, parameter in masks.items():
         if name in tensors:
             mask = np.ones(parameter.dense.shape, bool)
-            mask[:, : tensors[name].shape[1]] = tensors[name] != 0
+            exists = tensors[name].reshape(len(mask), -1) != 0
+            mask[:, : exists.shape[1]] = exists
             parameter.set_pattern(Pattern.of_mask(mask))
     for parameter in parameters:
         parameter.refresh()

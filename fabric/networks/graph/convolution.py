@@ -1,7 +1,7 @@
-"""Convolution of images with filters, in groups of channels.
+"""A convolution is a sum of images times filters, in groups of channels.
 
-``y[o, i, j] = r(b_o + sum over c, u, v of W[o, c, u, v] x[c, i s + u - p, j s + v - p])``, zeros outside of the image; c
-runs over the channels of the group of o.  The parameter is a matrix: a row per channel of the result, a column per
+``y[o, i, j] = r(b_o + sum over c, u, v of W[o, c, u, v] x[c, i s + u - p, j s + v - p])``, zeros outside of the image;
+c runs over the channels of the group of o.  The parameter is a matrix: a row per channel of the result, a column per
 channel of the group and place of the window (c, u, v), the bias behind them.
 
 Source: weight streaming white paper, sections 6 to 8 (convolutional networks); requirement WS-52.
@@ -21,10 +21,10 @@ from fabric.networks.graph.tensors import INPUT, NetworkTensor
 from fabric.networks.graph.windows import Window, unfolded, window_of
 from wse_core.errors import ConfigError
 
-__all__ = ["Convolution"]
+__all__ = ["ImageConvolution"]
 
 
-class Convolution(NetworkOperation):
+class ImageConvolution(NetworkOperation):
     """This operation convolves images; its node has the sizes of a window, ``outputs``, ``groups`` and ``bias``."""
 
     name, meaning, in_place, matrix = "convolution", "y = sum of products with shifted inputs", False, True

@@ -66,7 +66,7 @@ class MaxPool(_Pool):
     def plain_back(
         self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
     ) -> tuple[Any, Values]:
-        (where, given), window = kept, window_of(node, kept[1])
+        where, window = kept[0], window_of(node, kept[1])
         hits = where[:, :, None] == np.arange(window.taps)[:, None]
         parts = hits * delta.reshape(len(delta), window.channels, 1, -1)
         shape = -1, window.channels, window.kernel_height, window.kernel_width, window.out_height, window.out_width

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fabric.networks.graph.activations import ACTIVATIONS, Activation
 from fabric.networks.graph.attention import SelfAttention
-from fabric.networks.graph.convolution import Convolution
+from fabric.networks.graph.convolution import ImageConvolution
 from fabric.networks.graph.group_norm import GroupNorm
 from fabric.networks.graph.operations import Add, CrossEntropy, Declared, Linear, Mul, NetworkOperation, Norm, Rms
 from fabric.networks.graph.pooling import AveragePool, MaxPool
@@ -24,7 +24,7 @@ OPERATIONS: dict[str, NetworkOperation] = {
         Mul(),
         RotaryEmbedding(),
         SelfAttention(),
-        Convolution(),
+        ImageConvolution(),
         GroupNorm(),
         MaxPool(),
         AveragePool(),

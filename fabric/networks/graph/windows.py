@@ -41,7 +41,7 @@ class Window:
 
     @property
     def taps(self) -> int:
-        """A window covers so many pixels of a channel."""
+        """A window has so many pixels of a channel."""
         return self.kernel_height * self.kernel_width
 
     @property
@@ -79,10 +79,8 @@ def window_of(node: Node, given: int) -> Window:
         Sizes that do not fit the features, or one another.
     """
     sizes = dict(node.sizes)
-    found = Window(
-        *(sizes[name] for name in ("channels", "height", "width", "kernel_height", "kernel_width", "stride")),
-        padding=sizes.get("padding", 0),
-    )
+    names = ("channels", "height", "width", "kernel_height", "kernel_width", "stride")
+    found = Window(**{name: sizes[name] for name in names}, padding=sizes.get("padding", 0))
     image = f"{found.channels} x {found.height} x {found.width}"
     if min(found.channels, found.height, found.width) < 1 or found.features != given:
         raise ConfigError(f"{node.name}: {given} features are no image of {image}", where="network")

@@ -162,9 +162,14 @@ def test_graphs_are_bit_exact(drawn, width, height, sequences, form, scale, seed
 @given(drawn=graphs(), seed=st.integers(0, 99))
 def test_both_machines_take_the_same_cycles(drawn, seed):
     network, sequence = drawn
+    on_both(lambda: Ran(network, 2, 1, sequence, seed))
+
+
+def on_both(made):
+    """Compare numbers, their times and all cycles of both machines."""
     runs = []
     for backend in ("compiled", "reference"):
-        ran = Ran(network, 2, 1, sequence, seed)
+        ran = made()
         ran.wafer = Wafer(ran.resident, backend)
         ran.wafer.load(ran.inputs, ran.labels)
         passed = ran.wafer.run(ran.coordinator.streams("train"))
@@ -177,10 +182,15 @@ def test_both_machines_take_the_same_cycles(drawn, seed):
 def test_plain_gradients_are_those_of_finite_differences(drawn, seed):
     """In float64, of every parameter along a random direction."""
     network, sequence = drawn
+    differentiate(network, 2 * sequence, seed)
+
+
+def differentiate(network, samples, seed):
+    """Compare plain gradients with finite differences."""
     rng = np.random.default_rng(seed)
     model = PlainGraph(network, "f64")
     values = {tensor.name: rng.standard_normal(tensor.shape) / 2 for tensor in network.parameters}
-    x, y = rng.standard_normal((2 * sequence, network.inputs)), rng.integers(0, network.logits.rows, 2 * sequence)
+    x, y = rng.standard_normal((samples, network.inputs)), rng.integers(0, network.logits.rows, samples)
     _, gradients = model.gradients(values, x, y)
     step = 1e-6
     for name, value in values.items():
@@ -197,8 +207,12 @@ def test_plain_gradients_are_those_of_finite_differences(drawn, seed):
 def test_the_oracle_is_near_real_numbers(drawn, seed):
     """Losses and gradients of the machine's roundings against float64 from the same rounded weights and samples."""
     network, sequence = drawn
-    ran = Ran(network, 2, 1, 2 * sequence, seed)
-    expected = ran.expected()
+    approximate(Ran(network, 2, 1, 2 * sequence, seed), seed)
+
+
+def approximate(ran, seed):
+    """Compare what the oracle finds with float64."""
+    network, expected = ran.network, ran.expected()
     count = sum(tensor.rows * tensor.columns for tensor in network.parameters)
     half = ran.oracle.half
     rounded = {name: half.decode(half.encode(value)).astype(np.float64) for name, value in ran.values.items()}

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.operations import EPSILON
 from fabric.networks.graph.plain import PlainGraph
-from fabric.networks.graph.windows import Window, unfolded, window_of
+from fabric.networks.graph.table import OPERATIONS
+from fabric.networks.graph.windows import window_of
 from fabric.networks.streamed.resident import Resident
-from fabric.networks.streamed.wafer import Wafer
+from memx.pattern import Pattern
 from tests.examples import examples
-from tests.fabric.networks.test_graphs import Ran
+from tests.fabric.networks.test_graphs import Ran, approximate, differentiate, on_both
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.params import machine
 
@@ -64,7 +68,9 @@ def networks(draw):
     built = Images(draw(st.integers(1, 3)), draw(st.integers(2, 6)), draw(st.integers(2, 6)))
     for _ in range(draw(st.integers(1, 4))):
         channels, height, width = built.shape
-        op = draw(st.sampled_from(["convolution", "convolution", "maxpool", "avgpool", "groupnorm", "relu", "residual"]))
+        op = draw(
+            st.sampled_from(["convolution", "convolution", "maxpool", "avgpool", "groupnorm", "relu", "residual"])
+        )
         kernel = draw(st.integers(1, min(3, height))), draw(st.integers(1, min(3, width)))
         if op == "convolution":
             groups = draw(st.sampled_from([k for k in (1, 2, 3) if channels % k == 0]))
@@ -106,3 +112,202 @@ def test_networks_of_images_are_bit_exact(network, width, height, samples, form,
     passed = ran.wafer.run(ran.coordinator.streams("test"))
     found = np.array([number for numbers in passed.numbers for number in numbers])
     assert found.view(np.uint32).tolist() == ran.oracle.right(ran.labels).tolist()
+
+
+@examples(8)
+@given(network=networks(), seed=st.integers(0, 99))
+def test_both_machines_take_the_same_cycles(network, seed):
+    on_both(lambda: Ran(network, 2, 2, 2, seed))
+
+
+@examples(40)
+@given(network=networks(), seed=st.integers(0, 99))
+def test_plain_gradients_are_those_of_finite_differences(network, seed):
+    differentiate(network, 3, seed)
+
+
+@examples(20)
+@given(network=networks(), seed=st.integers(0, 99))
+def test_the_oracle_is_near_real_numbers(network, seed):
+    approximate(Ran(network, 2, 1, 3, seed), seed)
+
+
+# --- what the operations are ------------------------------------------------------------------------------------------
+
+
+def model(network):
+    """Return a network in float64."""
+    return PlainGraph(network, "f64")
+
+
+@examples(40)
+@given(
+    sizes=st.tuples(*(st.integers(1, 3) for _ in range(2)), *(st.integers(1, 6) for _ in range(2))),
+    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    stride=st.integers(1, 3),
+    padding=st.integers(0, 2),
+    groups=st.sampled_from([1, 2, 3]),
+    seed=st.integers(0, 99),
+)
+def test_a_convolution_is_that_of_its_definition(sizes, kernel, stride, padding, groups, seed):
+    """Number by number from the formula; filters as files have them: outputs, channels of a group, rows, columns."""
+    below, above, height, width = sizes
+    padding = min(padding, min(kernel) - 1)
+    assume(height + 2 * padding >= kernel[0])
+    assume(width + 2 * padding >= kernel[1])
+    rng, built = np.random.default_rng(seed), Images(below * groups, height, width)
+    built.convolution(above * groups, kernel, stride, padding, groups)
+    _, rows, columns = built.shape
+    network = built.network(2)
+    filters = rng.standard_normal((above * groups, below, *kernel))
+    biases = rng.standard_normal(above * groups)
+    x = rng.standard_normal((2, below * groups, height, width))
+    values = np.concatenate([filters.reshape(len(filters), -1), biases[:, None]], axis=1)
+    found, _ = OPERATIONS["convolution"].plain(model(network), network.nodes[0], x.reshape(2, -1), values)
+    wanted = np.zeros((2, above * groups, rows, columns))
+    for n, o, i, j in np.ndindex(wanted.shape):
+        total = biases[o]
+        for c, u, v in np.ndindex(below, *kernel):
+            row, column = i * stride + u - padding, j * stride + v - padding
+            if 0 <= row < height and 0 <= column < width:
+                total += filters[o, c, u, v] * x[n, o // above * below + c, row, column]
+        wanted[n, o, i, j] = total
+    assert np.allclose(found, wanted.reshape(2, -1), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("op", "of"), [("maxpool", np.max), ("avgpool", np.mean)])
+def test_pooling_is_that_of_its_definition(op, of):
+    built, rng = Images(2, 5, 7), np.random.default_rng(1)
+    built.windowed(op, (2, 3), 2)
+    assert built.shape == (2, 2, 3)
+    x = rng.standard_normal((3, 2, 5, 7))
+    found, _ = OPERATIONS[op].plain(model(built.network(2)), built.nodes[0], x.reshape(3, -1), None)
+    wanted = [of(x[n, c, 2 * i : 2 * i + 2, 2 * j : 2 * j + 3]) for n, c, i, j in np.ndindex(3, 2, 2, 3)]
+    assert np.allclose(found.ravel(), wanted, rtol=1e-14)
+
+
+def test_the_first_of_the_largest_pixels_gets_the_gradient():
+    """On the wafer as in numpy: equal pixels, and one below zero."""
+    built = Images(1, 2, 4)
+    built.convolution(1, (1, 1))
+    built.windowed("maxpool", (2, 2), 2)
+    network = built.network(2)
+    ran = Ran(network, 1, 1, 1, 3)
+    ran.inputs[:, 0] = ran.oracle.half.encode(np.array([[1, 2, -3, -1], [2, 0, -1, -3]]).ravel())
+    ran.inputs[:, 0][ran.inputs[:, 0] == 0] = 0x8000  # a zero of the other sign is no larger
+    assert np.array_equal(ran.found(), ran.expected())
+    where = OPERATIONS["maxpool"].plain(
+        model(network), network.nodes[1], np.array([[1, 2, -3, -1, 2, 0, -1, -3.0]]), None
+    )
+    assert where[1][0].ravel().tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("groups", [1, 2, 4])
+def test_group_norm_is_that_of_its_definition(groups):
+    """One group is the norm over all features of a sample."""
+    built, rng = Images(4, 2, 3), np.random.default_rng(2)
+    built.group_norm(groups)
+    x, values = rng.standard_normal((3, 4, 6)), rng.standard_normal((2, 4))
+    found, _ = OPERATIONS["groupnorm"].plain(model(built.network(2)), built.nodes[0], x.reshape(3, -1), values)
+    parts = x.reshape(3, groups, -1)
+    unit = (parts - parts.mean(2, keepdims=True)) / np.sqrt(parts.var(2, keepdims=True) + EPSILON)
+    assert np.allclose(found, (unit.reshape(3, 4, 6) * values[0][:, None] + values[1][:, None]).reshape(3, -1))
+
+
+# --- where things lie -------------------------------------------------------------------------------------------------
+
+
+@examples(60)
+@given(network=networks(), columns=st.integers(1, 5))
+def test_whole_channels_lie_in_a_column_and_pooling_stays_in_it(network, columns):
+    plan = Resident(network, machine(), columns, 1, 1).plan
+    for node in network.nodes[:-1]:
+        if node.op not in ("convolution", "maxpool", "avgpool", "groupnorm"):
+            continue
+        x, y = network.tensors[node.inputs[0]], network.tensors[node.name]
+        below, above = plan.layout(x).owners(np.arange(x.rows)), plan.layout(y).owners(np.arange(y.rows))
+        channels = node.size("channels")
+        for owners, count in ((below, channels), (above, y.rows // OPERATIONS[node.op].units(node, x.rows)[1])):
+            assert all(len(set(part)) == 1 for part in owners.reshape(count, -1).tolist())
+        if node.op != "convolution":
+            assert below.reshape(channels, -1)[:, 0].tolist() == above.reshape(channels, -1)[:, 0].tolist()
+        if node.op == "groupnorm":
+            assert all(len(set(part)) == 1 for part in below.reshape(node.size("groups"), -1).tolist())
+
+
+def test_what_has_gaps_costs_less():
+    """Half of the filters gone: fewer words, fewer cycles, the same bits as the oracle."""
+    built = Images(2, 6, 6)
+    built.convolution(16, (3, 3), padding=1)
+    built.windowed("avgpool", (6, 6), 1)
+    network = built.network(3)
+    runs = []
+    for kept in (1.0, 0.5):
+        ran = Ran(network, 2, 1, 2, 7)
+        mask = np.random.default_rng(1).random(ran.coordinator.parameters[0].dense.shape) < kept
+        mask[:, -1] = True
+        ran.coordinator.parameters[0].set_pattern(Pattern.of_mask(mask))
+        ran.wafer.load(ran.inputs, ran.labels)
+        passed = ran.wafer.run(ran.coordinator.streams("train"))
+        expected = ran.expected()
+        script = ran.coordinator.script("train")
+        found = np.zeros(script.offsets[-1] + 2, np.uint32)
+        for places, numbers in zip(script.places, passed.numbers, strict=True):
+            found[places] = numbers.view(np.uint32)
+        assert np.array_equal(found, expected)
+        runs.append((passed.cycles, script.n_words))
+    assert runs[1][0] < 0.75 * runs[0][0]
+    assert runs[1][1] < 0.75 * runs[0][1]
+
+
+def test_the_input_may_lie_where_something_larger_comes_later():
+    """Nothing reads the samples on the way back: their place is taken by what has more features."""
+    built = Images(1, 2, 2)
+    built.windowed("maxpool", (1, 1), 1)
+    built.convolution(3, (1, 1))
+    network = built.network(2)
+    ran = Ran(network, 1, 2, 2, 0)
+    assert ran.resident.plan.arrays["a0"].rows > 1 + network.inputs
+    assert np.array_equal(ran.found(), ran.expected())
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+WRONG = [
+    ({"channels": 3}, "n0.convolution: 16 features are no image of 3 x 4 x 4"),
+    ({"kernel_height": 7, "kernel_width": 7}, "windows of 7 x 7 are larger than an image of 1 x 4 x 4"),
+    ({"stride": 0}, "n0.convolution: windows of 3 x 3, stride 0, padding 1"),
+    ({"padding": 3}, "a padding of 3 around windows of 3 x 3"),
+    ({"outputs": 3, "groups": 2}, "1 and 3 channels in 2 groups"),
+]
+
+
+@pytest.mark.parametrize(("sizes", "what"), WRONG)
+def test_a_convolution_that_does_not_fit_is_refused(sizes, what):
+    plain = {"channels": 1, "height": 4, "width": 4, "kernel_height": 3, "kernel_width": 3, "stride": 1, "padding": 1}
+    node = Node("n0.convolution", "convolution", ("input",), plain | {"outputs": 2, "groups": 1, "bias": 1} | sizes)
+    last = Node("last", "linear", (node.name,), {"inputs": 32, "outputs": 2, "bias": 1})
+    with pytest.raises(ConfigError, match=re.escape(what)):
+        Network((node, last, Node("loss", "cross_entropy", ("last",))), 16)
+
+
+def test_other_things_that_do_not_fit_are_refused():
+    built = Images(1, 4, 4)
+    built.windowed("maxpool", (2, 2), 2, padding=1)
+    with pytest.raises(UnsupportedError, match="pooling with a padding of 1"):
+        built.network(2)
+    built = Images(3, 4, 4)
+    built.group_norm(2)
+    with pytest.raises(ConfigError, match="3 channels in 2 groups"):
+        built.network(2)
+    built = Images(2, 4, 4)
+    built.convolution(2, (3, 3), padding=1)
+    with pytest.raises(ConfigError, match="filters go out with steps"):
+        Resident(built.network(2), machine(), 1, 1, 1, "pairs")
+    built = Images(2, 40, 40)
+    built.convolution(2, (3, 3), padding=1)
+    network = built.network(2)
+    with pytest.raises(ConfigError, match="does not fit into a PE's 49152 bytes: array .* alone takes"):
+        Resident(network, machine(), 1, 1, 16)
+    with pytest.raises(ConfigError, match="does not fit into a PE's 49152 bytes"):
+        assert Resident(network, machine(), 1, 1, 3).layout

@@ -306,7 +306,93 @@ def test_a_transformer_that_was_trained_answers_on_wafers(capsys):
     assert "only the preset llama is a model that answers" in capsys.readouterr().err
 
 
+IMAGES = """
+[network]
+image = [2, 4, 4]
+nodes = [
+    {name = "first", op = "convolution", outputs = 4, kernel = 3, kernel_width = 2, padding = 1, groups = 2},
+    {name = "unit", op = "groupnorm", groups = 2},
+    {name = "bent", op = "relu"},
+    {name = "smaller", op = "maxpool", kernel = 2},
+    {name = "second", op = "convolution", outputs = 3, kernel = 2, stride = 2, bias = false, density = 0.5},
+    {name = "mean", op = "avgpool"},
+    {name = "logits", op = "linear", outputs = 3},
+]
+[data]
+source = "images.npz"
+batch = 8
+[mesh]
+width = 2
+height = 2
+[train]
+iterations = 3
+optimizer = {name = "adam", lr = 0.02}
+"""
+
+
+def images(samples=24):
+    """Write a file of random images."""
+    rng = np.random.default_rng(4)
+    arrays = {f"x_{part}": rng.standard_normal((samples, 2, 4, 4)).astype(np.float32) for part in ("train", "test")}
+    np.savez("images.npz", **arrays, **{f"y_{part}": rng.integers(0, 3, samples) for part in ("train", "test")})
+
+
+def test_networks_of_images_train_on_wafers_and_in_numpy():
+    """Bit-exact to the oracle on two wafers, near plain numpy; weights go out and in again as PyTorch has them."""
+    images()
+    config = parse_train(IMAGES, "a.toml")
+    assert config.network.inputs == 32
+    assert [(one.name, one.inputs, one.outputs, one.row) for one in config.matrices] == [
+        ("first.weight", 6, 4, (1, 3, 2)),
+        ("second.weight", 16, 3, (4, 2, 2)),
+        ("logits.weight", 3, 3, (3,)),
+    ]
+    assert config.form == "both"
+    text = IMAGES.replace("[network]", "wafers = 2\n[network]")
+    (trainer, steps), (other, expected) = run(text), run(text, backend="numpy")
+    assert [step.loss for step in steps] == [step.loss for step in expected]
+    found = trainer.tensors()
+    assert all(np.array_equal(values, found[name]) for name, values in other.tensors().items())
+    held = trainer.dataset.x_test, trainer.dataset.y_test
+    assert trainer.test(*held) == other.test(*held)
+    assert found["first.weight"].shape == (4, 1, 3, 2)
+    assert found["second.mask"].shape == (3, 4, 2, 2)
+    assert found["second.mask"].sum() == round(0.5 * 48)
+    assert (found["second.weight"][~found["second.mask"]] == 0).all()
+    assert found["unit.norm.weight"].shape == (4,)
+    trainer.save_weights("w.npz")
+    plain, _ = run(IMAGES, cls=PlainTrainer)
+    for name, values in plain.tensors().items():
+        assert np.allclose(values, found[name], atol=4e-3), name
+    again = PlainTrainer(parse_train(IMAGES.replace("image =", 'weights = "w.npz"\nimage ='), "a.toml"))
+    assert all(np.array_equal(values, found[name]) for name, values in again.tensors().items() if name != "updates")
+
+
+def test_digits_are_told_by_convolutions():
+    """By plain numpy, in half of the iterations of the example."""
+    config = load_train("digits-cnn", ["train.iterations=60"])
+    config.check_memory()
+    trainer = PlainTrainer(config)
+    for _ in range(60):
+        trainer.step()
+    assert trainer.test(trainer.dataset.x_test, trainer.dataset.y_test).accuracy > 0.96
+
+
 WRONG = [
+    (IMAGES, "image = [2, 4, 4]", "image = [2, 4]", "an image has three sizes"),
+    (IMAGES, "image = [2, 4, 4]", "image = [2, 4, 4]\ninputs = 31", "images of 2 x 4 x 4 have 32 features, not 31"),
+    (IMAGES, "image = [2, 4, 4]", "inputs = 32", "convolution takes images, and input gives features"),
+    (IMAGES, "kernel = 3, ", "", "convolution needs a window"),
+    (IMAGES, "outputs = 4, ", "", "a convolution needs a number of channels"),
+    (IMAGES, "outputs = 4, ", "outputs = 5, ", "2 and 5 channels in 2 groups"),
+    (IMAGES, "padding = 1", "padding = 2", "a padding of 2 around windows of 3 x 2"),
+    (IMAGES, "kernel = 3", "kernel = 7", "windows of 7 x 2 are larger than an image of 2 x 4 x 4"),
+    (IMAGES, '"groupnorm", groups = 2', '"groupnorm"', "groupnorm needs a number of groups"),
+    (IMAGES, '"groupnorm", groups = 2', '"groupnorm", groups = 3', "4 channels in 3 groups"),
+    (IMAGES, '"maxpool", kernel = 2', '"maxpool", kernel = 2, padding = 1', "maxpool has no padding"),
+    (IMAGES, '"maxpool", kernel = 2', '"maxpool"', "maxpool needs a window"),
+    (IMAGES, 'op = "avgpool"', 'op = "linear", outputs = 4}, {name = "m", op = "avgpool"', "linear gives no images"),
+    (IMAGES, '"avgpool"', '"batchnorm"', "'batchnorm' is not a possible value"),
     (NODES, 'inputs = ["first", "wide"]', 'inputs = ["frist", "wide"]', "there is no 'frist' before 'sum'"),
     (NODES, 'inputs = ["first", "wide"]', 'inputs = ["first"]', "add takes 2 tensors, not 1"),
     (NODES, 'name = "wide", op', 'name = "unit", op', "two operations are called 'unit'"),
@@ -343,6 +429,7 @@ def test_what_does_not_fit_is_said(text, old, new, what):
         y_train=np.zeros(9, int),
         y_test=np.zeros(9, int),
     )
+    images()
     with pytest.raises((ConfigError, UnsupportedError), match=re.escape(what)) as caught:
         load(parse_train(text.replace(old, new), "a.toml"))
     assert str(caught.value.where)

@@ -57,6 +57,18 @@ WRONG = {
         }
         for key in ("name", "op", "inputs", "outputs", "bias", "density", "deviation", "heads", "causal")
     },
+    **{
+        f"network.nodes.{key}": {
+            "network.image": [1, 8, 8],
+            "network.layers": [],
+            "network.nodes": [
+                {"name": "a", "op": "convolution", "outputs": 2, "kernel": 3, "kernel_width": 2, "stride": 2}
+                | {"padding": 1, "groups": 1},
+                {"name": "b", "op": "linear", "outputs": 10},
+            ],
+        }
+        for key in ("kernel", "kernel_width", "stride", "padding", "groups")
+    },
     "data.sequence": {"data.sequence": 2},
     "data.labels": {
         "data.labels": "token",

@@ -23,12 +23,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from fabric.asm.operands import Reg, Task, Var
+from fabric.asm.operands import Dsd, Reg, Task, Var
 from fabric.kernels.streamed.forward import ProductTasks
 from fabric.kernels.streamed.gradient import GradientTasks
 from fabric.networks.graph.network import Network
 from fabric.networks.streamed.operations.lowering import Lowering
-from fabric.networks.streamed.operations.shapes import Shapes
+from fabric.networks.streamed.operations.shapes import ProgramShapes
 from fabric.program import functions
 from fabric.program.program import Program
 
@@ -77,13 +77,13 @@ class ProgramCode:
     reads, writes : dict[str, Dsr]
         Pointers, by the names of their commands.
     functions : Emit
-    shapes : Shapes
+    shapes : ProgramShapes
         Those of operations on images; programs without have none.
     pool : PoolTasks
         Those of pooling, likewise.
     """
 
-    shapes: Shapes
+    shapes: ProgramShapes
     pool: PoolTasks
 
     def __init__(
@@ -104,7 +104,7 @@ class ProgramCode:
         self.writes = {name: p.dsr("dest") for name in POINTERS if name != "label"}
         self.onward = p.dsr("dest") if product.arriving else None
         if "shape" in ids:
-            self.shapes = Shapes(self)
+            self.shapes = ProgramShapes(self)
         self.one, self.two = p.array("one", tokens, "f32", bank=0), p.array("two", tokens, "f32", bank=2)
         self.short, self.peak = p.array("short", tokens, "half"), p.array("peak", tokens, "f32", bank=4)
         makers = {lowering.tasks_of: lowering.joins for lowering in lowerings if lowering.tasks_of is not None}
@@ -155,7 +155,7 @@ class ProgramCode:
         with self.command("join_max"):
             p.fmaxs(total, total, arriving)
 
-    def send_sum(self, vector: Var) -> None:
+    def send_sum(self, vector: Var | Dsd) -> None:
         """Emit the sum of a vector over the tokens, sent south."""
         total = self.p.reg32("sum")
         self.p.mov32(total, 0)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Lowering", "Stage", "StepWriter", "TaskWriter"]
 
 Stage: TypeAlias = str | tuple[tuple[str, int | None], ...]
-"""A command for a group of channels, or those of each channel of the group."""
+"""A stage is a command for a group of channels, or has those of each channel of the group."""
 
 
 class StepWriter(ABC):

@@ -1,4 +1,4 @@
-"""Pooling: a PE walks over the taps of all windows of a channel at once; a command per channel.
+"""Pooling goes over the taps of all windows of a channel at once; a command per channel.
 
 Rounding
     Largest pixels are exact; a mean is a sum in f32, tap after tap, times 1 over the taps, rounded once.  Gradients are

@@ -24,7 +24,16 @@ from fabric.networks.graph.windows import Window, window_of
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.code import ProgramCode
 
-__all__ = ["SHAPE", "ConvolutionShape", "GroupShape", "PoolShape", "Shapes", "padded_rows", "shape_number", "shapes_of"]
+__all__ = [
+    "SHAPE",
+    "ConvolutionShape",
+    "GroupShape",
+    "PoolShape",
+    "ProgramShapes",
+    "padded_rows",
+    "shape_number",
+    "shapes_of",
+]
 
 SHAPE = {"shape": "data = number of the planes that the next commands work on, 0 for single rows"}
 
@@ -34,7 +43,7 @@ NUMBERS = ("plane", "height", "width", "gap", "rest", "result")
 
 @dataclass(frozen=True)
 class ImageShape(ABC):
-    """Planes of an operation."""
+    """An operation on images has planes of this shape."""
 
     @property
     @abstractmethod
@@ -101,9 +110,7 @@ class ConvolutionShape(ImageShape):
         into = p.mem4d(copy, extents, strides, offset=top * line + left * tokens, check=False)
         p.load(code.writes["aux"], into)
         code.shapes.set(plane=self.padded * tokens)
-        windows = p.mem4d(
-            copy, [*self.result, tokens], [self.stride * line, self.stride * tokens, 1], check=False
-        )
+        windows = p.mem4d(copy, [*self.result, tokens], [self.stride * line, self.stride * tokens, 1], check=False)
         if self.asks:
             code.gradient.over(windows, self.rows * tokens)
         else:
@@ -127,7 +134,7 @@ class PoolShape(ImageShape):
 
 @dataclass(frozen=True)
 class GroupShape(ImageShape):
-    """Single rows, in channels of so many pixels and groups of so many rows."""
+    """Single rows are channels of so many pixels, and groups of so many rows."""
 
     pixels: int
     members: int
@@ -191,8 +198,8 @@ def _in_a_column(network: Network, node: Node, direction: str, channels: int, co
     return -(-units // columns) * (channels // units)
 
 
-class Shapes:
-    """The shapes of a program and the numbers that they set.
+class ProgramShapes:
+    """A program has shapes, and numbers that they set.
 
     Parameters
     ----------
@@ -224,7 +231,7 @@ class Shapes:
         return found
 
     def task(self) -> None:
-        """Write ``shape``."""
+        """Write the command ``shape``."""
         code, p = self.code, self.code.p
         with code.command("shape") as t:
             for shape, number in shapes_of(code.network).items():

@@ -1,4 +1,4 @@
-"""The oracle of operations on images: convolution as a product with unfolded pixels, pooling, group normalisation."""
+"""The oracle of operations on images makes a convolution a product with unfolded pixels."""
 
 from __future__ import annotations
 
@@ -53,7 +53,12 @@ def convolved(
 
 
 def convolved_back(
-    a: MeshArithmetic, node: Node, given: NetworkTensor, result: NetworkTensor, delta: Halves, weights: StreamedParameter
+    a: MeshArithmetic,
+    node: Node,
+    given: NetworkTensor,
+    result: NetworkTensor,
+    delta: Halves,
+    weights: StreamedParameter,
 ) -> Halves:
     """Return the gradient of what was given: what each pixel gave to a result, times that result's gradient."""
     window = window_of(node, given.rows)
@@ -95,8 +100,11 @@ def _entries(node: Node, window: Window, pattern: StreamedPattern) -> tuple[Numb
 
 def _pixels(window: Window, x: Halves) -> Halves:
     """Return the pixels of all windows, shape (channels x taps, pixels of the result x samples)."""
-    return unfolded(window, x.T).reshape(x.shape[1], window.channels * window.taps, -1).transpose(1, 2, 0).reshape(
-        window.channels * window.taps, -1
+    return (
+        unfolded(window, x.T)
+        .reshape(x.shape[1], window.channels * window.taps, -1)
+        .transpose(1, 2, 0)
+        .reshape(window.channels * window.taps, -1)
     )
 
 
