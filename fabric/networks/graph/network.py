@@ -240,8 +240,8 @@ class Network:
 
     @property
     def features(self) -> tuple[int, ...]:
-        """The inputs and each product's result have so many features."""
-        return (self.inputs, *(node.size("outputs") for node in self.nodes if node.op == "linear"))
+        """The inputs have so many features, and each product's result so many, or channels."""
+        return (self.inputs, *(node.size("outputs") for node in self.nodes if OPERATIONS[node.op].matrix))
 
     @cached_property
     def used(self) -> Counter[str]:

@@ -147,19 +147,19 @@ def test_validation_lists_kernels_and_maps_nothing(capsys, monkeypatch):
     assert result["unsupported"] == []
     nodes = (
         Node("a", "linear", ("input",), {"inputs": 3, "outputs": 4, "bias": 1}),
-        Node("b", "convolution", ("a",)),
+        Node("b", "batchnorm", ("a",)),
         Node("c", "relu", ("a",)),
         Node("d", "norm", ("c",)),
         Node("e", "cross_entropy", ("a",)),
     )
     network = Network(nodes, 3)
     assert matched(network).unsupported == [
-        "b: no kernel does convolution",
+        "b: no kernel does batchnorm",
         "e: takes a, not only what d gives",
         "a: 3 operations take its result",
         "d: norm does not follow a kernel that could do it",
     ]
-    with pytest.raises(UnsupportedError, match="no kernel does convolution"):
+    with pytest.raises(UnsupportedError, match="no kernel does batchnorm"):
         layers_of(network)
     with pytest.raises(ConfigError, match="comes later or never"):
         Network((Node("a", "relu", ("b",)), nodes[-1]), 3)
