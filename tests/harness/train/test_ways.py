@@ -318,7 +318,8 @@ def nodes(linear="", attention="", op="add", takes="b", last="d", outputs=4):
 def images(more="", groups=1):
     """Return the words of a network of images."""
     return (
-        f'network.layers=[] network.image=[1,3,4] network.nodes=[{{name="a",op="convolution",outputs=2,kernel=2{more}}},'
+        "network.layers=[] network.image=[1,3,4] "
+        f'network.nodes=[{{name="a",op="convolution",outputs=2,kernel=2{more}}},'
         f'{{name="b",op="groupnorm",groups={groups}}},{{name="c",op="linear",outputs=4}}]'
     )
 
