@@ -59,6 +59,10 @@ def random_machine(rng):
     return machine(rng.choice(("wse2", "wse2", "wse3")), changes)
 
 
+FLAGS = ((im.F_INDEX, 0.2), (im.F_CONTROL, 0.1), (im.F_ADVANCE, 0.2), (im.F_ZERO, 0.1), (im.F_FLUSH, 0.2))
+"""Flags of an output descriptor, and how often each is drawn."""
+
+
 class _Writer:
     """A random program under construction."""
 
@@ -134,7 +138,7 @@ class _Writer:
             d["queue"] = rng.choice(list(self.outq))
             d["flags"] = im.F_PACKED if self.packed else 0
             d["index"] = rng.randrange(0, 1 << 16)
-            for flag, chance in ((im.F_INDEX, 0.2), (im.F_CONTROL, 0.1), (im.F_ADVANCE, 0.2), (im.F_ZERO, 0.1)):
+            for flag, chance in FLAGS:
                 if rng.chance(chance) and not (self.plain and flag in (im.F_CONTROL, im.F_ADVANCE)):
                     d["flags"] |= flag
         self.descriptors.append(d)
@@ -229,6 +233,8 @@ class _Writer:
                 self.emit("sw_pos", color, imm=rng.choice((0, 0, 1, 2, 3)))
             elif what == 1:
                 self.emit("td_exit", color)
+            elif what == 2 and rng.chance(0.5):
+                self.emit("q_state", self.reg(1), imm=rng.randrange(0, 4))
             elif what == 2:
                 self.emit("in_td", self.reg(1), imm=color)
             elif what == 3 and self.filters:

@@ -32,6 +32,7 @@ from wse_core.encoding import (
     N_GENERATORS,
     N_POSITIONS,
     N_REGS,
+    N_STATES,
     N_TASK_IDS,
     N_UTS,
     NO_TASK,
@@ -155,7 +156,7 @@ def _special(op: isa.Op, a: int, b: int, d: int, imm: int | None, descriptors: i
         "br": lambda: _register(a, words) and (b >> 4 != FILE_REG or _register(b, words)) and d < len(CONDITIONS),
         "tsc": lambda: _register(a, 3),
         "rand": lambda: _register(a),
-        "in_td": lambda: _register(a) and value < N_COLORS,
+        "in_td": lambda: _register(a) and value < (N_STATES if op.name == "q_state" else N_COLORS),
         "flt": lambda: a < N_FILTERS and value <= 2 and _register(b),
         "task": lambda: a < (N_GENERATORS if op.name == "prng" else N_TASK_IDS),
         "dsr": lambda: a >> 4 != FILE_REG

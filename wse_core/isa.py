@@ -213,6 +213,8 @@ _ROWS: list[tuple[Any, ...]] = [
     ("in_td", "in_td", "i---", (0, 0), "config", "arch §8.3", "register a = 1 if color <immediate> is in teardown"),
     ("flt_set", "flt", "i---", (0, 0), "config", "arch §8.3",
      "filter a: field <immediate> (0 counter, 1 max, 2 limit) = register b"),
+    ("q_state", "in_td", "i---", (0, 0), "config", "arch §6",
+     "register a = set of queues: <immediate> 0 inputs that are empty, 1 full inputs, 2 empty outputs, 3 full outputs"),
     ("trap", "jmp", "----", (0, 0), "int", "this model", "stop with a ProgramFault carrying the immediate"),
 ]
 

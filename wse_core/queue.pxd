@@ -94,6 +94,12 @@ cdef inline uint64_t* plane_head(plane_t* q, uint32_t cell) noexcept nogil:
 cdef inline uint64_t* plane_tail(plane_t* q, uint32_t cell) noexcept nogil:
     return tail_in(queue_at(q, cell))
 
+cdef inline uint64_t* plane_last(plane_t* q, uint32_t cell) noexcept nogil:
+    # The place that was filled last: when that is free again, the queue is empty.
+    cdef uint64_t* m = queue_at(q, cell)
+    cdef uint64_t tail = (m[0] >> TAIL) & HEAD
+    return m + (tail if tail else cap_of(q, cell))
+
 cdef inline uint64_t* granted_at(plane_t* q, uint32_t cell) noexcept nogil:
     # Of a queue with a time: the cycle of its last grant + 1.
     return queue_at(q, cell) + q.size - 1

@@ -105,7 +105,7 @@ cdef void issue_vector(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const i
         if th.n and is_late(s, ce, t, th.form, th.base_b, th.base_c):
             th.next = ce.wrote_when
     if th.n == 0:
-        if th.form.a.mode == OPND_FABOUT and th.form.a.flags & F_ADVANCE:
+        if th.form.a.mode == OPND_FABOUT and th.form.a.flags & (F_ADVANCE | F_FLUSH):
             last_is_advance(s, ce, th)
         else:
             vec_complete(s, ce, cell, th, t, 1 + s.f.p.start)
@@ -175,6 +175,34 @@ cdef void exec_route(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const ins
             word |= <uint64_t>1 << (RT_VALID + k)
     set_route_word(s, c, cell, word)
     s.waiting = 1
+
+cdef uint32_t queues_that_are(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, uint32_t which) noexcept nogil:
+    # Set of queues that are empty (0 inputs, 2 outputs) or full (1, 3) in cycle t, by their numbers.
+    cdef program_t* g = ce.prog
+    cdef uint32_t there = 0, yes = 0, no = 0, bit
+    cdef int k
+    cdef bint answer
+    cdef inq_t* q
+    cdef plane_t* p
+    for k in range(N_BINDINGS):
+        bit = <uint32_t>1 << (k & (N_QUEUES - 1))
+        if which < 2:
+            if g.inq_slot[k] < 0:
+                continue
+            q = inq_of(ce, k)
+            answer = not takeable(q.slots[q.head], t) if which == 0 else not has_room(q.slots[q.tail], t)
+        else:
+            if g.outq_color[k] < 0:
+                continue
+            p = &s.plane[g.outq_color[k] * N_PORTS + DIR_R]
+            answer = has_room(plane_last(p, cell)[0], t) if which == 2 else not has_room(plane_tail(p, cell)[0], t)
+        there |= bit
+        if answer:
+            yes |= bit
+        else:
+            no |= bit
+    # A queue of two colors is empty if both of its rings are, full if one of them is.
+    return yes & ~no if which & 1 == 0 else yes
 
 cdef inline int64_t address_named(ce_t* ce, const instr_t* ins) noexcept nogil:
     # Of a load or store.
@@ -415,6 +443,8 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
         ce.regs[ins.a & 15] = <uint16_t>draw(s, ce)
     elif form == FORM_ROUTE:
         exec_route(s, ce, cell, t, ins)
+    elif form == FORM_IN_TD and ins.op == OP_Q_STATE:
+        reg_write(ce, ins.a, 1, queues_that_are(s, ce, cell, t, ins.imm))
     elif form == FORM_IN_TD:
         value = 0
         if ins.imm < N_COLORS and s.f.route[ins.imm] != NULL:

@@ -439,7 +439,8 @@ cdef void threads_changed(region_t* s, ce_t* ce) noexcept nogil:
             inq_at(ce, th.form.inq2).uts |= <uint8_t>(1 << ut)
 
 cdef void last_is_advance(region_t* s, ce_t* ce, thread_t* th) noexcept nogil:
-    # All elements are done; the operation ends with a word that moves the switch of the own router.
+    # All elements are done; the operation ends with a word that moves the switch of the own router, or, for a flush,
+    # when those before have left.
     th.kind = KIND_ADVANCE
     if th.form.id != MAIN:
         threads_changed(s, ce)
@@ -541,7 +542,10 @@ cdef uint64_t vec_when(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint6
                 th.wait = WAIT_FIFO
             return NEVER
     if th.form.a.mode == OPND_FABOUT:
-        word = plane_tail(&s.plane[th.form.a.plane], cell)[0]
+        if th.kind == KIND_ADVANCE and th.form.a.flags & F_FLUSH:
+            word = plane_last(&s.plane[th.form.a.plane], cell)[0]
+        else:
+            word = plane_tail(&s.plane[th.form.a.plane], cell)[0]
         if is_valid(word):
             ce.want_space = 1
             r = NEVER
@@ -618,7 +622,8 @@ cdef void vec_step(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t 
     cdef const form_t* f = th.form
     if th.kind == KIND_ADVANCE:
         end_step(ce, th, t, 1, 0)
-        send(s, ce, cell, f.a.plane, ADVANCE_WORD, t, 1)
+        if not f.a.flags & F_FLUSH:
+            send(s, ce, cell, f.a.plane, ADVANCE_WORD, t, 1)
         vec_complete(s, ce, cell, th, t, 1)
         return
     if not in_memory(th) and diverted_step(s, ce, cell, th, t):

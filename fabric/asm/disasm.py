@@ -89,7 +89,7 @@ def _parts(op: Op, a: int, b: int, c: int, d: int, imm: int | None) -> list[str]
     if form == "route":
         return [f"color {a}"] + ([] if imm is None else [f"#{imm:#x}"])
     if form == "in_td":
-        return [_operand(a), f"color {imm}"]
+        return [_operand(a), f"#{imm:#x}" if op.name == "q_state" else f"color {imm}"]
     if form == "flt":
         return [str(a), _operand(b), f"#{imm:#x}"]
     return []
@@ -289,6 +289,7 @@ def describe(row: Any, image: ProgramImage | None = None) -> str:
             (im.F_ZERO, "zero"),
             (im.F_PACKED, "packed"),
             (im.F_TERMINATE, "terminate"),
+            (im.F_FLUSH, "flush"),
         )
         if row["flags"] & bit
     ]

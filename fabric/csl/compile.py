@@ -169,5 +169,9 @@ def _initial(lowering: ProgramLowering) -> dict[str, Any]:
         active.append(START)
     return {
         "queues": queues, "controlled": controlled, "active": active, "blocked": blocked, "unblocked": unblocked,
+        "rebound": {
+            (kind.removesuffix("_queue"), k): (colors, lowering.rebinding.spans[kind, k])
+            for (kind, k), colors in lowering.rebinding.colors.items()
+        },
         "main": lowering.main, "by_address": lowering.by_address,
     }  # fmt: skip

@@ -334,12 +334,18 @@ cdef int _lacking(Memory m, ce_t* ce, thread_t* th):
 cdef int _reason(Memory m, ce_t* ce, uint32_t cell, thread_t* th):
     # WAIT_* of an operation as its queues stand now: what a look found (`thread_t.wait`) may be long ago, since streams
     # are taken without one.  Operations on FIFOs are looked at in each step.
+    cdef uint64_t word
     if _lacking(m, ce, th) >= 0:
         return WAIT_INPUT
     if th.wait == WAIT_FIFO:
         return WAIT_FIFO
-    if th.form.a.mode == OPND_FABOUT and not has_room(plane_tail(&m.s.plane[th.form.a.plane], cell)[0], m.s.now):
-        return WAIT_OUTPUT
+    if th.form.a.mode == OPND_FABOUT:
+        if th.kind == KIND_ADVANCE and th.form.a.flags & F_FLUSH:
+            word = plane_last(&m.s.plane[th.form.a.plane], cell)[0]
+        else:
+            word = plane_tail(&m.s.plane[th.form.a.plane], cell)[0]
+        if not has_room(word, m.s.now):
+            return WAIT_OUTPUT
     return WAIT_RESOURCE
 
 cdef dict _thread(Memory m, int x, int y, ce_t* ce, thread_t* th):

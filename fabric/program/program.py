@@ -200,6 +200,7 @@ class Program(OperationMethods):
     route = _from("scalars", Scalars.route)
     td_exit = _from("scalars", Scalars.td_exit)
     in_td = _from("scalars", Scalars.in_td)
+    q_state = _from("scalars", Scalars.q_state)
     flt_set = _from("scalars", Scalars.flt_set)
 
     task = _from("tasks", Tasks.task)

@@ -271,6 +271,9 @@ class Program:
     def in_td(self, dst: Reg, color: int) -> None:
         """Set a register to 1 if `color` is in teardown at this PE, else to 0."""
 
+    def q_state(self, dst: Reg, what: str) -> None:
+        """Set a register to the set of queues, bit k for queue k, that are in a state."""
+
     def flt_set(self, filter: int, field: str, value: Reg | int) -> None:
         """Set a field of a counter filter of this PE."""
 

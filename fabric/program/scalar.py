@@ -14,6 +14,9 @@ from wse_core import isa
 
 __all__ = ["Scalars"]
 
+QUEUE_STATES = ("empty_inputs", "full_inputs", "empty_outputs", "full_outputs")
+"""What `Scalars.q_state` asks, in the order of its numbers."""
+
 
 class Scalars:
     """A `Scalars` writes scalar instructions of special form into one program."""
@@ -172,6 +175,19 @@ class Scalars:
     def in_td(self, dst: Reg, color: int) -> None:
         """Set a register to 1 if `color` is in teardown at this PE, else to 0."""
         self.unit.emit("in_td", a=self.unit.register_field(dst, "i", "in_td"), imm=self.unit.color(color, "in_td"))
+
+    def q_state(self, dst: Reg, what: str) -> None:
+        """Set a register to the set of queues, bit k for queue k, that are in a state.
+
+        Parameters
+        ----------
+        dst : Reg
+        what : str
+            ``empty_inputs``, ``full_inputs``, ``empty_outputs`` or ``full_outputs``.
+        """
+        if what not in QUEUE_STATES:
+            raise self.unit.error(f"q_state: there is no state {what!r}", hint=", ".join(QUEUE_STATES))
+        self.unit.emit("q_state", a=self.unit.register_field(dst, "i", "q_state"), imm=QUEUE_STATES.index(what))
 
     def flt_set(self, filter: int, field: str, value: Reg | int) -> None:
         """Set a field of a counter filter of this PE.

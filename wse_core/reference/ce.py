@@ -175,6 +175,20 @@ class CE:
             return bound[-1] if bound else None
         return self.queue_of_color(task)
 
+    def queues_that_are(self, which: int, t: int) -> int:
+        """Return the set of queues, by number, that are empty (0 inputs, 2 outputs) or full (1, 3) in cycle t.
+
+        A queue of two colors is empty if both of its rings are, full if one of them is.
+        """
+        yes = no = 0
+        for number, queue in (self.in_queues if which < 2 else self.out_queues).items():
+            full, empty = not queue.has_room(t), queue.head(t) is None if which == 0 else queue.is_empty(t)
+            if full if which % 2 else empty:
+                yes |= 1 << number % N_QUEUES
+            else:
+                no |= 1 << number % N_QUEUES
+        return yes if which % 2 else yes & ~no
+
     def can_start(self, task: int, t: int) -> bool:
         """Whether the picker may choose task id `task` in cycle t."""
         if self.blocked >> task & 1:

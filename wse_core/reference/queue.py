@@ -72,6 +72,10 @@ class WaveletQueue:
         still_there = self.removed if self.removed_in == t else 0
         return len(self.wavelets) + still_there < self.capacity
 
+    def is_empty(self, t: int) -> bool:
+        """Whether nothing is left of what was pushed: what is removed in t still counts."""
+        return not self.wavelets and self.removed_in != t
+
     def head(self, t: int) -> Wavelet | None:
         """Return the first wavelet if it is ready in cycle t, else None."""
         if self.wavelets and self.wavelets[0].ready <= t:

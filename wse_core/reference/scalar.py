@@ -342,7 +342,10 @@ def exec_route(ce: CE, ins: DecodedInstruction, t: int) -> None:
 
 
 def exec_in_td(ce: CE, ins: DecodedInstruction, t: int) -> None:
-    """Ask whether a color is in teardown."""
+    """Ask whether a color is in teardown, or which queues are empty or full."""
+    if ins.op.name == "q_state":
+        write_result(ce, ins.a, 1, ce.queues_that_are(ins.immediate, t))
+        return
     write_result(ce, ins.a, 1, int(ce.router.in_teardown(ins.immediate)))
 
 

@@ -25,6 +25,7 @@ from wse_core.image import (
     DSD_NONE,
     F_ADVANCE,
     F_CONTROL,
+    F_FLUSH,
     F_INDEX,
     F_SAVE,
     F_TERMINATE,
@@ -117,8 +118,10 @@ class VectorOperation:
 
     @property
     def advances(self) -> bool:
-        """Whether a control wavelet that moves the own switch on follows the last element."""
-        return self.dest is not None and self.dest.kind == DSD_FABOUT and self.dest.has(F_ADVANCE)
+        """Whether something follows the last element: a control wavelet that moves the own switch, or a flush."""
+        if self.dest is None or self.dest.kind != DSD_FABOUT:
+            return False
+        return self.dest.has(F_ADVANCE) or (self.dest.has(F_FLUSH) and self.n == 0)
 
     @property
     def has_all_elements(self) -> bool:
@@ -241,8 +244,10 @@ def vec_waits_for(ce: CE, operation: VectorOperation, t: int) -> str | None:
             return "input"
         if fifo_lacks(ce, operation):
             return "fifo"
-    if any(not queue_of(ce, operand).has_room(t) for operand in fabouts):
-        return "output"
+    for operand in fabouts:
+        queue = queue_of(ce, operand)
+        if not (queue.is_empty(t) if operation.has_all_elements and operand.has(F_FLUSH) else queue.has_room(t)):
+            return "output"
     return None
 
 
@@ -336,7 +341,8 @@ def vec_step(ce: CE, thread: int, t: int) -> None:
     operation = ce.operations[thread]
     assert operation is not None
     if operation.has_all_elements:
-        send(ce, operation.destination, ADVANCE_PAYLOAD, True, t, 1, own=True)
+        if not operation.destination.has(F_FLUSH):
+            send(ce, operation.destination, ADVANCE_PAYLOAD, True, t, 1, own=True)
         cost, conflict, ended = 1, 0, True
     elif operation.op.form == "dfilt":
         cost, conflict, ended = 1, 0, discard(ce, operation, t)

@@ -209,7 +209,7 @@ def _program(session: Session, module: Module, unit: ProgramUnit) -> Program:
     entries: dict[int, TypedFunction] = {}
     roots: list[Function] = [function for _, function, _ in unit.tasks.values()]
     roots += [entry.target for entry in unit.exports if isinstance(entry.target, Function)]
-    roots += [function for function, _ in unit.teardown.values()]
+    roots += [function for function, _ in (*unit.teardown.values(), *unit.empty.values())]
     for root in roots:
         with session.report.recover():
             made = checker.root(root)

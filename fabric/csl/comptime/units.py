@@ -120,6 +120,8 @@ class ProgramUnit(Unit):
         DSRs loaded before the start: (dsr, DSD, options, span).
     teardown : dict
         Per color the handler.
+    empty : dict
+        Per (``input_queue`` or ``output_queue``, number) the handler of what happens when the queue is empty.
     tables : dict
         ``control`` if control tasks have a table of their own, and where that was said.
     pointed : dict
@@ -148,6 +150,7 @@ class ProgramUnit(Unit):
     exports: list[Export] = field(default_factory=list)
     loads: list[tuple[Value, Value, dict[str, Any], Span]] = field(default_factory=list)
     teardown: dict[int, tuple[Function, Span]] = field(default_factory=dict)
+    empty: dict[tuple[str, int], tuple[Function, Span]] = field(default_factory=dict)
     tables: dict[str, tuple[Span]] = field(default_factory=dict)
     settings: list[tuple[str, tuple[Any, ...], Span]] = field(default_factory=list)
     pointed: dict[tuple[int, int], tuple[Any, Any]] = field(default_factory=dict)

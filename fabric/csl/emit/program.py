@@ -209,7 +209,7 @@ class Emitter:
             self.put("tsc", reg(instr.data[0]))
         elif op == "rand16":
             self.put(op, reg(instr.dst))
-        elif op == "in_td":
+        elif op in ("in_td", "q_state"):
             self.put(op, reg(instr.dst), imm=instr.data)
         elif op == "prng":
             self.put(op, instr.data)
@@ -382,7 +382,8 @@ def emit(
         The 16-bit float.
     initial : dict
         ``queues``: per (``input`` or ``output``, number) the color of a queue; ``controlled``: colors that only bring
-        control wavelets; ``active``, ``blocked``, ``unblocked``: ids; ``main``: priority.
+        control wavelets; ``active``, ``blocked``, ``unblocked``: ids; ``main``: priority; ``rebound``: per queue that
+        gets other colors all of them.
 
     Raises
     ------
@@ -416,7 +417,7 @@ def _assembled(emitter: Emitter, initial: dict[str, Any]) -> ProgramImage:
     data_tasks = [(number, function.span) for kind, number, function, _ in program.tasks if kind == "data"]
     queues = initial.get("queues", {})
     if unit.machine["task.by_queue"]:
-        emitter.queues = bind_named_queues(unit, queues, used)
+        emitter.queues = bind_named_queues(unit, queues, used, initial.get("rebound", {}))
         emitter.color_of = colors_of_tasks(queues, data_tasks)
     else:
         emitter.color_of = {number: number for number, _ in data_tasks}

@@ -70,7 +70,10 @@ def bind_queues(
 
 
 def bind_named_queues(
-    unit: Unit, initial: dict[tuple[str, int], int], used: Iterable[tuple[Template, Span]]
+    unit: Unit,
+    initial: dict[tuple[str, int], int],
+    used: Iterable[tuple[Template, Span]],
+    others: dict[tuple[str, int], tuple[tuple[int, ...], Span]],
 ) -> dict[tuple[str, int | None, int | None], Queue]:
     """Bind the queues of a program whose descriptors name queues alone, as on WSE-3.
 
@@ -84,6 +87,9 @@ def bind_named_queues(
         Per kind and number of a queue the color that a comptime block binds it to.
     used : iterable of (Template, Span)
         Every fabric descriptor.
+    others : dict
+        Per kind and number of a queue that gets other colors while the program runs all its colors, and where it gets
+        one.
 
     Returns
     -------
@@ -94,6 +100,7 @@ def bind_named_queues(
         unit.queue(kind, number, color, shared=kind == "output")
     bound = dict(initial)
     found: dict[tuple[str, int | None, int | None], Queue] = {}
+    rings = _rings(unit, initial, others)
     for template, span in used:
         kind = "input" if template.kind == "fabin" else "output"
         if template.queue is None:
@@ -101,11 +108,33 @@ def bind_named_queues(
         if (kind, template.queue) not in bound:
             found[kind, template.color, template.queue] = Queue(kind, template.queue, NO_COLOR)
             continue
+        if (kind, template.queue, template.color) in rings:
+            found[kind, template.color, template.queue] = rings[kind, template.queue, template.color]
+            continue
         color = bound[kind, template.queue]
         if template.color not in (None, color):
             what = f"this descriptor says color {template.color}, but {kind} queue {template.queue} has color {color}"
             raise Fault(what, span, "leave .fabric_color out")
         found[kind, template.color, template.queue] = unit.queue(kind, template.queue, color, shared=kind == "output")
+    return found
+
+
+def _rings(
+    unit: Unit, initial: dict[tuple[str, int], int], others: dict[tuple[str, int], tuple[tuple[int, ...], Span]]
+) -> dict[tuple[str, int, int | None], Queue]:
+    """Return per kind, queue and color the ring of each color that a queue may get: its two own, then free ones."""
+    found: dict[tuple[str, int, int | None], Queue] = {}
+    for (kind, number), (colors, span) in others.items():
+        depths = unit.machine[f"queue.{kind.removesuffix('put')}_depth"]
+        for color in colors:
+            taken = unit.queues[kind]
+            free = [k for k in (number, *range(len(depths))) if k not in taken and k + N_QUEUES not in taken]
+            own = [k for k in (number, number + N_QUEUES) if k not in taken or taken[k].color == color]
+            places = [*(k % N_QUEUES for k in own), *(k for k in free if depths[k] and (kind, k) not in initial)]
+            if not places:
+                what = f"{kind} queue {number} may get {len(colors)} colors, for which there are not enough places"
+                raise Fault(what, span, "name colors that are known when the program is compiled")
+            found[kind, number, color] = unit.queue(kind, places[0], color, shared=True)
     return found
 
 

@@ -384,6 +384,7 @@ class Descriptors(Expressions):
             | im.F_ZERO * f.zero
             | im.F_SAVE * save
             | im.F_TERMINATE * f.ends
+            | im.F_FLUSH * f.flush
         )
         base = dsd.base if isinstance(dsd.base, (int, Sym)) else 0
         if f.kind == "mem4d":

@@ -42,6 +42,10 @@ class Fixed:
     """An operation that finds the FIFO empty, or full, ends."""
     length: int = 0
     priority: str | None = None
+    bound: bool = False
+    """The color is the one that its queue has at the moment (`fabric.csl.lower.rebinding`)."""
+    flush: bool = False
+    """An operation of no elements, which ends when its queue is empty."""
 
     @property
     def is_memory(self) -> bool:

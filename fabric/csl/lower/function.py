@@ -255,6 +255,9 @@ class FunctionLowering(Machine):
         if name in ("@load_to_dsr", "@load_to_dsr_xdsr"):
             self.load_to_dsr(expr)
             return None
+        if name == "@queue_flush":
+            self.flush(expr)
+            return None
         if name in ("@activate", "@block", "@unblock"):
             self._task_bit(name[1:], expr.arguments[0])
             return None

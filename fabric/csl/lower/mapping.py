@@ -112,6 +112,8 @@ class Mapping(Ranges):
         if not isinstance(value.type, DsdType):
             return self.value(value)
         dsd = self.descriptor(value)
+        if self.program.rebinding.of(dsd) is not None:
+            raise Fault("@map over a queue that gets another color while the program runs is not supported", self.span)
         if dsd.fixed.kind == "mem1d":
             return self._along(dsd, words)
         if dsd.fixed.kind == "mem4d":

@@ -16,6 +16,7 @@ from fabric.csl.lower.mapping import HELD, Mapping
 from fabric.csl.lower.vectors import saves_address
 from fabric.csl.types import DsdType, DsrType, PointerType, is_byte
 from wse_core import isa
+from wse_core.image import TASK_TEARDOWN
 
 __all__ = ["Operations"]
 
@@ -68,7 +69,32 @@ class Operations(Mapping):
 
                 self.select(value.which, value.codes, one)
                 return
+            key = self.program.rebinding.of(value)
+            if key is not None:
+                options = self.program.rebinding.options(value, key)
+                which = self.reg(self.load_at(None, self.program.color_word(key), 1), 1)
+                colors = tuple(option.fixed.color for option in options)
+                self._for_each([*operands[:place], Chosen(which, colors, options), *operands[place + 1 :]], write)
+                return
         write(operands)
+
+    def flush(self, expr: tree.BuiltinCall) -> None:
+        """Write a `@queue_flush`: an operation of no elements that ends when the queue is empty."""
+        queue = self.program.rebinding.number(expr.arguments[0], self.span)
+        if not self.program.handles_empty:
+            hint = "@set_empty_queue_handler(f, queue), or a task with the id 29"
+            raise Fault("nothing happens when this queue is empty", self.span, hint)
+        self.store_at(None, self.program.flush_word(queue), 1, 1)
+        thread = self.program.rebinding.flusher(queue)
+        ending = Ending("low", TASK_TEARDOWN, None, thread)
+
+        def write(operands: list[Any]) -> None:
+            dsr = AutoDsr("dest")
+            dsr.thread = thread
+            self.load_dsr(dsr, operands[0])
+            self.put("vector", None, self.reg(0, 2), data=Vector("mov32", (dsr, 0), ending))
+
+        self._for_each([Descriptor(Fixed("fabout", queue=queue, flush=True), None, 0)], write)
 
     def _operate(self, expr: tree.BuiltinCall, operands: list[Any]) -> None:
         """Write a vector operation with these operands."""
@@ -78,6 +104,8 @@ class Operations(Mapping):
         if "index" in options:
             operands = self._indexed(operands, self.value(options["index"]))
         ending = self.program.ending(options, operands, self.span)
+        if ending is not None and ending.thread is None and self.program.rebinding.colors:
+            ending = self.program.on_its_queue(ending, operands)
         is_pointer = isinstance(dest.type, PointerType)
         if is_pointer and (ending is not None or row.pointer == "move"):
             operands[0] = Descriptor(Fixed("mem1d"), operands[0], 1, 0)
@@ -196,9 +224,18 @@ class Operations(Mapping):
     def load_to_dsr(self, expr: tree.BuiltinCall) -> None:
         """Write a `@load_to_dsr`."""
         dsr, made = self.explicit(expr.arguments[0]), self.alternatives(expr.arguments[-1])
+        for option in made.options if isinstance(made, Chosen) else (made,):
+            self._not_rebound(option)
         if isinstance(made, Chosen):
             self.program.note_choice(dsr)
         self._for_each([made], lambda one: self.load_explicit(dsr, one[0], expr.options))
+
+    def _not_rebound(self, dsd: Descriptor) -> None:
+        """Refuse a DSR with a queue that gets other colors: which one it has then is not known here."""
+        key = self.program.rebinding.of(dsd)
+        if key is not None:
+            what = f"a DSR with {key[0]} {key[1]}, which gets another color while the program runs, is not modelled"
+            raise Fault(what, self.span, "give the operation the DSD")
 
     def load_explicit(self, dsr: ExplicitDsr, dsd: Descriptor, options: dict[str, Any]) -> None:
         """Load a DSR that the program named; its options hold for the operations that use it."""

@@ -30,6 +30,7 @@ from fabric.csl.lower.wide import is_wide
 from fabric.csl.rules import unrolls
 from fabric.csl.types import VOID, ArrayType, DsdType, StructType, is_byte, leads_to_bytes
 from wse_core.encoding import N_COLORS
+from wse_core.image import TASK_TEARDOWN
 
 __all__ = ["START", "ProgramLowering", "lower"]
 
@@ -40,6 +41,8 @@ DEEPEST = 7
 RPC, START = 28, 27
 """Ids of the hidden tasks that do calls of the host, and what comes before anything else."""
 TEARDOWN = "<tile_config/teardown>"
+EMPTY_OUTPUTS = 2
+"""Number of the question which output queues are empty, of q_state."""
 FIRST, LAST, STACK = 2, 10, 7
 """Registers of parameters: first and last, and one that they leave out."""
 
@@ -91,7 +94,7 @@ class ProgramLowering(Attributes):
         if self.starts:
             self._reserve(START, "what happens before anything else")
             self._begin()
-        if unit.teardown:
+        if unit.teardown or unit.empty:
             self._teardown_task()
         self.made.functions = self._in_order()
         return self.made
@@ -192,7 +195,7 @@ class ProgramLowering(Attributes):
         asks = any(f.span.source.name == TEARDOWN and f.name.endswith("get_pending") for f in self.checked.functions)
         if asks:
             return tuple(range(N_COLORS))
-        return tuple(sorted(unit.teardown)) if len(unit.teardown) > 1 else ()
+        return tuple(sorted(unit.teardown)) if len(unit.teardown) > 1 or unit.empty else ()
 
     def held(self, color: int) -> Sym:
         """Return where it is noted that the teardown of a color is known already."""
@@ -205,6 +208,7 @@ class ProgramLowering(Attributes):
         code.put("td_exit", None, data=color)
 
     def _teardown_task(self) -> None:
+        self._reserve(TASK_TEARDOWN, "handlers of teardown and of empty queues")
         made, code = self._hidden_task("teardown")
         handlers = self.checked.unit.teardown
         for color, (function, span) in handlers.items():
@@ -212,7 +216,7 @@ class ProgramLowering(Attributes):
             typed = self._root(function)
             assert typed is not None
             after = code.new_block()
-            if len(handlers) > 1:
+            if color in self.watched:
                 entered, here = code.new_block(), code.new_block()
                 code.branch("br16", "ne", code.in_teardown(color), 0, entered, after)
                 code.place(entered)
@@ -221,8 +225,53 @@ class ProgramLowering(Attributes):
                 code.store_at(None, self.held(color), 1, 1)
             code._called(self.function(typed), [], False)
             code.place(after)
+        self._empty_queues(code)
         code.put("ret")
-        self.made.tasks.append(("local", 29, made, False))
+        self.made.tasks.append(("local", TASK_TEARDOWN, made, False))
+
+    # ---- queues that are flushed
+
+    @property
+    def handles_empty(self) -> bool:
+        """Whether something happens when a queue that is flushed is empty."""
+        return bool(self.checked.unit.empty) or ("task", TASK_TEARDOWN) in self.checked.unit.tasks
+
+    def flush_word(self, queue: int) -> Sym:
+        """Return where it is noted that an output queue is flushed."""
+        return Sym(self.hidden(f"flush{queue}"))
+
+    def color_word(self, key: tuple[str, int]) -> Sym:
+        """Return where the color of a queue of the moment is noted."""
+        memory = self.hidden(f"color_of_{key[0]}{key[1]}")
+        memory.init = np.array([self.rebinding.colors[key][0]], np.uint16)
+        return Sym(memory)
+
+    def check_filter(self, color: Any, enable: Any, span: Span) -> None:
+        """Refuse a filter that is not applied although the color has one, or the other way round."""
+        if not isinstance(color, Value) or not isinstance(enable, Value):
+            return
+        config = self.checked.unit.configs.get(color.data)
+        has = (config is not None and config[0].filter is not None) or color.data in (self.checked.unit.filters or ())
+        if bool(enable.data) != has:
+            what = f"color {color.data} has {'a' if has else 'no'} filter, and filter_enable is {str(not has).lower()}"
+            raise Fault(what, span, "a color's filter is always applied here")
+
+    def _empty_queues(self, code: FunctionLowering) -> None:
+        """Write the part of task 29 that calls the handlers of queues that were flushed and are empty."""
+        for (_, queue), (function, span) in self.checked.unit.empty.items():
+            code.span = span
+            typed = self._root(function)
+            assert typed is not None
+            flushed, here, after = code.new_block(), code.new_block(), code.new_block()
+            code.branch("br16", "ne", code.load_at(None, self.flush_word(queue), 1), 0, flushed, after)
+            code.place(flushed)
+            empty = code.new(1)
+            code.put("q_state", empty, data=EMPTY_OUTPUTS)
+            code.branch("br16", "ne", code.alu("and16", empty, 1 << queue), 0, here, after)
+            code.place(here)
+            code._called(self.function(typed), [], False)
+            code.jump(after)
+            code.place(after)
 
     def _hidden_task(self, name: str) -> tuple[Function, FunctionLowering]:
         functions, unit = self.checked.functions, self.checked.unit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from fabric.csl.ir import Function as Made
 from fabric.csl.lower.descriptors import Descriptors
 from fabric.csl.lower.dsd import CHANGES, FIELDS, Chosen, Descriptor, DsdVariable, Fixed, chosen
 from fabric.csl.lower.kinds import Kinds, about_descriptors
+from fabric.csl.lower.rebinding import Rebinding
 from fabric.csl.types import ArrayType
 from wse_core import image as im
 
@@ -33,6 +35,7 @@ class Attributes(ABC):
     """A mix-in of `fabric.csl.lower.program.ProgramLowering`."""
 
     made: Any
+    session: Any
 
     def __init__(self, checked: Checked) -> None:
         self.checked = checked
@@ -49,6 +52,7 @@ class Attributes(ABC):
         self._asking: set[int] = set()
         self.kinds = Kinds(checked.functions, checked.variables, checked.unit, self.fifo_of)
         self._several: set[ExplicitDsr] = set()
+        self.rebinding = Rebinding(checked, self.kinds.ids)
         self._scan()
 
     # ---- what the program says somewhere
@@ -206,6 +210,13 @@ class Attributes(ABC):
         if dsd is None:
             return 40
         return 8 + (dsd.fixed.color or 0) if dsd.fixed.queue is None else dsd.fixed.queue
+
+    def on_its_queue(self, ending: Ending, operands: list[Any]) -> Ending:
+        """Return the attributes with the microthread of the queue that the program names, whatever ring it uses."""
+        dsd = self._leading(operands)
+        if dsd is None or not dsd.fixed.bound or not self.session.machine["task.by_queue"]:
+            return ending
+        return replace(ending, thread=dsd.fixed.queue)
 
     def _leading(self, operands: list[Any]) -> Descriptor | None:
         """Return the descriptor whose queue gives an operation its microthread, as far as that is known here."""

@@ -35,7 +35,7 @@ def tree(directory):
     (directory / "broken.csl").write_text("const a = ;\n", encoding="utf-8")
     (directory / "wse3.csl").write_text(
         "layout { @set_rectangle(1, 1); @set_tile_code(0, 0); }\n"
-        "task t() void { @queue_flush(@get_output_queue(2)); }\n"
+        "task t() void { @get_sr(2); }\n"
         "comptime { @bind_local_task(t, @get_local_task_id(8)); }\n",
         encoding="utf-8",
     )
@@ -63,19 +63,19 @@ def test_a_census(tmp_path):
         ("layout.csl", []),
         ("layout.csl", []),
         ("layout.csl", []),
-        ("wse3.csl", ["@queue_flush exists on WSE-3 only, and is not modelled; guard it with @is_arch"]),
+        ("wse3.csl", ["@get_sr exists on WSE-3 only, and is not modelled; guard it with @is_arch"]),
     ]
     assert found.uses["@bind_local_task"] == 3
     assert found.files_with["@set_tile_code"] == 3
     assert found.uses["fabin_dsd.input_queue"] == 2
     assert found.uses["<memcpy/memcpy>"] == 1
     assert found.uses["option async"] == 2
-    assert list(found.missing) == ["@queue_flush"]
+    assert list(found.missing) == ["@get_sr"]
     text = found.as_text()
     assert "5 files" in text
-    assert re.search(r"@queue_flush +1 +1  exists on WSE-3", text)
+    assert re.search(r"@get_sr +1 +1  exists on WSE-3", text)
     assert "broken.csl:1:11: ';' does not fit here" in text
-    assert found.as_dict()["features"]["@queue_flush"]["missing"].startswith("exists on WSE-3")
+    assert found.as_dict()["features"]["@get_sr"]["missing"].startswith("exists on WSE-3")
 
 
 def test_a_directory_without_programs_is_refused(tmp_path):

@@ -93,6 +93,7 @@ def test_special_instructions():
         p.route(7, "RW", "EN", position=1)
         p.td_exit(7)
         p.in_td(p.r[4], 7)
+        p.q_state(p.r[4], "empty_outputs")
         p.flt_set(0, "limit", p.r[4])
         p.trap(5)
         p.ret()
@@ -109,6 +110,7 @@ def test_special_instructions():
         "route",
         "td_exit",
         "in_td",
+        "q_state",
         "flt_set",
         "trap",
         "ret",

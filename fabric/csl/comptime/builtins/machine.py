@@ -216,6 +216,33 @@ def _teardown(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return NOTHING
 
 
+@builtin("@set_empty_queue_handler", 2, 2, "setup", GROUP, "WSE-3: what runs when a queue that is flushed is empty")
+def _empty_handler(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
+    only_by_queue(ev, "@set_empty_queue_handler", node.span)
+    function = _task(ev, node.arguments[0], scope, "fn")
+    queue = _flushed(ev, node.arguments[1], scope, "@set_empty_queue_handler")
+    if not isinstance(queue, Value):
+        raise Fault("the queue is not known when the program is compiled", node.arguments[1].span)
+    what = f"{queue.type} {queue.data} has two handlers"
+    ev.unit.once(ev.unit.empty, (str(queue.type), queue.data), (function, node.span), what, node.span)
+    return NOTHING
+
+
+@builtin("@queue_flush", 1, 1, "run", GROUP, "WSE-3: runs the handler of a queue when that is empty")
+def _queue_flush(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
+    only_by_queue(ev, "@queue_flush", node.span)
+    return ev.run_builtin(node, (_flushed(ev, node.arguments[0], scope, "@queue_flush"),), VOID)
+
+
+def _flushed(ev: Interpreter, node: n.Node, scope: Scope, name: str) -> Operand:
+    """Return a queue that is emptied; of the two kinds only one is modelled."""
+    queue = ident(ev, node, scope, (INPUT, OUTPUT), name)
+    if queue.type == INPUT:
+        what = f"{name} of an input queue is not modelled"
+        raise Fault(what, node.span, "an operation that takes what comes ends when it has all of it")
+    return queue
+
+
 @builtin("@initialize_queue", 1, 2, "setup", GROUP, "color and priority of a queue")
 def _initialize_queue(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     queue = ev.scalar(node.arguments[0], scope, "the queue")

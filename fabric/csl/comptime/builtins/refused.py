@@ -18,8 +18,6 @@ HOST = "belongs to the vendor's own host library"
 MACHINE = "is not modelled"
 
 REFUSED = {
-    "@queue_flush": WSE3,
-    "@set_empty_queue_handler": WSE3,
     "@bind_rotating_tasks": WSE3,
     "@get_sr": WSE3,
     "@load_to_dsr_xdsr_sr": WSE3,

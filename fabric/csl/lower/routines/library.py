@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabric.csl import tree
 from fabric.csl.ir import Operand, Sym, Vreg
+from fabric.csl.lower.rebinding import named
 
 if TYPE_CHECKING:
     from fabric.csl.lower.function import FunctionLowering
@@ -113,6 +114,36 @@ for _name in (
 for _name in ("reset_routes", "set_io_direction", "clear_io_direction", "toggle_io_direction"):
     _config("<tile_config/color_config>", _name)
 _config("<tile_config/teardown>", "exit")
+
+
+@routine("<tile_config/queue_flush>", "exit")
+def _flush_ends(code: FunctionLowering, expr: tree.Call) -> None:
+    """Note that a queue is not flushed any more."""
+    code.store_at(None, code.program.flush_word(_queue(code, expr)), 0, 1)
+
+
+@routine("<tile_config/queue_flush>", "is_flushed")
+def _is_flushed(code: FunctionLowering, expr: tree.Call) -> Operand:
+    return code.load_at(None, code.program.flush_word(_queue(code, expr)), 1)
+
+
+def _queue(code: FunctionLowering, expr: tree.Call) -> int:
+    (queue,) = named(expr, "q")
+    return code.program.rebinding.number(queue, expr.span)
+
+
+def _rebound(source: str, name: str, port: str, *more: str) -> None:
+    @routine(source, name)
+    def rebound(code: FunctionLowering, expr: tree.Call) -> None:
+        queue, color, *enable = named(expr, "number", "c", *more)
+        key = port, code.program.rebinding.number(queue, expr.span)
+        if enable:
+            code.program.check_filter(color, enable[0], expr.span)
+        code.store_at(None, code.program.color_word(key), code.value(color), 1)
+
+
+_rebound("<tile_config/input_queue_config>", "encode_input_queue", "input_queue", "filter_enable")
+_rebound("<tile_config/output_queue_config>", "encode_output_queue", "output_queue")
 
 
 @routine("<tile_config/teardown>", "get_pending")
