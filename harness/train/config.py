@@ -575,13 +575,19 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
     network = table.get("network")
     if not isinstance(network, dict) or not network.get("file") or not isinstance(network["file"], str):
         return ()
-    for key in ("inputs", "layers"):
+    for key in ("inputs", "layers", "nodes", "image"):
         if key in network:
             raise ConfigError("the file says it", where=place(source, f"network.{key}"), hint="either, not both")
     from harness.train.onnx_file import read_onnx
 
     found = read_onnx(Path(source).parent / network["file"])
-    network["inputs"], network["layers"] = found.inputs, found.layers
+    network["inputs"] = found.inputs
+    if found.layers:
+        network["layers"] = found.layers
+    else:
+        network["nodes"] = list(found.nodes)
+    if found.image:
+        network["image"] = list(found.image)
     return found.warnings
 
 

@@ -24,7 +24,8 @@ from harness.train.data import DataService, Dataset, load
 from harness.train.feed import BatchFeed
 from harness.train.initial import initial_parameters
 from harness.train.loss_scale import LossScale
-from harness.train.onnx_file import OnnxNetwork, export_onnx, read_onnx, save_onnx
+from harness.train.onnx_file import export_onnx, read_onnx, save_onnx
+from harness.train.onnx_reader import OnnxNetwork
 from harness.train.sources import Samples
 from memx.parameter import Parameter
 from memx.pattern import Pattern

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -164,11 +166,13 @@ def test_every_node_that_is_not_trained_is_named(folder, capsys):
         ("lost", ConfigError, r"(?s)val_3 is no name of a parameter.*optimize=False"),
         ("batch norm", ConfigError, r"(?s)statistics of inference.*optimize=False"),
         ("training norm", UnsupportedError, "norm .BatchNormalization.: is not trained here"),
-        ("two ways", UnsupportedError, "second .Gemm.: takes x, not what the node before it gives"),
+        ("two ways", UnsupportedError, "relu .Relu.: nothing takes its result"),
         ("dropout", UnsupportedError, "drop .Dropout.: dropout is not modelled"),
         ("alpha", UnsupportedError, "first .Gemm.: alpha and beta are 1"),
-        ("fit", UnsupportedError, "second .Gemm.: takes 5 features, the layer before it gives 12"),
-        ("two outputs", UnsupportedError, "first .Relu.: only the result of a product"),
+        ("fit", UnsupportedError, "second .Gemm.: takes 5 features, what it is given has 12"),
+        ("two factors", UnsupportedError, "both .MatMul.: products of two tensors are not trained here"),
+        ("gate", UnsupportedError, "gate .Sigmoid.: a sigmoid that is not multiplied with its own input"),
+        ("added", UnsupportedError, "more .Add.: only the bias of a product is added here"),
         ("old", ConfigError, "operators of version 11"),
     ],
 )
@@ -187,7 +191,9 @@ def test_files_that_are_refused(folder, change, error, match):
         "dropout": [head, node("Dropout", ["h", "", "yes"], ["k"], "drop"), tail],
         "alpha": [node("Gemm", ["x", "w"], ["k"], "first", alpha=2.0), tail],
         "fit": [head, node("Gemm", ["h", "u"], ["y"], "second", transB=1)],
-        "two outputs": [node("Relu", ["x"], ["k"], "first"), tail],
+        "two factors": [head, node("MatMul", ["h", "h"], ["k"], "both"), tail],
+        "gate": [head, node("Sigmoid", ["h"], ["g"], "gate"), node("Mul", ["g", "x"], ["k"], "times"), tail],
+        "added": [head, node("Relu", ["h"], ["r"]), node("Add", ["r", "s"], ["k"], "more"), tail],
         "old": [head, node("Relu", ["h"], ["k"]), tail],
     }[change]
     write("m.onnx", middle, given | extra | {"yes": numpy_helper.to_array(yes)}, opset=11 if change == "old" else 20)
@@ -227,3 +233,302 @@ def test_any_network_goes_out_as_a_file_that_other_programs_run(folder):
     (wanted,) = ReferenceEvaluator("new.onnx").run(None, {"x": x})
     logits = run.model.forward(run._active(), x)
     assert np.abs(logits - wanted).max() < 0.01 * np.abs(wanted).max()
+
+
+# --- graphs that are no chains ----------------------------------------------------------------------------------------
+
+IMAGES = TEXT.format(wafers=1).replace("blobs.npz", "images.npz")
+
+
+def images(shape, classes=3, samples=40):
+    """Write samples of images."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((samples, *shape)).astype(np.float32)
+    y = rng.integers(0, classes, samples)
+    np.savez("images.npz", x_train=x, y_train=y, x_test=x[:20], y_test=y[:20])
+
+
+def normalised(given, name, x, y, groups):
+    """Return the nodes of a group norm as an exporter takes it apart, shapes worked out from those of tensors."""
+    node = helper.make_node
+    given |= {f"{name}.ones": np.ones(groups, np.float32), f"{name}.zeros": np.zeros(groups, np.float32)}
+    given |= {f"{name}.into": np.array([0, groups, -1]), f"{name}.axes": np.array([1, 2])}
+    return [
+        node("Shape", [x], [f"{name}.shape"], f"{name} shape"),
+        node("Reshape", [x, f"{name}.into"], [f"{name}.grouped"], f"{name} into groups"),
+        node("InstanceNormalization", [f"{name}.grouped", f"{name}.ones", f"{name}.zeros"], [f"{name}.unit"], name),
+        node("Reshape", [f"{name}.unit", f"{name}.shape"], [f"{name}.image"], f"{name} back"),
+        node("Unsqueeze", [f"{name}.weight", f"{name}.axes"], [f"{name}.w"], f"{name} factors"),
+        node("Unsqueeze", [f"{name}.bias", f"{name}.axes"], [f"{name}.b"], f"{name} shifts"),
+        node("Mul", [f"{name}.image", f"{name}.w"], [f"{name}.scaled"], f"{name} times"),
+        node("Add", [f"{name}.scaled", f"{name}.b"], [y], f"{name} plus"),
+    ]
+
+
+def write_images(path, nodes, parameters, shape, classes=3, opset=20):
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", *shape])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", classes])],
+        [numpy_helper.from_array(array, name) for name, array in parameters.items()],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), path)
+
+
+def lenet(path):
+    """Write two convolutions with pooling and two products."""
+    node, rng = helper.make_node, np.random.default_rng(1)
+    given = {
+        "features.0.weight": rng.standard_normal((3, 1, 3, 3)) / 3,
+        "features.0.bias": rng.standard_normal(3),
+        "features.3.weight": rng.standard_normal((4, 3, 2, 2)) / 4,
+        "classifier.0.weight": rng.standard_normal((5, 16)) / 4,
+        "classifier.0.bias": rng.standard_normal(5),
+        "classifier.2.weight": rng.standard_normal((3, 5)) / 2,
+        "classifier.2.bias": rng.standard_normal(3),
+    }
+    window = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    nodes = [
+        node("Conv", ["x", "features.0.weight", "features.0.bias"], ["a"], "conv 1", pads=[1] * 4),
+        node("Relu", ["a"], ["b"], "relu 1"),
+        node("MaxPool", ["b"], ["c"], "pool 1", **window),
+        node("Conv", ["c", "features.3.weight"], ["d"], "conv 2", pads=[1] * 4),
+        node("AveragePool", ["d"], ["e"], "pool 2", **window),
+        node("Flatten", ["e"], ["f"], "flat"),
+        node("Gemm", ["f", "classifier.0.weight", "classifier.0.bias"], ["g"], "product 1", transB=1),
+        node("Relu", ["g"], ["h"], "relu 2"),
+        node("Gemm", ["h", "classifier.2.weight", "classifier.2.bias"], ["y"], "product 2", transB=1),
+    ]
+    given = {name: array.astype(np.float32) for name, array in given.items()}
+    write_images(path, nodes, given, (1, 6, 6))
+    return (1, 6, 6), given
+
+
+def residual(path):
+    """Write a depthwise convolution, group norms as exporters take them apart, a sum, and a mean over the image."""
+    node, rng = helper.make_node, np.random.default_rng(2)
+    given = {
+        "stem.weight": rng.standard_normal((4, 2, 3, 3)) / 4,
+        "norm1.weight": rng.standard_normal(4),
+        "norm1.bias": rng.standard_normal(4),
+        "deep.weight": rng.standard_normal((4, 1, 3, 3)) / 3,
+        "point.weight": rng.standard_normal((4, 4, 1, 1)) / 2,
+        "norm2.weight": rng.standard_normal(4),
+        "norm2.bias": rng.standard_normal(4),
+        "fc.weight": rng.standard_normal((3, 4)),
+        "fc.bias": rng.standard_normal(3),
+    }
+    given = {name: array.astype(np.float32) for name, array in given.items()}
+    given["rows"] = np.array([0, -1])
+    nodes = [
+        node("Conv", ["x", "stem.weight"], ["a"], "stem", pads=[1] * 4, strides=[2, 2]),
+        *normalised(given, "norm1", "a", "b", 2),
+        node("Relu", ["b"], ["c"], "relu"),
+        node("Conv", ["c", "deep.weight"], ["d"], "deep", pads=[1] * 4, group=4),
+        node("Conv", ["d", "point.weight"], ["e"], "point"),
+        *normalised(given, "norm2", "e", "f", 4),
+        node("Add", ["f", "c"], ["g"], "sum"),
+        node("Sigmoid", ["g"], ["s"], "gate"),
+        node("Mul", ["g", "s"], ["h"], "silu"),
+        node("GlobalAveragePool", ["h"], ["m"], "mean"),
+        node("Reshape", ["m", "rows"], ["r"], "rows"),
+        node("Gemm", ["r", "fc.weight", "fc.bias"], ["y"], "product", transB=1),
+    ]
+    write_images(path, nodes, given, (2, 6, 6))
+    return (2, 6, 6), {name: array for name, array in given.items() if name.endswith((".weight", ".bias"))}
+
+
+@pytest.mark.parametrize("made", [lenet, residual])
+def test_networks_of_images_give_the_logits_of_the_reference_evaluator(folder, made):
+    shape, given = made("m.onnx")
+    images(shape)
+    config = parse_train(IMAGES, "a.toml")
+    assert config.network.image == shape
+    run, x = PlainTrainer(config), np.load("images.npz")["x_test"]
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    found = run.model.forward(run._active(), x.reshape(len(x), -1))
+    assert np.abs(found - wanted).max() < 0.01 * np.abs(wanted).max()
+    run.save_onnx("again.onnx")
+    assert (folder / "again.onnx").read_bytes() == (folder / "m.onnx").read_bytes()
+    out = run.state_dict()
+    assert {name: (array.shape, array.tobytes()) for name, array in out.items()} == {
+        name: (array.shape, array.tobytes()) for name, array in given.items()
+    }
+
+
+def test_operations_are_called_as_their_modules(folder):
+    lenet("m.onnx")
+    names = [node["name"] for node in read_onnx("m.onnx").nodes]
+    assert names == [
+        *("features.0", "relu_1", "pool_1", "features.3", "pool_2"),
+        *("classifier.0", "relu_2", "classifier.2"),
+    ]
+    residual("m.onnx")
+    found = read_onnx("m.onnx")
+    assert [(node["name"], node["op"]) for node in found.nodes] == [
+        ("stem", "convolution"),
+        ("norm1", "groupnorm"),
+        ("relu", "relu"),
+        ("deep", "convolution"),
+        ("point", "convolution"),
+        ("norm2", "groupnorm"),
+        ("sum", "add"),
+        ("silu", "silu"),
+        ("mean", "avgpool"),
+        ("fc", "linear"),
+    ]
+    assert found.nodes[1]["groups"] == 2
+    assert found.nodes[6]["inputs"] == ["norm2", "relu"]
+    assert "norm1.norm.weight" in found.tensors
+
+
+@pytest.mark.parametrize("made", [lenet, residual])
+def test_wafers_train_networks_of_images_from_files(folder, made):
+    """Bit for bit as the oracle does; every parameter moves."""
+    shape, given = made("m.onnx")
+    images(shape)
+    config = parse_train(IMAGES, "a.toml")
+    machine, oracle = Trainer(config), Trainer(config, backend="numpy")
+    steps = [(machine.step().loss, oracle.step().loss) for _ in range(3)]
+    assert all(a == b for a, b in steps)
+    one, other = machine.state_dict(), oracle.state_dict()
+    for name, array in given.items():
+        assert np.array_equal(one[name], other[name])
+        assert not np.array_equal(one[name], array)
+
+
+@pytest.mark.parametrize("made", [lenet, residual])
+def test_networks_of_images_go_out_as_files_of_their_own(folder, made):
+    shape, _ = made("m.onnx")
+    images(shape)
+    found = read_onnx("m.onnx")
+    plain = parse_train(IMAGES, "a.toml")
+    network = {"image": list(found.image), "inputs": found.inputs, "nodes": found.nodes}
+    config = TrainConfig.of("a.toml", network=network, data=plain.data, train=plain.train)
+    run, x = PlainTrainer(config), np.load("images.npz")["x_test"]
+    run.step()
+    run.save_onnx("new.onnx")
+    (wanted,) = ReferenceEvaluator("new.onnx").run(None, {"x": x})
+    logits = run.model.forward(run._active(), x.reshape(len(x), -1))
+    assert np.abs(logits - wanted).max() < 0.01 * np.abs(wanted).max()
+    again = read_onnx("new.onnx")
+    kept = run.tensors()
+    assert [(node["op"], node.get("groups")) for node in again.nodes] == [
+        (node["op"], node.get("groups")) for node in found.nodes
+    ]
+    assert all(np.array_equal(values, kept[name]) for name, values in again.tensors.items())
+
+
+WRONG_IMAGES = [
+    ("pool 1", {"pads": [1, 1, 1, 1]}, "pool 1 (MaxPool): pooling has no padding here"),
+    ("pool 2", {"ceil_mode": 1}, "pool 2 (AveragePool): windows that leave the image"),
+    ("conv 1", {"pads": [0, 1, 1, 0]}, "conv 1 (Conv): all sides are padded alike"),
+    ("conv 1", {"auto_pad": "SAME_UPPER", "pads": None}, "conv 1 (Conv): all sides are padded alike"),
+    ("conv 1", {"dilations": [2, 2]}, "conv 1 (Conv): windows have no gaps here"),
+    ("conv 2", {"strides": [1, 2]}, "conv 2 (Conv): strides of [1, 2]"),
+    ("flat", {"axis": 2}, "flat (Flatten): axis is 1 here"),
+]
+
+
+@pytest.mark.parametrize(("name", "attributes", "what"), WRONG_IMAGES, ids=[row[2][:24] for row in WRONG_IMAGES])
+def test_windows_that_are_not_moved_here_are_named(folder, name, attributes, what):
+    lenet("m.onnx")
+    model = onnx.load("m.onnx")
+    node = next(node for node in model.graph.node if node.name == name)
+    kept = [item for item in node.attribute if item.name not in attributes]
+    del node.attribute[:]
+    node.attribute.extend(kept)
+    node.attribute.extend(helper.make_attribute(key, value) for key, value in attributes.items() if value is not None)
+    onnx.save(model, "m.onnx")
+    with pytest.raises(UnsupportedError) as caught:
+        read_onnx("m.onnx")
+    assert what in str(caught.value)
+
+
+def test_residuals_of_features_become_nodes(folder):
+    """A chain stays layers; a sum with what came before makes operations of it."""
+    node, rng = helper.make_node, np.random.default_rng(3)
+    given = values(
+        rng, a__weight=(6, 12), a__bias=(6,), n__weight=(6,), n__bias=(6,), b__weight=(6, 6), d__weight=(4, 6)
+    )
+    nodes = [
+        node("Gemm", ["x", "a.weight", "a.bias"], ["a"], "a", transB=1),
+        node("LayerNormalization", ["a", "n.weight", "n.bias"], ["n"], "n", axis=-1),
+        node("Gelu", ["n"], ["g"], "gelu", approximate="tanh"),
+        node("Gemm", ["g", "b.weight"], ["b"], "b", transB=1),
+        node("Add", ["a", "b"], ["s"], "sum"),
+        node("Gemm", ["s", "d.weight"], ["y"], "d", transB=1),
+    ]
+    write("m.onnx", nodes, given)
+    config = parse_train(TEXT.format(wafers=2), "a.toml")
+    assert [node.op for node in config.network.nodes] == ["linear", "norm", "gelu", "linear", "add", "linear"]
+    run, x = PlainTrainer(config), np.load("blobs.npz")["x_test"]
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    assert np.abs(run.model.forward(run._active(), x) - wanted).max() < 0.01 * np.abs(wanted).max()
+    machine, oracle = Trainer(config), Trainer(config, backend="numpy")
+    assert [machine.step().loss for _ in range(3)] == [oracle.step().loss for _ in range(3)]
+    assert all(np.array_equal(array, oracle.state_dict()[name]) for name, array in machine.state_dict().items())
+
+
+def test_a_group_norm_without_factors_is_named(folder):
+    residual("m.onnx")
+    model = onnx.load("m.onnx")
+    times = next(node for node in model.graph.node if node.name == "norm2 times")
+    for node in model.graph.node:
+        for place, name in enumerate(node.input):
+            node.input[place] = times.input[0] if name == times.output[0] else name
+    model.graph.node.remove(times)
+    onnx.save(model, "m.onnx")
+    with pytest.raises(UnsupportedError, match="norm2 .InstanceNormalization.: factors of channels come first"):
+        read_onnx("m.onnx")
+
+
+def test_a_folded_batch_norm_is_refused(folder):
+    """An exporter notes it beside the convolution, and nowhere else."""
+    lenet("m.onnx")
+    model = onnx.load("m.onnx")
+    noted = model.graph.node[0].metadata_props.add()
+    noted.key, noted.value = "namespace", ": Net/b: torch.nn.modules.batchnorm.BatchNorm2d/_native_batch_norm_legit"
+    onnx.save(model, "m.onnx")
+    with pytest.raises(ConfigError, match=r"(?s)conv 1: batch normalisation is folded into it.*optimize=False"):
+        read_onnx("m.onnx")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lenet", "residual", "depthwise", "gated"])
+def test_networks_that_torch_exports_train_as_there(folder, name):
+    """Five steps of plain descent on eight samples: losses, weights, and names of weights."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    from tests.harness.train.torch_networks import network
+
+    torch.manual_seed(0)
+    module, x, y = network(torch, name).train(), torch.randn(8, 1, 8, 8), torch.arange(8)
+    shapes = ({0: torch.export.Dim("n")},)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a module is exported as it is trained, and what PyTorch deprecates
+        torch.onnx.export(
+            module, (x,), "m.onnx", dynamo=True, optimize=False, external_data=False, dynamic_shapes=shapes
+        )
+    optimizer, losses = torch.optim.SGD(module.parameters(), lr=0.05), []
+    for _ in range(5):
+        optimizer.zero_grad()
+        losses.append(torch.nn.functional.cross_entropy(module(x), y))
+        losses[-1].backward()
+        optimizer.step()
+    np.savez("images.npz", x_train=x.numpy(), y_train=y.numpy(), x_test=x.numpy(), y_test=y.numpy())
+    words = [
+        "data.batch=8",
+        "mesh.width=2",
+        "train.iterations=5",
+        "train.optimizer.name=sgd",
+        "train.optimizer.lr=0.05",
+    ]
+    machine = Trainer(parse_train(IMAGES, "a.toml", words))
+    found = [machine.step().loss for _ in range(5)]
+    assert np.allclose(found, [loss.item() for loss in losses], atol=5e-4)
+    wanted, got = module.state_dict(), machine.state_dict()
+    assert got.keys() == wanted.keys()
+    assert all(np.allclose(got[name], wanted[name].numpy(), atol=2e-3) for name in got)
+    module.load_state_dict({name: torch.from_numpy(array) for name, array in got.items()}, strict=True)

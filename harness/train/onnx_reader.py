@@ -1,0 +1,713 @@
+"""The graph of an ONNX file becomes the layers or operations of a network, node by node.
+
+What depends on no sample is worked out by ONNX' own reference evaluator, also what is made of the shape of a tensor;
+parameters may be transposed and get axes of length one.  `harness.train.onnx_file` says what nodes become.
+
+Source: ONNX operators, https://onnx.ai/onnx/operators/, versions 13 to 23.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fabric.networks.graph.operations import EPSILON
+from fabric.networks.graph.tensors import INPUT
+from harness.kit.modules import need
+from wse_core.errors import ConfigError, UnsupportedError
+
+__all__ = ["EXPORT", "OnnxNetwork", "OnnxReader", "Origin"]
+
+EXPORT = "torch.onnx.export(module.train(), ..., dynamo=True, optimize=False, keep_initializers_as_inputs=False)"
+"""So an exporter leaves names and nodes as they are."""
+LOST = re.compile(r"(val_\d+|onnx::\w+_\d+|_?to_copy.*|t_\d+)")
+"""Names that exporters give to what they made themselves."""
+SAMPLES = 1_000_003
+"""So many samples stand for a number of them that is left open: a prime that no sizes multiply to."""
+KEEPS = ("Transpose", "Reshape", "Identity", "Cast", "CastLike", "Unsqueeze", "Squeeze")
+"""What is still a parameter behind one of these."""
+ACTIVATIONS = ("relu", "gelu", "silu")
+
+
+class Origin(NamedTuple):
+    """Where a tensor of a layer came from.
+
+    Attributes
+    ----------
+    name : str
+        Of the initializer.
+    shape : tuple of int
+        Of the initializer.
+    transposed : bool
+        Its axes are the other way round there.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    transposed: bool = False
+
+
+class OnnxNetwork(NamedTuple):
+    """What a file says.
+
+    Attributes
+    ----------
+    inputs : int
+        Features of a sample.
+    layers : list of dict
+        Keys of `harness.train.tables.LayerConfig`; empty if the network is no chain of layers.
+    tensors : dict[str, ndarray of float32]
+        First weights by the names of `harness.train.weights`.
+    origins : dict[str, Origin]
+        By the same names.
+    warnings : tuple of str
+    nodes : list of dict
+        Instead of layers: keys of `harness.train.tables.NodeConfig`.
+    image : tuple of int
+        Channels, rows and columns of a sample; empty if it is none.
+    """
+
+    inputs: int
+    layers: list[dict[str, Any]]
+    tensors: dict[str, np.ndarray]
+    origins: dict[str, Origin]
+    warnings: tuple[str, ...] = ()
+    nodes: Sequence[dict[str, Any]] = ()
+    image: tuple[int, ...] = ()
+
+    def back(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return trained tensors under the names, and with the axes, that came in."""
+        return {
+            origin.name: np.ascontiguousarray(tensors[name].T if origin.transposed else tensors[name]).reshape(
+                origin.shape
+            )
+            for name, origin in self.origins.items()
+        }
+
+
+class _Value(NamedTuple):
+    """A tensor of a graph that depends on the samples.
+
+    Attributes
+    ----------
+    node : str
+        What gives it: the name of a node of ours, ``input``; empty if that was refused.
+    shape : tuple of int
+        Of a sample; empty if that is not known.
+    groups : int
+        It is seen as so many groups of channels, for an instance normalisation; 0: it is not.
+    """
+
+    node: str
+    shape: tuple[int, ...]
+    groups: int = 0
+
+    @property
+    def features(self) -> int:
+        """The tensor has so many features; 0 if that is not known."""
+        return math.prod(self.shape) if self.shape else 0
+
+
+class OnnxReader:
+    """Reads one graph: values that are known, then every node that depends on the samples.
+
+    Parameters
+    ----------
+    path : Path
+        For messages.
+    model : onnx.ModelProto
+    """
+
+    def __init__(self, path: Path, model: Any) -> None:
+        self.path, self.graph, self.opsets = path, model.graph, model.opset_import
+        self.to_array = need("onnx.numpy_helper", "a network from an .onnx file").to_array
+        self.attribute = need("onnx.helper", "a network from an .onnx file").get_attribute_value
+        self.known: dict[str, np.ndarray] = {item.name: self.to_array(item) for item in self.graph.initializer}
+        self.origin = {
+            name: Origin(name, values.shape) for name, values in self.known.items() if values.dtype.kind == "f"
+        }
+        self.refused: list[str] = []
+        self.warnings: list[str] = []
+        self.nodes: list[dict[str, Any]] = []
+        self.values: dict[str, _Value] = {}
+        self.gates: dict[str, tuple[Any, str]] = {}  # sigmoids that nothing was multiplied with yet, and of what
+        self.unfinished: dict[str, tuple[Any, set[str]]] = {}  # group norms that lack a factor or a shift
+        self.tensors: dict[str, np.ndarray] = {}
+        self.origins: dict[str, Origin] = {}
+        self.used: Counter[str] = Counter()
+        self.samples = SAMPLES
+        self.inputs = 0
+
+    def network(self) -> OnnxNetwork:
+        """Return what the graph says.
+
+        Raises
+        ------
+        ConfigError
+            A form that inference was meant with.
+        UnsupportedError
+            Operations that are not trained here: a line per node.
+        """
+        given = [item for item in self.graph.input if item.name not in self.known]
+        if len(given) != 1 or len(self.graph.output) != 1:
+            count = f"{len(given)} inputs and {len(self.graph.output)} outputs"
+            raise UnsupportedError(f"the graph has {count}", where=self.path, feature="onnx", hint="one of each")
+        image = self._begin(given[0])
+        takes = Counter(name for node in self.graph.node for name in node.input)
+        for node in self.graph.node:
+            if self._constant(node):
+                continue
+            self._node(node)
+            for name in node.output[:1]:
+                self.values.setdefault(name, _Value("", ()))
+                if not takes[name] and name != self.graph.output[0].name and not self.refused:
+                    self._refuse(node, "nothing takes its result")
+        self._ends()
+        self._shared()
+        if self.refused or not any(node["op"] in ("linear", "convolution") for node in self.nodes):
+            what = "; ".join(self.refused) or "there is no product in it"
+            raise UnsupportedError(what, where=self.path, feature="onnx", hint="the operations of docs/training.md")
+        names = self._layers() if not image else None
+        if names is None:
+            return OnnxNetwork(self.inputs, [], self.tensors, self.origins, tuple(self.warnings), self.nodes, image)
+        layers, renamed = names
+        tensors = {_renamed(name, renamed): values for name, values in self.tensors.items()}
+        origins = {_renamed(name, renamed): origin for name, origin in self.origins.items()}
+        return OnnxNetwork(self.inputs, layers, tensors, origins, tuple(self.warnings))
+
+    def _begin(self, given: Any) -> tuple[int, ...]:
+        """Take the input of the graph; return its sizes if it is an image."""
+        sizes = [item.dim_value for item in given.type.tensor_type.shape.dim]
+        self.samples = sizes[0] if sizes and sizes[0] > 0 else SAMPLES
+        shape = tuple(sizes[1:]) if all(size > 0 for size in sizes[1:]) else ()
+        if len(sizes) == 4 and not shape:
+            raise UnsupportedError(
+                f"{given.name}: images of a size that is left open", where=self.path, feature="onnx", hint="fixed sizes"
+            )
+        self.inputs = math.prod(shape) if shape else 0
+        self.values[given.name] = _Value(INPUT, shape)
+        return shape if len(shape) == 3 else ()
+
+    def _ends(self) -> None:
+        """Refuse what was begun and is not whole, and a result that the graph does not end with."""
+        for node, _ in self.gates.values():
+            self._refuse(node, "a sigmoid that is not multiplied with its own input is no activation here")
+        for node, lacks in self.unfinished.values():
+            what = f"without a {' and a '.join(sorted(lacks))} per channel"
+            self._refuse(node, f"a normalisation {what} is not trained here")
+        last = self.values.get(self.graph.output[0].name)
+        if not self.refused and (last is None or last.node != (self.nodes[-1]["name"] if self.nodes else "")):
+            self.refused.append(f"{self.graph.output[0].name}: is not what the last node gives")
+
+    def _layers(self) -> tuple[list[dict[str, Any]], dict[str, str]] | None:
+        """Return a chain of layers, and new names of its nodes; None if the nodes are none."""
+        found: list[dict[str, Any]] = []
+        names, before = dict[str, str](), INPUT
+        for node in self.nodes:
+            op, layer = node["op"], found[-1] if found else None
+            if node["inputs"] != [before]:
+                return None
+            if op == "linear":
+                found.append({"outputs": node["outputs"], "activation": "none", "bias": node["bias"], "norm": False})
+            elif op == "norm" and layer and not layer["norm"] and layer["activation"] == "none":
+                layer["norm"] = True
+            elif op in ACTIVATIONS and layer and layer["activation"] == "none":
+                layer["activation"] = op
+            else:
+                return None
+            before, names[node["name"]] = node["name"], f"layer{len(found)}"
+        return found, names
+
+    # --- what is constant ---------------------------------------------------------------------------------------------
+
+    def _constant(self, node: Any) -> bool:
+        """Work a node out that depends on no sample but by its shape; return whether it is one."""
+        if node.op_type == "Shape" and node.input[0] in self.values:
+            shape = self.values[node.input[0]].shape
+            if shape:
+                whole = np.array([self.samples, *shape], np.int64)
+                self.known[node.output[0]] = whole[self._of(node, "start", 0) : self._of(node, "end", len(whole))]
+                return True
+        if node.op_type == "CastLike" and node.input[0] in self.known and node.input[1] in self.values:
+            self.known[node.output[0]] = np.asarray(self.known[node.input[0]], np.float32)
+            if node.input[0] in self.origin:
+                self.origin[node.output[0]] = self.origin[node.input[0]]
+            return True
+        if any(name and name not in self.known for name in node.input):
+            return False
+        origin = self.origin.get(node.input[0]) if node.input else None
+        if origin is None or node.op_type in ("Shape", "Size"):
+            self._evaluated(node)
+        elif node.op_type in KEEPS:
+            self._kept(node, origin)
+        else:
+            self._refuse(node, "is not worked out on parameters")
+            self.known[node.output[0]] = self.known[node.input[0]]
+        return True
+
+    def _evaluated(self, node: Any) -> None:
+        """Work out a node by the reference evaluator."""
+        helper, reference = (need(name, "a network from an .onnx file") for name in ("onnx.helper", "onnx.reference"))
+        kinds = {name: helper.np_dtype_to_tensor_dtype(self.known[name].dtype) for name in node.input if name}
+        ins = [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()]
+        outs = [helper.make_empty_tensor_value_info(name) for name in node.output]
+        model = helper.make_model(helper.make_graph([node], "constants", ins, outs), opset_imports=self.opsets)
+        try:
+            found = reference.ReferenceEvaluator(model).run(None, {name: self.known[name] for name in kinds})
+        except Exception as error:  # operators have one each for what they do not take
+            self._refuse(node, f"is not worked out on constants: {' '.join(str(error).split())[:100]}")
+            found = [np.zeros(1)] * len(node.output)
+        self.known |= {name: np.asarray(values) for name, values in zip(node.output, found, strict=True)}
+
+    def _kept(self, node: Any, origin: Origin) -> None:
+        """Keep a parameter as one whose axes have changed."""
+        before = self.known[node.input[0]]
+        self._evaluated(node)
+        after = self.known[node.output[0]]
+        if node.op_type == "Transpose" and before.ndim == 2 and after.shape == before.shape[::-1]:
+            order = self._of(node, "perm", [1, 0])
+            origin = origin._replace(transposed=origin.transposed != (list(order) == [1, 0]))
+        elif [n for n in after.shape if n != 1] != [n for n in before.shape if n != 1] or after.dtype.kind != "f":
+            return  # no parameter any more
+        self.origin[node.output[0]] = origin
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def _name(self, node: Any) -> str:
+        return str(node.name or node.output[0])
+
+    def _refuse(self, node: Any, why: str) -> None:
+        self.refused.append(f"{self._name(node)} ({node.op_type}): {why}")
+
+    def _of(self, node: Any, name: str, default: Any) -> Any:
+        return next((self.attribute(item) for item in node.attribute if item.name == name), default)
+
+    def _folded(self, node: Any) -> None:
+        """Refuse a product into which a normalisation has gone, by what the exporter notes."""
+        if any("BatchNorm" in item.value for item in node.metadata_props) and node.op_type != "BatchNormalization":
+            raise ConfigError(
+                f"{self._name(node)}: batch normalisation is folded into it, as for inference",
+                where=self.path,
+                hint=EXPORT,
+            )
+
+    def _node(self, node: Any) -> None:
+        self._folded(node)
+        readers: dict[str, Callable[[Any, _Value], None]] = {
+            "Gemm": self._gemm,
+            "MatMul": self._matmul,
+            "Conv": self._convolution,
+            "MaxPool": self._pool,
+            "AveragePool": self._pool,
+            "GlobalAveragePool": self._mean,
+            "ReduceMean": self._mean,
+            "Add": self._add,
+            "Mul": self._mul,
+            "LayerNormalization": self._norm,
+            "GroupNormalization": self._group_norm,
+            "InstanceNormalization": self._instance_norm,
+            "Relu": self._relu,
+            "Gelu": self._gelu,
+            "Sigmoid": self._sigmoid,
+            "Identity": self._same,
+            "Cast": self._same,
+            "Dropout": self._dropout,
+            "Flatten": self._rows,
+            "Reshape": self._rows,
+            "Squeeze": self._rows,
+            "Softmax": self._softmax,
+            "LogSoftmax": self._softmax,
+            "BatchNormalization": self._batch_norm,
+        }
+        given = next((self.values[name] for name in node.input if name in self.values), _Value("", ()))
+        if node.op_type not in readers:
+            self._refuse(node, "is not trained here")
+        elif node.op_type not in ("Add", "Mul", "Sigmoid") and node.input[0] in self.gates:
+            pass  # said at the end
+        else:
+            readers[node.op_type](node, given)
+
+    def _add_node(
+        self, node: Any, op: str, *given: _Value, shape: tuple[int, ...] | None = None, name: str = "", **keys: Any
+    ) -> str:
+        """Append a node of ours that gives the result of `node`; return its name."""
+        if not all(value.node for value in given):
+            return ""
+        taken = {one["name"] for one in self.nodes}
+        wanted = name or re.sub(r"[^\w.]+", "_", self._name(node)).strip("_.") or op
+        name, number = wanted, 2
+        while name in taken or name == INPUT or name.startswith(f"{INPUT}."):
+            name, number = f"{wanted}_{number}", number + 1
+        self.nodes.append({"name": name, "op": op, "inputs": [value.node for value in given], **keys})
+        self.values[node.output[0]] = _Value(name, given[0].shape if shape is None else shape)
+        return name
+
+    def _named(self, node: Any, place: int) -> str:
+        """Return the name of the module whose ``weight`` an input is, empty if it is called otherwise."""
+        origin = self.origin.get(node.input[place]) if len(node.input) > place else None
+        return origin.name.removesuffix(".weight") if origin and origin.name.endswith(".weight") else ""
+
+    def _parameter(self, node: Any, place: int, name: str, transposed: bool = False) -> np.ndarray | None:
+        """Return an initializer that a node takes, kept under a name of ours; None if it is none."""
+        given = node.input[place] if len(node.input) > place else ""
+        origin = self.origin.get(given)
+        if origin is None:
+            self._refuse(node, f"takes {given or 'nothing'}, which is no parameter of the file")
+            return None
+        values = np.asarray(self.known[given], np.float32)
+        self.tensors[name] = np.ascontiguousarray(values.T if transposed else values)
+        self.origins[name] = origin._replace(transposed=origin.transposed != transposed)
+        self.used[origin.name] += 1
+        return self.tensors[name]
+
+    def _vector(self, node: Any, place: int, name: str, count: int, what: str) -> None:
+        """Keep a parameter with a number per feature or channel."""
+        values = self._parameter(node, place, name)
+        if values is None:
+            return
+        if values.size != count:
+            self._refuse(node, f"{what} of shape {values.shape} for {count} features")
+        self.tensors[name] = values.reshape(-1)
+
+    # --- products -----------------------------------------------------------------------------------------------------
+
+    def _linear(self, node: Any, x: _Value, transposed: bool) -> str:
+        """Append a product whose weights are the second input; return its name, empty if that did not go well."""
+        weights = self.known.get(node.input[1])
+        if weights is None or self.origin.get(node.input[1]) is None:
+            self._refuse(node, f"takes {node.input[1]}, which is no parameter of the file")
+            return ""
+        if weights.ndim != 2:
+            self._refuse(node, f"weights of shape {weights.shape} are no matrix")
+            return ""
+        outputs, inputs = weights.shape[::-1] if transposed else weights.shape
+        if len(x.shape) > 1:
+            self._refuse(node, f"takes tensors of shape {x.shape}, and features are multiplied here")
+        elif x.features not in (0, inputs):
+            self._refuse(node, f"takes {inputs} features, what it is given has {x.features}")
+        if x.node == INPUT:
+            self.inputs = inputs
+        name = self._add_node(
+            node, "linear", x, shape=(int(outputs),), name=self._named(node, 1), outputs=int(outputs), bias=False
+        )
+        self._parameter(node, 1, f"{name}.weight", transposed)
+        return name
+
+    def _bias(self, node: Any, place: int, name: str) -> None:
+        one = next(one for one in self.nodes if one["name"] == name)
+        one["bias"] = True
+        self._vector(node, place, f"{name}.bias", one["outputs"], "a bias")
+
+    def _gemm(self, node: Any, x: _Value) -> None:
+        if self._of(node, "alpha", 1.0) != 1 or self._of(node, "beta", 1.0) != 1 or self._of(node, "transA", 0):
+            self._refuse(node, "alpha and beta are 1 and transA is 0 here")
+            return
+        name = self._linear(node, x, not self._of(node, "transB", 0))
+        if name and len(node.input) > 2 and node.input[2]:
+            self._bias(node, 2, name)
+
+    def _matmul(self, node: Any, x: _Value) -> None:
+        if node.input[0] in self.known:
+            self._refuse(node, "weights are the second factor here")
+        elif node.input[1] in self.values:
+            self._refuse(node, "products of two tensors are not trained here")
+        else:
+            self._linear(node, x, True)
+
+    def _add(self, node: Any, x: _Value) -> None:
+        places = [place for place, name in enumerate(node.input) if name in self.known]
+        if not places:
+            self._add_node(node, "add", *(self.values[name] for name in node.input))
+            return
+        if len(places) == 1 and x.node in self.unfinished:
+            self._affine(node, places[0], x, "bias")
+            return
+        last = self.nodes[-1] if self.nodes else {}
+        if len(places) == 1 and last and x.node == last["name"] and last.get("bias") is False:
+            self._bias(node, places[0], x.node)
+            self.values[node.output[0]] = x
+        elif x.node:
+            self._refuse(node, "only the bias of a product is added here")
+
+    # --- images -------------------------------------------------------------------------------------------------------
+
+    def _window(self, node: Any, x: _Value, kernel: Sequence[int]) -> dict[str, int] | None:
+        """Return the keys of a window; None if it is refused."""
+        strides = self._of(node, "strides", [1] * len(kernel))
+        pads = self._of(node, "pads", [0] * 2 * len(kernel))
+        automatic = self._of(node, "auto_pad", b"NOTSET")
+        if len(kernel) != 2 or (x.node and len(x.shape) != 3):
+            self._refuse(node, "only images are convolved and pooled here: channels, rows and columns")
+        elif any(n != 1 for n in self._of(node, "dilations", [1])):
+            self._refuse(node, "windows have no gaps here: dilations are 1")
+        elif len(set(strides)) != 1:
+            self._refuse(node, f"strides of {list(strides)}: rows and columns have one stride here")
+        elif automatic not in (b"NOTSET", b"VALID") or len(set(pads)) != 1:
+            self._refuse(node, "all sides are padded alike here, by numbers that the file says")
+        elif self._of(node, "ceil_mode", 0):
+            self._refuse(node, "windows that leave the image are not pooled here: ceil_mode is 0")
+        else:
+            found = {"kernel": int(kernel[0]), "kernel_width": int(kernel[1]), "stride": int(strides[0])}
+            return found | ({"padding": int(pads[0])} if pads[0] else {})
+        return None
+
+    def _moved(self, node: Any, x: _Value, channels: int, keys: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the shape of what windows give."""
+        if not x.shape:
+            return ()
+        padding, stride = 2 * keys.get("padding", 0), keys["stride"]
+        sides = [(x.shape[1], keys["kernel"]), (x.shape[2], keys["kernel_width"])]
+        found = [(side + padding - kernel) // stride + 1 for side, kernel in sides]
+        if min(found) < 1:
+            self._refuse(node, f"windows of {sides[0][1]} x {sides[1][1]} are larger than the image")
+        return channels, *found
+
+    def _convolution(self, node: Any, x: _Value) -> None:
+        filters = self.known.get(node.input[1])
+        if filters is None or node.input[1] not in self.origin:
+            self._refuse(node, f"takes {node.input[1]}, which is no parameter of the file")
+            return
+        keys = self._window(node, x, filters.shape[2:])
+        if keys is None:
+            return
+        outputs, groups = len(filters), int(self._of(node, "group", 1))
+        if x.shape and filters.shape[1] * groups != x.shape[0]:
+            self._refuse(node, f"takes {filters.shape[1] * groups} channels, what it is given has {x.shape[0]}")
+        shape = self._moved(node, x, outputs, keys)
+        name = self._add_node(node, "convolution", x, shape=shape, name=self._named(node, 1), outputs=outputs)
+        if not name:
+            return
+        self.nodes[-1] |= {**keys, "groups": groups, "bias": False}
+        self._parameter(node, 1, f"{name}.weight")
+        if len(node.input) > 2 and node.input[2] and not self._zeros(node.input[2]):
+            self._bias(node, 2, name)
+
+    def _zeros(self, name: str) -> bool:
+        """Return whether an input is a constant of zeros, which exporters add where there is no bias."""
+        return name not in self.origin and name in self.known and not self.known[name].any()
+
+    def _pool(self, node: Any, x: _Value) -> None:
+        keys = self._window(node, x, self._of(node, "kernel_shape", [1, 1]))
+        if keys is None:
+            return
+        if "padding" in keys:
+            self._refuse(node, "pooling has no padding here")
+        elif len([name for name in node.output if name]) > 1:
+            self._refuse(node, "the places of the largest pixels are no result here")
+        elif x.node:
+            op = "maxpool" if node.op_type == "MaxPool" else "avgpool"
+            self._add_node(node, op, x, shape=self._moved(node, x, x.shape[0], keys))
+            self.nodes[-1] |= keys
+
+    def _mean(self, node: Any, x: _Value) -> None:
+        if node.op_type == "ReduceMean":
+            axes = self._of(node, "axes", None)
+            if axes is None and len(node.input) > 1:
+                axes = self.known.get(node.input[1], np.array([])).tolist()
+            if sorted(axis % 4 for axis in axes or []) != [2, 3]:
+                self._refuse(node, "only the mean over rows and columns of images is taken here")
+                return
+        if x.node and len(x.shape) != 3:
+            self._refuse(node, "only the mean over rows and columns of images is taken here")
+        elif x.node:
+            kept = node.op_type != "ReduceMean" or self._of(node, "keepdims", 1)
+            self._add_node(node, "avgpool", x, shape=(x.shape[0], 1, 1) if kept else x.shape[:1])
+
+    # --- normalisation ------------------------------------------------------------------------------------------------
+
+    def _small(self, node: Any) -> None:
+        if abs(self._of(node, "epsilon", 1e-5) - EPSILON) > 1e-9:
+            self._refuse(node, f"epsilon is {EPSILON:g} here")
+
+    def _norm(self, node: Any, x: _Value) -> None:
+        if self._of(node, "axis", -1) not in (-1, 1) or len(x.shape) > 1:
+            self._refuse(node, "only the features of a sample are normalised here")
+        self._small(node)
+        name = self._add_node(node, "norm", x, name=self._named(node, 1).removesuffix(".norm"))
+        if not name:
+            return
+        for place, what in ((1, "weight"), (2, "bias")):
+            count = x.features or len(self.known.get(node.input[1], ()))
+            self._vector(node, place, f"{name}.norm.{what}", count, f"a {what}")
+
+    def _group_norm(self, node: Any, x: _Value) -> None:
+        groups = int(self._of(node, "num_groups", 1))
+        self._small(node)
+        if x.node and len(x.shape) != 3:
+            self._refuse(node, "only groups of channels of images are normalised here")
+            return
+        named = self._named(node, 1).removesuffix(".norm")  # as `export_onnx` calls it
+        name = self._add_node(node, "groupnorm", x, name=named, groups=groups)
+        for place, what in ((1, "weight"), (2, "bias")) if name else ():
+            self._vector(node, place, f"{name}.norm.{what}", x.shape[0], f"a {what}")
+
+    def _instance_norm(self, node: Any, x: _Value) -> None:
+        """Begin a group norm as exporters take it apart: groups as instances, then a factor and a shift per channel."""
+        self._small(node)
+        scale, shift = (self.known.get(name) for name in node.input[1:3])
+        if not x.node:
+            return
+        if not x.groups and len(x.shape) == 3 and all(name in self.origin for name in node.input[1:3]):
+            name = self._add_node(node, "groupnorm", x, name=self._named(node, 1), groups=x.shape[0])
+            for place, what in ((1, "weight"), (2, "bias")):
+                self._vector(node, place, f"{name}.norm.{what}", x.shape[0], f"a {what}")
+            return
+        plain = scale is not None and shift is not None and np.all(scale == 1) and np.all(shift == 0)
+        if not x.groups or not plain:
+            self._refuse(node, "only groups of channels of images are normalised here")
+            return
+        name = self._add_node(node, "groupnorm", x, groups=x.groups)
+        self.values[node.output[0]] = _Value(name, x.shape, x.groups)
+        self.unfinished[name] = node, {"factor", "shift"}
+
+    def _affine(self, node: Any, place: int, x: _Value, what: str) -> None:
+        """Give a group norm the factors or shifts of its channels."""
+        self._vector(node, place, f"{x.node}.norm.{what}", x.shape[0], f"a {what}")
+        self.values[node.output[0]] = x
+        begun, lacks = self.unfinished[x.node]
+        lacks.discard("factor" if what == "weight" else "shift")
+        if x.groups or (what == "bias" and "factor" in lacks):
+            self._refuse(begun, "factors of channels come first, then shifts, behind the groups")
+        if not lacks:
+            del self.unfinished[x.node]
+            named = self._named(node, place) or self.origins[f"{x.node}.norm.weight"].name
+            self._rename(x.node, named.removesuffix(".weight"))
+
+    def _rename(self, old: str, new: str) -> None:
+        """Call a node as its module is called, if that is possible."""
+        if not new or not re.fullmatch(r"[\w.]+", new) or any(one["name"] == new for one in self.nodes):
+            return
+        for one in self.nodes:
+            one["name"] = new if one["name"] == old else one["name"]
+            one["inputs"] = [new if name == old else name for name in one["inputs"]]
+        self.values = {
+            name: value._replace(node=new) if value.node == old else value for name, value in self.values.items()
+        }
+        for held in (self.tensors, self.origins):
+            for name in [name for name in held if name.startswith(f"{old}.norm.")]:
+                held[new + name.removeprefix(old)] = held.pop(name)  # type: ignore[assignment]
+
+    def _batch_norm(self, node: Any, x: _Value) -> None:
+        if not self._of(node, "training_mode", 0):
+            raise ConfigError(
+                f"{self._name(node)}: batch normalisation with the statistics of inference",
+                where=self.path,
+                hint=EXPORT,
+            )
+        self._refuse(node, "is not trained here: it needs sums over the samples of all wafers; GroupNorm does not")
+
+    # --- the rest -----------------------------------------------------------------------------------------------------
+
+    def _relu(self, node: Any, x: _Value) -> None:
+        self._add_node(node, "relu", x)
+
+    def _gelu(self, node: Any, x: _Value) -> None:
+        if self._of(node, "approximate", b"none") != b"tanh":
+            self._refuse(node, "the erf form is not calculated here; nn.GELU(approximate='tanh') is")
+        else:
+            self._add_node(node, "gelu", x)
+
+    def _sigmoid(self, node: Any, x: _Value) -> None:
+        if x.node:
+            self.gates[node.output[0]] = node, str(node.input[0])
+
+    def _mul(self, node: Any, x: _Value) -> None:
+        places = [place for place, name in enumerate(node.input) if name in self.known]
+        for place, name in enumerate(node.input):
+            if name in self.gates and self.gates[name][1] == node.input[1 - place]:
+                del self.gates[name]
+                self._add_node(node, "silu", self.values[node.input[1 - place]])
+                return
+        if len(places) == 1 and x.node in self.unfinished:
+            self._affine(node, places[0], x, "weight")
+        elif not places and not any(name in self.gates for name in node.input):
+            self._add_node(node, "mul", *(self.values[name] for name in node.input))
+        elif x.node and places:
+            self._refuse(node, "is not trained here")
+
+    def _same(self, node: Any, x: _Value) -> None:
+        self.values[node.output[0]] = x
+
+    def _dropout(self, node: Any, x: _Value) -> None:
+        ratio = self.known.get(node.input[1], 0.5) if len(node.input) > 1 and node.input[1] else 0.5
+        drops = self.known.get(node.input[2], True) if len(node.input) > 2 and node.input[2] else False
+        if drops and np.any(ratio):
+            self._refuse(node, "dropout is not modelled: export with a ratio of 0")
+        self.values[node.output[0]] = x
+
+    def _rows(self, node: Any, x: _Value) -> None:
+        """See a tensor otherwise: as features, in groups of channels, or as the image that it was."""
+        if not x.node:
+            return
+        if node.op_type == "Flatten":
+            if self._of(node, "axis", 1) != 1:
+                self._refuse(node, "axis is 1 here")
+            self.values[node.output[0]] = _Value(x.node, (x.features,) if x.shape else ())
+            return
+        if node.op_type == "Squeeze":
+            ones = x.shape[1:] == (1, 1) or len(x.shape) == 1
+            self.values[node.output[0]] = _Value(x.node, x.shape[:1])
+            if not ones:
+                self._refuse(node, "only rows and columns of one pixel are left out here")
+            return
+        wanted = self.known.get(node.input[1], np.array([])).tolist()
+        rest = self._rest(wanted, x)
+        if len(wanted) == 2 and (rest is None or len(rest) == 1):
+            self.values[node.output[0]] = _Value(x.node, rest or ())
+        elif rest is not None and len(rest) == 2 and len(x.shape) == 3 and x.shape[0] % rest[0] == 0:
+            self.values[node.output[0]] = _Value(x.node, x.shape, rest[0])
+        elif rest is not None and rest == x.shape:
+            self.values[node.output[0]] = _Value(x.node, x.shape)
+        else:
+            self._refuse(node, f"tensors of shape {x.shape} are not seen as {tuple(wanted)} here")
+
+    def _rest(self, wanted: Sequence[int], x: _Value) -> tuple[int, ...] | None:
+        """Return the shape of a sample that a shape of all samples says; None if that cannot be known."""
+        if not wanted or not x.shape:
+            return None
+        first, rest = wanted[0], list(wanted[1:])
+        if -1 in rest and (first in (0, self.samples)):
+            rest[rest.index(-1)] = x.features // max(1, math.prod(n for n in rest if n != -1))
+        elif first not in (0, -1, self.samples):
+            return None
+        return tuple(rest) if math.prod(rest) == x.features else None
+
+    def _softmax(self, node: Any, x: _Value) -> None:
+        if node.output[0] != self.graph.output[0].name:
+            self._refuse(node, "is not trained here")
+        else:
+            self.warnings.append(f"{self._name(node)} of {self.path.name} is left out: the loss begins with logits")
+            self.values[node.output[0]] = x
+
+    def _shared(self) -> None:
+        """Refuse parameters that several nodes share, and names that are an exporter's own."""
+        merged = [name for name, count in self.used.items() if count > 1]
+        if merged:
+            raise ConfigError(
+                f"{merged[0]} is the parameter of {self.used[merged[0]]} nodes",
+                where=self.path,
+                cause="exporters merge parameters that are equal when they begin",
+                hint=EXPORT,
+            )
+        lost = [name for name in self.used if LOST.fullmatch(name)]
+        if lost and not self.refused:
+            raise ConfigError(
+                f"{lost[0]} is no name of a parameter",
+                where=self.path,
+                cause="the exporter folded it, for example transposed it, and its name was lost",
+                hint=EXPORT,
+            )
+
+
+def _renamed(name: str, names: Mapping[str, str]) -> str:
+    """Return the name of a tensor with that of its layer, given those of its node."""
+    for old in sorted(names, key=len, reverse=True):
+        if name.startswith(f"{old}."):
+            return names[old] + name.removeprefix(old)
+    return name

@@ -1,0 +1,80 @@
+"""Networks as people write them with PyTorch, small: for tests that have it."""
+
+from __future__ import annotations
+
+__all__ = ["network"]
+
+
+def network(torch, name):
+    """Return a module that takes images of one channel and 8 x 8 pixels and gives ten logits."""
+    nn = torch.nn
+
+    def separable(below, above, stride):
+        return nn.Sequential(
+            nn.Conv2d(below, below, 3, stride, 1, groups=below),
+            nn.InstanceNorm2d(below, affine=True),
+            nn.SiLU(),
+            nn.Conv2d(below, above, 1),
+            nn.GroupNorm(1, above),
+            nn.GELU(approximate="tanh"),
+        )
+
+    class Block(nn.Module):
+        def __init__(self, below, above, stride):
+            super().__init__()
+            self.conv1, self.norm1 = nn.Conv2d(below, above, 3, stride, 1, bias=False), nn.GroupNorm(2, above)
+            self.conv2, self.norm2 = nn.Conv2d(above, above, 3, 1, 1, bias=False), nn.GroupNorm(2, above)
+            down = nn.Conv2d(below, above, 1, stride, bias=False), nn.GroupNorm(2, above)
+            self.down = nn.Sequential(*down) if stride > 1 else nn.Identity()
+
+        def forward(self, x):
+            y = torch.relu(self.norm1(self.conv1(x)))
+            return torch.relu(self.norm2(self.conv2(y)) + self.down(x))
+
+    class Gated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.norm = nn.Linear(64, 16), nn.LayerNorm(16)
+            self.up, self.gate, self.down = nn.Linear(16, 24), nn.Linear(16, 24), nn.Linear(24, 16)
+            self.head = nn.Linear(16, 10)
+
+        def forward(self, x):
+            x = self.embed(x.flatten(1))
+            y = self.norm(x)
+            return self.head(x + self.down(nn.functional.silu(self.gate(y)) * self.up(y)))
+
+    made = {
+        "lenet": lambda: nn.Sequential(
+            nn.Conv2d(1, 6, 5, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(6, 16, 3),
+            nn.ReLU(),
+            nn.AvgPool2d(2),
+            nn.Flatten(),
+            nn.Linear(16, 12),
+            nn.ReLU(),
+            nn.Linear(12, 10),
+        ),
+        "residual": lambda: nn.Sequential(
+            nn.Conv2d(1, 4, 3, 1, 1),
+            nn.GroupNorm(2, 4),
+            nn.ReLU(),
+            Block(4, 4, 1),
+            Block(4, 8, 2),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, 10),
+        ),
+        "depthwise": lambda: nn.Sequential(
+            nn.Conv2d(1, 4, 3, padding=1),
+            nn.ReLU(),
+            separable(4, 6, 1),
+            separable(6, 8, 2),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, 10),
+        ),
+        "gated": Gated,
+    }
+    return made[name]()
