@@ -25,6 +25,8 @@ EXTRAS = {
     "safetensors": ("safetensors", "train"),
     "tokenizers": ("tokenizers", "models"),
     "onnx": ("onnx", "onnx"),
+    "onnxscript": ("onnxscript", "torch"),
+    "torch": ("torch", "torch"),
     "lsprotocol": ("pygls", "editor"),
     "pygls": ("pygls", "editor"),
     "scipy": ("scipy", "place"),

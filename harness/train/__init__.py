@@ -11,6 +11,7 @@ module          content
 `clipping`      gradients clipped by their norm
 `data`          data sets, and the data service that gives every wafer its shard
 `onnx_file`     networks from ONNX files, and trained weights back into them
+`torch_module`  networks from PyTorch modules: `from_torch`
 `sources`       files of samples in their forms; what is too large for memory stays in them
 `sparsity`      masks and learning rates over the iterations
 `loss_scale`    dynamic scaling of the loss
@@ -23,3 +24,7 @@ module          content
 
 Iterations are counted from 0 where they are looked up (data, learning rate) and from 1 where they are reported.
 """
+
+from harness.train.torch_module import from_torch
+
+__all__ = ["from_torch"]

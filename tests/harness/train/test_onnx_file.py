@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
+import copy
+import sys
 
 import numpy as np
 import pytest
 
+import wse
 from harness.cli.main import main
 from harness.train.config import TrainConfig, parse_train
 from harness.train.onnx_file import read_onnx, save_onnx
@@ -505,12 +507,7 @@ def test_networks_that_torch_exports_train_as_there(folder, name):
 
     torch.manual_seed(0)
     module, x, y = network(torch, name).train(), torch.randn(8, 1, 8, 8), torch.arange(8)
-    shapes = ({0: torch.export.Dim("n")},)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that a module is exported as it is trained, and what PyTorch deprecates
-        torch.onnx.export(
-            module, (x,), "m.onnx", dynamo=True, optimize=False, external_data=False, dynamic_shapes=shapes
-        )
+    exported = copy.deepcopy(module).eval()  # its own mode is left as it is
     optimizer, losses = torch.optim.SGD(module.parameters(), lr=0.05), []
     for _ in range(5):
         optimizer.zero_grad()
@@ -518,17 +515,37 @@ def test_networks_that_torch_exports_train_as_there(folder, name):
         losses[-1].backward()
         optimizer.step()
     np.savez("images.npz", x_train=x.numpy(), y_train=y.numpy(), x_test=x.numpy(), y_test=y.numpy())
-    words = [
-        "data.batch=8",
-        "mesh.width=2",
-        "train.iterations=5",
-        "train.optimizer.name=sgd",
-        "train.optimizer.lr=0.05",
-    ]
-    machine = Trainer(parse_train(IMAGES, "a.toml", words))
+    given = {"iterations": 5, "optimizer": {"name": "sgd", "lr": 0.05}}
+    mesh, data = {"width": 2, "height": 2}, {"source": str(folder / "images.npz"), "batch": 8}
+    machine = Trainer(wse.train.from_torch(exported, x, folder / "m.onnx", data=data, mesh=mesh, train=given))
+    assert not exported.training
     found = [machine.step().loss for _ in range(5)]
     assert np.allclose(found, [loss.item() for loss in losses], atol=5e-4)
     wanted, got = module.state_dict(), machine.state_dict()
     assert got.keys() == wanted.keys()
     assert all(np.allclose(got[name], wanted[name].numpy(), atol=2e-3) for name in got)
     module.load_state_dict({name: torch.from_numpy(array) for name, array in got.items()}, strict=True)
+
+
+def test_a_module_without_pytorch(folder, monkeypatch):
+    """What is missing is said with the extra that has it."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ConfigError, match=r"(?s)torch.*wse-sim\[torch\]"):
+        wse.train.from_torch(object(), np.zeros((2, 3)))
+
+
+@pytest.mark.slow
+def test_what_pytorch_cannot_export_is_said(folder):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+
+    class Odd(torch.nn.Module):
+        def forward(self, x):
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(ConfigError, match="PyTorch cannot export the module"):
+        wse.train.from_torch(Odd(), torch.ones(2, 3))
+    with pytest.raises(ConfigError, match="one sample does not say"):
+        wse.train.from_torch(torch.nn.Linear(3, 2), torch.ones(1, 3))
+    with pytest.raises(UnsupportedError, match="Tanh"):
+        wse.train.from_torch(torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.Tanh()), torch.ones(2, 3))

@@ -1,0 +1,79 @@
+"""A PyTorch module becomes a configuration: exported to an ONNX file as it is trained, and read from there.
+
+PyTorch is imported when it is asked for, and by nothing else.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.kit.modules import need
+from wse_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from harness.train.config import TrainConfig
+
+__all__ = ["from_torch"]
+
+
+def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **tables: Any) -> TrainConfig:
+    """Return the configuration of a training whose network is a PyTorch module.
+
+    The module is exported to an ONNX file in training mode, with all names and nothing folded; the file is what the
+    configuration names, so that trained weights go back: ``module.load_state_dict`` takes what
+    `harness.train.trainer.Trainer.state_dict` returns.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        It gives logits; its own mode of training stays as it was.
+    example : torch.Tensor, shape (samples, ...)
+        Samples of the shape that it takes, two at least: how many stays open.
+    file : path-like, optional
+        Where the ONNX file is written; one that is there is replaced.
+    **tables
+        As `harness.train.config.TrainConfig.of` takes them, without ``network``, or with keys of it besides the file.
+
+    Raises
+    ------
+    ConfigError
+        PyTorch or its exporter is missing, the module cannot be exported, the file cannot be written.
+    UnsupportedError
+        Operations that are not trained here: a line per node.
+
+    Examples
+    --------
+    >>> config = from_torch(module, torch.randn(2, 1, 8, 8), data={"source": "digits"})  # doctest: +SKIP
+    >>> trainer = Trainer(config)  # doctest: +SKIP
+    """
+    from harness.train.config import TrainConfig
+
+    torch = need("torch", "a PyTorch module")
+    need("onnxscript", "a PyTorch module")
+    path, trained = Path(file), module.training
+    if len(example) < 2:
+        raise ConfigError("one sample does not say that there may be more", where="example", hint="two or more samples")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a module is exported as it is trained: that is what is wanted
+            torch.onnx.export(
+                module.train(),
+                (example,),
+                str(path),
+                dynamo=True,
+                optimize=False,
+                external_data=False,
+                verbose=False,
+                dynamic_shapes=({0: torch.export.Dim("samples")},),
+            )
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror or error}", where=path) from None
+    except Exception as error:  # the exporter has many of its own
+        text = " ".join(str(error).split())[:200] or type(error).__name__
+        raise ConfigError(f"PyTorch cannot export the module: {text}", where="module") from error
+    finally:
+        module.train(trained)
+    network = {"file": str(path.resolve())} | dict(tables.pop("network", {}))
+    return TrainConfig.of(network=network, **tables)
