@@ -328,6 +328,7 @@ def test_metadata():
         "editor",
         "complete",
         "csl",
+        "torch",
         "demo",
         "models",
         "onnx",
