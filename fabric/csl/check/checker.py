@@ -39,6 +39,8 @@ __all__ = ["Checker"]
 
 OF_FUNCTIONS = ("instance", "pointer")
 """What functions need beside globals: (``instance``, its key, the function), (``pointer``, what it points to)."""
+DEEP, STEPS_PER_LEVEL = 20, 20
+"""An instance for values with more levels than that, structs in structs, costs so many steps for each of them."""
 NEVER = -1
 """Round of a function that has to be checked for each program."""
 
@@ -92,6 +94,9 @@ class Checker(RunTimeStatements):
         if made is None:
             decl = function.decl
             self.session.budget.instance(len(self._instances) + 1, decl.name, site)
+            deep = _levels(key)
+            if deep > DEEP:
+                self.session.budget.spend(STEPS_PER_LEVEL * deep, site)
             made = tree.Function(function.name, decl.kind, tuple(params), result, decl.span, None, decl.inline)
             made.module = function.module
             made.known = {name: cell.value for name, cell in names.items() if isinstance(cell, Cell)}
@@ -325,3 +330,12 @@ def pointed(value: Value | None) -> list[Function]:
 
 def _entry(entry: Any, kind: Type | None) -> Value | None:
     return entry if isinstance(entry, Value) or kind is None else Value(kind, entry)
+
+
+def _levels(key: Any) -> int:
+    """Return how deep tuples lie inside of each other."""
+    levels, here = 0, [key]
+    while here:
+        levels += 1
+        here = [part for whole in here for part in whole if part.__class__ is tuple]
+    return levels

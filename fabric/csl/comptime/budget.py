@@ -19,6 +19,8 @@ MEMORY = 49_152
 """Bytes of a PE."""
 MOST_ELEMENTS = 1 << 22
 """Elements of an array that a layout may make, and characters of a string."""
+MOST_NESTED = 300
+"""Globals each of which needs the next."""
 MOST_IMPORTS = 40
 """Imports inside of each other."""
 

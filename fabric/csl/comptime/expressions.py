@@ -332,16 +332,18 @@ class Expressions(Places):
         for name, value in node.members:
             if name in numbers:
                 raise Fault(f"the enum has '{name}' twice", node.span)
-            if value is not None:
-                numbers[name] = self.number(value, scope, f"the number of '{name}'", base)
-            else:
-                numbers[name] = -1
+            numbers[name] = -1 if value is None else self.number(value, scope, f"the number of '{name}'", base)
+        taken = {numbers[name] for name, value in node.members if value is not None}
         free = 0
-        for name, number in numbers.items():
-            if number < 0 and dict(node.members)[name] is None:
-                while free in numbers.values():
-                    free += 1
-                numbers[name] = free
+        for name, value in node.members:
+            if value is not None:
+                continue
+            while free in taken:
+                free += 1
+            if not base.holds(free):
+                raise Fault(f"the number {free} of '{name}' does not fit into {base}", node.span, "enum(u32)")
+            numbers[name] = free
+            free += 1
         return of_type(EnumType(f"enum of {node.span}", base, tuple(numbers.items())))
 
     # ---- builtins

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from fabric.csl import tree
-from fabric.csl.comptime.budget import MOST_IMPORTS, check_size
+from fabric.csl.comptime.budget import MOST_IMPORTS, MOST_NESTED, check_size
 from fabric.csl.comptime.earlier import is_bound_alike, is_same
 from fabric.csl.comptime.expressions import Expressions
 from fabric.csl.comptime.lanes import uniform
@@ -30,6 +30,8 @@ class Globals(Expressions):
     """What was needed so far by the global or function at work; None if it is the program itself."""
     lasting = True
     """Whether what is at work does nothing but give a value."""
+    nested = 0
+    """How many globals are at work, each because the one before needs it."""
     asking = 0
     """How many globals are evaluated only to see whether they are what they were."""
 
@@ -61,6 +63,10 @@ class Globals(Expressions):
             )
         if entry.state == "faulty":
             raise Fault(None)
+        if self.nested >= MOST_NESTED:
+            what = f"the value of '{entry.name}' ends a chain of more than {MOST_NESTED} that each need the next"
+            raise Fault(what, span, "a loop that makes an array of them")
+        self.nested += 1
         old, entry.state = entry.state == "old", "busy"
         level, self.level = self.level, None
         depth, self.depth = self.depth, 0
@@ -76,6 +82,7 @@ class Globals(Expressions):
             entry.state = "new"
             raise
         finally:
+            self.nested -= 1
             self.level, self.depth = level, depth
             self.needs, self.lasting = outer, lasting
         entry.state = "done"

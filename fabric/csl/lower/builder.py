@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fabric.csl.diagnostics import Span
+from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Block, Function, Instr, Operand, Vreg
 from wse_core import isa
 
 __all__ = ["Builder"]
 
+MOST_WRITTEN = 60_000
+"""Instructions of one function before any pass: several times what fits into a PE."""
 INVERSE = {"eq": "ne", "ne": "eq"}
 
 
@@ -33,10 +35,11 @@ class Builder:
     span: Span
     depth = 0
     _blocks = 0
+    _written = 0
 
     def begin(self, function: Function) -> None:
         """Begin a function with its first block."""
-        self.function, self.depth, self._blocks = function, 0, 0
+        self.function, self.depth, self._blocks, self._written = function, 0, 0, 0
         self.span = function.span
         self.place(self.new_block())
 
@@ -56,6 +59,10 @@ class Builder:
     def put(self, op: str, dst: Vreg | None = None, *args: Any, data: Any = None) -> Vreg | None:
         """Append an operation; what follows a jump is never reached and is left out."""
         if not self.block.ended:
+            self._written += 1
+            if self._written > MOST_WRITTEN:
+                what = f"'{self.function.name}' takes more than {MOST_WRITTEN:,} instructions"
+                raise Fault(what, self.span, "a loop that is not inline, functions that are not written in place")
             self.block.code.append(Instr(op, dst, args, data, self.span))
         return dst
 

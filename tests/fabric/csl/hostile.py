@@ -7,6 +7,7 @@ from tests.fabric.csl.sources import layout_of, running
 __all__ = ["HOSTILE"]
 
 STEPS, INSTANCES = "steps", "more than 4,000 instances"
+CODE = "takes more than 60,000 instructions"
 DEEP, BYTES = "deeper than 400 levels", "a PE has 49,152"
 
 
@@ -101,7 +102,25 @@ NESTED = {
     "calls": (running("_ = " + nested(1000, "f(", "1", ")") + ";", "fn f(x: i16) i16 { return x; }"), DEEP),
 }
 
+FORKS = "".join(f"fn f{k}(a: i16) i16 {{ return f{k + 1}(a) + f{k + 1}(a + 1); }}\n" for k in range(40))
+CHAIN = "const c0 = 1;\n" + "".join(f"const c{k} = c{k - 1} + 1;\n" for k in range(1, 2000))
+GROWING = {
+    "calls that fork in place": (
+        running("x = f0(x);", FORKS + "fn f40(a: i16) i16 { return a; }", "var x: i16;"),
+        CODE,
+    ),
+    "turns in place": (running("inline for (@range(u16, 20000)) |i| { a[i] = i; }", "var a: [20000]u16;"), "steps"),
+    "a struct in each instance": (running("f(1);", "fn f(x: anytype) void { f(.{ .a = x }); }"), STEPS),
+    "messages": (comptime("var i: u32 = 0; while (i < 1000000) : (i += 1) { @comptime_print(i); }"), STEPS),
+    "constants that need each other": (CHAIN + comptime("_ = c1999;"), "a chain of more than 300"),
+    "members": (
+        "const E = enum(u16) { " + ", ".join(f"A{k}" for k in range(66000)) + " };\n" + comptime("_ = E.A0;"),
+        "the number 65536 of 'A65536' does not fit into u16",
+    ),
+}
+
 HOSTILE = {
+    **{f"growing: {name}": case for name, case in GROWING.items()},
     **{f"endless: {name}": case for name, case in ENDLESS.items()},
     **{f"large: {name}": case for name, case in LARGE.items()},
     **{f"nested: {name}": case for name, case in NESTED.items()},

@@ -155,10 +155,14 @@ def _comptime_assert(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return Value(VoidType(), None)
 
 
+STEPS_PER_MESSAGE = 100
+
+
 @builtin("@comptime_print", 0, None, "any", "modules and layout", "a message while compiling")
 def _comptime_print(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     values = [ev.expr(entry, scope) for entry in node.arguments]
     text = " ".join(shown(uniform(value, ev.level)) for value in values)
+    ev.session.budget.spend(STEPS_PER_MESSAGE, node.span)
     ev.report.note(text, node.span)
     ev.lasting = False
     return Value(VoidType(), None)
