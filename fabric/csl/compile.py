@@ -86,6 +86,7 @@ def _compile(made: Compiled, session: Session) -> None:
     for number, program in enumerate(checked.programs):
         try:
             lowering = lower(session, program)
+            _uninitialized(session, lowering)
             functions = _optimised(lowering, machine["dsr.count"], made.recall, options)
             stack = Stack(functions)
             for function in functions:
@@ -101,6 +102,16 @@ def _compile(made: Compiled, session: Session) -> None:
             made.programs.append(CompiledProgram(emitted, lowering))
         except Fault as fault:
             checked.report.fault(fault)
+
+
+def _uninitialized(session: Session, lowering: ProgramLowering) -> None:
+    """Tell the dialect of fabric inputs whose queue no comptime block gives a color."""
+    for function in lowering.made.functions:
+        for instr in function.instructions():
+            if instr.op == "dsr_load" and instr.data[1].kind == "fabin":
+                queue, span = instr.data[1].queue, instr.span or function.span
+                if queue is None or ("input_queue", queue) not in lowering.checked.unit.queues:
+                    session.dialect.use("a fabric input whose queue is not initialized", span)
 
 
 def _optimised(lowering: ProgramLowering, dsrs: int, recall: Recall, options: Options) -> list[Function]:

@@ -103,6 +103,7 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         part.add_argument("--import-path", action="append", default=[], metavar="DIR", help="where <modules> are")
         part.add_argument("--fp16-format", choices=("f16", "cb16"), default="f16", help="what a 16-bit float is")
         if part is not census:
+            part.add_argument("--sdk", default="", metavar="V", help="warn of what SDK 1.0 ... 2.10 refuses")
             part.add_argument(
                 "--optimise", type=int, choices=(0, 1), default=1, help="0: code as the source says it; default 1"
             )
@@ -148,6 +149,7 @@ def main(args: argparse.Namespace) -> int:
         fp16=args.fp16_format,
         optimise=args.part == "census" or bool(args.optimise),
         arch=args.arch,
+        sdk=getattr(args, "sdk", ""),
     )
     return {"check": _check, "census": _census, "listing": _listing, "call": _call}[args.part](args, options, projects)
 

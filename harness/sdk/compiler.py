@@ -63,6 +63,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--import-path", action="append", default=[], metavar="DIR", help="where <modules> are")
     made.add_argument("--fp16-format", choices=("f16", "cb16", "bf16"), default="f16", help="the 16-bit float")
     made.add_argument("--optimise", type=int, choices=(0, 1), default=1, help="0: code as the source says it")
+    made.add_argument(
+        "--sdk", default="", metavar="V", help="warn of what the vendor's compiler of 1.0 ... 2.10 refuses"
+    )
     for name, default, what in LIMITS:
         made.add_argument(name, type=_count, default=default, metavar="N", help=f"{what}; default {default:,}")
     made.add_argument("--warnings-as-errors", action="store_true")
@@ -122,6 +125,7 @@ def _compile(args: argparse.Namespace) -> int:
         max_inlined_iterations=args.max_inlined_iterations,
         optimise=bool(args.optimise),
         arch=args.arch,
+        sdk=args.sdk,
         max_comptime_steps=args.max_comptime_steps,
         max_instances=args.max_instances,
     )

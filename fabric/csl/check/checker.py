@@ -213,6 +213,8 @@ class Checker(RunTimeStatements):
         self.check_count(function, node)
         arguments = [self.expr(entry, scope) for entry in node.arguments]
         inline = function.decl.inline == "inline" and function.decl.body is not None
+        if inline:
+            self.session.dialect.use("inline fn", function.decl.span)
         if inline and arguments and all(isinstance(value, Value) for value in arguments):
             return self._expanded(function, arguments, node)
         return self.call_of(function, arguments, node)

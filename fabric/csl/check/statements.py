@@ -223,6 +223,7 @@ class RunTimeStatements(VectorOperations):
     # ---- loops
 
     def _code_Labelled(self, node: n.Labelled, scope: Scope) -> list[tree.Statement]:
+        self.session.dialect.use("a label", node.span)
         if isinstance(node.body, n.For):
             return self._code_For(node.body, scope, node.label)
         if isinstance(node.body, n.While):

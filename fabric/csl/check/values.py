@@ -86,6 +86,8 @@ class RunTimeValues(Interpreter):
             return self._typed_select(value, target)
         if widens(value.type, target):
             kind = "pointer" if isinstance(target, PointerType) else "as"
+            if kind == "as":
+                self.session.dialect.use("an implicit conversion to a wider type", span)
             return Convert(target, span, kind, value)
         raise mismatch(value, target, span, what)
 

@@ -17,7 +17,7 @@ from fabric.csl.comptime.session import Session
 from fabric.csl.comptime.values import Cell, Global, Scope, Struct, Value, shown
 from fabric.csl.diagnostics import Fault, Report, Span
 from fabric.csl.syntax import nodes as n
-from fabric.csl.types import BOOL, COMPTIME_STRUCT, TYPE, ArrayType, DsdType, StructType, Type, named_type
+from fabric.csl.types import BOOL, COMPTIME_STRUCT, TYPE, ArrayType, DsdType, IntType, StructType, Type, named_type
 from fabric.csl.types.rules import is_integer, is_number
 
 if TYPE_CHECKING:
@@ -96,6 +96,9 @@ class Asking(ABC):
         """Return the type that an expression stands for; a variable named like a type does not hide it here."""
         plain = named_type(node.name) if isinstance(node, n.Name) else None
         if plain is not None:
+            assert isinstance(node, n.Name)
+            known = not isinstance(plain, IntType) or plain.bits in (8, 16, 32, 64)
+            self.session.dialect.use(node.name if known else "an integer of this width", node.span)
             return plain
         value = self.scalar(node, scope, "a type")
         if value.type != TYPE:
@@ -134,6 +137,8 @@ class Asking(ABC):
             if value.data.__class__ is Struct and target == COMPTIME_STRUCT:
                 return value
             if value.data.__class__ is Struct:
+                if isinstance(target, StructType):
+                    self.session.dialect.use("an anonymous struct for a named one", span)
                 value = self._uniform_fields(value)
                 if isinstance(target, (ArrayType, StructType)) and _has_run(value):
                     return self.run_struct(value.data, target, span)

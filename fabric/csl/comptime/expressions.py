@@ -133,7 +133,7 @@ class Expressions(Places):
             return found
         kind = named_type(node.name)
         if kind is not None:
-            return of_type(kind)
+            return of_type(self.type(node, scope))
         hint = closest(node.name, scope)
         raise Fault(f"'{node.name}' is not known here", node.span, f"did you mean '{hint}'?" if hint else None)
 
@@ -322,6 +322,8 @@ class Expressions(Places):
 
     def _struct_type(self, node: n.StructType, scope: Scope) -> Value:
         fields = tuple((name, self.type(kind, scope)) for name, kind in node.fields)
+        for form in (f"a {node.packing} {node.form}", f"a {node.form}"):
+            self.session.dialect.use(form, node.span)
         return of_type(StructType(fields, f"{node.form} of {node.span}", node.form, node.packing))
 
     def _enum_type(self, node: n.EnumType, scope: Scope) -> Value:
@@ -354,6 +356,7 @@ class Expressions(Places):
             hint = closest(node.name, None, self.builtins)
             raise Fault(f"there is no builtin {node.name}", node.span, f"did you mean {hint}?" if hint else None)
         found.check(self, node)
+        self.session.dialect.use(found.name, node.span)
         return found.handler(self, node, scope)
 
     def cast(self, value: Any, target: Type, span: Span) -> Any:

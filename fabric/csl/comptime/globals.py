@@ -161,6 +161,8 @@ class Globals(Expressions):
 
     def _param(self, entry: Global, decl: n.ParamDecl, scope: Scope, span: Span) -> Any:
         kind = self.type(decl.type, scope) if decl.type is not None else None
+        if decl.type is None and decl.value is None:
+            self.session.dialect.use("a param without a type", decl.span)
         bound = entry.module.bindings.get(entry.name)
         if bound is not None:
             value, at = bound

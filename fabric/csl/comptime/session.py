@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fabric.csl.comptime.budget import Budget
+from fabric.csl.comptime.dialects import VERSIONS, Dialect
 from fabric.csl.comptime.values import Global, Module, Scope
 from fabric.csl.diagnostics import CslError, Fault, Report, Source, Span
 from fabric.csl.syntax import nodes as n
@@ -60,6 +61,8 @@ class Options:
         Steps at compile time, of all loops and calls of a program, that are taken for meant.
     max_instances : int
         Instances of functions that a program may have.
+    sdk : str
+        The version of the SDK whose refusals are warned of, one of `VERSIONS`; empty: of none.
     optimise : bool
         Whether the passes of `fabric.csl.optimise` run; without them a program does the same, in more cycles.
 
@@ -82,8 +85,12 @@ class Options:
     lanes: bool = True
     optimise: bool = True
     arch: str = DEFAULT_PRESET
+    sdk: str = ""
 
     def __post_init__(self) -> None:
+        if self.sdk not in ("", *VERSIONS):
+            what = f"version {self.sdk} of the SDK is not known"
+            raise ConfigError(what, where="--sdk", hint=", ".join(VERSIONS))
         if self.fp16 not in ("f16", "cb16"):
             what = "known at compile time only" if self.fp16 == "bf16" else "no 16-bit float"
             raise ConfigError(f"{self.fp16} is {what}", where="the 16-bit float of a program", hint="f16 or cb16")
@@ -111,6 +118,7 @@ class Session:
         self.machine = machine(options.arch)
         self.root = options.root or (top.parent if top is not None else Path())
         self.report = report or Report()
+        self.dialect = Dialect(options.sdk, self.report)
         self.budget = Budget(options.max_comptime_steps, options.max_inlined_iterations, options.max_instances)
         self._files: dict[Path, tuple[Source, n.File]] = {}
         self.missing_libraries: dict[str, Span] = {}

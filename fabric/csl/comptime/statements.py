@@ -97,6 +97,7 @@ class Statements(Calls):
         return bool(value)
 
     def _labelled(self, node: n.Labelled, scope: Scope) -> Signal | None:
+        self.session.dialect.use("a label", node.span)
         if isinstance(node.body, n.For):
             signal = self.for_loop(node.body, scope, node.label)
         elif isinstance(node.body, n.While):

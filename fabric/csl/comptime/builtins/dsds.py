@@ -110,6 +110,9 @@ def _get_dsd(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
 def _checked(ev: Interpreter, kind: DsdType, name: str, value: Any, at: n.Node) -> Operand:
     """Return the value of a field in the type that it must have."""
     rule = FIELDS[kind.name].get(name)
+    if name in ("base_address", "priority"):
+        what = "the base_address of a DSD" if name == "base_address" else "the field priority of a fabric DSD"
+        ev.session.dialect.use(what, at.span)
     if rule is None:
         raise Fault(f"a {kind} has no field '{name}'", at.span, f"it has {', '.join(FIELDS[kind.name])}")
     if rule == "refused" or (rule == "priority" and not by_queue(ev)):
@@ -139,6 +142,7 @@ def _checked(ev: Interpreter, kind: DsdType, name: str, value: Any, at: n.Node) 
             if mode not in there:
                 where = " on WSE-2" if mode in MODES_BY_QUEUE else ""
                 raise Fault(f"there is no simd mode '{mode}'{where}", at.span, f"one of {', '.join(there)}")
+            ev.session.dialect.use(f"the simd mode {mode}", at.span)
     return value
 
 
