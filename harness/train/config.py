@@ -318,6 +318,8 @@ class TrainConfig(TrainFile):
         ):
             if held[key] == plain:
                 del held[key]
+        if not facts["train"]["label_smoothing"]:
+            del facts["train"]["label_smoothing"]
         facts["memx"].pop("files")
         for node in facts["network"].get("nodes", ()):  # and before there were images
             for key in ("kernel", "kernel_width", "stride", "padding", "groups"):

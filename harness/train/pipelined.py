@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fabric.networks.graph.operations import wanted_of
 from fabric.networks.pipelined.fit import loss_rows
 from fabric.networks.pipelined.oracle import PipelinedOracle
 from fabric.networks.pipelined.pipeline import Pipeline
@@ -165,7 +166,7 @@ class PipelinedTrainer(Loop):
         steps, shards = [], [self.data.batch(first + k)[0] for k in range(count)]
         labels = np.concatenate([y for _, y in shards])
         inputs = self.encode(np.concatenate([x for x, _ in shards]))
-        wanted = self.encode(np.eye(self.network.features[-1])[labels])
+        wanted = self.encode(wanted_of(labels, self.network.features[-1], self.config.train.label_smoothing))
         scale = self.loss_scale.value
         constants = np.stack(
             [

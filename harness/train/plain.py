@@ -122,7 +122,7 @@ class PlainTrainer(MasterLoop):
         """Let the whole batch pass at once."""
         x, labels = (np.concatenate(parts) for parts in zip(*self.data.batch(self.iteration), strict=True))
         with np.errstate(over="ignore", invalid="ignore"):
-            loss, found = self.model.gradients(self._active(), x, labels, scale)
+            loss, found = self.model.gradients(self._active(), x, labels, scale, self.config.train.label_smoothing)
         right = int((self.model.activations[-1].argmax(1) == labels).sum())
         gradients = [found[p.name].reshape(-1)[p.gradient_pattern.flat] for p in self.parameters]
         return BatchResult(loss, right, gradients, int((labels >= 0).sum()))

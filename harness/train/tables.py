@@ -202,6 +202,9 @@ class RunConfig:
     accumulate: int = option(
         1, doc="parts of a batch that pass one after the other before weights are updated", low=1, high=2**20
     )
+    label_smoothing: float = option(
+        0.0, doc="share of a label's probability that is spread over all classes, in training", low=0.0, high=0.99
+    )
     clip: float | None = option(None, doc="largest norm of all gradients together (default: any)", low=0.0)
     gradient_norms: bool = option(False, doc="log the norm of each parameter's gradients, before they are clipped")
     dtype: str = option("f16", doc="format of weights and activations", choices=("f16", "cb16", "bf16"))

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fabric.networks.graph.operations import wanted_of
 from harness.config.machine import numbers_of
 from harness.train import clock_state
 from harness.train.config import TrainConfig
@@ -119,7 +120,8 @@ class Trainer(MasterLoop):
         whole = self.config.train.clip is not None
         batches = self.data.parts(self.iteration, self.config.train.accumulate)
         for number, samples in enumerate(batches, 1):
-            shards = [(self.encode(x.T), self.encode(self._wanted(y).T)) for x, y in samples]
+            smoothing = self.config.train.label_smoothing
+            shards = [(self.encode(x.T), self.encode(self._wanted(y, smoothing).T)) for x, y in samples]
             parts.append(system.train(shards, scale, number == len(batches), whole))
             labels = np.concatenate([y for _, y in samples])
             labelled += int((labels >= 0).sum())
@@ -144,9 +146,9 @@ class Trainer(MasterLoop):
             },
         )
 
-    def _wanted(self, labels: np.ndarray) -> np.ndarray:
+    def _wanted(self, labels: np.ndarray, smoothing: float = 0.0) -> np.ndarray:
         """Return the wanted probabilities of samples, a row each; zeros for one without a class."""
-        return np.eye(self.network.logits.rows)[labels] * (labels >= 0)[:, None]
+        return wanted_of(labels, self.network.logits.rows, smoothing)
 
     def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
         """Test a batch after the other; wafers count what is right, the host takes losses from their logits."""

@@ -56,6 +56,7 @@ __all__ = [
     "Rms",
     "Values",
     "product_steps",
+    "wanted_of",
 ]
 
 Floats: TypeAlias = np.ndarray
@@ -283,6 +284,21 @@ class Add(NetworkOperation):
         return (delta, delta), None
 
 
+def wanted_of(labels: np.ndarray, classes: int, smoothing: float = 0.0) -> np.ndarray:
+    """Return the wanted probabilities of labels, a row each; zeros for a label below zero.
+
+    Parameters
+    ----------
+    labels : ndarray of int, shape (samples,)
+    classes : int
+    smoothing : float
+        This share of a label's probability is spread over all classes alike (C. Szegedy et al., "Rethinking the
+        Inception architecture for computer vision", 2016).
+    """
+    found = (1 - smoothing) * np.eye(classes)[labels] + smoothing / classes
+    return np.asarray(found * (labels >= 0)[:, None])
+
+
 class CrossEntropy(NetworkOperation):
     """Softmax and cross-entropy against labels, summed over the tokens that have one; it begins the way back.
 
@@ -291,13 +307,15 @@ class CrossEntropy(NetworkOperation):
 
     name, meaning = "cross_entropy", "-log softmax(x)[label], summed over tokens"
 
-    def plain_loss(self, a: PlainArithmetic, logits: np.ndarray, labels: np.ndarray) -> tuple[Any, np.ndarray]:
-        """Return (sum of the losses, softmax minus one-hot labels); both are zero where a label is below zero."""
+    def plain_loss(
+        self, a: PlainArithmetic, logits: np.ndarray, labels: np.ndarray, smoothing: float = 0.0
+    ) -> tuple[Any, np.ndarray]:
+        """Return (sum of the losses, softmax minus wanted probabilities); both are zero where a label is below zero."""
         below = logits - logits.max(1, keepdims=True)
         powers = np.exp(below)
         sums = powers.sum(1, keepdims=True)
         labelled = labels >= 0
-        wanted = np.eye(logits.shape[1], dtype=a.dtype)[labels]
+        wanted = a.round(wanted_of(labels, logits.shape[1], smoothing))
         loss = (np.log(sums[:, 0]) - (wanted * below).sum(1))[labelled].sum(dtype=a.dtype)
         return loss, np.where(labelled[:, None], powers / sums - wanted, a.dtype.type(0))
 

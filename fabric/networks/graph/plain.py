@@ -87,7 +87,12 @@ class PlainGraph(PlainArithmetic):
         return self.results[self.network.logits.name]
 
     def gradients(
-        self, parameters: Mapping[str, np.ndarray], x: np.ndarray, labels: np.ndarray, scale: float = 1.0
+        self,
+        parameters: Mapping[str, np.ndarray],
+        x: np.ndarray,
+        labels: np.ndarray,
+        scale: float = 1.0,
+        smoothing: float = 0.0,
     ) -> tuple[Any, dict[str, np.ndarray]]:
         """Return (sum of the losses, gradients of that sum times `scale`, by name).
 
@@ -97,8 +102,10 @@ class PlainGraph(PlainArithmetic):
         x : ndarray, shape (samples, features)
         labels : ndarray of int, shape (samples,)
         scale : float
+        smoothing : float
+            Of the labels, `fabric.networks.graph.operations.wanted_of`.
         """
-        loss, delta = self.loss(self.forward(parameters, x), labels)
+        loss, delta = self.loss(self.forward(parameters, x), labels, smoothing)
         delta = self.round(delta * self.dtype.type(scale))
         found: dict[str, np.ndarray] = {}
         deltas = {self.network.logits.name: delta}
@@ -111,9 +118,9 @@ class PlainGraph(PlainArithmetic):
                 found[parameter.name] = gradient
         return loss, found
 
-    def loss(self, logits: np.ndarray, labels: np.ndarray) -> tuple[Any, np.ndarray]:
+    def loss(self, logits: np.ndarray, labels: np.ndarray, smoothing: float = 0.0) -> tuple[Any, np.ndarray]:
         """Return (sum of the losses, gradients of the logits), not rounded."""
-        return self.network.loss.plain_loss(self, logits, labels)
+        return self.network.loss.plain_loss(self, logits, labels, smoothing)
 
     @property
     def activations(self) -> list[np.ndarray]:

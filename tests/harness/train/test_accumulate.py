@@ -64,7 +64,15 @@ def test_parts_of_a_batch_add_up_in_f32(folder):
 
 
 @pytest.mark.parametrize(
-    "words", few([("train.accumulate=4", "train.clip=0.2"), ("train.accumulate=2",), ("train.clip=0.05",)], 2)
+    "words",
+    few(
+        [
+            ("train.accumulate=4", "train.clip=0.2", "train.label_smoothing=0.2"),
+            ("train.accumulate=2",),
+            ("train.clip=0.05",),
+        ],
+        2,
+    ),
 )
 def test_wafers_and_numpy_agree_bit_for_bit_and_runs_go_on(folder, words):
     runs = [Trainer(config(*words)), Trainer(config(*words), "numpy")]

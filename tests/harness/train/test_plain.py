@@ -108,6 +108,24 @@ def test_the_loss_is_cross_entropy():
     assert delta.sum(1) == pytest.approx([0, 0])
 
 
+@pytest.mark.parametrize("smoothing", [0.1, 0.5])
+def test_smoothed_labels_are_those_of_the_definition(smoothing):
+    """A share of each label is spread over all classes: loss and gradients by the probabilities, one by one."""
+    rng, classes = np.random.default_rng(3), 4
+    network = Network.of([Layer(3, classes)])
+    model, labels = PlainGraph(network, "f64"), np.array([2, 0, 3, 3, 1])
+    logits = rng.standard_normal((5, classes))
+    loss, delta = model.loss(logits, labels, smoothing)
+    shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    total = 0.0
+    for sample, label in enumerate(labels):
+        for k in range(classes):
+            wanted = smoothing / classes + (1 - smoothing) * (k == label)
+            total -= wanted * math.log(shares[sample, k])
+            assert delta[sample, k] == pytest.approx(shares[sample, k] - wanted, abs=1e-12)
+    assert loss == pytest.approx(total)
+
+
 @pytest.mark.parametrize("fmt", ["f16", "cb16", "bf16"])
 @pytest.mark.parametrize(("activation", "norm"), [("relu", False), ("gelu", True)])
 def test_rounding_moves_gradients_by_little(fmt, activation, norm):

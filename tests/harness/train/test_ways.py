@@ -375,6 +375,7 @@ KEYS = {
     "train.patience": "train.patience=1",
     "train.gradient_norms": "train.gradient_norms=true",
     "train.accumulate": "train.accumulate=2",
+    "train.label_smoothing": "train.label_smoothing=0.1",
     "train.clip": "train.clip=0.1",
     "train.dtype": "train.dtype=cb16",
     "train.mixed_precision": "train.mixed_precision=false",
