@@ -21,7 +21,7 @@ from traces.style import COLOURS, new_figure, styled
 from traces.trace import Trace
 from wse_core.errors import TraceError
 
-__all__ = ["MOST_FRAMES", "animate"]
+__all__ = ["MOST_FRAMES", "animate", "in_use"]
 
 MOST_FRAMES = 600
 STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))  # W, E, N, S, R
@@ -86,7 +86,7 @@ def animate(
     events = trace.events(cycles=(first, stop), kinds=("depart",), region=region)
     if not len(events):
         raise NothingToDraw("no wavelet moves in these cycles", path=path, exit_code=2)
-    stage = _Stage(events, region or _in_use(trace), pixels)
+    stage = _Stage(events, region or in_use(trace), pixels)
     states = _states(trace, stage.region, first, stop)
     starts = np.searchsorted(events["cycle"], np.arange(first, stop + 1))
     title = clean(trace.meta.job)
@@ -221,7 +221,7 @@ class _Stage:
         return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
 
-def _in_use(trace: Trace) -> tuple[int, int, int, int]:
+def in_use(trace: Trace) -> tuple[int, int, int, int]:
     """Return the rectangle of the PEs of which the trace has anything: x, y, width, height."""
     kinds = [kind for kind in ("depart", "task_start", "op_start", "wait") if kind in trace.filter.kinds]
     seen = trace.events(kinds=kinds)

@@ -34,10 +34,10 @@ FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s]+)\)")
 ITEM = re.compile(r"^( *)([-*]|\d+\.) ")
 STYLE = """\
-/* Tables hold commands, which are long; pictures lie on white, as they are drawn. */
+/* Tables hold commands, which are long; pictures lie on white, as they are drawn, but those that know dark pages. */
 .md-grid { max-width: 76rem; }
 .md-typeset table:not([class]) { font-size: 0.66rem; }
-.md-typeset img { background: white; }
+.md-typeset img:not([src$=".svg"]) { background: white; }
 """
 ICON = """\
 <svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="2" fill="#37474f"/>\

@@ -30,9 +30,20 @@ def test_the_pages_show_every_picture():
         return set(re.findall(r"\(figures/([^)]+)\)", page.read_text(encoding="utf-8")))
 
     pictures = {path.name for path in FOLDER.iterdir()}
-    assert set.union(*(shown(page) for page in (ROOT / "docs").glob("*.md"))) == pictures
+    light = {name for name in pictures if not name.endswith("-dark.png")}
+    assert {name.replace("-dark", "") for name in pictures} == light
+    assert set.union(*(shown(page) for page in (ROOT / "docs").glob("*.md"))) == light
     ours = {name for name in pictures if name.startswith(tuple(f"{run}-" for run in gallery.RUNS))}
     assert shown(ROOT / "docs" / "traces.md") == ours
+
+
+def test_the_gallery_has_a_command_under_each_picture():
+    text = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    under = re.findall(r"^!\[[^\]]+\]\(figures/([^)]+)\)\n\n(.*?)(?=\n\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert len(under) == text.count("](figures/")
+    assert len({name for name, _ in under}) == len(under) > 20
+    for name, words in under:
+        assert re.search(r"`(wse [a-z]+|python -m tools\.docs\.[a-z]+)\b[^`]*`$", words), name
 
 
 def test_the_command_draws_them(tmp_path, capsys):
