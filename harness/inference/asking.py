@@ -174,7 +174,7 @@ class AnswerRequest:
     @property
     def decoder(self) -> Decoder:
         """Sizes of the model."""
-        return self.model.configuration.decoder
+        return self.model.configuration.decoder.within(self.tokens)
 
     @property
     def prompt(self) -> Sequence[int]:
@@ -209,9 +209,8 @@ def _check_prompt(configuration: Configuration, prompt: Sequence[int], count: in
         rooms = [
             f"{room} tokens of {what}" for room, what in zip(shorter, ("prompt", "answer"), strict=True) if room > 0
         ]
-        limit = "the context" if configuration.window is None else "the window of attention"
         raise ConfigError(
-            f"{len(prompt)} tokens of prompt and {count} of answer; {limit} of the model holds {decoder.context}",
+            f"{len(prompt)} tokens of prompt and {count} of answer; the context of the model holds {decoder.context}",
             where="prompt",
             hint=f"at most {' or '.join(rooms)}" if rooms else "a shorter prompt and a shorter answer",
         )

@@ -121,6 +121,19 @@ def _biases(machine: Machine, decoder: Decoder, hidden: int, inner: int) -> dict
     return {"biases": elementwise(machine, "faddhs", numbers)} if numbers else {}
 
 
+def _limits(machine: Machine, decoder: Decoder, scores: int) -> dict[str, float]:
+    """Return the cycles of a window and a cap of so many scores, the mean of all layers."""
+    found: dict[str, float] = {}
+    if decoder.window is not None:
+        windowed = sum(kind.window is not None for kind in decoder.different)
+        found["window"] = elementwise(machine, "fmins", scores) * windowed / decoder.layers
+    if decoder.score_cap is not None:
+        around = 2 * elementwise(machine, "fmuls", scores) + 3 * elementwise(machine, "fadds", scores)
+        functions = vector_function(machine, "exp", scores) + vector_function(machine, "reciprocal", scores)
+        found["cap"] = around + functions
+    return found
+
+
 def _softmax(machine: Machine, heads: int, tokens: int, values: int) -> int:
     """Return the cycles of scaling, maximum, exponentials, sums and the division of so many heads' scores."""
     m = machine
@@ -166,7 +179,7 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
     if decoder.projection_norms:
         found["norms of projections"] = axis_sums(m, width, (2,), sums)[0][0]
         local["norms of projections"] = _norm(m, (t.queries + 1) * t.rounds * t.keys)
-    local |= _biases(m, decoder, t.along, t.inner)
+    local |= _biases(m, decoder, t.along, t.inner) | _limits(m, decoder, heads * rows)
     return Phase(
         "B",
         "decode",
@@ -226,6 +239,7 @@ def prefill(
         own["norms of projections"] = axis_sums(m, width, (2 * rows,), sums)[0][0]
         local["norms of projections"] = _norm(m, (t.queries + 1) * t.rounds * t.keys, rows)
     local |= _biases(m, decoder, rows * t.across, rows * t.inner)
+    local |= _limits(m, decoder, heads * rows * width_of_scores)
     return Phase(
         "B",
         "prefill",

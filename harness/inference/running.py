@@ -58,6 +58,7 @@ def running(machine: Machine, decoder: Decoder, width: int, height: int, tokens:
         place = placed(decoder.of_kinds(layers), width, height, len(layers), tokens)
         return StepCycles(Decode(machine, place)).step(tokens - 1)
 
+    decoder = decoder.within(tokens)
     first = decoder.kinds[0]
     one = step(first)
     layers = {kind: step(first, kind) - one for kind in decoder.kinds}

@@ -14,7 +14,7 @@ from fabric.networks.inference.rope import KINDS
 from harness.models.keys import NOTHING, ONE, Key, Refuses, ignored, unless, used
 from wse_core.errors.values import named, shown
 
-__all__ = ["ACTIVATION_NAMES", "ARCHITECTURES", "CONFIG_KEYS", "HEAD_SIZE", "POSITIONS", "THETA", "WINDOW"]
+__all__ = ["ACTIVATION_NAMES", "ARCHITECTURES", "CONFIG_KEYS", "HEAD_SIZE", "POSITIONS", "SLIDING", "THETA", "WINDOW"]
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
@@ -26,6 +26,8 @@ ARCHITECTURES = {
     "GemmaForCausalLM": "gemma",
     "SmolLM3ForCausalLM": "smollm3",
     "Olmo2ForCausalLM": "olmo2",
+    "Gemma2ForCausalLM": "gemma2",
+    "Gemma3ForCausalLM": "gemma3_text",
 }
 """What is read, and the `model_type` that says the same."""
 
@@ -36,13 +38,16 @@ GEMMA_NAMES = ("gelu_pytorch_tanh", "gelu")
 """Names of the one activation of a Gemma: files say gelu and mean its tanh form."""
 
 WINDOW = 4096
-"""Window of attention of a Mistral, or of a Qwen2 or Qwen3 that uses one, if the file names none."""
+"""Window of attention of a Mistral or Gemma, or of a Qwen2 or Qwen3 that uses one, if the file names none."""
 
-HEAD_SIZE = {"Qwen3ForCausalLM": 128, "GemmaForCausalLM": 256}
+HEAD_SIZE = {"Qwen3ForCausalLM": 128, "GemmaForCausalLM": 256, "Gemma2ForCausalLM": 256, "Gemma3ForCausalLM": 256}
 """Features of a head where the library has a number if the file says nothing of them."""
 
-THETA = {"SmolLM3ForCausalLM": 2_000_000.0}
+THETA = {"SmolLM3ForCausalLM": 2_000_000.0, "Gemma3ForCausalLM": 1_000_000.0}
 """Base of the angles where the library has another one than 10,000 if the file says nothing of it."""
+
+SLIDING = "sliding_attention"
+"""Layers with a window, by the library's name."""
 
 POSITIONS = ("default", *KINDS)
 """Types of positions that are modelled."""
@@ -64,6 +69,10 @@ def _activation(value: Any, table: Mapping[str, Any]) -> str | None:
 
 def _activation_of_gemma(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if value in GEMMA_NAMES else "a Gemma has gelu in its tanh form"
+
+
+def _hidden_activation(value: Any, table: Mapping[str, Any]) -> str | None:
+    return None if value == "gelu_pytorch_tanh" else "a Gemma has gelu in its tanh form (gelu_pytorch_tanh)"
 
 
 def _other_activation(value: Any, table: Mapping[str, Any]) -> str | None:
@@ -170,6 +179,43 @@ def _no_window(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if not value else "there is no window of attention in it; the library does not look at the key either"
 
 
+def _kinds_of_layers(value: Any, table: Mapping[str, Any]) -> str | None:
+    known = value is None or (isinstance(value, list) and set(map(str, value)) <= {"full_attention", SLIDING})
+    return None if known else f"layers of other kinds than full_attention and {SLIDING} are not modelled"
+
+
+def _a_factor(value: Any, table: Mapping[str, Any]) -> str | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return None if number and 1e-30 <= value <= 1e30 else "it is no positive number of ordinary size"
+
+
+def _a_cap(value: Any, table: Mapping[str, Any]) -> str | None:
+    return None if value is None else _a_factor(value, table)
+
+
+def _no_table_of_kinds(value: Any, table: Mapping[str, Any]) -> str | None:
+    if not isinstance(value, dict) or not value:
+        return None
+    if table.get("rope_parameters"):
+        return "rope_parameters has tables of positions too"
+    if any(isinstance(inner, dict) for inner in value.values()):
+        return "tables of positions by kinds of layers stand in rope_parameters"
+    if value.get("rope_type") is None and _type_of(value) != "default":
+        return "the type of positions is rope_type here; the library does not look at another name"
+    return _position_type(None, value)
+
+
+def _tables_of_kinds(value: Any, table: Mapping[str, Any]) -> str | None:
+    if not isinstance(value, dict) or not value:
+        return None
+    if not set(value) <= {"full_attention", SLIDING} or not all(isinstance(each, dict) for each in value.values()):
+        return f"it has other tables than those of full_attention and {SLIDING}"
+    kind = _type_of(value.get(SLIDING, {}))
+    return (
+        None if kind == "default" else f"positions of type {named(str(kind))} in layers with a window are not modelled"
+    )
+
+
 def _full_layers(value: Any, table: Mapping[str, Any]) -> str | None:
     kinds = value if isinstance(value, list) else [value]
     return None if set(map(str, kinds)) <= {"full_attention", "None"} else "all layers have full attention"
@@ -201,8 +247,6 @@ def _a_number(value: Any, table: Mapping[str, Any]) -> str | None:
 def _of_the_library(architecture: str) -> str:
     return f"{HEAD_SIZE[architecture]}, as the library has it"
 
-
-LIMIT = "texts are no longer than it, so that no token ever lies outside of it"
 
 ATTENTION_BIAS = used(
     "whether queries, keys, values and the output projection have a bias; the last one is zero in files without it",
@@ -291,11 +335,23 @@ COMMON |= dict.fromkeys(
 
 WINDOWED: dict[str, Key] = {
     "use_sliding_window": used("whether layers have a window of attention", missing="false"),
-    "sliding_window": used(f"window of attention, if use_sliding_window is true: {LIMIT}"),
+    "sliding_window": used("window of attention, if use_sliding_window is true", missing="4096, as the library has it"),
     "max_window_layers": used("from which layer on there is a window, if use_sliding_window is true"),
-    "layer_types": used("which layers have a window, if use_sliding_window is true"),
+    "layer_types": used("which layers have a window, if use_sliding_window is true", _kinds_of_layers),
 }
 """Keys of architectures in which some layers may have a window."""
+
+GEMMAS: dict[str, Key] = {
+    "attention_bias": ATTENTION_BIAS,
+    "hidden_act": ignored("the activation is gelu in its tanh form", _other_activation),
+    "hidden_activation": used("the activation, gelu in its tanh form", _hidden_activation, missing="gelu_pytorch_tanh"),
+    "tie_word_embeddings": used("whether the output matrix is the embedding", missing="true"),
+    "use_bidirectional_attention": unless(NOTHING, "keys behind a query are not seen"),
+    "query_pre_attn_scalar": used("scores are divided by its root, which queries carry", _a_factor, missing="256"),
+    "sliding_window": used("window of attention", missing=f"{WINDOW}, as the library has it"),
+    "use_sliding_window": ignored("layer_types says which layers have a window"),
+}
+"""Keys of the second and third generation of Gemma."""
 
 CONFIG_KEYS: dict[str, dict[str, Key]] = {
     "LlamaForCausalLM": COMMON | {
@@ -318,14 +374,14 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
     "MistralForCausalLM": COMMON | {
         "num_key_value_heads": used("heads of keys and values", missing="8, as the library has it"),
         "attention_bias": unless(NOTHING, "a Mistral has no biases; the library drops them"),
-        "sliding_window": used(f"window of attention: {LIMIT}", missing=f"{WINDOW}, as the library has it"),
+        "sliding_window": used("window of attention", missing=f"{WINDOW}, as the library has it"),
         "use_sliding_window": ignored("sliding_window alone says whether a Mistral has a window"),
         "layer_types": ignored("all layers of a Mistral have the same attention"),
     },
     "Phi3ForCausalLM": COMMON | {
         "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
         "attention_bias": unless(NOTHING, "a Phi3 has no biases; the library drops them"),
-        "sliding_window": used(f"window of attention: {LIMIT}", missing="none"),
+        "sliding_window": used("window of attention", missing="none"),
         "use_sliding_window": ignored("sliding_window alone says whether a Phi3 has a window"),
         "layer_types": ignored("all layers of a Phi3 have the same attention"),
         "original_max_position_embeddings": used("context of the first training, for positions of type longrope"),
@@ -360,6 +416,31 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "use_sliding_window": ignored("without a window it says nothing", _no_window),
         "layer_types": ignored("all layers have full attention", _full_layers),
     },
+    "Gemma2ForCausalLM": COMMON | GEMMAS | {
+        "num_key_value_heads": used("heads of keys and values", missing="4, as the library has it"),
+        "head_dim": used("features of a head", _a_number, missing=_of_the_library("Gemma2ForCausalLM")),
+        "layer_types": used("which layers have a window", _kinds_of_layers, missing="each second one, the first too"),
+        "attn_logit_softcapping": used("cap of scores", _a_cap, missing="50"),
+        "final_logit_softcapping": used("cap of logits", _a_cap, missing="30"),
+    },
+    "Gemma3ForCausalLM": COMMON | GEMMAS | {
+        "num_key_value_heads": used("heads of keys and values", missing="4, as the library has it"),
+        "head_dim": used("features of a head", _a_number, missing=_of_the_library("Gemma3ForCausalLM")),
+        "layer_types": used("which layers have a window", _kinds_of_layers),
+        "sliding_window_pattern": used("each so many layers one has no window, unless layer_types says which",
+                                       _an_interval, missing="6"),
+        "_sliding_window_pattern": ignored("sliding_window_pattern says it"),
+        "rope_theta": used("base of the angles of layers without a window, unless rope_parameters has one",
+                           missing="1000000, unless rope_parameters has one"),
+        "rope_local_base_freq": used("base of the angles of layers with a window, unless rope_parameters has one",
+                                     _a_factor, missing="10000, unless rope_parameters has one"),
+        "rope_parameters": used("positions by kinds of layers", _tables_of_kinds, inside={
+            kind: used("positions of layers of this kind", inside=ROPE_KEYS) for kind in ("full_attention", SLIDING)
+        }),
+        "rope_scaling": used("positions of layers without a window", _no_table_of_kinds, inside=ROPE_KEYS),
+        "attn_logit_softcapping": unless(NOTHING, "scores of a Gemma3 have no cap; the library drops it"),
+        "final_logit_softcapping": used("cap of logits", _a_cap, missing="none"),
+    },
     "Olmo2ForCausalLM": COMMON | {
         "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
         "attention_bias": ATTENTION_BIAS,
@@ -379,7 +460,7 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "no_rope_layer_interval": used("each so many layers one does not turn by positions, unless no_rope_layers says "
                                        "which", _an_interval, missing="4"),
         "use_sliding_window": used("whether layers without positions have a window of attention", missing="false"),
-        "sliding_window": used(f"window of attention, if use_sliding_window is true: {LIMIT}"),
+        "sliding_window": used("window of attention, if use_sliding_window is true"),
         "layer_types": used("which layers have a window, if use_sliding_window is true", _windows_that_are_used),
     },
 }  # fmt: skip

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from fabric.networks.inference.decoder import NORMS, Decoder
+from fabric.networks.inference.decoder import NORMS, Decoder, LayerKind
 from fabric.networks.inference.elementwise import FINE
 from harness.models.plain import gelu_inner
 from harness.models.rotary import cosines
@@ -88,15 +88,15 @@ class _Parts:
         )
         return y.reshape(len(y), -1), variance.reshape(len(y), -1)
 
-    def turned(self, pair: Pair, heads: int, scale: float, turns: bool = True) -> Pair:
+    def turned(self, pair: Pair, heads: int, scale: float, kind: LayerKind) -> Pair:
         """Return heads turned by their positions, (heads, tokens, head_size), times a scale, rounded to 16 bits."""
         (z, variance), tokens = pair, len(pair[0])
-        if not turns:
+        if not kind.turns:
             y, variance = self.half((z * scale, scale**2 * variance))
             y, variance = (each.reshape(tokens, heads, -1).swapaxes(0, 1) for each in (y, variance))
             return y, variance
         (a, b), (va, vb) = (np.moveaxis(found.reshape(tokens, heads, 2, -1), 2, 0) for found in (z, variance))
-        cos, sin = (each[:, np.newaxis] for each in cosines(self.decoder, np.arange(tokens)))
+        cos, sin = (each[:, np.newaxis] for each in cosines(self.decoder, np.arange(tokens), kind.local))
         off = (
             max(self.decoder.amplitudes()) * TURN * V * (np.arange(tokens) / FINE + FINE + 2)[:, np.newaxis, np.newaxis]
         )
@@ -106,13 +106,23 @@ class _Parts:
         y, variance = self.half((y * scale, scale**2 * np.concatenate(found, axis=-1)))
         return y.swapaxes(0, 1), variance.swapaxes(0, 1)
 
-    def mixed(self, q: Pair, k: Pair, v: Pair) -> Pair:
+    def capped(self, pair: Pair, cap: float | None) -> Pair:
+        """Return cap * tanh(x / cap), or x without a cap; tanh is a difference of numbers near one."""
+        if cap is None:
+            return pair
+        y = np.tanh(pair[0] / cap)
+        return cap * y, (1 - y * y) ** 2 * pair[1] + (cap * FUNCTION * (1 - y)) ** 2 + (2 * V * cap) ** 2
+
+    def mixed(self, q: Pair, k: Pair, v: Pair, window: int | None) -> Pair:
         """Return what a head gives for each token: (tokens, head_size)."""
         (q0, vq), (k0, vk), (v0, vv) = q, k, v
-        later = np.arange(len(q0)) > np.arange(len(q0))[:, np.newaxis]
+        ago = np.arange(len(q0))[:, np.newaxis] - np.arange(len(q0))
+        later = (ago < 0) | (ago >= (len(q0) if window is None else window))
         scores = q0 @ k0.T
         roundings = (q0.shape[1] + self.places) * V**2
-        off = (q0 * q0) @ vk.T + vq @ (k0 * k0).T + roundings * (q0 * q0) @ (k0 * k0).T + FUNCTION**2
+        off = (q0 * q0) @ vk.T + vq @ (k0 * k0).T + roundings * (q0 * q0) @ (k0 * k0).T
+        scores, off = self.capped((scores, off), self.decoder.score_cap)
+        off = off + FUNCTION**2
         scores[later] = -np.inf
         share = np.exp(scores - scores.max(axis=1, keepdims=True))
         share /= share.sum(axis=1, keepdims=True)
@@ -134,15 +144,15 @@ class _Parts:
                 found[name] = self.by_heads(f"{part}.{name}_norm.weight", found[name], count)
         if decoder.projection_norms:
             found |= {name: self.norm(f"{part}.{name}_norm.weight", found[name]) for name in ("q", "k")}
-        turns = decoder.kind(layer).turns
-        q = self.turned(found["q"], decoder.heads, decoder.head_size**-0.5, turns)
-        k = self.turned(found["k"], decoder.kv_heads, 1.0, turns)
+        kind = decoder.kind(layer)
+        q = self.turned(found["q"], decoder.heads, decoder.head_size**-0.5, kind)
+        k = self.turned(found["k"], decoder.kv_heads, 1.0, kind)
         tokens = len(given[0])
         v0, vv = (each.reshape(tokens, decoder.kv_heads, -1).swapaxes(0, 1) for each in self.half(found["v"]))
         heads = []
         for head in range(decoder.heads):
             j = head // decoder.group
-            heads.append(self.mixed((q[0][head], q[1][head]), (k[0][j], k[1][j]), (v0[j], vv[j])))
+            heads.append(self.mixed((q[0][head], q[1][head]), (k[0][j], k[1][j]), (v0[j], vv[j]), kind.window))
         y, variance = (np.concatenate([head[i] for head in heads], axis=1) for i in range(2))
         return self.product(f"{part}.o_proj", self.half((y, variance)))
 
@@ -197,4 +207,5 @@ def bounded_logits(
             pair = parts.added(pair, parts.norm(next(names), given) if decoder.norms_behind else given)
     head = "model.embed_tokens" if decoder.tied else "lm_head"
     logits, variance = parts.product(head, parts.half(parts.norm("model.norm.weight", pair)))
+    logits, variance = parts.capped((logits, variance), decoder.logit_cap)
     return logits, SIGMAS * np.sqrt(variance)

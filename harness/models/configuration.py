@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from fabric.networks.inference.decoder import MOST_DIFFERENT, Decoder, LayerKind
 from fabric.networks.inference.rope import Scaling
 from harness.kit.jsonfile import read_json
-from harness.models.architectures import ACTIVATION_NAMES, ARCHITECTURES, CONFIG_KEYS, HEAD_SIZE, THETA, WINDOW
+from harness.models.architectures import ACTIVATION_NAMES, ARCHITECTURES, CONFIG_KEYS, HEAD_SIZE, SLIDING, THETA, WINDOW
 from harness.models.keys import KeyVerdict, judged, refuse_first, warnings_of
 from harness.models.lowering import LOWERED, Factors, factors_of
 from wse_core.errors import ConfigError, UnsupportedError
@@ -44,18 +44,21 @@ SIZES = {
 }
 """Sizes of a decoder, and the keys that every file must have for them."""
 
+GEMMAS = ("GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")
+"""Architectures with gelu, norms of 1 + w and a factor of the embedding."""
+
 KV_HEADS = {"Qwen2ForCausalLM": 32, "Qwen3ForCausalLM": 32, "MistralForCausalLM": 8, "GemmaForCausalLM": 16,
-            "SmolLM3ForCausalLM": 4}  # fmt: skip
+            "SmolLM3ForCausalLM": 4, "Gemma2ForCausalLM": 4, "Gemma3ForCausalLM": 4}  # fmt: skip
 """Heads of keys and values where a file says nothing of them; otherwise as many as query heads."""
 
 BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM",
-          "Olmo2ForCausalLM")  # fmt: skip
+          "Olmo2ForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")  # fmt: skip
 """Architectures whose projections of attention have biases if the file says so."""
 
 FFN_BIASED = ("LlamaForCausalLM", "GraniteForCausalLM", "SmolLM3ForCausalLM")
 """Architectures whose feed-forward part has biases if the file says so."""
 
-TIED = ("GemmaForCausalLM", "SmolLM3ForCausalLM")
+TIED = (*GEMMAS, "SmolLM3ForCausalLM")
 """Architectures whose output matrix is the embedding if the file says nothing of it."""
 
 
@@ -70,9 +73,6 @@ class Configuration:
         A key of `ARCHITECTURES`.
     stops : tuple[int, ...]
         Tokens that end an answer.
-    window : int or None
-        The window of attention, if the context of the decoder is as long because of it: in texts that are no longer,
-        a window is the same as none.
     warnings : tuple[str, ...]
         What a run should say of keys that were not looked at.
     factors : Factors
@@ -82,7 +82,6 @@ class Configuration:
     decoder: Decoder
     architecture: str = "LlamaForCausalLM"
     stops: tuple[int, ...] = ()
-    window: int | None = None
     warnings: tuple[str, ...] = ()
     factors: Factors = Factors()
 
@@ -160,6 +159,12 @@ def _longrope(rope: Mapping[str, Any], table: Mapping[str, Any]) -> Scaling:
     return Scaling("longrope", 1.0, original=original, amplitude=given, pairs=tuple(pairs))
 
 
+def _logit_cap(table: Mapping[str, Any], architecture: str) -> Any:
+    """Return the cap of logits, or None."""
+    missing = {"Gemma2ForCausalLM": 30.0, "Gemma3ForCausalLM": None}
+    return table.get("final_logit_softcapping", missing[architecture]) if architecture in missing else None
+
+
 def _rotary(table: Mapping[str, Any], head_size: int) -> int:
     """Return how many features of a head turn."""
     rope = table.get("rope_scaling") or table.get("rope_parameters") or {}
@@ -185,47 +190,79 @@ def _amplitude(rope: Mapping[str, Any]) -> Any:
     return (0.1 * over * math.log(factor) + 1) / (0.1 * under * math.log(factor) + 1)
 
 
-def _window(table: Mapping[str, Any], architecture: str) -> int | None:
-    """Return the window of attention that at least one layer has, or None."""
-    if architecture in ("LlamaForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "Olmo2ForCausalLM"):
-        return None
-    if architecture == "Phi3ForCausalLM" and table.get("sliding_window") is None:
-        return None
-    if architecture in ("Qwen2ForCausalLM", "Qwen3ForCausalLM", "SmolLM3ForCausalLM"):
+WITH_CHOICE = ("Qwen2ForCausalLM", "Qwen3ForCausalLM", "SmolLM3ForCausalLM")
+"""Architectures of which a file says whether there is a window of attention."""
+
+NO_WINDOWS = ("LlamaForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "Olmo2ForCausalLM")
+"""Architectures without a window of attention."""
+
+
+def _windows(table: Mapping[str, Any], architecture: str, turns: Sequence[bool]) -> list[int | None]:
+    """Return the window of attention of each layer, or None; `turns`: of each, whether it turns by positions."""
+    count = len(turns)
+    none: list[int | None] = [None] * count
+    if architecture in NO_WINDOWS:
+        return none
+    if architecture in WITH_CHOICE:
         wanted = table.get("use_sliding_window", False)
         if not isinstance(wanted, bool):
             raise ConfigError(f"use_sliding_window is {shown(wanted)}, neither true nor false")
         if not wanted:
-            return None
-        kinds, first, layers = table.get("layer_types"), table.get("max_window_layers", 28), table["num_hidden_layers"]
-        if architecture == "SmolLM3ForCausalLM":  # of which layers without positions have a window
-            positions_everywhere = kinds is None and all(layer.turns for layer in _layers(table, architecture))
-            if table.get("sliding_window") is None or positions_everywhere:
-                return None
-            first = 0
-        if kinds is None and isinstance(first, int) and isinstance(layers, int) and first >= layers:
-            return None
-        if isinstance(kinds, list) and set(map(str, kinds)) == {"full_attention"}:
-            return None
-    found = table.get("sliding_window", WINDOW)
-    if found is not None and (isinstance(found, bool) or not isinstance(found, int) or found < 1):
-        raise ConfigError(f"sliding_window is {shown(found)}, no number of tokens")
-    return found
+            return none
+    window = table.get("sliding_window", None if architecture in ("Phi3ForCausalLM", WITH_CHOICE[-1]) else WINDOW)
+    if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
+        raise ConfigError(f"sliding_window is {shown(window)}, no number of tokens")
+    kinds = table.get("layer_types") if architecture not in ("MistralForCausalLM", "Phi3ForCausalLM") else None
+    if kinds is not None and len(kinds) != count:
+        raise ConfigError(f"layer_types has {len(kinds)} kinds for {count} layers")
+    if kinds is not None:
+        sliding = [kind == SLIDING for kind in kinds]
+    elif architecture in WITH_CHOICE[:2]:
+        first = table.get("max_window_layers", 28)
+        if isinstance(first, bool) or not isinstance(first, int):
+            raise ConfigError(f"max_window_layers is {shown(first)}, no number of layers")
+        sliding = [layer >= first for layer in range(count)]
+    elif architecture == "SmolLM3ForCausalLM":
+        sliding = [not each for each in turns]
+    elif architecture in ("Gemma2ForCausalLM", "Gemma3ForCausalLM"):
+        every = 2 if architecture == "Gemma2ForCausalLM" else table.get("sliding_window_pattern", 6)
+        sliding = [(layer + 1) % every != 0 for layer in range(count)]
+    else:
+        sliding = [True] * count
+    if window is None and any(sliding) and architecture in ("Gemma2ForCausalLM", "Gemma3ForCausalLM"):
+        raise ConfigError("sliding_window is null, and layers have a window")
+    return [window if each else None for each in sliding]
 
 
 def _layers(table: Mapping[str, Any], architecture: str) -> tuple[LayerKind, ...]:
-    """Return all layers of a model whose layers differ."""
+    """Return all layers of a model whose layers differ, or are not as most are."""
     count = table["num_hidden_layers"]
-    if architecture != "SmolLM3ForCausalLM" or isinstance(count, bool) or not isinstance(count, int):
-        return ()  # the decoder refuses what is no whole number
+    if architecture in NO_WINDOWS or isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        return ()  # the decoder refuses what is no number of layers
     if count > MOST_DIFFERENT:
-        raise ConfigError(f"{count:,} layers that differ; at most {MOST_DIFFERENT:,} are read")
-    turns, every = table.get("no_rope_layers"), table.get("no_rope_layer_interval", 4)
-    if turns is None:
-        turns = [(layer + 1) % every for layer in range(count)]
-    if len(turns) < count:
-        raise ConfigError(f"no_rope_layers has {len(turns)} numbers for {count} layers")
-    return tuple(LayerKind(turns=bool(each)) for each in turns[: max(0, count)])
+        raise ConfigError(f"{count:,} layers that may differ; at most {MOST_DIFFERENT:,} are read")
+    turns = [1] * count
+    if architecture == "SmolLM3ForCausalLM":
+        every = table.get("no_rope_layer_interval", 4)
+        turns = table.get("no_rope_layers") or [(layer + 1) % every for layer in range(count)]
+        if len(turns) < count:
+            raise ConfigError(f"no_rope_layers has {len(turns)} numbers for {count} layers")
+    turning = [bool(each) for each in turns[:count]]
+    windows = _windows(table, architecture, turning)
+    local = architecture == "Gemma3ForCausalLM"
+    return tuple(
+        LayerKind(turns=each, window=window, local=local and window is not None)
+        for each, window in zip(turning, windows, strict=True)
+    )
+
+
+def _by_kinds(table: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Return the table of a Gemma3 with the positions of layers without a window only, and the base of the others."""
+    kinds = table.get("rope_parameters") or {}
+    if not isinstance(kinds, dict):
+        raise ConfigError("rope_scaling or rope_parameters is no table")
+    local = kinds.get(SLIDING, {}).get("rope_theta", table.get("rope_local_base_freq", 10_000.0))
+    return {**table, "rope_parameters": kinds.get("full_attention", {})}, local
 
 
 def judged_configuration(table: Mapping[str, Any]) -> list[KeyVerdict]:
@@ -265,24 +302,25 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
         if whole and hidden % heads:
             raise ConfigError(f"hidden_size {hidden} is no multiple of {heads} heads, and head_dim is missing")
         head_size = hidden // heads if whole else 1  # the decoder refuses what is no whole number
-    values["rope_base"], values["scaling"] = _rope(table, THETA.get(architecture, 10_000.0))
-    window = _window(table, architecture)
-    if window is not None and isinstance(values["context"], int) and window < values["context"]:
-        values["context"] = window
-    else:
-        window = None
+    layers, rope = _layers(table, architecture), table
+    if architecture == "Gemma3ForCausalLM":
+        rope, base = _by_kinds(table)
+        values["local_base"] = base if any(layer.local for layer in layers) else None
+    values["rope_base"], values["scaling"] = _rope(rope, THETA.get(architecture, 10_000.0))
     warnings, scaling = list(warnings_of(verdicts)), values["scaling"]
     if scaling is not None and scaling.kind == "longrope" and values["context"] > scaling.original:
         values["context"] = scaling.original
         warnings.append(f"texts of up to {scaling.original} tokens: in longer ones positions turn by long_factor")
     if architecture == "Phi3ForCausalLM" and isinstance(head_size, int):
         values["rotary"] = _rotary(table, head_size)
-    gemma = architecture == "GemmaForCausalLM"
+    gemma = architecture in GEMMAS
+    later = gemma and architecture != "GemmaForCausalLM"
     factors, tied = Factors(), table.get("tie_word_embeddings", architecture in TIED)
     if architecture == "GraniteForCausalLM":
         factors = factors_of(table)
     elif gemma and isinstance(hidden, int) and hidden > 0:  # the decoder refuses what is no whole number
-        factors = Factors(embedding=math.sqrt(hidden), tied=tied is True, norms=1.0)
+        score = table.get("query_pre_attn_scalar", 256) ** -0.5 if later else None
+        factors = Factors(embedding=math.sqrt(hidden), attention=score, tied=tied is True, norms=1.0)
     olmo2 = architecture == "Olmo2ForCausalLM"
     biased = architecture in BIASED and table.get("attention_bias", False)
     decoder = Decoder(
@@ -292,15 +330,18 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
         qkv_bias=architecture == "Qwen2ForCausalLM" or biased,
         o_bias=biased,
         ffn_bias=architecture in FFN_BIASED and table.get("mlp_bias", False),
-        norms="behind" if olmo2 else "before",
+        norms="behind" if olmo2 else "both" if later else "before",
+        score_cap=table.get("attn_logit_softcapping", 50.0) if architecture == "Gemma2ForCausalLM" else None,
+        logit_cap=_logit_cap(table, architecture),
         projection_norms=olmo2,
-        different=_layers(table, architecture),
+        different=layers,
         tied=False if factors.unties else tied,
-        head_norms=architecture == "Qwen3ForCausalLM",
+        head_norms=architecture in ("Qwen3ForCausalLM", "Gemma3ForCausalLM"),
         activation="gelu" if gemma else ACTIVATION_NAMES[table.get("hidden_act", "silu")],
     )
+    decoder = decoder.within(decoder.context)
     stops = token_ids(table.get("eos_token_id"), "eos_token_id", decoder.vocabulary)
-    return Configuration(decoder, architecture, stops, window, tuple(warnings), factors)
+    return Configuration(decoder, architecture, stops, tuple(warnings), factors)
 
 
 def read_configuration(path: Path) -> Configuration:
@@ -320,9 +361,14 @@ def _written_as(decoder: Decoder, architecture: str) -> str:
     own = {
         "Olmo2ForCausalLM": olmo2,
         "Qwen3ForCausalLM": decoder.head_norms,
-        "SmolLM3ForCausalLM": bool(decoder.different),
+        "SmolLM3ForCausalLM": not all(kind.turns for kind in decoder.kinds),
     }
     names = [name for name, so in own.items() if so]
+    caps = decoder.score_cap, decoder.logit_cap, decoder.local_base
+    if any(each is not None for each in caps):
+        raise UnsupportedError(
+            "caps of scores and logits, and local positions, cannot be written", hint="its own files"
+        )
     if decoder.rotary is not None:
         raise UnsupportedError("a decoder of which a part of each head turns cannot be written", hint="its own files")
     foreign = not olmo2 and (decoder.norms != "before" or decoder.projection_norms)
@@ -331,9 +377,11 @@ def _written_as(decoder: Decoder, architecture: str) -> str:
             "a decoder with these norms, layers and biases together is no known architecture, and cannot be written",
             hint=f"one of {', '.join(ARCHITECTURES)}",
         )
-    if names:
-        return names[0]
-    return "LlamaForCausalLM" if architecture in (*LOWERED, *own) else architecture
+    name = names[0] if names else "LlamaForCausalLM" if architecture in (*LOWERED, *own) else architecture
+    windowed = (*WITH_CHOICE, *["MistralForCausalLM"] * ("window" not in decoder.marked))
+    if decoder.window is not None and name not in windowed:
+        raise UnsupportedError(f"a window of attention in a {name} cannot be written", hint="its own files")
+    return name
 
 
 def write_configuration(configuration: Configuration) -> str:
@@ -369,10 +417,17 @@ def write_configuration(configuration: Configuration) -> str:
     }
     if decoder.ffn_bias:
         table["mlp_bias"] = True
-    if decoder.different:
+    if configuration.architecture == "SmolLM3ForCausalLM":
         table["no_rope_layers"] = [int(layer.turns) for layer in decoder.different]
     if configuration.architecture == "MistralForCausalLM":
-        table["sliding_window"] = None
+        table["sliding_window"] = decoder.window
+    elif decoder.window is not None:
+        kinds = {True: SLIDING, False: "full_attention"}
+        table |= {
+            "use_sliding_window": True,
+            "sliding_window": decoder.window,
+            "layer_types": [kinds[layer.window is not None] for layer in decoder.different],
+        }
     if decoder.scaling is not None:
         table["rope_scaling"] = _written(decoder.scaling)
     return json.dumps(table, indent=2) + "\n"

@@ -8,7 +8,8 @@ factor of a linear part is the same as one of its weights, so it is given to the
 
 =====================  ==============================================================================================
 embedding_multiplier   the rows of the embedding
-attention_multiplier   queries (and their bias), times sqrt(head_size), since the decoder divides scores by that
+attention_multiplier   queries (and their bias), times sqrt(head_size), since the decoder divides scores by that; norms
+                       of query heads, where they have some.  Of a Gemma it is 1 / sqrt(query_pre_attn_scalar)
 residual_multiplier    the output projection of attention, and the last product of the feed-forward part (and biases)
 logits_scaling         the output matrix, divided; if it is the embedding, it is one of its own then
 norm_offset            the weights of norms, added
@@ -34,7 +35,7 @@ from wse_core.errors.values import shown
 
 __all__ = ["FUSED", "LOWERED", "NOT_TIED", "Factors", "factors_of", "lowered", "pairs_first", "same"]
 
-LOWERED = ("Phi3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM")
+LOWERED = ("Phi3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")
 """Architectures that `lowered` makes a LLaMA of."""
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 NOT_TIED = "tensor lm_head.weight is not the embedding, although tie_word_embeddings is true"
@@ -108,8 +109,7 @@ def lowered(found: Mapping[str, Tensor], decoder: Decoder, architecture: str, fa
         tensors = _in_pairs(tensors, decoder)
     scale = 1.0 if factors.attention is None else factors.attention * math.sqrt(decoder.head_size)
     ends = {
-        "q_proj.weight": scale,
-        "q_proj.bias": scale,
+        **dict.fromkeys(["q_norm.weight"] if decoder.head_norms else ["q_proj.weight", "q_proj.bias"], scale),
         **{f"{name}.{kind}": factors.residual for name in ("o_proj", "down_proj") for kind in ("weight", "bias")},
     }
     if factors.norms:
@@ -124,7 +124,8 @@ def lowered(found: Mapping[str, Tensor], decoder: Decoder, architecture: str, fa
     for end, factor in ends.items():
         if factor != 1:
             for name in [name for name in tensors if name.endswith(end)]:
-                tensors[name] = replace(tensors[name], factor=tensors[name].factor * factor)
+                own = tensors[name]
+                tensors[name] = replace(own, factor=own.factor * factor, more=own.more * factor)
     return tensors
 
 

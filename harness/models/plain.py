@@ -80,16 +80,20 @@ class PlainDecoder:
                 f"{self.length + tokens.size} tokens; the model's context holds {decoder.context}", where="prompt"
             )
         positions = np.arange(self.length, self.length + tokens.size)
-        cos, sin = (each.astype(self.dtype) for each in cosines(decoder, positions))
+        tables = [
+            [each.astype(self.dtype) for each in cosines(decoder, positions, local)]
+            for local in ((False, True) if decoder.is_local else (False,))
+        ]
         x = self.weights["model.embed_tokens.weight"][tokens]
         for number in range(decoder.layers):
             names = iter([f"model.layers.{number}.{name}" for name in NORMS[decoder.norms]])
+            cos, sin = tables[decoder.kind(number).local]
             x = x + self._behind(self._attention(number, self._before(x, names), cos, sin), names)
             x = x + self._behind(self._feed_forward(number, self._before(x, names)), names)
         self.length += tokens.size
         y = self._norm(x, "model.norm")
         head = "model.embed_tokens" if decoder.tied else "lm_head"
-        return y @ self.weights[f"{head}.weight"].T
+        return self._capped(y @ self.weights[f"{head}.weight"].T, decoder.logit_cap)
 
     def generate(self, ids: Sequence[int], count: int) -> tuple[list[int], Array]:
         """Read a prompt and go on with the likeliest token each time; ties go to the lowest id.
@@ -111,6 +115,10 @@ class PlainDecoder:
         """Return RMSNorm along the last axis."""
         square = (x * x).mean(axis=-1, keepdims=True)
         return self.weights[f"{name}.weight"] * (x / np.sqrt(square + self.dtype(self.decoder.epsilon)))
+
+    def _capped(self, x: Array, cap: float | None) -> Array:
+        """Return cap * tanh(x / cap), or x without a cap."""
+        return x if cap is None else self.dtype(cap) * np.tanh(x / self.dtype(cap))
 
     def _before(self, x: Array, names: Iterator[str]) -> Array:
         """Return what a part of a layer reads; `names`: of the norms that are left in it."""
@@ -153,12 +161,15 @@ class PlainDecoder:
         v = self._heads(number, y, "v", decoder.kv_heads)
         k = self.keys[number] = np.concatenate((self.keys[number], k), axis=1)
         v = self.values[number] = np.concatenate((self.values[number], v), axis=1)
-        later = np.arange(k.shape[1]) > np.arange(self.length, self.length + tokens)[:, None]
+        ago = np.arange(self.length, self.length + tokens)[:, None] - np.arange(k.shape[1])
+        window = decoder.kind(number).window
+        unseen = (ago < 0) | (ago >= (decoder.context if window is None else window))
         out = []
         for head in range(decoder.heads):
             shared = head // decoder.group
             scores = q[head] @ k[shared].T / np.sqrt(self.dtype(decoder.head_size))
-            scores[later] = -np.inf
+            scores = self._capped(scores, decoder.score_cap)
+            scores[unseen] = -np.inf
             weight = np.exp(scores - scores.max(axis=1, keepdims=True))
             out.append(weight / weight.sum(axis=1, keepdims=True) @ v[shared])
         return self._product(np.concatenate(out, axis=1), f"model.layers.{number}.self_attn.o_proj")

@@ -7,6 +7,7 @@ that their makers publish.
 from __future__ import annotations
 
 from math import log
+from typing import Any
 
 from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.rope import Scaling
@@ -24,6 +25,21 @@ PHI4 = Scaling("longrope", 1.0, original=4096, amplitude=(1 + log(32) / log(4096
 NO_POSITIONS = tuple(LayerKind(turns=(layer + 1) % 4 != 0) for layer in range(36))
 """Layers of a SmolLM3: each fourth one turns nothing."""
 
+WINDOWS = (LayerKind(window=4096),) * 32
+"""Layers of the first Mistral."""
+
+
+def each_second(count: int) -> tuple[LayerKind, ...]:
+    """Return the layers of a Gemma of the second generation: the first of each two has a window."""
+    return tuple(LayerKind(window=None if layer % 2 else 4096) for layer in range(count))
+
+
+GEMMA2: dict[str, Any] = {"tied": True, "activation": "gelu", "norms": "both", "score_cap": 50.0, "logit_cap": 30.0}
+"""What Gemmas of the second generation have in common."""
+
+LOCAL = tuple(LayerKind() if (layer + 1) % 6 == 0 else LayerKind(window=512, local=True) for layer in range(26))
+"""Layers of the smallest Gemma of the third generation: five with a window before each one without."""
+
 PRESETS = {
     "LLaMA3-8B": Decoder(4096, 32, 32, 8, 128, 14336, 128256, 8192, 1e-5, 5e5),
     "LLaMA2-13B": Decoder(5120, 40, 40, 40, 128, 13824, 32000, 4096, 1e-5, 1e4),
@@ -37,10 +53,15 @@ PRESETS = {
     "OLMo2-7B": Decoder(4096, 32, 32, 32, 128, 11008, 100352, 4096, 1e-6, 5e5, norms="behind", projection_norms=True),
     "Phi3-mini-4k": Decoder(3072, 32, 32, 32, 96, 8192, 32064, 4096, 1e-5, 1e4),
     "Phi4-mini": Decoder(3072, 32, 24, 8, 128, 8192, 200064, 4096, 1e-5, 1e4, tied=True, rotary=96, scaling=PHI4),
+    "Mistral-7B-v0.1": Decoder(4096, 32, 32, 8, 128, 14336, 32000, 32768, 1e-5, 1e4, different=WINDOWS),
+    "Gemma2-2B": Decoder(2304, 26, 8, 4, 256, 9216, 256000, 8192, 1e-6, 1e4, different=each_second(26), **GEMMA2),
+    "Gemma2-9B": Decoder(3584, 42, 16, 8, 256, 14336, 256000, 8192, 1e-6, 1e4, different=each_second(42), **GEMMA2),
+    "Gemma3-1B": Decoder(1152, 26, 4, 1, 256, 6912, 262144, 32768, 1e-6, 1e6, tied=True, activation="gelu",
+                         norms="both", head_norms=True, local_base=1e4, different=LOCAL),
     "LLaMA3.1-8B": Decoder(4096, 32, 32, 8, 128, 14336, 128256, 131072, 1e-5, 5e5, scaling=LONG),
     "LLaMA3.1-70B": Decoder(8192, 80, 64, 8, 128, 28672, 128256, 131072, 1e-5, 5e5, scaling=LONG),
     "LLaMA3.1-405B": Decoder(16384, 126, 128, 8, 128, 53248, 128256, 131072, 1e-5, 5e5, scaling=LONG),
-}
+}  # fmt: skip
 """By the names of the papers and of the public rates."""
 
 

@@ -156,8 +156,8 @@ def loss_and_gradients(
     Raises
     ------
     UnsupportedError
-        A decoder with norms of queries and keys or behind the parts of a layer, layers that differ, biases of other
-        products than queries, keys and values, or another activation than silu.
+        A decoder with norms of queries and keys or behind the parts of a layer, layers that differ, caps, heads of
+        which a part turns, biases of other products than queries, keys and values, or another activation than silu.
     """
     if decoder.head_norms or decoder.projection_norms:
         raise UnsupportedError("gradients of norms of heads or projections")
@@ -165,6 +165,8 @@ def loss_and_gradients(
         raise UnsupportedError("gradients of norms behind the parts of a layer")
     if decoder.o_bias or decoder.ffn_bias:
         raise UnsupportedError("gradients of biases of the output projection and the feed-forward part")
+    if decoder.score_cap is not None or decoder.logit_cap is not None or decoder.rotary is not None:
+        raise UnsupportedError("gradients of caps, and of heads of which a part turns")
     if decoder.different:
         raise UnsupportedError("gradients of layers that differ")
     if decoder.activation != "silu":

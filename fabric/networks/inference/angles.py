@@ -25,15 +25,17 @@ class Angles:
     ----------
     place : Placement
     machine : Machine
+    local : bool
+        Whether they are those of layers whose positions are local.
     """
 
-    def __init__(self, place: Placement, machine: Machine) -> None:
+    def __init__(self, place: Placement, machine: Machine, local: bool = False) -> None:
         self.place, self.single = place, Arithmetic.of(machine, "f32")
         pairs = np.array([place.pairs_of(column) for column in range(place.width)])
-        theta = np.where(pairs == NOTHING, 0.0, place.decoder.turns()[np.maximum(pairs, 0)])
+        theta = np.where(pairs == NOTHING, 0.0, place.decoder.turns(local)[np.maximum(pairs, 0)])
         self.step, self.leap = self._constant(theta), self._constant(FINE * theta)
         self._fine = [self._constant(0 * theta)]
-        lengths = np.where(pairs == NOTHING, 1.0, place.decoder.amplitudes()[np.maximum(pairs, 0)])
+        lengths = np.where(pairs == NOTHING, 1.0, place.decoder.amplitudes(local)[np.maximum(pairs, 0)])
         self._coarse = [self._constant(0 * theta, lengths)]  # no leap or step changes its length
 
     def _constant(self, theta: NDArray[np.float64], lengths: NDArray[np.float64] | float = 1.0) -> Bits:

@@ -19,11 +19,13 @@ Source: WaferLLM, section 4.2 (attention in decode); softmax over two axes is de
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from fabric.asm.operands import Address, Dsd, Dsr, Reg, Var
 from fabric.kernels.collectives.pieces.line_reduce import Role
 from fabric.networks.inference.axes import COLOR_HEAD, QUEUE_HEAD
 from fabric.networks.inference.cache import CacheCode
+from fabric.networks.inference.elementwise import emit_capped
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.writer import Writer
 
@@ -131,6 +133,27 @@ class Attention:
             load(w.second, p.fabin(p.input_queue(QUEUE_HEAD, COLOR_HEAD), most))
             p.mov32(numbers, w.second)
 
+    def cap(self, most: float) -> None:
+        """Write scores = most * tanh(scores / most)."""
+        self._in_pieces(partial(emit_capped, self.w.functions, most))
+
+    def limit(self) -> None:
+        """Write that scores of tokens outside of the window become lower than any other."""
+        w, p, place = self.w, self.w.p, self.w.place
+        width, score = p.reg16("width"), p.reg16("score")
+        p.ld16(width, self.cache.width)
+        p.load(w.first, p.mem1d(w.scores, place.capacity))
+        p.dsr_len(w.first, width)
+        p.load(w.second, p.mem1d(w.limits, place.capacity))
+        p.dsr_len(w.second, width)
+        p.ldi(score, w.scores)
+        p.add16(width, width, width)
+        with w.times(place.heads):
+            p.dsr_base(w.first, score)
+            p.fmins(w.first, w.first, w.second)
+            p.add16(score, score, width)
+        p.free(width, score)
+
     def peaks(self) -> None:
         """Write the lowest score into slots without a token, and peaks = the largest score of each head."""
         w, p, place = self.w, self.w.p, self.w.place
@@ -196,7 +219,11 @@ class Attention:
         p.free(width, score, peak, value)
 
     def _exponentials(self) -> None:
-        """Write scores = exp(scores), as many at a time as the functions have room for."""
+        """Write scores = exp(scores)."""
+        self._in_pieces(lambda score: self.w.functions.exp(score, score))
+
+    def _in_pieces(self, apply: Callable[[Reg], None]) -> None:
+        """Write what `apply` does with an address to all scores, as many at a time as the functions have room for."""
         w, p = self.w, self.w.p
         most = w.functions.count
         left, now, score = p.reg16("left"), p.reg16("now"), p.reg16("score")
@@ -207,7 +234,7 @@ class Attention:
             with p.if_("gtu", now, most, "16"):
                 p.ldi(now, most)
             with w.functions.first(most, now):
-                w.functions.exp(score, score)
+                apply(score)
             p.sub16(left, left, now)
             p.add16(now, now, now)
             p.add16(score, score, now)

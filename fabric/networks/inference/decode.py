@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,11 +53,12 @@ from fabric.networks.inference.argmax import ArgMax
 from fabric.networks.inference.attention import Attention
 from fabric.networks.inference.axes import COLOR_HAND, COLOR_HEAD, COLOR_IN, COLOR_OUT, QUEUE_HEAD, QUEUE_IN, axes
 from fabric.networks.inference.cache import CacheCode, route_shift
-from fabric.networks.inference.elementwise import Rotary, emit_gated, emit_norm, emit_residual
+from fabric.networks.inference.elementwise import LOCAL, Rotary, emit_capped, emit_gated, emit_norm, emit_residual
 from fabric.networks.inference.log import Log
 from fabric.networks.inference.move.code import COLOR_PASS, receive_cache
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill.placement import PromptPlacement
+from fabric.networks.inference.window import AttentionWindow
 from fabric.networks.inference.writer import Writer
 from fabric.program.program import Program
 from wse_core.params import Machine
@@ -194,6 +196,7 @@ class Decode:
         entry = p.dsr("dest", name="coming entry") if self.arrived else None
         cache = CacheCode(w, self.policy, row.parity, row.first, row.last, entry)
         attention = Attention(w, cache, self.level(column), self.x.queues.levels[0])
+        window = None if place.decoder.window is None else AttentionWindow(w, cache)
         stamps = Stamps(p, len(PARTS) + 1) if self.timed else None
         log = Log(p) if self.region is not None and column.first else None
 
@@ -236,6 +239,8 @@ class Decode:
             done("enter")
             with self._once(w, 0):
                 cache.begin()
+                if window is not None:
+                    window.begin()
                 rotary.position()
             done("begin")
             with p.loop(place.decoder.layers, counter=turn):
@@ -245,7 +250,7 @@ class Decode:
             p.place(behind)
             if search is not None:
                 self._norm(w, "norm 3", summed, done)
-                self._product(w, "head", w.logits, w.given, summed("head", w.logits))
+                self._logits(w, summed)
                 done("head")
                 search.emit(summed("largest", search.top), summed("smallest", search.top))
                 done("argmax")
@@ -290,6 +295,13 @@ class Decode:
         """Write a norm."""
         emit_norm(w, summed("norm", w.one))
         done(part)
+
+    def _logits(self, w: Writer, summed: Summed) -> None:
+        """Write the logits, with a cap where they have one."""
+        cap = self.place.decoder.logit_cap
+        self._product(w, "head", w.logits, w.given, summed("head", w.logits))
+        if cap is not None:
+            w.in_pieces(w.logits, self.place.vocabulary, partial(emit_capped, w.functions, cap))
 
     @staticmethod
     def _added(w: Writer, summed: Summed) -> None:
@@ -339,6 +351,11 @@ class Decode:
         attention.scores()
         with w.cut("heads"):
             attention.sum_scores()
+        if place.decoder.score_cap is not None:
+            attention.cap(place.decoder.score_cap)
+        if place.decoder.window is not None:
+            with w.where("window"):
+                attention.limit()
         done("scores")
         attention.peaks()
         summed("peaks", w.peaks)()
@@ -488,7 +505,6 @@ class Decode:
 
         place, width, height = self.place, self.place.width, self.place.height
         whole = self.column, 0, width, height
-        angles = Angles(place, self.machine)
         ids = np.maximum(place.ids, 0).astype(np.float32)
         known = self.may_answer.sum(axis=1).astype(np.uint16)
         rows = np.arange(height, dtype=np.uint16)
@@ -502,8 +518,12 @@ class Decode:
             found += [("ids", per_column(ids)), ("known", per_column(known))]
         prompt = self.arrived[1] if self.arrived else self.prompt
         position = prompt.length - (not self.arrived) if prompt else 0  # a step ends with the way to the next
-        found += [(name, per_column(bits.view(np.float32))) for name, bits in angles.state(position).items()]
-        found.append(("passed", np.full((height, width, 1), angles.passed(position), np.uint16)))
+        for local in (False, True) if place.decoder.is_local else (False,):
+            angles, end = Angles(place, self.machine, local), LOCAL if local else ""
+            found += [(name + end, per_column(bits.view(np.float32))) for name, bits in angles.state(position).items()]
+            found.append((f"passed{end}", np.full((height, width, 1), angles.passed(position), np.uint16)))
+        if place.decoder.window is not None:
+            found += self._numbers(prompt)
         if place.decoder.marked:
             found.append(
                 ("marks", np.broadcast_to(np.array(place.marks, np.uint16), (height, width, len(place.marks))))
@@ -521,6 +541,19 @@ class Decode:
                 ("order", np.broadcast_to(np.arange(place.capacity, dtype=np.uint16), (height, width, place.capacity))),
             ]
         return [(name, values, whole) for name, values in found]
+
+    def _numbers(self, prompt: PromptPlacement | None) -> list[tuple[str, NDArray[Any]]]:
+        """Return the numbers of tokens with which a window begins: in slots, of each row's newest, of the next one."""
+        place, size = self.place, (self.place.height, self.place.width)
+        firsts = np.array(prompt.firsts if prompt else [0] * place.height, np.float32)
+        counts = np.array(prompt.counts if prompt else [0] * place.height, np.float32)
+        slots = firsts[:, np.newaxis, np.newaxis] + np.arange(place.capacity, dtype=np.float32)
+        newest = (firsts + counts - 1)[:, np.newaxis, np.newaxis]
+        return [
+            ("numbers", np.broadcast_to(slots, (*size, place.capacity))),
+            ("newest", np.broadcast_to(newest, (*size, 1))),
+            ("now", np.full((*size, 1), prompt.length if prompt else 0, np.float32)),
+        ]
 
     def tables(self, weights: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Return what the host writes before the first token: symbol -> bit patterns of shape (h, w, n)."""

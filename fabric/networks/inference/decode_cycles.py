@@ -53,8 +53,8 @@ class PricedPlacement(Placement):
 
     @property
     def weight_words(self) -> int:
-        """Words of a layer's matrices, and where the output matrix begins."""
-        return self.layer_words + 4
+        """Words of a layer's matrices, and where the output matrix begins; a column of each has room."""
+        return max(self.layer_words + 4, *(shape.rows for shape in self.shapes.values()))
 
     @property
     def head_at(self) -> int:
@@ -142,6 +142,7 @@ class StepCycles:
             **kind._asdict(),
             "order": range(kind.held),
             "passed": 0,
+            "passed_local": 0,
             "request": 0,
             "known": self.place.vocabulary,
             "log_at": program.address("log"),
@@ -160,7 +161,7 @@ class StepCycles:
             whole = whole.spliced(opened, "")
         for turn, kind_of_layer in enumerate(self.place.decoder.kinds):
             mark = self.place.decoder.mark(kind_of_layer)
-            if mark:
+            if self.place.decoder.marked:
                 state.store(program.address("kind"), 1, mark)
             if (program, size, mark) not in self._attentions:
                 self._attentions[program, size, mark] = program.follow("done cache", "done mix", None, state)

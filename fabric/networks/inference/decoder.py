@@ -6,7 +6,9 @@ grouped query heads: query head j reads the keys and values of head j // (heads 
 silu, or gelu in the tanh form.  Behind the last layer stand a norm and the output matrix, which is the embedding itself
 where the two are tied.
 
-Layers of one decoder may differ (`LayerKind`): some turn nothing, so that their queries and keys do not know positions.
+Layers of one decoder may differ (`LayerKind`): some turn nothing, so that their queries and keys do not know positions,
+some turn by a base of their own, and some see the last tokens only, as many as a *window* holds.  Scores and logits may
+have a *cap*: they are cap * tanh(x / cap).
 
 Norms stand *before* the two parts of a layer, *behind* them, so that x = x + norm(attention(x)), or at both places.
 
@@ -69,6 +71,9 @@ ACTIVATIONS = ("silu", "gelu")
 MOST = 1 << 31
 """Every size is below it: a wrong file must not make the planner reckon for minutes or overflow."""
 
+LEAST_CAP = 1e-30
+"""Least cap of scores and logits, and one over the largest: f32 has what is reckoned with them."""
+
 MOST_DIFFERENT = 1 << 16
 """Most layers of a decoder whose layers differ: each is kept by itself."""
 
@@ -87,9 +92,15 @@ class LayerKind:
     ----------
     turns : bool
         Whether queries and keys turn by their positions.
+    window : int or None
+        Tokens that a token sees, itself included: the last ones; None: all before it.
+    local : bool
+        Whether positions turn by `Decoder.local_base`, unscaled.
     """
 
     turns: bool = True
+    window: int | None = None
+    local: bool = False
 
 
 @dataclass(frozen=True)
@@ -131,6 +142,10 @@ class Decoder:
         Where the norms of a layer stand.
     rotary : int or None
         Features of a head that turn, even, if not all do: the first half of them turns with as many of the second half.
+    score_cap, logit_cap : float or None
+        Scores of attention, and logits, are cap * tanh(x / cap).
+    local_base : float or None
+        Base of the angles of layers whose positions are local.
     projection_norms : bool
         Whether the queries of all heads are normalised together before they turn, and so the keys.
     different : tuple of LayerKind
@@ -157,6 +172,9 @@ class Decoder:
     norms: str = "before"
     projection_norms: bool = False
     rotary: int | None = None
+    score_cap: float | None = None
+    logit_cap: float | None = None
+    local_base: float | None = None
     different: tuple[LayerKind, ...] = ()
 
     def __post_init__(self) -> None:
@@ -168,12 +186,16 @@ class Decoder:
                 raise self._refused(f"{field.name} is {shown(value)}; it is at least 1 and below {MOST:,}")
             if field.type == "bool" and not isinstance(value, bool):
                 raise self._refused(f"{field.name} is {shown(value)}, neither true nor false")
-        for name in ("epsilon", "rope_base"):
+        for name in ("epsilon", "rope_base", "score_cap", "logit_cap", "local_base"):
             value = getattr(self, name)
+            if value is None and name not in ("epsilon", "rope_base"):
+                continue
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise self._refused(f"{name} is {shown(value)}, not a number")
             if not (math.isfinite(value) and value > 0):
                 raise self._refused(f"{name} is {value}; it is a positive number")
+            if name.endswith("_cap") and not LEAST_CAP <= value <= 1 / LEAST_CAP:
+                raise self._refused(f"{name} is {value}; it is from {LEAST_CAP} to {1 / LEAST_CAP:.0e}")
         if self.activation not in ACTIVATIONS:
             raise self._refused(f"activation is {shown(self.activation)}; it is {' or '.join(ACTIVATIONS)}")
         if self.norms not in NORMS:
@@ -200,6 +222,16 @@ class Decoder:
             raise self._refused(f"a head of {self.head_size} features cannot be turned in pairs")
         if self.different and len(self.different) != self.layers:
             raise self._refused(f"{len(self.different)} layers are described, {self.layers} are there")
+        windows = {kind.window for kind in self.different} - {None}
+        if len(windows) > 1:
+            raise self._refused(
+                f"windows of {', '.join(map(shown, sorted(windows, key=str)))} tokens; all are the same"
+            )
+        for window in windows:
+            if isinstance(window, bool) or not isinstance(window, int) or not 1 <= window < MOST:
+                raise self._refused(f"a window of {shown(window)} tokens; it is at least 1")
+        if any(kind.local for kind in self.different) is not (self.local_base is not None):
+            raise self._refused("local_base belongs to layers whose positions are local, and to nothing else")
         if self.different and set(self.different) == {LayerKind()}:
             object.__setattr__(self, "different", ())  # so that equal decoders are equal
 
@@ -234,11 +266,32 @@ class Decoder:
 
     def part(self, first: int, count: int) -> Decoder:
         """Return a decoder of so many of the layers, from the first one given on."""
-        return replace(self, layers=count, different=self.different[first : first + count])
+        return self._with(count, self.different[first : first + count])
 
     def of_kinds(self, kinds: tuple[LayerKind, ...]) -> Decoder:
         """Return a decoder with these layers."""
-        return replace(self, layers=len(kinds), different=kinds)
+        return self._with(len(kinds), kinds)
+
+    def _with(self, count: int, layers: tuple[LayerKind, ...]) -> Decoder:
+        """Return a decoder with other layers, and with a base of local positions only if they have some."""
+        local = self.local_base if any(layer.local for layer in layers) else None
+        return replace(self, layers=count, different=layers, local_base=local)
+
+    @cached_property
+    def window(self) -> int | None:
+        """Tokens that a token sees in layers with a window; None: there is none."""
+        return next((kind.window for kind in self.kinds if kind.window is not None), None)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether some layers have positions of their own."""
+        return self.local_base is not None
+
+    def within(self, tokens: int) -> Decoder:
+        """Return the decoder for texts of so many tokens: a window that holds all of them is none."""
+        if self.window is None or self.window < tokens:
+            return self
+        return replace(self, different=tuple(replace(kind, window=None) for kind in self.different))
 
     @cached_property
     def marked(self) -> tuple[str, ...]:
@@ -256,18 +309,24 @@ class Decoder:
         """Pairs of a head that turn; they are the first ones."""
         return (self.head_size if self.rotary is None else self.rotary) // 2
 
-    def amplitudes(self) -> NDArray[np.float64]:
+    def amplitudes(self, local: bool = False) -> NDArray[np.float64]:
         """Return the factor of the cosine and sine of each pair of a head, (head_size / 2,), f64."""
         found = np.ones(self.head_size // 2)
-        if self.scaling is not None:
+        if self.scaling is not None and not local:
             found[: self.turned_pairs] = self.scaling.amplitude
         return found
 
-    def turns(self) -> NDArray[np.float64]:
-        """Return the radians by which each pair of a head turns per position, (head_size / 2,), f64."""
-        turns = self.rope_base ** (-1.0 * np.arange(self.turned_pairs) / self.turned_pairs)
+    def turns(self, local: bool = False) -> NDArray[np.float64]:
+        """Return the radians by which each pair of a head turns per position, (head_size / 2,), f64.
+
+        `local`: of layers whose positions are local.
+        """
+        base = self.local_base if local and self.local_base is not None else self.rope_base
+        turns = base ** (-1.0 * np.arange(self.turned_pairs) / self.turned_pairs)
         found = np.zeros(self.head_size // 2)
-        found[: self.turned_pairs] = turns if self.scaling is None else self.scaling.scaled(turns, self.rope_base)
+        found[: self.turned_pairs] = (
+            turns if self.scaling is None or local else self.scaling.scaled(turns, self.rope_base)
+        )
         return found
 
     def shapes(self) -> dict[str, tuple[int, int]]:

@@ -14,6 +14,7 @@ Rounding
     norms of heads: squares summed in order of features inside a column, then over the columns of the head; (x *
         rsqrt(mean + eps)) * weight, two roundings.
     rotary: four products, then a difference and a sum; queries are multiplied by 1 / sqrt(head_size) behind it.
+    caps: cap - 2 cap / (1 + exp(min(2 x / cap, 86))), five operations and two functions (`emit_capped`).
     gated part: gate * (1 / (1 + exp(min(e, 86)))), then times up; e is -gate for silu, and for gelu, in the tanh form,
         -2 sqrt(2 / pi) (1 + 0.044715 gate^2) gate, four operations (`emit_exponent`).
 """
@@ -23,23 +24,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from fabric.asm.operands import Dsd, Var
+from fabric.asm.operands import Dsd, Reg, Var
 from fabric.networks.inference.writer import Idioms, Writer
+from fabric.program.functions import Emit
 from fabric.program.functions.mathematics import GELU_CUBIC, GELU_SCALE
 
 __all__ = [
     "ANGLE_BANK",
     "FINE",
     "LARGEST_EXPONENT",
+    "LOCAL",
     "TURNED_BANK",
     "Angle",
     "Rotary",
+    "emit_capped",
     "emit_exponent",
     "emit_gated",
     "emit_norm",
     "emit_residual",
 ]
 
+LOCAL = "_local"
+"""Ends the names of the angles of layers whose positions are local."""
 FINE = 64
 """Positions between two turns of the coarse angles."""
 ANGLE_BANK, TURNED_BANK = 2, 4
@@ -96,6 +102,21 @@ def emit_exponent(w: Idioms, inner: Var, gate: Dsd) -> None:
     p.fmins(inner, inner, LARGEST_EXPONENT)
 
 
+def emit_capped(functions: Emit, cap: float, at: Reg | Var) -> None:
+    """Write that as many numbers as functions take become cap * tanh(x / cap).
+
+    tanh(u) is 1 - 2 / (1 + exp(2 u)).
+    """
+    with functions.call():
+        functions.mul(at, at, 2.0 / cap)
+        functions.minimum(at, at, LARGEST_EXPONENT)
+    functions.exp(at, at)
+    functions.add(at, at, 1.0)
+    functions.reciprocal(at, at)
+    functions.mul(at, at, -2.0 * cap)
+    functions.add(at, at, cap)
+
+
 def emit_gated(w: Writer) -> None:
     """Write inner_half = act(gate) * up."""
     p, n = w.p, w.place.ffn
@@ -120,21 +141,23 @@ class Angle:
         Heads whose products there is room for.
     apart : bool
         Whether angles that are multiplied lie in different banks.
+    beside : Angle, optional
+        Those of the decoder; then these are local, and products lie where those have them.
     """
 
-    def __init__(self, w: Idioms, heads: int = 1, apart: bool = False) -> None:
-        p, n = w.p, w.place.pairs
+    def __init__(self, w: Idioms, heads: int = 1, apart: bool = False, beside: Angle | None = None) -> None:
+        p, n, end = w.p, w.place.pairs, LOCAL if beside else ""
         self.w, self.pairs = w, n
         # Cosines, then sines, of all pairs: of one position, of `FINE`, of the rest, of the multiple, of both.
         other = 4 if n % 2 else 2  # so that neither cosines nor sines meet
         banks = {"step": 0, "leap": other, "fine": other, "coarse": 0}
         self.step, self.leap, self.fine, self.coarse = (
-            p.array(name, 2 * n, "f32", bank=banks[name] if apart else None)
+            p.array(name + end, 2 * n, "f32", bank=banks[name] if apart else None)
             for name in ("step", "leap", "fine", "coarse")
         )
-        self.angle = p.array("angle", 2 * n, "f32", bank=ANGLE_BANK)
-        self.passed = p.param("passed", "u16")  # positions since the last leap
-        self.products = p.array("products", 2 * heads * n, "f32", bank=TURNED_BANK)
+        self.angle = p.array("angle" + end, 2 * n, "f32", bank=ANGLE_BANK)
+        self.passed = p.param("passed" + end, "u16")  # positions since the last leap
+        self.products: Var = beside.products if beside else p.array("products", 2 * heads * n, "f32", bank=TURNED_BANK)
 
     def _turn(self, result: Var, a: Var, b: Var) -> None:
         """Write result = a turned by b; `result` may be a."""
@@ -183,6 +206,19 @@ class Rotary(Angle):
     def __init__(self, w: Writer) -> None:
         super().__init__(w, w.place.turned_heads)
         self.writer = w
+        self.local = Angle(w, beside=self) if w.place.decoder.is_local else None
+
+    def position(self) -> None:
+        """Write what a step begins with: the angles of its position, of all kinds of layers."""
+        super().position()
+        if self.local is not None:
+            self.local.position()
+
+    def advance(self) -> None:
+        """Write what a step ends with: the next position."""
+        super().advance()
+        if self.local is not None:
+            self.local.advance()
 
     def normalise(self, total: Callable[[], None]) -> None:
         """Write that queries and keys of qkv are normalised head by head, with the weights of the next layer.
@@ -257,12 +293,20 @@ class Rotary(Angle):
             p.fmuls(both, both, w.second)
 
     def turn(self) -> None:
-        """Write that queries and keys of qkv are turned."""
+        """Write that queries and keys of qkv are turned, by the angles of the layer."""
+        for local in self.writer.positions:
+            angles = self.local if local else self
+            assert angles is not None
+            with self.writer.where("local", local):
+                self._turn_heads(angles.angle)
+
+    def _turn_heads(self, angle: Var) -> None:
+        """Write that queries and keys of qkv are turned by angles."""
         w, p, n = self.writer, self.w.p, self.pairs
         heads = w.place.turned_heads
         a = p.mem4d(w.qkv, (heads, n), (2 * n, 1))
         b = p.mem4d(w.qkv, (heads, n), (2 * n, 1), offset=n)
-        cos, sin = p.mem4d(self.angle, (heads, n), (0, 1)), p.mem4d(self.angle, (heads, n), (0, 1), offset=n)
+        cos, sin = p.mem4d(angle, (heads, n), (0, 1)), p.mem4d(angle, (heads, n), (0, 1), offset=n)
         left, right = p.mem1d(self.products, heads * n), p.mem1d(self.products, heads * n, offset=heads * n)
         p.fmuls(left, a, sin)
         p.fmuls(right, b, sin)

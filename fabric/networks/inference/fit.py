@@ -32,10 +32,11 @@ def temporary_words(place: Placement) -> int:
     vectors += (4 + 2 + 1) * place.ffn + place.last * (2 + 2 + 2) * place.vocabulary
     vectors += 2 * place.squares
     functions = 6 * 2 * function_room(place)
-    angles = (5 * 4 + 4 * place.turned_heads) * place.pairs
+    angles = (5 * 4 * (1 + place.decoder.is_local) + 4 * place.turned_heads) * place.pairs
+    window = 4 * place.capacity + 4 if place.decoder.window is not None else 0
     entries = 4 * place.kv_rows if place.height > 1 else 0  # one that leaves, one that comes
     marks = len(place.marks) + 1 if place.decoder.marked else 0
-    return vectors + functions + angles + place.capacity + entries + marks
+    return vectors + functions + angles + place.capacity + entries + marks + window
 
 
 def needed_words(place: Placement, slots: int = 0) -> dict[str, int]:

@@ -21,6 +21,7 @@ from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.elementwise import LARGEST_EXPONENT
 from fabric.networks.inference.rows import Rows
 from fabric.networks.inference.tiles import embedding_rows, place_weights
+from fabric.networks.inference.window import STEEP
 from fabric.program.functions import Evaluate
 from fabric.program.functions.mathematics import GELU_CUBIC, GELU_SCALE
 from wse_core import numerics
@@ -57,6 +58,7 @@ class Oracle:
         place, machine = self.place, decode.machine
         self.half, self.single = Arithmetic.of(machine, place.dtype), Arithmetic.of(machine, "f32")
         self.functions, self.angles = Evaluate(machine), Angles(place, machine)
+        self.local = Angles(place, machine, local=True) if place.decoder.is_local else self.angles
         self.rows = Rows(place.height, place.tokens_per_row, decode.policy)
         tables = place_weights(place, machine, weights) if tables is None else tables
         self.norms = tables["norms"][:, 0].reshape(place.height, -1, place.hidden)
@@ -225,11 +227,11 @@ class Oracle:
         weight = np.repeat(self.head_norms[:, layer], [place.heads, place.kv_heads], axis=1)
         return self.do("mul", self.do("mul", z, scale[..., np.newaxis]), weight).reshape(*z.shape[:-2], -1)
 
-    def turned(self, qkv: Bits, position: int) -> Bits:
+    def turned(self, layer: int, qkv: Bits, position: int) -> Bits:
         """Return queries, keys and values of all columns behind the rotary positions."""
         place, n = self.place, self.place.pairs
         count = place.turned_heads
-        angle = self.angles.at(position)[:, np.newaxis]
+        angle = self.angles_of(layer).at(position)[:, np.newaxis]
         cos, sin = angle[..., :n], angle[..., n:]
         z = qkv[:, : count * place.part].reshape(place.width, count, 2, n)
         a, b = z[:, :, 0], z[:, :, 1]
@@ -237,6 +239,20 @@ class Oracle:
         second = self.do("add", self.do("mul", b, cos), self.do("mul", a, sin))
         found = np.concatenate([first, second], axis=2).reshape(place.width, -1)
         return np.concatenate([found, qkv[:, found.shape[1] :]], axis=1)
+
+    def angles_of(self, layer: int) -> Angles:
+        """Return the angles by which a layer turns."""
+        return self.local if self.place.decoder.kind(layer).local else self.angles
+
+    def capped(self, cap: float | None, x: Bits) -> Bits:
+        """Return cap * tanh(x / cap); x itself without a cap."""
+        if cap is None or not x.size:
+            return x
+        power = self.functions.exp(
+            self.do("minimum", self.do("mul", x, self.number(2.0 / cap)), self.number(LARGEST_EXPONENT))
+        )
+        inverse = self.functions.reciprocal(self.do("add", power, self.number(1.0)))
+        return self.do("add", self.do("mul", inverse, self.number(-2.0 * cap)), self.number(cap))
 
     def kept(self, qkv: Bits) -> Bits:
         """Return queries, scaled, keys and values as products read them: rounded to 16 bits; (..., rows)."""
@@ -296,7 +312,14 @@ class Oracle:
                 found[c, k * place.decoder.group : (k + 1) * place.decoder.group] = product.T
         for columns in self.decode.groups():
             found[columns] = self._group_sum(found[columns])
-        found[..., len(self.rows.rows[r].slots) :] = self.number(LOWEST)
+        decoder, slots = place.decoder, self.rows.rows[r].slots
+        found, window = self.capped(decoder.score_cap, found), decoder.kind(layer).window
+        if window is not None:  # of what lies behind the last token nothing is asked
+            first = self.single.encode(self.rows.count - 1 - window + 0.5)
+            numbers = self.single.encode(np.array([*slots, *[0] * (width - len(slots))], np.float64))
+            limits = self.do("mul", self.do("sub", numbers, np.broadcast_to(first, numbers.shape)), self.number(STEEP))
+            found = self.do("minimum", found, np.broadcast_to(limits, found.shape))
+        found[..., len(slots) :] = self.number(LOWEST)
         return found
 
     def _group_sum(self, parts: Bits) -> Bits:
@@ -363,7 +386,7 @@ class Oracle:
             qkv = self._along_y("qkv", tiles["qkv"], self.given(x, norms))
             qkv = self.normalised(layer, self.biased("qkv", layer, qkv))
             if decoder.kind(layer).turns:
-                qkv = self.turned(qkv, position)
+                qkv = self.turned(layer, qkv, position)
             qkv = self.kept(qkv)
             self.remember(layer, qkv)
             back = self._along_x(tiles["o"], self.attention(layer, qkv))
@@ -389,7 +412,7 @@ class Oracle:
     def answer(self, x: Bits) -> tuple[int, Bits]:
         """Return the next token and bits of the logits of all, from the residual stream behind the last layer."""
         given = self.rounded(self.norm(x, self.norms[:, -1]))
-        logits = self._along_y("head", self.tiles[-1]["head"], given)
+        logits = self.capped(self.place.decoder.logit_cap, self._along_y("head", self.tiles[-1]["head"], given))
         return self.search(logits), logits[self.place.ids >= 0]
 
     def search(self, logits: Bits) -> int:

@@ -7,7 +7,7 @@ begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from fabric.asm.operands import Address, Dsr, Reg, Var
@@ -30,6 +30,8 @@ MARK_WORDS = 60
 """Words kept beside them for what only some layers do."""
 BEHIND_WORDS, MORE_NORMS = 100, 700
 """Words kept beside them for norms behind the parts of a layer, and for two more norms."""
+WINDOW_WORDS, LOCAL_WORDS, CAP_WORDS = 150, 300, 350
+"""Words kept beside them for a window of attention, for local positions, and for a cap of scores or logits."""
 BIAS_WORDS = 40
 """Words kept beside them for each kind of biases but those of queries, keys and values."""
 
@@ -39,6 +41,8 @@ def code_words(place: Placement) -> int:
     decoder = place.decoder
     found = CODE_WORDS + NORM_WORDS * (decoder.head_norms or decoder.projection_norms)
     found += BEHIND_WORDS * decoder.norms_behind + MORE_NORMS * (decoder.norms == "both")
+    found += WINDOW_WORDS * (decoder.window is not None) + LOCAL_WORDS * decoder.is_local
+    found += CAP_WORDS * ((decoder.score_cap is not None) + (decoder.logit_cap is not None))
     found += GELU_WORDS * (decoder.activation == "gelu")
     return found + MARK_WORDS * bool(decoder.marked) + BIAS_WORDS * (decoder.o_bias + 2 * decoder.ffn_bias)
 
@@ -83,6 +87,7 @@ class Idioms:
     def __init__(self, p: Program, place: Placement) -> None:
         self.p, self.place, self.cuts = p, place, 0
         self._registers: dict[str, Dsr] = {}
+        self.functions: Emit  # which the programs make, of as many numbers as they take at a time
         self.pointers: dict[str, Var] = {}
 
     def keep(self, slots: int) -> None:
@@ -134,8 +139,8 @@ class Idioms:
             self.p.free(kind)
 
     @contextmanager
-    def where(self, name: str) -> Iterator[None]:
-        """Write the block for layers of which a field of `LayerKind` is true; at least one is there."""
+    def where(self, name: str, so: bool = True) -> Iterator[None]:
+        """Write the block for layers of which a field of `LayerKind` is true, or not `so`; at least one is there."""
         p, decoder = self.p, self.place.decoder
         if name not in decoder.marked:
             yield
@@ -143,7 +148,7 @@ class Idioms:
         kind = p.reg16("kind")
         p.ld16(kind, self.kind)
         p.and16(kind, kind, 1 << decoder.marked.index(name))
-        with p.if_("ne", kind, 0, "16"):
+        with p.if_("ne" if so else "eq", kind, 0, "16"):
             p.free(kind)
             yield
 
@@ -186,6 +191,33 @@ class Idioms:
             self._registers[name] = self.p.dsr(kind, name=name)
         return self._registers[name]
 
+    def in_pieces(self, var: Var, count: int, apply: Callable[[Reg | Var], None]) -> None:
+        """Write what `apply` does with an address to all of a vector, as many numbers at a time as functions take."""
+        p, most = self.p, self.functions.count
+        if count <= most:
+            with self.functions.first(count):
+                apply(var)
+            return
+        left, now, at = p.reg16("left"), p.reg16("now"), p.reg16("at")
+        p.ldi(left, count)
+        p.ldi(at, var)
+        with p.while_("ne", left, 0, "16"):
+            p.mov16(now, left)
+            with p.if_("gtu", now, most, "16"):
+                p.ldi(now, most)
+            with self.functions.first(most, now):
+                apply(at)
+            p.sub16(left, left, now)
+            p.add16(now, now, now)
+            p.add16(at, at, now)
+        p.free(left, now, at)
+
+    @property
+    def positions(self) -> list[bool]:
+        """Whether positions are local, of each kind of positions by which layers turn."""
+        kinds = self.place.decoder.kinds
+        return [local for local in (False, True) if any(kind.turns and kind.local is local for kind in kinds)]
+
     def times(self, count: int) -> AbstractContextManager[object]:
         """Repeat what the block writes, without a loop for one turn."""
         return self.p.loop(count) if count > 1 else nullcontext()
@@ -219,6 +251,8 @@ class Writer(Idioms):
         self.scores = p.array("scores", heads * place.capacity, "f32", bank=0)
         self.shares = p.array("shares", heads * place.capacity, place.dtype)
         self.peaks = p.array("peaks", heads, "f32")
+        if place.decoder.window is not None:
+            self.limits = p.array("limits", place.capacity, "f32", bank=2)  # of scores, by slots
         self.mixed = p.array("mixed", heads * part + heads, "f32", bank=0)  # values by shares, then sums of shares
         self.mixed_half = p.array("mixed_half", heads * part, place.dtype)
         self.gate_up = p.array("gate_up", 2 * place.ffn, "f32", bank=0)

@@ -31,6 +31,28 @@ BASES = {
         ("MistralForCausalLM", "mistral", {"sliding_window": None}),
         ("Phi3ForCausalLM", "phi3", {"sliding_window": None}),
         ("Olmo2ForCausalLM", "olmo2", {}),
+        (
+            "Gemma2ForCausalLM",
+            "gemma2",
+            {
+                "tie_word_embeddings": False,
+                "sliding_window": 5,
+                "query_pre_attn_scalar": 9,
+                "attn_logit_softcapping": 4.0,
+                "final_logit_softcapping": 6.0,
+            },
+        ),
+        (
+            "Gemma3ForCausalLM",
+            "gemma3_text",
+            {
+                "tie_word_embeddings": False,
+                "sliding_window": 5,
+                "query_pre_attn_scalar": 9,
+                "sliding_window_pattern": 2,
+                "rope_local_base_freq": 30.0,
+            },
+        ),
         ("SmolLM3ForCausalLM", "smollm3", {"no_rope_layers": [1, 0], "tie_word_embeddings": False}),
         ("GemmaForCausalLM", "gemma", {"hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": False}),
         (
@@ -55,6 +77,10 @@ OF_ALL = (
     "hidden_act", "max_position_embeddings", "initializer_range", "rms_norm_eps", "use_cache", "pad_token_id",
     "bos_token_id", "eos_token_id", "tie_word_embeddings", "rope_parameters", "attention_dropout",
 )  # fmt: skip
+OF_GEMMAS = (
+    *(name for name in OF_ALL if name != "hidden_act"), "hidden_activation", "head_dim", "attention_bias",
+    "query_pre_attn_scalar", "sliding_window", "layer_types", "use_bidirectional_attention",
+)  # fmt: skip
 FIELDS = {
     "LlamaForCausalLM": (*OF_ALL, "pretraining_tp", "attention_bias", "mlp_bias", "head_dim"),
     "Qwen2ForCausalLM": (*OF_ALL, "use_sliding_window", "sliding_window", "max_window_layers", "layer_types"),
@@ -71,6 +97,14 @@ FIELDS = {
     "Phi3ForCausalLM": (*OF_ALL, "resid_pdrop", "embd_pdrop", "original_max_position_embeddings", "sliding_window"),
     "GemmaForCausalLM": (*OF_ALL, "attention_bias", "head_dim", "use_bidirectional_attention"),
     "Olmo2ForCausalLM": (*OF_ALL, "attention_bias"),
+    "Gemma2ForCausalLM": (*OF_GEMMAS, "attn_logit_softcapping", "final_logit_softcapping"),
+    "Gemma3ForCausalLM": (
+        *OF_GEMMAS,
+        "attn_logit_softcapping",
+        "final_logit_softcapping",
+        "sliding_window_pattern",
+        "rope_local_base_freq",
+    ),
     "SmolLM3ForCausalLM": (
         *OF_ALL,
         "attention_bias",
@@ -93,8 +127,12 @@ FIELDS = {
 }
 
 
-INPUTS = ("input", "post_attention")
-"""Norms of most architectures: before each part of a layer."""
+LATER_GEMMAS = ("Gemma2ForCausalLM", "Gemma3ForCausalLM")
+NORMS = {
+    "Olmo2ForCausalLM": ("post_attention", "post_feedforward"),
+    **dict.fromkeys(LATER_GEMMAS, ("input", "post_attention", "pre_feedforward", "post_feedforward")),
+}
+"""Norms of a layer, where they are not those before its two parts."""
 
 
 def tensors_of(architecture, seed=1):
@@ -109,11 +147,11 @@ def tensors_of(architecture, seed=1):
                 found[f"{part}self_attn.{name}_proj.bias"] = r.standard_normal(rows)
         for name, rows, columns in (("gate", 6, 8), ("up", 6, 8), ("down", 8, 6)):
             found[f"{part}mlp.{name}_proj.weight"] = r.standard_normal((rows, columns))
-        for name in ("q", "k") if architecture == "Qwen3ForCausalLM" else ():
+        for name in ("q", "k") if architecture in ("Qwen3ForCausalLM", "Gemma3ForCausalLM") else ():
             found[f"{part}self_attn.{name}_norm.weight"] = 1 + r.random(4)
         for name, count in (("q", 16), ("k", 8)) if architecture == "Olmo2ForCausalLM" else ():
             found[f"{part}self_attn.{name}_norm.weight"] = 1 + r.random(count)
-        for name in ("post_attention", "post_feedforward") if architecture == "Olmo2ForCausalLM" else INPUTS:
+        for name in NORMS.get(architecture, ("input", "post_attention")):
             found[f"{part}{name}_layernorm.weight"] = 1 + 0.1 * r.random(8)
     found["lm_head.weight"] = r.standard_normal((12, 8))
     if architecture == "Phi3ForCausalLM":
@@ -128,12 +166,19 @@ def tensors_of(architecture, seed=1):
     return {name: values.astype(np.float32) for name, values in found.items()}
 
 
-def _positions(table, features):
+def _positions(table, features, local=False):
     """Return the radians per position of each pair, and the factor of cosines and sines.
 
     rope_scaling comes before rope_parameters, a base inside before one beside, an old name of the type where there is
-    no new one; part of a head turns if the table says so.
+    no new one; part of a head turns if the table says so.  A Gemma3 has a table for each kind of layers.
     """
+    if _kind(table) == "gemma3_text":
+        kinds = table.get("rope_parameters") or {}
+        one = dict(kinds.get("sliding_attention" if local else "full_attention") or {})
+        if not local and table.get("rope_scaling"):  # joins a table that has a type by its new name already
+            one = {"rope_type": "default"} | one | table["rope_scaling"]
+        base = table.get("rope_local_base_freq", 10000.0) if local else table.get("rope_theta", 1000000.0)
+        table = {**table, "model_type": "llama", "rope_parameters": {"rope_theta": base} | one, "rope_scaling": None}
     rope = table.get("rope_scaling") or table.get("rope_parameters") or {}
     base = rope.get("rope_theta", table.get("rope_theta", 2000000.0 if _kind(table) == "smollm3" else 10000.0))
     part = rope.get("partial_rotary_factor", table.get("partial_rotary_factor"))
@@ -200,7 +245,8 @@ def _yarn(rope, turns, base, first):
 
 def _kind(table):
     """Return the model's type; where the table has none, that of its architecture."""
-    return table.get("model_type") or table["architectures"][0].removesuffix("ForCausalLM").lower()
+    found = table.get("model_type") or table["architectures"][0].removesuffix("ForCausalLM").lower()
+    return "gemma3_text" if found == "gemma3" else found
 
 
 def _windows(table):
@@ -221,6 +267,12 @@ def _windows(table):
         if kinds is None:
             kinds = ["full_attention" if turns else "sliding_attention" for turns in _turning(table)]
         return [table.get("sliding_window") if kind == "sliding_attention" else None for kind in kinds]
+    if _kind(table) in ("gemma2", "gemma3_text"):
+        kinds = table.get("layer_types")
+        if kinds is None:
+            every = table.get("sliding_window_pattern", 6) if _kind(table) == "gemma3_text" else 2
+            kinds = ["sliding_attention" if (i + 1) % every else "full_attention" for i in range(layers)]
+        return [table.get("sliding_window", 4096) if kind == "sliding_attention" else None for kind in kinds]
     return [None] * layers
 
 
@@ -235,8 +287,9 @@ def _turning(table):
 
 def _active(table, gate):
     """Return the activation of a gate."""
-    gemma = _kind(table) == "gemma"
-    name = table.get("hidden_act", "gelu" if gemma else "silu")
+    gemma = _kind(table).startswith("gemma")
+    key = "hidden_act" if _kind(table) in ("gemma", "llama") or not gemma else "hidden_activation"
+    name = table.get(key, "gelu" if gemma else "silu")
     if gemma or name == "gelu_pytorch_tanh":
         assert name in ("gelu", "gelu_pytorch_tanh")
         return 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3)))
@@ -244,22 +297,47 @@ def _active(table, gate):
     return gate / (1 + np.exp(-gate))
 
 
+def _rotated(z, turns, attention):
+    """Return heads, (heads, tokens, features), turned by their positions."""
+    angle = np.outer(np.arange(z.shape[1]), turns)
+    cos, sin = attention * np.cos(angle), attention * np.sin(angle)
+    half = len(turns)  # what turns comes first, its two halves side by side
+    a, b, rest = z[..., :half], z[..., half : 2 * half], z[..., 2 * half :]
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin, rest], -1)
+
+
+def _mixed(q, k, v, scale, cap, window):
+    """Return what each head gives, (heads, tokens, features) in and out."""
+    out, group = [], len(q) // len(k)
+    ago = np.arange(q.shape[1])[:, None] - np.arange(q.shape[1])
+    hidden = (ago < 0) | (False if window is None else ago >= window)
+    for head, queries in enumerate(q):
+        scores = queries @ k[head // group].T * scale
+        scores = scores if cap is None else cap * np.tanh(scores / cap)
+        scores[hidden] = -np.inf
+        share = np.exp(scores - scores.max(1, keepdims=True))
+        out.append(share / share.sum(1, keepdims=True) @ v[head // group])
+    return out
+
+
 def library_logits(table, tensors, ids):
     """Return the logits behind the last of some tokens, float64."""
     t = {name: values.astype(np.float64) for name, values in tensors.items()}
     heads, kv = table["num_attention_heads"], table.get("num_key_value_heads")
     kv = heads if kv is None else kv
-    features = table.get("head_dim", {"qwen3": 128, "gemma": 256}.get(_kind(table))) or table["hidden_size"] // heads
-    (turns, attention), windows, n = _positions(table, features), _windows(table), len(ids)
-    angle = np.outer(np.arange(n), turns)
-    cos, sin = attention * np.cos(angle), attention * np.sin(angle)
+    sizes = {"qwen3": 128, "gemma": 256, "gemma2": 256, "gemma3_text": 256}
+    features = table.get("head_dim", sizes.get(_kind(table))) or table["hidden_size"] // heads
+    windows, n = _windows(table), len(ids)
     biases = _kind(table) == "qwen2"
-    kinds = ("llama", "qwen3", "granite", "gemma", "smollm3", "olmo2")
+    kinds = ("llama", "qwen3", "granite", "gemma", "smollm3", "olmo2", "gemma2", "gemma3_text")
     all_biases = _kind(table) in kinds and table.get("attention_bias", False)
     biases = biases or all_biases
     mlp_bias = _kind(table) in ("llama", "granite", "smollm3") and table.get("mlp_bias", False)
     granite = table if _kind(table) == "granite" else {"attention_multiplier": 1 / np.sqrt(features)}
-    gemma = _kind(table) == "gemma"
+    gemma, later = _kind(table).startswith("gemma"), _kind(table) in ("gemma2", "gemma3_text")
+    if later:
+        granite["attention_multiplier"] = table.get("query_pre_attn_scalar", 256) ** -0.5
+    cap = table.get("attn_logit_softcapping", 50.0) if _kind(table) == "gemma2" else None
     x = granite.get("embedding_multiplier", 1.0) * t["model.embed_tokens.weight"][list(ids)]
     x = x * table["hidden_size"] ** 0.5 if gemma else x
     residual, rows = granite.get("residual_multiplier", 1.0), [0, heads * features, kv * features, kv * features]
@@ -277,11 +355,8 @@ def library_logits(table, tensors, ids):
         return y @ t[f"{name}.weight"].T + (t.get(f"{name}.bias", 0.0) if biased else 0.0)
 
     def rotated(z, layer):
-        if not _turning(table)[layer]:
-            return z
-        half = len(turns)  # what turns comes first, its two halves side by side
-        a, b, rest = z[..., :half], z[..., half : 2 * half], z[..., 2 * half :]
-        return np.concatenate([a * cos - b * sin, b * cos + a * sin, rest], -1)
+        local = _kind(table) == "gemma3_text" and windows[layer] is not None
+        return _rotated(z, *_positions(table, features, local)) if _turning(table)[layer] else z
 
     for layer, window in enumerate(windows):
         part = f"model.layers.{layer}."
@@ -298,31 +373,29 @@ def library_logits(table, tensors, ids):
             if behind and name != "v":  # along all features, before they are heads
                 out = norm(out, f"{part}self_attn.{name}_norm")
             out = out.reshape(n, many, features).swapaxes(0, 1)
-            if _kind(table) == "qwen3" and name != "v":  # along the features of a head only, before it turns
+            if (
+                _kind(table) in ("qwen3", "gemma3_text") and name != "v"
+            ):  # along the features of a head, before it turns
                 out = norm(out, f"{part}self_attn.{name}_norm")
             return out
 
         q, k = rotated(projected("q", heads), layer), rotated(projected("k", kv), layer)
-        v, out = projected("v", kv), []
-        ago = np.arange(n)[:, None] - np.arange(n)
-        hidden = (ago < 0) | (False if window is None else ago >= window)
-        for head in range(heads):
-            scores = q[head] @ k[head * kv // heads].T * granite.get("attention_multiplier", 1.0)
-            scores[hidden] = -np.inf
-            share = np.exp(scores - scores.max(1, keepdims=True))
-            out.append(share / share.sum(1, keepdims=True) @ v[head * kv // heads])
+        scale = granite.get("attention_multiplier", 1.0)
+        out = _mixed(q, k, projected("v", kv), scale, cap, window)
         more = outer(np.concatenate(out, 1), part + "self_attn.o_proj", all_biases)
-        x = x + residual * (norm(more, part + "post_attention_layernorm") if behind else more)
-        z = x if behind else norm(x, part + "post_attention_layernorm")
+        x = x + residual * (norm(more, part + "post_attention_layernorm") if behind or later else more)
+        z = x if behind else norm(x, part + f"{'pre_feedforward' if later else 'post_attention'}_layernorm")
         if _kind(table) == "phi3":
             gate, up = np.split(z @ t[part + "mlp.gate_up_proj.weight"].T, 2, axis=-1)
         else:
             gate, up = (outer(z, f"{part}mlp.{name}_proj", mlp_bias) for name in ("gate", "up"))
         active = _active(table, gate)
         more = outer(active * up, part + "mlp.down_proj", mlp_bias)
-        x = x + residual * (norm(more, part + "post_feedforward_layernorm") if behind else more)
-    head = "model.embed_tokens" if table.get("tie_word_embeddings", _kind(table) in ("gemma", "smollm3")) else "lm_head"
-    return norm(x, "model.norm")[-1] @ t[f"{head}.weight"].T / granite.get("logits_scaling", 1.0)
+        x = x + residual * (norm(more, part + "post_feedforward_layernorm") if behind or later else more)
+    head = "model.embed_tokens" if table.get("tie_word_embeddings", gemma or _kind(table) == "smollm3") else "lm_head"
+    logits = norm(x, "model.norm")[-1] @ t[f"{head}.weight"].T / granite.get("logits_scaling", 1.0)
+    most = table.get("final_logit_softcapping", 30.0 if _kind(table) == "gemma2" else None) if later else None
+    return logits if most is None else most * np.tanh(logits / most)
 
 
 def stops_of(table, generation=None):

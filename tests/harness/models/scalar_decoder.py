@@ -15,8 +15,10 @@ def _norm(x, weight, epsilon):
     return [float(w) * v * scale for w, v in zip(weight, x, strict=True)]
 
 
-def turn(decoder, i):
+def turn(decoder, i, local=False):
     """Return the radians by which pair i turns per position, by the formulas of the models' makers."""
+    if local:
+        return decoder.local_base ** (-2 * i / (decoder.rotary or decoder.head_size))
     size, scaling = decoder.rotary or decoder.head_size, decoder.scaling
     if 2 * i >= size:
         return 0.0
@@ -42,12 +44,13 @@ def turn(decoder, i):
     return (1 - smooth) * free / scaling.factor + smooth * free
 
 
-def _turned(head, position, decoder):
+def _turned(head, position, decoder, local):
     half = len(head) // 2
     out = [0.0] * len(head)
     for i in range(half):
-        angle, turns = position * turn(decoder, i), 2 * i < (decoder.rotary or decoder.head_size)
-        length = decoder.scaling.amplitude if turns and decoder.scaling is not None else 1.0
+        turns = 2 * i < (decoder.rotary or decoder.head_size)
+        angle = position * turn(decoder, i, local) if turns else 0.0
+        length = decoder.scaling.amplitude if turns and not local and decoder.scaling is not None else 1.0
         out[i] = length * (head[i] * math.cos(angle) - head[i + half] * math.sin(angle))
         out[i + half] = length * (head[i + half] * math.cos(angle) + head[i] * math.sin(angle))
     return out
@@ -59,6 +62,10 @@ def _gelu(g):
 
 def _silu(g):
     return g / (1 + math.exp(-g))
+
+
+def _capped(values, cap):
+    return values if cap is None else [cap * math.tanh(v / cap) for v in values]
 
 
 def _cut(values, size):
@@ -80,7 +87,8 @@ def scalar_logits(decoder, weights, ids):
             return _product(weights[f"{part}mlp.{name}.weight"], y, weights.get(f"{part}mlp.{name}.bias"))
 
         def turned(head, position, number=number):
-            return _turned(head, position, decoder) if decoder.kind(number).turns else head
+            kind = decoder.kind(number)
+            return _turned(head, position, decoder, kind.local) if kind.turns else head
 
         def normalised(head, name, part=part):
             weight = weights[f"{part}self_attn.{name}.weight"] if decoder.head_norms else None
@@ -108,7 +116,9 @@ def scalar_logits(decoder, weights, ids):
             for j, q in enumerate(queries):
                 shared = j // (decoder.heads // decoder.kv_heads)
                 scores = [sum(a * b for a, b in zip(q, k[shared], strict=True)) / math.sqrt(e) for k in keys]
-                weight = [math.exp(s - max(scores)) for s in scores]
+                scores = _capped(scores, decoder.score_cap)
+                first = max(0, position + 1 - (decoder.kind(number).window or position + 1))
+                weight = [math.exp(s - max(scores[first:])) if at >= first else 0.0 for at, s in enumerate(scores)]
                 for i in range(e):
                     mixed = sum(w * v[shared][i] for w, v in zip(weight, values, strict=True))
                     joined.append(mixed / sum(weight))
@@ -121,4 +131,5 @@ def scalar_logits(decoder, weights, ids):
             rows.append([a + b for a, b in zip(x, down, strict=True)])
         xs = rows
     y = _norm(xs[-1], weights["model.norm.weight"], decoder.epsilon)
-    return _product(weights["model.embed_tokens.weight" if decoder.tied else "lm_head.weight"], y)
+    logits = _product(weights["model.embed_tokens.weight" if decoder.tied else "lm_head.weight"], y)
+    return _capped(logits, decoder.logit_cap)

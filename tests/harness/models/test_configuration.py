@@ -68,26 +68,37 @@ def test_a_nested_base_the_biases_of_qwen2_and_the_norms_of_qwen3():
     assert configuration_of(mistral).architecture == "MistralForCausalLM"
 
 
+FULL, NEAR = LayerKind(), LayerKind(window=32)
+
+
 @pytest.mark.parametrize(
-    ("change", "context", "window"),
+    ("change", "layers"),
     [
-        ({"architectures": ["MistralForCausalLM"], "sliding_window": None}, 9000, None),
-        ({"architectures": ["MistralForCausalLM"]}, 4096, 4096),
-        ({"architectures": ["MistralForCausalLM"], "sliding_window": 32}, 32, 32),
-        ({"architectures": ["MistralForCausalLM"], "sliding_window": 9000}, 9000, None),
-        ({"model_type": "qwen2", "sliding_window": 32}, 9000, None),
-        ({"model_type": "qwen2", "sliding_window": 32, "use_sliding_window": True}, 9000, None),
-        ({"model_type": "qwen2", "sliding_window": 32, "use_sliding_window": True, "max_window_layers": 1}, 32, 32),
-        ({"model_type": "qwen3", "sliding_window": 32, "use_sliding_window": True, "max_window_layers": 1}, 32, 32),
-        ({"model_type": "qwen3", "sliding_window": 32}, 9000, None),
-        ({"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 0}, 4096, 4096),
+        ({"architectures": ["MistralForCausalLM"], "sliding_window": None}, ()),
+        ({"architectures": ["MistralForCausalLM"]}, (LayerKind(window=4096),) * 2),
+        ({"architectures": ["MistralForCausalLM"], "sliding_window": 32}, (NEAR, NEAR)),
+        ({"architectures": ["MistralForCausalLM"], "sliding_window": 9000}, ()),
+        ({"model_type": "qwen2", "sliding_window": 32}, ()),
+        ({"model_type": "qwen2", "sliding_window": 32, "use_sliding_window": True}, ()),
+        (
+            {"model_type": "qwen2", "sliding_window": 32, "use_sliding_window": True, "max_window_layers": 1},
+            (FULL, NEAR),
+        ),
+        (
+            {"model_type": "qwen3", "sliding_window": 32, "use_sliding_window": True, "max_window_layers": 1},
+            (FULL, NEAR),
+        ),
+        ({"model_type": "qwen3", "sliding_window": 32}, ()),
+        ({"model_type": "qwen2", "use_sliding_window": True, "max_window_layers": 0}, (LayerKind(window=4096),) * 2),
+        ({"model_type": "gemma2", "sliding_window": 32}, (NEAR, FULL)),
+        ({"model_type": "gemma3_text", "sliding_window": 32}, (LayerKind(window=32, local=True),) * 2),
     ],
 )
-def test_texts_are_no_longer_than_a_window(change, context, window):
-    """A window that no text leaves is none: the context is as long as it, whoever has one, by name or by default."""
+def test_layers_with_a_window(change, layers):
+    """Who has one, by name or by default; a window that holds the context is none."""
     table = TABLE | {"max_position_embeddings": 9000, "num_key_value_heads": 2, "architectures": None} | change
-    found = configuration_of(table)
-    assert (found.decoder.context, found.window) == (context, window)
+    found = configuration_of(table).decoder
+    assert (found.context, found.different) == (9000, layers)
 
 
 def test_scaled_positions():
@@ -106,7 +117,7 @@ def test_scaled_positions():
     ("change", "what"),
     [
         ({"architectures": ["GPT2LMHeadModel"]}, "architecture GPT2LMHeadModel"),
-        ({"architectures": None, "model_type": "gemma2"}, "architecture gemma2"),
+        ({"architectures": None, "model_type": "gemma4"}, "architecture gemma4"),
         ({"architectures": None}, "architecture None"),
         ({"hidden_act": "gelu"}, "hidden_act 'gelu'"),
         ({"rope_scaling": {"rope_type": "su", "factor": 8}}, "type su"),
@@ -181,9 +192,10 @@ def test_files_that_are_none(tmp_path, text):
 
 
 def test_what_is_written_is_read(tmp_path):
-    for decoder in (each for each in PRESETS.values() if each.rotary is None):
+    for decoder in (each for each in PRESETS.values() if each.rotary is None and each.norms != "both"):
         own = "Qwen3ForCausalLM" if decoder.head_norms else "LlamaForCausalLM"
-        own = "SmolLM3ForCausalLM" if decoder.different else own
+        own = "SmolLM3ForCausalLM" if not all(kind.turns for kind in decoder.kinds) else own
+        own = "MistralForCausalLM" if decoder.window else own
         own = "Olmo2ForCausalLM" if decoder.projection_norms else own
         for kept in (Configuration(decoder, own), Configuration(decoder, "Qwen2ForCausalLM", (2, 7))):
             if (kept.architecture == "Qwen2ForCausalLM") is not decoder.qkv_bias:
@@ -226,6 +238,8 @@ def test_norms_of_heads_are_written_as_a_qwen3(tmp_path):
     [
         {"norms": "behind"},
         {"rotary": 4},
+        {"score_cap": 2.0},
+        {"different": (FULL, NEAR)},
         {"norms": "both"},
         {"projection_norms": True},
         {"head_norms": True, "ffn_bias": True},
@@ -235,7 +249,7 @@ def test_norms_of_heads_are_written_as_a_qwen3(tmp_path):
 )
 def test_what_no_architecture_is_is_not_written(change):
     decoder = replace(Decoder(8, 2, 4, 2, 6, 40, 50, 64), **change)
-    with pytest.raises(UnsupportedError, match=r"no known architecture|part of each head"):
+    with pytest.raises(UnsupportedError, match=r"no known architecture|cannot be written"):
         write_configuration(Configuration(decoder))
 
 
@@ -252,6 +266,10 @@ def test_presets_have_their_published_sizes():
         "OLMo2-7B": (202_375_168, 7_298_617_344, 16_384),
         "Phi3-mini-4k": (113_246_208, 3_821_079_552, 12_288),
         "Phi4-mini": (100_663_296, 3_836_021_760, 4_096),
+        "Mistral-7B-v0.1": (218_103_808, 7_241_732_096, 4_096),
+        "Gemma2-2B": (77_856_768, 2_614_341_888, 4_096),
+        "Gemma2-9B": (198_180_864, 9_241_705_984, 8_192),
+        "Gemma3-1B": (26_836_992, 999_885_952, 1_024),
         "SmolLM3-3B": (78_118_912, 3_075_098_624, 2_048),
         "LLaMA3.1-8B": (218_103_808, 8_030_261_248, 4_096),
         "LLaMA3.1-70B": (855_638_016, 70_553_706_496, 4_096),

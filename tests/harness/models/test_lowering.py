@@ -12,7 +12,7 @@ from harness.cli.main import main
 from harness.models.hub import load_model, save_model
 from harness.models.lowering import FUSED, pairs_first
 from harness.models.tensors import Tensor, read_tensors, write_tensors
-from tests.harness.models.hub_twin import BASES, library_logits, tensors_of
+from tests.harness.models.hub_twin import BASES, LATER_GEMMAS, library_logits, tensors_of
 from wse_core.errors import ConfigError
 
 ARCHITECTURES = ("Phi3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM")
@@ -27,7 +27,9 @@ def answered(table, weights, count):
     return ids[len(PROMPT) :]
 
 
-@pytest.mark.parametrize("architecture", [*ARCHITECTURES, "Qwen3ForCausalLM", "SmolLM3ForCausalLM", "Olmo2ForCausalLM"])
+@pytest.mark.parametrize(
+    "architecture", [*ARCHITECTURES, "Qwen3ForCausalLM", "SmolLM3ForCausalLM", "Olmo2ForCausalLM", *LATER_GEMMAS]
+)
 @pytest.mark.parametrize("tied", [False, True])
 def test_tokens_on_pes_are_the_librarys(tmp_path, capsys, architecture, tied):
     weights = tensors_of(architecture, seed=5)
@@ -78,6 +80,21 @@ def test_parts_of_one_matrix_are_no_copies(tmp_path):
         found = [model.tensors[f"model.layers.1.{part}.weight"] for part in parts]
         assert np.array_equal(np.concatenate([part.f32() for part in found]), whole)
         assert all(not part.data.flags.owndata for part in found)
+
+
+@pytest.mark.parametrize("ways", [[], ["--prefill", "token"], ["--cache", "concat"], ["--decode-mesh", "3x2"]])
+def test_texts_beyond_a_window(tmp_path, capsys, ways):
+    """A prompt and an answer longer than a window: the library's tokens, and other ones than without the window."""
+    weights = tensors_of("MistralForCausalLM", seed=5)
+    write_tensors(tmp_path / "model.safetensors", weights)
+    table = BASES["MistralForCausalLM"] | {"sliding_window": 2}
+    (tmp_path / "config.json").write_text(json.dumps(table))
+    words = ["--prompt-ids", ",".join(map(str, PROMPT)), "--tokens", "8", "--mesh", "2x2", "--json", *ways]
+    assert main(["generate", str(tmp_path), *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["bit_exact"]
+    assert found["tokens"] == answered(table, weights, 8)
+    assert found["tokens"] != answered(BASES["MistralForCausalLM"], weights, 8)
 
 
 def test_a_part_of_each_head_turns(tmp_path, capsys):

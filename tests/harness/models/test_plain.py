@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from fabric.networks.inference.decoder import Decoder
 from harness.models.plain import PlainDecoder
+from tests.fabric.networks.inference.small_models import decoders as wide_decoders
+from tests.fabric.networks.inference.small_models import random_weights as wide_weights
 from tests.harness.models.scalar_decoder import scalar_logits
 from tests.harness.models.small_decoders import TINY, decoders, random_weights
 from wse_core.errors import ConfigError
@@ -26,6 +28,15 @@ def test_it_is_the_formulas(decoder, seed, length):
     np.testing.assert_allclose(got, scalar_logits(decoder, weights, ids), rtol=1e-9, atol=1e-11)
     near = PlainDecoder(decoder, weights).forward(ids)[-1]
     np.testing.assert_allclose(near, got, rtol=2e-4, atol=2e-4)
+
+
+@given(decoder=wide_decoders(), seed=st.integers(0, 99), length=st.integers(1, 6))
+def test_it_is_the_formulas_of_what_no_file_has(decoder, seed, length):
+    """Decoders of all kinds, whether an architecture is like them or not."""
+    weights = {name: values.astype(np.float32) for name, values in wide_weights(decoder, seed).items()}
+    ids = np.random.default_rng(seed).integers(0, decoder.vocabulary, length)
+    got = PlainDecoder(decoder, weights, np.float64).forward(ids)[-1]
+    np.testing.assert_allclose(got, scalar_logits(decoder, weights, ids), rtol=1e-9, atol=1e-11)
 
 
 def test_a_case_by_hand():

@@ -60,6 +60,8 @@ def test_gradients_are_those_of_the_loss(change):
         ({"projection_norms": True}, "norms of heads or projections"),
         ({"activation": "gelu"}, "gradients of gelu"),
         ({"o_bias": True}, "gradients of biases"),
+        ({"score_cap": 2.0}, "gradients of caps"),
+        ({"rotary": 2}, "gradients of caps"),
         ({"different": (LayerKind(), LayerKind(turns=False))}, "layers that differ"),
     ],
 )

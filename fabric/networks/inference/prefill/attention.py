@@ -20,8 +20,11 @@ Source: WaferLLM, sections 4.1 and 5.4.
 
 from __future__ import annotations
 
-from fabric.asm.operands import Reg
+from functools import partial
+
+from fabric.asm.operands import Reg, Var
 from fabric.networks.inference.attention import LOWEST
+from fabric.networks.inference.elementwise import emit_capped
 from fabric.networks.inference.prefill.channels import Channels, Ends
 from fabric.networks.inference.prefill.ring import TileRing
 from fabric.networks.inference.prefill.writer import PromptWriter
@@ -49,26 +52,41 @@ class PromptAttention:
         self.w, self.ring, self.channels, self.ends = w, ring, channels, ends
         self.goes = p.param("goes_in_head", "u16", count=w.place.height)
         self.allowed = p.param("allowed", "u16", count=prompt.key_slots * prompt.tokens)
+        self.windowed = w.place.decoder.window is not None
+        if self.windowed:
+            self.outside = p.param("outside", "u16", count=prompt.key_slots * prompt.tokens)
 
     def prepare(self) -> None:
         """Write the limits of all scores: `HIGHEST` where a query may see the key, else `LOWEST`."""
+        w, p = self.w, self.w.p
+        p.mov32(w.limits, HIGHEST)
+        self._hide(w.limits, self.allowed, behind=True)
+        if self.windowed:
+            p.mov32(w.window_limits, w.limits)
+            self._hide(w.window_limits, self.outside, behind=False)
+
+    def _hide(self, limits: Var, counts: Var, behind: bool) -> None:
+        """Write that limits are `LOWEST` for the first so many keys of each block, or for those behind them."""
         w, p, prompt = self.w, self.w.p, self.w.prompt
         keys, wide = prompt.keys, prompt.width_of_keys
-        p.mov32(w.limits, HIGHEST)
         seen, hidden, at = p.reg16("seen"), p.reg16("hidden"), p.reg16("at")
-        p.load(w.written, p.mem1d(w.limits, keys))
-        with w.rows(prompt.key_slots, block=(w.limits, 2 * keys), seen=(self.allowed, prompt.tokens)) as block:
+        p.load(w.written, p.mem1d(limits, keys))
+        with w.rows(prompt.key_slots, block=(limits, 2 * keys), seen=(counts, prompt.tokens)) as block:
             p.mov16(at, block["block"])
             address = p.reg16("address")
             p.mov16(address, block["seen"])
             with w.times(prompt.tokens):
                 p.ld16(seen, address)
-                p.ldi(hidden, keys)
-                p.sub16(hidden, hidden, seen)
-                p.dsr_len(w.written, hidden)
-                p.add16(seen, seen, seen)
-                p.add16(seen, seen, at)
-                p.dsr_base(w.written, seen)
+                if behind:
+                    p.ldi(hidden, keys)
+                    p.sub16(hidden, hidden, seen)
+                    p.dsr_len(w.written, hidden)
+                    p.add16(seen, seen, seen)
+                    p.add16(seen, seen, at)
+                    p.dsr_base(w.written, seen)
+                else:
+                    p.dsr_len(w.written, seen)
+                    p.dsr_base(w.written, at)
                 p.mov32(w.written, LOWEST)
                 p.add16(at, at, 2 * wide)
                 p.add16(address, address, 1)
@@ -120,10 +138,14 @@ class PromptAttention:
         w, p, place, prompt = self.w, self.w.p, self.w.place, self.w.prompt
         s, wide = prompt.tokens, prompt.width_of_keys
         rows = place.heads * s
+        if place.decoder.score_cap is not None:
+            w.in_pieces(w.scores, rows * wide, partial(emit_capped, w.functions, place.decoder.score_cap))
+        for windowed in {kind.window is not None for kind in place.decoder.kinds}:
+            with w.where("window", windowed):
+                p.load(w.first, p.mem1d(w.scores, s * wide, save=True))
+                with w.times(place.heads):
+                    p.fmins(w.first, w.first, w.window_limits if windowed else w.limits)
         value = p.reg32("value")
-        p.load(w.first, p.mem1d(w.scores, s * wide, save=True))
-        with w.times(place.heads):
-            p.fmins(w.first, w.first, w.limits)
         p.load(w.second, p.mem1d(w.scores, wide, save=True))
         with w.rows(rows, peaks=(w.peaks, 2)) as at:
             p.ldi32(value, LOWEST)

@@ -123,7 +123,9 @@ class PromptCycles:
         seen = [prompt.keys - prompt.keys // 2] * (prompt.key_slots * prompt.tokens)
         goes = [0] * self.place.height
         found = {"passed": 0, "allowed": seen, "last_token": 1, "columns_behind": 1, "goes": goes, "goes_in_head": goes}
-        return found | {"marks": self.priced.place.marks}
+        local = {"passed_local": 0} if self.place.decoder.is_local else {}
+        outside = [prompt.keys // 4] * (prompt.key_slots * prompt.tokens)
+        return found | local | {"marks": self.priced.place.marks, "outside": outside}
 
     def _ways(self, mark: str, columns: int) -> Ways:
         """Return what the PEs of a line of so many columns do in a channel, the home being anywhere."""

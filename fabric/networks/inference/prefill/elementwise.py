@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from fabric.asm.operands import Reg, Var
-from fabric.networks.inference.elementwise import ANGLE_BANK, TURNED_BANK, Angle, emit_exponent
+from fabric.networks.inference.elementwise import ANGLE_BANK, LOCAL, TURNED_BANK, Angle, emit_exponent
 from fabric.networks.inference.prefill.writer import PromptWriter
 
 __all__ = ["Angles", "emit_biases", "emit_gated", "emit_norm"]
@@ -101,19 +101,23 @@ class Angles:
     def __init__(self, w: PromptWriter) -> None:
         p, s, n = w.p, w.prompt.tokens, w.place.pairs
         self.w = w
-        self.one = Angle(w, apart=True)
-        self.all = p.array("angles", 2 * s * n, "f32", bank=ANGLE_BANK)
+        one = Angle(w, apart=True)
+        self.kinds = [(one, p.array("angles", 2 * s * n, "f32", bank=ANGLE_BANK))]
+        if w.place.decoder.is_local:
+            local = Angle(w, apart=True, beside=one)
+            self.kinds.append((local, p.array(f"angles{LOCAL}", 2 * s * n, "f32", bank=ANGLE_BANK)))
         self.products = p.array("turned", 2 * s * w.place.turned_heads * n, "f32", bank=TURNED_BANK)
 
     def prepare(self) -> None:
         """Write that the angles of all tokens are reckoned, one position after the other."""
         w, p, n = self.w, self.w.p, self.w.place.pairs
-        with w.rows(w.prompt.tokens, angles=(self.all, 4 * n)) as at:
-            self.one.position()
-            p.load(w.written, p.mem1d(self.all, 2 * n))
-            p.dsr_base(w.written, at["angles"])
-            p.mov32(w.written, self.one.angle)
-            self.one.advance()
+        for one, found in self.kinds:
+            with w.rows(w.prompt.tokens, angles=(found, 4 * n)) as at:
+                one.position()
+                p.load(w.written, p.mem1d(found, 2 * n))
+                p.dsr_base(w.written, at["angles"])
+                p.mov32(w.written, one.angle)
+                one.advance()
 
     def normalise(self, total: Callable[[], None]) -> None:
         """Write that queries and keys of qkv are normalised head by head, with the weights of the next layer.
@@ -180,12 +184,18 @@ class Angles:
             p.fmuls(numbers, numbers, w.second)
 
     def turn(self) -> None:
-        """Write that queries and keys of qkv are turned."""
+        """Write that queries and keys of qkv are turned, by the angles of the layer."""
+        for local in self.w.positions:
+            with self.w.where("local", local):
+                self._turn_heads(self.kinds[local][1])
+
+    def _turn_heads(self, angles: Var) -> None:
+        """Write that queries and keys of qkv are turned by angles of all tokens."""
         w, p, place = self.w, self.w.p, self.w.place
         s, n = w.prompt.tokens, place.pairs
         heads, rows = place.turned_heads, w.prompt.shapes["qkv"].rows
         a, b = (p.mem4d(w.qkv, (s, heads, n), (rows, 2 * n, 1), offset=k * n) for k in range(2))
-        cos, sin = (p.mem4d(self.all, (s, heads, n), (2 * n, 0, 1), offset=k * n) for k in range(2))
+        cos, sin = (p.mem4d(angles, (s, heads, n), (2 * n, 0, 1), offset=k * n) for k in range(2))
         half = s * heads * n
         left, right = p.mem1d(self.products, half), p.mem1d(self.products, half, offset=half)
         p.fmuls(left, a, sin)

@@ -31,6 +31,10 @@ def prompt_words(prompt: PromptPlacement) -> dict[str, int]:
         "lists": 2 * place.height + prompt.key_slots * s + 2 * s + 3 * 15,
         "functions": 6 * 2 * CHUNK + GAPS,
     }
+    if place.decoder.is_local:
+        found["local angles"] = (5 * 4 + 4 * s) * place.pairs
+    if place.decoder.window is not None:
+        found["window"] = 2 * s * wide + prompt.key_slots * s
     if place.decoder.norms_behind:
         found["parts before their norms"] = 2 * pieces
     if place.decoder.marked:

@@ -40,8 +40,10 @@ class PrefillOracle:
         self.homes, self.key_homes = self.prompt.homes(place.width), self.prompt.homes(place.group)
         tokens = self.prompt.tokens
         self.positions = np.array(self.prompt.firsts)[:, np.newaxis] + np.arange(tokens)
-        angles = [[oracle.angles.at(int(t)) for t in row] for row in self.positions]
-        self.angles = np.array(angles).swapaxes(1, 2)  # (height, width, tokens, 2 pairs)
+        self.angles = {  # by whether they are local: (height, width, tokens, 2 pairs)
+            local: np.array([[source.at(int(t)) for t in row] for row in self.positions]).swapaxes(1, 2)
+            for local, source in ((False, oracle.angles), (True, oracle.local))
+        }
 
     # --- sums over PEs ------------------------------------------------------------------------------------------------
 
@@ -143,11 +145,12 @@ class PrefillOracle:
         found = self.oracle.by_heads(layer, z.swapaxes(1, 2), squares.swapaxes(1, 2)).swapaxes(1, 2)
         return np.concatenate([found, qkv[..., rows:]], axis=-1)
 
-    def _turned(self, qkv: Bits) -> Bits:
+    def _turned(self, layer: int, qkv: Bits) -> Bits:
         """Return queries, keys and values behind the rotary positions; (height, width, s, rows)."""
         place, n, do = self.place, self.place.pairs, self.do
         count = place.turned_heads
-        cos, sin = self.angles[..., np.newaxis, :n], self.angles[..., np.newaxis, n:]
+        angles = self.angles[place.decoder.kind(layer).local]
+        cos, sin = angles[..., np.newaxis, :n], angles[..., np.newaxis, n:]
         z = qkv[..., : count * place.part].reshape(*qkv.shape[:3], count, 2, n)
         a, b = z[..., 0, :], z[..., 1, :]
         first = do("sub", do("mul", a, cos), do("mul", b, sin))
@@ -179,10 +182,12 @@ class PrefillOracle:
                 continue
             columns = list(range(first, first + place.group))
             for row in range(place.height):
-                found[row, columns] = self._head(row, q[row, columns], blocks[0][:, columns], blocks[1][:, columns])
+                found[row, columns] = self._head(
+                    layer, row, q[row, columns], blocks[0][:, columns], blocks[1][:, columns]
+                )
         return found
 
-    def _head(self, row: int, q: Bits, keys: Bits, values: Bits) -> Bits:
+    def _head(self, layer: int, row: int, q: Bits, keys: Bits, values: Bits) -> Bits:
         """Return what the columns of a head in a row give: (columns, tokens, query_rows)."""
         place, prompt, do = self.place, self.prompt, self.do
         columns, kv_heads, group, s, part = q.shape
@@ -198,6 +203,10 @@ class PrefillOracle:
         limits = np.full((columns, prompt.key_slots, s, prompt.keys), self.number(HIGHEST), np.uint32)
         seen = prompt.allowed[row, :columns]
         limits[np.arange(prompt.keys) >= seen[..., np.newaxis]] = self.number(LOWEST)
+        scores, window = self.oracle.capped(place.decoder.score_cap, scores), place.decoder.kind(layer).window
+        if window is not None:
+            far = prompt.outside(window)[row, :columns]
+            limits[np.arange(prompt.keys) < far[..., np.newaxis]] = self.number(LOWEST)
         limits = limits.swapaxes(1, 2).reshape(columns, 1, 1, s, wide)
         scores = do("minimum", scores, np.broadcast_to(limits, scores.shape))
         peaks = self._all(self.oracle.in_order(LOWEST, scores, "maximum"), "maximum")
@@ -238,7 +247,7 @@ class PrefillOracle:
             qkv = self._spread(tiles["qkv"], self._given(x, norms))
             qkv = self._normalised(layer, self._biased("qkv", layer, qkv))
             if self.place.decoder.kind(layer).turns:
-                qkv = self._turned(qkv)
+                qkv = self._turned(layer, qkv)
             back = self._summed(tiles["o"], self._attention(layer, oracle.kept(qkv)))
             x = self._added(x, "o", layer, back, norms)
             gate_up = self._biased("gate_up", layer, self._spread(tiles["gate_up"], self._given(x, norms)))

@@ -148,12 +148,20 @@ class PromptPlacement:
     @cached_property
     def allowed(self) -> NDArray[np.uint16]:
         """How many keys of the block in each slot a query may see, shape (height, width, key_slots, tokens)."""
+        return self._up_to(0)
+
+    def outside(self, window: int) -> NDArray[np.uint16]:
+        """Return how many keys of each block, the first ones, lie before the window of a query; shape as `allowed`."""
+        return self._up_to(window)
+
+    def _up_to(self, back: int) -> NDArray[np.uint16]:
+        """Return how many keys of each block are not behind the token that lies so many before a query."""
         place, rows = self.place, self.place.height
         found = np.zeros((rows, place.width, self.key_slots, self.tokens), np.uint16)
         for chunk, (column, slot) in enumerate(self.homes(place.group)):
             for row in range(rows):
                 position = self.firsts[row] + np.arange(self.tokens)
-                seen = np.clip(position + 1 - self.firsts[chunk], 0, self.counts[chunk])
+                seen = np.clip(position + 1 - back - self.firsts[chunk], 0, self.counts[chunk])
                 found[row, column :: place.group, slot] = seen
         return found
 

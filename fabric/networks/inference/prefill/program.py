@@ -42,6 +42,7 @@ from fabric.kernels.matvec.line_sum import LineSum, Queues
 from fabric.layout.layout import Layout
 from fabric.networks.inference.angles import Angles as Positions
 from fabric.networks.inference.axes import Axis
+from fabric.networks.inference.elementwise import LOCAL
 from fabric.networks.inference.move.code import MovingRow, Sender
 from fabric.networks.inference.prefill.attention import PromptAttention
 from fabric.networks.inference.prefill.channels import COLOR_EAST, Channels, Ends, route_channels
@@ -238,8 +239,6 @@ class Prefill:
         """Return what differs between PEs but does not change: symbol -> values of shape (h, w, n)."""
         prompt, place = self.prompt, self.place
         width, height = place.width, place.height
-        positions = Positions(place, self.machine)
-        states = [positions.state(first) for first in prompt.firsts]
         row, token = prompt.last
         last = np.zeros((height, width, 1), np.uint16)
         last[row] = 1 + token
@@ -249,15 +248,18 @@ class Prefill:
             "allowed": prompt.allowed.reshape(height, width, -1),
             "columns_behind": np.broadcast_to((width - 1 - np.arange(width))[:, np.newaxis], (height, width, 1)),
             "last_token": last,
-            "passed": np.broadcast_to(
-                np.array([positions.passed(first) for first in prompt.firsts], np.uint16)[:, np.newaxis, np.newaxis],
-                (height, width, 1),
-            ),
         }
+        for local in (False, True) if place.decoder.is_local else (False,):
+            positions, end = Positions(place, self.machine, local), LOCAL if local else ""
+            states = [positions.state(first) for first in prompt.firsts]
+            passed = np.array([positions.passed(first) for first in prompt.firsts], np.uint16)
+            found[f"passed{end}"] = np.broadcast_to(passed[:, np.newaxis, np.newaxis], (height, width, 1))
+            for name in ("step", "leap", "fine", "coarse"):
+                found[name + end] = np.stack([state[name] for state in states]).view(np.float32)
+        if place.decoder.window is not None:
+            found["outside"] = prompt.outside(place.decoder.window).reshape(height, width, -1)
         if place.decoder.marked:
             found["marks"] = np.broadcast_to(np.array(place.marks, np.uint16), (height, width, len(place.marks)))
-        for name in ("step", "leap", "fine", "coarse"):
-            found[name] = np.stack([state[name] for state in states]).view(np.float32)
         return found
 
     def tables(self, tables: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

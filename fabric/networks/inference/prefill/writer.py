@@ -7,7 +7,7 @@ token, features side by side, except queries, scores and mixed values: head by h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fabric.asm.operands import Address, Reg, Var
@@ -59,6 +59,8 @@ class PromptWriter(Idioms):
         self.shares = p.array("shares", scores, half)
         self.block = p.array("block", prompt.block, half)  # shares of a block of keys that come from their home
         self.limits = p.array("limits", s * prompt.width_of_keys, "f32", bank=2)  # the causal mask
+        if place.decoder.window is not None:
+            self.window_limits = p.array("window_limits", s * prompt.width_of_keys, "f32", bank=2)
         self.peaks = p.array("peaks", heads * s, "f32")
         self.totals = p.array("totals", heads * s, "f32")
         self.mixed = p.array("mixed", heads * s * part, "f32", bank=0)
@@ -111,27 +113,6 @@ class PromptWriter(Idioms):
                 group(rest)
             p.dsr_off(self.total, 2 * shape.rows)
         p.free(*scalars)
-
-    def in_pieces(self, var: Var, count: int, apply: Callable[[Reg | Var], None]) -> None:
-        """Write what `apply` does with an address to all of a vector, as many numbers at a time as functions take."""
-        p, most = self.p, self.functions.count
-        if count <= most:
-            with self.functions.first(count):
-                apply(var)
-            return
-        left, now, at = p.reg16("left"), p.reg16("now"), p.reg16("at")
-        p.ldi(left, count)
-        p.ldi(at, var)
-        with p.while_("ne", left, 0, "16"):
-            p.mov16(now, left)
-            with p.if_("gtu", now, most, "16"):
-                p.ldi(now, most)
-            with self.functions.first(most, now):
-                apply(at)
-            p.sub16(left, left, now)
-            p.add16(now, now, now)
-            p.add16(at, at, now)
-        p.free(left, now, at)
 
     @contextmanager
     def rows(self, count: int, **vectors: tuple[Var | Address, int]) -> Iterator[dict[str, Reg]]:

@@ -23,7 +23,13 @@ SCALINGS = (
 )
 """None, all pairs slower, and slow pairs slower: with so short first contexts there are pairs of all three kinds."""
 
-LAYERS = (LayerKind(), LayerKind(turns=False))
+LAYERS = (
+    LayerKind(),
+    LayerKind(turns=False),
+    LayerKind(window=3),
+    LayerKind(window=3, local=True),
+    LayerKind(turns=False, window=3),
+)
 """Layers of all kinds."""
 
 
@@ -32,6 +38,7 @@ def decoders(draw, layers=2):
     """Return decoders of 1 to 8 heads, grouped or not, with odd sizes."""
     kv_heads, group = draw(st.sampled_from([(1, 1), (1, 4), (2, 1), (2, 3), (3, 2), (4, 1), (4, 2), (8, 1), (5, 1)]))
     count, normed = draw(st.integers(1, layers)), draw(st.sampled_from(["", "heads", "projections"]))
+    different = draw(st.sampled_from([(), *product(LAYERS, repeat=count)]))
     head_size = 2 * draw(st.integers(1, 5))
     return Decoder(
         hidden=draw(st.integers(1, 23)),
@@ -54,7 +61,10 @@ def decoders(draw, layers=2):
         activation=draw(st.sampled_from(ACTIVATIONS)),
         o_bias=draw(st.booleans()),
         ffn_bias=draw(st.booleans()),
-        different=draw(st.sampled_from([(), *product(LAYERS, repeat=count)])),
+        different=different,
+        local_base=50.0 if any(kind.local for kind in different) else None,
+        score_cap=draw(st.sampled_from([None, None, 2.0])),
+        logit_cap=draw(st.sampled_from([None, None, 3.0])),
     )
 
 

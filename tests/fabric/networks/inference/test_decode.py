@@ -16,6 +16,7 @@ from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.resident import Resident
 from fabric.networks.inference.rows import POLICIES
+from harness.models.bound import bounded_logits
 from harness.models.plain import PlainDecoder
 from tests.examples import examples
 from tests.fabric.networks.inference.small_models import decoders, have_room, random_weights, rounded
@@ -29,6 +30,9 @@ BIASED = Decoder(
     6, 2, 2, 1, 2, 5, 5, 64, 1e-5, o_bias=True, ffn_bias=True, different=(LayerKind(), LayerKind(turns=False))
 )
 BEHIND = Decoder(6, 1, 2, 1, 2, 5, 5, 64, 1e-5, norms="both", projection_norms=True)
+NEAR, FAR = LayerKind(window=3), LayerKind()
+WINDOWED = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5, score_cap=2.0, logit_cap=3.0, local_base=9.0,
+                   different=(FAR, LayerKind(window=1, local=True)))  # fmt: skip
 """For the plain-Python machine."""
 
 
@@ -101,7 +105,7 @@ def test_cache_holds_the_oracles_entries():
                 assert np.array_equal(values[:, :n], oracle.values[layer, r, c, :, :n])
 
 
-@pytest.mark.parametrize("decoder", [TINY, NORMED, BIASED, BEHIND])
+@pytest.mark.parametrize("decoder", [TINY, NORMED, BIASED, BEHIND, WINDOWED])
 def test_both_engines_give_the_same(decoder):
     """The plain-Python machine gives the same bits, cycles and hops."""
     found = {}
@@ -144,6 +148,44 @@ def test_norms_of_projections(norms, width, height):
     _, _, logits, weights, fed = run(decoder, width, height, height + 3)
     plain = PlainDecoder(decoder, rounded(weights, "f16"), np.float64).forward(fed)
     assert np.abs(logits - plain).max() <= 20 * 2.0**-11 * (1 + np.abs(plain).max())
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("layers", [(NEAR, NEAR), (FAR, NEAR), (NEAR, FAR)])
+def test_windows(layers, policy):
+    """Tokens outside of the window are not seen, wherever the cache has them; those that are seen make all the bits."""
+    decoder = replace(SMALL, different=layers)
+    _, _, logits, weights, fed = run(decoder, 4, 3, 17, policy)
+    plain, whole = (
+        PlainDecoder(each, rounded(weights, "f16"), np.float64).forward(fed) for each in (decoder, decoder.within(3))
+    )
+    assert np.abs(logits - plain).max() <= 20 * 2.0**-11 * (1 + np.abs(plain).max())
+    assert np.abs(logits[3:] - whole[3:]).max() > 0.1
+    if layers == (NEAR, NEAR):  # what lies more than two windows back has no say
+        other = [(token + 1) % decoder.vocabulary for token in fed[:5]] + fed[5:]
+        resident = Resident(Decode(machine(), placed(decoder, 4, 3, 17, policy), policy), weights)
+        again = [resident.step(token).logits for token in other]
+        assert np.array_equal(np.array(again[9:]).view(np.float32), logits[9:])
+
+
+def test_a_window_that_holds_a_text_is_none():
+    """Bits and cycles are those of a decoder without, so that texts within a window pay nothing for it."""
+    decoder = replace(SMALL, different=(LayerKind(window=9),) * 2)
+    assert decoder.within(9) == SMALL
+    assert decoder.within(10) == decoder
+    mixed = replace(decoder, local_base=50.0, different=(LayerKind(window=9, local=True), LayerKind()))
+    assert mixed.within(9).different == (LayerKind(local=True), LayerKind())
+
+
+@pytest.mark.parametrize("cap", [0.05, 2.0, 1e6])
+def test_caps(cap):
+    """Scores and logits far beyond a cap, near it and far below: the oracle's bits, near plain numpy."""
+    decoder = replace(SMALL, score_cap=cap, logit_cap=cap)
+    _, _, logits, weights, fed = run(decoder, 3, 2, 6)
+    plain = PlainDecoder(decoder, rounded(weights, "f16"), np.float64).forward(fed)
+    bound = bounded_logits(decoder, rounded(weights, "f16"), fed, "f16", 5)[1]
+    assert (np.abs(logits - plain) <= bound).all()
+    assert np.abs(logits).max() <= cap
 
 
 @pytest.mark.parametrize("size", [1.0, 30.0])

@@ -33,6 +33,8 @@ SIZES = few(
         (Decoder(64, 2, 4, 2, 16, 96, 60, 64, 1e-5), 7, 5, "shift"),
         (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True, activation="gelu"), 9, 4, "shift"),
         (Decoder(48, 3, 2, 1, 24, 70, 30, 64, 1e-5), 3, 8, "concat"),
+        (Decoder(64, 3, 4, 2, 24, 96, 60, 64, 1e-5, norms="both", head_norms=True, score_cap=3.0, logit_cap=5.0,
+                 local_base=50.0, different=(LayerKind(window=4, local=True),) * 2 + (LayerKind(),)), 9, 4, "shift"),
         (Decoder(64, 4, 6, 2, 24, 96, 60, 64, 1e-5, qkv_bias=True, o_bias=True, ffn_bias=True,
                  different=(LayerKind(), LayerKind(turns=False)) * 2), 9, 4, "shift"),
         (Decoder(96, 2, 6, 6, 16, 200, 80, 64, 1e-5, qkv_bias=True), 24, 6, "round"),
@@ -42,7 +44,7 @@ SIZES = few(
         (Decoder(128, 4, 4, 2, 32, 344, 100, 64, 1e-5), 16, 9, "shift"),
         (Decoder(256, 1, 8, 4, 32, 512, 200, 64, 1e-5), 32, 10, "concat"),
     ],
-    7,
+    8,
 )  # fmt: skip
 
 
@@ -128,6 +130,13 @@ def test_layers_of_several_kinds_are_followed_by_turns():
     four = step(12) - step(8)
     assert [step(40), step(42)] == [step(8) + 8 * four, step(10) + 8 * four]
     assert step(5) - step(4) > step(4) - step(3)  # a layer that turns takes longer
+
+
+def test_a_large_vocabulary_behind_thin_layers():
+    """A column of the output matrix that is longer than all matrices of a layer is priced as others are."""
+    decode = decode_of(Decoder(8, 1, 2, 1, 4, 5, 900, 64, 1e-5), 2, 4, "shift", 5)
+    assert decode.place.layer_words < decode.place.vocabulary
+    assert StepCycles(decode).steps(range(5)).tolist() == pytest.approx(steps_of(decode, 5), rel=WITHIN)
 
 
 @pytest.mark.parametrize("layers", [4, 7, 30])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.networks.inference.decode import Decode
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.fit import admit, needed_words, regions_needed
 from fabric.networks.inference.passing import Passing, PipelineOracle
 from fabric.networks.inference.pipeline import Pipeline
@@ -71,6 +73,17 @@ def test_bits_are_the_oracles(decoder, width, height, regions, requests, policy,
     tokens = min(height + 2, 5)
     _, found = run(built, tokens, seed)
     assert len(found) == tokens * requests  # each with the oracle's bits
+
+
+@pytest.mark.parametrize("requests", [1, 2])
+def test_regions_have_layers_of_their_own(requests):
+    """Regions with a window, without, with local positions and without: the oracle's bits beyond the window."""
+    near, far = LayerKind(window=3, local=True), LayerKind()
+    decoder = replace(SMALL, layers=4, different=(near, near, far, far), local_base=50.0, norms="both")
+    built = pipeline(decoder, 4, 3, 3, 7, requests=requests)
+    assert [stage.place.decoder.window for stage in built.stages] == [3, None, None]
+    assert [stage.place.decoder.is_local for stage in built.stages] == [True, False, False]
+    run(built, 7)
 
 
 def test_both_engines_give_the_same():

@@ -34,6 +34,7 @@ SMALL = Decoder(24, 2, 4, 2, 8, 20, 17, 64, 1e-5)
 TINY = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5)
 SEVERAL = replace(TINY, o_bias=True, ffn_bias=True, different=(LayerKind(turns=False), LayerKind()))
 BEHIND = replace(TINY, norms="behind", projection_norms=True)
+WINDOWED = replace(TINY, different=(LayerKind(window=1), LayerKind()), score_cap=2.0, logit_cap=3.0)
 """For the plain-Python machine."""
 BIASED = Decoder(22, 2, 6, 2, 8, 13, 19, 64, 1e-5, qkv_bias=True)
 
@@ -166,6 +167,16 @@ def test_a_later_token_changes_nothing_before_it():
     assert not np.array_equal(one[row], two[row])
 
 
+@pytest.mark.parametrize("policy", ["shift", "concat", "round"])
+@pytest.mark.parametrize("window", [1, 3, 7, 8])
+def test_windows(window, policy):
+    """Prompts longer than a window, and steps behind them: blocks that lie outside, partly and not."""
+    both = Both(replace(SMALL, different=(LayerKind(window=window), LayerKind())), 4, 3, 8, 9, policy)
+    both.check(9)
+    error = np.abs(np.array(both.found) - both.plain())
+    assert (error <= both.bounds()).all()
+
+
 def test_prompt_and_steps_agree():
     """A prompt read at once and the same read token by token end near each other, and reading at once is faster."""
     both = Both(SMALL, 4, 3, 9)
@@ -177,7 +188,7 @@ def test_prompt_and_steps_agree():
     assert both.reading.cycles + both.resumed.transition + both.resumed.cycles < sum(step.cycles for step in steps)
 
 
-@pytest.mark.parametrize("decoder", [TINY, replace(TINY, head_norms=True), SEVERAL, BEHIND])
+@pytest.mark.parametrize("decoder", [TINY, replace(TINY, head_norms=True), SEVERAL, BEHIND, WINDOWED])
 def test_both_engines_give_the_same(decoder):
     """The plain-Python machine gives the same bits, cycles and hops."""
     found = [Both(decoder, 2, 2, 2, backend=backend) for backend in ("compiled", "reference")]

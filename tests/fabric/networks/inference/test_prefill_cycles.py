@@ -32,6 +32,8 @@ SIZES = few(
     [
         (Decoder(64, 2, 4, 2, 16, 96, 60, 64, 1e-5), 7, 5, 13),
         (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True, activation="gelu"), 9, 4, 13),
+        (Decoder(64, 3, 4, 2, 24, 96, 60, 64, 1e-5, norms="both", head_norms=True, score_cap=3.0, logit_cap=5.0,
+                 local_base=50.0, different=(LayerKind(window=4, local=True),) * 2 + (LayerKind(),)), 9, 4, 13),
         (Decoder(64, 4, 6, 2, 24, 96, 60, 64, 1e-5, qkv_bias=True, o_bias=True, ffn_bias=True,
                  different=(LayerKind(), LayerKind(turns=False)) * 2), 9, 4, 13),
         (Decoder(48, 2, 6, 6, 16, 80, 40, 64, 1e-5, qkv_bias=True), 12, 4, 11),
@@ -43,7 +45,7 @@ SIZES = few(
         (Decoder(128, 1, 4, 2, 32, 344, 100, 64, 1e-5), 16, 7, 15),
         (Decoder(64, 1, 2, 2, 16, 96, 60, 64, 1e-5), 6, 1, 4),
     ],
-    5,
+    6,
 )  # fmt: skip
 
 
