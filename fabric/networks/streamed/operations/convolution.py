@@ -15,7 +15,8 @@ Order of additions (bit exact)
     in order, samples within a pixel, then north to south.
 
 Cycles
-    A weight takes half a cycle per pixel and sample, and some 10; its gradient 3 per pixel and sample, and some 25.
+    A weight, a row of sums and a gradient cost what they cost in products of matrices whose rows are a plane of the
+    result long (`fabric.kernels.streamed.forward`, `fabric.kernels.streamed.gradient`), plus a copy of the planes each.
 
 Source: weight streaming white paper, sections 6 to 8; the layout with whole images in a PE is ours.
 """
