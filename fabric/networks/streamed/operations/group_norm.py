@@ -5,7 +5,8 @@ Order of additions (bit exact)
     pixels first, then samples, then north to south.
 
 Cycles
-    Of a row of samples thirteen vector operations forward and nineteen back, in loops over the rows of a group or channel.
+    Of a row of samples thirteen vector operations forward and nineteen back, in loops over the rows of a group or a
+    channel.
 """
 
 from __future__ import annotations

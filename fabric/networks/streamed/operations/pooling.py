@@ -5,7 +5,8 @@ Rounding
     added to the pixels tap after tap, in f32, rounded each time.
 
 Cycles
-    Per tap two vector operations over a plane of the result forward; back fourteen for a largest pixel, five for a mean.
+    Per tap two vector operations over a plane of the result forward; back fourteen for a largest pixel, five for a
+    mean.
 """
 
 from __future__ import annotations
