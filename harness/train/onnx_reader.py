@@ -26,12 +26,14 @@ __all__ = ["EXPORT", "OnnxNetwork", "OnnxReader", "Origin"]
 
 EXPORT = "torch.onnx.export(module.train(), ..., dynamo=True, optimize=False, keep_initializers_as_inputs=False)"
 """So an exporter leaves names and nodes as they are."""
-LOST = re.compile(r"(val_\d+|onnx::\w+_\d+|_?to_copy.*|t_\d+)")
+LOST = re.compile(r"(val_\d+|onnx::\w+_\d+|_?to_copy.*|t_\d+|lifted_tensor_\d+|.*Constant(_\d+)?_output_\d+)")
 """Names that exporters give to what they made themselves."""
 SAMPLES = 1_000_003
 """So many samples stand for a number of them that is left open: a prime that no sizes multiply to."""
 KEEPS = ("Transpose", "Reshape", "Identity", "Cast", "CastLike", "Unsqueeze", "Squeeze")
 """What is still a parameter behind one of these."""
+FLOATS = (1, 10, 11, 16)
+"""Numbers of these types, float32, float16, float64 and bfloat16, stay what they are but for rounding."""
 ACTIVATIONS = ("relu", "gelu", "silu")
 
 
@@ -136,11 +138,13 @@ class OnnxReader:
         self.warnings: list[str] = []
         self.nodes: list[dict[str, Any]] = []
         self.values: dict[str, _Value] = {}
-        self.gates: dict[str, tuple[Any, str]] = {}  # sigmoids that nothing was multiplied with yet, and of what
+        self.gates: dict[str, tuple[Any, str]] = {}  # sigmoids, and of what
+        self.gated: set[str] = set()  # sigmoids that were multiplied with that
         self.unfinished: dict[str, tuple[Any, set[str]]] = {}  # group norms that lack a factor or a shift
         self.tensors: dict[str, np.ndarray] = {}
         self.origins: dict[str, Origin] = {}
         self.used: Counter[str] = Counter()
+        self.takes = Counter(name for node in self.graph.node for name in node.input)
         self.samples = SAMPLES
         self.inputs = 0
 
@@ -159,7 +163,7 @@ class OnnxReader:
             count = f"{len(given)} inputs and {len(self.graph.output)} outputs"
             raise UnsupportedError(f"the graph has {count}", where=self.path, feature="onnx", hint="one of each")
         image = self._begin(given[0])
-        takes = Counter(name for node in self.graph.node for name in node.input)
+        takes = self.takes
         for node in self.graph.node:
             if self._constant(node):
                 continue
@@ -196,14 +200,18 @@ class OnnxReader:
 
     def _ends(self) -> None:
         """Refuse what was begun and is not whole, and a result that the graph does not end with."""
-        for node, _ in self.gates.values():
-            self._refuse(node, "a sigmoid that is not multiplied with its own input is no activation here")
+        for name, (node, _) in self.gates.items():
+            if name not in self.gated or self.takes[name] > 1:
+                self._refuse(node, "a sigmoid that is not multiplied with its own input, once, is no activation here")
         for node, lacks in self.unfinished.values():
             what = f"without a {' and a '.join(sorted(lacks))} per channel"
             self._refuse(node, f"a normalisation {what} is not trained here")
         last = self.values.get(self.graph.output[0].name)
         if not self.refused and (last is None or last.node != (self.nodes[-1]["name"] if self.nodes else "")):
             self.refused.append(f"{self.graph.output[0].name}: is not what the last node gives")
+        elif not self.refused and last and math.prod(last.shape[1:]) > 1:
+            what = f"of shape {last.shape} are no logits: a sample has one class here"
+            self.refused.append(f"{self.graph.output[0].name}: results {what}")
 
     def _layers(self) -> tuple[list[dict[str, Any]], dict[str, str]] | None:
         """Return a chain of layers, and new names of its nodes; None if the nodes are none."""
@@ -273,6 +281,8 @@ class OnnxReader:
         if node.op_type == "Transpose" and before.ndim == 2 and after.shape == before.shape[::-1]:
             order = self._of(node, "perm", [1, 0])
             origin = origin._replace(transposed=origin.transposed != (list(order) == [1, 0]))
+        elif node.op_type == "Transpose" and not np.array_equal(after.ravel(), before.ravel(), equal_nan=True):
+            return  # filters whose axes change places do not go back
         elif [n for n in after.shape if n != 1] != [n for n in before.shape if n != 1] or after.dtype.kind != "f":
             return  # no parameter any more
         self.origin[node.output[0]] = origin
@@ -316,7 +326,7 @@ class OnnxReader:
             "Gelu": self._gelu,
             "Sigmoid": self._sigmoid,
             "Identity": self._same,
-            "Cast": self._same,
+            "Cast": self._cast,
             "Dropout": self._dropout,
             "Flatten": self._rows,
             "Reshape": self._rows,
@@ -341,8 +351,9 @@ class OnnxReader:
             return ""
         taken = {one["name"] for one in self.nodes}
         wanted = name or re.sub(r"[^\w.]+", "_", self._name(node)).strip("_.") or op
+        wanted = _apart(wanted)
         name, number = wanted, 2
-        while name in taken or name == INPUT or name.startswith(f"{INPUT}."):
+        while name in taken or name == INPUT:
             name, number = f"{wanted}_{number}", number + 1
         self.nodes.append({"name": name, "op": op, "inputs": [value.node for value in given], **keys})
         self.values[node.output[0]] = _Value(name, given[0].shape if shape is None else shape)
@@ -423,17 +434,39 @@ class OnnxReader:
     def _add(self, node: Any, x: _Value) -> None:
         places = [place for place, name in enumerate(node.input) if name in self.known]
         if not places:
-            self._add_node(node, "add", *(self.values[name] for name in node.input))
+            self._pair(node, "add")
             return
         if len(places) == 1 and x.node in self.unfinished:
             self._affine(node, places[0], x, "bias")
             return
         last = self.nodes[-1] if self.nodes else {}
-        if len(places) == 1 and last and x.node == last["name"] and last.get("bias") is False:
+        if len(places) == 1 and last and x.node == last["name"] and last.get("bias") is False and not x.groups:
+            if not self._broadcast(node, places[0], x):
+                return
             self._bias(node, places[0], x.node)
             self.values[node.output[0]] = x
         elif x.node:
             self._refuse(node, "only the bias of a product is added here")
+
+    def _pair(self, node: Any, op: str) -> None:
+        """Append a sum or product of two tensors, number by number."""
+        one, other = (self.values[name] for name in node.input)
+        if one.shape and other.shape and one.shape != other.shape:
+            self._refuse(node, f"takes two tensors of one shape here, not of {one.shape} and {other.shape}")
+        self._add_node(node, op, one, other)
+
+    def _broadcast(self, node: Any, place: int, x: _Value) -> bool:
+        """Refuse factors or shifts that are not one per feature, or per channel of an image; return whether they are.
+
+        A vector stands for the columns of an image, also where there are as many of them as channels.
+        """
+        found = self.known[node.input[place]].shape
+        shape = (x.shape[0], *[1] * (len(x.shape) - 1)) if x.shape else found[-1:]
+        right = found in (shape, (1, *shape))
+        if not right:
+            count, what = x.shape[0] if x.shape else "all", "channels" if len(x.shape) > 1 else "features"
+            self._refuse(node, f"numbers of shape {found} are not one for each of {count} {what}")
+        return right
 
     # --- images -------------------------------------------------------------------------------------------------------
 
@@ -568,20 +601,24 @@ class OnnxReader:
 
     def _affine(self, node: Any, place: int, x: _Value, what: str) -> None:
         """Give a group norm the factors or shifts of its channels."""
-        self._vector(node, place, f"{x.node}.norm.{what}", x.shape[0], f"a {what}")
         self.values[node.output[0]] = x
+        if not x.groups and not self._broadcast(node, place, x):
+            self.unfinished.pop(x.node)
+            return
+        self._vector(node, place, f"{x.node}.norm.{what}", x.shape[0], f"a {what}")
         begun, lacks = self.unfinished[x.node]
         lacks.discard("factor" if what == "weight" else "shift")
         if x.groups or (what == "bias" and "factor" in lacks):
             self._refuse(begun, "factors of channels come first, then shifts, behind the groups")
         if not lacks:
             del self.unfinished[x.node]
-            named = self._named(node, place) or self.origins[f"{x.node}.norm.weight"].name
-            self._rename(x.node, named.removesuffix(".weight"))
+            weight = self.origins.get(f"{x.node}.norm.weight")  # None: it was refused
+            self._rename(x.node, self._named(node, place) or (weight.name.removesuffix(".weight") if weight else ""))
 
     def _rename(self, old: str, new: str) -> None:
         """Call a node as its module is called, if that is possible."""
-        if not new or not re.fullmatch(r"[\w.]+", new) or any(one["name"] == new for one in self.nodes):
+        new = _apart(new)
+        if not re.fullmatch(r"[\w.]+", new) or new == INPUT or any(one["name"] == new for one in self.nodes):
             return
         for one in self.nodes:
             one["name"] = new if one["name"] == old else one["name"]
@@ -598,7 +635,8 @@ class OnnxReader:
             raise ConfigError(
                 f"{self._name(node)}: batch normalisation with the statistics of inference",
                 where=self.path,
-                hint=EXPORT,
+                cause="exporters write it so, some in training mode too; with its own it would need sums of all wafers",
+                hint="GroupNorm in its place",
             )
         self._refuse(node, "is not trained here: it needs sums over the samples of all wafers; GroupNorm does not")
 
@@ -621,17 +659,22 @@ class OnnxReader:
         places = [place for place, name in enumerate(node.input) if name in self.known]
         for place, name in enumerate(node.input):
             if name in self.gates and self.gates[name][1] == node.input[1 - place]:
-                del self.gates[name]
+                self.gated.add(name)
                 self._add_node(node, "silu", self.values[node.input[1 - place]])
                 return
         if len(places) == 1 and x.node in self.unfinished:
             self._affine(node, places[0], x, "weight")
         elif not places and not any(name in self.gates for name in node.input):
-            self._add_node(node, "mul", *(self.values[name] for name in node.input))
+            self._pair(node, "mul")
         elif x.node and places:
             self._refuse(node, "is not trained here")
 
     def _same(self, node: Any, x: _Value) -> None:
+        self.values[node.output[0]] = x
+
+    def _cast(self, node: Any, x: _Value) -> None:
+        if self._of(node, "to", 0) not in FLOATS:
+            self._refuse(node, "only to numbers with a point: what is cut off gives no gradient")
         self.values[node.output[0]] = x
 
     def _dropout(self, node: Any, x: _Value) -> None:
@@ -658,14 +701,15 @@ class OnnxReader:
             return
         wanted = self.known.get(node.input[1], np.array([])).tolist()
         rest = self._rest(wanted, x)
-        if len(wanted) == 2 and (rest is None or len(rest) == 1):
+        if len(wanted) == 2 and (not x.shape or (rest is not None and len(rest) == 1)):
             self.values[node.output[0]] = _Value(x.node, rest or ())
         elif rest is not None and len(rest) == 2 and len(x.shape) == 3 and x.shape[0] % rest[0] == 0:
             self.values[node.output[0]] = _Value(x.node, x.shape, rest[0])
         elif rest is not None and rest == x.shape:
             self.values[node.output[0]] = _Value(x.node, x.shape)
         else:
-            self._refuse(node, f"tensors of shape {x.shape} are not seen as {tuple(wanted)} here")
+            seen = ", ".join("samples" if n == self.samples else str(n) for n in wanted)
+            self._refuse(node, f"tensors of shape {x.shape} are not seen as ({seen}) here")
 
     def _rest(self, wanted: Sequence[int], x: _Value) -> tuple[int, ...] | None:
         """Return the shape of a sample that a shape of all samples says; None if that cannot be known."""
@@ -692,15 +736,15 @@ class OnnxReader:
             raise ConfigError(
                 f"{merged[0]} is the parameter of {self.used[merged[0]]} nodes",
                 where=self.path,
-                cause="exporters merge parameters that are equal when they begin",
-                hint=EXPORT,
+                cause="modules share it, which is not trained here, or the exporter merged parameters of equal values",
+                hint=f"a parameter for each; {EXPORT}",
             )
         lost = [name for name in self.used if LOST.fullmatch(name)]
         if lost and not self.refused:
             raise ConfigError(
                 f"{lost[0]} is no name of a parameter",
                 where=self.path,
-                cause="the exporter folded it, for example transposed it, and its name was lost",
+                cause="it is a constant of the module, or the exporter folded it and its name was lost",
                 hint=EXPORT,
             )
 
@@ -711,3 +755,8 @@ def _renamed(name: str, names: Mapping[str, str]) -> str:
         if name.startswith(f"{old}."):
             return names[old] + name.removeprefix(old)
     return name
+
+
+def _apart(name: str) -> str:
+    """Return the name of a module so that it is none of the samples: `input.0` of a `self.input` is `input_0`."""
+    return name.replace(".", "_", 1) if name.startswith(f"{INPUT}.") else name

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.kit.modules import need
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
@@ -39,9 +39,10 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
     Raises
     ------
     ConfigError
-        PyTorch or its exporter is missing, the module cannot be exported, the file cannot be written.
+        PyTorch or its exporter is missing, the module cannot be exported or has parameters that it does not use, the
+        file cannot be written.
     UnsupportedError
-        Operations that are not trained here: a line per node.
+        Operations that are not trained here: a line per node; weights that PyTorch does not train.
 
     Examples
     --------
@@ -76,4 +77,31 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
     finally:
         module.train(trained)
     network = {"file": str(path.resolve())} | dict(tables.pop("network", {}))
-    return TrainConfig.of(network=network, **tables)
+    config = TrainConfig.of(network=network, **tables)
+    _check_names(module, path)
+    return config
+
+
+def _check_names(module: Any, path: Path) -> None:
+    """Refuse what is trained here and not by PyTorch, and parameters that the module does not use."""
+    from harness.train.onnx_file import read_onnx
+
+    found = {origin.name for origin in read_onnx(path).origins.values()}
+    free = {name for name, one in module.named_parameters(remove_duplicate=False) if one.requires_grad}
+    fixed = sorted(found - free)
+    if fixed:
+        what = "a buffer, a constant or a parameter without gradient" if len(fixed) == 1 else "not trained by PyTorch"
+        raise UnsupportedError(
+            f"{', '.join(fixed)}: {what}, and all weights of products and normalisations are trained here",
+            where="module",
+            feature="weights that stay",
+            hint="nn.Parameter, requires_grad_(True)",
+        )
+    unused = sorted(set(module.state_dict()) - found)
+    if unused:
+        raise ConfigError(
+            f"{', '.join(unused[:5])}{', ...' * (len(unused) > 5)}: the logits do not depend on it",
+            where="module",
+            cause="a part of the module that forward does not use; the trained weights would lack it",
+            hint="leave that part out",
+        )

@@ -93,7 +93,8 @@ class Resident:
                 hint=f"{max(1, samples // height) * height} samples per wafer",
             )
         self.network, self.machine, self.width, self.height, self.samples = network, machine, width, height, samples
-        self.tokens, self.form = samples // height, form
+        pairs = any(node.op == "linear" for node in network.nodes)  # filters never go out in pairs
+        self.tokens, self.form = samples // height, form if pairs else "steps"
         self.plan, self.ids = MemoryPlan(network, width, STREAMED), ids_of(network)
         self._check_sequences()
         padded = padded_rows(network, width)

@@ -277,7 +277,7 @@ class _Words(StepWriter):
         columns, number = self.resident.width, self._number(step)
         in_pairs = biases is None and self.in_pairs(step)
         names = after(step)
-        alone = {name: self.word(name) for name in ("bias", "last")}
+        alone = {name: self.word(name) for name in ("bias", "last")} if in_pairs else {}
         if self.resident.form == "both":
             self.tell("pairs" if in_pairs else "steps")
         for column, (order, between) in enumerate(cut(rows, owner, local, columns)):

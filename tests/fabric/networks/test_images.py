@@ -57,8 +57,12 @@ class Images:
         channels, height, width = self.shape
         self.node("groupnorm", channels=channels, height=height, width=width, groups=groups)
 
-    def network(self, classes, dtype="f16"):
-        self.node("linear", inputs=self.features, outputs=classes, bias=1)
+    def network(self, classes, dtype="f16", convolved=False):
+        if convolved:  # no product of features at all
+            self.convolution(classes, (1, 1))
+            self.windowed("avgpool", self.shape[1:], 1)
+        else:
+            self.node("linear", inputs=self.features, outputs=classes, bias=1)
         return Network((*self.nodes, Node("loss", "cross_entropy", (self.at,))), self.inputs, dtype)
 
 
@@ -87,7 +91,7 @@ def networks(draw):
             assert built.features == n
         else:
             built.node("relu")
-    return built.network(draw(st.integers(2, 4)), draw(st.sampled_from(["f16", "cb16"])))
+    return built.network(draw(st.integers(2, 4)), draw(st.sampled_from(["f16", "cb16"])), draw(st.booleans()))
 
 
 @examples(150)

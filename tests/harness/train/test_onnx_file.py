@@ -486,6 +486,73 @@ def test_a_group_norm_without_factors_is_named(folder):
         read_onnx("m.onnx")
 
 
+CLASSIFIED = [
+    helper.make_node("Flatten", ["z"], ["flat"], "flat 1"),
+    helper.make_node("Gemm", ["flat", "head.weight"], ["y"], "gemm 1", transB=1),
+]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "what"),
+    [
+        ([("Conv", "x a.weight", "c"), ("Add", "c columns", "z")], "add 2.*shape [(]4,[)] are not one for each of 4"),
+        ([("Conv", "x a.weight", "c"), ("Add", "c rows", "z")], "add 2.*shape [(]4, 1[)] are not one for each of 4"),
+        ([("Conv", "x a.weight", "c"), ("Conv", "x b.weight", "d"), ("Add", "c d", "z")], "add 3.*of one shape"),
+        ([("Conv", "x a.weight", "c"), ("Conv", "x b.weight", "d"), ("Mul", "c d", "z")], "mul 3.*of one shape"),
+        ([("Transpose", "square", "t"), ("Conv", "x a.weight", "c"), ("Conv", "c t", "z")], "conv 3.*no parameter"),
+        (
+            [("Conv", "x a.weight", "c"), ("Sigmoid", "c", "s"), ("Mul", "c s", "m"), ("Mul", "m s", "z")],
+            "sigmoid 2 .*once",
+        ),
+        ([("Conv", "x a.weight", "c"), ("Cast", "c", "z")], "cast 2 .*numbers with a point"),
+    ],
+)
+def test_what_only_looks_like_an_operation_of_ours_is_named(folder, nodes, what):
+    """Numbers of a column for those of a channel, filters whose axes change places, gates of two: none is silent."""
+    rng = np.random.default_rng(5)
+    parameters = values(rng, a__weight=(4, 1, 1, 1), b__weight=(1, 1, 1, 1), columns=(4,), rows=(4, 1))
+    parameters |= values(rng, square=(4, 4, 1, 1), head__weight=(3, 64))
+    used = {name for _, given, _ in nodes for name in given.split()} | {"head.weight"}
+    more = {"Transpose": {"perm": [1, 0, 2, 3]}, "Cast": {"to": 7}}
+    made = [
+        helper.make_node(op, given.split(), [result], f"{op.lower()} {k}", **more.get(op, {}))
+        for k, (op, given, result) in enumerate(nodes, 1)
+    ]
+    held = {name: array for name, array in parameters.items() if name in used}
+    write_images("m.onnx", [*made, *CLASSIFIED], held, (1, 4, 4))
+    with pytest.raises(UnsupportedError, match=f"(?s){what}"):
+        read_onnx("m.onnx")
+
+
+def test_samples_that_a_view_mixes_and_images_without_a_class_are_named(folder):
+    rng = np.random.default_rng(6)
+    held = values(rng, a__weight=(4, 1, 1, 1), head__weight=(3, 16))
+    conv = helper.make_node("Conv", ["x", "a.weight"], ["c"], "conv 1")
+    view = helper.make_node("Reshape", ["c", "shape"], ["flat"], "view 1")
+    shape = {"shape": np.array([-1, 16], np.int64)}
+    write_images("m.onnx", [conv, view, CLASSIFIED[1]], held | shape, (1, 4, 4))
+    with pytest.raises(UnsupportedError, match="view 1.*are not seen as"):
+        read_onnx("m.onnx")
+    last = helper.make_node("Conv", ["x", "a.weight"], ["y"], "conv 1")
+    write_images("m.onnx", [last], {"a.weight": held["a.weight"]}, (1, 4, 4))
+    with pytest.raises(UnsupportedError, match="no logits: a sample has one class"):
+        read_onnx("m.onnx")
+
+
+def test_modules_that_are_called_as_the_samples(folder):
+    """PyTorch's `self.input = nn.Sequential(...)` is a usual name; the samples have it in a graph."""
+    rng = np.random.default_rng(7)
+    held = values(rng, input__0__weight=(4, 1, 1, 1), input__1__weight=(4,), input__1__bias=(4,), head__weight=(3, 64))
+    nodes = [
+        helper.make_node("Conv", ["x", "input.0.weight"], ["c"], "conv 1"),
+        helper.make_node("GroupNormalization", ["c", "input.1.weight", "input.1.bias"], ["z"], "norm 1", num_groups=2),
+    ]
+    write_images("m.onnx", [*nodes, *CLASSIFIED], held, (1, 4, 4), opset=21)
+    network = read_onnx("m.onnx")
+    assert [node["name"] for node in network.nodes] == ["input_0", "input_1", "head"]
+    assert network.back(network.tensors).keys() == held.keys()
+
+
 def test_a_folded_batch_norm_is_refused(folder):
     """An exporter notes it beside the convolution, and nowhere else."""
     lenet("m.onnx")
@@ -525,6 +592,41 @@ def test_networks_that_torch_exports_train_as_there(folder, name):
     assert got.keys() == wanted.keys()
     assert all(np.allclose(got[name], wanted[name].numpy(), atol=2e-3) for name in got)
     module.load_state_dict({name: torch.from_numpy(array) for name, array in got.items()}, strict=True)
+
+
+@pytest.mark.slow
+def test_weights_that_pytorch_leaves_alone_are_named(folder):
+    """Buffers, constants and parameters without gradient would be trained here, and what is unused would be lost."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    nn, x = torch.nn, torch.randn(2, 1, 8, 8)
+
+    class Blurred(nn.Module):
+        def __init__(self, blur, **more):
+            super().__init__()
+            self.head = nn.Linear(36, 3)
+            self.blur = blur
+            for name, one in more.items():
+                setattr(self, name, one)
+
+        def forward(self, x):
+            return self.head(nn.functional.conv2d(x, self.blur).flatten(1))
+
+    blur = torch.ones(1, 1, 3, 3) / 9
+    buffered = Blurred(None)
+    del buffered.blur
+    buffered.register_buffer("blur", blur)
+    data = {"source": "digits", "batch": 8}
+    with pytest.raises(UnsupportedError, match="blur: a buffer"):
+        wse.train.from_torch(buffered, x, folder / "m.onnx", data=data, train={"iterations": 1})
+    with pytest.raises(UnsupportedError, match="blur: a buffer"):
+        still = Blurred(nn.Parameter(blur, requires_grad=False))
+        wse.train.from_torch(still, x, folder / "m.onnx", data=data, train={"iterations": 1})
+    with pytest.raises((ConfigError, UnsupportedError), match="is no name of a parameter|: a buffer, a constant"):
+        wse.train.from_torch(Blurred(blur), x, folder / "m.onnx", data=data, train={"iterations": 1})
+    unused = Blurred(nn.Parameter(blur), extra=nn.Linear(2, 2))
+    with pytest.raises(ConfigError, match=r"extra.bias, extra.weight: the logits do not depend on it"):
+        wse.train.from_torch(unused, x, folder / "m.onnx", data=data, train={"iterations": 1})
 
 
 def test_a_module_without_pytorch(folder, monkeypatch):
