@@ -84,9 +84,13 @@ def graph_of(
     names, rows, before = {INPUT: INPUT}, {INPUT: inputs}, INPUT
     images = {INPUT: tuple(image)}  # channels, rows and columns; () is no image
     found: list[Node] = []
+    normed = {f"{node.name}.norm" for node in nodes if node.op in ("norm", "rms", "groupnorm")}
     for number, node in enumerate(nodes):
         where = f"network.nodes[{number}]"
         _check(node, where)
+        if node.name in normed and node.op in OWNERS["outputs"]:
+            what = f"{node.name}.weight is a parameter of {node.name.removesuffix('.norm')!r} too"
+            raise ConfigError(what, where=f"{where}.name", hint="another name")
         for name in node.inputs:
             if name not in names:
                 hint = suggestion(name, names)

@@ -396,6 +396,7 @@ WRONG = [
     (NODES, 'inputs = ["first", "wide"]', 'inputs = ["frist", "wide"]', "there is no 'frist' before 'sum'"),
     (NODES, 'inputs = ["first", "wide"]', 'inputs = ["first"]', "add takes 2 tensors, not 1"),
     (NODES, 'name = "wide", op', 'name = "unit", op', "two operations are called 'unit'"),
+    (NODES, 'name = "wide", op', 'name = "unit.norm", op', "unit.norm.weight is a parameter of 'unit' too"),
     (NODES, 'op = "silu"', 'op = "silu", outputs = 3', "silu has no outputs"),
     (NODES, 'op = "norm"', 'op = "norm", heads = 3', "norm has no heads"),
     (NODES, 'op = "linear", outputs = 6, bias', 'op = "linear", bias', "a product needs a number of features"),
