@@ -611,7 +611,7 @@ def _inputs_of_image(table: dict[str, Any], source: str) -> None:
     """Put the features of images into the tables, unless they stand there and are right."""
     network = table.get("network")
     image = network.get("image") if isinstance(network, dict) else None
-    if not isinstance(network, dict) or image is None:
+    if not isinstance(network, dict) or image is None or image == [] or image == ():
         return
     if not isinstance(image, (list, tuple)) or len(image) != 3 or not all(type(k) is int and k > 0 for k in image):
         raise ConfigError(

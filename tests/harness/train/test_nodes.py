@@ -11,10 +11,11 @@ import pytest
 
 from fabric.networks.graph.plain import PlainGraph
 from harness.cli import main as cli
-from harness.train.config import load_train, parse_train
+from harness.train.config import TrainConfig, load_train, parse_train
 from harness.train.data import DataService, load
 from harness.train.mode import choose
 from harness.train.plain import PlainTrainer
+from harness.train.tables import LayerConfig, NetworkConfig
 from harness.train.text import TextRows, characters
 from harness.train.trainer import Trainer
 from wse_core.errors import ConfigError, UnsupportedError
@@ -441,3 +442,11 @@ def test_the_example_fits_its_wafers():
     config.check_memory()
     assert {"linear", "rms", "silu", "mul", "add", "rotary", "attention"} < {node.op for node in config.graph.nodes}
     assert config.graph.size == sum(parameter.rows * parameter.columns for parameter in config.graph.parameters)
+
+
+def test_tables_as_objects_may_have_no_image():
+    """The dataclass has a key for it, which is empty."""
+    network = NetworkConfig(inputs=8, layers=(LayerConfig(3),))
+    config = TrainConfig.of(network=network, train={"iterations": 2})
+    assert config.widths == (8, 3)
+    assert config.network.image == ()
