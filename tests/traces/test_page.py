@@ -253,7 +253,7 @@ def test_a_wheel_carries_the_parts_of_a_page():
     }
     assert packed == {path for path in HERE.iterdir() if path.is_file() and path.suffix != ".py"}
     manifest = (ROOT / "MANIFEST.in").read_text(encoding="utf-8")
-    assert "recursive-include traces *.py *.pyi py.typed *.tmpl *.css *.js" in manifest
+    assert "recursive-include traces *.py py.typed *.tmpl *.css *.js" in manifest
 
 
 def test_counters_per_window_are_shown(tmp_path):

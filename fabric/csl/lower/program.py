@@ -216,7 +216,7 @@ class ProgramLowering(Attributes):
             typed = self._root(function)
             assert typed is not None
             after = code.new_block()
-            if color in self.watched:
+            if len(handlers) > 1 or self.checked.unit.empty:  # one alone knows what has happened
                 entered, here = code.new_block(), code.new_block()
                 code.branch("br16", "ne", code.in_teardown(color), 0, entered, after)
                 code.place(entered)

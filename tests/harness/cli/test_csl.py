@@ -25,7 +25,7 @@ def test_check_of_a_directory_goes_on_after_an_error(tmp_path, capsys):
     tree(tmp_path)
     assert cli.main(["csl", "check", str(tmp_path)]) == 1
     out = capsys.readouterr()
-    assert "wse3.csl:2:17: error: @queue_flush exists on WSE-3 only" in out.err
+    assert "wse3.csl:2:17: error: @get_sr exists on WSE-3 only" in out.err
     assert "^~~~~~~~" in out.err
     assert "1 of 4 with errors" in out.err
     assert out.out.count("no error") == 3
