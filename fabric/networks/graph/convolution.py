@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fabric.networks.graph.nodes import NetworkStep, Node
-from fabric.networks.graph.operations import Floats, NetworkOperation, Values, product_steps
+from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.operations import Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
 from fabric.networks.graph.windows import Window, unfolded, window_of
@@ -46,16 +46,6 @@ class ImageConvolution(NetworkOperation):
         window = window_of(node, given)
         columns = window.channels // node.size("groups") * window.taps + node.size("bias")
         return NetworkTensor(f"{node.group}.weight", node.size("outputs"), "parameter", columns)
-
-    def reverse(
-        self,
-        node: Node,
-        given: tuple[NetworkTensor, ...],
-        y: NetworkTensor,
-        parameter: NetworkTensor | None,
-        wanted: bool,
-    ) -> list[NetworkStep]:
-        return product_steps(node, given[0], y, parameter, wanted)
 
     def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
         assert values is not None

@@ -55,7 +55,6 @@ __all__ = [
     "Norm",
     "Rms",
     "Values",
-    "product_steps",
     "wanted_of",
 ]
 
@@ -141,6 +140,8 @@ class NetworkOperation:
     ) -> list[NetworkStep]:
         """Return the steps from the gradient of `y` to those of what is given, if wanted, and of the parameter."""
         step = NetworkStep(node, "back", (y.gradient,), tuple(x.gradient for x in given), parameter)
+        if self.matrix:  # a request of its own asks for the gradients of the weights
+            return [step] * wanted + [NetworkStep(node, "ask", (given[0], y.gradient), (), parameter)]
         return [step] if wanted or parameter is not None else []
 
     def plain(self, a: PlainArithmetic, node: Node, x: Any, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
@@ -152,14 +153,6 @@ class NetworkOperation:
     ) -> tuple[Any, Values]:
         """Return (gradient of what was given, gradient of the parameter)."""
         raise NotImplementedError
-
-
-def product_steps(
-    node: Node, x: NetworkTensor, y: NetworkTensor, parameter: NetworkTensor | None, wanted: bool
-) -> list[NetworkStep]:
-    """Return the steps back of a product: the gradient of `x`, if wanted, then the request for those of the weights."""
-    below = NetworkStep(node, "back", (y.gradient,), (x.gradient,), parameter)
-    return [below] * wanted + [NetworkStep(node, "ask", (x, y.gradient), (), parameter)]
 
 
 class Linear(NetworkOperation):
@@ -177,16 +170,6 @@ class Linear(NetworkOperation):
     def parameter(self, node: Node, given: int) -> NetworkTensor:
         columns = node.size("inputs") + node.size("bias")
         return NetworkTensor(f"{node.group}.weight", node.size("outputs"), "parameter", columns)
-
-    def reverse(
-        self,
-        node: Node,
-        given: tuple[NetworkTensor, ...],
-        y: NetworkTensor,
-        parameter: NetworkTensor | None,
-        wanted: bool,
-    ) -> list[NetworkStep]:
-        return product_steps(node, given[0], y, parameter, wanted)
 
     def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
         assert values is not None
