@@ -48,10 +48,21 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     prompt.add_argument("--prompt", metavar="TEXT", help="text to go on with")
     prompt.add_argument("--prompt-ids", metavar="1,2,3", help="the same as tokens")
     prompt.add_argument(
+        "--messages",
+        metavar="FILE.json",
+        help="messages to answer, a list of {role, content}, by the model's chat template",
+    )
+    prompt.add_argument(
         "--explain",
         action="store_true",
         help="run nothing: say of every key of the model's files what is done with it, and why",
     )
+    parser.add_argument(
+        "--chat",
+        action="store_true",
+        help="TEXT is the message of a user, which the model's own chat template makes a prompt of",
+    )
+    parser.add_argument("--system", metavar="TEXT", help="the message of the system before it, for --chat")
     parser.add_argument(
         "--random-layers",
         type=int,
@@ -112,7 +123,7 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     parser.add_argument("--out", metavar="FILE.h5", help="write results and counters to a run file")
     add_trace_options(parser)
     add_machine_options(parser)
-    parser.set_defaults(parser=parser)
+    parser.set_defaults(parser=parser, template=None)
     return parser
 
 
@@ -132,12 +143,39 @@ def _warn(text: str) -> None:
     print(f"wse: warning: {printable(text)}", file=sys.stderr)
 
 
+def _chat(args: argparse.Namespace, model: LanguageModel | RandomModel) -> tuple[Tokenizer, list[int]]:
+    """Return the tokenizer of a model and the tokens of messages by its chat template; say what it says of it."""
+    from harness.models.chat import messages_of, read_messages
+
+    template, tokenizer = model.chat_template(), model.tokenizer()
+    system = None if args.system is None else text_of(args.system, "--system")
+    messages = (
+        messages_of(text_of(args.prompt, "--prompt"), system) if args.messages is None else read_messages(args.messages)
+    )
+    text, said = template.prompt(messages)
+    args.template = template.source
+    for warning in (*said, *tokenizer.unended(template.special, model.configuration.stops)):
+        _warn(warning)
+    return tokenizer, tokenizer.encode(text, bare=True)
+
+
+def _check_chat(args: argparse.Namespace) -> None:
+    """Refuse options about messages that have nothing to say."""
+    if args.chat and args.prompt_ids is not None:
+        raise ConfigError("tokens are read as they stand", where="--chat", hint="--prompt instead of --prompt-ids")
+    if args.system is not None and args.messages is not None:
+        raise ConfigError("the file has all messages", where="--system", hint="a first one of the role system in it")
+    if args.system is not None and not args.chat:
+        raise ConfigError("belongs to a message", where="--system", hint="--chat, so that --prompt is one")
+
+
 def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]:
     """Return what is asked for, and the tokenizer of the model if it has one."""
     from harness.inference.asking import AnswerRequest, Sampling
     from harness.models.hub import find_model
     from harness.models.random_model import random_model, sized_model
 
+    _check_chat(args)
     mesh = mesh_of(args.mesh, "--mesh")
     machine = of_words(args.preset, args.overrides)
     sampling = Sampling(args.temperature, args.top_k, args.seed)
@@ -149,7 +187,9 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
     else:
         model = random_model(args.model, args.random_layers, args.seed)
     tokenizer: Tokenizer | None
-    if args.prompt is not None:
+    if args.chat or args.messages is not None:
+        tokenizer, prompt = _chat(args, model)
+    elif args.prompt is not None:
         tokenizer = model.tokenizer()
         prompt = tokenizer.encode(text_of(args.prompt, "--prompt"))
     else:
@@ -214,6 +254,7 @@ def main(args: argparse.Namespace) -> int:
         for prompt, tokens in zip(request.prompts, result.get("answers", [result["tokens"]]), strict=True)
     ]
     result["text"] = texts[0] if tokenizer is not None else None
+    result["chat_template"] = args.template
     if args.json:
         print_json(result)
     else:
@@ -242,7 +283,7 @@ def _run_file(args: argparse.Namespace, machine: Machine) -> RunWriter:
 
     names = (
         "model", "random_layers", "mesh", "decode_mesh", "regions", "requests", "tokens", "cache", "prefill", "dtype",
-        "prompt", "prompt_ids", "temperature", "top_k", "seed", "verify",
+        "prompt", "prompt_ids", "messages", "system", "temperature", "top_k", "seed", "verify",
     )  # fmt: skip
     asked = {name: value for name in names if (value := getattr(args, name)) is not None}
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in {**asked, "set": args.overrides}.items())

@@ -15,7 +15,7 @@ from wse_core.errors.values import named, shown
 
 __all__ = ["explain"]
 
-OF_EVERY_COMMAND = ("command", "handler", "parser", "json", "progress", "debug", "model", "explain")
+OF_EVERY_COMMAND = ("command", "handler", "parser", "template", "json", "progress", "debug", "model", "explain")
 
 
 def explain(args: argparse.Namespace) -> int:

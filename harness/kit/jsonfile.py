@@ -9,7 +9,7 @@ from typing import Any
 from wse_core.errors import ConfigError
 from wse_core.errors.values import named
 
-__all__ = ["read_json"]
+__all__ = ["read_json", "read_value"]
 
 MAX_BYTES = 256 << 20
 """Longest file that is read [bytes]; the vocabularies of today take up to a tenth."""
@@ -17,6 +17,20 @@ MAX_BYTES = 256 << 20
 
 def read_json(path: Path, instead: str | None = None) -> dict[str, Any]:
     """Return the table that a file holds; a byte order mark before it is not part of it.
+
+    Raises
+    ------
+    ConfigError
+        As of `read_value`, or it is no table.
+    """
+    table = read_value(path, instead)
+    if not isinstance(table, dict):
+        raise ConfigError("no table of keys", where=Path(path), path=str(path))
+    return table
+
+
+def read_value(path: Path, instead: str | None = None) -> Any:
+    """Return what a file holds; a byte order mark before it is not part of it.
 
     Parameters
     ----------
@@ -27,7 +41,7 @@ def read_json(path: Path, instead: str | None = None) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        It is missing, unreadable, too long, not UTF-8, not JSON, no table, or a key stands twice in it.
+        It is missing, unreadable, too long, not UTF-8, not JSON, or a key stands twice in it.
     """
     path = Path(path)
 
@@ -47,7 +61,7 @@ def read_json(path: Path, instead: str | None = None) -> dict[str, Any]:
             raw = file.read(MAX_BYTES + 1)  # the size of a device is said to be 0
         if len(raw) > MAX_BYTES:
             raise refused(f"longer than {MAX_BYTES:,} bytes, certainly no file of a model")
-        table = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=once)
+        return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=once)
     except FileNotFoundError:
         raise refused("no such file", instead) from None
     except IsADirectoryError:
@@ -59,6 +73,3 @@ def read_json(path: Path, instead: str | None = None) -> dict[str, Any]:
         raise refused(f"line {line} is not UTF-8 text") from None
     except (ValueError, RecursionError) as error:
         raise refused(f"not valid JSON: {named(' '.join(str(error).split()))}") from None
-    if not isinstance(table, dict):
-        raise refused("no table of keys")
-    return table

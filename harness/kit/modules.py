@@ -24,6 +24,7 @@ EXTRAS = {
     "gmpy2": ("gmpy2", "test"),
     "safetensors": ("safetensors", "train"),
     "tokenizers": ("tokenizers", "models"),
+    "jinja2": ("jinja2", "models"),
     "onnx": ("onnx", "onnx"),
     "onnxscript": ("onnxscript", "torch"),
     "torch": ("torch", "torch"),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.kit.jsonfile import read_json
+from harness.models.chat import TEMPLATE
 from harness.models.configuration import CONFIG, configuration_of, judged_configuration
 from harness.models.hub import INDEX, load_model, weight_files
 from harness.models.keys import KeyVerdict, ignored, judged, used
@@ -30,8 +31,7 @@ OTHER_FILES = {
     "vocab.json": "the vocabulary stands in tokenizer.json",
     "merges.txt": "the vocabulary stands in tokenizer.json",
     "tokenizer.model": "the vocabulary stands in tokenizer.json",
-    "chat_template.jinja": "a prompt is read as it stands",
-    "chat_template.json": "a prompt is read as it stands",
+    "chat_template.json": "it is about pictures and films; texts have another one",
     "pytorch_model.bin": "weights are read from *.safetensors",
     "consolidated.safetensors": "the same weights under other names, for other programs",
     "params.json": "sizes for other programs",
@@ -59,7 +59,10 @@ def explained(directory: Path) -> list[KeyVerdict]:
     take(CONFIG, judged_configuration, needed=True)
     take(GENERATION, judged_generation)
     take(TOKENIZER, judged_tokenizer)
-    take(TOKENIZER_CONFIG, lambda table: judged_tokenizer_config(table, tables.get(TOKENIZER, {})))
+    alone = TEMPLATE if (directory / TEMPLATE).exists() else None
+    take(TOKENIZER_CONFIG, lambda table: judged_tokenizer_config(table, tables.get(TOKENIZER, {}), alone))
+    if alone is not None:
+        found.append(KeyVerdict(TEMPLATE, "", None, "used", "the chat template of --chat"))
     take(INDEX, lambda table: judged(INDEX, table, INDEX_KEYS, "an index"))
     if not any(verdict.does == "refused" for verdict in found):
         found += _together(directory, tables[CONFIG])

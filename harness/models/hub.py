@@ -16,6 +16,7 @@ import numpy as np
 from fabric.networks.inference.decoder import NORMS, Decoder
 from harness.kit.jsonfile import read_json
 from harness.kit.staging import staged_directory
+from harness.models.chat import ChatTemplate, find_template
 from harness.models.configuration import CONFIG, Configuration, read_configuration, token_ids, write_configuration
 from harness.models.keys import refuse_first, warnings_of
 from harness.models.lowering import NOT_TIED, lowered, same
@@ -104,6 +105,10 @@ class LanguageModel:
     def tokenizer(self) -> Tokenizer:
         """Return its tokenizer; ConfigError if there is none, or its library is missing."""
         return load_tokenizer(self.directory / TOKENIZER)
+
+    def chat_template(self) -> ChatTemplate:
+        """Return its chat template; ConfigError if there is none."""
+        return find_template(self.directory)
 
 
 def tensor_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:

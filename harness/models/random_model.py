@@ -62,6 +62,8 @@ class RandomModel:
             f"{self.name} with random weights has no tokenizer", where="prompt", hint="--prompt-ids 1,2,3"
         )
 
+    chat_template = tokenizer
+
 
 def random_model(preset: str, layers: int, seed: int = 0) -> RandomModel:
     """Return so many layers of a published model with random weights and a vocabulary of `VOCABULARY` tokens.

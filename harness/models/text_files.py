@@ -17,6 +17,7 @@ from wse_core.errors.values import shown
 
 __all__ = [
     "GENERATION",
+    "SPECIAL_MAP",
     "TOKENIZER",
     "TOKENIZER_CONFIG",
     "content_of",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 GENERATION, TOKENIZER, TOKENIZER_CONFIG = "generation_config.json", "tokenizer.json", "tokenizer_config.json"
+SPECIAL_MAP = "special_tokens_map.json"
 
 DRAWING = "tokens are drawn as --temperature, --top-k and --seed say"
 LENGTH = "--tokens says how many tokens come"
@@ -164,7 +166,7 @@ def _tokenizer_config_keys(table: Mapping[str, Any]) -> dict[str, Key]:
         **dict.fromkeys(
             ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token"), special
         ),
-        "chat_template": ignored("a prompt is read as it stands"),
+        "chat_template": used("the chat template of --chat"),
         "clean_up_tokenization_spaces": ignored("the text is that of the tokens; the library leaves BPE alone too"),
         "model_max_length": ignored("the context of the model is the limit"),
         "use_default_system_prompt": unless(NOTHING, "no other text is put before a prompt"),
@@ -197,9 +199,30 @@ def judged_tokenizer(table: Mapping[str, Any]) -> list[KeyVerdict]:
     return judged(TOKENIZER, table, TOKENIZER_KEYS, "a tokenizer")
 
 
-def judged_tokenizer_config(config: Mapping[str, Any], table: Mapping[str, Any]) -> list[KeyVerdict]:
-    """Return what is done with every key of a ``tokenizer_config.json``, given the ``tokenizer.json`` beside it."""
-    return judged(TOKENIZER_CONFIG, config, _tokenizer_config_keys(table), "a tokenizer")
+def judged_tokenizer_config(
+    config: Mapping[str, Any], table: Mapping[str, Any], template: str | None = None
+) -> list[KeyVerdict]:
+    """Return what is done with every key of a ``tokenizer_config.json``.
+
+    Parameters
+    ----------
+    config, table : mapping
+        Of the file, and of the ``tokenizer.json`` beside it.
+    template : str, optional
+        The file that the chat template comes from, if it is another one.
+    """
+    keys = _tokenizer_config_keys(table)
+    value = config.get("chat_template")
+    if template is not None:
+        keys["chat_template"] = ignored(f"the chat template is that of {template}")
+    elif isinstance(value, list):
+        several = any(isinstance(each, dict) and each.get("name") == "default" for each in value)
+        keys["chat_template"] = (
+            used("the chat template of --chat: that which is called default")
+            if several
+            else ignored("none of its templates is called default, so that there is no --chat")
+        )
+    return judged(TOKENIZER_CONFIG, config, keys, "a tokenizer")
 
 
 def optional_table(path: Path) -> dict[str, Any] | None:

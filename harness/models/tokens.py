@@ -43,8 +43,8 @@ class Tokenizer(ABC):
         """One more than the largest id that has a text; the model's vocabulary may be larger."""
 
     @abstractmethod
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a text, with what the model wants before it.
+    def encode(self, text: str, bare: bool = False) -> list[int]:
+        """Return the ids of a text, with what the model wants before it, unless it is `bare`.
 
         Raises
         ------
@@ -55,6 +55,17 @@ class Tokenizer(ABC):
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
+
+    def unended(self, special: Mapping[str, str], stops: Sequence[int]) -> list[str]:
+        """Return what a run should say if the token that ends a message does not end an answer."""
+        end = special.get("eos_token")
+        if not end or self.token(end) in (None, *stops):
+            return []
+        return [f"eos_token {shown(end)} of {TOKENIZER_CONFIG} ends no answer: the model's files name other tokens"]
+
+    def token(self, text: str) -> int | None:
+        """Return the id of the token with this text, or None."""
+        return None
 
 
 class Characters(Tokenizer):
@@ -74,13 +85,16 @@ class Characters(Tokenizer):
     def size(self) -> int:
         return max(self.texts) + 1
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, bare: bool = False) -> list[int]:
         unknown = next((character for character in text if character not in self.ids), None)
         if unknown is not None:
             raise ConfigError(
                 f"the model has no token for {unknown!r}", where="prompt", hint=f"its {len(self.ids)} characters"
             )
         return [self.ids[character] for character in text]
+
+    def token(self, text: str) -> int | None:
+        return self.ids.get(text)
 
     def decode(self, ids: Sequence[int]) -> str:
         return "".join(self.texts.get(int(token), UNFINISHED) for token in ids)
@@ -119,8 +133,16 @@ class _Library(Tokenizer):
     def size(self) -> int:
         return 1 + max(self.inner.get_vocab(with_added_tokens=True).values(), default=-1)
 
-    def encode(self, text: str) -> list[int]:
-        return [int(token) for token in self._asked(self.inner.encode, text).ids]
+    def encode(self, text: str, bare: bool = False) -> list[int]:
+        return [int(token) for token in self._asked(self._cut, text, not bare).ids]
+
+    def _cut(self, text: str, whole: bool) -> Any:
+        """Return what the library says of a text, with special tokens before and behind it if it is whole."""
+        return self.inner.encode(text, add_special_tokens=whole)
+
+    def token(self, text: str) -> int | None:
+        found = self._asked(self.inner.token_to_id, text)
+        return None if found is None else int(found)
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self._asked(self.inner.decode, [int(token) for token in ids], True))
