@@ -156,6 +156,7 @@ OPTIONAL = {
     "plotly",
     "argcomplete",
     "distributed",
+    "jinja2",
     "lark",
     "mpi4py",
     "rich",
