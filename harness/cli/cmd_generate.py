@@ -44,25 +44,7 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         "one, on the same weights and cache, decodes: a token goes in, the next one comes out.",
     )
     parser.add_argument("model", metavar="MODEL", help="a shipped model, or a directory in the layout of the hub")
-    prompt = parser.add_mutually_exclusive_group(required=True)
-    prompt.add_argument("--prompt", metavar="TEXT", help="text to go on with")
-    prompt.add_argument("--prompt-ids", metavar="1,2,3", help="the same as tokens")
-    prompt.add_argument(
-        "--messages",
-        metavar="FILE.json",
-        help="messages to answer, a list of {role, content}, by the model's chat template",
-    )
-    prompt.add_argument(
-        "--explain",
-        action="store_true",
-        help="run nothing: say of every key of the model's files what is done with it, and why",
-    )
-    parser.add_argument(
-        "--chat",
-        action="store_true",
-        help="TEXT is the message of a user, which the model's own chat template makes a prompt of",
-    )
-    parser.add_argument("--system", metavar="TEXT", help="the message of the system before it, for --chat")
+    _add_prompt(parser)
     parser.add_argument(
         "--random-layers",
         type=int,
@@ -125,6 +107,29 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     add_machine_options(parser)
     parser.set_defaults(parser=parser, template=None)
     return parser
+
+
+def _add_prompt(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is answered."""
+    prompt = parser.add_mutually_exclusive_group(required=True)
+    prompt.add_argument("--prompt", metavar="TEXT", help="text to go on with")
+    prompt.add_argument("--prompt-ids", metavar="1,2,3", help="the same as tokens")
+    prompt.add_argument(
+        "--messages",
+        metavar="FILE.json",
+        help="messages to answer, a list of {role, content}, by the model's chat template",
+    )
+    prompt.add_argument(
+        "--explain",
+        action="store_true",
+        help="run nothing: say of every key of the model's files what is done with it, and why",
+    )
+    parser.add_argument(
+        "--chat",
+        action="store_true",
+        help="TEXT is the message of a user, which the model's own chat template makes a prompt of",
+    )
+    parser.add_argument("--system", metavar="TEXT", help="the message of the system before it, for --chat")
 
 
 def _tokenizer(model: LanguageModel | RandomModel) -> Tokenizer | None:
