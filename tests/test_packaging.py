@@ -330,6 +330,7 @@ def test_metadata():
         "csl",
         "torch",
         "demo",
+        "gguf",
         "models",
         "onnx",
         "mpi",

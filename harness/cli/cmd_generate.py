@@ -43,7 +43,9 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         description="Let a language model answer a prompt. One program of the PEs reads the prompt at once, another "
         "one, on the same weights and cache, decodes: a token goes in, the next one comes out.",
     )
-    parser.add_argument("model", metavar="MODEL", help="a shipped model, or a directory in the layout of the hub")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a shipped model, a directory in the layout of the hub, or a GGUF file"
+    )
     _add_prompt(parser)
     parser.add_argument(
         "--random-layers",
@@ -260,14 +262,33 @@ def main(args: argparse.Namespace) -> int:
     ]
     result["text"] = texts[0] if tokenizer is not None else None
     result["chat_template"] = args.template
+    result["rounding"] = lost = _rounding(request, found)
     if args.json:
         print_json(result)
     else:
         print(printable(text.rest()) if text else "")
         for each in texts[1:]:
             print(printable(each))
-        print(table(said.rows(result, request.machine), indent="    "))
+        rows = said.rows(result, request.machine)
+        if lost is not None:
+            form = (
+                "{inexact:,} of {values:,} values are no numbers of {dtype}: {relative:.2g} off at most, {flushed:,} 0"
+            )
+            rows.insert(-1, ("weights rounded", form.format(dtype=request.dtype, **lost)))
+        print(table(rows, indent="    "))
     return 1 if found.bit_exact is False else 0
+
+
+def _rounding(request: AnswerRequest, found: Answer | Flow) -> dict[str, Any] | None:
+    """Return what rounding the weights to 16 bits lost; None if nothing."""
+    if not found.losses:
+        return None
+    return {
+        "values": request.model.configuration.decoder.parameters,
+        "inexact": sum(loss.inexact for loss in found.losses),
+        "flushed": sum(loss.flushed for loss in found.losses),
+        "relative": max(loss.relative for loss in found.losses),
+    }
 
 
 def _estimate(args: argparse.Namespace, request: AnswerRequest, said: Any) -> int:

@@ -38,6 +38,7 @@ from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.regions import Flow, flow_of
 from harness.inference.yardsticks import Agreement, Yardstick
 from harness.kit.console import Progress
+from harness.models.rounding import Loss
 from traces.marks import mark
 from wse_core.formats import Arithmetic
 
@@ -98,6 +99,8 @@ class Answer(Agreement):
     counters : dict
         Counters of all PEs: name -> (array, unit).
     host_seconds : float
+    losses : list of Loss
+        Of rounding the weights to 16 bits, by tensors that lost any.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -115,6 +118,7 @@ class Answer(Agreement):
     layer_cycles: dict[str, int] = field(default_factory=dict)
     counters: dict[str, tuple[NDArray[Any], str]] = field(default_factory=dict)
     host_seconds: float = 0.0
+    losses: list[Loss] = field(default_factory=list)
 
     def note(self, step: Step, of_prompt: bool) -> None:
         """Add what a step took."""
@@ -283,7 +287,7 @@ def answer(request: AnswerRequest, hear: Hear | None = None, progress: Progress 
     built, words = admitted(request)
     beside = "" if request.regions is None else f"{request.regions} regions of "
     progress.phase(f"weights and programs of {beside}{request.mesh[0]} x {request.mesh[1]} PEs")
-    weights, _ = request.model.rounded(Arithmetic.of(request.machine, request.dtype))
+    weights, losses = request.model.rounded(Arithmetic.of(request.machine, request.dtype))
     found: Answer | Flow
     if isinstance(built, Pipeline):
         found = flow_of(request, built, words, weights, hear, progress)
@@ -295,5 +299,6 @@ def answer(request: AnswerRequest, hear: Hear | None = None, progress: Progress 
         found.conclude(begun.resident)
         if begun.compared is not None:
             begun.compared.yardstick.conclude(taken, found.logits)
+    found.losses = losses
     found.host_seconds = time.perf_counter() - started
     return found

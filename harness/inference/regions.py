@@ -22,6 +22,7 @@ from harness.inference.admission import Words
 from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.yardsticks import Agreement, Yardstick
 from harness.kit.console import Progress
+from harness.models.rounding import Loss
 from traces.marks import mark
 
 __all__ = ["Flow", "Region", "flow_of"]
@@ -70,6 +71,8 @@ class Flow(Agreement):
     counters : dict
         Of all PEs: name -> (array, unit).
     host_seconds : float
+    losses : list of Loss
+        Of rounding the weights to 16 bits, by tensors that lost any.
     """
 
     tokens: list[list[int]]
@@ -82,6 +85,7 @@ class Flow(Agreement):
     hops: int = 0
     counters: dict[str, tuple[NDArray[Any], str]] = field(default_factory=dict)
     host_seconds: float = 0.0
+    losses: list[Loss] = field(default_factory=list)
 
     def bubbles(self, phase: str) -> float:
         """Return the part of all regions' cycles of a phase (``prompt`` or ``answer``) in which they waited."""

@@ -25,6 +25,7 @@ EXTRAS = {
     "safetensors": ("safetensors", "train"),
     "tokenizers": ("tokenizers", "models"),
     "jinja2": ("jinja2", "models"),
+    "gguf": ("gguf", "gguf"),
     "onnx": ("onnx", "onnx"),
     "onnxscript": ("onnxscript", "torch"),
     "torch": ("torch", "torch"),

@@ -9,6 +9,8 @@ from typing import Any
 from harness.kit.jsonfile import read_json
 from harness.models.chat import TEMPLATE
 from harness.models.configuration import CONFIG, configuration_of, judged_configuration
+from harness.models.gguf_file import SUFFIX
+from harness.models.gguf_model import explained_gguf
 from harness.models.hub import INDEX, load_model, weight_files
 from harness.models.keys import KeyVerdict, ignored, judged, used
 from harness.models.text_files import (
@@ -44,6 +46,8 @@ def explained(directory: Path) -> list[KeyVerdict]:
 
     A file that cannot be read, and what is refused of several keys together or of a tensor, is a row without a key.
     """
+    if directory.suffix == SUFFIX and directory.is_file():
+        return _explained_file(directory)
     found: list[KeyVerdict] = []
     tables: dict[str, dict[str, Any]] = {}
 
@@ -67,6 +71,18 @@ def explained(directory: Path) -> list[KeyVerdict]:
     if not any(verdict.does == "refused" for verdict in found):
         found += _together(directory, tables[CONFIG])
     return found + _other_files(directory, found)
+
+
+def _explained_file(path: Path) -> list[KeyVerdict]:
+    """Return what is done with every key of a GGUF file, and what else keeps it from being loaded."""
+    found: list[KeyVerdict] = []
+    try:
+        found = explained_gguf(path)
+        if not any(verdict.does == "refused" for verdict in found):
+            load_model(path)
+    except (ConfigError, UnsupportedError) as error:
+        found.append(_whole(path.name, error))
+    return found
 
 
 def _whole(file: str, error: ConfigError | UnsupportedError) -> KeyVerdict:

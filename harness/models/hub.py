@@ -1,4 +1,5 @@
-"""A language model as a directory of the hub's layout: ``config.json``, ``*.safetensors``, ``tokenizer.json``.
+"""A language model as a directory of the hub's layout, ``config.json``, ``*.safetensors``, ``tokenizer.json``, or as
+one GGUF file (`harness.models.gguf_model`).
 
 Tensors stay in the file until they are asked for.  Names and shapes are checked at once: what is missing, has another
 shape, or would change results and is not modelled (a bias that the decoder does not have) is refused by its name.
@@ -18,6 +19,8 @@ from harness.kit.jsonfile import read_json
 from harness.kit.staging import staged_directory
 from harness.models.chat import ChatTemplate, find_template
 from harness.models.configuration import CONFIG, Configuration, read_configuration, token_ids, write_configuration
+from harness.models.gguf_file import SUFFIX
+from harness.models.gguf_model import GgufText, read_gguf_model
 from harness.models.keys import refuse_first, warnings_of
 from harness.models.lowering import NOT_TIED, lowered, same
 from harness.models.presets import PRESETS, find_preset
@@ -77,12 +80,16 @@ class LanguageModel:
     tensors : mapping
         By the names of the decoder's parts, as they lie in the files but for `harness.models.lowering`.
     directory : Path
+        Or its one file.
+    text : GgufText or None
+        Tokenizer and chat template of that file; None: they are files of the directory.
     """
 
     name: str
     configuration: Configuration
     tensors: Mapping[str, Tensor]
     directory: Path
+    text: GgufText | None = None
 
     @property
     def decoder(self) -> Decoder:
@@ -100,15 +107,15 @@ class LanguageModel:
     @property
     def has_tokenizer(self) -> bool:
         """Whether there is a file for one."""
-        return (self.directory / TOKENIZER).exists()
+        return (self.directory / TOKENIZER).exists() if self.text is None else self.text.has_tokenizer
 
     def tokenizer(self) -> Tokenizer:
         """Return its tokenizer; ConfigError if there is none, or its library is missing."""
-        return load_tokenizer(self.directory / TOKENIZER)
+        return load_tokenizer(self.directory / TOKENIZER) if self.text is None else self.text.tokenizer()
 
     def chat_template(self) -> ChatTemplate:
         """Return its chat template; ConfigError if there is none."""
-        return find_template(self.directory)
+        return find_template(self.directory) if self.text is None else self.text.chat_template()
 
 
 def tensor_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
@@ -196,11 +203,14 @@ def _refuse_foreign(name: str, found: Mapping[str, Tensor], decoder: Decoder, wh
     )
 
 
-def _checked(found: Mapping[str, Tensor], decoder: Decoder, where: Path) -> dict[str, Tensor]:
-    """Return the tensors that a decoder needs, or refuse what is missing, misshapen or more."""
+def _checked(found: Mapping[str, Tensor], decoder: Decoder, where: Path, says: str = CONFIG) -> dict[str, Tensor]:
+    """Return the tensors that a decoder needs, or refuse what is missing, misshapen or more.
+
+    `says`: what the sizes are from.
+    """
     if decoder.layers > len(found):  # before a list of the names of so many layers is made
         raise ConfigError(
-            f"{CONFIG} has {decoder.layers:,} layers, the files have {len(found)} tensors", where=where, path=str(where)
+            f"{says} has {decoder.layers:,} layers, the files have {len(found)} tensors", where=where, path=str(where)
         )
     wanted = tensor_shapes(decoder)
     missing = [name for name in wanted if name not in found]
@@ -210,9 +220,7 @@ def _checked(found: Mapping[str, Tensor], decoder: Decoder, where: Path) -> dict
     for name, shape in wanted.items():
         if found[name].shape != shape:
             raise ConfigError(
-                f"tensor {name} is {list(found[name].shape)}, {CONFIG} wants {list(shape)}",
-                where=where,
-                path=str(where),
+                f"tensor {name} is {list(found[name].shape)}, {says} wants {list(shape)}", where=where, path=str(where)
             )
     for name in found:
         if name not in wanted:
@@ -236,8 +244,29 @@ def _with_generation(configuration: Configuration, directory: Path) -> Configura
     return replace(configuration, stops=stops or configuration.stops, warnings=warnings)
 
 
+def _loaded(path: Path) -> LanguageModel:
+    """Return the model of a GGUF file."""
+    configuration, tensors, text = read_gguf_model(path)
+    whole = _fitted(tensors, configuration, path, "its head")
+    return LanguageModel(path.name, whole[0], whole[1], path, text)
+
+
+def _fitted(
+    found: dict[str, Tensor], configuration: Configuration, where: Path, says: str = CONFIG
+) -> tuple[Configuration, dict[str, Tensor]]:
+    """Return configuration and tensors as the decoder has them."""
+    if configuration.decoder.o_bias and not any(name.endswith("o_proj.bias") for name in found):
+        # Biases that files do not have are zero, and older files say attention_bias without this one.
+        configuration = replace(configuration, decoder=replace(configuration.decoder, o_bias=False))
+    try:
+        found = lowered(found, configuration.decoder, configuration.architecture, configuration.factors)
+    except ConfigError as error:
+        raise ConfigError(error.what, where=where, hint=error.hint, path=str(where)) from None
+    return configuration, _checked(found, configuration.decoder, where, says)
+
+
 def load_model(directory: str | Path) -> LanguageModel:
-    """Return the model of a directory.
+    """Return the model of a directory, or of a GGUF file.
 
     Raises
     ------
@@ -247,6 +276,8 @@ def load_model(directory: str | Path) -> LanguageModel:
         A model of another kind.
     """
     directory = Path(directory)
+    if directory.suffix == SUFFIX and not directory.is_dir():
+        return _loaded(directory)
     if not directory.is_dir():
         raise ConfigError("no directory of a model", where=directory, path=str(directory))
     configuration = _with_generation(read_configuration(directory / CONFIG), directory)
@@ -256,14 +287,7 @@ def load_model(directory: str | Path) -> LanguageModel:
             if name in found:
                 raise ConfigError(f"tensor {named(name)} is in two files", where=path, path=str(path))
             found[name] = tensor
-    if configuration.decoder.o_bias and not any(name.endswith("o_proj.bias") for name in found):
-        # Biases that files do not have are zero, and older files say attention_bias without this one.
-        configuration = replace(configuration, decoder=replace(configuration.decoder, o_bias=False))
-    try:
-        found = lowered(found, configuration.decoder, configuration.architecture, configuration.factors)
-    except ConfigError as error:
-        raise ConfigError(error.what, where=directory, hint=error.hint, path=str(directory)) from None
-    tensors = _checked(found, configuration.decoder, directory)
+    configuration, tensors = _fitted(found, configuration, directory)
     return LanguageModel(directory.resolve().name, configuration, tensors, directory)
 
 
@@ -273,7 +297,7 @@ def _shipped() -> list[str]:
 
 
 def find_directory(name: str) -> Path:
-    """Return the directory of a shipped model, or the one that a path means.
+    """Return the directory of a shipped model, or the one that a path means, or a GGUF file.
 
     Raises
     ------
@@ -286,8 +310,9 @@ def find_directory(name: str) -> Path:
     if path.is_dir():
         return path
     if path.is_file():
-        kind = "a GGUF file, which is not read" if path.suffix == ".gguf" else "a file"
-        raise ConfigError(f"{named(name)} is {kind}", hint=f"the directory with {CONFIG} and {WEIGHTS}")
+        if path.suffix == SUFFIX:
+            return path
+        raise ConfigError(f"{named(name)} is a file", hint=f"the directory with {CONFIG} and {WEIGHTS}, or a GGUF file")
     for preset in PRESETS:
         if preset.lower() == name.lower():
             raise ConfigError(
@@ -297,7 +322,7 @@ def find_directory(name: str) -> Path:
     if name.count("/") == 1 and not name.startswith((".", "/", "~")) and not name.endswith("/"):
         raise ConfigError(f"no directory {named(name)}, and nothing is fetched from the hub",
                           hint=f"hf download {named(name)} --local-dir DIRECTORY, and then that directory")  # fmt: skip
-    if "/" in name or path.suffix in (".gguf", ".safetensors", ".json"):
+    if "/" in name or path.suffix in (SUFFIX, ".safetensors", ".json"):
         raise ConfigError(f"no directory {named(name)}", hint=f"the directory with {CONFIG} and {WEIGHTS}")
     raise ConfigError(
         f"no model {named(name)!r}: neither shipped nor a directory", hint=suggestion(name, [*shipped, *PRESETS])
@@ -316,7 +341,7 @@ def find_model(name: str) -> LanguageModel:
 
 
 def find_decoder(name: str) -> tuple[str, Decoder]:
-    """Return name and sizes of a preset, of a shipped model, or of a directory with ``config.json``.
+    """Return name and sizes of a preset, of a shipped model, of a directory with ``config.json``, or of a GGUF file.
 
     Raises
     ------
@@ -327,6 +352,8 @@ def find_decoder(name: str) -> tuple[str, Decoder]:
     for directory in (shipped, Path(name)):
         if (directory / CONFIG).exists():
             return directory.resolve().name, read_configuration(directory / CONFIG).decoder
+    if Path(name).suffix == SUFFIX and Path(name).is_file():
+        return Path(name).name, read_gguf_model(Path(name))[0].decoder
     return find_preset(name)
 
 

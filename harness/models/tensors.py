@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from harness.kit.modules import need
 from traces.atomic import atomic_file
 from wse_core.errors import ConfigError
 from wse_core.errors.values import named, shown
 
-__all__ = ["MAX_HEADER", "Tensor", "read_tensors", "write_tensors"]
+__all__ = ["BLOCKS", "MAX_HEADER", "Tensor", "read_tensors", "write_tensors"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -40,6 +41,32 @@ MOST_AXES = 32
 TYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
 """What is read, and how it lies in memory; bf16 as bit patterns."""
 
+BLOCKS: dict[str, tuple[int, int]] = {
+    "Q4_0": (32, 18),
+    "Q4_1": (32, 20),
+    "Q5_0": (32, 22),
+    "Q5_1": (32, 24),
+    "Q8_0": (32, 34),
+    "Q2_K": (256, 84),
+    "Q3_K": (256, 110),
+    "Q4_K": (256, 144),
+    "Q5_K": (256, 176),
+    "Q6_K": (256, 210),
+    "IQ2_XXS": (256, 66),
+    "IQ2_XS": (256, 74),
+    "IQ2_S": (256, 82),
+    "IQ3_XXS": (256, 98),
+    "IQ3_S": (256, 110),
+    "IQ1_S": (256, 50),
+    "IQ1_M": (256, 56),
+    "IQ4_NL": (32, 18),
+    "IQ4_XS": (256, 136),
+    "TQ1_0": (256, 54),
+    "TQ2_0": (256, 66),
+    "MXFP4": (32, 17),
+}
+"""Quantized types of GGUF files: values of a block, and the bytes that it takes."""
+
 
 @dataclass(frozen=True)
 class Tensor:
@@ -48,10 +75,10 @@ class Tensor:
     Attributes
     ----------
     name : str
-    dtype : {"F32", "F16", "BF16"}
-        Of the file.
+    dtype : str
+        Of the file: F32, F16, BF16, or one of `BLOCKS`.
     data : numpy.ndarray
-        float32, float16, or uint16 bit patterns of bf16.
+        float32, float16, uint16 bit patterns of bf16, or bytes of the blocks of each row.
     factor : float
         Of all values, which `f32` has; 1 for tensors as files have them.
     more : float
@@ -70,22 +97,36 @@ class Tensor:
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the tensor."""
-        return self.data.shape
+        if self.dtype not in BLOCKS:
+            return self.data.shape
+        values, size = BLOCKS[self.dtype]
+        return *self.data.shape[:-1], self.data.shape[-1] // size * values
 
     def f32(self) -> Array:
-        """Return the values as float32, exact if none is changed: every type of `TYPES` is part of it."""
+        """Return the values as float32, exact if none is changed: every type of `TYPES` is part of it.
+
+        Quantized values are those that the library `gguf` makes of them.
+        """
         data = self.data if self.order is None else self.data[self.order]
-        if self.dtype == "BF16":
+        if self.dtype in BLOCKS:
+            values = self._dequantized(data)
+        elif self.dtype == "BF16":
             values = (data.astype(np.uint32) << np.uint32(16)).view(np.float32)
         else:
             values = data.astype(np.float32)
         values = values if self.factor == 1 else values * np.float32(self.factor)
         return values if self.more == 0 else values + np.float32(self.more)
 
+    def _dequantized(self, data: Array) -> Array:
+        """Return the values of rows of blocks."""
+        library = need("gguf", f"tensor {named(self.name)} of type {self.dtype}")
+        values = library.quants.dequantize(data, library.GGMLQuantizationType[self.dtype])
+        return np.ascontiguousarray(values, np.float32)
+
     @property
     def is_changed(self) -> bool:
-        """Whether `f32` has other values than the file."""
-        return self.factor != 1 or self.more != 0 or self.order is not None
+        """Whether `f32` has other values than the file, or of another type than is written."""
+        return self.dtype in BLOCKS or self.factor != 1 or self.more != 0 or self.order is not None
 
 
 def _refused(what: str, path: Path, **parts: Any) -> ConfigError:

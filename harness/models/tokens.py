@@ -20,7 +20,7 @@ from harness.models.text_files import TOKENIZER_CONFIG, judged_tokenizer, judged
 from wse_core.errors import ConfigError
 from wse_core.errors.values import named, shown
 
-__all__ = ["Characters", "Tokenizer", "Unfolding", "answer_text", "character_file", "load_tokenizer"]
+__all__ = ["Characters", "Tokenizer", "Unfolding", "answer_text", "character_file", "load_tokenizer", "tokenizer_of"]
 
 UNFINISHED = "\ufffd"
 """Stands for bytes that are no character yet."""
@@ -186,6 +186,17 @@ def load_tokenizer(path: Path) -> Tokenizer:
     found = _characters(table) or _Library(path, table, config)
     found.warnings = tuple(warnings_of([*verdicts, *own]))
     return found
+
+
+def tokenizer_of(path: Path, table: Mapping[str, Any]) -> Tokenizer:
+    """Return the tokenizer of the table of a ``tokenizer.json`` that was made of another file.
+
+    Raises
+    ------
+    ConfigError
+        The library is missing, or cannot work with it.
+    """
+    return _Library(path, table, {})
 
 
 def character_file(alphabet: str) -> str:

@@ -211,7 +211,7 @@ def test_names(tmp_path):
     (tmp_path / "m.gguf").write_bytes(b"GGUF")
     for name, says in {
         f"{tmp_path}/m/model.safetensors": "is a file. Try: the directory with config.json",
-        f"{tmp_path}/m.gguf": "GGUF file, which is not read. Try: the directory",
+        f"{tmp_path}/m.gguf": "a version of 4 bytes at byte 4 of 4",
         f"{tmp_path}/none/": "no directory",
         "none.gguf": "no directory none.gguf. Try: the directory",
         "owner/name": "nothing is fetched from the hub. Try: hf download owner/name --local-dir",
