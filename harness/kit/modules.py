@@ -26,6 +26,8 @@ EXTRAS = {
     "tokenizers": ("tokenizers", "models"),
     "jinja2": ("jinja2", "models"),
     "gguf": ("gguf", "gguf"),
+    "sentencepiece": ("sentencepiece", "models"),
+    "google": ("protobuf", "models"),
     "onnx": ("onnx", "onnx"),
     "onnxscript": ("onnxscript", "torch"),
     "torch": ("torch", "torch"),

@@ -13,13 +13,17 @@ from harness.models.gguf_file import SUFFIX
 from harness.models.gguf_model import explained_gguf
 from harness.models.hub import INDEX, load_model, weight_files
 from harness.models.keys import KeyVerdict, ignored, judged, used
+from harness.models.piece_file import table_of_pieces
 from harness.models.text_files import (
+    ADDED,
     GENERATION,
+    PIECES,
     TOKENIZER,
     TOKENIZER_CONFIG,
     judged_generation,
     judged_tokenizer,
     judged_tokenizer_config,
+    optional_table,
 )
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -28,7 +32,7 @@ __all__ = ["explained"]
 INDEX_KEYS = {"weight_map": used("which file has which tensor"), "metadata": ignored("it repeats what the files say")}
 
 OTHER_FILES = {
-    "special_tokens_map.json": "special tokens stand in tokenizer.json",
+    "special_tokens_map.json": "special tokens stand in tokenizer.json; their names are those of a chat template",
     "added_tokens.json": "added tokens stand in tokenizer.json",
     "vocab.json": "the vocabulary stands in tokenizer.json",
     "merges.txt": "the vocabulary stands in tokenizer.json",
@@ -63,14 +67,29 @@ def explained(directory: Path) -> list[KeyVerdict]:
     take(CONFIG, judged_configuration, needed=True)
     take(GENERATION, judged_generation)
     take(TOKENIZER, judged_tokenizer)
+    pieces = not (directory / TOKENIZER).exists() and (directory / PIECES).exists()
+    if pieces:
+        found.append(_pieces(directory, tables))
+        if (directory / ADDED).exists():
+            found.append(KeyVerdict(ADDED, "", None, "used", "tokens beside those of the pieces"))
     alone = TEMPLATE if (directory / TEMPLATE).exists() else None
-    take(TOKENIZER_CONFIG, lambda table: judged_tokenizer_config(table, tables.get(TOKENIZER, {}), alone))
+    take(TOKENIZER_CONFIG, lambda table: judged_tokenizer_config(table, tables.get(TOKENIZER, {}), alone, pieces))
     if alone is not None:
         found.append(KeyVerdict(TEMPLATE, "", None, "used", "the chat template of --chat"))
     take(INDEX, lambda table: judged(INDEX, table, INDEX_KEYS, "an index"))
     if not any(verdict.does == "refused" for verdict in found):
         found += _together(directory, tables[CONFIG])
     return found + _other_files(directory, found)
+
+
+def _pieces(directory: Path, tables: dict[str, dict[str, Any]]) -> KeyVerdict:
+    """Return the verdict on pieces without a ``tokenizer.json``, whose table they get."""
+    try:
+        config = optional_table(directory / TOKENIZER_CONFIG) or {}
+        tables[TOKENIZER] = table_of_pieces(directory / PIECES, config)
+    except (ConfigError, UnsupportedError) as error:
+        return _whole(PIECES, error)
+    return KeyVerdict(PIECES, "", None, "used", "tokens of a text, joined by the scores of pieces")
 
 
 def _explained_file(path: Path) -> list[KeyVerdict]:

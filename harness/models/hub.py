@@ -26,7 +26,7 @@ from harness.models.lowering import NOT_TIED, lowered, same
 from harness.models.presets import PRESETS, find_preset
 from harness.models.rounding import Loss, rounded_weights
 from harness.models.tensors import Tensor, read_tensors, write_tensors
-from harness.models.text_files import GENERATION, TOKENIZER, judged_generation, optional_table
+from harness.models.text_files import GENERATION, PIECES, TOKENIZER, judged_generation, optional_table
 from harness.models.tokens import Tokenizer, load_tokenizer
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.errors.values import named
@@ -107,7 +107,9 @@ class LanguageModel:
     @property
     def has_tokenizer(self) -> bool:
         """Whether there is a file for one."""
-        return (self.directory / TOKENIZER).exists() if self.text is None else self.text.has_tokenizer
+        if self.text is not None:
+            return self.text.has_tokenizer
+        return any((self.directory / name).exists() for name in (TOKENIZER, PIECES))
 
     def tokenizer(self) -> Tokenizer:
         """Return its tokenizer; ConfigError if there is none, or its library is missing."""

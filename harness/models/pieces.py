@@ -23,6 +23,9 @@ __all__ = ["BYTE", "CONTROL", "OWN", "UNKNOWN", "Vocabulary", "byte_table", "mer
 NORMAL, UNKNOWN, CONTROL, OWN, UNUSED, BYTE = range(1, 7)
 """Types of tokens; `OWN` are those that are cut out of a text first, although they are not special."""
 
+LONGEST = 256
+"""Longest piece that is joined of others [characters]: ways to join one grow with its square."""
+
 SPACE = "\u2581"
 """Stands for a space in pieces."""
 
@@ -193,6 +196,9 @@ def piece_table(
         Whether a space is put before a text.
     """
     tokens, types = list(vocabulary.tokens), list(vocabulary.types)
+    longest = max((len(text) for text, kind in zip(tokens, types, strict=True) if kind == NORMAL), default=0)
+    if longest > LONGEST:
+        raise ConfigError(f"a piece of {longest:,} characters; at most {LONGEST} are read")
     for number, text in enumerate(tokens):  # some files have spaces for the mark in tokens that are nothing else
         if types[number] == OWN and text and not text.strip(" "):
             tokens[number], types[number] = SPACE * len(text), NORMAL

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.kit.jsonfile import read_json
-from harness.models.keys import NOTHING, ONE, Key, KeyVerdict, ignored, judged, unless, used
+from harness.models.keys import NOTHING, ONE, Key, KeyVerdict, Refuses, ignored, judged, unless, used
 from wse_core.errors.values import shown
 
 __all__ = [
+    "ADDED",
     "GENERATION",
+    "PIECES",
     "SPECIAL_MAP",
     "TOKENIZER",
     "TOKENIZER_CONFIG",
@@ -28,7 +30,7 @@ __all__ = [
 ]
 
 GENERATION, TOKENIZER, TOKENIZER_CONFIG = "generation_config.json", "tokenizer.json", "tokenizer_config.json"
-SPECIAL_MAP = "special_tokens_map.json"
+SPECIAL_MAP, ADDED, PIECES = "special_tokens_map.json", "added_tokens.json", "tokenizer.model"
 
 DRAWING = "tokens are drawn as --temperature, --top-k and --seed say"
 LENGTH = "--tokens says how many tokens come"
@@ -135,6 +137,18 @@ def _puts_tokens(table: Mapping[str, Any]) -> tuple[bool, bool]:
     return begins, ends
 
 
+def _flag(value: Any, _: Any) -> str | None:
+    return None if value is None or isinstance(value, bool) else "it is neither true nor false"
+
+
+def _as_the_pieces(table: Mapping[str, Any]) -> Refuses:
+    """Return what refuses another space before a text than pieces have."""
+    own = _puts_a_space(table)
+    return lambda value, _: (
+        None if value in (None, own) else f"{PIECES} puts {'a' if own else 'no'} space before a text"
+    )
+
+
 def _tokenizer_config_keys(table: Mapping[str, Any]) -> dict[str, Key]:
     """Return the known keys of the ``tokenizer_config.json`` beside a ``tokenizer.json``."""
     texts, space, (begins, ends) = _texts(table), _puts_a_space(table), _puts_tokens(table)
@@ -146,19 +160,16 @@ def _tokenizer_config_keys(table: Mapping[str, Any]) -> dict[str, Key]:
     def listed(value: Any, _: Any) -> str | None:
         return foreign(list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else [])
 
-    def flag(value: Any, _: Any) -> str | None:
-        return None if value is None or isinstance(value, bool) else "it is neither true nor false"
-
     def prefix(value: Any, _: Any) -> str | None:
         if value is None or space is None or value is space:
-            return flag(value, _)
+            return _flag(value, _)
         return f"{TOKENIZER} {'puts a space' if space else 'puts no space'} before a text"
 
     special = ignored("special tokens stand in tokenizer.json", lambda value, _: foreign([value]))
     return {
-        "add_bos_token": ignored(f"{TOKENIZER} alone says what stands before a text", flag, neutral=(None, begins)),
-        "add_eos_token": ignored(f"{TOKENIZER} alone says what stands behind a text", flag, neutral=(None, ends)),
-        "split_special_tokens": used("whether special tokens in a prompt are cut like other text", flag),
+        "add_bos_token": ignored(f"{TOKENIZER} alone says what stands before a text", _flag, neutral=(None, begins)),
+        "add_eos_token": ignored(f"{TOKENIZER} alone says what stands behind a text", _flag, neutral=(None, ends)),
+        "split_special_tokens": used("whether special tokens in a prompt are cut like other text", _flag),
         "add_prefix_space": ignored(f"{TOKENIZER} does the same", prefix),
         "added_tokens_decoder": ignored("the same tokens stand in tokenizer.json", listed),
         "additional_special_tokens": ignored("the same tokens stand in tokenizer.json", listed),
@@ -200,7 +211,7 @@ def judged_tokenizer(table: Mapping[str, Any]) -> list[KeyVerdict]:
 
 
 def judged_tokenizer_config(
-    config: Mapping[str, Any], table: Mapping[str, Any], template: str | None = None
+    config: Mapping[str, Any], table: Mapping[str, Any], template: str | None = None, alone: bool = False
 ) -> list[KeyVerdict]:
     """Return what is done with every key of a ``tokenizer_config.json``.
 
@@ -210,8 +221,15 @@ def judged_tokenizer_config(
         Of the file, and of the ``tokenizer.json`` beside it.
     template : str, optional
         The file that the chat template comes from, if it is another one.
+    alone : bool
+        Whether there is no ``tokenizer.json``, and `table` was made of pieces.
     """
     keys = _tokenizer_config_keys(table)
+    if alone:
+        keys["add_bos_token"] = used("whether bos_token stands before a text", _flag, missing="true")
+        keys["add_eos_token"] = used("whether eos_token stands behind a text", _flag)
+        keys["added_tokens_decoder"] = used(f"tokens beside those of {PIECES}, and which are special")
+        keys["add_prefix_space"] = used("whether a space is put before a text", _as_the_pieces(table))
     value = config.get("chat_template")
     if template is not None:
         keys["chat_template"] = ignored(f"the chat template is that of {template}")

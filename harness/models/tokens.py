@@ -16,7 +16,14 @@ from typing import Any
 from harness.kit.jsonfile import read_json
 from harness.kit.modules import need
 from harness.models.keys import refuse_first, warnings_of
-from harness.models.text_files import TOKENIZER_CONFIG, judged_tokenizer, judged_tokenizer_config, optional_table
+from harness.models.piece_file import table_of_pieces
+from harness.models.text_files import (
+    PIECES,
+    TOKENIZER_CONFIG,
+    judged_tokenizer,
+    judged_tokenizer_config,
+    optional_table,
+)
 from wse_core.errors import ConfigError
 from wse_core.errors.values import named, shown
 
@@ -170,6 +177,8 @@ def _characters(table: Mapping[str, Any]) -> Characters | None:
 def load_tokenizer(path: Path) -> Tokenizer:
     """Return the tokenizer of a ``tokenizer.json``, as the ``tokenizer_config.json`` beside it says.
 
+    Where there is no such file and a ``tokenizer.model`` is, it is that of its pieces.
+
     Raises
     ------
     ConfigError
@@ -177,6 +186,9 @@ def load_tokenizer(path: Path) -> Tokenizer:
     UnsupportedError
         It asks for something that would give other tokens.
     """
+    pieces = path.with_name(PIECES)
+    if not path.exists() and pieces.exists():
+        return _of_pieces(pieces)
     table = read_json(path, "--prompt-ids instead of --prompt")
     beside = path.with_name(TOKENIZER_CONFIG)
     config = optional_table(beside) or {}
@@ -185,6 +197,22 @@ def load_tokenizer(path: Path) -> Tokenizer:
     refuse_first(own, beside)
     found = _characters(table) or _Library(path, table, config)
     found.warnings = tuple(warnings_of([*verdicts, *own]))
+    return found
+
+
+def _of_pieces(path: Path) -> Tokenizer:
+    """Return the tokenizer of a ``tokenizer.model``."""
+    beside = path.with_name(TOKENIZER_CONFIG)
+    config = optional_table(beside) or {}
+    table = table_of_pieces(path, config)
+    own = judged_tokenizer_config(config, table, alone=True) if config else []
+    refuse_first(own, beside)
+    found = _Library(path, table, config)
+    warnings, begins = warnings_of(own), found.encode("")
+    if "add_bos_token" not in config and begins:  # one version of the library puts it there, another does not
+        first = shown(found.inner.id_to_token(begins[0]))
+        warnings.append(f"{TOKENIZER_CONFIG}: no add_bos_token: {first} stands before a text")
+    found.warnings = tuple(warnings)
     return found
 
 
