@@ -28,6 +28,7 @@ ARCHITECTURES = {
     "Olmo2ForCausalLM": "olmo2",
     "Gemma2ForCausalLM": "gemma2",
     "Gemma3ForCausalLM": "gemma3_text",
+    "Olmo3ForCausalLM": "olmo3",
 }
 """What is read, and the `model_type` that says the same."""
 
@@ -43,7 +44,7 @@ WINDOW = 4096
 HEAD_SIZE = {"Qwen3ForCausalLM": 128, "GemmaForCausalLM": 256, "Gemma2ForCausalLM": 256, "Gemma3ForCausalLM": 256}
 """Features of a head where the library has a number if the file says nothing of them."""
 
-THETA = {"SmolLM3ForCausalLM": 2_000_000.0, "Gemma3ForCausalLM": 1_000_000.0}
+THETA = {"SmolLM3ForCausalLM": 2_000_000.0, "Gemma3ForCausalLM": 1_000_000.0, "Olmo3ForCausalLM": 500_000.0}
 """Base of the angles where the library has another one than 10,000 if the file says nothing of it."""
 
 SLIDING = "sliding_attention"
@@ -214,6 +215,14 @@ def _tables_of_kinds(value: Any, table: Mapping[str, Any]) -> str | None:
     return (
         None if kind == "default" else f"positions of type {named(str(kind))} in layers with a window are not modelled"
     )
+
+
+def _base_of_all(value: Any, table: Mapping[str, Any]) -> str | None:
+    kinds = table.get("rope_parameters")
+    own = kinds.get(SLIDING) if isinstance(kinds, dict) else None
+    if value == THETA["Olmo3ForCausalLM"] or (isinstance(own, dict) and "rope_theta" in own):
+        return None
+    return "the library gives it to layers without a window only; rope_parameters has bases for both kinds"
 
 
 def _full_layers(value: Any, table: Mapping[str, Any]) -> str | None:
@@ -448,6 +457,20 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "sliding_window": ignored("without a window it says nothing", _no_window),
         "use_sliding_window": ignored("without a window it says nothing", _no_window),
         "layer_types": ignored("all layers have full attention", _full_layers),
+    },
+    "Olmo3ForCausalLM": COMMON | {
+        "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
+        "attention_bias": ATTENTION_BIAS,
+        "rms_norm_eps": used("added to the mean square in each norm", missing="1e-05"),
+        "sliding_window": used("window of attention", missing=f"{WINDOW}, as the library has it"),
+        "use_sliding_window": ignored("layer_types says which layers have a window"),
+        "layer_types": used("which layers have a window", _kinds_of_layers, missing="three of four, the first too"),
+        "rope_theta": used("base of the angles of layers without a window, unless rope_parameters has one",
+                           _base_of_all, missing="500000, unless rope_parameters has one"),
+        "rope_parameters": used("positions by kinds of layers", _tables_of_kinds, inside={
+            kind: used("positions of layers of this kind", inside=ROPE_KEYS) for kind in ("full_attention", SLIDING)
+        }),
+        "rope_scaling": used("positions of layers without a window", _no_table_of_kinds, inside=ROPE_KEYS),
     },
     "SmolLM3ForCausalLM": COMMON | {
         "num_key_value_heads": used("heads of keys and values", missing="4, as the library has it"),

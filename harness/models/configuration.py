@@ -52,7 +52,7 @@ KV_HEADS = {"Qwen2ForCausalLM": 32, "Qwen3ForCausalLM": 32, "MistralForCausalLM"
 """Heads of keys and values where a file says nothing of them; otherwise as many as query heads."""
 
 BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM",
-          "Olmo2ForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")  # fmt: skip
+          "Olmo2ForCausalLM", "Olmo3ForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")  # fmt: skip
 """Architectures whose projections of attention have biases if the file says so."""
 
 FFN_BIASED = ("LlamaForCausalLM", "GraniteForCausalLM", "SmolLM3ForCausalLM")
@@ -193,6 +193,9 @@ def _amplitude(rope: Mapping[str, Any]) -> Any:
 WITH_CHOICE = ("Qwen2ForCausalLM", "Qwen3ForCausalLM", "SmolLM3ForCausalLM")
 """Architectures of which a file says whether there is a window of attention."""
 
+EVERY = {"Gemma2ForCausalLM": 2, "Gemma3ForCausalLM": 6, "Olmo3ForCausalLM": 4}
+"""Each so many layers one has no window, if a file says nothing of it."""
+
 NO_WINDOWS = ("LlamaForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "Olmo2ForCausalLM")
 """Architectures without a window of attention."""
 
@@ -224,12 +227,12 @@ def _windows(table: Mapping[str, Any], architecture: str, turns: Sequence[bool])
         sliding = [layer >= first for layer in range(count)]
     elif architecture == "SmolLM3ForCausalLM":
         sliding = [not each for each in turns]
-    elif architecture in ("Gemma2ForCausalLM", "Gemma3ForCausalLM"):
-        every = 2 if architecture == "Gemma2ForCausalLM" else table.get("sliding_window_pattern", 6)
+    elif architecture in EVERY:
+        every = table.get("sliding_window_pattern", 6) if architecture == "Gemma3ForCausalLM" else EVERY[architecture]
         sliding = [(layer + 1) % every != 0 for layer in range(count)]
     else:
         sliding = [True] * count
-    if window is None and any(sliding) and architecture in ("Gemma2ForCausalLM", "Gemma3ForCausalLM"):
+    if window is None and any(sliding) and architecture in EVERY:
         raise ConfigError("sliding_window is null, and layers have a window")
     return [window if each else None for each in sliding]
 
@@ -249,19 +252,26 @@ def _layers(table: Mapping[str, Any], architecture: str) -> tuple[LayerKind, ...
             raise ConfigError(f"no_rope_layers has {len(turns)} numbers for {count} layers")
     turning = [bool(each) for each in turns[:count]]
     windows = _windows(table, architecture, turning)
-    local = architecture == "Gemma3ForCausalLM"
+    local = architecture in BY_KINDS
     return tuple(
         LayerKind(turns=each, window=window, local=local and window is not None)
         for each, window in zip(turning, windows, strict=True)
     )
 
 
-def _by_kinds(table: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Return the table of a Gemma3 with the positions of layers without a window only, and the base of the others."""
+BY_KINDS = {"Gemma3ForCausalLM": 10_000.0, "Olmo3ForCausalLM": THETA["Olmo3ForCausalLM"]}
+"""Architectures with positions by kinds of layers, and the base of those with a window if a file says nothing of it."""
+
+
+def _by_kinds(table: Mapping[str, Any], base: float) -> tuple[dict[str, Any], Any]:
+    """Return the table with the positions of layers without a window only, and the base of the others.
+
+    `base`: of those, if the table has none.
+    """
     kinds = table.get("rope_parameters") or {}
     if not isinstance(kinds, dict):
         raise ConfigError("rope_scaling or rope_parameters is no table")
-    local = kinds.get(SLIDING, {}).get("rope_theta", table.get("rope_local_base_freq", 10_000.0))
+    local = kinds.get(SLIDING, {}).get("rope_theta", table.get("rope_local_base_freq", base))
     return {**table, "rope_parameters": kinds.get("full_attention", {})}, local
 
 
@@ -303,8 +313,8 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
             raise ConfigError(f"hidden_size {hidden} is no multiple of {heads} heads, and head_dim is missing")
         head_size = hidden // heads if whole else 1  # the decoder refuses what is no whole number
     layers, rope = _layers(table, architecture), table
-    if architecture == "Gemma3ForCausalLM":
-        rope, base = _by_kinds(table)
+    if architecture in BY_KINDS:
+        rope, base = _by_kinds(table, BY_KINDS[architecture])
         values["local_base"] = base if any(layer.local for layer in layers) else None
     values["rope_base"], values["scaling"] = _rope(rope, THETA.get(architecture, 10_000.0))
     warnings, scaling = list(warnings_of(verdicts)), values["scaling"]
@@ -321,19 +331,19 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
     elif gemma and isinstance(hidden, int) and hidden > 0:  # the decoder refuses what is no whole number
         score = table.get("query_pre_attn_scalar", 256) ** -0.5 if later else None
         factors = Factors(embedding=math.sqrt(hidden), attention=score, tied=tied is True, norms=1.0)
-    olmo2 = architecture == "Olmo2ForCausalLM"
+    olmo = architecture in ("Olmo2ForCausalLM", "Olmo3ForCausalLM")
     biased = architecture in BIASED and table.get("attention_bias", False)
     decoder = Decoder(
         **values,
         head_size=head_size,
-        epsilon=table.get("rms_norm_eps", 1e-5 if olmo2 else 1e-6),
+        epsilon=table.get("rms_norm_eps", 1e-5 if olmo else 1e-6),
         qkv_bias=architecture == "Qwen2ForCausalLM" or biased,
         o_bias=biased,
         ffn_bias=architecture in FFN_BIASED and table.get("mlp_bias", False),
-        norms="behind" if olmo2 else "both" if later else "before",
+        norms="behind" if olmo else "both" if later else "before",
         score_cap=table.get("attn_logit_softcapping", 50.0) if architecture == "Gemma2ForCausalLM" else None,
         logit_cap=_logit_cap(table, architecture),
-        projection_norms=olmo2,
+        projection_norms=olmo,
         different=layers,
         tied=False if factors.unties else tied,
         head_norms=architecture in ("Qwen3ForCausalLM", "Gemma3ForCausalLM"),

@@ -61,8 +61,8 @@ IGNORED = "rotary_emb.inv_freq"
 FOREIGN = {
     **dict.fromkeys(("q_proj.bias", "k_proj.bias", "v_proj.bias", "o_proj.bias"), f"{CONFIG} says of no such bias "
                     "(attention_bias)"),
-    **dict.fromkeys(("q_norm.weight", "k_norm.weight"), "its architecture has no norms of queries and keys; a Qwen3 "
-                    "and an Olmo2 have"),
+    **dict.fromkeys(("q_norm.weight", "k_norm.weight"), "its architecture has no norms of queries and keys; a Qwen3, "
+                    "an Olmo2 and an Olmo3 have"),
     **dict.fromkeys(("gate_proj.bias", "up_proj.bias", "down_proj.bias"), f"{CONFIG} says of no such bias (mlp_bias)"),
 }  # fmt: skip
 """By the ends of names, what tensors are that other models of these families have."""

@@ -31,6 +31,7 @@ BASES = {
         ("MistralForCausalLM", "mistral", {"sliding_window": None}),
         ("Phi3ForCausalLM", "phi3", {"sliding_window": None}),
         ("Olmo2ForCausalLM", "olmo2", {}),
+        ("Olmo3ForCausalLM", "olmo3", {"sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"]}),
         (
             "Gemma2ForCausalLM",
             "gemma2",
@@ -97,6 +98,7 @@ FIELDS = {
     "Phi3ForCausalLM": (*OF_ALL, "resid_pdrop", "embd_pdrop", "original_max_position_embeddings", "sliding_window"),
     "GemmaForCausalLM": (*OF_ALL, "attention_bias", "head_dim", "use_bidirectional_attention"),
     "Olmo2ForCausalLM": (*OF_ALL, "attention_bias"),
+    "Olmo3ForCausalLM": (*OF_ALL, "attention_bias", "sliding_window", "layer_types"),
     "Gemma2ForCausalLM": (*OF_GEMMAS, "attn_logit_softcapping", "final_logit_softcapping"),
     "Gemma3ForCausalLM": (
         *OF_GEMMAS,
@@ -129,7 +131,7 @@ FIELDS = {
 
 LATER_GEMMAS = ("Gemma2ForCausalLM", "Gemma3ForCausalLM")
 NORMS = {
-    "Olmo2ForCausalLM": ("post_attention", "post_feedforward"),
+    **dict.fromkeys(("Olmo2ForCausalLM", "Olmo3ForCausalLM"), ("post_attention", "post_feedforward")),
     **dict.fromkeys(LATER_GEMMAS, ("input", "post_attention", "pre_feedforward", "post_feedforward")),
 }
 """Norms of a layer, where they are not those before its two parts."""
@@ -149,7 +151,7 @@ def tensors_of(architecture, seed=1):
             found[f"{part}mlp.{name}_proj.weight"] = r.standard_normal((rows, columns))
         for name in ("q", "k") if architecture in ("Qwen3ForCausalLM", "Gemma3ForCausalLM") else ():
             found[f"{part}self_attn.{name}_norm.weight"] = 1 + r.random(4)
-        for name, count in (("q", 16), ("k", 8)) if architecture == "Olmo2ForCausalLM" else ():
+        for name, count in (("q", 16), ("k", 8)) if architecture in ("Olmo2ForCausalLM", "Olmo3ForCausalLM") else ():
             found[f"{part}self_attn.{name}_norm.weight"] = 1 + r.random(count)
         for name in NORMS.get(architecture, ("input", "post_attention")):
             found[f"{part}{name}_layernorm.weight"] = 1 + 0.1 * r.random(8)
@@ -172,12 +174,15 @@ def _positions(table, features, local=False):
     rope_scaling comes before rope_parameters, a base inside before one beside, an old name of the type where there is
     no new one; part of a head turns if the table says so.  A Gemma3 has a table for each kind of layers.
     """
-    if _kind(table) == "gemma3_text":
+    if _kind(table) in ("gemma3_text", "olmo3"):
+        olmo = _kind(table) == "olmo3"
         kinds = table.get("rope_parameters") or {}
         one = dict(kinds.get("sliding_attention" if local else "full_attention") or {})
         if not local and table.get("rope_scaling"):  # joins a table that has a type by its new name already
             one = {"rope_type": "default"} | one | table["rope_scaling"]
         base = table.get("rope_local_base_freq", 10000.0) if local else table.get("rope_theta", 1000000.0)
+        if olmo:  # it takes the base out of the file for layers without a window, and finds none there for the others
+            base = 500000.0 if local else table.get("rope_theta", 500000.0)
         table = {**table, "model_type": "llama", "rope_parameters": {"rope_theta": base} | one, "rope_scaling": None}
     rope = table.get("rope_scaling") or table.get("rope_parameters") or {}
     base = rope.get("rope_theta", table.get("rope_theta", 2000000.0 if _kind(table) == "smollm3" else 10000.0))
@@ -267,10 +272,10 @@ def _windows(table):
         if kinds is None:
             kinds = ["full_attention" if turns else "sliding_attention" for turns in _turning(table)]
         return [table.get("sliding_window") if kind == "sliding_attention" else None for kind in kinds]
-    if _kind(table) in ("gemma2", "gemma3_text"):
+    if _kind(table) in ("gemma2", "gemma3_text", "olmo3"):
         kinds = table.get("layer_types")
         if kinds is None:
-            every = table.get("sliding_window_pattern", 6) if _kind(table) == "gemma3_text" else 2
+            every = {"gemma2": 2, "olmo3": 4}.get(_kind(table)) or table.get("sliding_window_pattern", 6)
             kinds = ["sliding_attention" if (i + 1) % every else "full_attention" for i in range(layers)]
         return [table.get("sliding_window", 4096) if kind == "sliding_attention" else None for kind in kinds]
     return [None] * layers
@@ -329,7 +334,7 @@ def library_logits(table, tensors, ids):
     features = table.get("head_dim", sizes.get(_kind(table))) or table["hidden_size"] // heads
     windows, n = _windows(table), len(ids)
     biases = _kind(table) == "qwen2"
-    kinds = ("llama", "qwen3", "granite", "gemma", "smollm3", "olmo2", "gemma2", "gemma3_text")
+    kinds = ("llama", "qwen3", "granite", "gemma", "smollm3", "olmo2", "olmo3", "gemma2", "gemma3_text")
     all_biases = _kind(table) in kinds and table.get("attention_bias", False)
     biases = biases or all_biases
     mlp_bias = _kind(table) in ("llama", "granite", "smollm3") and table.get("mlp_bias", False)
@@ -342,7 +347,7 @@ def library_logits(table, tensors, ids):
     x = x * table["hidden_size"] ** 0.5 if gemma else x
     residual, rows = granite.get("residual_multiplier", 1.0), [0, heads * features, kv * features, kv * features]
 
-    behind = _kind(table) == "olmo2"  # norms stand behind the parts of a layer, not before
+    behind = _kind(table) in ("olmo2", "olmo3")  # norms stand behind the parts of a layer, not before
 
     def norm(y, name):
         return (
@@ -355,7 +360,7 @@ def library_logits(table, tensors, ids):
         return y @ t[f"{name}.weight"].T + (t.get(f"{name}.bias", 0.0) if biased else 0.0)
 
     def rotated(z, layer):
-        local = _kind(table) == "gemma3_text" and windows[layer] is not None
+        local = _kind(table) in ("gemma3_text", "olmo3") and windows[layer] is not None
         return _rotated(z, *_positions(table, features, local)) if _turning(table)[layer] else z
 
     for layer, window in enumerate(windows):

@@ -163,7 +163,8 @@ def test_every_key_inside_of_positions(made):
 )  # fmt: skip
 def test_what_comes_of_a_change(made, change, outcome):
     """What the library answers is answered, and not refused out of caution."""
-    if made[0] == "Gemma3ForCausalLM" and ("rope_parameters" in change or "type" in change.get("rope_scaling", {})):
+    by_kinds = made[0] in ("Gemma3ForCausalLM", "Olmo3ForCausalLM")
+    if by_kinds and ("rope_parameters" in change or "type" in change.get("rope_scaling", {})):
         outcome = "refused"  # it has a table for each kind of layers in it, and the type by its new name
     assert tried(made, change) == outcome
 
@@ -198,6 +199,30 @@ def test_what_comes_of_a_change(made, change, outcome):
         ("SmolLM3ForCausalLM", {"use_sliding_window": True}, "right"),
         ("SmolLM3ForCausalLM", {"layer_types": ["full_attention", "sliding_attention"]}, "refused"),
         ("Olmo2ForCausalLM", {"sliding_window": 5}, "refused"),
+        ("Olmo3ForCausalLM", {"layer_types": None}, "right"),
+        ("Olmo3ForCausalLM", {"sliding_window": 12}, "right"),
+        ("Olmo3ForCausalLM", {"sliding_window": None}, "refused"),
+        ("Olmo3ForCausalLM", {"layer_types": ["full_attention"] * 2}, "right"),
+        ("Olmo3ForCausalLM", {"layer_types": ["sliding_attention"] * 2}, "right"),
+        ("Olmo3ForCausalLM", {"rope_theta": 7.0}, "refused"),
+        ("Olmo3ForCausalLM", {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "right"),
+        (
+            "Olmo3ForCausalLM",
+            {"rope_theta": 7.0, "rope_parameters": {"sliding_attention": {"rope_theta": 9.0}}},
+            "right",
+        ),
+        (
+            "Olmo3ForCausalLM",
+            {
+                "rope_parameters": {
+                    "full_attention": {"rope_theta": 9.0, "rope_type": "linear", "factor": 2.0},
+                    "sliding_attention": {"rope_theta": 5.0},
+                }
+            },
+            "right",
+        ),
+        ("Olmo3ForCausalLM", {"attention_bias": True}, "refused"),  # the files have none
+        ("Olmo3ForCausalLM", {"model_type": "olmo2"}, "refused"),
         ("Olmo2ForCausalLM", {"hidden_act": "gelu_pytorch_tanh"}, "right"),
         ("Olmo2ForCausalLM", {"rms_norm_eps": 0.25}, "right"),
         ("Olmo2ForCausalLM", {"clip_qkv": 8.0}, "refused"),  # which the library does not look at
@@ -335,7 +360,7 @@ def test_windows_and_activations(tmp_path, architecture, change, outcome):
 BIASED = {
     "attention_bias": (["self_attn.o_proj", *(f"self_attn.{name}_proj" for name in "qkv")], {"LlamaForCausalLM",
         "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM", "Olmo2ForCausalLM",
-        "Gemma2ForCausalLM", "Gemma3ForCausalLM"}),
+        "Olmo3ForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM"}),
     "mlp_bias": ([f"mlp.{name}_proj" for name in ("gate", "up", "down")], {"LlamaForCausalLM", "GraniteForCausalLM",
         "SmolLM3ForCausalLM"}),
 }  # fmt: skip

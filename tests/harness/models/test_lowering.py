@@ -12,7 +12,7 @@ from harness.cli.main import main
 from harness.models.hub import load_model, save_model
 from harness.models.lowering import FUSED, pairs_first
 from harness.models.tensors import Tensor, read_tensors, write_tensors
-from tests.harness.models.hub_twin import BASES, LATER_GEMMAS, library_logits, tensors_of
+from tests.harness.models.hub_twin import BASES, library_logits, tensors_of
 from wse_core.errors import ConfigError
 
 ARCHITECTURES = ("Phi3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM")
@@ -28,7 +28,8 @@ def answered(table, weights, count):
 
 
 @pytest.mark.parametrize(
-    "architecture", [*ARCHITECTURES, "Qwen3ForCausalLM", "SmolLM3ForCausalLM", "Olmo2ForCausalLM", *LATER_GEMMAS]
+    "architecture",
+    [*ARCHITECTURES, *(f"{name}ForCausalLM" for name in ("Qwen3", "SmolLM3", "Olmo2", "Olmo3", "Gemma2", "Gemma3"))],
 )
 @pytest.mark.parametrize("tied", [False, True])
 def test_tokens_on_pes_are_the_librarys(tmp_path, capsys, architecture, tied):
