@@ -654,7 +654,7 @@ def pieces():
         tokens.append(f"<0x{byte:02X}>")
         scores.append(0.0)
         types.append(6)
-    words = ["▁h", "el", "lo", "▁hel", "▁hello", "▁w", "or", "ld", "▁wor", "▁world", "▁▁"]
+    words = ["▁h", "el", "lo", "▁hel", "▁hello", "▁w", "or", "ld", "▁wor", "▁world", "▁▁", "ab", "bc"]
     for number, word in enumerate(words):
         tokens.append(word)
         scores.append(-float(number))
@@ -695,9 +695,31 @@ def test_tokens_of_pieces(tmp_path):
     assert said == ["<s>", "▁hello", "▁world", "▁", "<0xE2>", "<0x82>", "<0xAC>", "."]
     assert found.decode(ids) == text
     assert [tokens[token] for token in found.encode("  a</s>b", bare=True)] == ["▁▁", "▁", "a", "</s>", "▁", "b"]
+    assert found.encode("abc", bare=True) == ids_of(tokens, "▁", "ab", "c")  # not a and bc, whose score is worse
     assert model(add_bos_token=False).tokenizer().encode("a") == ids_of(tokens, "▁", "a")
     assert model(add_space_prefix=False, add_bos_token=False).tokenizer().encode("a") == ids_of(tokens, "a")
     assert model(add_eos_token=True).tokenizer().encode("a") == ids_of(tokens, "<s>", "▁", "a", "</s>")
+
+
+def test_pieces_of_a_gemma_are_joined_by_their_place(tmp_path):
+    """Their scores say something else, and no space is put before a text."""
+    pytest.importorskip("tokenizers")
+    tokens, scores, types = pieces()
+    scores[tokens.index("bc")] = 0.0
+    table = table_of("GemmaForCausalLM", vocab_size=len(tokens), tie_word_embeddings=True)
+    weights = halves("GemmaForCausalLM")
+    del weights["lm_head.weight"]
+    weights["model.embed_tokens.weight"] = np.resize(weights["model.embed_tokens.weight"], (len(tokens), 8))
+
+    def more(w):
+        w.add_tokenizer_model("llama")
+        w.add_token_list(tokens)
+        w.add_token_scores(scores)
+        w.add_token_types(types)
+        w.add_bos_token_id(1)
+
+    found = load_model(write_model(tmp_path / "m.gguf", table, weights, more=[more])).tokenizer()
+    assert found.encode("abc") == ids_of(tokens, "<s>", "ab", "c")
 
 
 def ids_of(tokens, *texts):
