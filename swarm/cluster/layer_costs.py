@@ -26,7 +26,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.kernels.streamed.gradient import SKIP
+from fabric.kernels.streamed.gradient import SKIP, TURNED
 from fabric.kernels.streamed.placement import chunks
 from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.network import Layer, Network
@@ -253,13 +253,17 @@ class _Follower(StepWriter):
     def ask(self, step: NetworkStep) -> None:
         layer, columns, width = self.layer, self.columns, self.mesh.width
         owners = np.searchsorted(chunks(layer.outputs, width), np.arange(layer.outputs), side="right") - 1
-        send = self.tasks.command("send", data=0)
-        take = send if width == 1 else self.tasks.command("from_west", data=0)
+        turned = self.in_pairs(step) and self.tasks.turned[self.number - 1]
+        copied = TURNED * turned
+        send = self.tasks.command("send", data=copied)
+        take = send if width == 1 else self.tasks.command("from_west", data=copied)
         if self.in_pairs(step):
             tile = np.diff(chunks(layer.inputs, width))
-            kinds = {int(n): self.tasks.row("send", int(n) + SKIP if n else 0) for n in np.unique(tile)}
-            works = np.array([kinds[int(n)] for n in tile])
-            constant = {int(n): self.tasks.row("send", int(n) + 1) - kinds[int(n)] for n in np.unique(tile)}
+            if turned:
+                self._turn(tile, layer.bias)
+            kinds = {int(n): self._row(int(n), layer.bias, turned) for n in np.unique(tile)}
+            works = np.array([kinds[int(n)][0] for n in tile])
+            constant = {n: of_bias for n, (_, of_bias) in kinds.items()}
         else:
             entries, tile, works = self.entries(step), np.zeros(width, int), None
             constant = {0: self.tasks.alone("ask")}
@@ -275,6 +279,20 @@ class _Follower(StepWriter):
         self.rows(layer.outputs, follow)
         self.words += layer.outputs * width
         self.numbers += layer.weights
+
+    def _turn(self, tile: NDArray[np.int64], bias: bool) -> None:
+        """Follow the copy of the features token by token."""
+        data = tile + 1 if bias else tile | SKIP
+        self.columns.spend(np.array([self.tasks.command("turn", data=int(one)).alone for one in data]))
+        self.words += self.mesh.width
+
+    def _row(self, count: int, bias: bool, turned: bool) -> tuple[float, float]:
+        """Return the cycles of a row of so many gradients of a column, and of one more for a bias."""
+        if not turned:
+            found = self.tasks.row("send", count + SKIP if count else 0)
+            return found, self.tasks.row("send", count + 1) - found
+        found = self.tasks.row("send", (count + SKIP * bias + TURNED) if count else 0, TURNED)
+        return found, self.tasks.row("send", count + 1 + TURNED, TURNED) - found
 
     def cost(self, phase: str, number: int, steps: Sequence[NetworkStep]) -> Cost:
         """Follow the steps of a phase; return its `Cost`."""

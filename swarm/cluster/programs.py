@@ -14,6 +14,7 @@ from functools import lru_cache
 from fabric.kernels.streamed.forward import COLOR_W
 from fabric.kernels.streamed.gradient import row_kind
 from fabric.networks.graph.network import Layer, Network
+from fabric.networks.streamed.operations.gradients import pays
 from fabric.networks.streamed.resident import Resident
 from fabric.price.prices import TaskPrice
 from fabric.price.tasks import Pricer
@@ -31,10 +32,13 @@ class Tasks:
     resident : Resident
     column, row
         Of the PE.
+    turned : sequence of bool
+        Of each layer, whether its gradients are made from a turned copy if its matrix has no gaps.
     """
 
-    def __init__(self, resident: Resident, column: int, row: int | str) -> None:
+    def __init__(self, resident: Resident, column: int, row: int | str, turned: Sequence[bool]) -> None:
         image, self._tokens = resident.program(column, row).assemble(), resident.tokens
+        self.turned = turned
         self._costs, self._ids = Pricer(image, resident.machine), resident.ids
         self._address = {name: symbol.address for name, symbol in image.symbols.items()}
 
@@ -46,9 +50,9 @@ class Tasks:
         """Return the cycles of commands one after the other, if none has to wait."""
         return sum(self.command(name).alone for name in names)
 
-    def row(self, name: str, places: int) -> float:
-        """Return what a command that begins a row takes longer if its data ask for gradients."""
-        return self.command(name, data=places).alone - self.command(name, data=0).alone
+    def row(self, name: str, places: int, none: int = 0) -> float:
+        """Return what a command that begins a row takes longer if its data ask for gradients, not for `none`."""
+        return self.command(name, data=places).alone - self.command(name, data=none).alone
 
     def weight(self, array: str, form: str, mixed: bool) -> float:
         """Return the cycles of a wavelet with a weight and a step, or with a pair of weights.
@@ -84,29 +88,43 @@ def tasks_of(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str) -
     """
     kinds = [(layer.activation, layer.bias, layer.norm) for layer in layers]
     tiles = [-(-layers[0].inputs // mesh.width), *(-(-layer.outputs // mesh.width) for layer in layers)]
-    return _tasks(tuple(kinds), tuple(tiles), tokens, mesh, form)
+    turned = [
+        form != "steps" and pays(mesh.machine, "f16", tokens, layer.outputs, -(-layer.inputs // mesh.width) + layer.bias)
+        for layer in layers
+    ]
+    return _tasks(tuple(kinds), tuple(tiles), tuple(turned), tokens, mesh, form)
 
 
 @lru_cache(maxsize=64)
 def _tasks(
-    kinds: tuple[tuple[str, bool, bool], ...], tiles: tuple[int, ...], tokens: int, mesh: Mesh, form: str
+    kinds: tuple[tuple[str, bool, bool], ...],
+    tiles: tuple[int, ...],
+    turned: tuple[bool, ...],
+    tokens: int,
+    mesh: Mesh,
+    form: str,
 ) -> Tasks:
     """Return the `Tasks` of layers of some kinds, given the features of a column at each level."""
     width, height = min(3, mesh.width), min(3, mesh.height)
     column, row = min(1, width - 1), row_kind(min(1, height - 1), height)
     small = tuple(dict.fromkeys(kinds))
     for chosen, sizes in ((kinds, tiles), (small, (1,) * (len(small) + 1))):
+        true = sizes is tiles
         if chosen[-1][0] != "none" or chosen[-1][2]:
             chosen, sizes = (*chosen, ("none", False, False)), (*sizes, 1)
         layers = [
             Layer(below * width, above * width, *kind)
             for below, above, kind in zip(sizes, sizes[1:], chosen, strict=False)
         ]
+        network = Network.of(layers)
+        names = [parameter.name for parameter in network.parameters[: len(layers)]]
+        copied = [name for name, one in zip(names, turned, strict=False) if one] if true else names * any(turned)
         try:
-            resident = Resident(Network.of(layers), mesh.machine, width, height, tokens * height, form)
+            resident = Resident(network, mesh.machine, width, height, tokens * height, form, copied)
             words = sum(map(resident.words, resident.plan.arrays))
             if words < mesh.machine["mem.words"]:
-                return Tasks(resident, column, row)
+                found = [name in resident.turned for name in names] if true else turned
+                return Tasks(resident, column, row, found)
         except (ConfigError, ProgramError):
             continue
     raise ConfigError(

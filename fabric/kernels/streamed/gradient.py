@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.asm import control
-from fabric.asm.operands import Dsd, Reg, Var
+from fabric.asm.operands import Dsd, Dsr, Reg, Var
 from fabric.kernels.kit.check import Check, check_sum
 from fabric.kernels.kit.data import data_params
 from fabric.kernels.kit.kernel import KernelParam, kernel
@@ -57,13 +57,14 @@ from fabric.layout.layout import Layout
 from fabric.layout.streams import Stream
 from fabric.program.program import Program
 from wse_core import numerics
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, InternalError
 from wse_core.formats import Arithmetic
 from wse_core.params import Machine
 
 __all__ = [
     "DOWN",
     "SKIP",
+    "TURNED",
     "GradientTasks",
     "gradient_layout",
     "mask_streams",
@@ -78,6 +79,10 @@ TASKS = {"send": 3, "from_west": 4, "from_east": 5, "ask": 6}
 """Control task ids: of the commands that begin a row, and of a place of the mask; its data are the step to it."""
 SKIP = 0x8000
 """In the data of a command that asks for a whole row: without the first feature."""
+TURNED = 0x4000
+"""In the same data: from the turned copy of the features."""
+AT_ONCE = 4
+"""Tokens of a turn of the loop over a turned copy: a turn costs a taken branch, a token code of three instructions."""
 
 
 class GradientTasks:
@@ -104,6 +109,10 @@ class GradientTasks:
         or with `SKIP` from the second on.
     longest : int, optional
         The most tokens that `over` is told; default `tokens`, and `over` is not called.
+    turned, totals : Var, optional
+        Arrays for the features token by token, and for a sum of each in f32.  With them a row that is asked for with
+        `TURNED` is made as *rows times scalars*: the features of a token times the token's number in the row of dY,
+        token after token, and the sums go south in one vector addition.  `turn` makes the copy.
 
     Attributes
     ----------
@@ -128,8 +137,10 @@ class GradientTasks:
         base: Reg | None = None,
         whole: bool = False,
         longest: int = 0,
+        turned: Var | None = None,
+        totals: Var | None = None,
     ) -> None:
-        self.whole = whole
+        self.whole, self.turned, self.totals = whole, turned, totals
         self.p, self.x, self.d, self.tokens, self.base = p, x, d, tokens, x if base is None else base
         self.columns = columns = place.columns
         height = place.height
@@ -151,6 +162,9 @@ class GradientTasks:
         if ends and group > 0:
             self.west, self.before = p.dsr("src0"), p.input_queue(4, across(column, group - 1))
         self.out = p.output_queue(4, across(column, group) if ends and group < place.groups - 1 else DOWN[parity])
+        if turned is not None:
+            self.scalars = p.array("scalars", tokens, "half")
+            self.sums, self.into, self.leaving = p.dsr("src0"), p.dsr("src0"), p.dsr("dest")
 
     def prepare(self) -> None:
         """Emit the loads of the DSRs."""
@@ -160,6 +174,10 @@ class GradientTasks:
             p.load(self.north, p.fabin(self.above, 1, dtype="f32"))
         if self.west:
             p.load(self.west, p.fabin(self.before, 1, dtype="f32"))
+        if self.turned is not None and self.totals is not None:
+            p.load(self.sums, p.mem1d(self.totals, self.totals.count))
+            p.load(self.into, p.mem1d(self.turned, self.tokens, check=False))
+            p.load(self.leaving, p.fabout(self.out, self.totals.count, dtype="f32"))
 
     def over(self, features: Dsd, tokens: int) -> None:
         """Emit the loads of the DSRs for features of so many tokens; `features` reads one."""
@@ -179,7 +197,7 @@ class GradientTasks:
 
     def tasks(self) -> None:
         """Write the tasks: the commands of `TASKS`."""
-        p, own, base, taken = self.p, self.own, self.base, self.taken
+        p, own, base = self.p, self.own, self.base
         with p.task("send", kind="control", id=TASKS["send"]) as t:
             p.dsr_base(own, base)
             if self.columns > 1:
@@ -187,24 +205,109 @@ class GradientTasks:
                 # then may the next command change the route.
                 p.route(COLOR_D, rx="R", tx="R" + self.onward["E"] + self.onward["W"])
                 p.fmovh(self.spread, self.mine, async_=True)
-                p.fh2s(taken, self.arriving)
-            else:
-                p.fh2s(taken, self.mine)
-            p.dsr_off(self.mine, self.tokens if self.row_words is None else self.row_words)
-            if self.whole:
-                self.answer_all(t.data)
+            self.take(self.arriving if self.columns > 1 else self.mine, t.data, sent=True)
         for name, rx, to in (("from_west", "W", "E"), ("from_east", "E", "W")) if self.columns > 1 else ():
             with p.task(name, kind="control", id=TASKS[name]) as t:
                 p.dsr_base(own, base)
                 p.route(COLOR_D, rx=rx, tx="R" + self.onward[to])
-                p.fh2s(taken, self.arriving)
-                if self.whole:
-                    self.answer_all(t.data)
+                self.take(self.arriving, t.data)
         with p.task("ask", kind="control", id=TASKS["ask"]) as t:
             words = p.reg16("words to the feature")
             p.mul16(words, t.data, self.tokens)
             p.dsr_off(own, words)
             self.answer()
+
+    def take(self, row: Dsr, data: Reg, sent: bool = False) -> None:
+        """Emit the taking of a row of dY, in f32 or as it is, and the answers that the command's data ask for."""
+        p = self.p
+        turned, end = p.new_label(), p.new_label()
+        if self.turned is not None:
+            copied = p.reg16("from the copy")
+            p.and16(copied, data, TURNED)
+            p.br16("ne", copied, 0, turned)
+            p.free(copied)
+        p.fh2s(self.taken, row)
+        if sent:
+            self.next_row()
+        if self.whole:
+            self.answer_all(data)
+        if self.turned is None:
+            return
+        p.jump(end)
+        p.place(turned)
+        p.fmovh(self.scalars, row)
+        if sent:
+            self.next_row()
+        self.answer_turned(data)
+        p.place(end)
+
+    def next_row(self) -> None:
+        """Emit the way to the row of dY that is sent next."""
+        self.p.dsr_off(self.mine, self.tokens if self.row_words is None else self.row_words)
+
+    def turn(self, data: Reg) -> None:
+        """Emit the copy of the features token by token: `data` are how many rows, with `SKIP` from the second row on.
+
+        A token has an even number of them, since a multiply-add takes two at a time; what lies behind an odd number is
+        not sent.
+        """
+        p = self.p
+        left, words = p.reg16("rows left"), p.reg16("words")
+        p.dsr_base(self.own, self.base)
+        self.skipped(words, data, self.tokens)
+        p.dsr_off(self.own, words)
+        p.and16(left, data, SKIP - 1)
+        self.evened(words, left)
+        p.dsr_base(self.into, self.turned)
+        p.dsr_stride(self.into, words)
+        with p.loop(left):
+            p.fmovh(self.into, self.own)
+            p.dsr_off(self.into, 1)
+            p.dsr_off(self.own, self.tokens)
+        p.free(left, words)
+
+    def skipped(self, words: Reg, data: Reg, each: int) -> None:
+        """Emit words = `each` if the data say `SKIP`, else 0."""
+        self.p.slr16(words, data, 15)
+        self.p.mul16(words, words, each)
+
+    def evened(self, count: Reg, given: Reg) -> None:
+        """Emit count = the given number, or the next one if that is odd."""
+        self.p.add16(count, given, 1)
+        self.p.and16(count, count, 0xFFFE)
+
+    def answer_turned(self, data: Reg) -> None:
+        """Emit the answers to a whole row from the turned copy; `data` as of `answer_all`, with `TURNED`."""
+        p = self.p
+        asked, words, factor = p.reg16("asked for"), p.reg16("words of a token"), p.reg16("number of the row")
+        p.and16(asked, data, TURNED - 1)
+        p.slr16(words, data, 15)
+        p.add16(words, words, asked)
+        self.evened(words, words)
+        p.dsr_base(self.own, self.turned)
+        p.dsr_base(self.sums, self.totals)
+        p.dsr_len(self.sums, words)
+        p.mov32(self.sums, 0)
+        turns, rest = divmod(self.tokens, AT_ONCE) if self.tokens > AT_ONCE else (0, self.tokens)
+        place = p.reg16("place of the number")
+        p.ldi(place, self.scalars)
+        if turns:
+            with p.loop(turns):
+                self.tokens_of(range(AT_ONCE), place, factor, words)
+                p.add16(place, place, AT_ONCE)
+        self.tokens_of(range(rest), place, factor, words)
+        p.dsr_len(self.sums, asked)
+        self.skipped(words, data, 2)
+        p.dsr_off(self.sums, words)
+        p.free(asked, words, factor, place)
+        self.send_all_south()
+
+    def tokens_of(self, tokens: range, place: Reg, factor: Reg, words: Reg) -> None:
+        """Emit sums += features of a token times its number in the row of dY, for some tokens."""
+        for token in tokens:
+            self.p.ld16(factor, place, offset=token)
+            self.p.fmachs(self.sums, self.sums, self.own, factor)
+            self.p.dsr_off(self.own, words)
 
     def answer_all(self, data: Reg) -> None:
         """Emit the answers to a whole row of a dense mask: `data` are how many features are asked for, 0 for none.
@@ -253,6 +356,16 @@ class GradientTasks:
             p.fadds(self.on, self.west, total)
         else:
             p.mov32(self.on, total)
+
+    def send_all_south(self) -> None:
+        """Emit the addition of the sums of a turned copy to those that come from the north, while they pass."""
+        p = self.p
+        if self.west:
+            raise InternalError("sums of groups go on one by one", where="kernel: gradient")
+        if self.north:
+            p.fadds(self.leaving, self.sums, p.fabin(self.above, self.totals.count, dtype="f32"))
+        else:
+            p.mov32(self.leaving, self.sums)
 
 
 def gradient_program(

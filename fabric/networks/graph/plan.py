@@ -46,11 +46,14 @@ class PlannedArray:
     format : {"half", "f32"}
     ones : bool
         The first row is that of the constant input.
+    single : bool
+        A row is one number, not one of each token.
     """
 
     rows: int
     format: str = "half"
     ones: bool = False
+    single: bool = False
 
 
 class MemoryPlan:

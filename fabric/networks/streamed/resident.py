@@ -15,7 +15,9 @@ Source: weight streaming white paper, sections 7.2 and 7.3.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +32,8 @@ from fabric.networks.graph.network import Network
 from fabric.networks.graph.plan import MemoryPlan, PlannedArray
 from fabric.networks.streamed.commands import FORMS
 from fabric.networks.streamed.operations.code import ProgramCode
-from fabric.networks.streamed.operations.linear import dense_tasks
+from fabric.networks.streamed.operations.gradients import copies
+from fabric.networks.streamed.operations.linear import TURN, dense_tasks, turn_task
 from fabric.networks.streamed.operations.rows import slope_task
 from fabric.networks.streamed.operations.shapes import padded_rows, shapes_of
 from fabric.networks.streamed.operations.table import STREAMED, ids_of, present
@@ -40,6 +43,13 @@ from wse_core.params import Machine
 
 __all__ = ["Resident"]
 
+ProgramKey: TypeAlias = tuple[bool, bool, int, int | str]
+"""PEs have the same program in the first column, in the last, by parity, by `row_kind`."""
+
+BANKS = {"turned": 1, "totals": 0}
+"""Memory banks of arrays that are read side by side, two numbers at a time: one odd, one even, and they never meet."""
+MARGIN = 256
+"""Words by which programs of other columns and rows may be larger than one of the middle, and more."""
 MOST_COUNTED = 128
 """Heads, and sequences, that the data of a command of attention can tell apart."""
 
@@ -58,6 +68,9 @@ class Resident:
     form : {"steps", "pairs", "both"}, optional
         How weights may come: with the steps between them, dense rows in pairs without, or either (a branch more per
         wavelet); see `fabric.networks.streamed.operations.linear.DENSE`.
+    turned : collection of str, optional
+        Parameters whose gradients are made from a turned copy of the features where they have no gaps; default: those
+        for which that takes fewer cycles (`fabric.networks.streamed.operations.gradients`), as far as the copies fit.
 
     Attributes
     ----------
@@ -67,6 +80,8 @@ class Resident:
         Control task id of each command of the network.
     tokens : int
         Samples of a PE.
+    turned : frozenset of str
+        Parameters, as above.
     arrays : dict[str, int]
         Number of each array in the table of addresses; ``a1`` begins at the row of ones, ``a1.rows`` behind it.
 
@@ -80,7 +95,14 @@ class Resident:
     """
 
     def __init__(
-        self, network: Network, machine: Machine, width: int, height: int, samples: int, form: str = "steps"
+        self,
+        network: Network,
+        machine: Machine,
+        width: int,
+        height: int,
+        samples: int,
+        form: str = "steps",
+        turned: Collection[str] | None = None,
     ) -> None:
         if form not in FORMS:
             raise ConfigError(f"weights do not come as {form!r}", where="network", hint=", ".join(FORMS))
@@ -95,17 +117,53 @@ class Resident:
         self.network, self.machine, self.width, self.height, self.samples = network, machine, width, height, samples
         pairs = any(node.op == "linear" for node in network.nodes)  # filters never go out in pairs
         self.tokens, self.form = samples // height, form if pairs else "steps"
-        self.plan, self.ids = MemoryPlan(network, width, STREAMED), ids_of(network)
         self._check_sequences()
-        padded = padded_rows(network, width)
+        self._made: dict[ProgramKey, Program] = {}
+        sizes: dict[str, int] = {}
+        if self.form != "steps":
+            sizes = copies(MemoryPlan(network, width, STREAMED), machine, self.tokens, turned)
+        while not self._plan(sizes):  # what is large gives way first
+            sizes = {name: rows for name, rows in sizes.items() if rows < max(sizes.values())}
+
+    def _plan(self, sizes: Mapping[str, int]) -> bool:
+        """Plan the memory of a PE with turned copies of so many features; return whether programs fit with them."""
+        network = self.network
+        self.turned, self._made = frozenset(sizes), {}
+        self.plan, self.ids = MemoryPlan(network, self.width, STREAMED), ids_of(network, TURN if sizes else ())
+        padded = padded_rows(network, self.width)
         if padded:
             self.plan.arrays["padded"] = PlannedArray(padded)
+        if sizes:
+            self.plan.arrays["turned"] = PlannedArray(max(sizes.values()))
+            self.plan.arrays["totals"] = PlannedArray(max(sizes.values()), "f32", single=True)
         self._views = [(name, 0) for name in self.plan.arrays]
         self._views += [(name, self.tokens) for name, array in self.plan.arrays.items() if array.ones]
         names = [name if not behind else f"{name}.rows" for name, behind in self._views]
         self.arrays = {name: k for k, name in enumerate(names)}
-        if self._largest()[1] > 2 * machine["mem.words"]:
+        if self._largest()[1] <= 2 * self.machine["mem.words"]:
+            return not sizes or self._fits()
+        if not sizes:
             raise self._too_large()  # before weights are drawn and programs written for nothing
+        return False
+
+    def _fits(self) -> bool:
+        """Whether programs fit a PE: one of its middle if that leaves room enough, else all."""
+        inner = min(1, self.width - 1), row_kind(min(1, self.height - 1), self.height)
+        try:
+            room = self.machine["mem.words"] - self._program(*inner).assemble().footprint
+            for x in range(self.width) if room < MARGIN else ():
+                for y in range(self.height):
+                    self._program(x, row_kind(y, self.height))
+        except ProgramError:
+            return False
+        return True
+
+    def _program(self, column: int, row: int | str) -> Program:
+        """Return the program of a PE, which those of its kind share."""
+        key = column == 0, column == self.width - 1, column % 2, row
+        if key not in self._made:
+            self._made[key] = self.program(column, row)
+        return self._made[key]
 
     def _check_sequences(self) -> None:
         """Refuse sequences that do not lie in a PE whole, and more of them than a command can count."""
@@ -140,7 +198,7 @@ class Resident:
     def words(self, name: str) -> int:
         """Return the SRAM words of an array."""
         array = self.plan.arrays[name]
-        return array.rows * self.tokens * (2 if array.format == "f32" else 1)
+        return array.rows * (1 if array.single else self.tokens) * (2 if array.format == "f32" else 1)
 
     def _too_large(self, cause: str | None = None) -> ConfigError:
         name, size = self._largest()
@@ -175,13 +233,15 @@ class Resident:
         held = {}
         for name, array in self.plan.arrays.items():
             ones = np.full(tokens, self.one, np.uint16) if array.ones else None
-            held[name] = p.array(name, array.rows * tokens, array.format, init=ones, bank=1 if array.ones else None)
+            count = array.rows * (1 if array.single else tokens)
+            held[name] = p.array(name, count, array.format, init=ones, bank=1 if array.ones else BANKS.get(name))
         base = p.reg16("address of the source")
         longest = max((shape.rows for shape in shapes_of(self.network)), default=0) * tokens
         product = ProductTasks(p, column, self.width, held["a0"], held["a1"], tokens, base, self.form, longest)
         dense = self.form != "steps"
         place = self._mesh(self.plan.layouts[0])
-        gradient = GradientTasks(p, column, place, row, 0, held["a0"], held["d0"], tokens, base, dense, longest)
+        copy = held.get("turned"), held.get("totals")
+        gradient = GradientTasks(p, column, place, row, 0, held["a0"], held["d0"], tokens, base, dense, longest, *copy)
         there = present(self.network)
         lowerings = [lowering for name, lowering in STREAMED.items() if name in there]
         code = ProgramCode(p, self.ids, table, product, gradient, held, tokens, lowerings, self.network)
@@ -197,6 +257,8 @@ class Resident:
         self._row_tasks(code)
         if constant is not None:
             dense_tasks(code, constant)
+        if self.turned:
+            turn_task(code)
         self._pointer_tasks(code, base)
         p.assemble()
         return p
@@ -231,21 +293,17 @@ class Resident:
     @cached_property
     def layout(self) -> Layout:
         """The `Layout` has its streams in `inputs` and `outputs`."""
-        layout, made = Layout(self.width, self.height, self.machine), {}
+        layout = Layout(self.width, self.height, self.machine)
         for x in range(self.width):
             for y in range(self.height):
-                row = row_kind(y, self.height)
-                key = x == 0, x == self.width - 1, x % 2, row
-                if key not in made:
-                    made[key] = self._fitting(x, row)
-                layout.place(made[key], x, y)
+                layout.place(self._fitting(x, row_kind(y, self.height)), x, y)
         below = self.plan.layouts[0]
         route_product(layout, self._mesh(below))
         asked = next(step.reads[1] for step in reversed(self.plan.steps) if step.direction == "ask")
         above = self.plan.layout(asked)
         last = above.owners(np.array([above.features - 1]))[0]  # its row of gradients is the last one that a pass sends
         route_gradient(layout, self._mesh(below), int(last))
-        for key, program in made.items():
+        for key, program in self._made.items():
             symbols = program.assemble().symbols
             addresses = [symbols[name].address + offset for name, offset in self._views]
             for x in range(self.width):
@@ -259,7 +317,7 @@ class Resident:
 
     def _fitting(self, column: int, row: int | str) -> Program:
         try:
-            return self.program(column, row)
+            return self._program(column, row)
         except ProgramError as error:
             if self._largest()[1] < 1024:
                 raise

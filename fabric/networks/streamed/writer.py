@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fabric.kernels.streamed.gradient import SKIP, row_commands
+from fabric.kernels.streamed.gradient import SKIP, TURNED, row_commands
 from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
 from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.nodes import NetworkStep
@@ -396,12 +396,17 @@ class _Words(StepWriter):
         owner, local = self._located(step, pattern, x)
         sender = self.plan.layout(delta).owners(np.arange(n_rows))
         whole = self.resident.form != "steps" and pattern.density == 1  # one command asks for a row
+        turned = whole and step.parameter is not None and step.parameter.name in self.resident.turned
+        constant = bool(step.node.size("bias"))
+        if turned:
+            self._turn(x, constant)
         for column, (order, between) in enumerate(cut(pattern.rows, owner, local, self.script.columns)):
             heads = row_commands(sender, column)
             if whole:
                 first, own = np.flatnonzero(np.diff(pattern.rows[order], prepend=-1)), pattern.rows[order]
-                counts = np.diff(first, append=len(order))
-                heads[own[first]] |= (counts + SKIP * (local[order][first] > 0)).astype(np.uint32)
+                counts = np.diff(first, append=len(order)) + TURNED * turned
+                skipped = (local[order][first] > 0) & (constant or not turned)  # a copy begins where it is asked for
+                heads[own[first]] |= (counts + SKIP * skipped).astype(np.uint32)
                 payload, turns, asks = heads, 2 * np.arange(n_rows), own
             else:
                 words, at = interleave(pattern.rows[order], np.ones(n_rows, np.int64), before=True)
@@ -421,3 +426,10 @@ class _Words(StepWriter):
                 asks=asks,
             )
         self.script.turn(2 * n_rows)
+
+    def _turn(self, x: NetworkTensor, constant: bool) -> None:
+        """Tell every column to copy its features token by token, behind the constant input if there is one."""
+        for column, count in enumerate(self.plan.layout(x).counts):
+            data = count + 1 if constant else count | SKIP
+            self.script.words(column, self.word("turn", data)[None], np.ones(1, bool))
+        self.script.turn()

@@ -13,7 +13,7 @@ from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 
-__all__ = ["DENSE", "LINEAR", "dense_tasks"]
+__all__ = ["DENSE", "LINEAR", "TURN", "dense_tasks", "turn_task"]
 
 COMMANDS = {
     "begin": "send the partial sums round the ring of columns",
@@ -33,6 +33,8 @@ DENSE = {
 }
 """Rows without gaps: what follows from their order is not sent.  Only programs for dense matrices have these tasks; in
 them a command that begins a row of the mask asks for all gradients of the row too, if its data say how many."""
+TURN = {"turn": "copy the features token by token; data = how many rows: gradients of dense rows are made from the copy"}
+"""Only programs have this command in which that pays (`fabric.networks.streamed.operations.gradients`)."""
 
 
 def forward(w: StepWriter, step: NetworkStep) -> None:
@@ -73,6 +75,12 @@ def dense_tasks(code: ProgramCode, constant: Dsr) -> None:
     for name in ("pairs", "steps"):
         with code.command(name):
             p.mov16(product.in_pairs, int(name == "pairs"))
+
+
+def turn_task(code: ProgramCode) -> None:
+    """Write the command that copies features for gradients made as rows times scalars."""
+    with code.command("turn") as t:
+        code.gradient.turn(t.data)
 
 
 LINEAR = Lowering(

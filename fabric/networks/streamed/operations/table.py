@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
@@ -50,10 +52,10 @@ def present(network: Network) -> set[str]:
     return {part.op for step in steps for part in (step, *step.then)} | {node.op for node in network.nodes}
 
 
-def ids_of(network: Network) -> dict[str, int]:
-    """Return the control task id of each command of a network's operations."""
+def ids_of(network: Network, more: Iterable[str] = ()) -> dict[str, int]:
+    """Return the control task id of each command of a network's operations, and of some more."""
     there = present(network)
     used = [*POINTERS, *JOINS]
     for name, lowering in STREAMED.items():
         used += lowering.commands if name in there else ()
-    return given_out(used)
+    return given_out([*used, *more])

@@ -1,0 +1,84 @@
+"""Which gradients of matrices are made as rows times scalars, from a turned copy of the features, and which as dots.
+
+Both give the same bits (`fabric.kernels.streamed.gradient`).  A *dot* goes over the tokens of a feature: three vector
+operations each, whatever the machine's width.  *Rows times scalars* go over the features of a token: one multiply-add
+each, two features a cycle, but the tokens' features have to follow one another, so a phase begins with a copy.  The
+form of a phase is the one whose program takes fewer cycles, copy included, in the columns with the most features; masks
+with gaps ask place by place.
+
+Source: the costs are those of the tasks' own instructions (`fabric.price`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import lru_cache
+
+from fabric.kernels.streamed.gradient import TASKS, TURNED, GradientTasks
+from fabric.kernels.streamed.placement import Placement
+from fabric.networks.graph.plan import MemoryPlan
+from fabric.price.tasks import Pricer
+from fabric.program.program import Program
+from wse_core.params import Machine
+
+__all__ = ["copies", "pays"]
+
+TURN = max(TASKS.values()) + 1
+"""Id of the command that copies, in the program whose tasks are priced."""
+
+
+def copies(
+    plan: MemoryPlan, machine: Machine, tokens: int, wanted: Collection[str] | None = None
+) -> dict[str, int]:
+    """Return the features of a column, an even number, that are copied for each parameter for which that pays.
+
+    Parameters
+    ----------
+    plan : MemoryPlan
+    machine : Machine
+    tokens : int
+        Of a PE.
+    wanted : collection of str, optional
+        Parameters for which it shall be done, whether it pays or not.
+    """
+    found = {}
+    for step in plan.steps:
+        if step.direction == "ask" and step.op == "linear" and step.parameter is not None:
+            count = plan.layout(step.reads[0]).most + bool(step.node.size("bias"))
+            name = step.parameter.name
+            if wanted is None:
+                taken = pays(machine, plan.network.dtype, tokens, step.reads[1].rows, count)
+            else:
+                taken = name in wanted
+            if taken:
+                found[name] = count + count % 2
+    return found
+
+
+def pays(machine: Machine, half: str, tokens: int, rows: int, count: int) -> bool:
+    """Whether rows of so many gradients each take fewer cycles from a turned copy, the copy included."""
+    prices = _prices(machine, half, tokens)
+
+    def row(data: int) -> float:
+        return prices.task("control", TASKS["from_west"], data=data).alone
+
+    copied = prices.task("control", TURN, data=count).alone
+    return copied + rows * row(count | TURNED) < rows * row(count)
+
+
+@lru_cache(maxsize=64)
+def _prices(machine: Machine, half: str, tokens: int) -> Pricer:
+    """Return the prices of a program that has both forms; its arrays have no size to speak of, but their banks."""
+    p = Program("gradients of a dense row", machine, half=half)
+    x, d = p.array("x", tokens, "half", bank=1), p.array("d", tokens, "half")
+    turned, totals = p.array("turned", tokens, "half", bank=1), p.array("totals", 1, "f32", bank=0)
+    tasks = GradientTasks(
+        p, 1, Placement(3, 3 * tokens, 3, 3), 1, 0, x, d, tokens, whole=True, turned=turned, totals=totals
+    )
+    with p.task("prepare"):
+        tasks.prepare()
+    p.start("prepare")
+    tasks.tasks()
+    with p.task("turn", kind="control", id=TURN) as t:
+        tasks.turn(t.data)
+    return Pricer(p.assemble(), machine)
