@@ -89,8 +89,8 @@ def tasks_of(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str) -
     kinds = [(layer.activation, layer.bias, layer.norm) for layer in layers]
     tiles = [-(-layers[0].inputs // mesh.width), *(-(-layer.outputs // mesh.width) for layer in layers)]
     turned = [
-        form != "steps" and pays(mesh.machine, "f16", tokens, layer.outputs, -(-layer.inputs // mesh.width) + layer.bias)
-        for layer in layers
+        form != "steps" and pays(mesh.machine, "f16", tokens, layer.outputs, above, below, layer.bias)
+        for layer, below, above in zip(layers, [-(-layer.inputs // mesh.width) for layer in layers], tiles[1:], strict=True)
     ]
     return _tasks(tuple(kinds), tuple(tiles), tuple(turned), tokens, mesh, form)
 

@@ -15,13 +15,22 @@ Colors and queues
     by parity of the row; input queue 3, output queue 4.  8 and up, two per column of a group: sums from group to group;
     input queue 4, output queue 4.
 
+Rows times scalars
+    Of a row without gaps all gradients of a column can be made at once: 0, then for each token of the PE the column of
+    its features times its number in the row of dY, then the whole vector goes south, added to the north's while it
+    passes.  The features of a token have to lie side by side for that, so they are copied once per matrix, an even
+    number of them per token, in an odd bank: two multiply-adds a cycle, no conflicts.  Networks use it where it pays
+    (`fabric.networks.streamed.operations.gradients`).
+
 Order of additions (bit exact)
     Dot product: products in f32 (exact for 16-bit factors), s = s + product over the tokens in order, from 0.  Then
     north to south s = sum + own, then group after group.
 
+    Rows times scalars: the same, since a multiply-add rounds the exact product plus the sum as an addition does.
+
 Cycles
     WSE-2 multiplies vectors by a register or adds products of two vectors in two operations: a dot product of T tokens
-    takes a conversion, a multiplication and a sum, 3 T.
+    takes a conversion, a multiplication and a sum, 3 T.  As rows times scalars n features take T (n / 2 + 7) + 3 n / 2.
 
 Source: weight streaming white paper, section 7.3.2, figures 20 and 21.
 """
@@ -77,9 +86,9 @@ __all__ = [
 COLOR_W, COLOR_D, DOWN, ACROSS = 4, 5, (6, 7), 8
 TASKS = {"send": 3, "from_west": 4, "from_east": 5, "ask": 6}
 """Control task ids: of the commands that begin a row, and of a place of the mask; its data are the step to it."""
-SKIP = 0x8000
+SKIP = 0x4000
 """In the data of a command that asks for a whole row: without the first feature."""
-TURNED = 0x4000
+TURNED = 0x8000
 """In the same data: from the turned copy of the features."""
 AT_ONCE = 4
 """Tokens of a turn of the loop over a turned copy: a turn costs a taken branch, a token code of three instructions."""
@@ -220,12 +229,9 @@ class GradientTasks:
     def take(self, row: Dsr, data: Reg, sent: bool = False) -> None:
         """Emit the taking of a row of dY, in f32 or as it is, and the answers that the command's data ask for."""
         p = self.p
-        turned, end = p.new_label(), p.new_label()
+        turned = p.new_label()
         if self.turned is not None:
-            copied = p.reg16("from the copy")
-            p.and16(copied, data, TURNED)
-            p.br16("ne", copied, 0, turned)
-            p.free(copied)
+            p.br16("lt", data, 0, turned)
         p.fh2s(self.taken, row)
         if sent:
             self.next_row()
@@ -233,13 +239,12 @@ class GradientTasks:
             self.answer_all(data)
         if self.turned is None:
             return
-        p.jump(end)
+        p.done()
         p.place(turned)
         p.fmovh(self.scalars, row)
         if sent:
             self.next_row()
         self.answer_turned(data)
-        p.place(end)
 
     def next_row(self) -> None:
         """Emit the way to the row of dY that is sent next."""
@@ -268,7 +273,8 @@ class GradientTasks:
 
     def skipped(self, words: Reg, data: Reg, each: int) -> None:
         """Emit words = `each` if the data say `SKIP`, else 0."""
-        self.p.slr16(words, data, 15)
+        self.p.slr16(words, data, 14)
+        self.p.and16(words, words, 1)
         self.p.mul16(words, words, each)
 
     def evened(self, count: Reg, given: Reg) -> None:
@@ -280,8 +286,8 @@ class GradientTasks:
         """Emit the answers to a whole row from the turned copy; `data` as of `answer_all`, with `TURNED`."""
         p = self.p
         asked, words, factor = p.reg16("asked for"), p.reg16("words of a token"), p.reg16("number of the row")
-        p.and16(asked, data, TURNED - 1)
-        p.slr16(words, data, 15)
+        p.and16(asked, data, SKIP - 1)
+        self.skipped(words, data, 1)
         p.add16(words, words, asked)
         self.evened(words, words)
         p.dsr_base(self.own, self.turned)
@@ -318,7 +324,7 @@ class GradientTasks:
         p = self.p
         left, odd, second, end = p.reg16("left"), p.reg16("odd"), p.new_label(), p.new_label()
         p.br16("eq", data, 0, end)
-        p.slr16(odd, data, 15)
+        p.slr16(odd, data, 14)
         p.mul16(odd, odd, self.tokens)
         p.dsr_off(self.own, odd)
         p.and16(left, data, SKIP - 1)

@@ -3,7 +3,7 @@
 Both give the same bits (`fabric.kernels.streamed.gradient`).  A *dot* goes over the tokens of a feature: three vector
 operations each, whatever the machine's width.  *Rows times scalars* go over the features of a token: one multiply-add
 each, two features a cycle, but the tokens' features have to follow one another, so a phase begins with a copy.  The
-form of a phase is the one whose program takes fewer cycles, copy included, in the columns with the most features; masks
+form of a phase is the one whose program takes fewer cycles, copy included, in the column with the most features; masks
 with gaps ask place by place.
 
 Source: the costs are those of the tasks' own instructions (`fabric.price`).
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import lru_cache
 
-from fabric.kernels.streamed.gradient import TASKS, TURNED, GradientTasks
+from fabric.kernels.streamed.gradient import SKIP, TASKS, TURNED, GradientTasks
 from fabric.kernels.streamed.placement import Placement
 from fabric.networks.graph.plan import MemoryPlan
 from fabric.price.tasks import Pricer
@@ -44,26 +44,43 @@ def copies(
     found = {}
     for step in plan.steps:
         if step.direction == "ask" and step.op == "linear" and step.parameter is not None:
-            count = plan.layout(step.reads[0]).most + bool(step.node.size("bias"))
-            name = step.parameter.name
+            name, bias = step.parameter.name, bool(step.node.size("bias"))
+            delta, features = step.reads[1], plan.layout(step.reads[0]).most
             if wanted is None:
-                taken = pays(machine, plan.network.dtype, tokens, step.reads[1].rows, count)
+                owned = plan.layout(delta).most
+                taken = pays(machine, plan.network.dtype, tokens, delta.rows, owned, features, bias)
             else:
                 taken = name in wanted
             if taken:
-                found[name] = count + count % 2
+                found[name] = features + bias + (features + bias) % 2
     return found
 
 
-def pays(machine: Machine, half: str, tokens: int, rows: int, count: int) -> bool:
-    """Whether rows of so many gradients each take fewer cycles from a turned copy, the copy included."""
+def pays(machine: Machine, half: str, tokens: int, rows: int, owned: int, features: int, bias: bool) -> bool:
+    """Whether rows of gradients take fewer cycles from a turned copy, the copy included.
+
+    Parameters
+    ----------
+    machine : Machine
+    half : str
+        Format of the features.
+    tokens : int
+        Of a PE.
+    rows, owned : int
+        Rows of the matrix, and those that a column owns: only there their biases are asked for.
+    features : int
+        Of the fullest column.
+    bias : bool
+    """
     prices = _prices(machine, half, tokens)
 
-    def row(data: int) -> float:
-        return prices.task("control", TASKS["from_west"], data=data).alone
+    def all_rows(form: int) -> float:
+        plain = features | SKIP * (bias or not form) | form if features else 0
+        each, own = (prices.task("control", TASKS["from_west"], data=one) for one in (plain, features + bias | form))
+        return rows * each.alone + owned * (own.alone - each.alone)
 
-    copied = prices.task("control", TURN, data=count).alone
-    return copied + rows * row(count | TURNED) < rows * row(count)
+    copied = prices.task("control", TURN, data=features + bias).alone
+    return copied + all_rows(TURNED) < all_rows(0)
 
 
 @lru_cache(maxsize=64)
