@@ -4,7 +4,7 @@ All rows of PEs do the same, a few cycles after one another, so one of them is f
 column is through with its tasks at `Columns.free`.  Three things make columns wait for each other:
 
 ring       the sums of a row of a product go round all columns to the column that keeps them
-join       sums that all columns need go along all columns, and round them again
+join       sums that all columns need go along all columns, and from the last one to all
 broadcast  a row of gradients goes from its owner to all columns
 
 What a task takes is what its instructions take (`fabric.price`), what lies between two columns the numbers
@@ -61,7 +61,6 @@ class Columns:
         self._room = np.full(count, waiting + m["queue.out_depth"][QUEUE_RING] + m["router.depth"])
         self._room[0] += m["router.depth"] * max(0, count - 2)  # on the way back from the last column to the first
         self._row_room = m["queue.in_depth"][QUEUES[0]] + m["ramp.in_buffer"]
-        self._wavelets = -(-tokens // 2)
         self._taken_rows: list[Times] = []
         self._got = np.full(count, -np.inf)  # when each column had the last sums that came round the ring
         self._owner = owner
@@ -93,6 +92,18 @@ class Columns:
         ready = self.free[order] + through.before
         ready[0] += begin.before - through.before
         ready[-1] += land.before - through.before
+        _, last = self._passed_on(order, ready)
+        last += through.after
+        last[0] += begin.after - through.after
+        last[-1] += land.after - through.after
+        self.free[order] = last
+
+    def _passed_on(self, order: NDArray[np.int64], ready: Times) -> tuple[Times, Times]:
+        """Return the first step of each column, and the cycle behind its last, if sums go from one to the next.
+
+        Columns stand in `order`, the one that begins first, the one that keeps the sums last; `ready` says when each
+        can take its first step.
+        """
         delay = np.where(order == 0, self._back, self._hop).astype(np.float64)
         delay[0] = 0
         behind = np.cumsum(delay)
@@ -107,35 +118,23 @@ class Columns:
         last[:-1] = np.maximum(last[:-1], freed + more)
         got[1:] = last[1:]
         self._got[order] = got
-        last += through.after
-        last[0] += begin.after - through.after
-        last[-1] += land.after - through.after
-        self.free[order] = last
+        return first, last
 
-    def join(self, take: TaskPrice, onward: TaskPrice, again: TaskPrice) -> None:
-        """Join sums over all columns: each adds its own to what comes and sends it on; then `again` takes the total."""
+    def join(self, begin: TaskPrice, through: TaskPrice, land: TaskPrice, take: TaskPrice) -> None:
+        """Join sums over all columns: each adds its own to what comes, the last one sends the total to all.
+
+        It sends what it adds, before it takes that itself (`land`), and both go through one pipeline.
+        """
         if self.count == 1:
             return
-        sent = self._onward(0, float(self.free[0]), onward)
-        for column in range(1, self.count):
-            sent = self._onward(column, self._done(column, sent, self._hop, take), onward)
-        for column in range(self.count - 1):
-            done = self._done(column, sent, self._hop if column else self._back, again)
-            if column < self.count - 2:
-                sent = self._onward(column, done, onward)
-            else:
-                self.free[column] = done
-
-    def _onward(self, column: int, begin: float, onward: TaskPrice) -> float:
-        """Let a column send its sums on; return its first step."""
-        self.free[column] = begin + onward.before + self._sending + onward.after
-        return begin + onward.before
-
-    def _done(self, column: int, sent: float, delay: int, take: TaskPrice) -> float:
-        """Return when a column is through with what was sent, its task included."""
-        arrival = sent + delay
-        first = max(float(self.free[column]) + take.before, arrival)
-        return max(first + self.tokens, arrival + self._train, first + self._late) + take.after
+        m, owner = self.machine, self.count - 1
+        ready = self.free + through.before
+        ready[0] += begin.before - through.before
+        ready[owner] += m["ce.config"]  # turns its router first
+        first, last = self._passed_on(self._place, ready)
+        self.free[:owner] = last[:owner] + through.after
+        self.free[0] += begin.after - through.after
+        self._spread(owner, float(first[owner]), land, take, self.tokens, turns=2)
 
     def broadcast(self, owner: int, send: TaskPrice, take: TaskPrice) -> None:
         """Send a row of gradients from its owner to all columns; `send` takes it, too, after an instruction more.
@@ -147,8 +146,14 @@ class Columns:
         if self.count == 1:
             self.spend(send.alone)
             return
+        self._spread(owner, float(self.free[owner] + send.before - 1), send, take, -(-self.tokens // 2))
+
+    def _spread(self, owner: int, sent: float, send: TaskPrice, take: TaskPrice, wavelets: int, turns: int = 1) -> None:
+        """Let wavelets go from their owner, whose first step is `sent`, to all columns.
+
+        Once there is no more room for what the owner takes itself, it sends one every so many `turns`.
+        """
         m, place, hop = self.machine, self._place, self.machine["router.hop"]
-        sent = float(self.free[owner] + send.before - 1)
         ready = self.free + take.before
         low, high = sorted((owner, self._owner))
         turned = (place >= low) & (place <= high) & (place != owner)  # routes between the last owner and this one
@@ -157,24 +162,25 @@ class Columns:
         ready[owner] = self.free[owner] + send.before
         behind = hop * np.abs(place - owner)
         up = sent + m["ramp.execute"] + m["ramp.out"]
-        each = take.length / self._wavelets
-        steps, followed = ready - each, min(self._wavelets, WAVELETS)
+        each = take.length / wavelets
+        steps, followed = ready - each, min(wavelets, WAVELETS)
         on = [np.full(self.count, -np.inf)] * m["router.depth"]
         for number in range(followed):
             passed = np.maximum(passed + (number > 0), _beyond(on[-m["router.depth"]], owner) + 1)
             if len(self._taken_rows) >= self._row_room:
                 passed = np.maximum(passed, self._taken_rows[-self._row_room] + 1)
-            passed[owner] = max(passed[owner], up + number)
+            behind_room = max(0, number - self._row_room)
+            passed[owner] = max(passed[owner], up + number + behind_room * (turns - 1))
             ahead = passed - behind
             west, east = np.maximum.accumulate(ahead[owner::-1])[::-1], np.maximum.accumulate(ahead[owner:])
             passed = np.concatenate([west[:-1], east]) + behind
             on.append(passed)
             steps = np.maximum(steps + each, passed + m["ramp.in"])
             self._taken_rows.append(steps)
-        rest = each * (self._wavelets - followed)
+        rest = max(each, turns) * (wavelets - followed)
         self._taken_rows = [steps + rest for steps in self._taken_rows[-self._row_room :]]
         done = steps + rest + each
-        done[owner] = max(done[owner], sent + self._wavelets + self.tokens)  # the sending goes first
+        done[owner] = max(done[owner], sent + wavelets + self.tokens)  # the sending goes first
         self.free = done + take.after
         self.free[owner] += send.after - take.after
 

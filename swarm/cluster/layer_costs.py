@@ -34,7 +34,7 @@ from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.tensors import NetworkTensor
-from fabric.networks.streamed.operations.lowering import Stage, StepWriter
+from fabric.networks.streamed.operations.lowering import PASSING, Stage, StepWriter
 from fabric.networks.streamed.operations.table import STREAMED, after
 from fabric.price import timing
 from swarm.cluster.columns import Columns
@@ -175,8 +175,8 @@ class _Follower(StepWriter):
     def join(self, name: str) -> None:
         if self.mesh.width > 1:
             command = self.tasks.command
-            self.columns.join(command(name), command("onward"), command("take"))
-            self.words += 4 * self.mesh.width - 4
+            self.columns.join(command("begin"), command(PASSING[name]), command(name), command("take"))
+            self.words += 2 * self.mesh.width - 1
 
     def rows(self, count: int, step: Callable[[int, int], None]) -> None:
         """Follow rows of a matrix: `step` is given the number of a row, and how many were followed before it.

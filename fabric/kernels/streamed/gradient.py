@@ -212,19 +212,24 @@ class GradientTasks:
             if self.columns > 1:
                 # Taking its own row from the fabric too, it knows when the last wavelet has passed its router: only
                 # then may the next command change the route.
-                p.route(COLOR_D, rx="R", tx="R" + self.onward["E"] + self.onward["W"])
+                self.lead("R")
                 p.fmovh(self.spread, self.mine, async_=True)
             self.take(self.arriving if self.columns > 1 else self.mine, t.data, sent=True)
-        for name, rx, to in (("from_west", "W", "E"), ("from_east", "E", "W")) if self.columns > 1 else ():
+        for name, rx in (("from_west", "W"), ("from_east", "E")) if self.columns > 1 else ():
             with p.task(name, kind="control", id=TASKS[name]) as t:
                 p.dsr_base(own, base)
-                p.route(COLOR_D, rx=rx, tx="R" + self.onward[to])
+                self.lead(rx)
                 self.take(self.arriving, t.data)
         with p.task("ask", kind="control", id=TASKS["ask"]) as t:
             words = p.reg16("words to the feature")
             p.mul16(words, t.data, self.tokens)
             p.dsr_off(own, words)
             self.answer()
+
+    def lead(self, rx: str) -> None:
+        """Emit the route of a row that comes from the west, from the east or from the own PE, to all beyond it."""
+        onward = {"W": self.onward["E"], "E": self.onward["W"], "R": self.onward["E"] + self.onward["W"]}[rx]
+        self.p.route(COLOR_D, rx=rx, tx="R" + onward)
 
     def take(self, row: Dsr, data: Reg, sent: bool = False) -> None:
         """Emit the taking of a row of dY, in f32 or as it is, and the answers that the command's data ask for."""

@@ -50,7 +50,7 @@ HOMES = (
     *("begin", "pass", "land", "send", "from_west", "from_east", "ask"),
     *POINTERS,
     *("relu", "gelu", "slope"),
-    *("floor", "max_row", "join_max", "join_add", "onward", "take", "peak"),
+    *("floor", "max_row", "join_max", "join_add", "pass_max", "take", "peak"),
     *("exp_row", "share", "log", "scale", "delta_row", "loss", "right_row"),
     *("k_low", "k_high", "gamma", "sum_row", "mean", "var_row", "deviation", "recall", "norm_row", "affine"),
     *("grad_gamma", "grad_beta", "back_sum", "back_dot", "dot", "back_row"),

@@ -35,7 +35,7 @@ from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.graph.windows import Window, window_of
 from fabric.networks.streamed import commands
-from fabric.networks.streamed.operations.lowering import Stage, StepWriter
+from fabric.networks.streamed.operations.lowering import PASSING, Stage, StepWriter
 from fabric.networks.streamed.operations.shapes import ConvolutionShape
 from fabric.networks.streamed.operations.table import STREAMED, after
 from fabric.networks.streamed.parameters import StreamedParameter, StreamedPattern
@@ -147,13 +147,10 @@ class _Words(StepWriter):
     def join(self, name: str) -> None:
         last = self.resident.width - 1
         for column in range(last + 1) if last else ():
-            if column:
-                self.tell(name, columns=[column])
-            self.tell("onward", columns=[column])
-        for column in range(last):
+            through = PASSING[name] if column else "begin"
+            self.tell(name if column == last else through, columns=[column])
+        for column in range(last - 1, -1, -1):
             self.tell("take", columns=[column])
-            if column < last - 1:
-                self.tell("onward", columns=[column])
 
     def scale(self) -> None:
         none, one = np.zeros(1, np.int64), np.ones(1, bool)

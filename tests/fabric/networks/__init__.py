@@ -31,10 +31,12 @@ class Case:
         dtype="f16",
         backend=None,
         form="steps",
+        turned=None,
+        name="wse2",
     ):
         self.network = Network.dense(features, activation, dtype, bias, norm)
         form = "both" if form == "pairs" and density < 1 else form  # a matrix with gaps has no pairs
-        self.resident = Resident(self.network, machine(), width, height, height * tokens, form)
+        self.resident = Resident(self.network, machine(name), width, height, height * tokens, form, turned)
         self.rng = rng = np.random.default_rng(seed)
         self.matrices, self.norms = [], {}
         for k, layer in enumerate(self.network.layers):

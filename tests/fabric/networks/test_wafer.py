@@ -198,7 +198,7 @@ def test_two_weights_and_two_gradients_of_a_dense_row_take_what_the_closed_forms
     """Twenty more features of one output feature, on one PE."""
     m, found = machine(), {}
     for features in (40, 60):
-        case = Case((features, 1), tokens=tokens, activation="none", form="pairs")
+        case = Case((features, 1), tokens=tokens, activation="none", form="pairs", turned=())
         case.load()
         found[features] = [case.wafer.run(case.coordinator.streams(kind)).cycles for kind in ("test", "train")]
     product, both = (more - less for more, less in zip(found[60], found[40], strict=True))

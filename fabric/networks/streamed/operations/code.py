@@ -40,12 +40,13 @@ __all__ = ["JOINS", "ProgramCode"]
 POINTERS = ("row", "aux", "delta", "label", "wide")
 """Pointers of the tasks on rows: name of the command that sets each."""
 JOINS = {
-    "join_max": "sums: maximum with what arrives round the ring",
-    "join_add": "sums: plus what arrives round the ring",
-    "onward": "send the sums round the ring, and keep them",
-    "take": "sums: what arrives round the ring",
+    "join_max": "the last column: sums: maximum with what arrives round the ring, then to all columns along the rows",
+    "join_add": "the last column: sums: plus what arrives round the ring, then the same",
+    "pass_max": "the maximum of the own sums with those that arrive goes on round the ring",
+    "take": "sums: what arrives along the rows",
 }
-"""Commands that join the sums of all columns; there are none in a single column."""
+"""Commands that join the sums of all columns; there are none in a single column.  Sums begin their way and are added to
+by the commands of products, ``begin`` and ``pass``."""
 
 
 class ProgramCode:
@@ -102,7 +103,8 @@ class ProgramCode:
         self.held, self.tokens, self.network = held, tokens, network
         self.reads = {name: p.dsr("src1") for name in POINTERS}
         self.writes = {name: p.dsr("dest") for name in POINTERS if name != "label"}
-        self.onward = p.dsr("dest") if product.arriving else None
+        if product.arriving:
+            self.joined, self.spread = p.dsr("src0"), p.dsr("dest")
         if "shape" in ids:
             self.shapes = ProgramShapes(self)
         self.one, self.two = p.array("one", tokens, "f32", bank=0), p.array("two", tokens, "f32", bank=2)
@@ -119,8 +121,9 @@ class ProgramCode:
             for name, dsr in pointers.items():
                 var = self.held["expo" if name == "wide" else "a0"]
                 self.p.load(dsr, self.p.mem1d(var, self.tokens, save=True, check=False))
-        if self.onward:
-            self.p.load(self.onward, self.p.fabout(self.product.out, self.tokens, dtype="f32"))
+        if self.product.arriving:
+            self.p.load(self.joined, self.product.sums)
+            self.p.load(self.spread, self.p.fabout(self.gradient.row_out, self.tokens, dtype="f32"))
 
     def command(self, name: str) -> AbstractContextManager[Task]:
         """Begin the task of a command."""
@@ -142,18 +145,25 @@ class ProgramCode:
                     self.p.dsr_base(self.writes[name], place)
 
     def ring_tasks(self) -> None:
-        """Write what joins the sums of all columns."""
-        p, total, arriving = self.p, self.product.total, self.product.arriving
-        if arriving is None or self.onward is None:
+        """Write what joins the sums of all columns: once round the ring to the last one, and from there to all.
+
+        The last column sends what it adds as it adds it, and takes it from the fabric as all others do: then it knows
+        that the last of it has passed its router, before another command turns that.
+        """
+        p, product, total, arriving = self.p, self.product, self.product.total, self.product.arriving
+        if arriving is None or product.leaving is None:
             return
-        with self.command("onward"):
-            p.mov32(self.onward, self.product.sums)
-        with self.command("join_add"):
-            p.fadds(total, total, arriving)
+        everywhere = p.fabin(self.gradient.row_in, self.tokens, dtype="f32")
+        with self.command("pass_max"):
+            p.fmaxs(product.leaving, total, arriving)
+        for name, join in (("join_add", p.fadds), ("join_max", p.fmaxs)):
+            with self.command(name):
+                self.gradient.lead("R")
+                join(self.spread, self.joined, arriving, async_=True)
+                p.mov32(total, everywhere)
         with self.command("take"):
-            p.mov32(total, arriving)
-        with self.command("join_max"):
-            p.fmaxs(total, total, arriving)
+            self.gradient.lead("E")
+            p.mov32(total, everywhere)
 
     def send_sum(self, vector: Var | Dsd) -> None:
         """Emit the sum of a vector over the tokens, sent south."""

@@ -18,10 +18,14 @@ from fabric.networks.graph.tensors import NetworkTensor
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.code import ProgramCode
 
-__all__ = ["Lowering", "Stage", "StepWriter", "TaskWriter"]
+__all__ = ["PASSING", "Lowering", "Stage", "StepWriter", "TaskWriter"]
 
 Stage: TypeAlias = str | tuple[tuple[str, int | None], ...]
 """A stage is a command for a group of channels, or has those of each channel of the group."""
+
+
+PASSING = {"join_add": "pass", "join_max": "pass_max"}
+"""What columns between the first and the last do in a join, by what the last does."""
 
 
 class StepWriter(ABC):
@@ -49,7 +53,7 @@ class StepWriter(ABC):
 
     @abstractmethod
     def join(self, name: str) -> None:
-        """Reduce the sums over the columns to all of them: once along the ring to the last, once round to all."""
+        """Reduce the sums over the columns: once along the ring to the last, and from there along the rows to all."""
 
     @abstractmethod
     def in_pairs(self, step: NetworkStep) -> bool:
