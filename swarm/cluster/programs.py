@@ -107,7 +107,7 @@ def _tasks(
     """Return the `Tasks` of layers of some kinds, given the features of a column at each level."""
     width, height = min(3, mesh.width), min(3, mesh.height)
     column, row = min(1, width - 1), row_kind(min(1, height - 1), height)
-    small = tuple(dict.fromkeys(kinds))
+    small = (*dict.fromkeys(kinds), kinds[-1])  # with one layer of each form
     for chosen, sizes in ((kinds, tiles), (small, (1,) * (len(small) + 1))):
         true = sizes is tiles
         if chosen[-1][0] != "none" or chosen[-1][2]:
@@ -118,7 +118,7 @@ def _tasks(
         ]
         network = Network.of(layers)
         names = [parameter.name for parameter in network.parameters[: len(layers)]]
-        copied = [name for name, one in zip(names, turned, strict=False) if one] if true else names * any(turned)
+        copied = [name for name, one in zip(names, turned, strict=False) if one] if true else names[: any(turned)]
         try:
             resident = Resident(network, mesh.machine, width, height, tokens * height, form, copied)
             words = sum(map(resident.words, resident.plan.arrays))

@@ -30,7 +30,7 @@ Order of additions (bit exact)
 
 Cycles
     WSE-2 multiplies vectors by a register or adds products of two vectors in two operations: a dot product of T tokens
-    takes a conversion, a multiplication and a sum, 3 T.  As rows times scalars n features take T (n / 2 + 7) + 3 n / 2.
+    takes a conversion, a multiplication and a sum, 3 T.  As rows times scalars n features take T (n / 2 + 6) + 3 n / 2.
 
 Source: weight streaming white paper, section 7.3.2, figures 20 and 21.
 """
@@ -90,8 +90,8 @@ SKIP = 0x4000
 """In the data of a command that asks for a whole row: without the first feature."""
 TURNED = 0x8000
 """In the same data: from the turned copy of the features."""
-AT_ONCE = 4
-"""Tokens of a turn of the loop over a turned copy: a turn costs a taken branch, a token code of three instructions."""
+AT_ONCE = 8
+"""Tokens of a turn of the loop over a turned copy: a turn costs a taken branch, a token code of two instructions."""
 
 
 class GradientTasks:
@@ -131,7 +131,11 @@ class GradientTasks:
         f32 numbers of a feature, to write and to read.
     taken, other : Dsr
         The present row of dY in f32, to write and to read.
+    features : Dsr
+        Reads 16-bit numbers and moves behind what it has read: lent for answers from a turned copy.
     """
+
+    features: Dsr
 
     def __init__(
         self,
@@ -150,6 +154,7 @@ class GradientTasks:
         totals: Var | None = None,
     ) -> None:
         self.whole, self.turned, self.totals = whole, turned, totals
+        self.from_copy, self.answers = p.new_label(), p.new_label()
         self.p, self.x, self.d, self.tokens, self.base = p, x, d, tokens, x if base is None else base
         self.columns = columns = place.columns
         height = place.height
@@ -172,7 +177,7 @@ class GradientTasks:
             self.west, self.before = p.dsr("src0"), p.input_queue(4, across(column, group - 1))
         self.out = p.output_queue(4, across(column, group) if ends and group < place.groups - 1 else DOWN[parity])
         if turned is not None:
-            self.scalars = p.array("scalars", tokens, "half")
+            self.scalars = p.array("scalars", tokens, "half", bank=0)
             self.sums, self.into, self.leaving = p.dsr("src0"), p.dsr("src0"), p.dsr("dest")
 
     def prepare(self) -> None:
@@ -207,19 +212,45 @@ class GradientTasks:
     def tasks(self) -> None:
         """Write the tasks: the commands of `TASKS`."""
         p, own, base = self.p, self.own, self.base
+        row = self.arriving if self.columns > 1 else self.mine
         with p.task("send", kind="control", id=TASKS["send"]) as t:
             p.dsr_base(own, base)
+            turned = p.new_label()
             if self.columns > 1:
                 # Taking its own row from the fabric too, it knows when the last wavelet has passed its router: only
                 # then may the next command change the route.
                 self.lead("R")
                 p.fmovh(self.spread, self.mine, async_=True)
-            self.take(self.arriving if self.columns > 1 else self.mine, t.data, sent=True)
+            if self.turned is not None:
+                p.br16("lt", t.data, 0, turned)
+            p.fh2s(self.taken, row)
+            self.next_row()
+            if self.whole:
+                self.answer_all(t.data)
+            if self.turned is not None:
+                p.done()
+                p.place(turned)
+                p.fmovh(self.scalars, row)
+                self.next_row()
+                if self.columns > 1:
+                    p.jump(self.answers)
+                else:
+                    self.answer_turned(t.data)
         for name, rx in (("from_west", "W"), ("from_east", "E")) if self.columns > 1 else ():
             with p.task(name, kind="control", id=TASKS[name]) as t:
                 p.dsr_base(own, base)
                 self.lead(rx)
-                self.take(self.arriving, t.data)
+                if self.turned is not None:
+                    p.br16("lt", t.data, 0, self.from_copy)
+                p.fh2s(self.taken, row)
+                if self.whole:
+                    self.answer_all(t.data)
+                if self.turned is not None and rx == "W":  # the tasks of a row share what follows
+                    p.done()
+                    p.place(self.from_copy)
+                    p.fmovh(self.scalars, row)
+                    p.place(self.answers)
+                    self.answer_turned(t.data)
         with p.task("ask", kind="control", id=TASKS["ask"]) as t:
             words = p.reg16("words to the feature")
             p.mul16(words, t.data, self.tokens)
@@ -230,26 +261,6 @@ class GradientTasks:
         """Emit the route of a row that comes from the west, from the east or from the own PE, to all beyond it."""
         onward = {"W": self.onward["E"], "E": self.onward["W"], "R": self.onward["E"] + self.onward["W"]}[rx]
         self.p.route(COLOR_D, rx=rx, tx="R" + onward)
-
-    def take(self, row: Dsr, data: Reg, sent: bool = False) -> None:
-        """Emit the taking of a row of dY, in f32 or as it is, and the answers that the command's data ask for."""
-        p = self.p
-        turned = p.new_label()
-        if self.turned is not None:
-            p.br16("lt", data, 0, turned)
-        p.fh2s(self.taken, row)
-        if sent:
-            self.next_row()
-        if self.whole:
-            self.answer_all(data)
-        if self.turned is None:
-            return
-        p.done()
-        p.place(turned)
-        p.fmovh(self.scalars, row)
-        if sent:
-            self.next_row()
-        self.answer_turned(data)
 
     def next_row(self) -> None:
         """Emit the way to the row of dY that is sent next."""
@@ -290,12 +301,12 @@ class GradientTasks:
     def answer_turned(self, data: Reg) -> None:
         """Emit the answers to a whole row from the turned copy; `data` as of `answer_all`, with `TURNED`."""
         p = self.p
-        asked, words, factor = p.reg16("asked for"), p.reg16("words of a token"), p.reg16("number of the row")
+        asked, words, factors = p.reg16("asked for"), p.reg16("words of a token"), p.reg32("numbers of the row")
         p.and16(asked, data, SKIP - 1)
         self.skipped(words, data, 1)
         p.add16(words, words, asked)
         self.evened(words, words)
-        p.dsr_base(self.own, self.turned)
+        p.dsr_base(self.features, self.turned)
         p.dsr_base(self.sums, self.totals)
         p.dsr_len(self.sums, words)
         p.mov32(self.sums, 0)
@@ -304,21 +315,25 @@ class GradientTasks:
         p.ldi(place, self.scalars)
         if turns:
             with p.loop(turns):
-                self.tokens_of(range(AT_ONCE), place, factor, words)
+                self.tokens_of(AT_ONCE, place, factors)
                 p.add16(place, place, AT_ONCE)
-        self.tokens_of(range(rest), place, factor, words)
+        self.tokens_of(rest, place, factors)
         p.dsr_len(self.sums, asked)
         self.skipped(words, data, 2)
         p.dsr_off(self.sums, words)
-        p.free(asked, words, factor, place)
+        p.free(asked, words, factors, place)
         self.send_all_south()
 
-    def tokens_of(self, tokens: range, place: Reg, factor: Reg, words: Reg) -> None:
-        """Emit sums += features of a token times its number in the row of dY, for some tokens."""
-        for token in tokens:
-            self.p.ld16(factor, place, offset=token)
-            self.p.fmachs(self.sums, self.sums, self.own, factor)
-            self.p.dsr_off(self.own, words)
+    def tokens_of(self, tokens: int, place: Reg, factors: Reg) -> None:
+        """Emit sums += features of a token times its number in the row of dY, for some tokens; numbers come in twos."""
+        p = self.p
+        for token in range(0, tokens, 2):
+            if token + 1 == tokens:
+                p.ld16(factors.low, place, offset=token)
+            else:
+                p.ld32(factors, place, offset=token)
+            for factor in (factors.low, factors.high)[: tokens - token]:
+                p.fmachs(self.sums, self.sums, self.features, factor)
 
     def answer_all(self, data: Reg) -> None:
         """Emit the answers to a whole row of a dense mask: `data` are how many features are asked for, 0 for none.

@@ -31,6 +31,7 @@ from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.plan import MemoryPlan, PlannedArray
 from fabric.networks.streamed.commands import FORMS
+from fabric.networks.streamed.operations.attention import shares_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.gradients import copies
 from fabric.networks.streamed.operations.linear import TURN, dense_tasks, turn_task
@@ -46,7 +47,7 @@ __all__ = ["Resident"]
 ProgramKey: TypeAlias = tuple[bool, bool, int, int | str]
 """PEs have the same program in the first column, in the last, by parity, by `row_kind`."""
 
-BANKS = {"turned": 1, "totals": 0}
+BANKS = {"by_token": 1, "totals": 0}
 """Memory banks of arrays that are read side by side, two numbers at a time: one odd, one even, and they never meet."""
 MARGIN = 256
 """Words by which programs of other columns and rows may be larger than one of the middle, and more."""
@@ -134,7 +135,8 @@ class Resident:
         if padded:
             self.plan.arrays["padded"] = PlannedArray(padded)
         if sizes:
-            self.plan.arrays["turned"] = PlannedArray(max(sizes.values()))
+            shares = max((shares_of(node) for node in network.nodes if node.op == "attention"), default=0)
+            self.plan.arrays["by_token"] = PlannedArray(max(*sizes.values(), -(-shares // self.tokens)))
             self.plan.arrays["totals"] = PlannedArray(max(sizes.values()), "f32", single=True)
         self._views = [(name, 0) for name in self.plan.arrays]
         self._views += [(name, self.tokens) for name, array in self.plan.arrays.items() if array.ones]
@@ -145,6 +147,12 @@ class Resident:
         if not sizes:
             raise self._too_large()  # before weights are drawn and programs written for nothing
         return False
+
+    @property
+    def _all_turned(self) -> bool:
+        """Whether gradients of dense rows are never made as dots."""
+        asks = (step for step in self.plan.steps if step.direction == "ask" and step.op == "linear")
+        return all(step.parameter is not None and step.parameter.name in self.turned for step in asks)
 
     def _fits(self) -> bool:
         """Whether programs fit a PE: one of its middle if that leaves room enough, else all."""
@@ -240,11 +248,12 @@ class Resident:
         product = ProductTasks(p, column, self.width, held["a0"], held["a1"], tokens, base, self.form, longest)
         dense = self.form != "steps"
         place = self._mesh(self.plan.layouts[0])
-        copy = held.get("turned"), held.get("totals")
-        gradient = GradientTasks(p, column, place, row, 0, held["a0"], held["d0"], tokens, base, dense, longest, *copy)
+        given = held["a0"], held["d0"], tokens, base, dense and not self._all_turned, longest
+        gradient = GradientTasks(p, column, place, row, 0, *given, held.get("by_token"), held.get("totals"))
         there = present(self.network)
         lowerings = [lowering for name, lowering in STREAMED.items() if name in there]
         code = ProgramCode(p, self.ids, table, product, gradient, held, tokens, lowerings, self.network)
+        gradient.features = code.reads["label"]  # set by a command before the loss needs it again
         constant = p.dsr("src1") if dense else None
         with p.task("prepare"):
             for part in (product, gradient, code):

@@ -31,7 +31,7 @@ from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from wse_core.errors import UnsupportedError
 
-__all__ = ["ATTENTION", "the_form"]
+__all__ = ["ATTENTION", "shares_of", "the_form"]
 
 COMMANDS = {
     "operand": "data = number of the next array that attention works on",
@@ -77,7 +77,8 @@ class AttentionTasks:
         self.operands, self.at = p.array("operands", len(BACK), "u16"), p.array("places", len(BACK), "u16")
         self.named = p.scalar("operands named", "u16", 0)
         self.work = p.array("scores", s * s, "f32", bank=0)
-        self.shares = p.array("shares", 2 * s * s, "half", bank=1)  # and behind them their gradients
+        # And behind them their gradients.  They live in a command, turned copies in a phase of gradients: one place.
+        self.shares = code.held.get("by_token") or p.array("shares", shares_of(node), "half", bank=1)
         self.share, self.dot = (
             p.array("share of a query", s, "f32", bank=4),
             p.array("dot of a query", s, "f32", bank=4),
@@ -335,6 +336,11 @@ class AttentionTasks:
             p.add16(into, into, self.tokens)
             p.add16(numbers, numbers, self.tokens)
         p.free(into, numbers, at, factor)
+
+
+def shares_of(node: Node) -> int:
+    """Return how many shares, and gradients of shares, attention keeps while it works on a sequence."""
+    return 2 * node.size("sequence") ** 2
 
 
 LOWEST = 0xFF800000

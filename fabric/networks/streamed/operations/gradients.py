@@ -92,8 +92,10 @@ def _prices(machine: Machine, half: str, tokens: int) -> Pricer:
     tasks = GradientTasks(
         p, 1, Placement(3, 3 * tokens, 3, 3), 1, 0, x, d, tokens, whole=True, turned=turned, totals=totals
     )
+    tasks.features = p.dsr("src1")
     with p.task("prepare"):
         tasks.prepare()
+        p.load(tasks.features, p.mem1d(turned, tokens, save=True))
     p.start("prepare")
     tasks.tasks()
     with p.task("turn", kind="control", id=TURN) as t:

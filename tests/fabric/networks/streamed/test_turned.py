@@ -179,8 +179,8 @@ def test_copies_have_their_place_in_the_plan():
     network = Network.of((Layer(21, 9, "relu", True), Layer(9, 4)))
     resident = Resident(network, machine(), 2, 1, 8, "pairs", turned=["layer1.weight"])
     plan = resident.plan.arrays
-    assert (plan["turned"].rows, plan["totals"].rows) == (12, 12)
-    assert (resident.words("turned"), resident.words("totals")) == (12 * 8, 2 * 12)
+    assert (plan["by_token"].rows, plan["totals"].rows) == (12, 12)
+    assert (resident.words("by_token"), resident.words("totals")) == (12 * 8, 2 * 12)
     places = resident.layout  # both lie in banks that never meet
     assert places is not None
     assert SKIP & TURNED == 0
