@@ -92,14 +92,14 @@ class Columns:
         ready = self.free[order] + through.before
         ready[0] += begin.before - through.before
         ready[-1] += land.before - through.before
-        _, last = self._passed_on(order, ready)
+        last = self._passed_on(order, ready)
         last += through.after
         last[0] += begin.after - through.after
         last[-1] += land.after - through.after
         self.free[order] = last
 
-    def _passed_on(self, order: NDArray[np.int64], ready: Times) -> tuple[Times, Times]:
-        """Return the first step of each column, and the cycle behind its last, if sums go from one to the next.
+    def _passed_on(self, order: NDArray[np.int64], ready: Times) -> Times:
+        """Return the cycle behind the last step of each column if sums go from one to the next.
 
         Columns stand in `order`, the one that begins first, the one that keeps the sums last; `ready` says when each
         can take its first step.
@@ -118,23 +118,24 @@ class Columns:
         last[:-1] = np.maximum(last[:-1], freed + more)
         got[1:] = last[1:]
         self._got[order] = got
-        return first, last
+        return last
 
     def join(self, begin: TaskPrice, through: TaskPrice, land: TaskPrice, take: TaskPrice) -> None:
         """Join sums over all columns: each adds its own to what comes, the last one sends the total to all.
 
-        It sends what it adds, before it takes that itself (`land`), and both go through one pipeline.
+        It takes that itself, too, and both go through one pipeline.
         """
         if self.count == 1:
             return
         m, owner = self.machine, self.count - 1
         ready = self.free + through.before
         ready[0] += begin.before - through.before
-        ready[owner] += m["ce.config"]  # turns its router first
-        first, last = self._passed_on(self._place, ready)
+        ready[owner] += land.before - through.before
+        last = self._passed_on(self._place, ready)
         self.free[:owner] = last[:owner] + through.after
         self.free[0] += begin.after - through.after
-        self._spread(owner, float(first[owner]), land, take, self.tokens, turns=2)
+        sent = float(last[owner]) + m["ce.config"] + timing.issue(m)
+        self._spread(owner, sent, sent + 1, take.after, take, self.tokens, turns=2)
 
     def broadcast(self, owner: int, send: TaskPrice, take: TaskPrice) -> None:
         """Send a row of gradients from its owner to all columns; `send` takes it, too, after an instruction more.
@@ -146,12 +147,16 @@ class Columns:
         if self.count == 1:
             self.spend(send.alone)
             return
-        self._spread(owner, float(self.free[owner] + send.before - 1), send, take, -(-self.tokens // 2))
+        own = float(self.free[owner] + send.before)
+        self._spread(owner, own - 1, own, send.after, take, -(-self.tokens // 2))
 
-    def _spread(self, owner: int, sent: float, send: TaskPrice, take: TaskPrice, wavelets: int, turns: int = 1) -> None:
-        """Let wavelets go from their owner, whose first step is `sent`, to all columns.
+    def _spread(
+        self, owner: int, sent: float, own: float, after: float, take: TaskPrice, wavelets: int, turns: int = 1
+    ) -> None:
+        """Let wavelets go from their owner to all columns.
 
-        Once there is no more room for what the owner takes itself, it sends one every so many `turns`.
+        Its first one is sent at `sent`; it can take the first one itself at `own`, and is through `after` the last.
+        Once there is no more room for what it takes itself, it sends one every so many `turns`.
         """
         m, place, hop = self.machine, self._place, self.machine["router.hop"]
         ready = self.free + take.before
@@ -159,7 +164,7 @@ class Columns:
         turned = (place >= low) & (place <= high) & (place != owner)  # routes between the last owner and this one
         passed = np.where(turned, ready - timing.issue(m) + 1, -np.inf)
         self._owner = owner
-        ready[owner] = self.free[owner] + send.before
+        ready[owner] = own
         behind = hop * np.abs(place - owner)
         up = sent + m["ramp.execute"] + m["ramp.out"]
         each = take.length / wavelets
@@ -182,7 +187,7 @@ class Columns:
         done = steps + rest + each
         done[owner] = max(done[owner], sent + wavelets + self.tokens)  # the sending goes first
         self.free = done + take.after
-        self.free[owner] += send.after - take.after
+        self.free[owner] += after - take.after
 
 
 def _beyond(times: Times, owner: int) -> Times:

@@ -90,7 +90,9 @@ def tasks_of(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str) -
     tiles = [-(-layers[0].inputs // mesh.width), *(-(-layer.outputs // mesh.width) for layer in layers)]
     turned = [
         form != "steps" and pays(mesh.machine, "f16", tokens, layer.outputs, above, below, layer.bias)
-        for layer, below, above in zip(layers, [-(-layer.inputs // mesh.width) for layer in layers], tiles[1:], strict=True)
+        for layer, below, above in zip(
+            layers, [-(-layer.inputs // mesh.width) for layer in layers], tiles[1:], strict=True
+        )
     ]
     return _tasks(tuple(kinds), tuple(tiles), tuple(turned), tokens, mesh, form)
 

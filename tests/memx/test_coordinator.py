@@ -30,11 +30,11 @@ def told(case, kind):
 def obey(columns):
     """Run the commands of all columns, each waiting for what it takes; return what is left on the way, in all."""
     count = len(columns)
-    ring, sums = ([deque() for _ in range(count)] for _ in range(2))  # what has come from the column before
-    rows = [deque() for _ in range(count)]  # rows of output gradients, from whichever column sent them
+    sums = [deque() for _ in range(count)]  # what has come from the column before
+    rows = [deque() for _ in range(count)]  # rows of output gradients, and joined sums, from whichever column sent them
     todo = [deque(name for name in column if name) for column in columns]
-    sends = {"begin": sums, "pass": sums, "onward": ring}
-    takes = {"pass": sums, "land": sums, "join_max": ring, "join_add": ring, "take": ring}
+    sends = ("begin", "pass", "pass_max")
+    takes = ("pass", "pass_max", "land", "join_max", "join_add")
     moved = True
     while moved:
         moved = False
@@ -42,22 +42,22 @@ def obey(columns):
             while todo[k]:
                 name = todo[k][0]
                 if name in takes and count > 1:
-                    if not takes[name][k]:
+                    if not sums[k]:
                         break
-                    takes[name][k].popleft()
-                elif name in ("from_west", "from_east"):
+                    sums[k].popleft()
+                elif name in ("from_west", "from_east", "take"):
                     if not rows[k] or (rows[k][0] < k) != (name == "from_west"):
                         break
                     rows[k].popleft()
                 if name in sends and count > 1:
-                    sends[name][(k + 1) % count].append(name)
-                elif name == "send":
+                    sums[(k + 1) % count].append(name)
+                elif name in ("send", "join_max", "join_add"):
                     for other in range(count):
                         if other != k:
                             rows[other].append(k)
                 todo[k].popleft()
                 moved = True
-    return sum(map(len, [*todo, *ring, *sums, *rows]))
+    return sum(map(len, [*todo, *sums, *rows]))
 
 
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: "-".join(map(str, network["features"])))
@@ -68,7 +68,7 @@ def test_what_is_taken_was_sent(network, kind):
     assert obey(columns) == 0
     if kind == "train" and len(columns) > 1:
         late = [column.copy() for column in columns]
-        late[0].remove("onward")  # a check that sees a missing word
+        late[0].remove("take")  # a check that sees a missing word
         assert obey(late) > 0
 
 
@@ -90,8 +90,8 @@ def test_words_of_each_layer_are_counted(network):
     classes = layers[-1].outputs
     want.update(dict.fromkeys(("max_row", "exp_row", "delta_row"), classes))
     want.update(dict.fromkeys(("floor", "peak", "share", "scale", "loss"), width))
-    want.update({"log": 1, "join_max": width - 1, "join_add": width - 1})
-    want.update({"onward": 2 * (width + max(0, width - 2)), "take": 2 * (width - 1)})
+    joined = {"join_max": 1, "join_add": 1, "begin": 2, "pass": width - 2, "pass_max": width - 2}
+    want.update({"log": 1, "take": 2 * (width - 1)} | (joined if width > 1 else {}))
     columns = told(case, "train")
     found = Counter(name for column in columns for name in column)
     taken = found.pop("from_west", 0) + found.pop("from_east", 0)
@@ -139,13 +139,16 @@ def test_one_order_of_sending_holds_the_streams_of_all_columns(network, kind):
     so_far, count = [[] for _ in columns], len(columns)
     for column, name in zip(sender.tolist(), names.tolist(), strict=True):
         so_far[column].append(name)
-        if count > 1 and name in ("pass", "land", "take", "join_max", "join_add"):  # its sending stands before it
-            given = {"begin", "pass"} if name in ("pass", "land") else {"onward"}
-            taken = {"pass", "land"} if name in ("pass", "land") else {"take", "join_max", "join_add"}
+        taken = ("pass", "pass_max", "land", "join_max", "join_add")
+        if count > 1 and name in taken:  # its sending stands before it
+            given = ("begin", "pass", "pass_max")
             sent, took = (
                 sum(n in names for n in so_far[k]) for k, names in (((column - 1) % count, given), (column, taken))
             )
             assert sent >= took
+        elif name == "take":
+            joined = sum(n in ("join_max", "join_add") for n in so_far[-1])
+            assert joined >= sum(n == "take" for n in so_far[column])
         elif name in ("from_west", "from_east"):
             rows = [sum(n == "send" for n in part) for part in so_far]
             assert sum(rows) > 0

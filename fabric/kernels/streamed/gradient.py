@@ -301,7 +301,7 @@ class GradientTasks:
     def answer_turned(self, data: Reg) -> None:
         """Emit the answers to a whole row from the turned copy; `data` as of `answer_all`, with `TURNED`."""
         p = self.p
-        asked, words, factors = p.reg16("asked for"), p.reg16("words of a token"), p.reg32("numbers of the row")
+        words, asked = p.reg16("words of a token"), p.reg16("asked for")
         p.and16(asked, data, SKIP - 1)
         self.skipped(words, data, 1)
         p.add16(words, words, asked)
@@ -310,18 +310,22 @@ class GradientTasks:
         p.dsr_base(self.sums, self.totals)
         p.dsr_len(self.sums, words)
         p.mov32(self.sums, 0)
+        p.free(words, asked)
+        factors, place = p.reg32("numbers of the row"), p.reg16("place of the numbers")
         turns, rest = divmod(self.tokens, AT_ONCE) if self.tokens > AT_ONCE else (0, self.tokens)
-        place = p.reg16("place of the number")
         p.ldi(place, self.scalars)
         if turns:
             with p.loop(turns):
                 self.tokens_of(AT_ONCE, place, factors)
                 p.add16(place, place, AT_ONCE)
         self.tokens_of(rest, place, factors)
-        p.dsr_len(self.sums, asked)
+        p.free(factors, place)
+        words = p.reg16("words")
+        p.and16(words, data, SKIP - 1)
+        p.dsr_len(self.sums, words)
         self.skipped(words, data, 2)
         p.dsr_off(self.sums, words)
-        p.free(asked, words, factors, place)
+        p.free(words)
         self.send_all_south()
 
     def tokens_of(self, tokens: int, place: Reg, factors: Reg) -> None:

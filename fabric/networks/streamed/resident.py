@@ -162,7 +162,9 @@ class Resident:
             for x in range(self.width) if room < MARGIN else ():
                 for y in range(self.height):
                     self._program(x, row_kind(y, self.height))
-        except ProgramError:
+        except ProgramError as error:
+            if error.limit != "memory":
+                raise
             return False
         return True
 

@@ -147,8 +147,9 @@ class ProgramCode:
     def ring_tasks(self) -> None:
         """Write what joins the sums of all columns: once round the ring to the last one, and from there to all.
 
-        The last column sends what it adds as it adds it, and takes it from the fabric as all others do: then it knows
-        that the last of it has passed its router, before another command turns that.
+        The last column sends what it has when it has all of it, for the others cannot take anything as long as they
+        send.  It takes its own from the fabric too: then it knows that the last of it has passed its router, before
+        another command turns that.
         """
         p, product, total, arriving = self.p, self.product, self.product.total, self.product.arriving
         if arriving is None or product.leaving is None:
@@ -158,8 +159,9 @@ class ProgramCode:
             p.fmaxs(product.leaving, total, arriving)
         for name, join in (("join_add", p.fadds), ("join_max", p.fmaxs)):
             with self.command(name):
+                join(total, total, arriving)
                 self.gradient.lead("R")
-                join(self.spread, self.joined, arriving, async_=True)
+                p.mov32(self.spread, self.joined, async_=True)
                 p.mov32(total, everywhere)
         with self.command("take"):
             self.gradient.lead("E")

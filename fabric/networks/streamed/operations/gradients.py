@@ -19,6 +19,7 @@ from fabric.kernels.streamed.placement import Placement
 from fabric.networks.graph.plan import MemoryPlan
 from fabric.price.tasks import Pricer
 from fabric.program.program import Program
+from wse_core.errors import ProgramError
 from wse_core.params import Machine
 
 __all__ = ["copies", "pays"]
@@ -27,9 +28,7 @@ TURN = max(TASKS.values()) + 1
 """Id of the command that copies, in the program whose tasks are priced."""
 
 
-def copies(
-    plan: MemoryPlan, machine: Machine, tokens: int, wanted: Collection[str] | None = None
-) -> dict[str, int]:
+def copies(plan: MemoryPlan, machine: Machine, tokens: int, wanted: Collection[str] | None = None) -> dict[str, int]:
     """Return the features of a column, an even number, that are copied for each parameter for which that pays.
 
     Parameters
@@ -73,6 +72,8 @@ def pays(machine: Machine, half: str, tokens: int, rows: int, owned: int, featur
     bias : bool
     """
     prices = _prices(machine, half, tokens)
+    if prices is None:
+        return False
 
     def all_rows(form: int) -> float:
         plain = features | SKIP * (bias or not form) | form if features else 0
@@ -84,8 +85,11 @@ def pays(machine: Machine, half: str, tokens: int, rows: int, owned: int, featur
 
 
 @lru_cache(maxsize=64)
-def _prices(machine: Machine, half: str, tokens: int) -> Pricer:
-    """Return the prices of a program that has both forms; its arrays have no size to speak of, but their banks."""
+def _prices(machine: Machine, half: str, tokens: int) -> Pricer | None:
+    """Return the prices of a program that has both forms; its arrays have no size to speak of, but their banks.
+
+    So many tokens that not even this program fits have none.
+    """
     p = Program("gradients of a dense row", machine, half=half)
     x, d = p.array("x", tokens, "half", bank=1), p.array("d", tokens, "half")
     turned, totals = p.array("turned", tokens, "half", bank=1), p.array("totals", 1, "f32", bank=0)
@@ -100,4 +104,9 @@ def _prices(machine: Machine, half: str, tokens: int) -> Pricer:
     tasks.tasks()
     with p.task("turn", kind="control", id=TURN) as t:
         tasks.turn(t.data)
-    return Pricer(p.assemble(), machine)
+    try:
+        return Pricer(p.assemble(), machine)
+    except ProgramError as error:
+        if error.limit != "memory":
+            raise
+        return None

@@ -33,7 +33,9 @@ DENSE = {
 }
 """Rows without gaps: what follows from their order is not sent.  Only programs for dense matrices have these tasks; in
 them a command that begins a row of the mask asks for all gradients of the row too, if its data say how many."""
-TURN = {"turn": "copy the features token by token; data = how many rows: gradients of dense rows are made from the copy"}
+TURN = {
+    "turn": "copy the features token by token; data = how many rows: gradients of dense rows are made from the copy"
+}
 """Only programs have this command in which that pays (`fabric.networks.streamed.operations.gradients`)."""
 
 

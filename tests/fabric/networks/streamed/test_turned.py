@@ -7,16 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.kernels.streamed.gradient import SKIP, TURNED
+from fabric.kernels.streamed.gradient import TURNED
 from fabric.networks.graph.network import Layer, Network
 from fabric.networks.streamed.operations.gradients import pays
 from fabric.networks.streamed.resident import Resident
-from fabric.networks.streamed.wafer import Wafer
-from memx.coordinator import Coordinator
 from memx.pattern import Pattern
-from swarm.cluster.layer_costs import gradient
 from swarm.cluster.programs import Tasks
-from swarm.cluster.shapes import LayerShape, Mesh
 from tests.examples import examples
 from tests.fabric.networks import Case
 from wse_core.errors import ConfigError
@@ -34,37 +30,19 @@ CASES = {
     "seed": st.integers(0, 99),
 }
 
-
-def turned(case, which, name="wse2", backend=None):
-    """Give a case a wafer on which the gradients of some parameters are made from a copy, all of them if `which`."""
-    old = case.resident
-    names = [parameter.name for parameter in case.network.parameters]
-    chosen = names if which is True else which if which else ()
-    case.resident = Resident(
-        case.network, machine(name), old.width, old.height, old.samples, old.form, turned=chosen
-    )
-    case.coordinator = Coordinator(case.resident, case.matrices, case.norms)
-    case.wafer = Wafer(case.resident, backend)
-    return case
+ALL = [f"layer{number}.weight" for number in range(1, 5)]
 
 
 @examples(40)
 @given(scale=st.sampled_from([1.0, 2.0**10, 2.0**15]), **CASES)
 def test_both_forms_give_the_same_bits(scale, **values):
     """Overflows are among them; twice, so that nothing is left behind by a phase of the other form."""
-    case = Case(**values)
-    expected = case.expected(scale)
-    names = [parameter.name for parameter in case.network.parameters]
-    for which in ((), True, names[::2]):
-        turned(case, which)
-        assert case.resident.turned == frozenset(names if which is True else which) & frozenset(linear(case))
+    expected = Case(**values).expected(scale)
+    for names in ((), ALL, ALL[::2]):
+        case = Case(**values, turned=names)
+        assert case.resident.turned == frozenset(names) & {parameter.name for parameter in case.network.parameters}
         for _ in range(2):
             assert np.array_equal(case.train(scale)[1], expected)
-
-
-def linear(case):
-    """Return the names of the matrices of a case."""
-    return [parameter.name for parameter in case.network.parameters[: len(case.matrices)]]
 
 
 @examples(4)
@@ -80,20 +58,20 @@ def linear(case):
 def test_both_machines_take_the_same_cycles(**values):
     runs = []
     for backend in ("compiled", "reference"):
-        passed, found = turned(Case(**values), True, backend=backend).train()
+        passed, found = Case(**values, turned=ALL, backend=backend).train()
         runs.append((passed.cycles, [t.tolist() for t in passed.times], found.tolist()))
     assert runs[0] == runs[1]
 
 
 @pytest.mark.parametrize("name", ["wse2", "wse3"])
 def test_another_machine_gives_the_same_bits(name):
-    case = turned(Case((23, 9, 4), 3, 2, 5, form="pairs"), True, name)
+    case = Case((23, 9, 4), 3, 2, 5, form="pairs", turned=ALL, name=name)
     assert np.array_equal(case.train()[1], case.expected())
 
 
 def test_masks_with_gaps_ask_place_by_place():
     """Also where programs could do otherwise; a mask that is dense again is answered from the copy."""
-    case = turned(Case((12, 6, 3), 3, 2, 2, form="both", seed=3), True)
+    case = Case((12, 6, 3), 3, 2, 2, form="both", seed=3, turned=ALL)
     dense = case.train()[0].cycles
     kept = case.matrices[0].pattern
     case.matrices[0].set_pattern(Pattern.random(kept.shape, 0.5, case.rng))
@@ -111,7 +89,7 @@ def test_a_row_takes_what_its_program_costs(tokens, bias):
     for features in (6, 7, 16, 33):
         found = {}
         for rows in (8, 12):
-            case = turned(Case((features, rows), tokens=tokens, activation="none", bias=bias, form="pairs"), True)
+            case = Case((features, rows), tokens=tokens, activation="none", bias=bias, form="pairs", turned=ALL)
             ends = [case.train()[0].times[0][number] for number in (features + bias - 1, 4 * (features + bias) - 1)]
             found[rows] = ends[1] - ends[0]
         tasks = Tasks(case.resident, 0, "only", [True])
@@ -120,12 +98,13 @@ def test_a_row_takes_what_its_program_costs(tokens, bias):
 
 
 def test_a_phase_takes_the_form_that_costs_less():
-    """From three features of eight tokens on; a single row does not pay for the copy of many features."""
+    """From two features of eight tokens on; with a single row the copy has to pay for itself."""
     m = machine()
-    assert not pays(m, "f16", 8, rows=100, owned=10, features=2, bias=False)
-    assert pays(m, "f16", 8, rows=100, owned=10, features=3, bias=False)
-    assert not pays(m, "f16", 32, rows=1, owned=1, features=2, bias=True)
+    assert not pays(m, "f16", 8, rows=100, owned=10, features=1, bias=False)
+    assert pays(m, "f16", 8, rows=100, owned=10, features=2, bias=False)
+    assert not pays(m, "f16", 8, rows=1, owned=1, features=2, bias=False)
     assert not pays(m, "f16", 32, rows=100, owned=1, features=0, bias=True)
+    assert not pays(m, "f16", 10_000, rows=100, owned=1, features=9, bias=True)  # no program has room for a row
     case = Case((24, 5, 40, 9), 8, 1, 8, form="pairs")
     assert case.resident.turned == {"layer1.weight", "layer3.weight"}  # of 5 features a column has one at most
     assert Case((24, 5, 40, 9), 8, 1, 8, form="steps").resident.turned == frozenset()
@@ -134,19 +113,10 @@ def test_a_phase_takes_the_form_that_costs_less():
 @pytest.mark.parametrize("features", [(64, 32, 10), (98, 33, 7), (9, 40, 3)])
 @pytest.mark.parametrize(("width", "tokens"), [(1, 4), (3, 8), (4, 32), (7, 5)])
 def test_what_is_chosen_is_never_slower(features, width, tokens):
-    """Than dots alone by more than a cycle a row; and the layer model says what the chosen form takes."""
+    """Than dots alone, by more than a cycle a row: that of a program that has both."""
     case = Case(features, width, 2, tokens, form="pairs")
     chosen, rows = case.train()[0].cycles, sum(features[1:])
-    assert chosen <= turned(case, ()).train()[0].cycles + rows
-    case = Case(features[:2], width, 2, tokens, form="pairs")
-    case.train()
-    at = case.coordinator.script("train").phases[-1][1][0]
-    assert at > 0
-    shape = LayerShape(*features[:2], bias=True)
-    cost = gradient(shape, 2 * tokens, Mesh(machine(), width, 2))
-    times = np.concatenate([times[:-1] for times in case.train()[0].times])  # the last number is a loss
-    whole = times.max() - min(times.min(), case.train()[0].times[0][0])
-    assert cost.busy == pytest.approx(whole, rel=0.12)
+    assert chosen <= Case(features, width, 2, tokens, form="pairs", turned=()).train()[0].cycles + rows
 
 
 def test_784_256_128_10_takes_at_most_two_million_cycles():
@@ -154,8 +124,8 @@ def test_784_256_128_10_takes_at_most_two_million_cycles():
     case = Case((784, 256, 128, 10), 8, 8, 32, form="pairs")
     passed, found = case.train()
     assert len(case.resident.turned) == 3
-    assert passed.cycles < 1_500_000
-    dots, same = turned(case, ()).train()
+    assert passed.cycles < 1_450_000
+    dots, same = Case((784, 256, 128, 10), 8, 8, 32, form="pairs", turned=()).train()
     assert dots.cycles > 4_000_000
     assert np.array_equal(found, same)
 
@@ -181,6 +151,6 @@ def test_copies_have_their_place_in_the_plan():
     plan = resident.plan.arrays
     assert (plan["by_token"].rows, plan["totals"].rows) == (12, 12)
     assert (resident.words("by_token"), resident.words("totals")) == (12 * 8, 2 * 12)
-    places = resident.layout  # both lie in banks that never meet
-    assert places is not None
-    assert SKIP & TURNED == 0
+    symbols = resident.program(0, "only").assemble().symbols
+    assert symbols["by_token"].address % 2 == 1  # two at a time they never meet the sums in a bank
+    assert symbols["totals"].address % 2 == 0
