@@ -272,6 +272,7 @@ class GradientTasks:
         A token has an even number of them, since a multiply-add takes two at a time; what lies behind an odd number is
         not sent.
         """
+        assert self.turned is not None
         p = self.p
         left, words = p.reg16("rows left"), p.reg16("words")
         p.dsr_base(self.own, self.base)
@@ -300,6 +301,8 @@ class GradientTasks:
 
     def answer_turned(self, data: Reg) -> None:
         """Emit the answers to a whole row from the turned copy; `data` as of `answer_all`, with `TURNED`."""
+        assert self.turned is not None
+        assert self.totals is not None
         p = self.p
         words, asked = p.reg16("words of a token"), p.reg16("asked for")
         p.and16(asked, data, SKIP - 1)
@@ -326,7 +329,7 @@ class GradientTasks:
         self.skipped(words, data, 2)
         p.dsr_off(self.sums, words)
         p.free(words)
-        self.send_all_south()
+        self.send_all_south(self.totals.count)
 
     def tokens_of(self, tokens: int, place: Reg, factors: Reg) -> None:
         """Emit sums += features of a token times its number in the row of dY, for some tokens; numbers come in twos."""
@@ -387,13 +390,13 @@ class GradientTasks:
         else:
             p.mov32(self.on, total)
 
-    def send_all_south(self) -> None:
-        """Emit the addition of the sums of a turned copy to those that come from the north, while they pass."""
+    def send_all_south(self, most: int) -> None:
+        """Emit the addition of the sums of a turned copy, `most` at most, to the north's, while those pass."""
         p = self.p
         if self.west:
             raise InternalError("sums of groups go on one by one", where="kernel: gradient")
         if self.north:
-            p.fadds(self.leaving, self.sums, p.fabin(self.above, self.totals.count, dtype="f32"))
+            p.fadds(self.leaving, self.sums, p.fabin(self.above, most, dtype="f32"))
         else:
             p.mov32(self.leaving, self.sums)
 

@@ -26,7 +26,7 @@ from fabric.kernels.streamed import gradient, placement
 from wse_core.encoding import N_CONTROL_IDS
 from wse_core.errors import UnsupportedError
 
-__all__ = ["FORMS", "HOMES", "POINTERS", "given_out", "word"]
+__all__ = ["FORMS", "HOMES", "MOST", "POINTERS", "given_out", "word"]
 
 POINTERS = {
     "source": "pointer: features that weights and places of the mask refer to",
@@ -59,6 +59,8 @@ HOMES = (
 """These commands have an id of their own, in the order of the ids."""
 
 _FREE = tuple(number for number in range(N_CONTROL_IDS) if number != NO_TASK)
+MOST = len(_FREE)
+"""A network has at most so many commands."""
 _HOME = dict(zip(HOMES, _FREE, strict=False))
 assert all(_HOME[name] == number for name, number in {**placement.TASKS, **gradient.TASKS}.items())
 
@@ -72,9 +74,9 @@ def given_out(used: Iterable[str]) -> dict[str, int]:
         The network uses more commands than there are ids.
     """
     names = list(dict.fromkeys(used))
-    if len(names) > len(_FREE):
+    if len(names) > MOST:
         raise UnsupportedError(
-            f"the operations of the network take {len(names)} commands, a PE has {len(_FREE)}", feature="commands"
+            f"the operations of the network take {len(names)} commands, a PE has {MOST}", feature="commands"
         )
     found = {name: _HOME[name] for name in names if name in _HOME}
     left = (number for number in _FREE if number not in found.values())

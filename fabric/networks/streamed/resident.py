@@ -30,10 +30,10 @@ from fabric.layout.layout import Layout
 from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.plan import MemoryPlan, PlannedArray
-from fabric.networks.streamed.commands import FORMS
+from fabric.networks.streamed.commands import FORMS, MOST
 from fabric.networks.streamed.operations.attention import shares_of
 from fabric.networks.streamed.operations.code import ProgramCode
-from fabric.networks.streamed.operations.gradients import copies
+from fabric.networks.streamed.operations.gradients import copies, lacks_memory
 from fabric.networks.streamed.operations.linear import TURN, dense_tasks, turn_task
 from fabric.networks.streamed.operations.rows import slope_task
 from fabric.networks.streamed.operations.shapes import padded_rows, shapes_of
@@ -121,7 +121,7 @@ class Resident:
         self._check_sequences()
         self._made: dict[ProgramKey, Program] = {}
         sizes: dict[str, int] = {}
-        if self.form != "steps":
+        if self.form != "steps" and len(ids_of(network)) + len(TURN) <= MOST:
             sizes = copies(MemoryPlan(network, width, STREAMED), machine, self.tokens, turned)
         while not self._plan(sizes):  # what is large gives way first
             sizes = {name: rows for name, rows in sizes.items() if rows < max(sizes.values())}
@@ -163,7 +163,7 @@ class Resident:
                 for y in range(self.height):
                     self._program(x, row_kind(y, self.height))
         except ProgramError as error:
-            if error.limit != "memory":
+            if not lacks_memory(error):
                 raise
             return False
         return True

@@ -31,8 +31,11 @@ def test_sixty_four_wafers_train_cycle_by_cycle(folder, capsys):
     status, result, err = blobs.run(capsys, "many.toml --iterations 3 --compare 3 --out many")
     assert (status, result["wafers"], result["bit_exact"]) == (0, 64, True), err
     status, one, _ = blobs.run(capsys, "many.toml --iterations 3 --wafers 1 --out one")
-    down = {name: count for name, count in result["traffic_bytes"].items() if name != "losses"}
+    # Whether rows of gradients are made from a copy depends on the samples of a PE: a command per column and matrix.
+    down = {name: count for name, count in result["traffic_bytes"].items() if name not in ("losses", "commands")}
     assert down == {name: one["traffic_bytes"][name] for name in down}
+    more = one["traffic_bytes"]["commands"] - result["traffic_bytes"]["commands"]
+    assert 0 <= more <= 3 * 4 * 2 * 2
     assert result["traffic_bytes"]["losses"] == one["traffic_bytes"]["losses"]
     assert result["loss"] == pytest.approx(one["loss"], rel=1e-3)
     # Nothing of so short a pass is hidden: the round trip through three levels, there and back, and the update.

@@ -22,7 +22,7 @@ from fabric.program.program import Program
 from wse_core.errors import ProgramError
 from wse_core.params import Machine
 
-__all__ = ["copies", "pays"]
+__all__ = ["copies", "lacks_memory", "pays"]
 
 TURN = max(TASKS.values()) + 1
 """Id of the command that copies, in the program whose tasks are priced."""
@@ -107,6 +107,11 @@ def _prices(machine: Machine, half: str, tokens: int) -> Pricer | None:
     try:
         return Pricer(p.assemble(), machine)
     except ProgramError as error:
-        if error.limit != "memory":
+        if not lacks_memory(error):
             raise
         return None
+
+
+def lacks_memory(error: ProgramError) -> bool:
+    """Whether a program was refused since it does not fit the memory of a PE."""
+    return getattr(error, "limit", None) == "memory"
