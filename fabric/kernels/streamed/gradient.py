@@ -30,7 +30,7 @@ Order of additions (bit exact)
 
 Cycles
     WSE-2 multiplies vectors by a register or adds products of two vectors in two operations: a dot product of T tokens
-    takes a conversion, a multiplication and a sum, 3 T.  As rows times scalars n features take T (n / 2 + 6) + 3 n / 2.
+    takes a conversion, a multiplication and a sum, 3 T.  As rows times scalars n features take T (n / 2 + 3) + 3 n / 2.
 
 Source: weight streaming white paper, section 7.3.2, figures 20 and 21.
 """
