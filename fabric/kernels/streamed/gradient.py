@@ -89,9 +89,9 @@ TASKS = {"send": 3, "from_west": 4, "from_east": 5, "ask": 6}
 SKIP = 0x4000
 """In the data of a command that asks for a whole row: without the first feature."""
 TURNED = 0x8000
-"""In the same data: from the turned copy of the features."""
+"""In the same data: gradients are made from the turned copy of the features."""
 AT_ONCE = 8
-"""Tokens of a turn of the loop over a turned copy: a turn costs a taken branch, a token code of two instructions."""
+"""A turn of the loop over a turned copy does so many tokens: it costs a taken branch, they cost code."""
 
 
 class GradientTasks:
