@@ -6,7 +6,8 @@ each, two features a cycle, but the tokens' features have to follow one another,
 form of a phase is the one whose program takes fewer cycles, copy included, in the column with the most features; masks
 with gaps ask place by place.
 
-Source: the costs are those of the tasks' own instructions (`fabric.price`).
+Source: weight streaming white paper, section 7.3.2 (a dot product per place of the mask); the other form is ours, and
+the costs of both are those of their tasks' instructions (`fabric.price`).
 """
 
 from __future__ import annotations
