@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.networks.streamed.resident import Resident
-from fabric.networks.streamed.script import Script
+from fabric.networks.streamed.script import RoundTrip, Script
 from fabric.networks.streamed.writer import script_of
 from memx.parameter import Parameter
+from memx.statistics import BatchStatistics
 
 __all__ = ["Coordinator"]
 
@@ -37,11 +39,21 @@ class Coordinator:
     ----------
     parameters : list of Parameter
         All of them, in the order of `fabric.networks.graph.network.Network.parameters`: their numbers in scripts.
+    over_batches : list of (Parameter, BatchStatistics)
+        What normalises over batches, in the order of the network: its tables of values in scripts.
     """
 
     def __init__(self, resident: Resident, matrices: Sequence[Parameter], norms: dict[int, Parameter]) -> None:
         self.resident, self.matrices, self.norms = resident, list(matrices), dict(norms)
         self.parameters = [*self.matrices, *(self.norms[k] for k in sorted(self.norms))]
+        named = dict(zip((tensor.name for tensor in resident.network.parameters), self.parameters, strict=True))
+        self.over_batches = [
+            (one, one.statistics or BatchStatistics(tensor.columns))
+            for tensor in resident.network.over_batches
+            for one in (named[tensor.name],)
+        ]
+        for parameter, statistics in self.over_batches:
+            parameter.statistics = statistics
         self._made: dict[str, Any] = {}
 
     def script(self, kind: str) -> Script:
@@ -68,5 +80,28 @@ class Coordinator:
             A power of two.
         """
         scale = np.array([loss_scale], np.float32).view(np.uint32) >> np.uint32(16)
-        values = np.concatenate([*(p.values for p in self.parameters), scale.astype(np.uint16)]).astype(np.uint32)
-        return self.script(kind).fill(values)
+        made = [statistics.values() for _, statistics in self.over_batches]
+        values = np.concatenate([*(p.values for p in self.parameters), scale.astype(np.uint16), *made])
+        return self.script(kind).fill(values.astype(np.uint32))
+
+    # --- batches ------------------------------------------------------------------------------------------------------
+
+    def begin(self, kind: str) -> None:
+        """Begin a pass; `kind` as of `streams`."""
+        for _, statistics in self.over_batches:
+            statistics.begin(kind)
+
+    def answer(self, trip: RoundTrip, sums: NDArray[np.float32], samples: int) -> None:
+        """Take sums over a batch, that of all wafers; what `streams` returns has from now on what is made of them."""
+        parameter, statistics = self.over_batches[trip.table]
+        parts = sums.reshape(2, statistics.channels)
+        count = samples * self.resident.network.pixels(parameter.name)
+        if trip.direction == "forward":
+            statistics.forward(parts, count)
+        else:
+            statistics.back(parts, count, parameter.rounded()[0])
+
+    def end(self) -> None:
+        """End an iteration: running statistics take its batches."""
+        for _, statistics in self.over_batches:
+            statistics.end()

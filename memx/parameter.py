@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from memx.optimizer import Optimizer
 from memx.pattern import Pattern
+from memx.statistics import BatchStatistics
 from memx.store import FileStore, MemoryStore, row_blocks
 from wse_core import numerics
 from wse_core.errors import ConfigError
@@ -67,6 +68,8 @@ class Parameter:
         How often an index was transposed.
     decaying : int or None
         So many columns, the first ones, are subject to weight decay; None: all.
+    statistics : BatchStatistics or None
+        Of a batch normalisation.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Parameter:
         store = store or MemoryStore()
         self.state = {slot: store.zeros(f"{name}.{slot}", self.dense.shape) for slot in slots}
         self.transposes, self.decaying = 0, cast("int | None", None)
+        self.statistics = cast("BatchStatistics | None", None)
         self._gradient_pattern: Pattern | None = None
         self.set_pattern(pattern or Pattern.dense(self.dense.shape))
 
@@ -160,6 +164,13 @@ class Parameter:
         """Return (starts, steps) of the gradients that are asked for, in the form of an index."""
         starts, steps, _ = self.gradient_pattern.steps
         return starts, steps
+
+    def rounded(self) -> np.ndarray:
+        """Return the active weights as the stream has them, float32; others are zero."""
+        found = np.zeros(self.dense.size, np.float32)
+        bits = numerics.convert(self.values, self.fmt, "f32", self.bias, False)
+        found[self.pattern.flat] = np.asarray(bits, np.uint32).view(np.float32)
+        return found.reshape(self.dense.shape)
 
     # --- updates ------------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@
     release   a word leaves when its value is up to date; words before it go first
     room      at most `Links.window` words are on the way to a wafer or wait there; all wafers must have room
     store     the rate at which the memory service streams
+    answer    a word that carries what is made of sums of the same pass waits for them, and so does all behind it
     planes    chunks of words go out on the planes in turn, each at the rate of a link, or of a node if that is slower
     tree      a latency per level; words of a column arrive in order
 
@@ -15,6 +16,7 @@ Source: weight streaming white paper, sections 6.3, 6.4 and 7.4; order of the pl
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -56,7 +58,7 @@ class Down:
         self.back = away + max(1.0, hertz * links.turn)  # until it is heard that there is room; a cycle at least
         self.room = np.empty(0)  # when words of earlier passes made room, of those that may still matter
 
-    def begin(self, released: Times, read: Times | None) -> None:
+    def begin(self, released: Times, read: Times | None, waiting: Sequence[int] = ()) -> None:
         """Begin a pass over the wafers.
 
         Parameters
@@ -65,7 +67,10 @@ class Down:
             Per word, in the order of sending: when its value is up to date.
         read : ndarray or None
             Bytes of flash that have to be read for it.
+        waiting : sequence of int, optional
+            Words that wait for an answer each (`open`), in order, with all that is behind them.
         """
+        self.waiting = list(waiting)
         self.released, self.known = in_order(released), 0
         self._there = 0.0
         self.sent, self._out = np.full(len(released), np.nan), np.full(len(released), np.nan)
@@ -73,11 +78,21 @@ class Down:
         self._until = np.cumsum(self._read) if self._read is not None else None
         self._first = self.store.free if self._read is not None else 0.0
 
+    @property
+    def waits(self) -> bool:
+        """Whether the next unknown word is one that waits for an answer."""
+        return bool(self.waiting) and self.known == self.waiting[0]
+
+    def open(self, answered: float) -> None:
+        """Let words go that wait for the next answer, which is there at a time."""
+        first = self.waiting.pop(0)
+        self.released[first:] = np.maximum(self.released[first:], answered)
+
     def extend(self, made: Times) -> None:
         """Go on; `made`: when the words of this pass that are known to have entered made room at the top."""
         room = np.concatenate([self.room, made])
         shift = len(self.room) - self.links.window
-        limit = min(len(self.sent), len(made) + self.links.window)
+        limit = min(len(self.sent), len(made) + self.links.window, *self.waiting[:1])
         while self.known < limit:
             stop = limit
             if self._until is not None:
@@ -127,7 +142,7 @@ class Down:
         counts : ndarray of int
             Words in the order of sending that are known to have entered it.
         """
-        if self.known == len(self.sent):
+        if self.known == len(self.sent) or self.waits:
             return np.inf
         late = counts <= self.known - self.links.window
         return float(np.min((clocks + self.back)[late], initial=np.inf))

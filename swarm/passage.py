@@ -2,7 +2,8 @@
 
 A conservative simulation.  A wafer runs until the first cycle in which something could reach it that is not known yet:
 a word that waits for room at another wafer, or leave for a number that waits for others on their way up.  Both take the
-latency of the links, the lookahead, from wherever the others stand.  As long as the buffers between memory service and
+latency of the links, the lookahead, from wherever the others stand.  Words that carry what is made of sums of the same
+pass (`fabric.networks.streamed.script.RoundTrip`) take as long from where the last wafer stands that still sums.  As long as the buffers between memory service and
 wafers hold what is under way, everything is known beforehand, and each wafer runs to its end in one piece.
 
 Wafers share nothing while they run.  Their order, and how many run side by side, cannot matter.
@@ -15,6 +16,7 @@ from concurrent.futures import Executor, wait
 
 import numpy as np
 
+from fabric.networks.streamed.script import RoundTrip
 from swarm.down import Down
 from swarm.ports import WaferPort
 from swarm.up import Up
@@ -45,6 +47,8 @@ def travel(
     up: Up,
     pool: Executor | None,
     advance: Callable[..., list[bool]] = side_by_side,
+    trips: Sequence[RoundTrip] = (),
+    answer: Callable[[RoundTrip], None] | None = None,
 ) -> None:
     """Move the words of a pass down, let the wafers work on them, and move what they give up.
 
@@ -58,21 +62,34 @@ def travel(
         In which wafers run; handed to `advance`.
     advance : callable, optional
         Called as `side_by_side`, which runs all of them in this process.
+    trips : sequence of RoundTrip, optional
+        Those of the pass.
+    answer : callable, optional
+        Called with each of them when its numbers are there, before its words go out.
     """
+    left_to_do = list(trips)
     entered = [np.empty(0) for _ in ports]
     left = [np.empty(0) for _ in ports]
     while True:
         common = min(map(len, entered))
         made = np.max([times[:common] + back for times, back in zip(entered, down.back, strict=True)], axis=0)
         before = down.known, up.known
-        down.extend(made)
         up.extend(left)
+        while left_to_do and up.known >= left_to_do[0].needed:
+            trip = left_to_do.pop(0)
+            if answer is not None:
+                answer(trip)
+            down.open(up.answered(trip.needed, len(trip.places)))
+        down.extend(made)
         for number, port in enumerate(ports):
             port.offer(down.arrived(number, port.offered, down.known))
             port.allow(up.taken(number))
         clocks = np.array([port.clock for port in ports], np.float64)
         top = down.reach(clocks, np.array([len(times) for times in entered]))
-        bottom = up.reach(clocks, np.array([len(times) for times in left]))
+        counts = np.array([len(times) for times in left])
+        bottom = up.reach(clocks, counts)
+        if down.waits:
+            top = up.answer(clocks, counts, left_to_do[0].needed, len(left_to_do[0].places))
         last = bool(np.isinf(top) and np.isinf(bottom))
         horizons = [min(top + away, bottom + back) for away, back in zip(down.away, up.back, strict=True)]
         heard = advance(ports, horizons, pool)

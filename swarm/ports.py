@@ -67,15 +67,19 @@ class WaferPort(Endpoint):
         """Say what the words that come are for, and which are commands."""
         self.script = script
         self._control = np.concatenate([flags for _, flags in streams])
+        self._words, self._given = np.zeros(script.n_words, np.uint32), 0
+        self._numbers, self._taken = np.zeros(len(script.back), np.float32), 0
 
     def weights(self, words: np.ndarray) -> None:
-        self._words = np.empty_like(words)
-        self._words[self.script.sequence] = words
+        stop = self._given + len(words)
+        self._words[self.script.sequence[self._given : stop]] = words
+        self._given = stop
 
     def gradients(self, count: int) -> Iterator[np.ndarray]:
-        """Yield what came back, in the order of asking."""
-        numbers = np.concatenate([np.concatenate([*part, np.empty(0, np.float32)]) for part in self._numbers])
-        numbers = numbers[self.script.back]
+        """Yield the next numbers that came back, in the order of asking."""
+        stop = self._taken + count
+        numbers = self._numbers[self.script.back[self._taken : stop]]
+        self._taken = stop
         for start in range(0, count, CHUNK):
             yield numbers[start : start + CHUNK]
 
@@ -91,7 +95,6 @@ class WaferPort(Endpoint):
         self._sender, self._first = script.sender, script.starts
         self._got = np.concatenate([[0], np.cumsum([len(places) for places in script.places])])
         self._in, self._out, self._last = [0] * columns, [0] * columns, [0] * columns
-        self._numbers: list[list[np.ndarray]] = [[] for _ in range(columns)]
         self.offered = self._allowed = 0
         self.limited, self._complete, self._new = False, False, True
         self.hops = self.macs = 0
@@ -175,7 +178,7 @@ class WaferPort(Endpoint):
             came = self.wafer.fabric.receive(stream)
             first = self._got[column] + self._out[column]
             self.left[self._back[first : first + len(came)]] = came.cycles - self.origin
-            self._numbers[column].append(came.payload.view(np.float32))
+            self._numbers[first : first + len(came)] = came.payload.view(np.float32)
             self._out[column] += len(came)
             heard += len(came)
         return heard > 0

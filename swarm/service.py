@@ -83,7 +83,8 @@ class Service:
             new if pattern is parameter.pattern else np.full(parameter.pattern.count, self.settled)
             for parameter, pattern, new in zip(self.parameters, self._patterns, self._new, strict=True)
         ]
-        when = np.concatenate([*times, [self.settled], [0.0]])  # the loss scale, and words without a value: index -1
+        made = np.zeros(sum(statistics.values().size for _, statistics in self.coordinator.over_batches))
+        when = np.concatenate([*times, [self.settled], made, [0.0]])  # the last one is of words without a value, -1
         first, second = script.sources[script.sequence], script.seconds[script.sequence]
         return np.maximum(when[first], when[second])  # a word with two values waits for both
 
@@ -95,7 +96,8 @@ class Service:
         flash = self._in_flash()
         if not any(flash):
             return None
-        counts = np.array([*(p.pattern.count for p in self.parameters), 1])
+        made = sum(statistics.values().size for _, statistics in self.coordinator.over_batches)
+        counts = np.array([*(p.pattern.count for p in self.parameters), 1 + made])
         owner = np.repeat(np.arange(len(counts)), counts)
         each = [VALUE_BYTES * (2 - (p.pattern.density == 1)) for p in self.parameters]  # a dense matrix has no index
         carried = np.array([*(size * there for size, there in zip(each, flash, strict=True)), 0, 0], np.float64)

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ import numpy as np
 from fabric.host.engines import around, chosen
 from fabric.networks.graph.network import Network
 from fabric.networks.streamed.resident import Resident
-from fabric.networks.streamed.script import Script
+from fabric.networks.streamed.script import RoundTrip, Script
 from fabric.networks.streamed.wafer import Wafer
 from memx.coordinator import Coordinator
 from memx.parameter import Parameter
@@ -238,6 +239,7 @@ class System:
         self.tree = Planes(self.ports, self.links.planes, self.links.ways, self.links.chunk)
         self.done = 0
         self.sent: list[Sent] = []
+        self._numbers, self._came = np.empty(0, np.float32), 0  # of the pass under way
         self._kept: np.ndarray | None = None  # sums of gradients that no update has used up
         self._unhindered: dict[str, Course] = {}
         self._passes: list[Pass] = []  # of the iteration under way
@@ -266,19 +268,47 @@ class System:
         whole: bool = False,
     ) -> tuple[Script, int, int]:
         """Send the words of a pass and let the wafers work on them; return script, first cycle and cycles to load."""
+        self.coordinator.begin(kind)
         streams, script = self.coordinator.streams(kind, loss_scale), self.coordinator.script(kind)
         for port, (inputs, labels) in zip(self.ports, shards, strict=True):
             port.wafer.load(inputs, labels)
             port.expect(script, streams)
-        self.tree.weights(np.concatenate([payload for payload, _ in streams])[script.sequence])
+        self._numbers, self._came = np.zeros(script.n_places, np.float32), 0
+        cuts = pairwise([0, *(trip.first for trip in script.trips), script.n_words])
+
+        def send() -> None:
+            """Send the words up to the next round trip."""
+            first, stop = next(cuts)
+            streams = self.coordinator.streams(kind, loss_scale)
+            self.tree.weights(np.concatenate([payload for payload, _ in streams])[script.sequence[first:stop]])
+
+        def answer(trip: RoundTrip) -> None:
+            """Take the sums of all wafers, and send what is made of them."""
+            self._gather(script, trip.needed)
+            self.coordinator.answer(trip, self._numbers[trip.places], self.batch)
+            send()
+
+        send()
         if not self.timed:
-            together(self._pool, [(port.work, kind, loss_scale) for port in self.ports])
+            for port in self.ports:
+                port.begin(kind, loss_scale)
+            for trip in (*script.trips, None):
+                together(self._pool, [(port.work,) for port in self.ports])
+                if trip is not None:
+                    answer(trip)
             return script, 0, 0
         begun, load = self.clock, self.ways.load(shards[0][0].size)
         self.sent.append(Sent(kind, script, self.ports[0].ended + load + self.ports[0].origin))
         advance = self.crew.advance if self.crew else side_by_side
-        self.ways.run(script, shards[0][0].size, update, whole, self._pool, advance)
+        self.ways.run(script, shards[0][0].size, update, whole, self._pool, advance, answer)
         return script, begun, load
+
+    def _gather(self, script: Script, count: int) -> None:
+        """Take numbers from the tree, so that the first `count` of them are there, each at its place."""
+        with np.errstate(invalid="ignore", over="ignore"):  # an overflow is for the loss scale to see
+            found = gather(self.tree, count - self._came)
+        self._numbers[script.returned[self._came : count]] = found
+        self._came = count
 
     def _facts(self, script: Script, begun: int, load: int, shards: Sequence[tuple[np.ndarray, ...]]) -> dict[str, Any]:
         """Return what a pass of training took."""
@@ -334,10 +364,10 @@ class System:
         script, begun, load = self._pass("train", loss_scale, shards, update, whole)
         facts = self._facts(script, begun, load, shards) if self.timed else {}
         asked, count = int(script.offsets[-1]), len(script.back)
-        numbers, loss = np.empty(count, np.float32), np.float32(0)
-        with np.errstate(invalid="ignore", over="ignore"):  # an overflow is for the loss scale to see
-            numbers[np.concatenate(script.places)[script.back]] = gather(self.tree, count)
-            for part in numbers[asked:]:
+        self._gather(script, count)
+        numbers, loss = self._numbers, np.float32(0)
+        with np.errstate(invalid="ignore", over="ignore"):
+            for part in numbers[asked : asked + script.columns]:
                 loss += part
         gradients = numbers[:asked]
         if self._kept is not None:
@@ -348,6 +378,8 @@ class System:
             self._note(facts["total_cycles"], update, whole, shards[0][0].size)
         if self.timed and update:
             self.service.took(script, self.up, bool(np.isfinite(gradients).all()))
+        if update:
+            self.coordinator.end()
         found = Iteration(loss, gradients, gradient_words=count, **facts)
         self.done += 1
         if self.mark is not None and self.timed:
@@ -440,7 +472,8 @@ class System:
         shards = list(zip(*(np.split(part, len(self.ports), axis=1) for part in padded), strict=True))
         script, begun, _ = self._pass("test", 1.0, shards)
         self._before = []
-        return int(gather(self.tree, len(script.back)).sum()), self.clock - begun
+        self._gather(script, len(script.back))
+        return int(self._numbers.sum()), self.clock - begun
 
     def logits(self) -> np.ndarray:
         """Return the logits that the wafers hold, bit patterns of shape (classes, samples)."""

@@ -171,6 +171,18 @@ class Up:
         late = counts <= self.known
         return float(np.min((clocks + self.away)[late], initial=np.inf))
 
+    def answered(self, needed: int, made: int) -> float:
+        """Return when `made` sums among the first `needed` numbers, all of them known, have been used up."""
+        return float(self.came[needed - 1]) + self._answer(made)
+
+    def answer(self, clocks: Times, counts: NDArray[np.int64], needed: int, made: int) -> float:
+        """Return the earliest cycle of `answered` while numbers are missing; parameters as of `reach` and there."""
+        late = counts < needed
+        return float(np.max((clocks + self.away)[late])) + self._answer(made)
+
+    def _answer(self, made: int) -> float:
+        return max(1.0, made * self.units.gap + self.latency)
+
     def end(self, clock: float) -> None:
         """End a pass; `clock`: nothing leaves a wafer before that."""
         room = in_order(np.concatenate([self.room, self.begun]))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fabric.networks.streamed.script import Script
+from fabric.networks.streamed.script import RoundTrip, Script
 from memx.coordinator import Coordinator
 from memx.tiers import Tiers
 from swarm.down import Down
@@ -82,6 +82,7 @@ class Ways:
         whole: bool,
         pool: Executor | None = None,
         advance: Callable[..., list[bool]] = side_by_side,
+        answer: Callable[[RoundTrip], None] | None = None,
     ) -> None:
         """Let a pass travel.
 
@@ -96,13 +97,16 @@ class Ways:
             In which wafers run.
         advance : callable, optional
             See `swarm.passage.travel`.
+        answer : callable, optional
+            Likewise.
         """
         load = self.load(samples)
         for port in self.ports:
             port.begin(port.ended + load)
-        self.down.begin(self.service.released(script), self.service.read(script, update))
+        waiting = [trip.first for trip in script.trips]
+        self.down.begin(self.service.released(script), self.service.read(script, update), waiting)
         self.service.begin(script, self.up, update, whole)
-        travel(self.ports, self.down, self.up, pool, advance)
+        travel(self.ports, self.down, self.up, pool, advance, script.trips, answer)
         self.clock = max(port.ended for port in self.ports)
         self.up.end(min(port.ended for port in self.ports))
 

@@ -153,7 +153,12 @@ class _Follower(StepWriter):
     def ask_filters(self, step: NetworkStep) -> None:
         self._refuse(step)
 
-    def channels(self, step: NetworkStep, words: Sequence[Stage], answers: Sequence[int] = ()) -> None:
+    def channels(
+        self, step: NetworkStep, words: Sequence[Stage], answers: Sequence[int] = (), made: bool = False
+    ) -> None:
+        self._refuse(step)
+
+    def round_trip(self, step: NetworkStep) -> None:
         self._refuse(step)
 
     def _refuse(self, step: NetworkStep) -> NoReturn:

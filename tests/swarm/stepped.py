@@ -81,7 +81,8 @@ class Stepped:
             times = [0.0]
             for source in carried:
                 if source >= 0:
-                    times.append(self.new.get(names[source], 0.0) if source < len(names) else self.settled)
+                    made = source > len(names)  # of sums of the same pass
+                    times.append(self.new.get(names[source], 0.0) if source < len(names) else self.settled * (not made))
             found.append(max(times))
         return found
 
@@ -108,6 +109,7 @@ class Stepped:
         self.done_in = [[0] * script.columns for _ in range(count)]
         self.done_out = [[0] * script.columns for _ in range(count)]
         self.sent = self.known = self.allowed = 0
+        self.trips, self.came_at = list(script.trips), []
         self.fresh, self.rests = [True] * count, [False] * count  # each run of an engine at rest takes it a cycle on
         self.newest = self.came = 0.0
         self.out = [0.0] * count
@@ -127,7 +129,7 @@ class Stepped:
                 self.receive()
             while self.limited and self.allowed < back and self.allow():
                 pass
-            cycles = 1 if self.limited or self.base + n > self.window else 100_000
+            cycles = 1 if self.limited or self.trips or self.base + n > self.window else 100_000
             rest = [self.step(k, wafer, cycles) for k, wafer in enumerate(self.wafers)]
             self.now += cycles
             if self.sent == n and self.known == back and all(rest):
@@ -145,6 +147,13 @@ class Stepped:
         if need >= len(self.entries):
             return False
         word, m = int(self.script.sequence[self.sent]), self.m
+        while self.trips and self.trips[0].first == self.sent:
+            trip = self.trips[0]
+            if self.known < trip.needed:
+                return False
+            work = len(trip.places) * self.hertz / m["update.rate"] + m["update.latency"] * 1e-9 * self.hertz
+            self.newest = max(self.newest, self.came_at[trip.needed - 1] + max(1.0, work))
+            self.trips.pop(0)
         self.newest = max(self.newest, self.released[word], self.entries[need] if need >= 0 else 0.0)
         out = self.free.serve("store", self.newest, self.gap(m["stream.rate"]))
         slow = min(m["link.rate"], m["node.rate"]) if len(self.wafers) > 1 else m["link.rate"]
@@ -178,6 +187,7 @@ class Stepped:
             return self.free.serve(("node", node, plane), max(rise(child) for child in node), node_gap) + latency
 
         self.came = begun = max(self.came, rise(self.shape))
+        self.came_at.append(self.came)
         gap, late = self.hertz / m["update.rate"], m["update.latency"] * 1e-9 * self.hertz
         if not self.whole:
             new = begun

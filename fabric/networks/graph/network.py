@@ -215,6 +215,18 @@ class Network:
         ordered = sorted(self.nodes, key=lambda node: not OPERATIONS[node.op].matrix)
         return tuple(found for node in ordered if (found := self.parameter(node)) is not None)
 
+    @cached_property
+    def over_batches(self) -> tuple[NetworkTensor, ...]:
+        """Parameters of what normalises over batches, in the order of the operations."""
+        nodes = [node for node in self.nodes if OPERATIONS[node.op].over_batch]
+        return tuple(found for node in nodes if (found := self.parameter(node)) is not None)
+
+    def pixels(self, parameter: str) -> int:
+        """Return the pixels of a channel that a parameter of `over_batches` normalises."""
+        nodes = [node for node in self.nodes if OPERATIONS[node.op].over_batch]
+        node = next(node for node in nodes if f"{node.group}.norm" == parameter)
+        return self.tensors[node.name].rows // node.size("channels")
+
     @property
     def size(self) -> int:
         """A network has so many weights, biases and factors."""

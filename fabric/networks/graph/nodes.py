@@ -62,8 +62,9 @@ class NetworkStep:
     Attributes
     ----------
     node : Node
-    direction : {"forward", "test", "back", "ask", "copy", "sum"}
-        ``test`` counts what is right instead of a loss; ``ask`` gives the gradient of a parameter alone; ``copy`` and
+    direction : {"forward", "known", "test", "back", "ask", "copy", "sum"}
+        ``known`` is forward with statistics of earlier batches; ``test`` counts what is right instead of a loss;
+        ``ask`` gives the gradient of a parameter alone; ``copy`` and
         ``sum`` are those of the operation add: what is read is kept, or added to what is there.
     reads, writes : tuple of NetworkTensor
         Activations and gradients.

@@ -18,6 +18,7 @@ mul             y = r(a b)                                  da = r(b dy), db = r
 rotary          `fabric.networks.graph.rotary`                                                          -
 convolution     `fabric.networks.graph.convolution`                                                     x
 groupnorm       `fabric.networks.graph.group_norm`                                                      u, 1 / sqrt
+batchnorm       `fabric.networks.graph.batch_norm`                                                      u
 maxpool         `fabric.networks.graph.pooling`                                                         x, y
 avgpool         `fabric.networks.graph.pooling`                                                         -
 attention       `fabric.networks.graph.attention`                                                       logs of sums
@@ -92,6 +93,8 @@ class NetworkOperation:
         Its parameter is a matrix of weights, a row per feature of the result, or per channel.
     heads : bool
         What is given lies in heads: in units of exactly its own size.
+    over_batch : bool
+        Sums over all samples of all wafers make a round trip to the memory service, which keeps running statistics.
     keeps : tuple of (letter, per, format)
         Arrays kept from forward to back: the letter that begins their names, a row per ``feature``, per ``unit`` of
         features, or one per ``token`` alone, ``half`` or ``f32``.
@@ -110,6 +113,7 @@ class NetworkOperation:
     channelwise: ClassVar[bool] = False
     matrix: ClassVar[bool] = False
     heads: ClassVar[bool] = False
+    over_batch: ClassVar[bool] = False
     keeps: ClassVar[tuple[tuple[str, str, str], ...]] = ()
     refused: ClassVar[Mapping[str, str]] = {}
 

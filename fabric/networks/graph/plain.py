@@ -78,12 +78,12 @@ class PlainGraph(PlainArithmetic):
             By the names of `Network.parameters`.
         x : ndarray, shape (samples, features)
         """
-        self.results, self._kept = {INPUT: self.round(x)}, dict[str, Any]()
+        self.results, self.kept = {INPUT: self.round(x)}, dict[str, Any]()
         for node, operation, parameter in self.network.operations():
             values = None if parameter is None else self.round(parameters[parameter.name])
             given = tuple(self.results[name] for name in node.inputs)
             found = operation.plain(self, node, given if operation.operands > 1 else given[0], values)
-            self.results[node.name], self._kept[node.name] = found
+            self.results[node.name], self.kept[node.name] = found
         return self.results[self.network.logits.name]
 
     def gradients(
@@ -111,7 +111,7 @@ class PlainGraph(PlainArithmetic):
         deltas = {self.network.logits.name: delta}
         for node, operation, parameter in reversed(self.network.operations()):
             values = None if parameter is None else self.round(parameters[parameter.name])
-            below, gradient = operation.plain_back(self, node, deltas.pop(node.name), self._kept[node.name], values)
+            below, gradient = operation.plain_back(self, node, deltas.pop(node.name), self.kept[node.name], values)
             for name, part in zip(node.inputs, below if operation.operands > 1 else (below,), strict=True):
                 deltas[name] = self.round(deltas[name] + part) if name in deltas else part
             if parameter is not None and gradient is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fabric.networks.graph.activations import ACTIVATIONS, Activation
 from fabric.networks.graph.attention import SelfAttention
+from fabric.networks.graph.batch_norm import BatchNorm
 from fabric.networks.graph.convolution import ImageConvolution
 from fabric.networks.graph.group_norm import GroupNorm
-from fabric.networks.graph.operations import Add, CrossEntropy, Declared, Linear, Mul, NetworkOperation, Norm, Rms
+from fabric.networks.graph.operations import Add, CrossEntropy, Linear, Mul, NetworkOperation, Norm, Rms
 from fabric.networks.graph.pooling import AveragePool, MaxPool
 from fabric.networks.graph.rotary import RotaryEmbedding
 from wse_core.errors import ConfigError
@@ -26,10 +27,10 @@ OPERATIONS: dict[str, NetworkOperation] = {
         SelfAttention(),
         ImageConvolution(),
         GroupNorm(),
+        BatchNorm(),
         MaxPool(),
         AveragePool(),
         CrossEntropy(),
-        Declared("batchnorm", "norm over the pixels of each channel and all samples"),
     )
 }
 """Each operation has its row, by name."""

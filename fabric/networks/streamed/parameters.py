@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-__all__ = ["StreamedParameter", "StreamedPattern"]
+__all__ = ["StreamedParameter", "StreamedPattern", "StreamedStatistics"]
 
 
 class StreamedPattern(Protocol):
@@ -33,6 +33,14 @@ class StreamedPattern(Protocol):
         """This share of the matrix exists."""
 
 
+class StreamedStatistics(Protocol):
+    """What a batch normalisation works with; `memx.statistics.BatchStatistics` is one."""
+
+    @property
+    def sent(self) -> dict[str, np.ndarray]:
+        """The numbers of each channel that the memory service sends in this pass."""
+
+
 class StreamedParameter(Protocol):
     """A parameter with its values; `memx.parameter.Parameter` is one."""
 
@@ -47,6 +55,10 @@ class StreamedParameter(Protocol):
     @property
     def pattern(self) -> StreamedPattern:
         """Entries that are streamed."""
+
+    @property
+    def statistics(self) -> StreamedStatistics | None:
+        """What a batch normalisation works with."""
 
     @property
     def gradient_pattern(self) -> StreamedPattern:

@@ -9,12 +9,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-__all__ = ["Script"]
+__all__ = ["RoundTrip", "Script"]
+
+
+class RoundTrip(NamedTuple):
+    """Words carry what was made of numbers that come back in the same pass.
+
+    Attributes
+    ----------
+    table : int
+        Number of the table of made values whose words wait.
+    direction : {"forward", "back"}
+    first : int
+        The first of those words, in the order of sending; all behind it go out later still.
+    needed : int
+        Numbers, in the order of coming back, that have to be there before.
+    places : ndarray of int
+        Where those of them belong, among all that comes back, of which values are made.
+    """
+
+    table: int
+    direction: str
+    first: int
+    needed: int
+    places: np.ndarray
 
 
 class Script:
@@ -24,7 +47,8 @@ class Script:
     ----------
     columns : int
     sizes : list of int
-        Values of each parameter, in order of their numbers.
+        Values of each parameter, in order of their numbers; then one, the loss scale, and those of each table of values
+        that are made of what comes back.
     asked : list of int
         Gradients of each parameter.
 
@@ -41,7 +65,7 @@ class Script:
         half, -1 for none.
     places : list of ndarray of int
         Per column, in order of arrival: where each number belongs in the vector of all gradients, followed by one
-        loss per column.
+        loss per column, and by sums of which values are made.
     back : ndarray of int
         Order of coming back: numbers of what returns, counted through the columns.
     asking : ndarray of int
@@ -67,6 +91,7 @@ class Script:
         self.phases: list[tuple[str, list[int]]] = []
         self.answers: list[int | None] = []
         self._places: list[Any] = [[] for _ in range(columns)]
+        self.trips: list[RoundTrip] = []
 
     def words(
         self,
@@ -98,11 +123,15 @@ class Script:
             self._upper[column].append(upper + self._length[column])
             self._uppers[column].append(uppers + self._values[parameter])
         if places is not None:
-            self._places[column].append(places + self.offsets[parameter])
+            self._places[column].append(places + self.offsets[min(parameter, len(self.offsets) - 1)])
             self._asked[column].append(np.broadcast_to(asked, len(places)) + self._turn)
             self._asks[column].append(np.full(len(places), -1) if asks is None else asks + self._length[column])
         self._turns[column].append(np.broadcast_to(rows, len(payload)) + self._turn)
         self._length[column] += len(payload)
+
+    def wait(self, table: int, direction: str, places: np.ndarray) -> None:
+        """Say that what is appended from here on carries what is made of numbers that were asked for so far."""
+        self.trips.append(RoundTrip(table, direction, self._turn, self._turn, places))  # turns, until all is there
 
     def turn(self, count: int = 1) -> None:
         """Say that what is appended from here on follows so many rows of all columns."""
@@ -112,6 +141,16 @@ class Script:
         """Begin a stretch: what is appended from here on is for `label`; `answers`: the parameter that it asks for."""
         self.phases.append((label, list(self._length)))
         self.answers.append(answers)
+
+    @cached_property
+    def returned(self) -> np.ndarray:
+        """What comes back belongs at these places, in the order of coming."""
+        return np.concatenate(self.places)[self.back]
+
+    @cached_property
+    def n_places(self) -> int:
+        """There are places for so many numbers that come back, whatever the kind of the pass."""
+        return max(int(self.offsets[-1]) + self.columns, 1 + int(self.returned.max(initial=-1)))
 
     @property
     def lengths(self) -> list[int]:
@@ -128,8 +167,12 @@ class Script:
         self._slots, self._sources = joined(self._slots, np.int64), joined(self._sources, np.int64)
         self._upper, self._uppers = joined(self._upper, np.int64), joined(self._uppers, np.int64)
         self.places = joined(self._places, np.int64)
-        self.sequence = np.argsort(np.concatenate(joined(self._turns, np.int64)), kind="stable")
-        self.back = np.argsort(np.concatenate(joined(self._asked, np.int64)), kind="stable")
+        turns, asked = (np.concatenate(joined(part, np.int64)) for part in (self._turns, self._asked))
+        self.sequence, self.back = np.argsort(turns, kind="stable"), np.argsort(asked, kind="stable")
+        self.trips = [
+            trip._replace(first=int((turns < trip.first).sum()), needed=int((asked < trip.needed).sum()))
+            for trip in self.trips
+        ]
         self.sources, self.seconds = np.full((2, self.n_words), -1)
         for begin, slots, sources in zip(self.starts, self._slots, self._sources, strict=False):
             self.sources[begin + slots] = sources
@@ -162,17 +205,20 @@ class Script:
         """Return the bytes of a pass on the link of the memory service by what they are for.
 
         Weights carry values of parameters; requests ask for gradients, those of a whole row with the command that
-        moves it; commands are all other words.  Losses come back with the gradients.
+        moves it; commands are all other words.  Losses come back with the gradients.  Statistics, if there are any,
+        are sums that come back, and words that carry what was made of them.
         """
-        values = int(self._values[-1]) - 1  # the last one is the loss scale
+        values = int(self._values[len(self.offsets) - 1])
         carries = [(of >= 0) & (of < values) for of in (self.sources, self.seconds)]
-        weights = int((carries[0] | carries[1]).sum())
+        weights, made = int((carries[0] | carries[1]).sum()), int((self.sources > values).sum())
         asked = int(
             np.count_nonzero(np.bincount(self.asking[self.asking >= 0]))
         )  # np.unique loads a package of its own
-        gradients = int((np.concatenate(self.places) < self.offsets[-1]).sum())
-        counts = {"weights": weights, "requests": asked, "commands": self.n_words - weights - asked}
-        counts |= {"gradients": gradients, "losses": len(self.back) - gradients}
+        places, losses = np.concatenate(self.places), int(self.offsets[-1])
+        gradients, sums = int((places < losses).sum()), int((places >= losses + self.columns).sum())
+        counts = {"weights": weights, "requests": asked, "commands": self.n_words - weights - asked - made}
+        counts |= {"gradients": gradients, "losses": len(self.back) - gradients - sums}
+        counts |= {"statistics": made + sums} if self._values[-1] > values + 1 else {}
         return {name: 4 * count for name, count in counts.items()}
 
     @property

@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fabric.kernels.streamed.gradient import SKIP, TURNED, row_commands
 from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
+from fabric.networks.graph.batch_norm import NUMBERS
 from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
@@ -112,9 +113,12 @@ class _Words(StepWriter):
                     hint='form = "both"',
                 )
         self.loss = len(parameters)  # the number of what carries the loss scale, and brings losses back
-        self.script = Script(
-            resident.width, [*(p.pattern.count for p in parameters), 1], [p.gradient_pattern.count for p in parameters]
-        )
+        tables = resident.network.over_batches
+        self.tables = {tensor.name: number for number, tensor in enumerate(tables)}
+        channels = [tensor.columns for tensor in tables]
+        self.sums = resident.width + 2 * np.cumsum([0, *channels])  # places of sums, behind those of the losses
+        sizes = [*(p.pattern.count for p in parameters), 1, *(2 * len(NUMBERS) * count for count in channels)]
+        self.script = Script(resident.width, sizes, [p.gradient_pattern.count for p in parameters])
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
@@ -187,10 +191,17 @@ class _Words(StepWriter):
             )
         self.script.turn()
 
-    def channels(self, step: NetworkStep, words: Sequence[Stage], answers: Sequence[int] = ()) -> None:
+    def channels(
+        self, step: NetworkStep, words: Sequence[Stage], answers: Sequence[int] = (), made: bool = False
+    ) -> None:
         layout, parameter = self.plan.layout(step.writes[0]), step.parameter
         assert parameter is not None
-        pixels, of_group = layout.features // parameter.columns, parameter.columns // step.node.size("groups")
+        groups = dict(step.node.sizes).get("groups", parameter.columns)
+        pixels, of_group = layout.features // parameter.columns, parameter.columns // groups
+        number, first = self.numbers[parameter.name], 0
+        if made:
+            table = self.tables[parameter.name]
+            number, first = self.loss + 1 + table, int(self.sums[table])
         for column in range(self.script.columns):
             payload: list[int] = []
             carried: list[tuple[int, int]] = []
@@ -206,18 +217,27 @@ class _Words(StepWriter):
                             if row is not None:
                                 carried.append((len(payload), row * parameter.columns + channel))
                             payload.append(int(self.word(name)))
-                        places += [row * parameter.columns + channel for row in answers]
+                        places += [first + row * parameter.columns + channel for row in answers]
             slots, entries = np.array(carried, np.int64).reshape(-1, 2).T
             self.script.words(
                 column,
                 np.array(payload, np.uint32),
                 np.ones(len(payload), bool),
                 slots,
-                self.numbers[parameter.name],
+                number,
                 entries,
                 np.array(places, np.int64) if answers else None,
             )
         self.script.turn()
+
+    def round_trip(self, step: NetworkStep) -> None:
+        assert step.parameter is not None
+        name, channels = step.parameter.name, step.parameter.columns
+        table = self.tables[name]
+        first = int(self.script.offsets[-1]) + int(self.sums[table])
+        if step.direction == "back":
+            first = int(self.script.offsets[self.numbers[name]])
+        self.script.wait(table, step.direction, first + np.arange(2 * channels))
 
     # --- matrices -----------------------------------------------------------------------------------------------------
 

@@ -93,19 +93,27 @@ class StepWriter(ABC):
         """Ask for the gradients of filters, a row per channel of the result."""
 
     @abstractmethod
-    def channels(self, step: NetworkStep, words: Sequence[Stage], answers: Sequence[int] = ()) -> None:
+    def channels(
+        self, step: NetworkStep, words: Sequence[Stage], answers: Sequence[int] = (), made: bool = False
+    ) -> None:
         """Send commands per group of channels, and per channel in it, that carry factors and shifts.
 
         Parameters
         ----------
         step : NetworkStep
-            Its parameter has the factors in row 0 and the shifts in row 1.
+            Its parameter has the factors in row 0 and the shifts in row 1; without groups a channel is one.
         words : sequence of str or tuple of (str, int or None)
             What each group gets, in this order: a command for the group, or those of each channel of the group, each
             with the row of the parameter whose value it carries.
         answers : sequence of int
             Rows of the parameter whose gradients the commands of a channel send.
+        made : bool
+            Rows are of the table that the memory service makes of sums, and answers are such sums.
         """
+
+    @abstractmethod
+    def round_trip(self, step: NetworkStep) -> None:
+        """Let what follows wait until the memory service has made values of what `channels` asked for last."""
 
     @abstractmethod
     def scale(self) -> None:

@@ -156,8 +156,9 @@ def _shape(network: Network, node: Node, direction: str) -> ImageShape | None:
         return ConvolutionShape.of(window_of(node, given), direction)
     if node.op in ("maxpool", "avgpool"):
         return PoolShape(window_of(node, given), direction == "back")
-    if node.op == "groupnorm":
-        return GroupShape(node.size("height") * node.size("width"), given // node.size("groups"))
+    if node.op in ("groupnorm", "batchnorm"):
+        pixels = node.size("height") * node.size("width")
+        return GroupShape(pixels, given // node.size("groups") if node.op == "groupnorm" else pixels)
     return None
 
 

@@ -12,7 +12,7 @@ from fabric.networks.streamed.operations.attention import ATTENTION
 from fabric.networks.streamed.operations.code import JOINS
 from fabric.networks.streamed.operations.convolution import CONVOLUTION
 from fabric.networks.streamed.operations.elementwise import ADD, MUL
-from fabric.networks.streamed.operations.group_norm import GROUP_NORM
+from fabric.networks.streamed.operations.channels import BATCH_NORM, GROUP_NORM
 from fabric.networks.streamed.operations.linear import LINEAR
 from fabric.networks.streamed.operations.loss import LOSS
 from fabric.networks.streamed.operations.lowering import Lowering
@@ -32,6 +32,7 @@ STREAMED: dict[str, Lowering] = {
     "attention": ATTENTION,
     "convolution": CONVOLUTION,
     "groupnorm": GROUP_NORM,
+    "batchnorm": BATCH_NORM,
     "maxpool": MAX_POOL,
     "avgpool": AVERAGE_POOL,
     "cross_entropy": LOSS,

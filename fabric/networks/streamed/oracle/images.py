@@ -25,6 +25,7 @@ __all__ = [
     "pooled_largest_back",
     "pooled_mean",
     "pooled_mean_back",
+    "summed",
 ]
 
 Halves = NDArray[np.uint16]
@@ -229,7 +230,7 @@ def normalised_back(
     (unit, inverse), channels = kept, node.size("channels")
     wide, units = a.widen(delta.reshape(channels, -1, delta.shape[1])), a.widen(unit)
     by_channel = units.reshape(wide.shape)
-    gradients = np.concatenate([a.south(_total(a, a.mul(wide, by_channel))), a.south(_total(a, wide))])
+    gradients = np.concatenate([a.south(summed(a, a.mul(wide, by_channel))), a.south(summed(a, wide))])
     factors = np.asarray(weights.values).reshape(2, channels, 1, 1)[0]
     halves = delta.reshape(wide.shape)
     scaled = a.fma(halves, factors, np.zeros_like(wide)).reshape(units.shape)
@@ -238,7 +239,7 @@ def normalised_back(
     return a.narrow(a.mul(found, inverse[:, None])).reshape(delta.shape), gradients
 
 
-def _total(a: MeshArithmetic, rows: Bits) -> Bits:
+def summed(a: MeshArithmetic, rows: Bits) -> Bits:
     """Return the sums over the second axis, from 0 on."""
     total = np.zeros((len(rows), *rows.shape[2:]), np.uint32)
     for k in range(rows.shape[1]):
@@ -247,4 +248,4 @@ def _total(a: MeshArithmetic, rows: Bits) -> Bits:
 
 
 def _mean(a: MeshArithmetic, rows: Bits) -> Bits:
-    return a.times(_total(a, rows), 1 / rows.shape[1])
+    return a.times(summed(a, rows), 1 / rows.shape[1])

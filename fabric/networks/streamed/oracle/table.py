@@ -12,7 +12,7 @@ from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
-from fabric.networks.streamed.oracle import attention, images, linear, loss, norm, rotary
+from fabric.networks.streamed.oracle import attention, batch, images, linear, loss, norm, rotary
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 
 __all__ = ["BACK", "FORWARD"]
@@ -24,6 +24,7 @@ class StreamedArithmetic(MeshArithmetic):
     """A mesh has a network on it; `fabric.networks.streamed.oracle.walk.StreamedOracle` is one."""
 
     network: Network
+    test = False
 
 
 def _tensors(a: StreamedArithmetic, node: Node) -> tuple[NetworkTensor, NetworkTensor]:
@@ -60,13 +61,14 @@ FORWARD: dict[str, Callable[..., Any]] = {
     "attention": attention.forward,
     "convolution": lambda a, node, x, weights: images.convolved(a, node, *_tensors(a, node), x, weights),
     "groupnorm": images.normalised,
+    "batchnorm": lambda a, node, x, weights: batch.known(a, x, weights) if a.test else batch.forward(a, x, weights),
     "maxpool": lambda a, node, x, weights: images.pooled_largest(a, node, x),
     "avgpool": lambda a, node, x, weights: images.pooled_mean(a, node, x),
     "cross_entropy": loss.forward,
     **{name: _row(name) for name in ACTIVATIONS},
 }
 """Each takes (arithmetic, node, rows, parameter) and returns (rows, what is kept), of several operands tuples; the loss
-takes (arithmetic, tensor, logits, labels, scale)."""
+takes (arithmetic, tensor, logits, labels, scale).  What needs sums of all wafers is a generator that returns so."""
 
 BACK: dict[str, Callable[..., Any]] = {
     "linear": _linear,
@@ -80,6 +82,7 @@ BACK: dict[str, Callable[..., Any]] = {
     "rotary": lambda a, node, delta, kept, weights: (rotary.turned(a, node, delta, back=True), None),
     "convolution": _convolution,
     "groupnorm": images.normalised_back,
+    "batchnorm": batch.back,
     "maxpool": lambda a, node, delta, kept, weights: (images.pooled_largest_back(a, node, delta, kept), None),
     "avgpool": lambda a, node, delta, kept, weights: (images.pooled_mean_back(a, node, delta, kept), None),
     "attention": lambda a, node, delta, kept, weights: (attention.back(a, node, delta, kept), None),

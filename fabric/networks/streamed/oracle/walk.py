@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Generator, Sequence
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,14 @@ from fabric.networks.graph.tensors import INPUT
 from fabric.networks.streamed.oracle import loss
 from fabric.networks.streamed.oracle.table import BACK, FORWARD, StreamedArithmetic
 from fabric.networks.streamed.parameters import StreamedParameter
+from wse_core.errors import InternalError
 from wse_core.params import Machine
 
-__all__ = ["StreamedOracle"]
+__all__ = ["Course", "StreamedOracle"]
+
+Result = TypeVar("Result")
+Course: TypeAlias = Generator[tuple[str, StreamedParameter, NDArray[np.uint32]], None, Result]
+"""What an oracle does stops where it needs sums of all wafers, and has a result."""
 
 
 class StreamedOracle(StreamedArithmetic):
@@ -33,12 +38,15 @@ class StreamedOracle(StreamedArithmetic):
     ----------
     results : dict[str, ndarray of uint16], shape (features, samples)
         Of each node, after `forward`; ``input`` is the samples.
+    gradients : dict[str, ndarray of uint32]
+        Of each parameter, as far as the way back has come; as f32 bits.
     """
 
     def __init__(self, network: Network, machine: Machine, width: int, height: int, samples: int) -> None:
         super().__init__(machine, network.dtype, width, height, samples)
         self.network = network
         self.results: dict[str, NDArray[np.uint16]] = {}
+        self.gradients: dict[str, NDArray[np.uint32]] = {}
 
     @property
     def activations(self) -> list[NDArray[np.uint16]]:
@@ -46,20 +54,34 @@ class StreamedOracle(StreamedArithmetic):
         return [self.results[name] for name in self.network.levels]
 
     def forward(self, inputs: NDArray[np.uint16], weights: Sequence[StreamedParameter]) -> NDArray[np.uint16]:
-        """Return the logits of a batch, bit patterns of shape (classes, samples).
+        """Return the logits of a batch, bit patterns of shape (classes, samples); see `going_forward`."""
+        return _alone(self.going_forward(inputs, weights))
+
+    def going_forward(
+        self, inputs: NDArray[np.uint16], weights: Sequence[StreamedParameter], test: bool = False
+    ) -> Course[NDArray[np.uint16]]:
+        """Return the logits of a batch, bit patterns of shape (classes, samples), in the end.
+
+        Before, it stops at every sum over all wafers: it yields (direction, parameter, sums as f32 bits), and goes on
+        when the parameter's statistics have what the memory service makes of them.
 
         Parameters
         ----------
         inputs : ndarray of uint16, shape (features, samples)
         weights : sequence of StreamedParameter
             In the order of `Network.parameters`.
+        test : bool
+            What is normalised over batches takes known statistics, and nothing is summed.
         """
+        self.test = test
         self._weights = dict(zip([tensor.name for tensor in self.network.parameters], weights, strict=True))
-        self.results, self._kept = {INPUT: inputs}, dict[str, Any]()
+        self.results, self._kept, self.gradients = {INPUT: inputs}, dict[str, Any](), {}
         for node, row, parameter in self.network.operations():
             weight = None if parameter is None else self._weights[parameter.name]
             given = tuple(self.results[name] for name in node.inputs)
             found = FORWARD[node.op](self, node, given if row.operands > 1 else given[0], weight)
+            if isinstance(found, Generator):
+                found = yield from found
             self.results[node.name], self._kept[node.name] = found
         return self.results[self.network.logits.name]
 
@@ -74,12 +96,28 @@ class StreamedOracle(StreamedArithmetic):
 
     def backward(self, delta: NDArray[np.uint16]) -> list[NDArray[np.uint32]]:
         """Return the gradients that are asked for as f32 bits, in the order of `Network.parameters`."""
-        found, deltas = {}, {self.network.logits.name: delta}
+        return _alone(self.going_back(delta))
+
+    def going_back(self, delta: NDArray[np.uint16]) -> Course[list[NDArray[np.uint32]]]:
+        """Return what `backward` does, in the end; it stops as `going_forward`, with `gradients` as far as they are."""
+        deltas = {self.network.logits.name: delta}
         for node, row, parameter in reversed(self.network.operations()):
             weight = None if parameter is None else self._weights[parameter.name]
-            below, gradient = BACK[node.op](self, node, deltas.pop(node.name), self._kept[node.name], weight)
+            made = BACK[node.op](self, node, deltas.pop(node.name), self._kept[node.name], weight)
+            if isinstance(made, Generator):
+                made = yield from made
+            below, gradient = made
             for name, part in zip(node.inputs, below if row.operands > 1 else (below,), strict=True):
                 deltas[name] = self.half.call("add", deltas[name], part) if name in deltas else part
             if parameter is not None:
-                found[parameter.name] = gradient
-        return [found[tensor.name] for tensor in self.network.parameters]
+                self.gradients[parameter.name] = gradient
+        return [self.gradients[tensor.name] for tensor in self.network.parameters]
+
+
+def _alone(course: Course[Result]) -> Result:
+    """Return the result of a course that needs no other wafer."""
+    try:
+        direction, parameter, _ = next(course)
+    except StopIteration as end:
+        return cast("Result", end.value)
+    raise InternalError(f"{parameter.name} needs sums of all wafers, {direction}", where="oracle")

@@ -1,0 +1,138 @@
+"""Normalisations of images work on whole channels, plane by plane: what groups and batches have in common.
+
+Factors and shifts are one per channel.  Gradients of both go south, channel by channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from fabric.networks.streamed.operations import batch_norm, group_norm
+from fabric.networks.streamed.operations.code import ProgramCode
+from fabric.networks.streamed.operations.lowering import Lowering
+from fabric.networks.streamed.operations.shapes import SHAPE
+
+__all__ = ["BATCH_NORM", "GROUP_NORM", "ChannelTasks"]
+
+COMMANDS = {
+    "channel_gamma": "data = factor of the next channel",
+    "channel_affine": "rows of the next channel: aux rows times factor plus data",
+    "channel_gradients": "send the sums of delta rows times aux rows, and of delta rows, of the next channel south",
+}
+
+
+class ChannelTasks:
+    """What the tasks hold between commands, and the tasks.
+
+    Parameters
+    ----------
+    code : ProgramCode
+
+    Attributes
+    ----------
+    mean, deviation, dot, sums : Var
+        A row of tokens each, f32.
+    gamma : Reg
+        Factor of a channel.
+    """
+
+    def __init__(self, code: ProgramCode) -> None:
+        self.code, p = code, code.p
+        names = ("channel mean", "channel deviation", "channel dot", "channel sums")
+        self.mean, self.deviation, self.dot, self.sums = (p.array(name, code.tokens, "f32") for name in names)
+        self.gamma = p.reg16("factor of a channel")
+
+    def tasks(self) -> None:
+        """Write the tasks of both ways."""
+        code, p, one = self.code, self.code.p, self.code.one
+        with code.command("channel_gamma") as t:
+            p.mov16(self.gamma, t.data)
+        with code.command("channel_affine") as t:
+            beta = p.reg32("shift of a channel")
+            p.fh2s(beta, t.data)
+            with self.times("plane"):
+                p.mov32(one, beta)
+                p.fmachs(one, one, code.reads["aux"], self.gamma)
+                p.fs2h(code.writes["row"], one)
+            p.free(beta)
+        with code.command("channel_gradients"):
+            with self.times("plane"):
+                p.fh2s(one, code.reads["delta"])
+                p.fadds(self.sums, self.sums, one)
+                self.with_units()
+            code.send_sum(code.product.sums)
+            code.send_sum(self.sums)
+            self.zeroed()
+        if "group_norm" in code.ids:
+            group_norm.tasks(self)
+        if "batch_sums" in code.ids:
+            batch_norm.tasks(self)
+
+    @contextmanager
+    def times(self, name: str) -> Iterator[None]:
+        """Emit what is done as often as a number of the shape says."""
+        count = self.code.shapes.number(name)
+        with self.code.p.loop(count):
+            yield
+        self.code.p.free(count)
+
+    def rewound(self, *names: str) -> None:
+        """Emit the way of pointers to read back to the first row of a group."""
+        words = self.code.shapes.number("rest")
+        for name in names:
+            self.code.p.dsr_off(self.code.reads[name], words)
+        self.code.p.free(words)
+
+    def centred(self) -> None:
+        """Emit ``one`` = row - mean."""
+        self.code.p.fh2s(self.code.one, self.code.reads["row"])
+        self.code.p.fsubs(self.code.one, self.code.one, self.mean)
+
+    def with_units(self) -> None:
+        """Emit sums += one times the unit row."""
+        code, p, one, two = self.code, self.code.p, self.code.one, self.code.two
+        sums = code.product.sums
+        p.fh2s(two, code.reads["aux"])
+        p.fmuls(one, one, two)
+        p.fadds(sums, sums, one)
+
+    def given_back(self) -> None:
+        """Emit the delta row: (``one`` - mean - unit row times mean product) times deviation."""
+        code, p, one, two = self.code, self.code.p, self.code.one, self.code.two
+        p.fsubs(one, one, self.mean)
+        p.fh2s(two, code.reads["aux"])
+        p.fmuls(two, two, self.dot)
+        p.fsubs(one, one, two)
+        p.fmuls(one, one, self.deviation)
+        p.fs2h(code.writes["delta"], one)
+
+    def zeroed(self) -> None:
+        """Emit zeros for both sums."""
+        self.code.p.mov32(self.code.product.total, 0)
+        self.code.p.mov32(self.sums, 0)
+
+    def scaled_delta(self) -> None:
+        """Emit ``one`` = delta row times factor."""
+        p, one = self.code.p, self.code.one
+        p.mov32(one, 0)
+        p.fmachs(one, one, self.code.reads["delta"], self.gamma)
+
+
+PHASES = {"forward": ("forward, {place}", "normalise"), "back": ("backward, normalisation {number}", "norm")}
+
+GROUP_NORM = Lowering(
+    SHAPE | COMMANDS | group_norm.COMMANDS,
+    {"forward": group_norm.forward, "back": group_norm.back},
+    PHASES,
+    tasks_of=ChannelTasks,
+)
+"""A group normalisation has this form in weight streaming."""
+
+BATCH_NORM = Lowering(
+    SHAPE | COMMANDS | batch_norm.COMMANDS,
+    {"forward": batch_norm.forward, "known": batch_norm.known, "back": batch_norm.back},
+    PHASES | {"known": PHASES["forward"]},
+    tasks_of=ChannelTasks,
+)
+"""A batch normalisation has this form in weight streaming."""

@@ -1,0 +1,155 @@
+"""Batch normalisation over wafers: sums make a round trip in the middle of a pass; bits, cycles, statistics."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from fabric.networks.graph.network import Network
+from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.operations import EPSILON
+from fabric.networks.graph.plain import PlainGraph
+from fabric.networks.graph.table import OPERATIONS
+from memx.parameter import Parameter
+from memx.statistics import BatchStatistics
+from swarm.system import System
+from tests.examples import examples
+from tests.fabric.networks.test_images import Images
+from tests.swarm.stepped import Stepped
+from tests.swarm.test_system import NUMBERS
+from wse_core.formats import Arithmetic
+from wse_core.params import machine
+
+
+@st.composite
+def networks(draw, most=4):
+    """Draw a network of images, or of features, with one batch normalisation at least; small ones have no images."""
+    flat = most < 4 or draw(st.booleans())
+    built = Images(draw(st.integers(1, 1 + most)), 1, 1) if flat else Images(draw(st.integers(1, 2)), 4, 3)
+    ops = draw(st.lists(st.sampled_from(["grow", "relu", "residual", "group", "batch"]), min_size=1, max_size=most))
+    for op in [*ops, "batch"]:
+        channels, height, width = built.shape
+        if op == "grow" and flat:
+            outputs = draw(st.integers(1, 4))
+            built.node("linear", inputs=channels, outputs=outputs, bias=0)
+            built.shape = outputs, 1, 1
+        elif op == "grow":
+            built.convolution(draw(st.integers(1, 4)), (2, 2), draw(st.integers(1, 2)), 1, bias=0)
+        elif op == "residual" and built.nodes:
+            before = built.at
+            built.node("relu")
+            batch(built)
+            built.node("add", before, built.at)
+        elif op == "group" and not flat:
+            built.group_norm(1)
+        elif op == "batch":
+            batch(built)
+        else:
+            built.node("relu")
+    return built.network(draw(st.integers(2, 4)), draw(st.sampled_from(["f16", "cb16"])))
+
+
+def batch(built):
+    """Add a batch normalisation."""
+    built.node("batchnorm", **dict(zip(("channels", "height", "width"), built.shape, strict=True)))
+
+
+class Trained:
+    """A network of random weights on wafers, and the samples of a batch."""
+
+    def __init__(self, network, width, height, wafers, tokens, seed, backend=None, numbers=(), **more):
+        self.network, self.batch = network, wafers * height * tokens
+        rng = np.random.default_rng(seed)
+        self.values = {tensor.name: rng.standard_normal(tensor.shape) / 2 for tensor in network.parameters}
+        parameters = [Parameter(name, value, network.dtype) for name, value in self.values.items()]
+        matrices = sum(OPERATIONS[node.op].matrix for node in network.nodes)
+        norms = dict(enumerate(parameters[matrices:]))
+        used = machine().replace(dict(numbers))
+        place = width, height, wafers, self.batch
+        self.system = System(network, parameters[:matrices], norms, used, *place, backend=backend, **more)
+        self.statistics = {one.name: kept for one, kept in self.system.coordinator.over_batches}
+        self.half = Arithmetic.of(used, network.dtype)
+        self.x = rng.standard_normal((self.batch, network.inputs)) + 0.5
+        self.y = rng.integers(0, network.logits.rows, self.batch)
+        wanted = np.eye(network.logits.rows)[self.y]
+        self.given = self.half.encode(self.x.T), self.half.encode(wanted.T)
+        self.shards = list(zip(*(np.split(part, wafers, axis=1) for part in self.given), strict=True))
+
+    def facts(self, passes=2, scale=8.0):
+        """Return gradients, losses and statistics of iterations as bits, then what a test says."""
+        found = []
+        for _ in range(passes):
+            done = self.system.train(self.shards, scale)
+            found += [done.gradients.view(np.uint32), np.float32(done.loss).view(np.uint32)]
+            found += [kept.running.view(np.uint32) for kept in self.statistics.values()]
+        right = self.system.test(*self.given)[0]
+        return [*found, right, self.system.logits()]
+
+
+    def stepped(self, numbers):
+        """Return the slow twin of the system."""
+        one, place = self.system, self.system.parts[2:4]
+        more = one.coordinator.matrices, one.coordinator.norms, machine("wse2", dict(numbers))
+        return Stepped(self.network, *more, *place, len(one.ports), self.batch)
+
+
+def same(one, other):
+    """Return whether facts are the same in every bit."""
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@examples(60)
+@given(
+    network=networks(),
+    width=st.integers(1, 3),
+    height=st.integers(1, 2),
+    wafers=st.sampled_from([1, 1, 2, 3]),
+    tokens=st.integers(2, 4),
+    form=st.sampled_from(["steps", "both"]),
+    seed=st.integers(0, 99),
+)
+def test_wafers_are_bit_exact(network, width, height, wafers, tokens, form, seed):
+    """Gradients, losses, running statistics of two iterations, then a test pass with them."""
+    place = network, width, height, wafers, tokens, seed
+    assert same(Trained(*place, form=form).facts(), Trained(*place, "numpy", form=form).facts())
+
+
+@examples(6)
+@given(network=networks(), wafers=st.integers(1, 2), seed=st.integers(0, 99))
+def test_both_machines_take_the_same_cycles(network, wafers, seed):
+    """So do ways that make a wafer wait: links that are slow, a round trip that takes no time."""
+    for numbers in ({}, {"link.rate": 10**9}, {"node.latency": 0, "update.latency": 0}):
+        runs = [Trained(network, 2, 1, wafers, 2, seed, name, numbers) for name in ("compiled", "reference")]
+        for run in runs:
+            run.system.train(run.shards)
+        assert runs[0].system.clock == runs[1].system.clock
+        assert same(runs[0].facts(1), runs[1].facts(1))
+
+
+@examples(8)
+@given(network=networks(1), width=st.integers(1, 2), wafers=st.integers(1, 3), numbers=NUMBERS)
+def test_round_trips_take_what_they_take_cycle_by_cycle(network, width, wafers, numbers):
+    """Whatever links, nodes and updates take: the system stepped cycle by cycle is as fast."""
+    ran = Trained(network, width, 1, wafers, 2, 0, numbers=numbers)
+    slow = ran.stepped(numbers)
+    for _ in range(2):
+        assert ran.system.train(ran.shards).total_cycles == slow.train(ran.shards)
+
+
+@examples(40)
+@given(network=networks(), wafers=st.integers(1, 2), tokens=st.integers(3, 5), seed=st.integers(0, 99))
+def test_the_oracle_is_near_real_numbers(network, wafers, tokens, seed):
+    ran = Trained(network, 2, 1, wafers, tokens, seed, "numpy")
+    done = ran.system.train(ran.shards, 1.0)
+    real = PlainGraph(network, "f64")
+    values = {name: ran.half.decode(ran.half.encode(value)) for name, value in ran.values.items()}
+    loss, gradients = real.gradients(values, ran.half.decode(ran.given[0]).T.astype(np.float64), ran.y)
+    least = min(kept[2][1].min() for node, kept in real.kept.items() if node.endswith("batchnorm"))
+    assume(least > 0.02)  # else it is steep
+    assume(not any("relu" in node.name for node in network.nodes))  # which has corners
+    wanted = np.concatenate([gradients[tensor.name].ravel() for tensor in network.parameters])
+    spread = max(1.0, np.abs(wanted).max())
+    assert abs(done.loss - loss) < 0.02 * ran.batch
+    assert np.abs(done.gradients - wanted).max() < (0.05 if network.dtype == "f16" else 0.2) * spread
