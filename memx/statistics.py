@@ -62,8 +62,7 @@ class BatchStatistics:
         if kind == "train":
             self.sent["shift"] = self.running[0].copy()
         else:
-            mean, variance = self.running.astype(np.float64)
-            self.sent |= {"mean": self.running[0].copy(), "inverse": _inverse(variance)}
+            self.sent |= {"mean": self.running[0].copy(), "inverse": _inverse(self.running[1].astype(np.float64))}
 
     def forward(self, sums: Numbers, count: int) -> None:
         """Take the sums of a batch, shape (2, channels), of so many numbers each; mean and inverse are sent then."""

@@ -33,7 +33,7 @@ class OraclePort(Endpoint):
         r = resident
         self.oracle = StreamedOracle(r.network, r.machine, r.width, r.height, r.samples)
         self.coordinator, self.wafer = coordinator, self
-        self._course: Course[NDArray[np.uint32]] | None = None
+        self._course: Course[None] | None = None
 
     def load(self, inputs: np.ndarray, labels: np.ndarray) -> None:
         """Keep a batch of samples."""

@@ -3,8 +3,9 @@
 A conservative simulation.  A wafer runs until the first cycle in which something could reach it that is not known yet:
 a word that waits for room at another wafer, or leave for a number that waits for others on their way up.  Both take the
 latency of the links, the lookahead, from wherever the others stand.  Words that carry what is made of sums of the same
-pass (`fabric.networks.streamed.script.RoundTrip`) take as long from where the last wafer stands that still sums.  As long as the buffers between memory service and
-wafers hold what is under way, everything is known beforehand, and each wafer runs to its end in one piece.
+pass (`fabric.networks.streamed.script.RoundTrip`) take as long from where the last wafer stands that still sums.  As
+long as the buffers between memory service and wafers hold what is under way, everything else is known beforehand, and
+each wafer runs to its end, or to such a sum, in one piece.
 
 Wafers share nothing while they run.  Their order, and how many run side by side, cannot matter.
 """

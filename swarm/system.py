@@ -218,6 +218,8 @@ class System:
                 where="batch",
                 hint=f"{max(1, batch // unit) * unit} or {(batch // unit + 1) * unit}",
             )
+        if any(batch * network.pixels(tensor.name) < 2 for tensor in network.over_batches):
+            raise ConfigError("a batch of one number per channel has no variance", where="batch", hint="2 or more")
         self.network, self.batch, self.machine, self.mark = network, batch, machine, mark
         self.backend, self.bytes_per_parameter = backend or chosen()[0], bytes_per_parameter
         self.crew = current() if backend != "numpy" else None
@@ -417,6 +419,7 @@ class System:
         network, _, width, height, samples, form = self.parts
         place = width, height, len(self.ports), self.batch, self.bytes_per_parameter, self.backend, form
         coordinator = self.coordinator
+        running = [kept.running.copy() for _, kept in coordinator.over_batches]
         other = System(network, coordinator.matrices, coordinator.norms, machine, *place)
         nothing = [np.zeros((features, samples), np.uint16) for features in (network.inputs, network.logits.rows)]
         shards, taken = [tuple(nothing) for _ in self.ports], [0.0]
@@ -426,6 +429,8 @@ class System:
                 taken.append(sum(part.total_cycles for part in done))
         finally:
             other.close()
+            for (_, kept), values in zip(coordinator.over_batches, running, strict=True):
+                kept.restore(values)
         return sum(taken[-2:]) / 2
 
     def _mark(self, mark: Callable, script: Script, begun: int, load: int) -> None:

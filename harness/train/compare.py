@@ -8,6 +8,7 @@ does one batch after the other, so it also differs by the staleness of continuou
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ import numpy as np
 from harness.train.plain import PlainTrainer
 
 if TYPE_CHECKING:
-    from harness.train.loop import Step
+    from harness.train.loop import Loop, Step
     from harness.train.pipelined import PipelinedTrainer
     from harness.train.trainer import Trainer
 
@@ -32,7 +33,7 @@ class Verdict:
     iterations : int
         That were compared.
     bit_exact : bool
-        All FP32 weights and all losses equal numpy's in order.
+        All FP32 weights, running statistics and losses equal numpy's in order.
     weight_distance : float
         Norm of the difference to the weights of plain numpy, over the norm of how far they moved in training.
     loss_distance : float
@@ -73,10 +74,9 @@ class Comparison:
 
     def verdict(self) -> Verdict:
         """Return the `Verdict` after the iterations done so far."""
-        weights, exact = self._weights(), {p.name: p.dense for p in self.exact.parameters}
-        equal = all(
-            np.array_equal(values.view(np.uint32), exact[name].view(np.uint32)) for name, values in weights.items()
-        )
+        weights = self._weights()
+        mine, exact = ([*_kept(trainer)] for trainer in (self.trainer, self.exact))
+        equal = all(np.array_equal(a.view(np.uint32), b.view(np.uint32)) for a, b in zip(mine, exact, strict=True))
         apart, moved = (
             np.sqrt(
                 sum(
@@ -89,3 +89,11 @@ class Comparison:
         return Verdict(
             self.iterations, bool(self._equal and equal), float(apart / moved) if moved else 0.0, float(self._apart)
         )
+
+
+def _kept(trainer: Loop) -> Iterator[np.ndarray]:
+    """Give what training changes: weights, and statistics of batches."""
+    for parameter in trainer.parameters:
+        yield parameter.dense
+        if parameter.statistics is not None:
+            yield parameter.statistics.running

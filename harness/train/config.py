@@ -322,7 +322,7 @@ class TrainConfig(TrainFile):
             del facts["train"]["label_smoothing"]
         facts["memx"].pop("files")
         for node in facts["network"].get("nodes", ()):  # and before there were images
-            for key in ("kernel", "kernel_width", "stride", "padding", "groups"):
+            for key in ("kernel", "kernel_width", "stride", "padding", "groups", "momentum"):
                 if node[key] is None:
                     del node[key]
         if self.train.optimizer.decays == "all":  # what was there before there was a choice

@@ -13,6 +13,7 @@ from harness.train.config import TrainConfig
 from harness.train.onnx_file import read_onnx
 from memx.parameter import Parameter
 from memx.pattern import Pattern
+from memx.statistics import MOMENTUM, BatchStatistics
 from memx.store import FileStore, MemoryStore, row_blocks
 from wse_core.errors import ConfigError
 
@@ -66,6 +67,9 @@ def initial_parameters(
         group = tensor.name.removesuffix(".norm")
         number = len(norms) if config.network.nodes else int(group.removeprefix("layer")) - 1
         norms[number] = Parameter(tensor.name, both, config.dtype, exponent_bias, slots=slots)
+        if tensor in config.graph.over_batches:
+            momentum = next(node.momentum for node in config.network.nodes if node.name == group)
+            norms[number].statistics = BatchStatistics(tensor.columns, MOMENTUM if momentum is None else momentum)
     every = [*matrices, *(norms[k] for k in sorted(norms))]
     return matrices, norms, _from_files(config, every)
 
@@ -97,5 +101,5 @@ def _from_files(config: TrainConfig, parameters: Sequence[Parameter]) -> int:
 
 
 def _is_value(name: str) -> bool:
-    """Return whether a tensor is a value or a mask, and no state of an optimizer."""
-    return name.endswith((".weight", ".bias", ".mask"))
+    """Return whether a tensor is a value, a statistic or a mask, and no state of an optimizer."""
+    return name.endswith((".weight", ".bias", ".mask", ".running_mean", ".running_var"))

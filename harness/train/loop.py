@@ -398,6 +398,8 @@ class Loop(ABC):
             tensors[f"{parameter.name}.pattern"] = np.packbits(parameter.pattern.mask())
             for slot, values in parameter.state.items():
                 tensors[f"{parameter.name}.{slot}"] = values
+            if parameter.statistics is not None:
+                tensors[f"{parameter.name}.running"] = parameter.statistics.running
         return tensors
 
     def restore(self, tensors: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
@@ -432,6 +434,8 @@ class Loop(ABC):
             parameter.dense[...] = tensors[parameter.name]
             for slot, values in parameter.state.items():
                 values[...] = tensors[f"{parameter.name}.{slot}"]
+            if parameter.statistics is not None:
+                parameter.statistics.restore(tensors[f"{parameter.name}.running"])
             parameter.set_pattern(Pattern.of_mask(masks[parameter.name]))
         self._waiting = []
         self._set_clock(clock)

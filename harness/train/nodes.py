@@ -43,6 +43,7 @@ OWNERS = {
     **dict.fromkeys(("kernel", "kernel_width", "stride"), ("convolution", "maxpool", "avgpool")),
     "padding": ("convolution",),
     "groups": ("convolution", "groupnorm"),
+    "momentum": ("batchnorm",),
     "heads": ("attention", "rotary"),
     "causal": ("attention",),
 }
@@ -84,7 +85,7 @@ def graph_of(
     names, rows, before = {INPUT: INPUT}, {INPUT: inputs}, INPUT
     images = {INPUT: tuple(image)}  # channels, rows and columns; () is no image
     found: list[Node] = []
-    normed = {f"{node.name}.norm" for node in nodes if node.op in ("norm", "rms", "groupnorm")}
+    normed = {f"{node.name}.norm" for node in nodes if node.op in ("norm", "rms", "groupnorm", "batchnorm")}
     for number, node in enumerate(nodes):
         where = f"network.nodes[{number}]"
         _check(node, where)
@@ -101,6 +102,9 @@ def graph_of(
         sizes: dict[str, int] = {}
         if node.op == "linear":
             sizes = {"inputs": rows[given[0]], "outputs": node.outputs or 0, "bias": int(node.bias is not False)}
+        elif node.op == "batchnorm":
+            image_of = images[given[0]] or (rows[given[0]], 1, 1)  # a feature is a channel of one pixel
+            sizes = dict(zip(("channels", "height", "width"), image_of, strict=True))
         elif node.op in (*OWNERS["kernel"], "groupnorm"):
             sizes = _image_sizes(node, images[given[0]], given[0], where)
         elif node.op in OWNERS["heads"]:

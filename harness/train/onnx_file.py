@@ -14,6 +14,7 @@ GlobalAveragePool, ReduceMean over rows and columns     avgpool of the whole ima
 LayerNormalization                                      norm
 GroupNormalization, or Reshape, InstanceNormalization,  groupnorm
 Reshape, Mul and Add; InstanceNormalization
+BatchNormalization in training mode                     batchnorm
 Relu; Gelu; Sigmoid and Mul                             relu; gelu (tanh form); silu
 Add, Mul of two tensors                                 add, mul
 Flatten, Reshape to rows, Squeeze of single pixels      nothing: an image is its features
@@ -22,7 +23,7 @@ Softmax, LogSoftmax as the last node                    nothing, and a warning: 
 ======================================================  =============================================================
 
 What exporters have merged or folded for inference is refused, with the way to export it: parameters that were equal and
-became one, names that were lost, batch normalisation without its own statistics.
+became one, names that were lost, batch normalisation that is not said to be trained.
 
 Source: ONNX operators, https://onnx.ai/onnx/operators/, versions 13 to 23.
 """
@@ -39,6 +40,7 @@ from fabric.networks.graph.operations import EPSILON
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from harness.train.onnx_reader import OnnxNetwork, OnnxReader
+from memx.statistics import MOMENTUM
 from traces.atomic import atomic_file
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -128,6 +130,12 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
         elif node.op == "groupnorm":
             names = [f"{node.group}.norm.weight", f"{node.group}.norm.bias"]
             at = add("GroupNormalization", [*given, *names], num_groups=sizes["groups"], epsilon=EPSILON)
+            kept += names
+        elif node.op == "batchnorm":
+            names = [f"{node.group}.norm.{what}" for what in ("weight", "bias", "running_mean", "running_var")]
+            momentum = next(one.momentum for one in config.network.nodes if one.name == node.group)
+            share = MOMENTUM if momentum is None else momentum
+            at = add("BatchNormalization", [*given, *names], epsilon=EPSILON, momentum=1 - share, training_mode=1)
             kept += names
         elif node.op == "norm":
             names = [f"{node.group}.norm.weight", f"{node.group}.norm.bias"]

@@ -26,6 +26,8 @@ __all__ = ["EXPORT", "OnnxNetwork", "OnnxReader", "Origin"]
 
 EXPORT = "torch.onnx.export(module.train(), ..., dynamo=True, optimize=False, keep_initializers_as_inputs=False)"
 """So an exporter leaves names and nodes as they are."""
+TRAINING = "torch.onnx.export(..., dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)"
+"""So an exporter says that batch normalisation is trained."""
 LOST = re.compile(r"(val_\d+|onnx::\w+_\d+|_?to_copy.*|t_\d+|lifted_tensor_\d+|.*Constant(_\d+)?_output_\d+)")
 """Names that exporters give to what they made themselves."""
 SAMPLES = 1_000_003
@@ -138,6 +140,7 @@ class OnnxReader:
         self.warnings: list[str] = []
         self.nodes: list[dict[str, Any]] = []
         self.values: dict[str, _Value] = {}
+        self.shapes: dict[str, tuple[int, ...]] = {}  # of what nodes of ours give
         self.gates: dict[str, tuple[Any, str]] = {}  # sigmoids, and of what
         self.gated: set[str] = set()  # sigmoids that were multiplied with that
         self.unfinished: dict[str, tuple[Any, set[str]]] = {}  # group norms that lack a factor or a shift
@@ -195,7 +198,7 @@ class OnnxReader:
                 f"{given.name}: images of a size that is left open", where=self.path, feature="onnx", hint="fixed sizes"
             )
         self.inputs = math.prod(shape) if shape else 0
-        self.values[given.name] = _Value(INPUT, shape)
+        self.values[given.name], self.shapes[INPUT] = _Value(INPUT, shape), shape
         return shape if len(shape) == 3 else ()
 
     def _ends(self) -> None:
@@ -357,6 +360,7 @@ class OnnxReader:
             name, number = f"{wanted}_{number}", number + 1
         self.nodes.append({"name": name, "op": op, "inputs": [value.node for value in given], **keys})
         self.values[node.output[0]] = _Value(name, given[0].shape if shape is None else shape)
+        self.shapes[name] = self.values[node.output[0]].shape
         return name
 
     def _named(self, node: Any, place: int) -> str:
@@ -626,6 +630,7 @@ class OnnxReader:
         self.values = {
             name: value._replace(node=new) if value.node == old else value for name, value in self.values.items()
         }
+        self.shapes[new] = self.shapes[old]
         for held in (self.tensors, self.origins):
             for name in [name for name in held if name.startswith(f"{old}.norm.")]:
                 held[new + name.removeprefix(old)] = held.pop(name)  # type: ignore[assignment]
@@ -635,10 +640,20 @@ class OnnxReader:
             raise ConfigError(
                 f"{self._name(node)}: batch normalisation with the statistics of inference",
                 where=self.path,
-                cause="exporters write it so, some in training mode too; with its own it would need sums of all wafers",
-                hint="GroupNorm in its place",
+                cause="exporters write it so, PyTorch's dynamo=True in training mode too",
+                hint=f"{TRAINING}, or wse.train.from_torch(module, example)",
             )
-        self._refuse(node, "is not trained here: it needs sums over the samples of all wafers; GroupNorm does not")
+        self._small(node)
+        pixels = math.prod(self.shapes.get(x.node, x.shape)[1:])  # of what it was before it was seen as features
+        if x.node and (len(x.shape) not in (1, 3) or (len(x.shape) == 1 and pixels > 1)):
+            self._refuse(node, "only channels of images, or features of samples, are normalised over batches here")
+            return
+        name = self._add_node(node, "batchnorm", x, name=self._named(node, 1).removesuffix(".norm"))
+        if not name:
+            return
+        self.nodes[-1]["momentum"] = round(1 - self._of(node, "momentum", 0.9), 6)
+        for place, what in enumerate(("weight", "bias", "running_mean", "running_var"), 1):
+            self._vector(node, place, f"{name}.norm.{what}", x.shape[0] if x.shape else 0, f"a {what}")
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ D. Hendrycks and K. Gimpel, "Gaussian error linear units", 2016 (tanh form).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -120,17 +120,40 @@ class PlainTrainer(MasterLoop):
 
     def _batch(self, scale: float) -> BatchResult:
         """Let the whole batch pass at once."""
-        x, labels = (np.concatenate(parts) for parts in zip(*self.data.batch(self.iteration), strict=True))
+        if not self.model.network.over_batches:
+            return self._part(self.data.batch(self.iteration), scale)
+        parts = [self._part(part, scale) for part in self.data.parts(self.iteration, self.config.train.accumulate)]
+        for parameter in self.parameters:
+            if parameter.statistics is not None:
+                parameter.statistics.end()
+        with np.errstate(over="ignore", invalid="ignore"):
+            each = zip(*(part.gradients for part in parts), strict=True)
+            gradients = [sum(same[1:], start=same[0]) for same in each]
+            loss = sum((part.loss for part in parts[1:]), start=parts[0].loss)
+        return BatchResult(loss, sum(p.right for p in parts), gradients, sum(p.labelled for p in parts))
+
+    def _part(self, samples: Sequence[tuple[np.ndarray, np.ndarray]], scale: float) -> BatchResult:
+        """Let samples pass at once, given by wafers."""
+        x, labels = (np.concatenate(parts) for parts in zip(*samples, strict=True))
         with np.errstate(over="ignore", invalid="ignore"):
             loss, found = self.model.gradients(self._active(), x, labels, scale, self.config.train.label_smoothing)
         right = int((self.model.activations[-1].argmax(1) == labels).sum())
         gradients = [found[p.name].reshape(-1)[p.gradient_pattern.flat] for p in self.parameters]
+        network, kept = self.model.network, {p.name: p.statistics for p in self.parameters}
+        for node in network.nodes:
+            parameter = network.parameter(node)
+            statistics = kept[parameter.name] if parameter in network.over_batches else None
+            if parameter is not None and statistics is not None:
+                mean, variance = self.model.kept[node.name][2]
+                statistics.seen(mean, variance, len(x) * network.pixels(parameter.name))
         return BatchResult(loss, right, gradients, int((labels >= 0).sum()))
 
     def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
         right, loss, start = 0, 0.0, 0
+        running = {p.name: p.statistics.running for p in self.parameters if p.statistics is not None}
         for block in blocks(inputs, self.config.data.sequence):
-            found = judged(self.model.forward(self._active(), block), labels[start : start + len(block)])
+            logits = self.model.forward(self._active(), block, running)
+            found = judged(logits, labels[start : start + len(block)])
             right, loss, start = right + found[0], loss + found[1], start + len(block)
         return right, loss
 

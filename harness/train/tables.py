@@ -85,6 +85,9 @@ class NodeConfig:
     groups: int | None = option(
         None, doc="of convolution, groupnorm: parts of the channels (default of convolution: 1)", low=1, high=10**6
     )
+    momentum: float | None = option(
+        None, doc="of batchnorm: share of a batch in the running statistics (default: 0.1)", low=0.0, high=1.0
+    )
     heads: int | None = option(None, doc="of attention: heads, which share the features equally", low=1, high=10**6)
     causal: bool | None = option(None, doc="of attention: no token sees what comes behind it (default: yes)")
 

@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.kit.modules import need
+from traces.atomic import atomic_file
 from wse_core.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
 
 __all__ = ["from_torch"]
+
+STATISTICS = (".running_mean", ".running_var")
+COUNTER = ".num_batches_tracked"
+"""Batch normalisation counts its batches here; PyTorch itself uses the number only where momentum is None."""
 
 
 def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **tables: Any) -> TrainConfig:
@@ -76,17 +81,32 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
         raise ConfigError(f"PyTorch cannot export the module: {text}", where="module") from error
     finally:
         module.train(trained)
+    _say_trained(path)
     network = {"file": str(path.resolve())} | dict(tables.pop("network", {}))
     config = TrainConfig.of(network=network, **tables)
     _check_names(module, path)
     return config
 
 
+def _say_trained(path: Path) -> None:
+    """Let the file say that its batch normalisations are trained: the module was, and the exporter does not note it."""
+    onnx = need("onnx", "a PyTorch module")
+    model, changed = onnx.load(path), False
+    for node in model.graph.node:
+        if node.op_type == "BatchNormalization" and not any(item.name == "training_mode" for item in node.attribute):
+            node.attribute.append(onnx.helper.make_attribute("training_mode", 1))
+            changed = True
+    if changed:
+        with atomic_file(path) as stream:
+            stream.write(model.SerializeToString())
+
+
 def _check_names(module: Any, path: Path) -> None:
     """Refuse what is trained here and not by PyTorch, and parameters that the module does not use."""
     from harness.train.onnx_file import read_onnx
 
-    found = {origin.name for origin in read_onnx(path).origins.values()}
+    names, kept = {origin.name for origin in read_onnx(path).origins.values()}, dict(module.named_buffers())
+    found = {name for name in names if not (name in kept and name.endswith(STATISTICS))}
     free = {name for name, one in module.named_parameters(remove_duplicate=False) if one.requires_grad}
     fixed = sorted(found - free)
     if fixed:
@@ -97,7 +117,7 @@ def _check_names(module: Any, path: Path) -> None:
             feature="weights that stay",
             hint="nn.Parameter, requires_grad_(True)",
         )
-    unused = sorted(set(module.state_dict()) - found)
+    unused = sorted(name for name in set(module.state_dict()) - names if not name.endswith(COUNTER))
     if unused:
         raise ConfigError(
             f"{', '.join(unused[:5])}{', ...' * (len(unused) > 5)}: the logits do not depend on it",

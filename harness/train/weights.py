@@ -4,6 +4,7 @@ One tensor per name, float32 unless it says otherwise, layers counted from 1::
 
     layer1.weight        (outputs, inputs)      layer1.bias          (outputs,)
     layer1.norm.weight   (outputs,)             layer1.norm.bias     (outputs,)
+    layer1.norm.running_mean, layer1.norm.running_var    (outputs,): of a batch normalisation
     layer1.mask          (outputs, inputs), bool: which weights exist
     layer1.weight.m      optimizer state of a tensor: its name and that of the state (m and v, velocity)
     updates              (1,), int64: how often the weights were updated, for optimizers that count
@@ -62,6 +63,9 @@ def _named(parameters: Sequence[Parameter], rows: Sequence[tuple[int, ...]]) -> 
                 if array.shape[1] > count:
                     parts["bias"] = array[:, count]
             found |= {f"{layer}.{what}{slot}": (f"{what}{slot}", part) for what, part in parts.items()}
+        if parameter.statistics is not None:
+            for what, part in zip(("norm.running_mean", "norm.running_var"), parameter.statistics.running, strict=True):
+                found[f"{layer}.{what}"] = what, part
     return found
 
 
@@ -165,6 +169,8 @@ def put(
             raise ConfigError(f"{name} has shape {tensor.shape}", where=where, hint=f"{shapes[name]}")
         if name in masks and not np.isin(tensor, (0, 1)).all():
             raise ConfigError(f"{name} is no mask", where=where, hint="true and false, or 1 and 0")
+        if name.endswith(".running_var") and (np.asarray(tensor, np.float64) < 0).any():
+            raise ConfigError(f"{name} has a variance below zero", where=where)
         if name in held and not (tensor.dtype.kind in "fiu" and np.isfinite(tensor.astype(np.float32)).all()):
             raise ConfigError(f"{name} has values that are no finite numbers in float32", where=where)
     kinds = {name: kind for name, (kind, _) in _named(parameters, rows).items()} | dict.fromkeys(masks, "mask")

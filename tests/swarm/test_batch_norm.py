@@ -7,8 +7,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from fabric.networks.graph.network import Network
-from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import EPSILON
 from fabric.networks.graph.plain import PlainGraph
 from fabric.networks.graph.table import OPERATIONS
@@ -16,9 +14,11 @@ from memx.parameter import Parameter
 from memx.statistics import BatchStatistics
 from swarm.system import System
 from tests.examples import examples
+from tests.fabric.networks.test_graphs import differentiate
 from tests.fabric.networks.test_images import Images
 from tests.swarm.stepped import Stepped
 from tests.swarm.test_system import NUMBERS
+from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
@@ -30,7 +30,7 @@ def networks(draw, most=4):
     built = Images(draw(st.integers(1, 1 + most)), 1, 1) if flat else Images(draw(st.integers(1, 2)), 4, 3)
     ops = draw(st.lists(st.sampled_from(["grow", "relu", "residual", "group", "batch"]), min_size=1, max_size=most))
     for op in [*ops, "batch"]:
-        channels, height, width = built.shape
+        channels = built.shape[0]
         if op == "grow" and flat:
             outputs = draw(st.integers(1, 4))
             built.node("linear", inputs=channels, outputs=outputs, bias=0)
@@ -86,7 +86,6 @@ class Trained:
             found += [kept.running.view(np.uint32) for kept in self.statistics.values()]
         right = self.system.test(*self.given)[0]
         return [*found, right, self.system.logits()]
-
 
     def stepped(self, numbers):
         """Return the slow twin of the system."""
@@ -153,3 +152,107 @@ def test_the_oracle_is_near_real_numbers(network, wafers, tokens, seed):
     spread = max(1.0, np.abs(wanted).max())
     assert abs(done.loss - loss) < 0.02 * ran.batch
     assert np.abs(done.gradients - wanted).max() < (0.05 if network.dtype == "f16" else 0.2) * spread
+
+
+# --- what it is -------------------------------------------------------------------------------------------------------
+
+
+@examples(30)
+@given(network=networks(), seed=st.integers(0, 99))
+def test_plain_gradients_are_those_of_finite_differences(network, seed):
+    differentiate(network, 4, seed)
+
+
+def test_batch_norm_is_that_of_its_definition():
+    """Channels of a batch have mean 0 and variance 1 before factors and shifts; with given statistics theirs."""
+    built, rng = Images(3, 2, 4), np.random.default_rng(2)
+    batch(built)
+    x, values = rng.standard_normal((5, 3, 8)) * 3 + 1, rng.standard_normal((2, 3))
+    mean, variance = x.mean((0, 2)), x.var((0, 2))
+    operation, model = OPERATIONS["batchnorm"], PlainGraph(built.network(2), "f64")
+    found, _ = operation.plain(model, built.nodes[0], x.reshape(5, -1), values)
+    unit = (x - mean[:, None]) / np.sqrt(variance[:, None] + EPSILON)
+    assert np.allclose(found, (unit * values[0][:, None] + values[1][:, None]).reshape(5, -1))
+    known = np.concatenate([values, np.stack([mean + 1, variance * 4])])
+    found, _ = operation.plain(model, built.nodes[0], x.reshape(5, -1), known)
+    unit = (x - mean[:, None] - 1) / np.sqrt(4 * variance[:, None] + EPSILON)
+    assert np.allclose(found, (unit * values[0][:, None] + values[1][:, None]).reshape(5, -1))
+
+
+@examples(50)
+@given(
+    channels=st.integers(1, 4),
+    count=st.integers(2, 40),
+    away=st.sampled_from([0.0, 3.0, 200.0]),
+    momentum=st.sampled_from([0.0, 0.1, 1.0]),
+    seed=st.integers(0, 99),
+)
+def test_statistics_are_those_of_the_numbers(channels, count, away, momentum, seed):
+    """Of sums about a shift, batch after batch; running ones move by a share of each, with N - 1 in the divisor."""
+    rng, kept = np.random.default_rng(seed), BatchStatistics(channels, momentum)
+    mean, variance = np.zeros(channels), np.ones(channels)
+    for _ in range(3):
+        x = rng.standard_normal((channels, count)) + away
+        kept.begin("train")
+        centred = x - kept.sent["shift"][:, None]
+        kept.forward(np.stack([centred.sum(1), (centred * centred).sum(1)]).astype(np.float32), count)
+        assert np.allclose(kept.sent["mean"], x.mean(1), atol=1e-5 * max(1.0, away))
+        near = 1e-6 * max(1.0, (away - mean.min()) ** 2) / x.var(1).min()  # what f32 leaves of the sums
+        assert np.allclose(kept.sent["inverse"], 1 / np.sqrt(x.var(1) + EPSILON), rtol=1e-4 + 4 * near)
+        mean, variance = mean + momentum * (x.mean(1) - mean), variance + momentum * (x.var(1, ddof=1) - variance)
+        before = kept.running.copy()
+        assert np.array_equal(before, kept.running)
+        kept.end()
+        assert np.allclose(kept.running[0], mean, atol=1e-4 * max(1.0, away))
+        assert np.allclose(kept.running[1], variance, rtol=1e-3 + 4 * near, atol=1e-3)
+
+
+def test_sums_that_are_not_finite_leave_the_statistics():
+    kept = BatchStatistics(2)
+    kept.begin("train")
+    kept.forward(np.array([[1, np.inf], [1, np.inf]], np.float32), 4)
+    kept.end()
+    assert kept.running.tolist() == [[0, 0], [1, 1]]
+    assert not np.isfinite(kept.sent["inverse"][1])  # the gradients say so, and the update is left out
+
+
+def test_statistics_change_at_the_end_of_an_iteration_only():
+    """Passes whose gradients are kept do not change them, and what would be saved is found without them."""
+    built = Images(2, 2, 2)
+    batch(built)
+    ran = Trained(built.network(2), 1, 1, 2, 2, 0, numbers={"link.rate": 10**9})
+    (kept,) = ran.statistics.values()
+    before = kept.running.copy()
+    ran.system.train(ran.shards, update=False)
+    assert np.array_equal(kept.running, before)
+    ran.system.train(ran.shards)
+    twice = kept.running.copy()
+    assert not np.array_equal(twice, before)
+    for _ in range(2):
+        ran.system.train(ran.shards)
+    after = kept.running.copy()
+    saved = ran.system.savings()
+    assert "no latency" in saved
+    assert np.array_equal(kept.running, after)
+
+
+def test_a_round_trip_costs_what_links_and_service_take():
+    """A pass takes longer by both ways of every normalisation than one that finds its words there."""
+    built = Images(2, 2, 2)
+    batch(built)
+    network, took = built.network(2), []
+    for latency in (0, 4000):
+        ran = Trained(network, 1, 1, 2, 2, 0, numbers={"node.latency": latency, "update.latency": 0})
+        took.append(ran.system.train(ran.shards))
+    hertz = machine()["clock.ghz"]
+    trips = 2 * 2 * 4000 * hertz  # forward and back, there and back again
+    assert took[1].total_cycles - took[0].total_cycles == pytest.approx(trips + 4000 * hertz, rel=0.02)  # and once down
+    assert took[1].cycles == took[0].cycles
+    assert took[0].traffic["statistics"] == 4 * (2 * 2 + 2 * 2 * 6)
+
+
+def test_a_single_number_has_no_variance():
+    built = Images(3, 1, 1)
+    batch(built)
+    with pytest.raises(ConfigError, match="one number per channel"):
+        Trained(built.network(2), 1, 1, 1, 1, 0)

@@ -48,7 +48,6 @@ __all__ = [
     "EPSILON",
     "Add",
     "CrossEntropy",
-    "Declared",
     "Floats",
     "Linear",
     "Mul",
@@ -305,17 +304,3 @@ class CrossEntropy(NetworkOperation):
         wanted = a.round(wanted_of(labels, logits.shape[1], smoothing))
         loss = (np.log(sums[:, 0]) - (wanted * below).sum(1))[labelled].sum(dtype=a.dtype)
         return loss, np.where(labelled[:, None], powers / sums - wanted, a.dtype.type(0))
-
-
-class Declared(NetworkOperation):
-    """An operation that graphs may have and no mode does: it is read, and refused by name.
-
-    Parameters
-    ----------
-    name, meaning : str
-    """
-
-    def __init__(self, name: str, meaning: str) -> None:
-        self.name, self.meaning = name, meaning  # type: ignore[misc]
-        why = f"{name} is not modelled"
-        self.refused = dict.fromkeys(("streaming", "pipelined", "plain"), why)  # type: ignore[misc]

@@ -60,6 +60,8 @@ class PlainGraph(PlainArithmetic):
     ----------
     results : dict[str, ndarray], shape (samples, features)
         Of each node in the last forward pass; ``input`` is the samples.
+    kept : dict[str, Any]
+        What each node keeps for the way back.
     """
 
     def __init__(
@@ -69,7 +71,9 @@ class PlainGraph(PlainArithmetic):
         self.network = network
         self.results: dict[str, np.ndarray] = {}
 
-    def forward(self, parameters: Mapping[str, np.ndarray], x: np.ndarray) -> np.ndarray:
+    def forward(
+        self, parameters: Mapping[str, np.ndarray], x: np.ndarray, statistics: Mapping[str, np.ndarray] | None = None
+    ) -> np.ndarray:
         """Return the logits of samples.
 
         Parameters
@@ -77,10 +81,14 @@ class PlainGraph(PlainArithmetic):
         parameters : dict[str, ndarray]
             By the names of `Network.parameters`.
         x : ndarray, shape (samples, features)
+        statistics : dict[str, ndarray], optional
+            Mean and variance of each channel for what normalises over batches, by the same names; default: of `x`.
         """
         self.results, self.kept = {INPUT: self.round(x)}, dict[str, Any]()
         for node, operation, parameter in self.network.operations():
             values = None if parameter is None else self.round(parameters[parameter.name])
+            if values is not None and parameter is not None and statistics and operation.over_batch:
+                values = np.concatenate([values, statistics[parameter.name]])
             given = tuple(self.results[name] for name in node.inputs)
             found = operation.plain(self, node, given if operation.operands > 1 else given[0], values)
             self.results[node.name], self.kept[node.name] = found

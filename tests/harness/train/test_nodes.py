@@ -369,6 +369,39 @@ def test_networks_of_images_train_on_wafers_and_in_numpy():
     assert all(np.array_equal(values, found[name]) for name, values in again.tensors().items() if name != "updates")
 
 
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_batches_are_normalised_over_two_wafers(accumulate):
+    """Bit-exact to the oracle, near plain numpy, also in tests; statistics go out and in, and into checkpoints."""
+    images()
+    text = IMAGES.replace("[network]", "wafers = 2\n[network]").replace('"groupnorm", groups = 2', '"batchnorm"')
+    words = [f"train.accumulate={accumulate}"]
+    (trainer, steps), (other, expected) = run(text, words), run(text, words, backend="numpy")
+    assert [step.loss for step in steps] == [step.loss for step in expected]
+    found = trainer.tensors()
+    assert all(np.array_equal(values, found[name]) for name, values in other.tensors().items())
+    mean, variance = found["unit.norm.running_mean"], found["unit.norm.running_var"]
+    assert (mean != 0).all()
+    assert (variance != 1).all()
+    plain, same = run(text, words, cls=PlainTrainer)
+    assert np.allclose([step.loss for step in same], [step.loss for step in steps], atol=2e-3)
+    for name, values in plain.tensors().items():
+        assert np.allclose(values, found[name], atol=6e-3), name
+    held = trainer.dataset.x_test, trainer.dataset.y_test
+    assert trainer.test(*held) == other.test(*held)
+    assert trainer.test(*held).loss == pytest.approx(plain.test(*held).loss, abs=2e-3)
+    tensors, state = trainer.state()
+    going = Trainer(parse_train(text, "a.toml", words))
+    going.restore(tensors, state)
+    assert going.step().loss == trainer.step().loss
+    assert all(np.array_equal(values, trainer.tensors()[name]) for name, values in going.tensors().items())
+    trainer.save_weights("w.npz")
+    again = PlainTrainer(parse_train(text.replace("image =", 'weights = "w.npz"\nimage ='), "a.toml", words))
+    assert np.array_equal(again.tensors()["unit.norm.running_var"], trainer.tensors()["unit.norm.running_var"])
+    broken = {"unit.norm.running_mean": mean, "unit.norm.running_var": -variance}
+    with pytest.raises(ConfigError, match="unit.norm.running_var has a variance below zero"):
+        PlainTrainer(parse_train(text, "a.toml", words)).load_weights(broken)
+
+
 def test_digits_are_told_by_convolutions():
     """By plain numpy, in half of the iterations of the example."""
     config = load_train("digits-cnn", ["train.iterations=60"])
@@ -393,7 +426,9 @@ WRONG = [
     (IMAGES, '"maxpool", kernel = 2', '"maxpool", kernel = 2, padding = 1', "maxpool has no padding"),
     (IMAGES, '"maxpool", kernel = 2', '"maxpool"', "maxpool needs a window"),
     (IMAGES, 'op = "avgpool"', 'op = "linear", outputs = 4}, {name = "m", op = "avgpool"', "linear gives no images"),
-    (IMAGES, '"avgpool"', '"batchnorm"', "'batchnorm' is not a possible value"),
+    (IMAGES, '"avgpool"', '"instancenorm"', "'instancenorm' is not a possible value"),
+    (IMAGES, '"groupnorm", groups = 2', '"batchnorm", groups = 2', "batchnorm has no groups"),
+    (IMAGES, "groups = 2},\n    {name", "groups = 2, momentum = 0.5},\n    {name", "convolution has no momentum"),
     (NODES, 'inputs = ["first", "wide"]', 'inputs = ["frist", "wide"]', "there is no 'frist' before 'sum'"),
     (NODES, 'inputs = ["first", "wide"]', 'inputs = ["first"]', "add takes 2 tensors, not 1"),
     (NODES, 'name = "wide", op', 'name = "unit", op', "two operations are called 'unit'"),

@@ -64,10 +64,11 @@ WRONG = {
             "network.nodes": [
                 {"name": "a", "op": "convolution", "outputs": 2, "kernel": 3, "kernel_width": 2, "stride": 2}
                 | {"padding": 1, "groups": 1},
+                {"name": "n", "op": "batchnorm", "momentum": 0.2},
                 {"name": "b", "op": "linear", "outputs": 10},
             ],
         }
-        for key in ("kernel", "kernel_width", "stride", "padding", "groups")
+        for key in ("kernel", "kernel_width", "stride", "padding", "groups", "momentum")
     },
     "data.sequence": {"data.sequence": 2},
     "data.labels": {

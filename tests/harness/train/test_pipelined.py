@@ -147,7 +147,7 @@ def test_validation_lists_kernels_and_maps_nothing(capsys, monkeypatch):
     assert result["unsupported"] == []
     nodes = (
         Node("a", "linear", ("input",), {"inputs": 3, "outputs": 4, "bias": 1}),
-        Node("b", "batchnorm", ("a",)),
+        Node("b", "batchnorm", ("a",), {"channels": 4, "height": 1, "width": 1}),
         Node("c", "relu", ("a",)),
         Node("d", "norm", ("c",)),
         Node("e", "cross_entropy", ("a",)),

@@ -324,6 +324,11 @@ def images(more="", groups=1):
     )
 
 
+def batches(more=""):
+    """Return the words of a network that normalises over batches."""
+    return images().replace('"groupnorm",groups=1', f'"batchnorm"{more}')
+
+
 STATIC, GROWS = "train.loss_scale.initial=8.0", "train.loss_scale.growth_interval=1"
 KEYS = {
     "network.inputs": "network.inputs=13",
@@ -356,6 +361,7 @@ KEYS = {
     "network.nodes.stride": (images(), images(",stride=2")),
     "network.nodes.padding": (images(), images(",padding=1")),
     "network.nodes.groups": (images(), images(groups=2)),
+    "network.nodes.momentum": (batches(), batches(",momentum=0.5")),
     "data.sequence": (GPT, GPT.replace("sequence=2", "sequence=4")),
     "network.file": "network.file=m.onnx",
     "network.weights": "network.weights=first.npz",

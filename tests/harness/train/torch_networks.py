@@ -31,6 +31,20 @@ def network(torch, name):
             y = torch.relu(self.norm1(self.conv1(x)))
             return torch.relu(self.norm2(self.conv2(y)) + self.down(x))
 
+    class Normal(nn.Module):
+        """A block of a residual network as it was published: with batch normalisation."""
+
+        def __init__(self, below, above, stride):
+            super().__init__()
+            self.conv1, self.bn1 = nn.Conv2d(below, above, 3, stride, 1, bias=False), nn.BatchNorm2d(above)
+            self.conv2, self.bn2 = nn.Conv2d(above, above, 3, 1, 1, bias=False), nn.BatchNorm2d(above, momentum=0.3)
+            down = nn.Conv2d(below, above, 1, stride, bias=False), nn.BatchNorm2d(above)
+            self.downsample = nn.Sequential(*down) if stride > 1 else None
+
+        def forward(self, x):
+            y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+            return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
+
     class Gated(nn.Module):
         def __init__(self):
             super().__init__()
@@ -65,6 +79,19 @@ def network(torch, name):
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
             nn.Linear(8, 10),
+        ),
+        "resnet": lambda: nn.Sequential(
+            nn.Conv2d(1, 4, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(4),
+            nn.ReLU(),
+            Normal(4, 4, 1),
+            Normal(4, 8, 2),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, 10),
+        ),
+        "features": lambda: nn.Sequential(
+            nn.Flatten(), nn.Linear(64, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 10), nn.BatchNorm1d(10)
         ),
         "depthwise": lambda: nn.Sequential(
             nn.Conv2d(1, 4, 3, padding=1),

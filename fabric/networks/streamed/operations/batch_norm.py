@@ -80,13 +80,16 @@ def _number(name: str, command: str) -> tuple[tuple[str, int], tuple[str, int]]:
 def tasks(c: ChannelTasks) -> None:
     """Write the tasks of both ways."""
     code, p, one = c.code, c.code.p, c.code.one
-    number = p.reg32("number of a channel")
+    low = p.scalar("half of a number", "u16", 0)
     with code.command("number_low") as t:
-        p.mov16(number.low, t.data)
+        p.st16(t.data, low)
     for name, row in (("as_mean", c.mean), ("as_dot", c.dot), ("as_deviation", c.deviation)):
         with code.command(name) as t:
+            number = p.reg32("number of a channel")
+            p.ld16(number.low, low)
             p.mov16(number.high, t.data)
             p.mov32(row, number)
+            p.free(number)
     with code.command("batch_sums"):
         with c.times("plane"):
             c.centred()
