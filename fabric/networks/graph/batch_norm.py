@@ -22,7 +22,7 @@ from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import EPSILON, Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.tensors import NetworkTensor
-from wse_core.errors import ConfigError
+from fabric.networks.graph.windows import channels_of
 
 __all__ = ["NUMBERS", "BatchNorm"]
 
@@ -39,12 +39,7 @@ class BatchNorm(NetworkOperation):
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode normalises over all features of a sample"}
 
     def features(self, node: Node, given: int) -> int:
-        channels, height, width = (node.size(name) for name in ("channels", "height", "width"))
-        if min(channels, height, width) < 1 or channels * height * width != given:
-            raise ConfigError(
-                f"{node.name}: {given} features are no image of {channels} x {height} x {width}", where="network"
-            )
-        return given
+        return channels_of(node, given) and given
 
     def unit(self, node: Node, given: int) -> int:
         return given // node.size("channels")

@@ -21,7 +21,7 @@ from fabric.networks.graph.tensors import INPUT, NetworkTensor
 from fabric.networks.graph.windows import Window, unfolded, window_of
 from wse_core.errors import ConfigError
 
-__all__ = ["ImageConvolution"]
+__all__ = ["ImageConvolution", "by_group", "folded"]
 
 
 class ImageConvolution(NetworkOperation):
@@ -49,7 +49,7 @@ class ImageConvolution(NetworkOperation):
 
     def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
         assert values is not None
-        pixels = _by_group(node, window_of(node, x.shape[1]), x)
+        pixels = by_group(node, window_of(node, x.shape[1]), x)
         weights = values[:, : pixels.shape[2]].reshape(node.size("groups"), -1, pixels.shape[2])
         found = np.matmul(weights, pixels).reshape(len(x), node.size("outputs"), -1)
         if node.size("bias"):
@@ -70,16 +70,16 @@ class ImageConvolution(NetworkOperation):
         if node.inputs == (INPUT,):  # nobody needs the gradient of the samples
             return delta, gradient
         weights = values[:, : pixels.shape[2]].reshape(groups, -1, pixels.shape[2])
-        return a.round(_folded(window, np.matmul(weights.swapaxes(1, 2), by_group))), gradient
+        return a.round(folded(window, np.matmul(weights.swapaxes(1, 2), by_group))), gradient
 
 
-def _by_group(node: Node, window: Window, x: Floats) -> Floats:
+def by_group(node: Node, window: Window, x: Floats) -> Floats:
     """Return the pixels of all windows, shape (samples, groups, channels of a group x taps, pixels of the result)."""
     pixels = unfolded(window, x)
     return pixels.reshape(len(x), node.size("groups"), -1, window.out_plane)
 
 
-def _folded(window: Window, pixels: Floats) -> Floats:
+def folded(window: Window, pixels: Floats) -> Floats:
     """Return the sum of what belongs to each pixel of the images; the transposed operation of `unfolded`."""
     w, s = window, window.stride
     shape = -1, w.channels, w.kernel_height, w.kernel_width, w.out_height, w.out_width

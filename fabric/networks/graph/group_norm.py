@@ -17,6 +17,7 @@ from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import EPSILON, Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.tensors import NetworkTensor
+from fabric.networks.graph.windows import channels_of
 from wse_core.errors import ConfigError
 
 __all__ = ["GroupNorm"]
@@ -30,11 +31,7 @@ class GroupNorm(NetworkOperation):
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode normalises over all features of a sample"}
 
     def features(self, node: Node, given: int) -> int:
-        channels, height, width, groups = (node.size(name) for name in ("channels", "height", "width", "groups"))
-        if min(channels, height, width) < 1 or channels * height * width != given:
-            raise ConfigError(
-                f"{node.name}: {given} features are no image of {channels} x {height} x {width}", where="network"
-            )
+        channels, groups = channels_of(node, given), node.size("groups")
         if groups < 1 or channels % groups:
             raise ConfigError(f"{node.name}: {channels} channels in {groups} groups", where="network")
         return given

@@ -253,7 +253,8 @@ class Network:
     @property
     def features(self) -> tuple[int, ...]:
         """The inputs have so many features, and each product's result so many, or channels."""
-        return (self.inputs, *(node.size("outputs") for node in self.nodes if OPERATIONS[node.op].matrix))
+        rows = ((node, OPERATIONS[node.op]) for node in self.nodes)
+        return (self.inputs, *(row.results(node) for node, row in rows if row.matrix))
 
     @cached_property
     def used(self) -> Counter[str]:

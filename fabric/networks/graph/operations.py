@@ -17,6 +17,8 @@ add             y = r(a + b)                                da = db = dy        
 mul             y = r(a b)                                  da = r(b dy), db = r(a dy)                  a, b
 rotary          `fabric.networks.graph.rotary`                                                          -
 convolution     `fabric.networks.graph.convolution`                                                     x
+transposed      `fabric.networks.graph.transposed`                                                      x
+shift           `fabric.networks.graph.shift`                                                           -
 groupnorm       `fabric.networks.graph.group_norm`                                                      u, 1 / sqrt
 batchnorm       `fabric.networks.graph.batch_norm`                                                      u
 maxpool         `fabric.networks.graph.pooling`                                                         x, y
@@ -119,6 +121,10 @@ class NetworkOperation:
     def features(self, node: Node, given: int) -> int:
         """Return the features of the result."""
         return given
+
+    def results(self, node: Node) -> int:
+        """Return the features, or channels, that a product gives."""
+        return node.size("outputs")
 
     def unit(self, node: Node, given: int) -> int:
         """Return how many neighbouring features of operands and result the operation wants in one column."""

@@ -10,6 +10,8 @@ from fabric.networks.graph.group_norm import GroupNorm
 from fabric.networks.graph.operations import Add, CrossEntropy, Linear, Mul, NetworkOperation, Norm, Rms
 from fabric.networks.graph.pooling import AveragePool, MaxPool
 from fabric.networks.graph.rotary import RotaryEmbedding
+from fabric.networks.graph.shift import Shift
+from fabric.networks.graph.transposed import TransposedConvolution
 from wse_core.errors import ConfigError
 
 __all__ = ["CHOICES", "OPERATIONS", "activation"]
@@ -26,6 +28,8 @@ OPERATIONS: dict[str, NetworkOperation] = {
         RotaryEmbedding(),
         SelfAttention(),
         ImageConvolution(),
+        TransposedConvolution(),
+        Shift(),
         GroupNorm(),
         BatchNorm(),
         MaxPool(),

@@ -13,7 +13,7 @@ import numpy as np
 from fabric.networks.graph.nodes import Node
 from wse_core.errors import ConfigError
 
-__all__ = ["Window", "unfolded", "window_of"]
+__all__ = ["Window", "channels_of", "unfolded", "window_of"]
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,22 @@ def window_of(node: Node, given: int) -> Window:
     if found.out_height < 1 or found.out_width < 1:
         raise ConfigError(f"{node.name}: windows of {kernel} are larger than an image of {image}", where="network")
     return found
+
+
+def channels_of(node: Node, given: int) -> int:
+    """Return the channels of the image that a node is given.
+
+    Raises
+    ------
+    ConfigError
+        Sizes that do not fit the features.
+    """
+    channels, height, width = (node.size(name) for name in ("channels", "height", "width"))
+    if min(channels, height, width) < 1 or channels * height * width != given:
+        raise ConfigError(
+            f"{node.name}: {given} features are no image of {channels} x {height} x {width}", where="network"
+        )
+    return channels
 
 
 def unfolded(window: Window, rows: np.ndarray) -> np.ndarray:

@@ -107,7 +107,7 @@ class Resident:
     ) -> None:
         if form not in FORMS:
             raise ConfigError(f"weights do not come as {form!r}", where="network", hint=", ".join(FORMS))
-        if form == "pairs" and any(node.op == "convolution" for node in network.nodes):
+        if form == "pairs" and any(node.op in ("convolution", "transposed") for node in network.nodes):
             raise ConfigError("filters go out with steps, not in pairs", where="network", hint='form = "both"')
         if samples < 1 or samples % height:
             raise ConfigError(

@@ -335,17 +335,17 @@ class _Words(StepWriter):
     def filters(self, step: NetworkStep) -> None:
         parameter, node = self._parameter(step), step.node
         pattern, entries = parameter.pattern, np.arange(parameter.pattern.count)
-        y = self.resident.network.tensors[node.name]
         window, above, below = self._images(step)
-        places = self._places(step, pattern, "back" if step.direction == "back" else "forward")
-        if step.direction == "back":
+        back = (step.direction == "back") != (node.op == "transposed")
+        places = self._places(step, pattern, "back" if back else "forward")
+        if back:
             kept = ~places.bias
             order = np.flatnonzero(kept)
             landing = below.owners(np.arange(window.channels) * window.plane)
             rows = places.channel[order]
         else:
             order = np.lexsort((~places.bias, pattern.rows))  # the bias of a row first
-            landing = above.owners(np.arange(node.size("outputs")) * (y.rows // node.size("outputs")))
+            landing = above.owners(np.arange(node.size("outputs")) * window.out_plane)
             rows = pattern.rows[order]
         self._rows(
             step, rows, entries[order], places.owner[order], places.local[order], landing, biases=places.bias[order]
@@ -381,10 +381,15 @@ class _Words(StepWriter):
         self.script.turn(2 * n_rows)
 
     def _images(self, step: NetworkStep) -> tuple[Window, ColumnLayout, ColumnLayout]:
-        """Return the window of a convolution, the layout of what it gives, and of what it is given."""
-        x = self.resident.network.tensors[step.node.inputs[0]]
+        """Return the window of a convolution, the layout of what it gives, and of what it is given.
+
+        Of a transposed one they are those of the convolution that goes the other way.
+        """
+        names = step.node.inputs[0], step.node.name
+        below, above = names[::-1] if step.node.op == "transposed" else names
         layouts, level = self.plan.layouts, self.plan.level
-        return window_of(step.node, x.rows), layouts[level(step.node.name)], layouts[level(x.name)]
+        window = window_of(step.node, self.resident.network.tensors[below].rows)
+        return window, layouts[level(above)], layouts[level(below)]
 
     def _places(self, step: NetworkStep, pattern: StreamedPattern, direction: str) -> _FilterPlaces:
         """Return where the entries of filters belong: whose planes they meet, and at which rows of those."""

@@ -53,6 +53,18 @@ class Images:
     def convolution(self, outputs, kernel, stride=1, padding=0, groups=1, bias=1):
         self.windowed("convolution", kernel, stride, padding, outputs=outputs, groups=groups, bias=bias)
 
+    def transposed(self, outputs, kernel, stride=1, padding=0, groups=1, more=0):
+        """Enlarge; `more`: rows and columns of the result that no window of the last pixel reaches by itself."""
+        channels, height, width = self.shape
+        sides = [(n - 1) * stride - 2 * padding + k + more for n, k in zip((height, width), kernel, strict=True)]
+        sizes = {"channels": outputs, "height": sides[0], "width": sides[1], "stride": stride, "padding": padding}
+        sizes |= {"kernel_height": kernel[0], "kernel_width": kernel[1], "outputs": channels, "groups": groups}
+        self.node("transposed", **sizes, bias=0)
+        self.shape = outputs, *sides
+
+    def shift(self):
+        self.node("shift", **dict(zip(("channels", "height", "width"), self.shape, strict=True)))
+
     def group_norm(self, groups):
         channels, height, width = self.shape
         self.node("groupnorm", channels=channels, height=height, width=width, groups=groups)
@@ -66,20 +78,28 @@ class Images:
         return Network((*self.nodes, Node("loss", "cross_entropy", (self.at,))), self.inputs, dtype)
 
 
+ROWS = ["relu", "residual", "shift"]
+
+
 @st.composite
 def networks(draw):
     """Draw a network of images."""
     built = Images(draw(st.integers(1, 3)), draw(st.integers(2, 6)), draw(st.integers(2, 6)))
     for _ in range(draw(st.integers(1, 4))):
         channels, height, width = built.shape
-        op = draw(
-            st.sampled_from(["convolution", "convolution", "maxpool", "avgpool", "groupnorm", "relu", "residual"])
-        )
+        op = draw(st.sampled_from([*["convolution", "transposed"] * 2, *["maxpool", "avgpool", "groupnorm"], *ROWS]))
         kernel = draw(st.integers(1, min(3, height))), draw(st.integers(1, min(3, width)))
         if op == "convolution":
             groups = draw(st.sampled_from([k for k in (1, 2, 3) if channels % k == 0]))
             outputs, padding = groups * draw(st.integers(1, 3)), draw(st.integers(0, min(kernel) - 1))
             built.convolution(outputs, kernel, draw(st.integers(1, 2)), padding, groups, draw(st.integers(0, 1)))
+        elif op == "transposed":
+            groups, stride = draw(st.sampled_from([k for k in (1, 2, 3) if channels % k == 0])), draw(st.integers(1, 2))
+            outputs, padding = groups * draw(st.integers(1, 3)), draw(st.integers(0, min(kernel) - 1))
+            least = min((n - 1) * stride + k for n, k in zip((height, width), kernel, strict=True))
+            padding = min(padding, (least - 1) // 2)
+            if max(height, width) <= 4:
+                built.transposed(outputs, kernel, stride, padding, groups, draw(st.integers(0, stride - 1)))
         elif op in ("maxpool", "avgpool"):
             built.windowed(op, kernel, draw(st.integers(1, 3)))
         elif op == "groupnorm":
@@ -89,6 +109,8 @@ def networks(draw):
             built.convolution(channels, (1, 1))
             built.node("add", before, built.at)
             assert built.features == n
+        elif op == "shift":
+            built.shift()
         else:
             built.node("relu")
     return built.network(draw(st.integers(2, 4)), draw(st.sampled_from(["f16", "cb16"])), draw(st.booleans()))

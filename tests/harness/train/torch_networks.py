@@ -5,6 +5,44 @@ from __future__ import annotations
 __all__ = ["network"]
 
 
+def normal_block(torch):
+    """Return the block of a residual network as it was published: with batch normalisation."""
+    nn = torch.nn
+
+    class Normal(nn.Module):
+        def __init__(self, below, above, stride):
+            super().__init__()
+            self.conv1, self.bn1 = nn.Conv2d(below, above, 3, stride, 1, bias=False), nn.BatchNorm2d(above)
+            self.conv2, self.bn2 = nn.Conv2d(above, above, 3, 1, 1, bias=False), nn.BatchNorm2d(above, momentum=0.3)
+            down = nn.Conv2d(below, above, 1, stride, bias=False), nn.BatchNorm2d(above)
+            self.downsample = nn.Sequential(*down) if stride > 1 else None
+
+        def forward(self, x):
+            y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+            return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+    return Normal
+
+
+def gated_network(torch):
+    """Return a residual network of features with a gate."""
+    nn = torch.nn
+
+    class Gated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.norm = nn.Linear(64, 16), nn.LayerNorm(16)
+            self.up, self.gate, self.down = nn.Linear(16, 24), nn.Linear(16, 24), nn.Linear(24, 16)
+            self.head = nn.Linear(16, 10)
+
+        def forward(self, x):
+            x = self.embed(x.flatten(1))
+            y = self.norm(x)
+            return self.head(x + self.down(nn.functional.silu(self.gate(y)) * self.up(y)))
+
+    return Gated
+
+
 def network(torch, name):
     """Return a module that takes images of one channel and 8 x 8 pixels and gives ten logits."""
     nn = torch.nn
@@ -31,32 +69,9 @@ def network(torch, name):
             y = torch.relu(self.norm1(self.conv1(x)))
             return torch.relu(self.norm2(self.conv2(y)) + self.down(x))
 
-    class Normal(nn.Module):
-        """A block of a residual network as it was published: with batch normalisation."""
+    Normal = normal_block(torch)
 
-        def __init__(self, below, above, stride):
-            super().__init__()
-            self.conv1, self.bn1 = nn.Conv2d(below, above, 3, stride, 1, bias=False), nn.BatchNorm2d(above)
-            self.conv2, self.bn2 = nn.Conv2d(above, above, 3, 1, 1, bias=False), nn.BatchNorm2d(above, momentum=0.3)
-            down = nn.Conv2d(below, above, 1, stride, bias=False), nn.BatchNorm2d(above)
-            self.downsample = nn.Sequential(*down) if stride > 1 else None
-
-        def forward(self, x):
-            y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
-            return torch.relu(y + (x if self.downsample is None else self.downsample(x)))
-
-    class Gated(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed, self.norm = nn.Linear(64, 16), nn.LayerNorm(16)
-            self.up, self.gate, self.down = nn.Linear(16, 24), nn.Linear(16, 24), nn.Linear(24, 16)
-            self.head = nn.Linear(16, 10)
-
-        def forward(self, x):
-            x = self.embed(x.flatten(1))
-            y = self.norm(x)
-            return self.head(x + self.down(nn.functional.silu(self.gate(y)) * self.up(y)))
-
+    Gated = gated_network(torch)
     made = {
         "lenet": lambda: nn.Sequential(
             nn.Conv2d(1, 6, 5, padding=2),

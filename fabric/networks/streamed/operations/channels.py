@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fabric.networks.streamed.operations import batch_norm, group_norm
+from fabric.networks.streamed.operations import batch_norm, group_norm, shift
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.networks.streamed.operations.shapes import SHAPE
 
-__all__ = ["BATCH_NORM", "GROUP_NORM", "ChannelTasks"]
+__all__ = ["BATCH_NORM", "GROUP_NORM", "SHIFT", "ChannelTasks"]
 
 COMMANDS = {
     "channel_gamma": "data = factor of the next channel",
@@ -45,6 +45,18 @@ class ChannelTasks:
 
     def tasks(self) -> None:
         """Write the tasks of both ways."""
+        code = self.code
+        if "channel_shift" in code.ids:
+            shift.tasks(self)
+        if "channel_gamma" in code.ids:
+            self.affine()
+        if "group_norm" in code.ids:
+            group_norm.tasks(self)
+        if "batch_sums" in code.ids:
+            batch_norm.tasks(self)
+
+    def affine(self) -> None:
+        """Write the tasks of factors and shifts of what was normalised."""
         code, p, one = self.code, self.code.p, self.code.one
         with code.command("channel_gamma") as t:
             p.mov16(self.gamma, t.data)
@@ -64,10 +76,6 @@ class ChannelTasks:
             code.send_sum(code.product.sums)
             code.send_sum(self.sums)
             self.zeroed()
-        if "group_norm" in code.ids:
-            group_norm.tasks(self)
-        if "batch_sums" in code.ids:
-            batch_norm.tasks(self)
 
     @contextmanager
     def times(self, name: str) -> Iterator[None]:
@@ -136,3 +144,11 @@ BATCH_NORM = Lowering(
     tasks_of=ChannelTasks,
 )
 """A batch normalisation has this form in weight streaming."""
+
+SHIFT = Lowering(
+    SHAPE | shift.COMMANDS,
+    {"forward": shift.forward, "back": shift.back},
+    {"forward": ("forward, {place}", "shift"), "back": ("backward, {place}", "shift back")},
+    tasks_of=ChannelTasks,
+)
+"""A learned number per channel has this form in weight streaming."""

@@ -23,6 +23,8 @@ Source: weight streaming white paper, sections 6 to 8; the layout with whole ima
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.graph.windows import Window, window_of
@@ -31,7 +33,7 @@ from fabric.networks.streamed.operations.linear import COMMANDS as PRODUCTS
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from fabric.networks.streamed.operations.shapes import SHAPE, shape_number
 
-__all__ = ["CONVOLUTION"]
+__all__ = ["CONVOLUTION", "TRANSPOSED"]
 
 COMMANDS = {
     "blank": "padded planes: zero",
@@ -67,8 +69,35 @@ def ask(w: StepWriter, step: NetworkStep) -> None:
     w.tell(shape=0)
 
 
+def enlarge(w: StepWriter, step: NetworkStep) -> None:
+    """Write a transposed convolution: the product back of the one that goes the other way."""
+    x, y = step.reads[0], step.writes[0]
+    _padded(w, step, "forward", x, _window(w, step).out_plane)
+    w.tell(source="padded", result=f"{w.plan.array(y)}.rows")
+    w.filters(step)
+    w.tell(shape=0)
+
+
+def enlarged_back(w: StepWriter, step: NetworkStep) -> None:
+    """Write the gradients of what was enlarged: a convolution of those of the result."""
+    _padded(w, step, "back", step.reads[0], _window(w, step).plane)
+    w.tell(source="padded", result=w.plan.array(step.writes[0]))
+    w.filters(step)
+    w.tell(shape=0)
+
+
+def enlarged_ask(w: StepWriter, step: NetworkStep) -> None:
+    """Write the requests for gradients of the filters: windows of gradients times planes that were given."""
+    x, delta = step.reads
+    _padded(w, step, "ask", delta, _window(w, step).plane)
+    w.tell(source="padded", mine=f"{w.plan.array(x)}.rows")
+    w.ask_filters(step)
+    w.tell(shape=0)
+
+
 def _window(w: StepWriter, step: NetworkStep) -> Window:
-    return window_of(step.node, w.plan.network.tensors[step.node.inputs[0]].rows)
+    large = step.node.name if step.node.op == "transposed" else step.node.inputs[0]
+    return window_of(step.node, w.plan.network.tensors[large].rows)
 
 
 def _padded(w: StepWriter, step: NetworkStep, direction: str, given: NetworkTensor, plane: int) -> None:
@@ -124,3 +153,6 @@ CONVOLUTION = Lowering(
     tasks_of=ConvolutionTasks,
 )
 """A convolution has this form in weight streaming."""
+
+TRANSPOSED = replace(CONVOLUTION, write={"forward": enlarge, "back": enlarged_back, "ask": enlarged_ask})
+"""A transposed convolution has this form in weight streaming."""

@@ -19,6 +19,7 @@ from fabric.asm.operands import Reg
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.reverse import schedule
+from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.graph.windows import Window, window_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ __all__ = [
 
 SHAPE = {"shape": "data = number of the planes that the next commands work on, 0 for single rows"}
 
+OTHER_WAY = {"forward": "back", "back": "forward", "ask": "ask"}
+"""What a transposed convolution does is what a convolution does in this direction."""
 NUMBERS = ("plane", "height", "width", "gap", "rest", "result")
 """A shape sets these numbers, as far as it has them."""
 
@@ -154,9 +157,11 @@ def _shape(network: Network, node: Node, direction: str) -> ImageShape | None:
     given = network.tensors[node.inputs[0]].rows
     if node.op == "convolution":
         return ConvolutionShape.of(window_of(node, given), direction)
+    if node.op == "transposed":
+        return ConvolutionShape.of(window_of(node, network.tensors[node.name].rows), OTHER_WAY[direction])
     if node.op in ("maxpool", "avgpool"):
         return PoolShape(window_of(node, given), direction == "back")
-    if node.op in ("groupnorm", "batchnorm"):
+    if node.op in ("groupnorm", "batchnorm", "shift"):
         pixels = node.size("height") * node.size("width")
         return GroupShape(pixels, given // node.size("groups") if node.op == "groupnorm" else pixels)
     return None
@@ -187,14 +192,15 @@ def padded_rows(network: Network, columns: int) -> int:
         if shape is None or not shape.padded:
             continue
         node = step.node
-        channels = node.size("outputs") if step.direction == "back" else node.size("channels")
-        most = max(most, shape.padded * _in_a_column(network, node, step.direction, channels, columns))
+        given = step.direction == "forward" or (step.direction == "ask" and node.op == "convolution")
+        tensor = network.tensors[node.inputs[0] if given else node.name]
+        channels = node.size("channels" if given == (node.op == "convolution") else "outputs")
+        most = max(most, shape.padded * _in_a_column(tensor, channels, columns))
     return most
 
 
-def _in_a_column(network: Network, node: Node, direction: str, channels: int, columns: int) -> int:
-    """Return the most channels that a column has of what an operation copies."""
-    tensor = network.tensors[node.name if direction == "back" else node.inputs[0]]
+def _in_a_column(tensor: NetworkTensor, channels: int, columns: int) -> int:
+    """Return the most channels of a tensor that a column has."""
     units = tensor.rows // tensor.unit
     return -(-units // columns) * (channels // units)
 

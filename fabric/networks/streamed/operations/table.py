@@ -9,9 +9,9 @@ from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.streamed.commands import POINTERS, given_out
 from fabric.networks.streamed.operations.attention import ATTENTION
-from fabric.networks.streamed.operations.channels import BATCH_NORM, GROUP_NORM
+from fabric.networks.streamed.operations.channels import BATCH_NORM, GROUP_NORM, SHIFT
 from fabric.networks.streamed.operations.code import JOINS
-from fabric.networks.streamed.operations.convolution import CONVOLUTION
+from fabric.networks.streamed.operations.convolution import CONVOLUTION, TRANSPOSED
 from fabric.networks.streamed.operations.elementwise import ADD, MUL
 from fabric.networks.streamed.operations.linear import LINEAR
 from fabric.networks.streamed.operations.loss import LOSS
@@ -31,6 +31,8 @@ STREAMED: dict[str, Lowering] = {
     "rotary": ROTARY,
     "attention": ATTENTION,
     "convolution": CONVOLUTION,
+    "transposed": TRANSPOSED,
+    "shift": SHIFT,
     "groupnorm": GROUP_NORM,
     "batchnorm": BATCH_NORM,
     "maxpool": MAX_POOL,

@@ -19,12 +19,15 @@ __all__ = [
     "ask",
     "convolved",
     "convolved_back",
+    "enlarged",
     "normalised",
     "normalised_back",
     "pooled_largest",
     "pooled_largest_back",
     "pooled_mean",
     "pooled_mean_back",
+    "shifted",
+    "shifted_back",
     "summed",
 ]
 
@@ -72,6 +75,13 @@ def convolved_back(
     values = weights.values[order]
     found = product(a, values, channel[order], owners[rows[order]], source, indices[order], landing)
     return found.reshape(given.rows, -1)
+
+
+def enlarged(
+    a: MeshArithmetic, node: Node, given: NetworkTensor, result: NetworkTensor, x: Halves, weights: StreamedParameter
+) -> tuple[Halves, Halves]:
+    """Return a transposed convolution and what was given: the gradient of the convolution that goes the other way."""
+    return convolved_back(a, node, result, given, x, weights), x
 
 
 def ask(a: MeshArithmetic, node: Node, delta: Halves, x: Halves, weights: StreamedParameter) -> Bits:
@@ -203,6 +213,23 @@ def _given_back(a: MeshArithmetic, window: Window, parts: list[Bits], samples: i
         there = _at(window, found, u, v)
         there[...] = a.narrow(a.add(part, a.widen(there)))
     return found.reshape(window.features, samples)
+
+
+# --- numbers of channels ---------------------------------------------------------------------------------------------
+
+
+def shifted(a: MeshArithmetic, node: Node, x: Halves, weights: StreamedParameter) -> tuple[Halves, int]:
+    """Return (rows plus the number of their channel, channels)."""
+    numbers = a.widen(np.asarray(weights.values))[:, None]
+    wide = a.widen(x).reshape(len(numbers), -1)
+    return a.narrow(a.add(wide, np.broadcast_to(numbers, wide.shape))).reshape(x.shape), len(numbers)
+
+
+def shifted_back(
+    a: MeshArithmetic, node: Node, delta: Halves, channels: int, weights: StreamedParameter
+) -> tuple[Halves, Bits]:
+    """Return (gradients as they are, gradients of the numbers)."""
+    return delta, a.south(summed(a, a.widen(delta).reshape(channels, -1, delta.shape[1])))
 
 
 # --- group normalisation ----------------------------------------------------------------------------------------------

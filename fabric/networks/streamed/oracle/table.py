@@ -43,6 +43,14 @@ def _convolution(a: StreamedArithmetic, node: Node, delta: Halves, kept: Any, we
     return images.convolved_back(a, node, *_tensors(a, node), delta, weights), gradient
 
 
+def _transposed(a: StreamedArithmetic, node: Node, delta: Halves, x: Any, weights: Any) -> tuple[Halves, Any]:
+    gradient = images.ask(a, node, x, delta, weights)  # the other way: gradients of the result are what is convolved
+    if node.inputs[0] == INPUT:
+        return delta, gradient
+    given, result = _tensors(a, node)
+    return images.convolved(a, node, result, given, delta, weights)[0], gradient
+
+
 def _row(name: str) -> Callable[..., Any]:
     return lambda a, node, x, weights: ACTIVATIONS[name].bits(a, x)
 
@@ -60,6 +68,8 @@ FORWARD: dict[str, Callable[..., Any]] = {
     "rotary": lambda a, node, x, weights: (rotary.turned(a, node, x), None),
     "attention": attention.forward,
     "convolution": lambda a, node, x, weights: images.convolved(a, node, *_tensors(a, node), x, weights),
+    "transposed": lambda a, node, x, weights: images.enlarged(a, node, *_tensors(a, node), x, weights),
+    "shift": images.shifted,
     "groupnorm": images.normalised,
     "batchnorm": lambda a, node, x, weights: batch.known(a, x, weights) if a.test else batch.forward(a, x, weights),
     "maxpool": lambda a, node, x, weights: images.pooled_largest(a, node, x),
@@ -81,6 +91,8 @@ BACK: dict[str, Callable[..., Any]] = {
     ),
     "rotary": lambda a, node, delta, kept, weights: (rotary.turned(a, node, delta, back=True), None),
     "convolution": _convolution,
+    "transposed": _transposed,
+    "shift": images.shifted_back,
     "groupnorm": images.normalised_back,
     "batchnorm": batch.back,
     "maxpool": lambda a, node, delta, kept, weights: (images.pooled_largest_back(a, node, delta, kept), None),
