@@ -165,7 +165,7 @@ class TrainConfig(TrainFile):
         products, found = [node for node in graph.nodes if OPERATIONS[node.op].matrix], []
         for node, parameter, one in zip(products, graph.parameters, given, strict=False):
             sizes, inputs = dict(node.sizes), parameter.columns - node.size("bias")
-            window = (sizes["kernel_height"], sizes["kernel_width"]) if node.op == "convolution" else ()
+            window = (sizes["kernel_height"], sizes["kernel_width"]) if "kernel_height" in sizes else ()
             density = self.sparsity.density if one.density is None else one.density
             deviation, row = getattr(one, "deviation", None), (inputs // math.prod(window), *window)
             found.append(
@@ -204,8 +204,8 @@ class TrainConfig(TrainFile):
         if self.sparsity.masks or self.network.weights:  # which have gaps is not known yet
             return "both"
         dense = {density == 1 for density in self.densities}
-        if any(node.op == "convolution" for node in self.graph.nodes):  # filters have steps over rows of pixels
-            dense.add(False)
+        if any(node.op in ("convolution", "transposed") for node in self.graph.nodes):
+            dense.add(False)  # filters have steps over rows of pixels
         return "both" if len(dense) > 1 else "pairs" if dense == {True} else "steps"
 
     @property
@@ -322,7 +322,7 @@ class TrainConfig(TrainFile):
             del facts["train"]["label_smoothing"]
         facts["memx"].pop("files")
         for node in facts["network"].get("nodes", ()):  # and before there were images
-            for key in ("kernel", "kernel_width", "stride", "padding", "groups", "momentum"):
+            for key in ("kernel", "kernel_width", "stride", "padding", "output_padding", "groups", "momentum"):
                 if node[key] is None:
                     del node[key]
         if self.train.optimizer.decays == "all":  # what was there before there was a choice

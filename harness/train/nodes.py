@@ -39,10 +39,11 @@ NODE_OPERATIONS = tuple(
 )
 """A node of a file has one of these operations; the loss comes by itself."""
 OWNERS = {
-    **dict.fromkeys(("outputs", "bias", "density", "deviation"), ("linear", "convolution")),
-    **dict.fromkeys(("kernel", "kernel_width", "stride"), ("convolution", "maxpool", "avgpool")),
-    "padding": ("convolution",),
-    "groups": ("convolution", "groupnorm"),
+    **dict.fromkeys(("outputs", "bias", "density", "deviation"), ("linear", "convolution", "transposed")),
+    **dict.fromkeys(("kernel", "kernel_width", "stride"), ("convolution", "transposed", "maxpool", "avgpool")),
+    "padding": ("convolution", "transposed"),
+    "output_padding": ("transposed",),
+    "groups": ("convolution", "transposed", "groupnorm"),
     "momentum": ("batchnorm",),
     "heads": ("attention", "rotary"),
     "causal": ("attention",),
@@ -102,7 +103,7 @@ def graph_of(
         sizes: dict[str, int] = {}
         if node.op == "linear":
             sizes = {"inputs": rows[given[0]], "outputs": node.outputs or 0, "bias": int(node.bias is not False)}
-        elif node.op == "batchnorm":
+        elif node.op in ("batchnorm", "shift"):
             image_of = images[given[0]] or (rows[given[0]], 1, 1)  # a feature is a channel of one pixel
             sizes = dict(zip(("channels", "height", "width"), image_of, strict=True))
         elif node.op in (*OWNERS["kernel"], "groupnorm"):
@@ -117,6 +118,10 @@ def graph_of(
         if node.op in OWNERS["kernel"]:
             found_image = _windowed(found[-1], rows[given[0]], where)
             images[node.name], rows[node.name] = found_image, math.prod(found_image)
+        if node.op == "transposed" and node.bias is not False:
+            shifted = dict(zip(("channels", "height", "width"), images[node.name], strict=True))
+            found.append(Node(f"{node.name}.shift", "shift", (names[node.name],), shifted))
+            names[node.name] = found[-1].name
     try:
         loss = Node("loss", "cross_entropy", (names[before],), {"some": 1} if some else {})
         network = Network((*found, loss), inputs, dtype)
@@ -141,6 +146,14 @@ def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, where: st
     height = node.kernel or (image[1] if node.op == "avgpool" else 0)
     width = node.kernel_width or node.kernel or (image[2] if node.op == "avgpool" else 0)
     sizes |= {"kernel_height": height, "kernel_width": width}
+    if node.op == "transposed":
+        stride, padding = node.stride or 1, node.padding or 0
+        sides = [
+            (side - 1) * stride - 2 * padding + kernel + (node.output_padding or 0)
+            for side, kernel in ((image[1], height), (image[2], width))
+        ]
+        sizes |= {"channels": node.outputs or 0, "height": sides[0], "width": sides[1], "outputs": image[0], "bias": 0}
+        return sizes | {"groups": node.groups or 1, "stride": stride, "padding": padding}
     if node.op != "convolution":
         return sizes | {"stride": node.stride or max(height, 1)}
     more = {"outputs": node.outputs or 0, "groups": node.groups or 1, "bias": int(node.bias is not False)}
@@ -150,6 +163,9 @@ def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, where: st
 def _windowed(node: Node, given: int, where: str) -> tuple[int, ...]:
     """Return channels, rows and columns of the result of an operation on images."""
     try:
+        if node.op == "transposed":
+            OPERATIONS[node.op].features(node, given)
+            return tuple(node.size(name) for name in ("channels", "height", "width"))
         window = window_of(node, given)
     except ConfigError as error:
         error.where = where
@@ -167,9 +183,12 @@ def _check(node: NodeConfig, where: str) -> None:
         raise ConfigError(f"{node.name!r} is no name", where=f"{where}.name", hint="letters, digits, dots")
     if node.op == "linear" and node.outputs is None:
         raise ConfigError("a product needs a number of features", where=f"{where}.outputs")
-    if node.op == "convolution" and node.outputs is None:
+    if node.op in ("convolution", "transposed") and node.outputs is None:
         raise ConfigError("a convolution needs a number of channels", where=f"{where}.outputs")
-    if node.op in ("convolution", "maxpool") and node.kernel is None:
+    if (node.output_padding or 0) >= (node.stride or 1):
+        hint = "output_padding below stride"
+        raise ConfigError("rows of pixels that no window reaches", where=f"{where}.output_padding", hint=hint)
+    if node.op in ("convolution", "transposed", "maxpool") and node.kernel is None:
         raise ConfigError(f"{node.op} needs a window", where=f"{where}.kernel", hint="kernel = 3")
     if node.op == "groupnorm" and node.groups is None:
         raise ConfigError("groupnorm needs a number of groups", where=f"{where}.groups")

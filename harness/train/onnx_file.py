@@ -8,7 +8,8 @@ their own names.  A chain of products becomes the layers of `harness.train.table
 nodes                                                   become
 ======================================================  =============================================================
 Gemm, or MatMul and Add                                 linear; the orientation of the weights follows from the node
-Conv                                                    convolution
+Conv; ConvTranspose                                     convolution; transposed
+Add of a parameter per channel or feature               shift, if it is no product's bias
 MaxPool; AveragePool                                    maxpool; avgpool
 GlobalAveragePool, ReduceMean over rows and columns     avgpool of the whole image
 LayerNormalization                                      norm
@@ -101,6 +102,7 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
     helper, numpy_helper = (need(f"onnx.{name}", "an .onnx file") for name in ("helper", "numpy_helper"))
     nodes: list[Any] = []
     kept: list[str] = []
+    shapes: dict[str, tuple[int, ...]] = {}  # of vectors that stand for channels
 
     def add(op: str, given: list[str], **attributes: Any) -> str:
         nodes.append(helper.make_node(op, given, [f"t{len(nodes) + 1}"], f"{op} {len(nodes) + 1}", **attributes))
@@ -125,6 +127,17 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
             names = [f"{node.group}.weight"] + [f"{node.group}.bias"] * node.size("bias")
             more = {"pads": [sizes["padding"]] * 4, "group": sizes["groups"]}
             at, kept = add("Conv", [*given, *names], **window, **more), [*kept, *names]
+        elif node.op == "transposed":
+            one = next(one for one in config.network.nodes if one.name == node.group)
+            more = {"pads": [sizes["padding"]] * 4, "group": sizes["groups"]}
+            more["output_padding"] = [one.output_padding or 0] * 2
+            names = [f"{node.group}.weight"]
+            at, kept = add("ConvTranspose", [*given, *names], **window, **more), [*kept, *names]
+        elif node.op == "shift":
+            at = add("Add", [*given, f"{node.group}.bias"])
+            kept.append(f"{node.group}.bias")
+            if not rows:
+                shapes[kept[-1]] = (sizes["channels"], 1, 1)
         elif node.op in ("maxpool", "avgpool"):
             at = add("MaxPool" if node.op == "maxpool" else "AveragePool", given, **window)
         elif node.op == "groupnorm":
@@ -153,7 +166,10 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
         helper.make_tensor_value_info(name, 1, ["samples", *sizes])  # 1: float32
         for name, sizes in (("x", image or [config.widths[0]]), ("logits", [config.classes]))
     ]
-    held = [numpy_helper.from_array(np.asarray(tensors[name], np.float32), name) for name in kept]
+    arrays = {name: np.asarray(tensors[name], np.float32) for name in kept}
+    held = [
+        numpy_helper.from_array(array.reshape(shapes.get(name, array.shape)), name) for name, array in arrays.items()
+    ]
     graph = helper.make_graph(nodes, config.name, ends[:1], ends[1:], held)
     opset = helper.make_opsetid("", 21)
     _write(path, helper.make_model(graph, opset_imports=[opset], ir_version=9, producer_name="wse-sim"))

@@ -177,7 +177,7 @@ class OnnxReader:
                     self._refuse(node, "nothing takes its result")
         self._ends()
         self._shared()
-        if self.refused or not any(node["op"] in ("linear", "convolution") for node in self.nodes):
+        if self.refused or not any(node["op"] in ("linear", "convolution", "transposed") for node in self.nodes):
             what = "; ".join(self.refused) or "there is no product in it"
             raise UnsupportedError(what, where=self.path, feature="onnx", hint="the operations of docs/training.md")
         names = self._layers() if not image else None
@@ -316,6 +316,7 @@ class OnnxReader:
             "Gemm": self._gemm,
             "MatMul": self._matmul,
             "Conv": self._convolution,
+            "ConvTranspose": self._transposed,
             "MaxPool": self._pool,
             "AveragePool": self._pool,
             "GlobalAveragePool": self._mean,
@@ -449,8 +450,21 @@ class OnnxReader:
                 return
             self._bias(node, places[0], x.node)
             self.values[node.output[0]] = x
+        elif len(places) == 1 and x.node and not x.groups and node.input[places[0]] in self.origin:
+            if self._broadcast(node, places[0], x):
+                self._shift(node, places[0], x)
         elif x.node:
-            self._refuse(node, "only the bias of a product is added here")
+            self._refuse(node, "only the bias of a product, or a parameter per channel or feature, is added here")
+
+    def _shift(self, node: Any, place: int, x: _Value) -> None:
+        """Append what adds a parameter per channel, or feature."""
+        named = self.origin[node.input[place]].name
+        name = self._add_node(node, "shift", x, name=named.removesuffix(".bias") if named.endswith(".bias") else "")
+        pixels = math.prod(self.shapes.get(x.node, x.shape)[1:])
+        if len(x.shape) == 1 and pixels > 1:
+            self._refuse(node, "a number for each pixel of an image is not added here")
+        if name:
+            self._vector(node, place, f"{name}.bias", self.known[node.input[place]].size, "a bias")
 
     def _pair(self, node: Any, op: str) -> None:
         """Append a sum or product of two tensors, number by number."""
@@ -521,6 +535,35 @@ class OnnxReader:
         if not name:
             return
         self.nodes[-1] |= {**keys, "groups": groups, "bias": False}
+        self._parameter(node, 1, f"{name}.weight")
+        if len(node.input) > 2 and node.input[2] and not self._zeros(node.input[2]):
+            self._bias(node, 2, name)
+
+    def _transposed(self, node: Any, x: _Value) -> None:
+        filters = self.known.get(node.input[1])
+        if filters is None or node.input[1] not in self.origin:
+            self._refuse(node, f"takes {node.input[1]}, which is no parameter of the file")
+            return
+        keys, more = self._window(node, x, filters.shape[2:]), self._of(node, "output_padding", [0, 0])
+        if keys is None:
+            return
+        if len(set(more)) != 1 or self._of(node, "output_shape", None):
+            self._refuse(node, "rows and columns are enlarged alike here, by output_padding")
+            return
+        outputs, groups = filters.shape[1] * int(self._of(node, "group", 1)), int(self._of(node, "group", 1))
+        if x.shape and len(filters) != x.shape[0]:
+            self._refuse(node, f"takes {len(filters)} channels, what it is given has {x.shape[0]}")
+            return
+        sides = [
+            (side - 1) * keys["stride"] - 2 * keys.get("padding", 0) + kernel + int(more[0])
+            for side, kernel in zip(x.shape[1:], filters.shape[2:], strict=False)
+        ]
+        name = self._add_node(
+            node, "transposed", x, shape=(outputs, *sides), name=self._named(node, 1), outputs=outputs
+        )
+        if not name:
+            return
+        self.nodes[-1] |= {**keys, "groups": groups, "bias": False, "output_padding": int(more[0])}
         self._parameter(node, 1, f"{name}.weight")
         if len(node.input) > 2 and node.input[2] and not self._zeros(node.input[2]):
             self._bias(node, 2, name)

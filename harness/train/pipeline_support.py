@@ -37,7 +37,7 @@ SUPPORT: dict[str, Support] = {
     **{f"network.{key}": _CHAINS for key in ("num_attention_heads", "intermediate_size")},
     **{f"network.nodes.{key}": _CHAINS for key in ("name", "op", "inputs", "outputs", "bias", "density", "deviation")},
     **{f"network.nodes.{key}": _CHAINS for key in ("heads", "causal", "kernel", "kernel_width", "stride", "padding")},
-    **{f"network.nodes.{key}": _CHAINS for key in ("groups", "momentum")},
+    **{f"network.nodes.{key}": _CHAINS for key in ("groups", "momentum", "output_padding")},
     "network.image": Support(DOES, "the product of its sizes are the inputs"),
     "network.weights": Support(DOES, "masks with gaps in the file are refused"),
     "seed": Support(DOES),

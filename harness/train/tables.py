@@ -56,34 +56,37 @@ class NodeConfig:
         (), doc="names of what it takes, ``input`` for the samples (default: what the one before it gives)"
     )
     outputs: int | None = option(
-        None, doc="of linear, convolution: features, or channels, that it gives", low=1, high=10**7
+        None, doc="of linear, convolutions: features, or channels, that it gives", low=1, high=10**7
     )
     bias: bool | None = option(
-        None, doc="of linear, convolution: add a learned number to each feature, or channel (default: yes)"
+        None, doc="of linear, convolutions: add a learned number to each feature, or channel (default: yes)"
     )
     density: float | None = option(
         None,
-        doc="of linear, convolution: share of the weights that exist (default: sparsity.density)",
+        doc="of linear, convolutions: share of the weights that exist (default: sparsity.density)",
         low=0.0,
         high=1.0,
     )
     deviation: float | None = option(
         None,
-        doc="of linear, convolution: of the first weights (default: the root of 2 / (inputs of a feature x density))",
+        doc="of linear, convolutions: of the first weights (default: the root of 2 / (inputs of a feature x density))",
         low=0.0,
     )
     kernel: int | None = option(
-        None, doc="of convolution, pooling: rows of a window (default of avgpool: the whole image)", low=1, high=10**4
+        None, doc="of convolutions, pooling: rows of a window (default of avgpool: the whole image)", low=1, high=10**4
     )
     kernel_width: int | None = option(None, doc="of the same: its columns (default: kernel)", low=1, high=10**4)
     stride: int | None = option(
         None, doc="pixels from one window to the next (default: 1, of pooling: kernel)", low=1, high=10**4
     )
     padding: int | None = option(
-        None, doc="of convolution: rows and columns of zeros on each side (default: 0)", low=0, high=10**4
+        None, doc="of convolutions: rows and columns of zeros on each side (default: 0)", low=0, high=10**4
+    )
+    output_padding: int | None = option(
+        None, doc="of transposed: rows and columns more at the end of the result (default: 0)", low=0, high=10**4
     )
     groups: int | None = option(
-        None, doc="of convolution, groupnorm: parts of the channels (default of convolution: 1)", low=1, high=10**6
+        None, doc="of convolutions, groupnorm: parts of the channels (default of convolutions: 1)", low=1, high=10**6
     )
     momentum: float | None = option(
         None, doc="of batchnorm: share of a batch in the running statistics (default: 0.1)", low=0.0, high=1.0

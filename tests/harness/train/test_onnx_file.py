@@ -174,7 +174,7 @@ def test_every_node_that_is_not_trained_is_named(folder, capsys):
         ("fit", UnsupportedError, "second .Gemm.: takes 5 features, what it is given has 12"),
         ("two factors", UnsupportedError, "both .MatMul.: products of two tensors are not trained here"),
         ("gate", UnsupportedError, "gate .Sigmoid.: a sigmoid that is not multiplied with its own input"),
-        ("added", UnsupportedError, "more .Add.: only the bias of a product is added here"),
+        ("added", UnsupportedError, "more .Add.: only the bias of a product, or a parameter per channel"),
         ("old", ConfigError, "operators of version 11"),
     ],
 )
@@ -196,7 +196,7 @@ def test_files_that_are_refused(folder, change, error, match):
         "fit": [head, node("Gemm", ["h", "u"], ["y"], "second", transB=1)],
         "two factors": [head, node("MatMul", ["h", "h"], ["k"], "both"), tail],
         "gate": [head, node("Sigmoid", ["h"], ["g"], "gate"), node("Mul", ["g", "x"], ["k"], "times"), tail],
-        "added": [head, node("Relu", ["h"], ["r"]), node("Add", ["r", "s"], ["k"], "more"), tail],
+        "added": [head, node("Relu", ["h"], ["r"]), node("Add", ["r", "yes"], ["k"], "more"), tail],
         "old": [head, node("Relu", ["h"], ["k"]), tail],
     }[change]
     write("m.onnx", middle, given | extra | {"yes": numpy_helper.to_array(yes)}, opset=11 if change == "old" else 20)
@@ -566,7 +566,7 @@ def test_a_folded_batch_norm_is_refused(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lenet", "residual", "resnet", "features", "depthwise", "gated"])
+@pytest.mark.parametrize("name", ["lenet", "residual", "resnet", "enlarging", "features", "depthwise", "gated"])
 def test_networks_that_torch_exports_train_as_there(folder, name):
     """Five steps of plain descent on eight samples: losses, weights, and names of weights."""
     torch = pytest.importorskip("torch")
@@ -588,7 +588,7 @@ def test_networks_that_torch_exports_train_as_there(folder, name):
     machine = Trainer(wse.train.from_torch(exported, x, folder / "m.onnx", data=data, mesh=mesh, train=given))
     assert not exported.training
     found = [machine.step().loss for _ in range(5)]
-    assert np.allclose(found, [loss.item() for loss in losses], atol=5e-4)
+    assert np.allclose(found, [loss.item() for loss in losses], atol=8e-4)
     wanted, got = module.state_dict(), machine.state_dict()
     assert got.keys() == {name for name in wanted if not name.endswith("num_batches_tracked")}  # PyTorch adds it
     assert all(np.allclose(got[name], wanted[name].numpy(), atol=2e-3) for name in got)

@@ -329,6 +329,12 @@ def batches(more=""):
     return images().replace('"groupnorm",groups=1', f'"batchnorm"{more}')
 
 
+def larger(more):
+    """Return the words of a network that enlarges images."""
+    op = f'{{name="b",op="transposed",outputs=2,kernel=2,stride=2,output_padding={more}}}'
+    return images().replace('{name="b",op="groupnorm",groups=1}', op)
+
+
 STATIC, GROWS = "train.loss_scale.initial=8.0", "train.loss_scale.growth_interval=1"
 KEYS = {
     "network.inputs": "network.inputs=13",
@@ -361,6 +367,7 @@ KEYS = {
     "network.nodes.stride": (images(), images(",stride=2")),
     "network.nodes.padding": (images(), images(",padding=1")),
     "network.nodes.groups": (images(), images(groups=2)),
+    "network.nodes.output_padding": (larger(0), larger(1)),
     "network.nodes.momentum": (batches(), batches(",momentum=0.5")),
     "data.sequence": (GPT, GPT.replace("sequence=2", "sequence=4")),
     "network.file": "network.file=m.onnx",

@@ -105,6 +105,17 @@ def network(torch, name):
             nn.Flatten(),
             nn.Linear(8, 10),
         ),
+        "enlarging": lambda: nn.Sequential(
+            nn.Conv2d(1, 4, 3, 2, 1),
+            nn.ReLU(),
+            nn.ConvTranspose2d(4, 6, 3, 2, 1, output_padding=1, groups=2),
+            nn.ReLU(),
+            nn.ConvTranspose2d(6, 3, 2, 2, bias=False),
+            nn.BatchNorm2d(3),
+            nn.MaxPool2d(4),
+            nn.Flatten(),
+            nn.Linear(48, 10),
+        ),
         "features": lambda: nn.Sequential(
             nn.Flatten(), nn.Linear(64, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 10), nn.BatchNorm1d(10)
         ),
