@@ -114,7 +114,11 @@ def graph_of(
         names[node.name] = f"{node.name}.{node.op}"
         found.append(Node(names[node.name], node.op, tuple(names[name] for name in given), sizes))
         before, images[node.name] = node.name, () if node.op == "linear" else images[given[0]]
+        if node.op == "concat":
+            images[node.name] = _side_by_side([images[name] for name in given])
         rows[node.name] = node.outputs or rows[given[0]] if node.op == "linear" else rows[given[0]]
+        if node.op == "concat":
+            rows[node.name] = sum(rows[name] for name in given)
         if node.op in OWNERS["kernel"]:
             found_image = _windowed(found[-1], rows[given[0]], where)
             images[node.name], rows[node.name] = found_image, math.prod(found_image)
@@ -130,6 +134,12 @@ def graph_of(
         error.where = "network.nodes"
         raise
     return network
+
+
+def _side_by_side(images: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the sizes of the image that others make whose channels lie one behind the other; () if they make none."""
+    sides = {image[1:] for image in images}
+    return (sum(image[0] for image in images), *sides.pop()) if len(sides) == 1 and all(images) else ()
 
 
 def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, where: str) -> dict[str, int]:

@@ -17,7 +17,7 @@ GroupNormalization, or Reshape, InstanceNormalization,  groupnorm
 Reshape, Mul and Add; InstanceNormalization
 BatchNormalization in training mode                     batchnorm
 Relu; Gelu; Sigmoid and Mul                             relu; gelu (tanh form); silu
-Add, Mul of two tensors                                 add, mul
+Add, Mul of two tensors; Concat of channels, features   add, mul; concat
 Flatten, Reshape to rows, Squeeze of single pixels      nothing: an image is its features
 Identity, Cast to a float, Dropout that drops nothing   nothing
 Softmax, LogSoftmax as the last node                    nothing, and a warning: the loss has its own
@@ -37,13 +37,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fabric.networks.graph.operations import EPSILON
-from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from harness.train.onnx_reader import OnnxNetwork, OnnxReader
-from memx.statistics import MOMENTUM
+from harness.train.onnx_writer import OnnxWriter
 from traces.atomic import atomic_file
-from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
@@ -99,80 +97,7 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
     UnsupportedError
         An operation that is not written.
     """
-    helper, numpy_helper = (need(f"onnx.{name}", "an .onnx file") for name in ("helper", "numpy_helper"))
-    nodes: list[Any] = []
-    kept: list[str] = []
-    shapes: dict[str, tuple[int, ...]] = {}  # of vectors that stand for channels
-
-    def add(op: str, given: list[str], **attributes: Any) -> str:
-        nodes.append(helper.make_node(op, given, [f"t{len(nodes) + 1}"], f"{op} {len(nodes) + 1}", **attributes))
-        return f"t{len(nodes)}"
-
-    image = list(config.network.image)
-    results, flat = {INPUT: "x"}, {INPUT: not image}
-    for node in config.graph.nodes[:-1]:
-        given = [results[name] for name in node.inputs]
-        sizes, rows = dict(node.sizes), flat[node.inputs[0]]
-        if node.op in ("linear", "norm") and not rows:
-            given, rows = [add("Flatten", given, axis=1)], True
-        window = {
-            "kernel_shape": [sizes.get("kernel_height", 1), sizes.get("kernel_width", 1)],
-            "strides": [sizes.get("stride", 1)] * 2,
-        }
-        flat[node.name] = rows
-        if node.op == "linear":
-            names = [f"{node.group}.weight"] + [f"{node.group}.bias"] * node.size("bias")
-            at, kept = add("Gemm", [*given, *names], transB=1), [*kept, *names]
-        elif node.op == "convolution":
-            names = [f"{node.group}.weight"] + [f"{node.group}.bias"] * node.size("bias")
-            more = {"pads": [sizes["padding"]] * 4, "group": sizes["groups"]}
-            at, kept = add("Conv", [*given, *names], **window, **more), [*kept, *names]
-        elif node.op == "transposed":
-            one = next(one for one in config.network.nodes if one.name == node.group)
-            more = {"pads": [sizes["padding"]] * 4, "group": sizes["groups"]}
-            more["output_padding"] = [one.output_padding or 0] * 2
-            names = [f"{node.group}.weight"]
-            at, kept = add("ConvTranspose", [*given, *names], **window, **more), [*kept, *names]
-        elif node.op == "shift":
-            at = add("Add", [*given, f"{node.group}.bias"])
-            kept.append(f"{node.group}.bias")
-            if not rows:
-                shapes[kept[-1]] = (sizes["channels"], 1, 1)
-        elif node.op in ("maxpool", "avgpool"):
-            at = add("MaxPool" if node.op == "maxpool" else "AveragePool", given, **window)
-        elif node.op == "groupnorm":
-            names = [f"{node.group}.norm.weight", f"{node.group}.norm.bias"]
-            at = add("GroupNormalization", [*given, *names], num_groups=sizes["groups"], epsilon=EPSILON)
-            kept += names
-        elif node.op == "batchnorm":
-            names = [f"{node.group}.norm.{what}" for what in ("weight", "bias", "running_mean", "running_var")]
-            momentum = next(one.momentum for one in config.network.nodes if one.name == node.group)
-            share = MOMENTUM if momentum is None else momentum
-            at = add("BatchNormalization", [*given, *names], epsilon=EPSILON, momentum=1 - share, training_mode=1)
-            kept += names
-        elif node.op == "norm":
-            names = [f"{node.group}.norm.weight", f"{node.group}.norm.bias"]
-            at, kept = add("LayerNormalization", [*given, *names], axis=-1, epsilon=EPSILON), [*kept, *names]
-        elif node.op == "silu":
-            at = add("Mul", [given[0], add("Sigmoid", given)])
-        elif node.op in ("relu", "gelu", "add", "mul"):
-            more = {"approximate": "tanh"} if node.op == "gelu" else {}
-            at = add(node.op.capitalize(), given, **more)
-        else:
-            raise UnsupportedError(f"{node.name}: {node.op} is not written", where=path, feature="onnx")
-        results[node.name] = at
-    nodes[-1].output[0] = "logits"
-    ends = [
-        helper.make_tensor_value_info(name, 1, ["samples", *sizes])  # 1: float32
-        for name, sizes in (("x", image or [config.widths[0]]), ("logits", [config.classes]))
-    ]
-    arrays = {name: np.asarray(tensors[name], np.float32) for name in kept}
-    held = [
-        numpy_helper.from_array(array.reshape(shapes.get(name, array.shape)), name) for name, array in arrays.items()
-    ]
-    graph = helper.make_graph(nodes, config.name, ends[:1], ends[1:], held)
-    opset = helper.make_opsetid("", 21)
-    _write(path, helper.make_model(graph, opset_imports=[opset], ir_version=9, producer_name="wse-sim"))
+    _write(path, OnnxWriter(Path(path), config, tensors).model())
 
 
 def _write(path: str | Path, model: Any) -> None:

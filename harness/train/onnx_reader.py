@@ -317,6 +317,7 @@ class OnnxReader:
             "MatMul": self._matmul,
             "Conv": self._convolution,
             "ConvTranspose": self._transposed,
+            "Concat": self._concat,
             "MaxPool": self._pool,
             "AveragePool": self._pool,
             "GlobalAveragePool": self._mean,
@@ -472,6 +473,22 @@ class OnnxReader:
         if one.shape and other.shape and one.shape != other.shape:
             self._refuse(node, f"takes two tensors of one shape here, not of {one.shape} and {other.shape}")
         self._add_node(node, op, one, other)
+
+    def _concat(self, node: Any, x: _Value) -> None:
+        """Append what puts tensors side by side, two at a time."""
+        if not all(name in self.values for name in node.input):
+            self._refuse(node, "puts tensors beside constants")
+            return
+        first, *others = [self.values[name] for name in node.input]
+        if not all(value.shape and not value.groups for value in (first, *others)):
+            self._refuse(node, "puts tensors of an open shape side by side")
+        elif self._of(node, "axis", 1) % (1 + len(first.shape)) != 1:
+            self._refuse(node, "only channels of images, or features, are put side by side here: axis is 1")
+        elif len({value.shape[1:] for value in (first, *others)}) > 1:
+            self._refuse(node, f"takes images of one size here, not of {[value.shape for value in (first, *others)]}")
+        for other in others if not self.refused else ():
+            shape = (first.shape[0] + other.shape[0], *first.shape[1:])
+            first = _Value(self._add_node(node, "concat", first, other, shape=shape), shape)
 
     def _broadcast(self, node: Any, place: int, x: _Value) -> bool:
         """Refuse factors or shifts that are not one per feature, or per channel of an image; return whether they are.

@@ -1,6 +1,8 @@
 """Where the features of a tensor lie: layout A of the white paper, features over the columns of PEs.
 
-This is the only place where it is known which column has a feature, and which row of the column's tile.
+This is the only place where it is known which column has a feature, and which row of the column's tile.  Products give
+their results in nearly equal chunks; what works feature by feature, or channel by channel, leaves them where they are;
+two tensors side by side have in each column what both have there.
 
 Source: weight streaming white paper, section 7.2.
 """
@@ -8,14 +10,19 @@ Source: weight streaming white paper, section 7.2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fabric.kernels.streamed.placement import chunks
+from wse_core.errors import UnsupportedError
 
-__all__ = ["ColumnLayout"]
+if TYPE_CHECKING:
+    from fabric.networks.graph.network import Network
+
+__all__ = ["ColumnLayout", "layouts_of"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,29 @@ class ColumnLayout:
     def even(cls, features: int, columns: int, unit: int = 1) -> ColumnLayout:
         """Return the layout in nearly equal chunks; `unit` neighbouring features stay together."""
         return cls(tuple((unit * chunks(features // unit, columns)).tolist()))
+
+    def beside(self, other: ColumnLayout) -> ColumnLayout:
+        """Return the layout of what lies so, and behind it, in every column, of what lies as `other` says."""
+        columns = range(len(self.starts) - 1)
+        held = [np.concatenate([self.column(k), self.features + other.column(k)]) for k in columns]
+        starts = np.cumsum([0, *map(len, held)])
+        return ColumnLayout(tuple(starts.tolist()), tuple(np.concatenate(held).tolist()))
+
+    def scaled(self, below: int, above: int) -> ColumnLayout:
+        """Return the layout of channels of `above` pixels that lie where those of `below` pixels do."""
+        order = None
+        if self.order is not None:
+            channels = np.array(self.order)[::below] // below
+            order = tuple((channels[:, None] * above + np.arange(above)).ravel().tolist())
+        return ColumnLayout(tuple(start // below * above for start in self.starts), order)
+
+    def whole(self, unit: int) -> bool:
+        """Return whether so many neighbouring features always lie in one column, one behind the other."""
+        held = self.held.reshape(-1, unit)
+        starts = np.array(self.starts)
+        return bool(
+            (np.diff(held, axis=1) == 1).all() and (held[:, 0] % unit == 0).all() and (starts % unit == 0).all()
+        )
 
     @property
     def features(self) -> int:
@@ -98,3 +128,37 @@ class ColumnLayout:
             mine = self.column(number)
             found[mine] = tile[first : first + len(mine)]
         return found
+
+
+@lru_cache(maxsize=64)
+def layouts_of(network: Network, columns: int) -> dict[str, ColumnLayout]:
+    """Return the layout of each tensor of a network on some columns of PEs.
+
+    Raises
+    ------
+    UnsupportedError
+        Tensors that one operation takes feature by feature lie in different ways, or what it wants in one column lies
+        in several; the message names it.
+    """
+    from fabric.networks.graph.table import OPERATIONS
+    from fabric.networks.graph.tensors import INPUT
+
+    tensors = network.tensors
+    found = {INPUT: ColumnLayout.even(tensors[INPUT].rows, columns, tensors[INPUT].unit)}
+    for node in network.nodes:
+        row, given = OPERATIONS[node.op], [found[name] for name in node.inputs]
+        tensor, units = tensors[node.name], row.units(node, tensors[node.inputs[0]].rows)
+        if not all(layout.whole(units[0]) for layout in given) and not row.differ:
+            what = f"{node.name}: {units[0]} neighbouring features that it wants in one column lie in several"
+            raise UnsupportedError(what, feature="layout", where="graph", hint="fewer columns of PEs, or fewer groups")
+        if row.featurewise and len(set(given)) > 1:
+            what = f"{node.name}: the tensors that it takes do not lie in the same columns: {' and '.join(node.inputs)}"
+            raise UnsupportedError(what, feature="layout", where="graph", hint="a single column of PEs")
+        found[node.name] = ColumnLayout.even(tensor.rows, columns, tensor.unit)
+        if row.differ:
+            found[node.name] = given[0].beside(given[1])
+        elif row.channelwise:
+            found[node.name] = given[0].scaled(*units)
+        elif row.featurewise or row.in_place:
+            found[node.name] = given[0]
+    return found

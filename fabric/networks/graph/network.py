@@ -154,11 +154,13 @@ class Network:
         found = {INPUT: NetworkTensor(INPUT, self.inputs)}
         for node in self.nodes:
             sizes = [found[name].rows for name in node.inputs]
-            if len(set(sizes)) > 1:
+            row = OPERATIONS[node.op]
+            if len(set(sizes)) > 1 and not row.differ:
                 said = " and ".join(map(str, sizes))
                 raise ConfigError(f"{node.name}: {node.op} takes tensors of one size, not of {said}", where="network")
             given = sizes[0] if self.joined or node.op != "linear" else node.size("inputs")
-            found[node.name] = NetworkTensor(node.name, OPERATIONS[node.op].features(node, given))
+            given = sum(sizes) if row.differ else given
+            found[node.name] = NetworkTensor(node.name, row.features(node, given))
         units = self._units(found)
         return {name: replace(tensor, unit=units[name]) for name, tensor in found.items()}
 
@@ -193,11 +195,19 @@ class Network:
     def _alike_by_channel(
         self, tensors: Mapping[str, NetworkTensor], units: dict[str, int], first: Callable[[str], str]
     ) -> None:
-        """Enlarge units until what works channel by channel has as many channels in those of operand and result."""
+        """Enlarge units until what works channel by channel has as many channels in those of operand and result.
+
+        What is wanted of two tensors side by side is wanted of each, as far as it has whole units.
+        """
+        joined = [node for node in reversed(self.nodes) if OPERATIONS[node.op].differ]
         nodes = [node for node in self.nodes if OPERATIONS[node.op].channelwise]
         before = None
         while before != units:
             before = dict(units)
+            for node in joined:
+                for name in node.inputs:
+                    unit = math.lcm(units[first(name)], units[first(node.name)])
+                    units[first(name)] = unit if tensors[name].rows % unit == 0 else units[first(name)]
             for node in nodes:
                 planes = OPERATIONS[node.op].units(node, tensors[node.inputs[0]].rows)
                 names = first(node.inputs[0]), first(node.name)

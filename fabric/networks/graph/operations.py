@@ -15,6 +15,7 @@ activations     y = r(f(x))                                 dx = r(f'(x) dy), f'
 rms             norm without mean and shift                 without the first mean                      u, 1 / sqrt
 add             y = r(a + b)                                da = db = dy                                -
 mul             y = r(a b)                                  da = r(b dy), db = r(a dy)                  a, b
+concat          y = a, then b                               da, db = parts of dy                        -
 rotary          `fabric.networks.graph.rotary`                                                          -
 convolution     `fabric.networks.graph.convolution`                                                     x
 transposed      `fabric.networks.graph.transposed`                                                      x
@@ -78,6 +79,8 @@ class NetworkOperation:
     name, meaning : str
     operands : int
         Tensors that it takes; if there are several, the numpy forms take and return tuples.
+    differ : bool
+        The tensors that it takes may differ in size; `features` is given the sum.
     passes : bool
         The gradient of the result is that of each operand.
     featurewise : bool
@@ -106,6 +109,7 @@ class NetworkOperation:
     name: ClassVar[str] = ""
     meaning: ClassVar[str] = ""
     operands: ClassVar[int] = 1
+    differ: ClassVar[bool] = False
     passes: ClassVar[bool] = False
     featurewise: ClassVar[bool] = False
     again: ClassVar[bool] = False

@@ -121,6 +121,8 @@ class PlainGraph(PlainArithmetic):
             values = None if parameter is None else self.round(parameters[parameter.name])
             below, gradient = operation.plain_back(self, node, deltas.pop(node.name), self.kept[node.name], values)
             for name, part in zip(node.inputs, below if operation.operands > 1 else (below,), strict=True):
+                if name == INPUT:  # nobody needs it
+                    continue
                 deltas[name] = self.round(deltas[name] + part) if name in deltas else part
             if parameter is not None and gradient is not None:
                 found[parameter.name] = gradient

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
-from fabric.networks.graph.layouts import ColumnLayout
+from fabric.networks.graph.layouts import ColumnLayout, layouts_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
@@ -78,10 +78,8 @@ class MemoryPlan:
         self.network = network
         self.steps = schedule(network, "train", done)
         self._level = network.level
-        self.layouts = [
-            ColumnLayout.even(tensor.rows, columns, tensor.unit)
-            for tensor in (network.tensors[name] for name in network.levels)
-        ]
+        layouts = layouts_of(network, columns)
+        self.layouts = [layouts[name] for name in network.levels]
         self._kept: dict[tuple[str, str], str] = {}
         self._activations: dict[int, str] = {}
         self._gradients: dict[tuple[int, int], str] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fabric.networks.graph.activations import ACTIVATIONS, Activation
 from fabric.networks.graph.attention import SelfAttention
 from fabric.networks.graph.batch_norm import BatchNorm
+from fabric.networks.graph.concat import Concat
 from fabric.networks.graph.convolution import ImageConvolution
 from fabric.networks.graph.group_norm import GroupNorm
 from fabric.networks.graph.operations import Add, CrossEntropy, Linear, Mul, NetworkOperation, Norm, Rms
@@ -25,6 +26,7 @@ OPERATIONS: dict[str, NetworkOperation] = {
         *ACTIVATIONS.values(),
         Add(),
         Mul(),
+        Concat(),
         RotaryEmbedding(),
         SelfAttention(),
         ImageConvolution(),

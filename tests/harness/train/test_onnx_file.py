@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import sys
 
 import numpy as np
@@ -386,7 +387,72 @@ def test_operations_are_called_as_their_modules(folder):
     assert "norm1.norm.weight" in found.tensors
 
 
-@pytest.mark.parametrize("made", [lenet, residual])
+def hourglass(path):
+    """Write a network that makes images smaller, then larger, beside what they were, normalised over batches."""
+    node, rng = helper.make_node, np.random.default_rng(2)
+    given = {
+        "down.weight": rng.standard_normal((3, 2, 3, 3)) / 3,
+        "norm.weight": rng.standard_normal(3),
+        "norm.bias": rng.standard_normal(3),
+        "norm.running_mean": rng.standard_normal(3) / 9,
+        "norm.running_var": 1 + rng.random(3),
+        "up.weight": rng.standard_normal((3, 2, 3, 3)) / 3,
+        "up.bias": rng.standard_normal(2),
+        "more": rng.standard_normal((4, 1, 1)),
+        "end.weight": rng.standard_normal((3, 4, 1, 1)) / 2,
+    }
+    norm = ["a", *(f"norm.{name}" for name in ("weight", "bias", "running_mean", "running_var"))]
+    strided = {"pads": [1] * 4, "strides": [2, 2]}
+    nodes = [
+        node("Conv", ["x", "down.weight"], ["a"], "down", **strided),
+        node("BatchNormalization", norm, ["b"], "norm", momentum=0.75, training_mode=1),
+        node("Relu", ["b"], ["c"], "relu"),
+        node("ConvTranspose", ["c", "up.weight", "up.bias"], ["d"], "up", output_padding=[1, 1], **strided),
+        node("Concat", ["x", "d"], ["e"], "both", axis=-3),
+        node("Add", ["e", "more"], ["f"], "shift"),
+        node("Relu", ["f"], ["g"], "relu 2"),
+        node("Conv", ["g", "end.weight"], ["h"], "end"),
+        node("GlobalAveragePool", ["h"], ["i"], "mean"),
+        node("Flatten", ["i"], ["y"], "flat"),
+    ]
+    given = {name: array.astype(np.float32) for name, array in given.items()}
+    write_images(path, nodes, given, (2, 6, 4))
+    return (2, 6, 4), given
+
+
+def test_a_network_that_enlarges_images_becomes_nodes(folder):
+    hourglass("m.onnx")
+    found = read_onnx("m.onnx")
+    ops = ["convolution", "batchnorm", "relu", "transposed", "concat", "shift", "relu", "convolution", "avgpool"]
+    assert [node["op"] for node in found.nodes] == ops
+    assert (found.nodes[1]["momentum"], found.nodes[3]["output_padding"], found.nodes[3]["bias"]) == (0.25, 1, True)
+    assert found.nodes[4]["inputs"] == ["input", "up"]
+    assert found.tensors["shift.bias"].shape == (4,)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "what"),
+    [
+        ("both", {"axis": 2}, "both (Concat): only channels of images"),
+        ("up", {"output_padding": [1, 0]}, "up (ConvTranspose): rows and columns are enlarged alike"),
+        ("up", {"strides": [2, 1]}, "up (ConvTranspose): strides of [2, 1]"),
+        ("norm", {"epsilon": 0.1}, "norm (BatchNormalization): epsilon is 1e-05 here"),
+        ("down", {"pads": [0] * 4}, "both (Concat): takes images of one size here, not of [(2, 6, 4), (2, 4, 2)]"),
+    ],
+)
+def test_what_does_not_enlarge_is_named(folder, name, change, what):
+    hourglass("m.onnx")
+    model = onnx.load("m.onnx")
+    node = next(node for node in model.graph.node if node.name == name)
+    kept = [item for item in node.attribute if item.name not in change]
+    del node.attribute[:]
+    node.attribute.extend([*kept, *(helper.make_attribute(*item) for item in change.items())])
+    onnx.save(model, "m.onnx")
+    with pytest.raises(UnsupportedError, match=re.escape(what)):
+        read_onnx("m.onnx")
+
+
+@pytest.mark.parametrize("made", [lenet, residual, hourglass])
 def test_wafers_train_networks_of_images_from_files(folder, made):
     """Bit for bit as the oracle does; every parameter moves."""
     shape, given = made("m.onnx")
@@ -401,7 +467,7 @@ def test_wafers_train_networks_of_images_from_files(folder, made):
         assert not np.array_equal(one[name], array)
 
 
-@pytest.mark.parametrize("made", [lenet, residual])
+@pytest.mark.parametrize("made", [lenet, residual, hourglass])
 def test_networks_of_images_go_out_as_files_of_their_own(folder, made):
     shape, _ = made("m.onnx")
     images(shape)
@@ -566,7 +632,7 @@ def test_a_folded_batch_norm_is_refused(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lenet", "residual", "resnet", "enlarging", "features", "depthwise", "gated"])
+@pytest.mark.parametrize("name", ["lenet", "residual", "resnet", "unet", "enlarging", "features", "depthwise", "gated"])
 def test_networks_that_torch_exports_train_as_there(folder, name):
     """Five steps of plain descent on eight samples: losses, weights, and names of weights."""
     torch = pytest.importorskip("torch")

@@ -5,6 +5,44 @@ from __future__ import annotations
 __all__ = ["network"]
 
 
+def separable(nn, below, above, stride):
+    """Return a depthwise convolution and one of single pixels."""
+    return nn.Sequential(
+        nn.Conv2d(below, below, 3, stride, 1, groups=below),
+        nn.InstanceNorm2d(below, affine=True),
+        nn.SiLU(),
+        nn.Conv2d(below, above, 1),
+        nn.GroupNorm(1, above),
+        nn.GELU(approximate="tanh"),
+    )
+
+
+def unet(torch):
+    """Return a small U-Net whose pixels' means are the logits: down twice, up twice, with what was before."""
+    nn = torch.nn
+
+    def twice(below, above):
+        first = nn.Conv2d(below, above, 3, padding=1, bias=False), nn.BatchNorm2d(above), nn.ReLU()
+        return nn.Sequential(*first, nn.Conv2d(above, above, 3, padding=1), nn.ReLU())
+
+    class UNet(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.begin, self.down, self.bottom = twice(1, 4), twice(4, 6), twice(6, 8)
+            self.up1, self.join1 = nn.ConvTranspose2d(8, 6, 2, 2), twice(12, 6)
+            self.up2, self.join2 = nn.ConvTranspose2d(6, 4, 2, 2), twice(8, 4)
+            self.end, self.pool = nn.Conv2d(4, 10, 1), nn.MaxPool2d(2)
+
+        def forward(self, x):
+            a = self.begin(x)
+            b = self.down(self.pool(a))
+            y = self.up1(self.bottom(self.pool(b)))
+            y = self.up2(self.join1(torch.cat([b, y], dim=1)))
+            return self.end(self.join2(torch.cat([y, a], dim=1))).mean((2, 3))
+
+    return UNet()
+
+
 def normal_block(torch):
     """Return the block of a residual network as it was published: with batch normalisation."""
     nn = torch.nn
@@ -46,16 +84,6 @@ def gated_network(torch):
 def network(torch, name):
     """Return a module that takes images of one channel and 8 x 8 pixels and gives ten logits."""
     nn = torch.nn
-
-    def separable(below, above, stride):
-        return nn.Sequential(
-            nn.Conv2d(below, below, 3, stride, 1, groups=below),
-            nn.InstanceNorm2d(below, affine=True),
-            nn.SiLU(),
-            nn.Conv2d(below, above, 1),
-            nn.GroupNorm(1, above),
-            nn.GELU(approximate="tanh"),
-        )
 
     class Block(nn.Module):
         def __init__(self, below, above, stride):
@@ -105,6 +133,7 @@ def network(torch, name):
             nn.Flatten(),
             nn.Linear(8, 10),
         ),
+        "unet": lambda: unet(torch),
         "enlarging": lambda: nn.Sequential(
             nn.Conv2d(1, 4, 3, 2, 1),
             nn.ReLU(),
@@ -122,8 +151,8 @@ def network(torch, name):
         "depthwise": lambda: nn.Sequential(
             nn.Conv2d(1, 4, 3, padding=1),
             nn.ReLU(),
-            separable(4, 6, 1),
-            separable(6, 8, 2),
+            separable(nn, 4, 6, 1),
+            separable(nn, 6, 8, 2),
             nn.AdaptiveAvgPool2d(1),
             nn.Flatten(),
             nn.Linear(8, 10),

@@ -9,7 +9,7 @@ from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 
-__all__ = ["ADD", "MUL"]
+__all__ = ["ADD", "CONCAT", "MUL"]
 
 OF_SUMS = {"add": "row: aux row plus delta row", "copy": "row: aux row"}
 OF_PRODUCTS = {"times": "row: aux row times delta row"}
@@ -25,6 +25,22 @@ def copy(w: StepWriter, step: NetworkStep) -> None:
     for y in step.writes:
         w.tell(row=_rows(w, y), aux=_rows(w, step.reads[0]))
         w.each(y, "copy")
+
+
+def beside(w: StepWriter, step: NetworkStep) -> None:
+    """Write copies of two tensors, one behind the other."""
+    w.tell(row=_rows(w, step.writes[0]))
+    for x in step.reads:
+        w.tell(aux=_rows(w, x))
+        w.each(x, "copy")
+
+
+def apart(w: StepWriter, step: NetworkStep) -> None:
+    """Write copies of the two parts of a gradient."""
+    w.tell(aux=_rows(w, step.reads[0]))
+    for dx in step.writes:
+        w.tell(row=_rows(w, dx))
+        w.each(dx, "copy")
 
 
 def times(w: StepWriter, step: NetworkStep) -> None:
@@ -80,6 +96,14 @@ ADD = Lowering(
     tasks_of=partial(PairTasks, name="add"),
 )
 """A sum has this form in weight streaming."""
+
+CONCAT = Lowering(
+    OF_SUMS,
+    {"forward": beside, "back": apart},
+    {"forward": ("forward, {place}", "concat"), "back": ("backward, {place}", "concat back")},
+    tasks_of=ADD.tasks_of,
+)
+"""Two tensors side by side have this form in weight streaming."""
 
 MUL = Lowering(
     OF_PRODUCTS,

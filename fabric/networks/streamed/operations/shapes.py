@@ -16,10 +16,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fabric.asm.operands import Reg
+from fabric.networks.graph.layouts import layouts_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.reverse import schedule
-from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.graph.windows import Window, window_of
 
 if TYPE_CHECKING:
@@ -195,14 +195,9 @@ def padded_rows(network: Network, columns: int) -> int:
         given = step.direction == "forward" or (step.direction == "ask" and node.op == "convolution")
         tensor = network.tensors[node.inputs[0] if given else node.name]
         channels = node.size("channels" if given == (node.op == "convolution") else "outputs")
-        most = max(most, shape.padded * _in_a_column(tensor, channels, columns))
+        plane = tensor.rows // channels
+        most = max(most, shape.padded * (layouts_of(network, columns)[tensor.name].most // plane))
     return most
-
-
-def _in_a_column(tensor: NetworkTensor, channels: int, columns: int) -> int:
-    """Return the most channels of a tensor that a column has."""
-    units = tensor.rows // tensor.unit
-    return -(-units // columns) * (channels // units)
 
 
 class ProgramShapes:

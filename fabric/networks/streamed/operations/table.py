@@ -12,7 +12,7 @@ from fabric.networks.streamed.operations.attention import ATTENTION
 from fabric.networks.streamed.operations.channels import BATCH_NORM, GROUP_NORM, SHIFT
 from fabric.networks.streamed.operations.code import JOINS
 from fabric.networks.streamed.operations.convolution import CONVOLUTION, TRANSPOSED
-from fabric.networks.streamed.operations.elementwise import ADD, MUL
+from fabric.networks.streamed.operations.elementwise import ADD, CONCAT, MUL
 from fabric.networks.streamed.operations.linear import LINEAR
 from fabric.networks.streamed.operations.loss import LOSS
 from fabric.networks.streamed.operations.lowering import Lowering
@@ -28,6 +28,7 @@ STREAMED: dict[str, Lowering] = {
     **ROWS,
     "add": ADD,
     "mul": MUL,
+    "concat": CONCAT,
     "rotary": ROTARY,
     "attention": ATTENTION,
     "convolution": CONVOLUTION,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.kernels.streamed.placement import chunks
 from fabric.networks.arithmetic import MixedArithmetic
+from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.tensors import NetworkTensor
 from wse_core.params import Machine
 
@@ -19,7 +18,7 @@ Bits = NDArray[np.uint32]
 
 
 class MeshArithmetic(MixedArithmetic):
-    """A mesh has features in nearly equal chunks over its columns, whole units of them, samples over its rows.
+    """A mesh has features over its columns, as the layouts of tensors say, samples over its rows.
 
     Parameters
     ----------
@@ -37,19 +36,20 @@ class MeshArithmetic(MixedArithmetic):
 
     def owners(self, tensor: NetworkTensor) -> NDArray[np.int64]:
         """Return the column that owns each feature of a tensor."""
-        return np.repeat(np.arange(self.width), np.diff(self._starts(tensor)))
+        return self.layout(tensor).owners(np.arange(tensor.rows))
 
-    def _starts(self, tensor: NetworkTensor) -> list[int]:
-        return [tensor.unit * start for start in chunks(tensor.rows // tensor.unit, self.width).tolist()]
+    def layout(self, tensor: NetworkTensor) -> ColumnLayout:
+        """Return where the features of a tensor lie; without a network in nearly equal chunks."""
+        return ColumnLayout.even(tensor.rows, self.width, tensor.unit)
 
     def over_columns(
         self, rows: Bits, operation: Callable[[Bits, Bits], Bits], start: int, tensor: NetworkTensor
     ) -> list[Bits]:
         """Return per column the operation over its rows, which are those of a tensor, from `start` on."""
-        found = []
-        for low, high in pairwise(self._starts(tensor)):
+        found, layout = [], self.layout(tensor)
+        for column in range(self.width):
             total = np.full(rows.shape[1:], start, np.uint32)
-            for row in rows[low:high]:
+            for row in rows[layout.column(column)]:
                 total = operation(total, row)
             found.append(total)
         return found

@@ -8,8 +8,9 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fabric.networks.graph.layouts import ColumnLayout, layouts_of
 from fabric.networks.graph.network import Network
-from fabric.networks.graph.tensors import INPUT
+from fabric.networks.graph.tensors import INPUT, NetworkTensor
 from fabric.networks.streamed.oracle import loss
 from fabric.networks.streamed.oracle.table import BACK, FORWARD, StreamedArithmetic
 from fabric.networks.streamed.parameters import StreamedParameter
@@ -47,6 +48,10 @@ class StreamedOracle(StreamedArithmetic):
         self.network = network
         self.results: dict[str, NDArray[np.uint16]] = {}
         self.gradients: dict[str, NDArray[np.uint32]] = {}
+
+    def layout(self, tensor: NetworkTensor) -> ColumnLayout:
+        """Return where the features of a tensor of the network lie."""
+        return layouts_of(self.network, self.width)[tensor.name]
 
     @property
     def activations(self) -> list[NDArray[np.uint16]]:
@@ -108,6 +113,8 @@ class StreamedOracle(StreamedArithmetic):
                 made = yield from made
             below, gradient = made
             for name, part in zip(node.inputs, below if row.operands > 1 else (below,), strict=True):
+                if name == INPUT:  # nobody needs it
+                    continue
                 deltas[name] = self.half.call("add", deltas[name], part) if name in deltas else part
             if parameter is not None:
                 self.gradients[parameter.name] = gradient

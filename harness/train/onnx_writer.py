@@ -1,0 +1,160 @@
+"""The network of a configuration becomes the graph of an ONNX file, node by node.
+
+Parameters are initializers under the names of `harness.train.weights`; images are images there, and flattened where
+features are wanted.  Batch normalisation is written as it is trained, so that the file can be trained again; for
+inference ``training_mode`` is to be set to 0.
+
+Source: ONNX operators, https://onnx.ai/onnx/operators/, version 21.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.operations import EPSILON
+from fabric.networks.graph.tensors import INPUT
+from harness.kit.modules import need
+from memx.statistics import MOMENTUM
+from wse_core.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from harness.train.config import TrainConfig
+
+__all__ = ["OnnxWriter"]
+
+OPSET = 21
+FEATURES = ("linear", "norm")
+"""These take features, not images."""
+
+
+class OnnxWriter:
+    """Writes one graph.
+
+    Parameters
+    ----------
+    path : Path
+        For messages.
+    config : TrainConfig
+    tensors : dict of str to ndarray
+        By the names of `harness.train.weights`.
+    """
+
+    def __init__(self, path: Path, config: TrainConfig, tensors: Mapping[str, np.ndarray]) -> None:
+        self.path, self.config, self.tensors = path, config, tensors
+        self.helper, self.numpy_helper = (need(f"onnx.{name}", "an .onnx file") for name in ("helper", "numpy_helper"))
+        self.nodes: list[Any] = []
+        self.held: dict[str, np.ndarray] = {}
+        self.given = {node.name: node for node in config.network.nodes}
+
+    def model(self) -> Any:
+        """Return the whole file.
+
+        Raises
+        ------
+        UnsupportedError
+            An operation that is not written.
+        """
+        helper, config, image = self.helper, self.config, list(self.config.network.image)
+        results, flat = {INPUT: "x"}, {INPUT: not image}
+        for node in config.graph.nodes[:-1]:
+            given, rows = [results[name] for name in node.inputs], flat[node.inputs[0]]
+            if node.op in FEATURES and not rows:
+                given, rows = [self._add("Flatten", given, axis=1)], True
+            results[node.name], flat[node.name] = self._written(node, given, rows), rows
+        if not rows:  # a single pixel per channel
+            self._add("Flatten", [results[node.name]], axis=1)
+        self.nodes[-1].output[0] = "logits"
+        ends = [
+            helper.make_tensor_value_info(name, 1, ["samples", *sizes])  # 1: float32
+            for name, sizes in (("x", image or [config.widths[0]]), ("logits", [config.classes]))
+        ]
+        held = [self.numpy_helper.from_array(array, name) for name, array in self.held.items()]
+        graph = helper.make_graph(self.nodes, config.name, ends[:1], ends[1:], held)
+        opset = helper.make_opsetid("", OPSET)
+        return helper.make_model(graph, opset_imports=[opset], ir_version=9, producer_name="wse-sim")
+
+    def _add(self, op: str, given: list[str], **attributes: Any) -> str:
+        """Append a node; return the name of its result."""
+        name = f"t{len(self.nodes) + 1}"
+        self.nodes.append(self.helper.make_node(op, given, [name], f"{op} {len(self.nodes) + 1}", **attributes))
+        return name
+
+    def _held(self, node: Node, *names: str, shape: tuple[int, ...] | None = None) -> list[str]:
+        """Keep parameters of a node as initializers; return their names."""
+        found = [f"{node.group}.{name}" for name in names]
+        for name in found:
+            array = np.asarray(self.tensors[name], np.float32)
+            self.held[name] = array if shape is None else array.reshape(shape)
+        return found
+
+    def _written(self, node: Node, given: list[str], rows: bool) -> str:
+        """Append what a node of ours is; `rows`: it is given features, not images."""
+        writers: dict[str, Callable[[Node, list[str]], str]] = {
+            "linear": self._linear,
+            "convolution": self._convolution,
+            "transposed": self._transposed,
+            "maxpool": lambda node, given: self._add("MaxPool", given, **_window(node)),
+            "avgpool": lambda node, given: self._add("AveragePool", given, **_window(node)),
+            "norm": self._norm,
+            "groupnorm": self._group_norm,
+            "batchnorm": self._batch_norm,
+            "shift": lambda node, given: self._shift(node, given, rows),
+            "concat": lambda node, given: self._add("Concat", given, axis=1),
+            "silu": lambda node, given: self._add("Mul", [given[0], self._add("Sigmoid", given)]),
+            "gelu": lambda node, given: self._add("Gelu", given, approximate="tanh"),
+            **dict.fromkeys(("relu", "add", "mul"), lambda node, given: self._add(node.op.capitalize(), given)),
+        }
+        if node.op not in writers:
+            raise UnsupportedError(f"{node.name}: {node.op} is not written", where=self.path, feature="onnx")
+        return writers[node.op](node, given)
+
+    def _linear(self, node: Node, given: list[str]) -> str:
+        names = self._held(node, "weight", *["bias"] * node.size("bias"))
+        return self._add("Gemm", [*given, *names], transB=1)
+
+    def _convolution(self, node: Node, given: list[str]) -> str:
+        names = self._held(node, "weight", *["bias"] * node.size("bias"))
+        more = {"pads": [node.size("padding")] * 4, "group": node.size("groups")}
+        return self._add("Conv", [*given, *names], **_window(node), **more)
+
+    def _transposed(self, node: Node, given: list[str]) -> str:
+        more = {"pads": [node.size("padding")] * 4, "group": node.size("groups")}
+        further = self.given[node.group].output_padding or 0
+        return self._add(
+            "ConvTranspose",
+            [*given, *self._held(node, "weight")],
+            **_window(node),
+            **more,
+            output_padding=[further] * 2,
+        )
+
+    def _norm(self, node: Node, given: list[str]) -> str:
+        names = self._held(node, "norm.weight", "norm.bias")
+        return self._add("LayerNormalization", [*given, *names], axis=-1, epsilon=EPSILON)
+
+    def _group_norm(self, node: Node, given: list[str]) -> str:
+        names = self._held(node, "norm.weight", "norm.bias")
+        return self._add("GroupNormalization", [*given, *names], num_groups=node.size("groups"), epsilon=EPSILON)
+
+    def _batch_norm(self, node: Node, given: list[str]) -> str:
+        names = self._held(node, *(f"norm.{what}" for what in ("weight", "bias", "running_mean", "running_var")))
+        share = self.given[node.group].momentum
+        more = {"epsilon": EPSILON, "momentum": 1 - (MOMENTUM if share is None else share), "training_mode": 1}
+        return self._add("BatchNormalization", [*given, *names], **more)
+
+    def _shift(self, node: Node, given: list[str], rows: bool) -> str:
+        shape = (-1,) if rows else (-1, 1, 1)
+        return self._add("Add", [*given, *self._held(node, "bias", shape=shape)])
+
+
+def _window(node: Node) -> dict[str, list[int]]:
+    """Return the attributes of a window."""
+    return {
+        "kernel_shape": [node.size("kernel_height"), node.size("kernel_width")],
+        "strides": [node.size("stride")] * 2,
+    }
