@@ -69,10 +69,13 @@ def _twice(name: str, other: str = "") -> Callable[[Machine], dict[str, Any]]:
     return changed
 
 
+LEAST = PARAMETERS["answer.latency"].field.low
+"""No answer is faster."""
+
 CHANGES = (
     Change("link", "links twice as fast", _twice("link.rate", "node.rate")),
     Change("node", "nodes twice as fast", _twice("node.rate", "link.rate")),
-    Change("round trip", "no latency", lambda _: {"node.latency": 0, "update.latency": 0}),
+    Change("round trip", "no latency", lambda _: {"node.latency": 0, "update.latency": 0, "answer.latency": LEAST}),
     Change("update", "updates twice as fast", _twice("update.rate")),
     Change("flash", "flash twice as fast", _twice("flash.rate")),
     Change("stream", "a stream from DRAM twice as fast", _twice("stream.rate")),

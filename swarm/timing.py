@@ -106,15 +106,18 @@ class Updates:
         Parameters per second, all processors together.
     latency : float
         From a gradient's arrival to the new weight in the stream, besides the time at `rate` [s].
+    answer : float
+        The same from sums over a batch to what is made of them [s].
     """
 
     rate: float
     latency: float
+    answer: float = PARAMETERS["answer.latency"].value * 1e-9
 
     @classmethod
     def of(cls, machine: Machine) -> Updates:
         """Return the updates that a machine's numbers give."""
-        return cls(machine["update.rate"], machine["update.latency"] * 1e-9)
+        return cls(machine["update.rate"], machine["update.latency"] * 1e-9, machine["answer.latency"] * 1e-9)
 
     def seconds(self, count: float) -> float:
         """Return how long so many parameters keep the processors busy [s]."""

@@ -88,6 +88,7 @@ class Up:
         self.out = [[Server(gap) for _ in range(links.planes)] for _ in away]
         self.tops = [_joints(len(away), links, hertz) for _ in range(links.planes)]
         self.units, self.latency = Server(hertz / updates.rate), hertz * updates.latency
+        self.answering = hertz * updates.answer
         self.write = Server(hertz / tiers.flash_rate)
         self.back = away + max(1.0, hertz * links.turn)
         self.room = np.empty(0)
@@ -181,7 +182,7 @@ class Up:
         return float(np.max((clocks + self.away)[late])) + self._answer(made)
 
     def _answer(self, made: int) -> float:
-        return max(1.0, made * self.units.gap + self.latency)
+        return made * self.units.gap + self.answering
 
     def end(self, clock: float) -> None:
         """End a pass; `clock`: nothing leaves a wafer before that."""

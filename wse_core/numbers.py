@@ -211,6 +211,9 @@ _p("update.rate", 75 * 10**9, "parameters/s", "white paper, section 6.3: updates
    high=HUGE)
 _p("update.latency", 10_000, "ns", "no public figure; a message through a host", "assumed",
    "from the arrival of a gradient to the new weight in the stream", high=HUGE)
+_p("answer.latency", 10_000, "ns", "no public figure; a message through a host", "assumed",
+   "from the last sum over a batch that is normalised to what is made of it in the stream; wafers that wait for it are "
+   "simulated in pieces as long", low=100, high=HUGE)
 
 # --- between memory service and wafers ------------------------------------------------------------------------------
 _p("link.rate", 100 * 10**9, "bits/s", f"{PAPER}, section 6.4", "published", "one link, each direction", low=1,

@@ -32,7 +32,7 @@ def of_table(table: Mapping[str, Any], source: object = "") -> Machine:
         raise
 
 
-PARTS = {"memx": ("capacity", "dram", "flash", "stream", "update"), "swarm": ("link", "node")}
+PARTS = {"memx": ("answer", "capacity", "dram", "flash", "stream", "update"), "swarm": ("link", "node")}
 """Tables that take some of the modelled numbers, and how the names of those begin."""
 
 

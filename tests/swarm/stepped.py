@@ -151,8 +151,8 @@ class Stepped:
             trip = self.trips[0]
             if self.known < trip.needed:
                 return False
-            work = len(trip.places) * self.hertz / m["update.rate"] + m["update.latency"] * 1e-9 * self.hertz
-            self.newest = max(self.newest, self.came_at[trip.needed - 1] + max(1.0, work))
+            work = len(trip.places) * self.hertz / m["update.rate"] + m["answer.latency"] * 1e-9 * self.hertz
+            self.newest = max(self.newest, self.came_at[trip.needed - 1] + work)
             self.trips.pop(0)
         self.newest = max(self.newest, self.released[word], self.entries[need] if need >= 0 else 0.0)
         out = self.free.serve("store", self.newest, self.gap(m["stream.rate"]))

@@ -51,6 +51,9 @@ def networks(draw, most=4):
     return built.network(draw(st.integers(2, 4)), draw(st.sampled_from(["f16", "cb16"])))
 
 
+LATE = st.sampled_from([100, 333, 2000])
+
+
 def batch(built):
     """Add a batch normalisation."""
     built.node("batchnorm", **dict(zip(("channels", "height", "width"), built.shape, strict=True)))
@@ -119,7 +122,7 @@ def test_wafers_are_bit_exact(network, width, height, wafers, tokens, form, seed
 @given(network=networks(), wafers=st.integers(1, 2), seed=st.integers(0, 99))
 def test_both_machines_take_the_same_cycles(network, wafers, seed):
     """So do ways that make a wafer wait: links that are slow, a round trip that takes no time."""
-    for numbers in ({}, {"link.rate": 10**9}, {"node.latency": 0, "update.latency": 0}):
+    for numbers in ({}, {"link.rate": 10**9}, {"node.latency": 0, "answer.latency": 100}):
         runs = [Trained(network, 2, 1, wafers, 2, seed, name, numbers) for name in ("compiled", "reference")]
         for run in runs:
             run.system.train(run.shards)
@@ -128,9 +131,10 @@ def test_both_machines_take_the_same_cycles(network, wafers, seed):
 
 
 @examples(8)
-@given(network=networks(1), width=st.integers(1, 2), wafers=st.integers(1, 3), numbers=NUMBERS)
-def test_round_trips_take_what_they_take_cycle_by_cycle(network, width, wafers, numbers):
+@given(network=networks(1), width=st.integers(1, 2), wafers=st.integers(1, 3), numbers=NUMBERS, late=LATE)
+def test_round_trips_take_what_they_take_cycle_by_cycle(network, width, wafers, numbers, late):
     """Whatever links, nodes and updates take: the system stepped cycle by cycle is as fast."""
+    numbers |= {"answer.latency": late}
     ran = Trained(network, width, 1, wafers, 2, 0, numbers=numbers)
     slow = ran.stepped(numbers)
     for _ in range(2):
@@ -242,7 +246,7 @@ def test_a_round_trip_costs_what_links_and_service_take():
     batch(built)
     network, took = built.network(2), []
     for latency in (0, 4000):
-        ran = Trained(network, 1, 1, 2, 2, 0, numbers={"node.latency": latency, "update.latency": 0})
+        ran = Trained(network, 1, 1, 2, 2, 0, numbers={"node.latency": latency, "answer.latency": 100})
         took.append(ran.system.train(ran.shards))
     hertz = machine()["clock.ghz"]
     trips = 2 * 2 * 4000 * hertz  # forward and back, there and back again

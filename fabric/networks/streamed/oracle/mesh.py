@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.arithmetic import MixedArithmetic
-from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.tensors import NetworkTensor
+from fabric.networks.streamed.oracle.places import evenly
 from wse_core.params import Machine
 
 __all__ = ["MeshArithmetic"]
@@ -36,20 +36,23 @@ class MeshArithmetic(MixedArithmetic):
 
     def owners(self, tensor: NetworkTensor) -> NDArray[np.int64]:
         """Return the column that owns each feature of a tensor."""
-        return self.layout(tensor).owners(np.arange(tensor.rows))
+        found = np.empty(tensor.rows, np.int64)
+        for column, mine in enumerate(self.columns(tensor)):
+            found[mine] = column
+        return found
 
-    def layout(self, tensor: NetworkTensor) -> ColumnLayout:
-        """Return where the features of a tensor lie; without a network in nearly equal chunks."""
-        return ColumnLayout.even(tensor.rows, self.width, tensor.unit)
+    def columns(self, tensor: NetworkTensor) -> list[NDArray[np.int64]]:
+        """Return the features of each column; without a network nearly equal chunks."""
+        return evenly(tensor, self.width)
 
     def over_columns(
         self, rows: Bits, operation: Callable[[Bits, Bits], Bits], start: int, tensor: NetworkTensor
     ) -> list[Bits]:
         """Return per column the operation over its rows, which are those of a tensor, from `start` on."""
-        found, layout = [], self.layout(tensor)
-        for column in range(self.width):
+        found = []
+        for mine in self.columns(tensor):
             total = np.full(rows.shape[1:], start, np.uint32)
-            for row in rows[layout.column(column)]:
+            for row in rows[mine]:
                 total = operation(total, row)
             found.append(total)
         return found

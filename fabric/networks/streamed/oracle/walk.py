@@ -8,10 +8,10 @@ from typing import Any, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.graph.layouts import ColumnLayout, layouts_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
 from fabric.networks.streamed.oracle import loss
+from fabric.networks.streamed.oracle.places import placed
 from fabric.networks.streamed.oracle.table import BACK, FORWARD, StreamedArithmetic
 from fabric.networks.streamed.parameters import StreamedParameter
 from wse_core.errors import InternalError
@@ -45,13 +45,13 @@ class StreamedOracle(StreamedArithmetic):
 
     def __init__(self, network: Network, machine: Machine, width: int, height: int, samples: int) -> None:
         super().__init__(machine, network.dtype, width, height, samples)
-        self.network = network
+        self.network, self._placed = network, placed(network, width)
         self.results: dict[str, NDArray[np.uint16]] = {}
         self.gradients: dict[str, NDArray[np.uint32]] = {}
 
-    def layout(self, tensor: NetworkTensor) -> ColumnLayout:
-        """Return where the features of a tensor of the network lie."""
-        return layouts_of(self.network, self.width)[tensor.name]
+    def columns(self, tensor: NetworkTensor) -> list[NDArray[np.int64]]:
+        """Return the features of each column, of a tensor of the network."""
+        return self._placed[tensor.name]
 
     @property
     def activations(self) -> list[NDArray[np.uint16]]:
