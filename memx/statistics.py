@@ -29,7 +29,7 @@ Numbers = NDArray[np.float32]
 
 
 class BatchStatistics:
-    """The statistics of one normalisation, over batches.
+    """A `BatchStatistics` has what one normalisation knows of batches.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ class OraclePort(Endpoint):
         pass
 
     def begin(self, kind: str, loss_scale: float = 1.0) -> None:
-        """Begin a pass."""
+        """Begin a pass of the stream."""
         self._course = self._pass(kind, loss_scale)
 
     def work(self) -> None:

@@ -30,7 +30,7 @@ from harness.config.assignments import assigned
 from harness.config.machine import of_parts, of_table
 from harness.config.options import field_of, from_table, place
 from harness.train.loss_scale import MOST
-from harness.train.nodes import PLACED, PRESETS, preset_nodes
+from harness.train.nodes import PLACED, PRESETS, SIZES, preset_nodes
 from harness.train.sparsity import phases, widened
 from harness.train.tables import MemxConfig, RunConfig, TrainFile
 from harness.train.text import characters, is_text, text_of
@@ -49,8 +49,6 @@ EXAMPLES = ("digits", "digits-sparse75", "digits-sparse90", "fc-mnist-shaped", "
 
 MANY = 10**6
 """Iterations that hold all phases of any schedule."""
-SIZES = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-"""A preset of a network has these keys."""
 
 
 class MatrixConfig(NamedTuple):
@@ -313,7 +311,7 @@ class TrainConfig(TrainFile):
             (facts["network"], "nodes", ()),
             (facts["network"], "image", ()),
             (facts["network"], "preset", ""),
-            *((facts["network"], key, None) for key in SIZES),
+            *((facts["network"], key, () if key in ("hidden_sizes", "depths") else None) for key in SIZES),
             (facts["train"]["schedule"], "rise", 0.3),
         ):
             if held[key] == plain:
@@ -357,7 +355,7 @@ class TrainConfig(TrainFile):
         if not self.checkpoint.directory.isprintable():
             raise ConfigError("a name with control characters", where="checkpoint.directory")
         for key in SIZES:
-            if getattr(self.network, key) is not None and not self.network.preset:
+            if getattr(self.network, key) not in (None, ()) and not self.network.preset:
                 raise ConfigError(f"{key} is the size of a preset", where=f"network.{key}", hint='preset = "gpt"')
         if self.data.labels != "class" and not self.network.nodes:
             raise ConfigError("layers take a class for every sample", where="data.labels", hint="nodes, or a preset")

@@ -8,11 +8,14 @@ gpt     pre-normalised transformer: a product embeds the samples; blocks of atte
 bert    the same with normalisations behind the sums, and tokens that see those behind them too
 llama   as gpt, without biases, normalised without a mean, places turned into queries and keys instead of embedded, a
         product with SiLU as the gate of another
+resnet  residual network of images: a convolution, stages of blocks of two convolutions each, all normalised over
+        batches, the mean of each channel and a product; each stage but the first begins with a stride of two
 ======  ==============================================================================================================
 
 Sources: A. Radford et al., "Language Models are Unsupervised Multitask Learners", 2019 (GPT-2); the hub's library
-transformers (LLaMA).  Weights of a preset are drawn with a deviation of 1 / sqrt(features), those of its embedding with
-0.3, which learned faster than 0.05 or 1 on the text of ``wse train chars``.
+transformers (LLaMA); K. He et al., "Deep residual learning for image recognition", 2015 (section 4.2). Weights of a
+preset are drawn with a deviation of 1 / sqrt(features), those of its embedding with 0.3, which learned faster than
+0.05 or 1 on the text of ``wse train chars``.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from wse_core.schema import suggestion
 if TYPE_CHECKING:
     from harness.train.tables import NodeConfig
 
-__all__ = ["NODE_OPERATIONS", "PLACED", "PRESETS", "graph_of", "preset_nodes"]
+__all__ = ["NODE_OPERATIONS", "PLACED", "PRESETS", "SIZES", "graph_of", "preset_nodes"]
 
 NODE_OPERATIONS = tuple(
     name for name, row in OPERATIONS.items() if "plain" not in row.refused and name != "cross_entropy"
@@ -290,12 +293,43 @@ def _llama(hidden: int, blocks: int, heads: int, between: int, classes: int) -> 
     return [*found, {"name": "rms", "op": "rms"}, linear("head", classes)]
 
 
-PRESETS: dict[str, Callable[[int, int, int, int, int], list[dict[str, Any]]]] = {
-    "gpt": _gpt,
-    "bert": _bert,
-    "llama": _llama,
+def _resnet(embedding: int, sizes: Sequence[int], depths: Sequence[int], classes: int) -> list[dict[str, Any]]:
+    """Return the nodes of a residual network of images: stages of blocks, all but the first on half the sides."""
+    found: list[dict[str, Any]] = []
+
+    def normed(name: str, x: str, outputs: int, kernel: int, stride: int = 1) -> str:
+        window = {"kernel": kernel, "stride": stride, "padding": kernel // 2, "bias": False}
+        found.append({"name": name, "op": "convolution", "inputs": [x], "outputs": outputs, **window})
+        found.append({"name": f"{name}.bn", "op": "batchnorm"})
+        return f"{name}.bn"
+
+    def bent(name: str, x: str) -> str:
+        found.append({"name": name, "op": "relu", "inputs": [x]})
+        return name
+
+    at, channels = bent("stem.relu", normed("stem", INPUT, embedding, 3)), embedding
+    for stage, (size, depth) in enumerate(zip(sizes, depths, strict=True), 1):
+        for number in range(1, depth + 1):
+            b, stride = f"stage{stage}.block{number}", 2 if stage > 1 and number == 1 else 1
+            inner = bent(f"{b}.relu1", normed(f"{b}.conv1", at, size, 3, stride))
+            inner = normed(f"{b}.conv2", inner, size, 3)
+            past = normed(f"{b}.shortcut", at, size, 1, stride) if stride > 1 or size != channels else at
+            found.append({"name": f"{b}.add", "op": "add", "inputs": [past, inner]})
+            at, channels = bent(f"{b}.relu2", f"{b}.add"), size
+    return [*found, {"name": "pool", "op": "avgpool"}, {"name": "head", "op": "linear", "outputs": classes}]
+
+
+TRANSFORMER = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+RESNET = ("embedding_size", "hidden_sizes", "depths", "vocab_size")
+PRESETS: dict[str, tuple[Callable[..., list[dict[str, Any]]], tuple[str, ...]]] = {
+    "gpt": (_gpt, TRANSFORMER),
+    "bert": (_bert, TRANSFORMER),
+    "llama": (_llama, TRANSFORMER),
+    "resnet": (_resnet, RESNET),
 }
-"""A preset has this function of its sizes."""
+"""A preset has a function of sizes, which have these keys."""
+SIZES = tuple(dict.fromkeys((*TRANSFORMER, *RESNET)))
+"""The presets have these keys."""
 
 
 def preset_nodes(network: dict[str, Any], classes: int | None, where: Callable[[str], str]) -> list[dict[str, Any]]:
@@ -313,19 +347,41 @@ def preset_nodes(network: dict[str, Any], classes: int | None, where: Callable[[
     Raises
     ------
     ConfigError
-        A size that is missing or no number, layers beside a preset.
+        A size that is missing or no number, one of another preset, layers beside a preset.
     """
+    name = network["preset"]
+    build, keys = PRESETS[name]
     for key in ("layers", "nodes", "file"):
         if network.get(key):
             raise ConfigError("a preset says what there is", where=where(f"network.{key}"), hint="either, not both")
-    sizes: dict[str, int] = {}
-    for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"):
+    for key in SIZES:
+        if network.get(key) is not None and key not in keys:
+            raise ConfigError(f"the preset {name} has no {key}", where=where(f"network.{key}"), hint=", ".join(keys))
+    if keys is RESNET and not network.get("image"):
+        raise ConfigError(f"the preset {name} takes images", where=where("network.image"), hint="image = [1, 8, 8]")
+    sizes: dict[str, Any] = {}
+    for key in keys:
         given = network.get(key)
         if given is None and key == "intermediate_size":
             given = 4 * sizes["hidden_size"]
+        if given is None and key == "embedding_size" and network.get("hidden_sizes"):
+            given = network["hidden_sizes"][0]
         if given is None and key == "vocab_size":
             given = classes
-        if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-            raise ConfigError(f"the preset {network['preset']} needs {key}", where=where(f"network.{key}"), value=given)
+        many = key in ("hidden_sizes", "depths")
+        if not (_counts(given) if many else _counts([given])):
+            raise ConfigError(f"the preset {name} needs {key}", where=where(f"network.{key}"), value=given)
         sizes[key] = given
-    return PRESETS[network["preset"]](*sizes.values())
+    if keys is RESNET and len(sizes["depths"]) != len(sizes["hidden_sizes"]):
+        what = f"{len(sizes['hidden_sizes'])} hidden_sizes and {len(sizes['depths'])} depths"
+        raise ConfigError(what, where=where("network.depths"), hint="a depth for each size")
+    return build(*sizes.values())
+
+
+def _counts(given: Any) -> bool:
+    """Return whether something is a list of whole numbers from 1 on."""
+    return (
+        isinstance(given, list | tuple)
+        and len(given) > 0
+        and all(isinstance(one, int) and not isinstance(one, bool) and one > 0 for one in given)
+    )

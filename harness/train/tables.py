@@ -107,7 +107,7 @@ class NetworkConfig:
     nodes: tuple[NodeConfig, ...] = option(
         (), doc="instead of layers: list of operations, in an order that can be done"
     )
-    preset: str = option("", doc="instead of layers: a transformer of the sizes below", choices=("", *PRESETS))
+    preset: str = option("", doc="instead of layers: a network of the sizes below", choices=("", *PRESETS))
     vocab_size: int | None = option(None, doc="of a preset: classes (default: those of a text)", low=2, high=10**7)
     hidden_size: int | None = option(None, doc="of a preset: features of a token", low=1, high=10**6)
     num_hidden_layers: int | None = option(None, doc="of a preset: blocks", low=1, high=1000)
@@ -115,6 +115,11 @@ class NetworkConfig:
     intermediate_size: int | None = option(
         None, doc="of a preset: features between the products of a block (default: 4 x hidden_size)", low=1, high=10**7
     )
+    embedding_size: int | None = option(
+        None, doc="of resnet: channels of the first convolution (default: the first of hidden_sizes)", low=1, high=10**6
+    )
+    hidden_sizes: tuple[int, ...] = option((), doc="of resnet: channels of each stage")
+    depths: tuple[int, ...] = option((), doc="of resnet: blocks of each stage")
     file: str = option("", doc="an .onnx file with layers and first weights, instead of inputs and layers")
     weights: str = option("", doc="file of first weights, masks and optimizer state: .safetensors or .npz")
 

@@ -227,7 +227,7 @@ class Network:
 
     @cached_property
     def over_batches(self) -> tuple[NetworkTensor, ...]:
-        """Parameters of what normalises over batches, in the order of the operations."""
+        """What normalises over batches has these parameters, in the order of the operations."""
         nodes = [node for node in self.nodes if OPERATIONS[node.op].over_batch]
         return tuple(found for node in nodes if (found := self.parameter(node)) is not None)
 

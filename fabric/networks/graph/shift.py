@@ -13,10 +13,10 @@ from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.graph.windows import channels_of
 
-__all__ = ["Shift"]
+__all__ = ["ChannelShift"]
 
 
-class Shift(NetworkOperation):
+class ChannelShift(NetworkOperation):
     """This operation adds a number to each channel; its node has ``channels``, ``height`` and ``width``."""
 
     name, meaning = "shift", "y = x + b, a number b per channel"

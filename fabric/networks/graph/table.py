@@ -11,7 +11,7 @@ from fabric.networks.graph.group_norm import GroupNorm
 from fabric.networks.graph.operations import Add, CrossEntropy, Linear, Mul, NetworkOperation, Norm, Rms
 from fabric.networks.graph.pooling import AveragePool, MaxPool
 from fabric.networks.graph.rotary import RotaryEmbedding
-from fabric.networks.graph.shift import Shift
+from fabric.networks.graph.shift import ChannelShift
 from fabric.networks.graph.transposed import TransposedConvolution
 from wse_core.errors import ConfigError
 
@@ -31,7 +31,7 @@ OPERATIONS: dict[str, NetworkOperation] = {
         SelfAttention(),
         ImageConvolution(),
         TransposedConvolution(),
-        Shift(),
+        ChannelShift(),
         GroupNorm(),
         BatchNorm(),
         MaxPool(),

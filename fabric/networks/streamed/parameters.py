@@ -58,7 +58,7 @@ class StreamedParameter(Protocol):
 
     @property
     def statistics(self) -> StreamedStatistics | None:
-        """What a batch normalisation works with."""
+        """A batch normalisation works with these; None: it is something else."""
 
     @property
     def gradient_pattern(self) -> StreamedPattern:

@@ -402,6 +402,44 @@ def test_batches_are_normalised_over_two_wafers(accumulate):
         PlainTrainer(parse_train(text, "a.toml", words)).load_weights(broken)
 
 
+RESNET = """
+[network]
+preset = "resnet"
+image = [2, 4, 4]
+hidden_sizes = [3, 4]
+depths = [2, 1]
+vocab_size = 3
+[data]
+source = "images.npz"
+batch = 8
+[mesh]
+width = 2
+height = 2
+[train]
+iterations = 3
+optimizer = {name = "sgd", lr = 0.05}
+loss_scale = {initial = 1024.0}
+"""
+
+
+def test_a_preset_is_a_residual_network():
+    """Two stages, the second on half the sides with a convolution past its first block; bit-exact to the oracle."""
+    images()
+    config = parse_train(RESNET, "a.toml")
+    shapes = {one.name: (one.outputs, *one.row) for one in config.matrices}
+    assert shapes["stem.weight"] == (3, 2, 3, 3)
+    assert shapes["stage2.block1.shortcut.weight"] == (4, 3, 1, 1)
+    assert "stage1.block1.shortcut.weight" not in shapes
+    assert shapes["head.weight"] == (3, 4)
+    assert sum(node.op == "batchnorm" for node in config.network.nodes) == 1 + 3 * 2 + 1
+    (trainer, steps), (other, expected) = run(RESNET), run(RESNET, backend="numpy")
+    assert [step.loss for step in steps] == [step.loss for step in expected]
+    found = trainer.tensors()
+    assert all(np.array_equal(values, found[name]) for name, values in other.tensors().items())
+    plain, _ = run(RESNET, cls=PlainTrainer)
+    assert np.allclose(plain.tensors()["head.weight"], found["head.weight"], atol=2e-3)
+
+
 def test_digits_are_told_by_convolutions():
     """By plain numpy, in half of the iterations of the example."""
     config = load_train("digits-cnn", ["train.iterations=60"])
@@ -444,6 +482,13 @@ WRONG = [
     (NODES, "batch = 8", "batch = 8\nsequence = 3", "no whole sequences of 3"),
     (TEXT, "hidden_size = 8", "hidden_size = 10", "10 features do not divide into 4 heads"),
     (TEXT, "hidden_size = 8\n", "", "the preset gpt needs hidden_size"),
+    (TEXT, "hidden_size = 8\n", "hidden_size = 8\ndepths = [2]\n", "the preset gpt has no depths"),
+    (RESNET, "depths = [2, 1]\n", "", "the preset resnet needs depths"),
+    (RESNET, "depths = [2, 1]", "depths = [2]", "2 hidden_sizes and 1 depths"),
+    (RESNET, "depths = [2, 1]", "depths = [2, 0]", "the preset resnet needs depths"),
+    (RESNET, "image = [2, 4, 4]", "inputs = 32", "the preset resnet takes images"),
+    (RESNET, "vocab_size", "hidden_size = 3\nvocab_size", "the preset resnet has no hidden_size"),
+    (NODES, "[data]", "depths = [3]\n[data]", "depths is the size of a preset"),
     (TEXT, "[data]", "layers = [{outputs = 4}]\n[data]", "a preset says what there is"),
     (TEXT, "sequence = 4", "sequence = 4\nscale = 2.0", "a.txt has no scale"),
     (TEXT, "sequence = 4\nbatch = 16", "sequence = 600\nbatch = 1200", "no two sequences of 600"),

@@ -47,6 +47,18 @@ WRONG = {
         )
     },
     **{
+        f"network.{key}": {
+            "network.layers": [],
+            "network.preset": "resnet",
+            "network.image": [1, 8, 8],
+            "network.embedding_size": 2,
+            "network.hidden_sizes": [2],
+            "network.depths": [1],
+            "network.vocab_size": 10,
+        }
+        for key in ("embedding_size", "hidden_sizes", "depths")
+    },
+    **{
         f"network.nodes.{key}": {
             "network.layers": [],
             "network.nodes": [

@@ -303,6 +303,10 @@ GPT = (
     "network.layers=[] network.preset=gpt network.hidden_size=4 network.num_hidden_layers=1 data.sequence=2 "
     "network.num_attention_heads=2 network.vocab_size=4"
 )
+RESNET = (
+    "network.layers=[] network.image=[1,3,4] network.preset=resnet network.hidden_sizes=[2] network.depths=[1] "
+    "network.vocab_size=4"
+)
 NODES = (
     'data.sequence=2 network.layers=[] network.nodes=[{name="a",op="linear",outputs=4%s},'
     '{name="b",op="attention",inputs=["a","a","a"]%s},{name="c",op="%s",inputs=["%s","a"]},'
@@ -349,6 +353,9 @@ KEYS = {
     "network.num_hidden_layers": (GPT, GPT.replace("layers=1", "layers=2")),
     "network.num_attention_heads": (GPT, GPT.replace("heads=2", "heads=1")),
     "network.intermediate_size": (GPT, f"{GPT} network.intermediate_size=6"),
+    "network.embedding_size": (RESNET, f"{RESNET} network.embedding_size=3"),
+    "network.hidden_sizes": (RESNET, RESNET.replace("hidden_sizes=[2]", "hidden_sizes=[3]")),
+    "network.depths": (RESNET, RESNET.replace("depths=[1]", "depths=[2]")),
     "network.nodes.name": (nodes(), nodes(last="e")),
     "network.nodes.op": (
         nodes(),
