@@ -17,6 +17,7 @@ from tests.examples import examples
 from tests.fabric.networks.test_graphs import differentiate
 from tests.fabric.networks.test_images import Images
 from tests.swarm.stepped import Stepped
+from tests.swarm.test_crew import on_crew
 from tests.swarm.test_system import NUMBERS
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
@@ -260,3 +261,17 @@ def test_a_single_number_has_no_variance():
     batch(built)
     with pytest.raises(ConfigError, match="one number per channel"):
         Trained(built.network(2), 1, 1, 1, 1, 0)
+
+
+@examples(6)
+@given(network=networks(2), size=st.integers(2, 3), wafers=st.integers(2, 3), buffer=st.sampled_from([40, 2**24]))
+def test_wafers_on_other_ranks_make_the_same_round_trips(network, size, wafers, buffer):
+    """Bits and cycles are those of one process, also where small buffers make a pass of many exchanges."""
+
+    def run():
+        ran = Trained(network, 2, 1, wafers, 2, 0, numbers={"link.buffer": buffer})
+        found = [*ran.facts(), np.array(ran.system.clock)]
+        ran.system.close()
+        return found
+
+    assert same(on_crew(size, run), run())
