@@ -47,6 +47,8 @@ class Shape:
         Format of A and B: ``f16``, ``cb16`` or ``f32``.
     sums : {"f32", "same"}
         Format of C: f32, or that of A and B.
+    by_columns : bool
+        Whether B is stored by columns even if they are more than the depth.
     """
 
     rows: int
@@ -54,6 +56,7 @@ class Shape:
     columns: int
     dtype: str
     sums: str = "f32"
+    by_columns: bool = False
 
     @property
     def words(self) -> int:
@@ -68,7 +71,7 @@ class Shape:
     @property
     def inner_k(self) -> bool:
         """Whether the inner loop runs over k; B is then stored by columns, else by rows."""
-        return self.depth >= self.columns
+        return self.by_columns or self.depth >= self.columns
 
     @property
     def a_bank(self) -> int:

@@ -18,7 +18,8 @@ Source: WaferLLM, section 4.2 (attention in decode); softmax over two axes is de
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from fabric.asm.operands import Address, Dsd, Dsr, Reg, Var
@@ -37,7 +38,7 @@ LOWEST = -3e38
 
 def unrolled(place: Placement) -> int:
     """Return how many features the inner loop of the scores takes at a time: it divides those of a head."""
-    return next(n for n in (6, 4, 3, 2) if place.part % n == 0)
+    return next(n for n in (6, 4, 3, 2)[place.lanes > 1 :] if place.part % n == 0)
 
 
 class Attention:
@@ -59,36 +60,46 @@ class Attention:
     def scores(self) -> None:
         """Write scores = keys times queries, of the slots that the cache has."""
         w, p, place = self.w, self.w.p, self.w.place
-        size, width = p.reg16("size"), p.reg16("width")
-        p.ld16(size, self.cache.size)
-        p.ld16(width, self.cache.width)
+        width = p.reg16("width")
+        p.ld16(width, self.cache.size)
         p.load(w.written, p.mem1d(w.scores))
-        p.dsr_len(w.written, size)
+        p.dsr_len(w.written, width)
         p.mov32(w.written, 0)
         p.load(w.total, p.mem1d(w.scores, place.capacity))
-        p.dsr_len(w.total, width)
         p.load(w.column, p.mem1d(w.cache, place.capacity))
         keys, query, score = p.reg16("keys"), p.reg16("query"), p.reg16("score")
         p.ld16(keys, w.pointers["cache"])
         p.ldi(query, w.qkv_half)
         p.ldi(score, w.scores)
-        p.add16(width, width, width)  # words of a head's scores
         together = unrolled(place)
         factors = [p.reg16("factor") for _ in range(together)]
-        with w.times(place.kv_heads):
-            with w.times(place.decoder.group):
-                p.dsr_base(w.total, score)
-                p.dsr_base(w.column, keys)
-                with w.times(place.part // together):
-                    for k in range(together):
-                        p.ld16(factors[k], query, offset=k)
-                    p.add16(query, query, together)
-                    for k in range(together):
-                        p.fmachs(w.total, w.total, w.column, factors[k])
-                        p.dsr_off(w.column, place.capacity)
-                p.add16(score, score, width)
-            p.add16(keys, keys, place.part * place.capacity)
-        p.free(*factors, keys, query, score, size, width)
+        with w.lanes() as lane:
+            self._walk(width, lane, w.total)
+            with w.times(place.kv_heads):
+                with w.times(place.decoder.group):
+                    p.dsr_base(w.total, score)
+                    p.dsr_base(w.column, keys)
+                    with w.times(place.part // together):
+                        for k in range(together):
+                            p.ld16(factors[k], query, offset=k)
+                        p.add16(query, query, together)
+                        for k in range(together):
+                            p.fmachs(w.total, w.total, w.column, factors[k])
+                            p.dsr_off(w.column, place.capacity)
+                    p.add16(score, score, width)
+                p.add16(keys, keys, place.part * place.capacity)
+            if lane is not None:
+                p.add16(query, query, 2 * place.kv_rows)
+                p.add16(keys, keys, place.kv_rows * place.capacity)
+        p.free(*factors, keys, query, score, width)
+
+    def _walk(self, width: Reg, lane: Reg | None, *registers: Dsr) -> None:
+        """Write that registers walk over a token's slots, and width = words of a head's scores."""
+        p = self.w.p
+        p.ld16(width, self.cache.width, index=lane)
+        for register in registers:
+            p.dsr_len(register, width)
+        p.add16(width, width, width)
 
     def sum_scores(self) -> None:
         """Write the sum of the scores over the columns of a head, given to all of them."""
@@ -141,17 +152,17 @@ class Attention:
         """Write that scores of tokens outside of the window become lower than any other."""
         w, p, place = self.w, self.w.p, self.w.place
         width, score = p.reg16("width"), p.reg16("score")
-        p.ld16(width, self.cache.width)
         p.load(w.first, p.mem1d(w.scores, place.capacity))
-        p.dsr_len(w.first, width)
         p.load(w.second, p.mem1d(w.limits, place.capacity))
-        p.dsr_len(w.second, width)
         p.ldi(score, w.scores)
-        p.add16(width, width, width)
-        with w.times(place.heads):
-            p.dsr_base(w.first, score)
-            p.fmins(w.first, w.first, w.second)
-            p.add16(score, score, width)
+        with w.lanes() as lane:
+            self._walk(width, lane, w.first, w.second)
+            with w.times(place.heads):
+                p.dsr_base(w.first, score)
+                p.fmins(w.first, w.first, w.second)
+                p.add16(score, score, width)
+            if lane is not None:
+                p.dsr_off(w.second, 2 * place.capacity)
         p.free(width, score)
 
     def peaks(self) -> None:
@@ -159,59 +170,57 @@ class Attention:
         w, p, place = self.w, self.w.p, self.w.place
         width, score, end = p.reg16("width"), p.reg16("score"), p.reg16("end")
         free, peak, value = p.reg16("free"), p.reg16("peak"), p.reg32("value")
-        p.ld16(width, self.cache.width)
-        p.ld16(end, self.cache.held)
         p.load(w.second, p.mem1d(w.scores, place.capacity))
-        p.dsr_len(w.second, width)
-        p.sub16(free, width, end)
         p.load(w.written, p.mem1d(w.scores, place.capacity))
-        p.dsr_len(w.written, free)
         p.ldi(score, w.scores)
-        p.add16(end, end, end)
-        p.add16(end, end, score)  # behind the last token
-        p.add16(width, width, width)
         p.ldi(peak, w.peaks)
-        p.free(free)
-        with w.times(place.heads):
-            p.dsr_base(w.written, end)
-            p.mov32(w.written, LOWEST)
-            p.ldi32(value, LOWEST)
-            p.dsr_base(w.second, score)
-            p.fmaxs(value, value, w.second)
-            p.st32(value, peak)
-            for register, step in ((end, width), (score, width), (peak, 2)):
-                p.add16(register, register, step)
-        p.free(width, score, end, peak, value)
+        with w.lanes() as lane:
+            p.ld16(width, self.cache.width, index=lane)
+            p.ld16(end, self.cache.held, index=lane)
+            p.dsr_len(w.second, width)
+            p.sub16(free, width, end)
+            p.dsr_len(w.written, free)
+            p.add16(end, end, end)
+            p.add16(end, end, score)  # behind the last token
+            p.add16(width, width, width)
+            with w.times(place.heads):
+                p.dsr_base(w.written, end)
+                p.mov32(w.written, LOWEST)
+                p.ldi32(value, LOWEST)
+                p.dsr_base(w.second, score)
+                p.fmaxs(value, value, w.second)
+                p.st32(value, peak)
+                for register, step in ((end, width), (score, width), (peak, 2)):
+                    p.add16(register, register, step)
+        p.free(width, score, end, free, peak, value)
 
     def shares(self) -> None:
         """Write scores = exp(score - peak), their sums behind the mixed values, and shares = scores of 16 bits."""
         w, p, place = self.w, self.w.p, self.w.place
         width, score, peak, value = p.reg16("width"), p.reg16("score"), p.reg16("peak"), p.reg32("value")
 
-        def begin(vector: Dsr, numbers: Var | Address) -> None:
-            p.ld16(width, self.cache.width)
+        @contextmanager
+        def all_heads(vector: Dsr, numbers: Var | Address) -> Iterator[None]:
             p.load(vector, p.mem1d(w.scores, place.capacity))
-            p.dsr_len(vector, width)
-            p.add16(width, width, width)
             p.ldi(score, w.scores)
             p.ldi(peak, numbers)
+            with w.lanes() as lane:
+                self._walk(width, lane, vector)
+                with w.times(place.heads):
+                    yield
+                    p.add16(score, score, width)
+                    p.add16(peak, peak, 2)
 
-        begin(w.first, w.peaks)
-        with w.times(place.heads):
+        with all_heads(w.first, w.peaks):
             p.ld32(value, peak)
             p.dsr_base(w.first, score)
             p.fsubs(w.first, w.first, value)
-            p.add16(score, score, width)
-            p.add16(peak, peak, 2)
         self._exponentials()
-        begin(w.second, w.mixed[place.query_rows])
-        with w.times(place.heads):
+        with all_heads(w.second, w.mixed[place.lanes * place.query_rows]):
             p.ldi32(value, 0.0)
             p.dsr_base(w.second, score)
             p.fadds(value, value, w.second)
             p.st32(value, peak)
-            p.add16(score, score, width)
-            p.add16(peak, peak, 2)
         p.ld16(width, self.cache.size)
         p.load(w.second, w.scores)
         p.dsr_len(w.second, width)
@@ -243,7 +252,7 @@ class Attention:
     def mix(self) -> None:
         """Write mixed = values times shares, before the division by their sums."""
         w, p, place = self.w, self.w.p, self.w.place
-        p.mov32(p.mem1d(w.mixed, place.query_rows), 0)
+        p.mov32(p.mem1d(w.mixed, place.lanes * place.query_rows), 0)
         p.load(w.total, p.mem1d(w.mixed, place.part))
         p.load(w.column, p.mem1d(w.cache, place.part, save=True))
         values, share, result, fours = p.reg16("values"), p.reg16("share"), p.reg16("result"), p.reg16("fours")
@@ -252,39 +261,42 @@ class Attention:
         p.add16(values, values, place.kv_rows * place.capacity)
         p.ldi(share, w.shares)
         p.ldi(result, w.mixed)
-        p.ld16(fours, self.cache.width)
-        p.slr16(fours, fours, 2)
-        with w.times(place.kv_heads):
-            with w.times(place.decoder.group):
-                p.dsr_base(w.total, result)
-                p.dsr_base(w.column, values)
-                with p.loop(fours):
-                    for k in range(4):
-                        p.ld16(factors[k], share, offset=k)
-                    p.add16(share, share, 4)
-                    for k in range(4):
-                        p.fmachs(w.total, w.total, w.column, factors[k])
-                p.add16(result, result, 2 * place.part)
-            p.add16(values, values, place.part * place.capacity)
+        with w.lanes() as lane:
+            p.ld16(fours, self.cache.width, index=lane)
+            p.slr16(fours, fours, 2)
+            with w.times(place.kv_heads):
+                with w.times(place.decoder.group):
+                    p.dsr_base(w.total, result)
+                    p.dsr_base(w.column, values)
+                    with p.loop(fours):
+                        for k in range(4):
+                            p.ld16(factors[k], share, offset=k)
+                        p.add16(share, share, 4)
+                        for k in range(4):
+                            p.fmachs(w.total, w.total, w.column, factors[k])
+                    p.add16(result, result, 2 * place.part)
+                p.add16(values, values, place.part * place.capacity)
+            if lane is not None:
+                p.add16(values, values, place.kv_rows * place.capacity)
         p.free(*factors, values, share, result, fours)
 
     def divide(self) -> None:
         """Write mixed_half = mixed values by the sums of their shares."""
         w, p, place = self.w, self.w.p, self.w.place
-        sums = w.mixed[place.query_rows]
-        with w.functions.first(place.heads):
-            w.functions.reciprocal(sums, sums)
+        queries, heads = place.lanes * place.query_rows, place.lanes * place.heads
+        sums = w.mixed[queries]
+        w.in_pieces(sums, heads, lambda at: w.functions.reciprocal(at, at))
         value, inverse, result = p.reg32("inverse"), p.reg16("sums"), p.reg16("result")
         p.ldi(inverse, sums)
         p.ldi(result, w.mixed)
         p.load(w.first, p.mem1d(w.mixed, place.part))
-        with w.times(place.heads):
+        with w.times(heads):
             p.ld32(value, inverse)
             p.dsr_base(w.first, result)
             p.fmuls(w.first, w.first, value)
             p.add16(result, result, 2 * place.part)
             p.add16(inverse, inverse, 2)
-        p.fs2h(w.mixed_half, p.mem1d(w.mixed, place.query_rows))
+        p.fs2h(w.mixed_half, p.mem1d(w.mixed, queries))
         p.free(value, inverse, result)
 
     def emit(self, largest: Callable[[], None], mixed: Callable[[], None]) -> None:

@@ -16,7 +16,9 @@ Source: WaferLLM, section 4.3 (shift); the closed form of who moves and the slot
 
 from __future__ import annotations
 
-from fabric.asm.operands import Dsr, Reg
+from collections.abc import Iterator
+
+from fabric.asm.operands import Dsd, Dsr, Reg, Var
 from fabric.layout.layout import Layout
 from fabric.networks.inference.axes import COLOR_SHIFT, QUEUE_SHIFT
 from fabric.networks.inference.placement import Placement
@@ -55,100 +57,170 @@ class CacheCode:
         p, place = w.p, w.place
         self.w, self.policy, self.parity, self.top, self.bottom, self.write = w, policy, parity, top, bottom, write
         self.moving = policy == "shift" and place.height > 1
+        lanes = place.lanes
         self.row = p.param("row", "u16")
-        self.phase = p.param("phase", "u16")  # tokens there, modulo rows
-        self.held = p.param("held", "u16")  # tokens in this row
-        self.order = p.param("order", "u16", count=place.capacity)
-        self.slot, self.comes, self.goes = (p.scalar(name, "u16") for name in ("slot", "comes", "goes"))
-        self.width = p.scalar("width", "u16")  # slots a product walks over
-        self.size = p.scalar("size", "u16")  # of all heads' scores
-        entry = 2 * place.kv_rows
+        self.phase = p.param("phase", "u16", count=lanes)  # tokens there, modulo rows
+        self.held = p.param("held", "u16", count=lanes)  # tokens in this row
+        self.order = p.param("order", "u16", count=lanes * place.capacity)
+        self.slot, self.comes, self.goes = (p.array(name, lanes, "u16") for name in ("slot", "comes", "goes"))
+        self.width = p.array("width", lanes, "u16")  # slots a product walks over
+        self.size = p.scalar("size", "u16")  # of all heads' scores, of all tokens
+        entry = 2 * lanes * place.kv_rows
         if self.moving:
             self.leaving, self.arrived = p.array("leaving", entry, place.dtype), p.array("arrived", entry, place.dtype)
+            if lanes > 1:
+                self.leavers, self.comers = p.scalar("leavers", "u16"), p.scalar("comers", "u16")
 
     def begin(self) -> None:
         """Write what a step begins with: which slot changes, where the entry comes from, how many slots there are."""
+        p = self.w.p
+        if self.w.place.lanes > 1:
+            zero = p.reg16("zero")
+            p.ldi(zero, 0)
+            p.st16(zero, self.size)
+            if self.moving:
+                p.st16(zero, self.leavers)
+                p.st16(zero, self.comers)
+            p.free(zero)
+        with self.w.lanes() as lane:
+            self._begin(lane)
+
+    def _begin(self, lane: Reg | None) -> None:
+        """Write what a step begins with, for one of its tokens."""
         p, place = self.w.p, self.w.place
         phase, row, held = p.reg16("phase"), p.reg16("row"), p.reg16("held")
         value = p.reg16("value")
-        p.ld16(phase, self.phase)
+        p.ld16(phase, self.phase, index=lane)
         p.ld16(row, self.row)
-        p.ld16(held, self.held)
+        p.ld16(held, self.held, index=lane)
+        if place.batch:
+            p.ld16(value, self.w.goes_on, index=lane)
+            with p.if_("eq", value, 0, "16"):
+                p.ldi(phase, 0)
+                p.ldi(held, 0)
+                p.st16(held, self.held, index=lane)
         p.ldi(value, NOWHERE)
-        p.st16(value, self.comes)
-        p.st16(value, self.goes)
+        p.st16(value, self.comes, index=lane)
+        p.st16(value, self.goes, index=lane)
         if self.policy == "concat":
             if self.bottom:
-                self._grow(held, value, OWN)
+                self._grow(held, value, OWN, lane)
         else:
             with p.if_("eq", phase, row):
                 if self.moving and not self.bottom:
-                    self._grow(held, value, None)
+                    self._grow(held, value, None, lane)
                 else:
-                    self._grow(held, value, OWN)
+                    self._grow(held, value, OWN, lane)
             if self.moving and not self.top:
                 skip = p.new_label()
                 p.branch("geu", phase, row, skip, "16")
                 p.branch("eq", held, 0, skip, "16")
-                self._replace(held, value)
+                self._replace(held, value, lane)
                 p.place(skip)
-        p.ld16(held, self.held)
+        p.ld16(held, self.held, index=lane)
         p.add16(held, held, 3)
         p.and16(held, held, 0xFFFC)
-        p.st16(held, self.width)
+        p.st16(held, self.width, index=lane)
         p.mul16(held, held, place.heads)
+        if lane is not None:
+            p.ld16(value, self.size)
+            p.add16(held, held, value)
         p.st16(held, self.size)
         p.add16(phase, phase, 1)
         with p.if_("eq", phase, place.height, "16"):
             p.ldi(phase, 0)
-        p.st16(phase, self.phase)
+        p.st16(phase, self.phase, index=lane)
         p.free(phase, row, held, value)
 
-    def _grow(self, held: Reg, value: Reg, source: int | None) -> None:
+    def _first(self, lane: Reg | None, address: Reg) -> None:
+        """Write address = where a token's list of slots begins."""
+        p = self.w.p
+        p.ldi(address, self.order)
+        if lane is not None:
+            words = p.reg16("words")
+            p.mul16(words, lane, self.w.place.capacity)
+            p.add16(address, address, words)
+            p.free(words)
+
+    def _count(self, number: Var, lane: Reg | None) -> None:
+        """Write that there is one entry more that comes from below, or leaves; of several tokens at a time."""
+        if lane is not None:
+            p = self.w.p
+            count = p.reg16("count")
+            p.ld16(count, number)
+            p.add16(count, count, 1)
+            p.st16(count, number)
+            p.free(count)
+
+    def _grow(self, held: Reg, value: Reg, source: int | None, lane: Reg | None) -> None:
         """Write that a new slot takes an entry; `source` None: from below unless this is the row's first."""
         p = self.w.p
-        p.st16(held, self.slot)
+        p.st16(held, self.slot, index=lane)
         address = p.reg16("order")
-        p.ldi(address, self.order)
+        self._first(lane, address)
         p.add16(address, address, held)
         p.st16(held, address)
         if source is None:
             p.ldi(value, BELOW)
             with p.if_("eq", held, 0, "16"):
                 p.ldi(value, OWN)
+            if lane is not None:
+                with p.if_("ne", held, 0, "16"):
+                    self._count(self.comers, lane)
         else:
             p.ldi(value, source)
-        p.st16(value, self.comes)
+        p.st16(value, self.comes, index=lane)
         p.add16(held, held, 1)
-        p.st16(held, self.held)
+        p.st16(held, self.held, index=lane)
         p.free(address)
 
-    def _replace(self, held: Reg, value: Reg) -> None:
+    def _replace(self, held: Reg, value: Reg, lane: Reg | None) -> None:
         """Write that the oldest entry leaves and its slot takes the new one."""
         w, p = self.w, self.w.p
         last, slot = p.reg16("last"), p.reg16("slot")
-        p.ld16(slot, self.order)
-        p.st16(slot, self.slot)
+        if lane is None:
+            p.ld16(slot, self.order)
+        else:
+            self._first(lane, value)
+            p.ld16(slot, value)
+        p.st16(slot, self.slot, index=lane)
         p.sub16(last, held, 1)
         if w.place.capacity > 1:
             source = p.dsr("src1", name="later")
             p.load(source, p.mem1d(self.order, w.place.capacity - 1, offset=1))
             p.dsr_len(source, last)
-            p.mov16(p.mem1d(self.order, w.place.capacity - 1), source)
-        p.ldi(value, self.order)
+            if lane is None:
+                p.mov16(p.mem1d(self.order, w.place.capacity - 1), source)
+            else:
+                into = w.register("dest", "entry to write")
+                p.load(into, p.mem1d(self.order, w.place.capacity - 1))
+                p.dsr_base(into, value)
+                p.add16(value, value, 1)
+                p.dsr_base(source, value)
+                p.mov16(into, source)
+                p.sub16(value, value, 1)
+        if lane is None:
+            p.ldi(value, self.order)
         p.add16(last, last, value)
         p.st16(slot, last)
         p.ldi(value, OWN if self.bottom else BELOW)
-        p.st16(value, self.comes)
+        p.st16(value, self.comes, index=lane)
         p.ldi(value, 1)
-        p.st16(value, self.goes)
+        p.st16(value, self.goes, index=lane)
         p.free(last, slot)
+        if lane is not None:
+            self._count(self.leavers, lane)
+            if not self.bottom:
+                self._count(self.comers, lane)
 
     # --- a layer ------------------------------------------------------------------------------------------------------
 
     def update(self) -> None:
         """Write what a layer does with its cache before attention: an entry leaves, one comes."""
         w, p, place = self.w, self.w.p, self.w.place
+        if place.lanes > 1:
+            self._update_all()
+            return
         mode, keys, values = p.reg16("mode"), p.reg16("keys"), p.reg16("values")
         p.ld16(keys, w.pointers["cache"])
         p.ld16(mode, self.slot)
@@ -189,3 +261,93 @@ class CacheCode:
         store([p.mem1d(w.qkv_half, place.kv_rows, offset=own + k * place.kv_rows) for k in range(2)])
         p.place(end)
         p.free(mode, keys, values)
+
+    def _update_all(self) -> None:
+        """Write `update` of several tokens: entries that leave, and those that come, are one message."""
+        w, p, place = self.w, self.w.p, self.w.place
+        if self.moving and not self.top:
+            self._send()
+        entries, own = p.reg16("entries"), p.reg16("own entry")
+        if self.moving and not self.bottom:
+            p.ld16(entries, self.comers)
+            with p.if_("ne", entries, 0, "16"):
+                p.mul16(entries, entries, 2 * place.kv_rows)
+                into, queue = (
+                    w.register("dest", "entry to write"),
+                    p.input_queue(QUEUE_SHIFT, COLOR_SHIFT[1 - self.parity]),
+                )
+                source = w.register("src1", "entry to read")
+                p.load(into, p.mem1d(self.arrived))
+                p.load(source, p.fabin(queue, 2 * place.lanes * place.kv_rows))
+                p.dsr_len(into, entries)
+                p.dsr_len(source, entries)
+                p.mov16(into, source)
+            p.ldi(entries, self.arrived)
+        read, write = w.register("src1", "entry to read"), w.register("dest", "entry to write")
+        p.load(read, p.mem1d(w.qkv_half, place.kv_rows, save=True))
+        p.ldi(own, w.qkv_half[place.query_rows])
+        with w.lanes() as lane:
+            mode = p.reg16("mode")
+            end, stored = p.new_label(), p.new_label()
+            p.ld16(mode, self.comes, index=lane)
+            p.branch("eq", mode, NOWHERE, end, "16")
+            if self.moving and not self.bottom:
+                p.dsr_base(read, entries)
+                with p.if_("eq", mode, BELOW, "16"):
+                    p.add16(entries, entries, 2 * place.kv_rows)
+                    p.jump(stored)
+            p.dsr_base(read, own)
+            p.place(stored)
+            for address, walk in self._entry(lane, mode):
+                p.load(write, walk)
+                p.dsr_base(write, address)
+                p.mov16(write, read)
+            p.place(end)
+            p.add16(own, own, place.shapes["qkv"].rows)
+            p.free(mode)
+        p.free(entries, own)
+
+    def _send(self) -> None:
+        """Write that the entries of all tokens that leave go to the north."""
+        w, p, place = self.w, self.w.p, self.w.place
+        count = p.reg16("count")
+        p.ld16(count, self.leavers)
+        with p.if_("ne", count, 0, "16"):
+            read, write = w.register("src1", "entry to read"), w.register("dest", "entry to write")
+            p.load(write, p.mem1d(self.leaving, place.kv_rows, save=True))
+            with w.lanes() as lane:
+                mode = p.reg16("mode")
+                p.ld16(mode, self.goes, index=lane)
+                with p.if_("ne", mode, 0, "16"):
+                    for address, walk in self._entry(lane, mode):
+                        p.load(read, walk)
+                        p.dsr_base(read, address)
+                        p.mov16(write, read)
+                p.free(mode)
+            p.mul16(count, count, 2 * place.kv_rows)
+            out, source = w.register("dest", "to above"), w.register("src1", "leaving entries")
+            p.load(
+                out, p.fabout(p.output_queue(QUEUE_SHIFT, COLOR_SHIFT[self.parity]), 2 * place.lanes * place.kv_rows)
+            )
+            p.load(source, p.mem1d(self.leaving))
+            p.dsr_len(out, count)
+            p.dsr_len(source, count)
+            p.mov16(out, source, async_=True)
+        p.free(count)
+
+    def _entry(self, lane: Reg | None, slot: Reg) -> Iterator[tuple[Reg, Dsd]]:
+        """Give where the keys, then the values, of a token's slot are, and how they are walked over."""
+        w, p, place = self.w, self.w.p, self.w.place
+        address, words = p.reg16("address"), p.reg16("words")
+        p.ld16(address, w.pointers["cache"])
+        if lane is not None:
+            p.mul16(words, lane, place.cache_words)
+            p.add16(address, address, words)
+        p.ld16(slot, self.slot, index=lane)
+        p.add16(address, address, slot)
+        yield address, p.mem4d(w.cache, (place.kv_rows, 1), (place.capacity, 1))
+        p.mul16(words, slot, place.part - 1)
+        p.add16(address, address, words)
+        p.add16(address, address, place.kv_rows * place.capacity)
+        yield address, p.mem4d(w.cache, (place.kv_heads, place.part), (place.capacity * place.part, 1))
+        p.free(address, words)

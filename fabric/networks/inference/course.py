@@ -91,6 +91,13 @@ class Course(NamedTuple):
         """Return the cycles from an event to the end."""
         return sum(self.cycles[self.events.index(event) + 1 :])
 
+    def joined(self, other: Course) -> Course:
+        """Return the course with one behind it that begins where it ends."""
+        count = len(self.events)
+        met = tuple(each._replace(event=each.event + count) for each in other.meetings)
+        events, cycles = self.events + other.events, self.cycles + other.cycles
+        return Course(events, cycles, self.meetings + met, other.pending, other.state)
+
     def spliced(self, part: Course, first: str, turn: int = 0) -> Course:
         """Return the course with another one in the place of as many events behind one of its own.
 

@@ -141,6 +141,8 @@ class Decode:
     ----------
     column : int
         Of the layout: where the mesh begins.
+    answers : int
+        So many tokens, from the first on, may be answered.
     may_answer : ndarray of bool, shape (width, vocabulary of a column)
         Of the logits of each column, those that take part in the arg max.
     x, y : Axis
@@ -164,24 +166,27 @@ class Decode:
     ) -> None:
         self.prompt, self.region, self.arrived = prompt, region, arrived
         self.column = arrived[0].place.width if arrived else (region or 0) * place.width
-        answers = place.decoder.vocabulary if answers is None else answers
-        self.may_answer = (place.ids >= 0) & (place.ids < answers)
+        self.answers = place.decoder.vocabulary if answers is None else answers
+        self.may_answer = (place.ids >= 0) & (place.ids < self.answers)
         self.machine, self.place, self.policy, self.timed = machine, place, policy, timed
         self.x, self.y = axes(machine, place, self.column)
-        heads, hidden, shapes = place.heads, place.hidden, place.shapes
+        lanes, shapes = place.lanes, place.shapes
+        heads, hidden = lanes * place.heads, lanes * place.hidden
         self.sums: dict[str, LineSum] = {
-            "norm": self.y.sum(1),
-            "qkv": self.y.sum(shapes["qkv"].rows),
+            "norm": self.y.sum(lanes),
+            "qkv": self.y.sum(lanes * shapes["qkv"].rows),
             "peaks": self.y.sum(heads, "max"),
             "mixed": self.y.sum(heads * place.part + heads),
             "back": self.x.sum(hidden),
-            "gate_up": self.y.sum(shapes["gate_up"].rows),
-            "head": self.y.sum(shapes["head"].rows),
-            "largest": self.x.sum(1, "max"),
-            "smallest": self.x.sum(1, "min"),
+            "gate_up": self.y.sum(lanes * shapes["gate_up"].rows),
+            "head": self.y.sum(lanes * shapes["head"].rows),
+            "largest": self.x.sum(lanes, "max"),
+            "smallest": self.x.sum(lanes, "min"),
         }
+        if place.batch:
+            self.sums["enter"] = self.x.sum(hidden + place.told)
         if place.decoder.projection_norms:
-            self.sums["projections"] = self.x.sum(2)
+            self.sums["projections"] = self.x.sum(2 * lanes)
         if prompt is not None:
             self.sums["last"] = self.y.sum(prompt.slots * hidden)
 
@@ -233,11 +238,16 @@ class Decode:
             w.mark("entered")
             if stamps is not None:
                 stamps.store(0)
-            summed("back", w.back)()
-            p.mov32(w.x, w.back)
+            summed("enter" if place.batch else "back", w.entered)()
+            p.mov32(w.x, w.of_lanes(w.entered, place.hidden))
+            if place.batch:
+                p.fs2xp16(w.goes_on, p.mem1d(w.entered, place.told, offset=place.lanes * place.hidden))
             w.rewind()
             done("enter")
             with self._once(w, 0):
+                if place.batch:
+                    w.mark("told")
+                    self._begin_anew(w, rotary)
                 cache.begin()
                 if window is not None:
                     window.begin()
@@ -255,7 +265,7 @@ class Decode:
                 search.emit(summed("largest", search.top), summed("smallest", search.top))
                 done("argmax")
                 if column.first and row.first:
-                    p.mov32(p.fabout(p.output_queue(QUEUE_HEAD, COLOR_OUT), 2), search.answer)
+                    p.mov32(p.fabout(p.output_queue(QUEUE_HEAD, COLOR_OUT), 2 * place.lanes), search.answer)
             elif column.first:
                 assert self.region is not None
                 p.mov32(p.fabout(p.output_queue(QUEUE_HEAD, COLOR_HAND[self.region % 2]), place.hidden), w.x)
@@ -301,7 +311,8 @@ class Decode:
         cap = self.place.decoder.logit_cap
         self._product(w, "head", w.logits, w.given, summed("head", w.logits))
         if cap is not None:
-            w.in_pieces(w.logits, self.place.vocabulary, partial(emit_capped, w.functions, cap))
+            count = self.place.lanes * self.place.vocabulary
+            w.in_pieces(w.logits, count, partial(emit_capped, w.functions, cap))
 
     @staticmethod
     def _added(w: Writer, summed: Summed) -> None:
@@ -315,7 +326,7 @@ class Decode:
         if w.place.decoder.norms_before:
             self._norm(w, part, summed, done)
         else:
-            w.p.fs2h(w.given, w.x)
+            w.p.fs2h(w.of_lanes(w.given, w.place.hidden), w.x)
             done(part)
 
     def _layer(
@@ -377,9 +388,20 @@ class Decode:
         done("swiglu")
         self._product(w, "down", w.back, w.inner_half, summed("back", w.back))
         self._added(w, summed)
-        with w.taking("cache", self.place.requests * self.place.cache_words):
+        with w.taking("cache", self.place.caches * self.place.cache_words):
             pass
         done("down")
+
+    @staticmethod
+    def _begin_anew(w: Writer, rotary: Rotary) -> None:
+        """Write that requests that begin with this step have the first position."""
+        p = w.p
+        with w.lanes() as lane:
+            goes_on = p.reg16("goes on")
+            p.ld16(goes_on, w.goes_on, index=lane)
+            with p.if_("eq", goes_on, 0, "16"):
+                rotary.begin_anew(lane)
+            p.free(goes_on)
 
     @contextmanager
     def _once(self, w: Writer, request: int) -> Iterator[None]:
@@ -407,17 +429,18 @@ class Decode:
         p.free(turn)
 
     def _enter(self, w: Writer, column: ColumnRole, log: Log | None) -> None:
-        """Write that what a token begins with enters ``back``: at column 0 from outside, elsewhere zeros."""
+        """Write that what a token begins with enters ``entered``: at column 0 from outside, elsewhere zeros."""
         p = w.p
         if column.first and self.region:
             color = COLOR_HAND[(self.region - 1) % 2]
-            p.mov32(w.back, p.fabin(p.input_queue(QUEUE_IN, color), w.place.hidden))
+            p.mov32(w.entered, p.fabin(p.input_queue(QUEUE_IN, color), w.place.hidden))
         elif column.first:
             color = COLOR_PASS if self.arrived else COLOR_IN
-            p.mov16(w.given, p.fabin(p.input_queue(QUEUE_IN, color), w.place.hidden))
-            p.fh2s(w.back, w.given)
+            count = w.place.lanes * w.place.hidden + w.place.told
+            p.mov16(w.given, p.fabin(p.input_queue(QUEUE_IN, color), count))
+            p.fh2s(w.entered, w.given)
         else:
-            p.mov32(w.back, 0)
+            p.mov32(w.entered, 0)
         if log is not None:
             log.note()
 
@@ -431,9 +454,11 @@ class Decode:
             rows = w.place.shapes[name].rows
             with w.taking(symbol, rows) as address:
                 bias = w.register("src0", "biases")
-                p.load(bias, p.mem1d(w.biases[symbol], rows))
+                p.load(bias, w.for_lanes(w.biases[symbol], rows))
                 p.dsr_base(bias, address)
-                p.faddhs(result, bias, result)
+                biased = w.register("dest", "biased")
+                p.load(biased, w.of_lanes(result, rows))
+                p.faddhs(biased, bias, w.of_lanes(result, rows))
 
     def level(self, column: ColumnRole) -> Role | None:
         """Return a column's part in the lowest level of the tree along x; None: it is the only one of its head."""
@@ -520,9 +545,13 @@ class Decode:
         position = prompt.length - (not self.arrived) if prompt else 0  # a step ends with the way to the next
         for local in (False, True) if place.decoder.is_local else (False,):
             angles, end = Angles(place, self.machine, local), LOCAL if local else ""
-            found += [(name + end, per_column(bits.view(np.float32))) for name, bits in angles.state(position).items()]
-            found.append((f"passed{end}", np.full((height, width, 1), angles.passed(position), np.uint16)))
-        if place.decoder.window is not None:
+            state = angles.state(position)
+            if place.batch:
+                state |= {"origin": state["coarse"], "fine": np.tile(state["fine"], (1, place.lanes))}
+                state["coarse"] = np.tile(state["coarse"], (1, place.lanes))
+            found += [(name + end, per_column(bits.view(np.float32))) for name, bits in state.items()]
+            found.append((f"passed{end}", np.full((height, width, place.lanes), angles.passed(position), np.uint16)))
+        if place.decoder.window is not None and not place.batch:
             found += self._numbers(prompt)
         if place.decoder.marked:
             found.append(

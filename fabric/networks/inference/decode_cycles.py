@@ -10,7 +10,7 @@ Measured against the engine part by part and step by step: tests/fabric/networks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from itertools import pairwise
@@ -32,6 +32,8 @@ from fabric.price import timing
 __all__ = ["StepCycles", "Way"]
 
 Cycles = NDArray[np.int64]
+Before = int | Sequence[int]
+"""Tokens that went before that of a step, or before those of its lanes."""
 LAYER = PARTS[PARTS.index("norm 1") : PARTS.index("norm 3")]
 TOGETHER = 64
 """Steps that are reckoned together: as many as fit into a cache."""
@@ -69,13 +71,16 @@ class RowKind(NamedTuple):
     ----------
     row : int
         One of this kind.
-    phase, held : int
-        Tokens that the cache has, modulo its rows, and those of this row.
+    phase, held : tuple of int
+        Tokens that the cache of each lane has, modulo its rows, and those of this row.
+    first : tuple of bool
+        Whether a request begins with the token of each lane, in a batch.
     """
 
     row: int
-    phase: int
-    held: int
+    phase: tuple[int, ...]
+    held: tuple[int, ...]
+    first: tuple[bool, ...]
 
 
 class StepCycles:
@@ -137,26 +142,32 @@ class StepCycles:
 
         What rows have to say to a step is how it begins, what the cache does, and attention, by the tokens they hold.
         """
-        program = self.program(0 if at_edge else 1, kind.row)
+        program, place = self.program(0 if at_edge else 1, kind.row), self.place
+        slots = [[*range(held), *[0] * (place.capacity - held)] for held in kind.held]
         given = {
-            **kind._asdict(),
-            "order": range(kind.held),
-            "passed": 0,
-            "passed_local": 0,
+            "row": kind.row,
+            "phase": kind.phase,
+            "held": kind.held,
+            "order": np.concatenate(slots),
+            "passed": [0] * place.lanes,
+            "passed_local": [0] * place.lanes,
             "request": 0,
             "known": self.place.vocabulary,
             "log_at": program.address("log"),
             "marks": self.priced.place.marks,
         }
-        opened = program.follow("next token", "done begin", given)
+        opened = self._followed(program, "done begin", given, kind)
         state = opened.state
         if request:  # the first request has opened the position
             state.store(program.address("request"), 1, request)
         whole = self._wholes.get((program, request))
         if whole is None:
-            whole = program.follow("next token", "next token", given, state if request else None)
+            if request:
+                whole = program.follow("next token", "next token", given, state)
+            else:
+                whole = self._followed(program, "next token", given, kind)
             self._wholes[program, request] = whole
-        size = state.load(program.address("held"), 1)
+        size = state.load(program.address("held"), place.lanes)
         if not request:
             whole = whole.spliced(opened, "")
         for turn, kind_of_layer in enumerate(self.place.decoder.kinds):
@@ -169,30 +180,45 @@ class StepCycles:
             whole = whole.spliced(self._attentions[program, size, mark], "done cache", turn)
         return whole
 
+    def _followed(self, program: MarkedProgram, last: str, given: Mapping[str, object], kind: RowKind) -> Course:
+        """Return the `Course` from the beginning of a step to a mark."""
+        if not self.place.batch:
+            return program.follow("next token", last, given)
+        told = program.follow("next token", "told", given)
+        for lane, first in enumerate(kind.first):  # what the host says
+            told.state.store(program.address("goes_on") + lane, 1, int(not first))
+        return told.joined(program.follow("told", last, None, told.state))
+
     def kinds(self, before: Cycles) -> tuple[list[RowKind], NDArray[np.int64]]:
         """Return the kinds of rows of steps that take tokens with so many before, and which each row of each step is.
 
-        The second has the shape (steps, height).  Of rows that do the same one stands for all: those that are neither
+        The first, `before`, has the shape (steps, lanes), the last (steps, height).  Of rows that do the same one stands for all: those that are neither
         first nor last, hold as many tokens, and lie above, below or at the row that gets one more.
         """
         decode, rows = self.decode, self.place.height
-        row, count = np.arange(rows), before[:, np.newaxis]
+        row, count, lanes = np.arange(rows)[:, np.newaxis], before[:, np.newaxis], self.place.lanes
         a, phase = np.divmod(count, rows)
         prompt = decode.arrived[1] if decode.arrived else decode.prompt
         if decode.policy == "concat":
-            counts = np.array(prompt.counts if prompt else [0] * rows)
+            counts = np.array(prompt.counts if prompt else [0] * rows)[:, np.newaxis]
             held = counts + (row == rows - 1) * (count - counts.sum())
             side = np.zeros_like(held)
         else:
             held, side = a + (row < phase), np.sign(row - phase)
         edge = (row == 0) * 2 + (row == rows - 1)
-        codes = np.stack(np.broadcast_arrays(edge, held, side, phase == rows - 1), axis=-1).reshape(-1, 4)
-        unique, which = np.unique(codes, axis=0, return_inverse=True)
+        each = np.broadcast_arrays(held, side, phase == rows - 1, (count == 0) & bool(self.place.batch))
+        codes = np.concatenate([np.broadcast_to(edge, (*held.shape[:2], 1)), *each], axis=-1)
+        unique, which = np.unique(codes.reshape(-1, codes.shape[-1]), axis=0, return_inverse=True)
         found = []
-        for at, tokens, beside, wraps in unique.tolist():
+        for at, *of_lanes in unique.tolist():
             one = 0 if at > 1 else rows - 1 if at else 1
-            found.append(RowKind(one, rows - 1 if wraps else max(0, min(one - beside, rows - 2)), tokens))
-        return found, which.reshape(held.shape)
+            tokens, sides, wraps, first = np.array(of_lanes).reshape(4, lanes).tolist()
+            phases = [
+                rows - 1 if wrap else max(0, min(one - beside, rows - 2))
+                for beside, wrap in zip(sides, wraps, strict=True)
+            ]
+            found.append(RowKind(one, tuple(phases), tuple(tokens), tuple(map(bool, first))))
+        return found, which.reshape(held.shape[:2])
 
     def heads(self, event: str) -> _Heads | None:
         """Return the sum inside the columns of a head that is an event; None if each head has one column."""
@@ -210,12 +236,13 @@ class StepCycles:
 
     # --- a step -------------------------------------------------------------------------------------------------------
 
-    def steps(self, before: Sequence[int], parts: dict[str, Cycles] | None = None) -> Cycles:
+    def steps(self, before: Sequence[Before], parts: dict[str, Cycles] | None = None) -> Cycles:
         """Return the cycles of the steps that take tokens with so many before, from hand-over to hand-over.
 
         Parameters
         ----------
-        before : sequence of int
+        before : sequence of int or of sequence of int
+            Of each step; of a batch a number for each lane, 0 where a request begins.
         parts : dict, optional
             Takes when each of `PARTS` is done, those of layers in the last layer.
         """
@@ -228,11 +255,11 @@ class StepCycles:
                 parts.update(way.parts)
         return np.concatenate(found)
 
-    def step(self, before: int) -> int:
+    def step(self, before: Before) -> int:
         """Return the cycles of one step."""
         return int(self.steps([before])[0])
 
-    def parts(self, before: int) -> dict[str, int]:
+    def parts(self, before: Before) -> dict[str, int]:
         """Return the cycles of each of `PARTS` of the step that takes token number `before`; of the last layer."""
         times: dict[str, Cycles] = {}
         self.steps([before], times)
@@ -240,7 +267,7 @@ class StepCycles:
         cuts = [0, *[int(times[name][0]) for name in order]]
         return {name: b - a for name, (a, b) in zip(order, pairwise(cuts), strict=True)}
 
-    def layer(self, before: int) -> dict[str, int]:
+    def layer(self, before: Before) -> dict[str, int]:
         """Return the cycles of the parts of one layer, the last, of the step that takes token number `before`."""
         found = self.parts(before)
         names = PARTS[PARTS.index("norm 1") : PARTS.index("norm 3")]
@@ -262,7 +289,8 @@ class StepCycles:
     @property
     def taking(self) -> int:
         """Cycles from when an embedding begins to enter until column 0 has it."""
-        return self.arrival + self.entering(RowKind(0, 0, 0))
+        nothing = (0,) * self.place.lanes
+        return self.arrival + self.entering(RowKind(0, nothing, nothing, (False,) * self.place.lanes))
 
     @property
     def arrival(self) -> int:
@@ -306,15 +334,17 @@ class Way:
 
     def __init__(self, form: StepCycles, before: Cycles, request: int = 0) -> None:
         self.form, self.m, self.sums, self.request = form, form.m, form.decode.sums, request
-        self.kinds, self.which = form.kinds(before)
+        self.kinds, self.which = form.kinds(before.reshape(len(before), -1))
         courses = [form.course(kind, request=request) for kind in self.kinds]
         self.events = courses[0].events
         self.cycles = np.array([course.cycles for course in courses])
         self.layers = [k for k, event in enumerate(self.events) if event == "layer"]
         self.behind = self.events.index("behind the layers")
         met = [self._shifted(course) for course in courses]
-        self.shifted = np.array(met, np.int64).T  # first step of what arrives, of what leaves; -1: there is none
-        self.held = np.array([kind.held for kind in self.kinds]) + np.array([self._grows(kind) for kind in self.kinds])
+        # First step of what arrives, of what leaves, -1 where there is none, and wavelets that arrive.
+        self.shifted = np.array(met, np.int64).T
+        held = np.array([kind.held for kind in self.kinds]) + np.array([self._grows(kind) for kind in self.kinds])
+        self.slots = up(held).sum(axis=-1)  # that a product walks over, of all lanes
         self.front = Front(form.place.width, form.place.height, len(before))
         self.parts: dict[str, Cycles] = {}
 
@@ -328,21 +358,24 @@ class Way:
         sends = [next((met.first for met in course.met("next token")), 0) for course in courses]
         return np.array([course.behind(event) for course in courses])[self.which], np.array(sends)[self.which]
 
-    def _grows(self, kind: RowKind) -> bool:
+    def _grows(self, kind: RowKind) -> list[bool]:
         if self.form.decode.policy == "concat":
-            return kind.row == self.form.place.height - 1
-        return kind.row == kind.phase
+            return [kind.row == self.form.place.height - 1] * len(kind.phase)
+        return [kind.row == phase for phase in kind.phase]
 
     @staticmethod
-    def _shifted(course: Course) -> tuple[int, int]:
-        """Return when, behind the part before, a row waits for an entry of the cache and when it sends one."""
-        arrives, leaves = -1, -1
+    def _shifted(course: Course) -> tuple[int, int, int]:
+        """Return when, behind the part before, a row waits for entries of the cache and when it sends some.
+
+        And how many wavelets it waits for.
+        """
+        arrives, leaves, wavelets = -1, -1, 0
         for met in course.met("done cache"):
             if met.takes:
-                arrives = met.first
+                arrives, wavelets = met.first, met.wavelets
             else:
                 leaves = met.first
-        return arrives, leaves
+        return arrives, leaves, wavelets
 
     def through(self, arrival: int) -> Cycles:
         """Move the front behind the last layer; return when column 0 has what enters, (steps, height).
@@ -402,9 +435,10 @@ class Way:
                 line = self.sums[event]
                 (front.along_x if line.line is self.form.decode.x.line else front.along_y)(line)
             elif event == "heads":
-                self._sum_heads(event, (self.form.place.heads * up(self.held))[self.which])
+                self._sum_heads(event, (self.form.place.heads * self.slots)[self.which])
             elif event == "squares":
-                self._sum_heads(event, np.full_like(self.which, self.form.place.turned_heads))
+                count = self.form.place.lanes * self.form.place.turned_heads
+                self._sum_heads(event, np.full_like(self.which, count))
             elif event.startswith("done "):
                 if event == "done cache":
                     self._shift(begun)
@@ -412,13 +446,12 @@ class Way:
 
     def _shift(self, begun: Cycles) -> None:
         """Let rows wait for entries of the cache that the row below sends; rows began this part at `begun`."""
-        arrives, leaves = self.shifted[:, self.which]
-        if (arrives < 0).all():
-            return
-        m, wavelets = self.m, self.form.place.kv_rows
+        arrives, leaves, wavelets = self.shifted[:, self.which]
+        m = self.m
         sent = np.roll(begun + leaves, -1, axis=1) + timing.way(m, 1)
-        received = timing.receiver(m, wavelets, QUEUE_SHIFT, QUEUE_SHIFT)(begun + arrives, sent)
-        self.front.work(np.where(arrives < 0, 0, received - begun - arrives - wavelets))
+        for count in np.unique(wavelets[wavelets > 0]).tolist():
+            received = timing.receiver(m, count, QUEUE_SHIFT, QUEUE_SHIFT)(begun + arrives, sent)
+            self.front.work(np.where(wavelets == count, received - begun - arrives - count, 0))
 
     def _sum_heads(self, event: str, sizes: NDArray[np.int64]) -> None:
         """Move the front over the sum of so many numbers of each row inside the columns of each head."""

@@ -10,11 +10,12 @@ from numpy.typing import ArrayLike
 
 from fabric.host.fabric import Fabric
 from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.tiles import embedding_rows
 from wse_core.errors import ConfigError
 from wse_core.formats import Bits
 
-__all__ = ["Came", "Edge"]
+__all__ = ["Came", "Edge", "checked", "refuse_token"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,23 @@ class Came:
     logits: Bits
     begun: int
     cycles: int
+
+
+def refuse_token(place: Placement, token: int) -> None:
+    """Refuse a token that does not exist."""
+    vocabulary = place.decoder.vocabulary
+    if not 0 <= token < vocabulary:
+        raise ConfigError(f"token {token} does not exist", where="decoder", hint=f"0 .. {vocabulary - 1}", value=token)
+
+
+def checked(found: float, logits: Bits, position: int) -> None:
+    """Refuse an answer to the token at a position, a number and logits, that is no number."""
+    if not np.isfinite(found) or not np.isfinite(logits.view(np.float32)).all():
+        raise ConfigError(
+            f"logits of token {position} are no finite numbers",
+            where="decoder",
+            hint="weights that overflow 16-bit numbers; cb16 has a larger range",
+        )
 
 
 class Edge:
@@ -74,11 +92,7 @@ class Edge:
             No such token, or the cache is full.
         """
         place = self.first.place
-        vocabulary = place.decoder.vocabulary
-        if not 0 <= token < vocabulary:
-            raise ConfigError(
-                f"token {token} does not exist", where="decoder", hint=f"0 .. {vocabulary - 1}", value=token
-            )
+        refuse_token(place, token)
         if self.sent >= self.most:
             each = self.most // place.requests
             raise ConfigError(f"the cache is full: it has room for {each} tokens of a request", where="decoder")
@@ -112,12 +126,7 @@ class Edge:
         (_, found), (cycle, _) = self._left[:2]
         del self._left[:2]
         logits = self.logits()
-        if not np.isfinite(found) or not np.isfinite(logits.view(np.float32)).all():
-            raise ConfigError(
-                f"logits of token {self.received if begun is None else self.received - 1} are no finite numbers",
-                where="decoder",
-                hint="weights that overflow 16-bit numbers; cb16 has a larger range",
-            )
+        checked(found, logits, self.received if begun is None else self.received - 1)
         if begun is None:
             begun = self.begun()
             self.received += 1

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from fabric.asm.operands import Dsd, Reg, Var
+from fabric.asm.operands import Address, Dsd, Reg, Var
 from fabric.networks.inference.writer import Idioms, Writer
 from fabric.program.functions import Emit
 from fabric.program.functions.mathematics import GELU_CUBIC, GELU_SCALE
@@ -63,25 +63,47 @@ def emit_norm(w: Writer, sum_one: object, behind: bool = False) -> None:
     p, n, decoder = w.p, w.place.hidden, w.place.decoder
     value, source = p.reg32("sum of squares"), w.back if behind else w.x
     p.fmuls(w.scratch, source, source)
-    p.ldi32(value, 0.0)
-    p.fadds(value, value, w.scratch)
-    p.st32(value, w.one)
-    sum_one()  # type: ignore[operator]
-    p.ld32(value, w.one)
-    p.fmuls(value, value, 1.0 / decoder.hidden)
-    p.fadds(value, value, decoder.epsilon)
-    p.st32(value, w.one)
-    with w.functions.first(1):
-        w.functions.rsqrt(w.one, w.one)
-    p.ld32(value, w.one)
-    p.fmuls(w.scratch, source, value)
+    if w.place.lanes == 1:
+        p.ldi32(value, 0.0)
+        p.fadds(value, value, w.scratch)
+        p.st32(value, w.one)
+        sum_one()  # type: ignore[operator]
+        p.ld32(value, w.one)
+        p.fmuls(value, value, 1.0 / decoder.hidden)
+        p.fadds(value, value, decoder.epsilon)
+        p.st32(value, w.one)
+        with w.functions.first(1):
+            w.functions.rsqrt(w.one, w.one)
+        p.ld32(value, w.one)
+        p.fmuls(w.scratch, source, value)
+    else:
+        at = p.reg16("sums of squares")
+        p.load(w.second, p.mem1d(w.scratch, n, save=True))
+        p.ldi(at, w.one)
+        with w.times(w.place.lanes):
+            p.ldi32(value, 0.0)
+            p.fadds(value, value, w.second)
+            p.st32(value, at)
+            p.add16(at, at, 2)
+        sum_one()  # type: ignore[operator]
+        p.fmuls(w.one, w.one, 1.0 / decoder.hidden)
+        p.fadds(w.one, w.one, decoder.epsilon)
+        w.in_pieces(w.one, w.place.lanes, lambda one: w.functions.rsqrt(one, one))
+        p.load(w.second, p.mem1d(w.back if behind else w.x, n, save=True))
+        p.load(w.written, p.mem1d(w.scratch, n, save=True))
+        p.ldi(at, w.one)
+        with w.times(w.place.lanes):
+            p.ld32(value, at)
+            p.fmuls(w.written, w.second, value)
+            p.add16(at, at, 2)
+        p.free(at)
     p.free(value)
     with w.taking("norms", 2 * n) as address:
-        p.load(w.second, p.mem1d(w.x, n))
+        p.load(w.second, w.for_lanes(w.x, n))
         p.dsr_base(w.second, address)
         p.fmuls(w.back if behind else w.scratch, w.scratch, w.second)
     if not behind:
-        p.fs2h(w.given, w.scratch)
+        p.fs2h(w.of_lanes(w.given, n), w.scratch)
 
 
 def emit_residual(w: Writer) -> None:
@@ -102,7 +124,7 @@ def emit_exponent(w: Idioms, inner: Var, gate: Dsd) -> None:
     p.fmins(inner, inner, LARGEST_EXPONENT)
 
 
-def emit_capped(functions: Emit, cap: float, at: Reg | Var) -> None:
+def emit_capped(functions: Emit, cap: float, at: Reg | Var | Address) -> None:
     """Write that as many numbers as functions take become cap * tanh(x / cap).
 
     tanh(u) is 1 - 2 / (1 + exp(2 u)).
@@ -119,13 +141,22 @@ def emit_capped(functions: Emit, cap: float, at: Reg | Var) -> None:
 
 def emit_gated(w: Writer) -> None:
     """Write inner_half = act(gate) * up."""
-    p, n = w.p, w.place.ffn
-    gate, up = p.mem1d(w.gate_up, n), p.mem1d(w.gate_up, n, offset=n)
+    p, n, lanes = w.p, w.place.ffn, w.place.lanes
+    gate, up = w.of_lanes(w.gate_up, n, 2 * n), w.of_lanes(w.gate_up, n, 2 * n, offset=n)
     emit_exponent(w, w.inner, gate)
-    with w.functions.first(n):
-        w.functions.exp(w.inner, w.inner)
-        p.fadds(w.inner, w.inner, 1.0)
-        w.functions.reciprocal(w.inner, w.inner)
+    if lanes == 1:
+        with w.functions.first(n):
+            w.functions.exp(w.inner, w.inner)
+            p.fadds(w.inner, w.inner, 1.0)
+            w.functions.reciprocal(w.inner, w.inner)
+    else:
+
+        def inverse(at: Reg | Var | Address) -> None:
+            w.functions.exp(at, at)
+            w.functions.add(at, at, 1.0)
+            w.functions.reciprocal(at, at)
+
+        w.in_pieces(w.inner, lanes * n, inverse)
     p.fmuls(w.inner, w.inner, gate)
     p.fmuls(w.inner, w.inner, up)
     p.fs2h(w.inner_half, w.inner)
@@ -143,31 +174,44 @@ class Angle:
         Whether angles that are multiplied lie in different banks.
     beside : Angle, optional
         Those of the decoder; then these are local, and products lie where those have them.
+    lanes : int
+        Positions side by side.
     """
 
-    def __init__(self, w: Idioms, heads: int = 1, apart: bool = False, beside: Angle | None = None) -> None:
+    def __init__(
+        self, w: Idioms, heads: int = 1, apart: bool = False, beside: Angle | None = None, lanes: int = 1
+    ) -> None:
         p, n, end = w.p, w.place.pairs, LOCAL if beside else ""
-        self.w, self.pairs = w, n
+        self.w, self.pairs, self.lanes = w, n, lanes
         # Cosines, then sines, of all pairs: of one position, of `FINE`, of the rest, of the multiple, of both.
         other = 4 if n % 2 else 2  # so that neither cosines nor sines meet
         banks = {"step": 0, "leap": other, "fine": other, "coarse": 0}
         self.step, self.leap, self.fine, self.coarse = (
-            p.array(name + end, 2 * n, "f32", bank=banks[name] if apart else None)
+            p.array(name + end, 2 * n * (1 if name in ("step", "leap") else lanes), "f32",
+                    bank=banks[name] if apart else None)
             for name in ("step", "leap", "fine", "coarse")
+        )  # fmt: skip
+        self.angle = p.array("angle" + end, 2 * lanes * n, "f32", bank=ANGLE_BANK)
+        self.passed = p.param("passed" + end, "u16", count=lanes)  # positions since the last leap
+        self.products: Var = (
+            beside.products if beside else p.array("products", 2 * lanes * heads * n, "f32", bank=TURNED_BANK)
         )
-        self.angle = p.array("angle" + end, 2 * n, "f32", bank=ANGLE_BANK)
-        self.passed = p.param("passed" + end, "u16")  # positions since the last leap
-        self.products: Var = beside.products if beside else p.array("products", 2 * heads * n, "f32", bank=TURNED_BANK)
+        if w.place.batch:
+            self.origin = p.array("origin" + end, 2 * n, "f32")  # the coarse angles of the first position
 
-    def _turn(self, result: Var, a: Var, b: Var) -> None:
-        """Write result = a turned by b; `result` may be a."""
+    def _turn(self, result: Var, a: Var, b: Var, lanes: int = 1) -> None:
+        """Write result = a turned by b, of so many positions; `result` may be a, and b one for all."""
         p, n = self.w.p, self.pairs
 
         def parts(var: Var) -> tuple[Dsd, Dsd]:
-            return p.mem1d(var, n), p.mem1d(var, n, offset=n)
+            if lanes == 1:
+                return p.mem1d(var, n), p.mem1d(var, n, offset=n)
+            stride = 0 if var in (self.step, self.leap) else 2 * n
+            cos, sin = (p.mem4d(var, (lanes, n), (stride, 1), offset=k * n) for k in range(2))
+            return cos, sin
 
         (a_cos, a_sin), (b_cos, b_sin), (cos, sin) = parts(a), parts(b), parts(result)
-        left, right = p.mem1d(self.products, n), p.mem1d(self.products, n, offset=n)
+        left, right = p.mem1d(self.products, lanes * n), p.mem1d(self.products, lanes * n, offset=lanes * n)
         p.fmuls(left, a_cos, b_sin)
         p.fmuls(right, a_sin, b_sin)
         p.fmuls(cos, a_cos, b_cos)
@@ -177,10 +221,13 @@ class Angle:
 
     def position(self) -> None:
         """Write what a step begins with: the angles of its position."""
-        self._turn(self.angle, self.coarse, self.fine)
+        self._turn(self.angle, self.coarse, self.fine, self.lanes)
 
     def advance(self) -> None:
         """Write what a step ends with: the next position."""
+        if self.lanes > 1:
+            self._advance_lanes()
+            return
         p, n = self.w.p, self.pairs
         count = p.reg16("passed")
         self._turn(self.fine, self.fine, self.step)
@@ -194,6 +241,58 @@ class Angle:
         p.st16(count, self.passed)
         p.free(count)
 
+    def _advance_lanes(self) -> None:
+        """Write `advance` of several positions."""
+        w, p = self.w, self.w.p
+        count = p.reg16("passed")
+        self._turn(self.fine, self.fine, self.step, self.lanes)
+        with w.lanes() as lane:
+            p.ld16(count, self.passed, index=lane)
+            p.add16(count, count, 1)
+            with p.if_("eq", count, FINE, "16"):
+                # Few steps have a leap: all angles are turned, where those of this step are not needed any more.
+                self._turn(self.angle, self.coarse, self.leap, self.lanes)
+                self._set(lane, self.angle)
+                p.ldi(count, 0)
+            p.st16(count, self.passed, index=lane)
+        p.free(count)
+
+    def begin_anew(self, lane: Reg | None) -> None:
+        """Write that a token has the first position."""
+        p = self.w.p
+        count = p.reg16("passed")
+        self._set(lane, self.origin)
+        p.ldi(count, 0)
+        p.st16(count, self.passed, index=lane)
+        p.free(count)
+
+    def _set(self, lane: Reg | None, coarse: Var) -> None:
+        """Write that a token's fine angles are zero, and its coarse ones as given, those of the token or for all."""
+        w, p, n = self.w, self.w.p, self.pairs
+        one, other = w.register("dest", "angles of a token"), w.register("src1", "coarse angles")
+        words, address = p.reg16("words"), p.reg16("address")
+        p.ldi(words, 0)
+        if lane is not None:
+            p.mul16(words, lane, 4 * n)
+        p.ldi(address, self.fine)
+        p.add16(address, address, words)
+        p.load(one, p.mem1d(self.fine, n))
+        for value, further in ((1.0, 2 * n), (0.0, 0)):
+            p.dsr_base(one, address)
+            p.mov32(one, value)
+            p.add16(address, address, further)
+        p.load(other, p.mem1d(coarse, 2 * n))
+        if coarse is self.angle:
+            p.ldi(address, coarse)
+            p.add16(address, address, words)
+            p.dsr_base(other, address)
+        p.ldi(address, self.coarse)
+        p.add16(address, address, words)
+        p.load(one, p.mem1d(self.coarse, 2 * n))
+        p.dsr_base(one, address)
+        p.mov32(one, other)
+        p.free(words, address)
+
 
 class Rotary(Angle):
     """The angles of a PE and the turning of its queries and keys.
@@ -204,9 +303,10 @@ class Rotary(Angle):
     """
 
     def __init__(self, w: Writer) -> None:
-        super().__init__(w, w.place.turned_heads)
+        lanes = w.place.lanes
+        super().__init__(w, w.place.turned_heads, lanes=lanes)
         self.writer = w
-        self.local = Angle(w, beside=self) if w.place.decoder.is_local else None
+        self.local = Angle(w, beside=self, lanes=lanes) if w.place.decoder.is_local else None
 
     def position(self) -> None:
         """Write what a step begins with: the angles of its position, of all kinds of layers."""
@@ -220,19 +320,25 @@ class Rotary(Angle):
         if self.local is not None:
             self.local.advance()
 
+    def begin_anew(self, lane: Reg | None) -> None:
+        """Write that a token has the first position, in all kinds of layers."""
+        super().begin_anew(lane)
+        if self.local is not None:
+            self.local.begin_anew(lane)
+
     def normalise(self, total: Callable[[], None]) -> None:
         """Write that queries and keys of qkv are normalised head by head, with the weights of the next layer.
 
         `total` emits the sum of ``squares`` over the columns of each head.
         """
         w, p, place, part = self.writer, self.w.p, self.w.place, self.w.place.part
-        heads = place.turned_heads
+        heads, rows = place.turned_heads, place.shapes["qkv"].rows
         value, at = p.reg32("sum of squares"), p.reg16("squares")
-        numbers = p.mem1d(w.qkv, heads * part)
-        p.fmuls(self.products, numbers, numbers)
+        numbers = w.of_lanes(w.qkv, heads * part, rows)
+        p.fmuls(p.mem1d(self.products, place.lanes * heads * part), numbers, numbers)
         p.load(w.second, p.mem1d(self.products, part, save=True))
         p.ldi(at, w.squares)
-        with w.times(heads):
+        with w.times(place.lanes * heads):
             p.ldi32(value, 0.0)
             p.fadds(value, value, w.second)
             p.st32(value, at)
@@ -240,21 +346,23 @@ class Rotary(Angle):
         total()
         p.fmuls(w.squares, w.squares, 1.0 / place.decoder.head_size)
         p.fadds(w.squares, w.squares, place.decoder.epsilon)
-        with w.functions.first(heads):
-            w.functions.rsqrt(w.squares, w.squares)
+        w.in_pieces(w.squares, place.lanes * heads, lambda squares: w.functions.rsqrt(squares, squares))
         p.load(w.first, p.mem1d(w.qkv, part, save=True))
         p.ldi(at, w.squares)
-        with w.times(heads):
-            p.ld32(value, at)
-            p.fmuls(w.first, w.first, value)
-            p.add16(at, at, 2)
+        with w.times(place.lanes):
+            with w.times(heads):
+                p.ld32(value, at)
+                p.fmuls(w.first, w.first, value)
+                p.add16(at, at, 2)
+            if place.lanes > 1:
+                p.dsr_off(w.first, 2 * (rows - heads * part))
         p.free(value, at)
         assert w.head_norms is not None
         with w.taking("head_norms", 2 * place.head_norms) as address:
             for count, first in ((place.heads, 0), (place.kv_heads, place.query_rows)):
-                p.load(w.second, p.mem4d(w.head_norms, (count, part), (0, 1)))
+                p.load(w.second, p.mem4d(w.head_norms, (place.lanes * count, part), (0, 1)))
                 p.dsr_base(w.second, address)
-                own = p.mem1d(w.qkv, count * part, offset=first)
+                own = w.of_lanes(w.qkv, count * part, rows, offset=first)
                 p.fmuls(own, own, w.second)
                 p.add16(address, address, 2 * part)
 
@@ -264,31 +372,42 @@ class Rotary(Angle):
         `total` emits the all-reduce of ``squares`` along x.
         """
         w, p, place = self.writer, self.w.p, self.w.place
-        value, rows = p.reg32("sum of squares"), place.query_rows + place.kv_rows
-        both = p.mem1d(w.qkv, rows)
+        value, rows, lanes = p.reg32("sum of squares"), place.query_rows + place.kv_rows, place.lanes
+        each = place.shapes["qkv"].rows
+        both = w.of_lanes(w.qkv, rows, each)
         parts = (0, place.query_rows), (place.query_rows, place.kv_rows)
-        p.fmuls(p.mem1d(self.products, rows), both, both)
-        for k, (first, count) in enumerate(parts):
+        p.fmuls(p.mem1d(self.products, lanes * rows), both, both)
+        # Sums of queries, then of keys, of the tokens one after the other.
+        at = p.reg16("squares")
+        p.ldi(at, w.squares)
+        for first, count in parts:
             p.load(w.second, p.mem1d(self.products, count, offset=first))
-            p.ldi32(value, 0.0)
-            p.fadds(value, value, w.second)
-            p.st32(value, w.squares[k])
+            with w.times(lanes):
+                p.ldi32(value, 0.0)
+                p.fadds(value, value, w.second)
+                p.st32(value, at)
+                p.add16(at, at, 2)
+                if lanes > 1:
+                    p.dsr_off(w.second, 2 * rows)
         total()
         for k, count in enumerate(place.decoder.query_key_norms.values()):
-            p.ld32(value, w.squares[k])
-            p.fmuls(value, value, 1.0 / count)
-            p.fadds(value, value, place.decoder.epsilon)
-            p.st32(value, w.squares[k])
-        with w.functions.first(2):
-            w.functions.rsqrt(w.squares, w.squares)
-        for k, (first, count) in enumerate(parts):
-            own = p.mem1d(w.qkv, count, offset=first)
-            p.ld32(value, w.squares[k])
-            p.fmuls(own, own, value)
-        p.free(value)
+            share = p.mem1d(w.squares, lanes, offset=k * lanes)
+            p.fmuls(share, share, 1.0 / count)
+            p.fadds(share, share, place.decoder.epsilon)
+        w.in_pieces(w.squares, 2 * lanes, lambda squares: w.functions.rsqrt(squares, squares))
+        p.ldi(at, w.squares)
+        for first, count in parts:
+            p.load(w.first, p.mem1d(w.qkv, count, offset=first))
+            with w.times(lanes):
+                p.ld32(value, at)
+                p.fmuls(w.first, w.first, value)
+                p.add16(at, at, 2)
+                if lanes > 1:
+                    p.dsr_off(w.first, 2 * each)
+        p.free(value, at)
         assert w.head_norms is not None
         with w.taking("head_norms", 2 * rows) as address:
-            p.load(w.second, p.mem1d(w.head_norms, rows))
+            p.load(w.second, w.for_lanes(w.head_norms, rows))
             p.dsr_base(w.second, address)
             p.fmuls(both, both, w.second)
 
@@ -303,11 +422,16 @@ class Rotary(Angle):
     def _turn_heads(self, angle: Var) -> None:
         """Write that queries and keys of qkv are turned by angles."""
         w, p, n = self.writer, self.w.p, self.pairs
-        heads = w.place.turned_heads
-        a = p.mem4d(w.qkv, (heads, n), (2 * n, 1))
-        b = p.mem4d(w.qkv, (heads, n), (2 * n, 1), offset=n)
-        cos, sin = p.mem4d(angle, (heads, n), (0, 1)), p.mem4d(angle, (heads, n), (0, 1), offset=n)
-        left, right = p.mem1d(self.products, heads * n), p.mem1d(self.products, heads * n, offset=heads * n)
+        heads, lanes = w.place.turned_heads, w.place.lanes
+
+        def parts(var: Var, token: int, head: int) -> tuple[Dsd, Dsd]:
+            sizes, strides = ((lanes,), (token,)) if lanes > 1 else ((), ())
+            first, second = (p.mem4d(var, (*sizes, heads, n), (*strides, head, 1), offset=k * n) for k in range(2))
+            return first, second
+
+        (a, b), (cos, sin) = parts(w.qkv, w.place.shapes["qkv"].rows, 2 * n), parts(angle, 2 * n, 0)
+        count = lanes * heads * n
+        left, right = p.mem1d(self.products, count), p.mem1d(self.products, count, offset=count)
         p.fmuls(left, a, sin)
         p.fmuls(right, b, sin)
         p.fmuls(a, a, cos)
@@ -318,6 +442,6 @@ class Rotary(Angle):
     def keep(self) -> None:
         """Write qkv_half = queries of qkv scaled, keys and values as they are."""
         w, p = self.writer, self.w.p
-        queries = p.mem1d(w.qkv, w.place.query_rows)
+        queries = w.of_lanes(w.qkv, w.place.query_rows, w.place.shapes["qkv"].rows)
         p.fmuls(queries, queries, 1.0 / math.sqrt(w.place.decoder.head_size))
         p.fs2h(w.qkv_half, w.qkv)

@@ -25,18 +25,25 @@ GAPS = 128
 
 def temporary_words(place: Placement) -> int:
     """Return the words of vectors, angles, lists and numbers that a PE has beside what `Placement.words` counts."""
-    shapes, hidden, heads = place.shapes, place.hidden, place.heads
+    shapes, hidden, heads, lanes = place.shapes, place.hidden, place.heads, place.lanes
     scores = heads * place.capacity
     vectors = (2 + 1 + 2 + 2) * hidden + 3 * shapes["qkv"].rows + 3 * scores + 2 * heads
     vectors += 2 * heads * (place.part + 1) + heads * place.part
-    vectors += (4 + 2 + 1) * place.ffn + place.last * (2 + 2 + 2) * place.vocabulary
-    vectors += 2 * place.squares
-    functions = 6 * 2 * function_room(place)
-    angles = (5 * 4 * (1 + place.decoder.is_local) + 4 * place.turned_heads) * place.pairs
-    window = 4 * place.capacity + 4 if place.decoder.window is not None else 0
-    entries = 4 * place.kv_rows if place.height > 1 else 0  # one that leaves, one that comes
+    vectors += (4 + 2 + 1) * place.ffn + place.last * (2 + 2) * place.vocabulary
+    vectors += 2 * place.squares + place.capacity
+    vectors += 4 * place.capacity + 4 if place.decoder.window is not None else 0
+    vectors += 4 * place.kv_rows if place.height > 1 else 0  # an entry that leaves, one that comes
+    kinds = 1 + place.decoder.is_local
+    angles = (4 * (2 + 3 * lanes + bool(place.batch)) * kinds + 4 * lanes * place.turned_heads) * place.pairs
+    functions = 6 * 2 * function_room(place) + place.last * 2 * place.vocabulary  # with the numbers of tokens
     marks = len(place.marks) + 1 if place.decoder.marked else 0
-    return vectors + functions + angles + place.capacity + entries + marks + window
+    return (
+        lanes * vectors
+        + functions
+        + angles
+        + marks
+        + (20 * lanes + 2 * lanes * hidden + 4 * place.told) * bool(place.batch)
+    )
 
 
 def needed_words(place: Placement, slots: int = 0) -> dict[str, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from copy import copy
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -59,7 +60,6 @@ class Oracle:
         self.half, self.single = Arithmetic.of(machine, place.dtype), Arithmetic.of(machine, "f32")
         self.functions, self.angles = Evaluate(machine), Angles(place, machine)
         self.local = Angles(place, machine, local=True) if place.decoder.is_local else self.angles
-        self.rows = Rows(place.height, place.tokens_per_row, decode.policy)
         tables = place_weights(place, machine, weights) if tables is None else tables
         self.norms = tables["norms"][:, 0].reshape(place.height, -1, place.hidden)
         self.biases = self._biases(tables)
@@ -69,10 +69,22 @@ class Oracle:
             if place.decoder.head_norms:
                 self.head_norms = self.head_norms.reshape(place.width, place.decoder.layers, -1, place.part)
         self.tiles = self._tiles(tables["weights"])
+        self._clear()
+
+    def _clear(self) -> None:
+        """Empty the cache."""
+        place = self.place
+        self.rows = Rows(place.height, place.tokens_per_row, self.decode.policy)
         self._before: list[list[int]] = [[] for _ in range(place.height)]  # tokens in slots before the step
         size = place.decoder.layers, place.height, place.width, place.kv_heads
         self.keys = np.zeros((*size, place.part, place.capacity), np.uint16)
         self.values = np.zeros((*size, place.capacity, place.part), np.uint16)
+
+    def anew(self) -> Oracle:
+        """Return the oracle of another text by the same decoder."""
+        found = copy(self)
+        found._clear()
+        return found
 
     def _biases(self, tables: Mapping[str, Bits]) -> dict[str, Bits]:
         """Return the biases of each product that has some: (places, layers, rows)."""

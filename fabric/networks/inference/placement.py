@@ -56,6 +56,9 @@ class Placement:
         Whether the last norm and the output matrix are here too.
     requests : int
         Caches side by side: answers that are decoded in turns.
+    batch : int
+        Tokens that a step takes together, each of a request with a cache and a position of its own, which the host may
+        let begin anew before any step; 0: a step takes one token of the only request.
     """
 
     decoder: Decoder
@@ -66,11 +69,33 @@ class Placement:
     first: int = 0
     last: bool = True
     requests: int = 1
+    batch: int = 0
 
     def __post_init__(self) -> None:
         for name in ("width", "height", "tokens_per_row", "requests"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it is at least 1", where="placement")
+        if self.batch < 0:
+            raise ConfigError(f"batch is {self.batch}; it is at least 0", where="placement")
+        if self.batch and self.requests > 1:
+            raise ConfigError("requests come in turns or together in a batch, not both", where="placement")
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    @property
+    def lanes(self) -> int:
+        """Tokens that a step takes."""
+        return max(1, self.batch)
+
+    @property
+    def told(self) -> int:
+        """Numbers that the host sends with the embeddings of a step, one for each token and an even number."""
+        return even(self.batch, 1)
+
+    @property
+    def caches(self) -> int:
+        """Caches of a layer."""
+        return self.requests * self.lanes
 
     # --- sizes of what a PE has ---------------------------------------------------------------------------------------
 
@@ -150,7 +175,7 @@ class Placement:
             "down": (depth, self.ffn),
             "head": (self.vocabulary, depth),
         }
-        return {name: Shape(rows, deep, 1, self.dtype, "f32") for name, (rows, deep) in sizes.items()}
+        return {name: Shape(rows, deep, self.lanes, self.dtype, "f32", True) for name, (rows, deep) in sizes.items()}
 
     @staticmethod
     def tile_words(shape: Shape) -> int:
@@ -232,7 +257,7 @@ class Placement:
             found["biases"] = layers * sum(self.bias_words.values())
         if self.head_norms:
             found["norms of heads" if decoder.head_norms else "norms of projections"] = 2 * layers * self.head_norms
-        found["cache"] = layers * self.requests * self.cache_words
+        found["cache"] = layers * self.caches * self.cache_words
         return found
 
     # --- which features lie where -------------------------------------------------------------------------------------

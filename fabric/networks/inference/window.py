@@ -33,33 +33,56 @@ class AttentionWindow:
     def __init__(self, w: Writer, cache: CacheCode) -> None:
         p = w.p
         self.w, self.cache = w, cache
-        self.numbers = p.param("numbers", "f32", count=w.place.capacity)  # of the tokens in the slots
-        self.newest = p.param("newest", "f32")  # number of the row's newest token
-        self.now = p.param("now", "f32")  # number of the token that a step takes
+        lanes = w.place.lanes
+        self.numbers = p.param("numbers", "f32", count=lanes * w.place.capacity)  # of the tokens in the slots
+        self.newest = p.param("newest", "f32", count=lanes)  # number of the row's newest token
+        self.now = p.param("now", "f32", count=lanes)  # number of the token that a step takes
 
     def begin(self) -> None:
         """Write what a step begins with, behind what the cache begins with: numbers and limits."""
         w, p, cache, place = self.w, self.w.p, self.cache, self.w.place
         assert place.decoder.window is not None
-        mode, address = p.reg16("mode"), p.reg16("address")
-        now, number = p.reg32("now"), p.reg32("number")
-        p.ld32(now, self.now)
-        p.ld16(mode, cache.comes)
-        with p.if_("ne", mode, NOWHERE, "16"):
-            p.mov32(number, now)
-            if cache.moving and not cache.bottom:
-                with p.if_("eq", mode, BELOW, "16"):
-                    p.ld32(number, self.newest)
-                    p.fadds(number, number, 1.0)
-            p.st32(number, self.newest)
-            p.ld16(mode, cache.slot)
-            p.ldi(address, self.numbers)
-            p.add16(address, address, mode)
-            p.add16(address, address, mode)
-            p.st32(number, address)
-        p.fsubs(number, now, place.decoder.window - 0.5)
-        p.fsubs(w.limits, self.numbers, number)
+        first = place.decoder.window - 0.5
+        with w.lanes() as lane:
+            mode, address = p.reg16("mode"), p.reg16("address")
+            now, number = p.reg32("now"), p.reg32("number")
+            at = None
+            if lane is not None:
+                at = p.reg16("words of a token")
+                p.add16(at, lane, lane)
+            p.ld32(now, self.now, index=at)
+            if place.batch:
+                p.ld16(mode, w.goes_on, index=lane)
+                with p.if_("eq", mode, 0, "16"):
+                    p.ldi32(now, 0.0)
+            p.ld16(mode, cache.comes, index=lane)
+            with p.if_("ne", mode, NOWHERE, "16"):
+                p.mov32(number, now)
+                if cache.moving and not cache.bottom:
+                    with p.if_("eq", mode, BELOW, "16"):
+                        p.ld32(number, self.newest, index=at)
+                        p.fadds(number, number, 1.0)
+                p.st32(number, self.newest, index=at)
+                p.ld16(mode, cache.slot, index=lane)
+                p.ldi(address, self.numbers)
+                p.add16(address, address, mode)
+                p.add16(address, address, mode)
+                if at is not None:
+                    p.mul16(mode, at, place.capacity)
+                    p.add16(address, address, mode)
+                p.st32(number, address)
+            p.fsubs(number, now, first)
+            if at is None:
+                p.fsubs(w.limits, self.numbers, number)
+            else:
+                p.mul16(mode, at, place.capacity)
+                for register, var in ((w.written, w.limits), (w.second, self.numbers)):
+                    p.ldi(address, var)
+                    p.add16(address, address, mode)
+                    p.load(register, p.mem1d(var, place.capacity))
+                    p.dsr_base(register, address)
+                p.fsubs(w.written, w.second, number)
+            p.fadds(now, now, 1.0)
+            p.st32(now, self.now, index=at)
+            p.free(mode, address, now, number, *([] if at is None else [at]))
         p.fmuls(w.limits, w.limits, STEEP)
-        p.fadds(now, now, 1.0)
-        p.st32(now, self.now)
-        p.free(mode, address, now, number)

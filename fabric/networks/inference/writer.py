@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from fabric.asm.operands import Address, Dsr, Reg, Var
+from fabric.asm.operands import Address, Dsd, Dsr, Reg, Var
 from fabric.kernels.matmul.local import emit_product
 from fabric.networks.inference.placement import Placement
 from fabric.program.functions import Emit
@@ -34,6 +34,8 @@ WINDOW_WORDS, LOCAL_WORDS, CAP_WORDS = 150, 300, 350
 """Words kept beside them for a window of attention, for local positions, and for a cap of scores or logits."""
 BIAS_WORDS = 40
 """Words kept beside them for each kind of biases but those of queries, keys and values."""
+BATCH_WORDS = 700
+"""Words kept beside them for a batch."""
 
 
 def code_words(place: Placement) -> int:
@@ -43,7 +45,7 @@ def code_words(place: Placement) -> int:
     found += BEHIND_WORDS * decoder.norms_behind + MORE_NORMS * (decoder.norms == "both")
     found += WINDOW_WORDS * (decoder.window is not None) + LOCAL_WORDS * decoder.is_local
     found += CAP_WORDS * ((decoder.score_cap is not None) + (decoder.logit_cap is not None))
-    found += GELU_WORDS * (decoder.activation == "gelu")
+    found += GELU_WORDS * (decoder.activation == "gelu") + BATCH_WORDS * bool(place.batch)
     return found + MARK_WORDS * bool(decoder.marked) + BIAS_WORDS * (decoder.o_bias + 2 * decoder.ffn_bias)
 
 
@@ -63,7 +65,7 @@ def resident_variables(p: Program, place: Placement, slots: int = 0) -> dict[str
     layers = place.decoder.layers
     found = {
         "weights": p.array("weights", place.weight_words, place.dtype, bank=1),
-        "cache": p.array("cache", layers * place.requests * place.cache_words, place.dtype, bank=1),
+        "cache": p.array("cache", layers * place.caches * place.cache_words, place.dtype, bank=1),
         "norms": p.array("norms", place.norms * place.hidden, "f32", bank=4),
     }
     for symbol, words in place.bias_words.items():
@@ -191,7 +193,7 @@ class Idioms:
             self._registers[name] = self.p.dsr(kind, name=name)
         return self._registers[name]
 
-    def in_pieces(self, var: Var, count: int, apply: Callable[[Reg | Var], None]) -> None:
+    def in_pieces(self, var: Var | Address, count: int, apply: Callable[[Reg | Var | Address], None]) -> None:
         """Write what `apply` does with an address to all of a vector, as many numbers at a time as functions take."""
         p, most = self.p, self.functions.count
         if count <= most:
@@ -222,6 +224,15 @@ class Idioms:
         """Repeat what the block writes, without a loop for one turn."""
         return self.p.loop(count) if count > 1 else nullcontext()
 
+    @contextmanager
+    def lanes(self) -> Iterator[Reg | None]:
+        """Repeat what the block writes for all tokens of a step; give the number of each, None for the only one."""
+        if self.place.lanes == 1:
+            yield None
+            return
+        with self.p.loop(self.place.lanes, index=True) as lane:
+            yield lane
+
 
 class Writer(Idioms):
     """Variables and descriptors of one PE's program.
@@ -237,40 +248,56 @@ class Writer(Idioms):
 
     def __init__(self, p: Program, place: Placement, slots: int = 0) -> None:
         super().__init__(p, place)
-        shapes, hidden = place.shapes, place.hidden
-        heads, part = place.heads, place.part
+        # Of several tokens in a step each has such a vector, one behind the other.
+        rows, lanes, hidden = place.shapes["qkv"].rows, place.lanes, place.lanes * place.hidden
+        heads, part, told = lanes * place.heads, place.part, place.told
         self.keep(slots)
 
         self.x = p.array("x", hidden, "f32", bank=0)  # the residual stream
-        self.given = p.array("given", hidden, place.dtype)  # what a product reads
+        self.given = p.array("given", hidden + told, place.dtype)  # what a product reads, or what enters
         self.scratch = p.array("scratch", hidden, "f32", bank=2)
         self.back = p.array("back", hidden, "f32", bank=4)  # result of a product along x
-        self.one = p.array("one", 1, "f32")
-        self.qkv = p.array("qkv", shapes["qkv"].rows, "f32", bank=0)
-        self.qkv_half = p.array("qkv_half", shapes["qkv"].rows, place.dtype)
+        self.entered = p.array("entered", hidden + told, "f32") if told else self.back  # what a step begins with
+        self.one = p.array("one", lanes, "f32")
+        self.qkv = p.array("qkv", lanes * rows, "f32", bank=0)
+        self.qkv_half = p.array("qkv_half", lanes * rows, place.dtype)
         self.scores = p.array("scores", heads * place.capacity, "f32", bank=0)
         self.shares = p.array("shares", heads * place.capacity, place.dtype)
         self.peaks = p.array("peaks", heads, "f32")
         if place.decoder.window is not None:
-            self.limits = p.array("limits", place.capacity, "f32", bank=2)  # of scores, by slots
+            self.limits = p.array("limits", lanes * place.capacity, "f32", bank=2)  # of scores, by slots
         self.mixed = p.array("mixed", heads * part + heads, "f32", bank=0)  # values by shares, then sums of shares
         self.mixed_half = p.array("mixed_half", heads * part, place.dtype)
-        self.gate_up = p.array("gate_up", 2 * place.ffn, "f32", bank=0)
-        self.inner = p.array("inner", place.ffn, "f32", bank=4)
-        self.inner_half = p.array("inner_half", place.ffn, place.dtype)
+        self.gate_up = p.array("gate_up", 2 * lanes * place.ffn, "f32", bank=0)
+        self.inner = p.array("inner", lanes * place.ffn, "f32", bank=4)
+        self.inner_half = p.array("inner_half", lanes * place.ffn, place.dtype)
         if place.last:
-            self.logits = p.array("logits", place.vocabulary, "f32", bank=0)
+            self.logits = p.array("logits", lanes * place.vocabulary, "f32", bank=0)
         if place.requests > 1:
             self.request = p.scalar("request", "u16")  # whose turn it is
+        if place.batch:
+            self.goes_on = p.array("goes_on", told, "u16")  # of each token: 0 if its request begins with it
 
         if place.squares:
-            self.squares = p.array("squares", place.squares, "f32")  # sums over the features of each norm
+            self.squares = p.array("squares", lanes * place.squares, "f32")  # sums over the features of each norm
 
         self.declare_pointers()
         self.functions = Emit(p, function_room(place))
         self.total, self.column = p.dsr("src0", name="product"), p.dsr("src1", name="factors")
         self.first, self.second = p.dsr("src0", name="first"), p.dsr("src1", name="second")
         self.written = p.dsr("dest", name="written")
+
+    def of_lanes(self, var: Var, count: int, each: int = 0, offset: int = 0) -> Dsd:
+        """Describe `count` elements of each token's vector, of `each` elements or as many, from `offset` on."""
+        lanes, each = self.place.lanes, each or count
+        if lanes == 1 or each == count:
+            return self.p.mem1d(var, lanes * count, offset=offset)
+        return self.p.mem4d(var, (lanes, count), (each, 1), offset=offset)
+
+    def for_lanes(self, var: Var, count: int) -> Dsd:
+        """Describe `count` elements that each token takes, the same for all."""
+        lanes = self.place.lanes
+        return self.p.mem1d(var, count) if lanes == 1 else self.p.mem4d(var, (lanes, count), (0, 1))
 
     # --- pointers -----------------------------------------------------------------------------------------------------
 
@@ -296,7 +323,7 @@ class Writer(Idioms):
     def product(self, name: str, result: Var, vector: Var) -> None:
         """Write result = A vector with the next tile of weights."""
         p, shape = self.p, self.place.shapes[name]
-        p.mov32(p.mem1d(result, shape.rows), 0)
+        p.mov32(p.mem1d(result, shape.rows * shape.columns), 0)
         with self.taking("weights", self.place.tile_words(shape)) as a_base:
             b_base = p.reg16("vector")
             p.ldi(b_base, vector)

@@ -1,0 +1,182 @@
+"""A decoder that takes a token of each of several requests in one step, seen from the host.
+
+A step takes `Placement.batch` tokens, each in a *lane* that has a cache and a position of its own.  Before any step the
+host may give a lane to another request: it says so with the embedding, and on the wafer the lane's cache is empty and
+its position the first.  A lane without a request begins anew with every step, and nobody reads what it gives.
+
+`BatchOracle` has a plain oracle of one request for each lane, on the same mesh, that knows nothing of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fabric.host.fabric import Fabric
+from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.edge import Came, checked, refuse_token
+from fabric.networks.inference.oracle import Oracle
+from fabric.networks.inference.prefill.reading import readings
+from fabric.networks.inference.rows import Rows
+from fabric.networks.inference.tiles import embedding_rows
+from wse_core.errors import ConfigError, InternalError
+from wse_core.formats import Arithmetic, Bits
+
+__all__ = ["BatchOracle", "BatchResident", "BatchStep", "Given"]
+
+
+@dataclass(frozen=True)
+class Given:
+    """A token that a lane takes.
+
+    Attributes
+    ----------
+    token : int
+    first : bool
+        Whether a request begins with it.
+    """
+
+    token: int
+    first: bool = False
+
+
+NOBODY = Given(0, True)
+"""What a lane takes that has no request."""
+
+
+@dataclass(frozen=True)
+class BatchStep:
+    """What one step gave.
+
+    Attributes
+    ----------
+    came : list of Came or None
+        Of each lane; None of one without a request.
+    begun, cycles, hops : int
+        When the step began, how long it took until the last token had left, and the wavelet hops.
+    """
+
+    came: list[Came | None]
+    begun: int
+    cycles: int
+    hops: int
+
+
+class BatchResident:
+    """A decoder of a batch on a fabric.
+
+    Parameters
+    ----------
+    decode : Decode
+    weights : mapping
+        Tensors by the hub's names.
+    backend : {"compiled", "reference"}, optional
+        Default as `fabric.host.fabric.Fabric`.
+    tables : mapping, optional
+        What `Decode.tables` made of the weights, if it is there already.
+
+    Attributes
+    ----------
+    fabric : Fabric
+    counts : list of int
+        Tokens that the cache of each lane has.
+    """
+
+    def __init__(
+        self,
+        decode: Decode,
+        weights: Mapping[str, ArrayLike],
+        backend: str | None = None,
+        tables: Mapping[str, Bits] | None = None,
+    ) -> None:
+        self.decode, self.place, self.weights = decode, decode.place, weights
+        self.fabric = Fabric(decode.layout(), backend)
+        for symbol, bits in (decode.tables(weights) if tables is None else tables).items():
+            self.fabric.write(symbol, bits)
+        self.fabric.entered(decode.inputs[0])  # from now on it is noted when wavelets enter
+        self.fabric.launch("token")
+        self.counts = [0] * self.place.lanes
+        self.most = Rows.most(self.place.height, self.place.tokens_per_row, decode.policy)
+
+    def step(self, given: Sequence[Given | None]) -> BatchStep:
+        """Let each lane take a token, or none; return what came.
+
+        Raises
+        ------
+        ConfigError
+            Not a token for each lane, no such token, a full cache, or logits that are no numbers.
+        """
+        self._send([each or NOBODY for each in given])
+        hops = self.fabric.run(on_wait="return").wavelet_hops
+        left = self.fabric.receive(self.decode.output)
+        if len(left.cycles) != 2 * self.place.lanes:
+            raise InternalError("the decoder waits, and not all tokens have left it")
+        begun = int(self.fabric.entered(self.decode.inputs[0])[0])
+        values, ends = left.values("f32").reshape(-1, 2), left.cycles.reshape(-1, 2)[:, 1] + 1 - begun
+        logits = self.logits()
+        came: list[Came | None] = []
+        for lane, each in enumerate(given):
+            if each is None:
+                came.append(None)
+                continue
+            checked(float(values[lane, 0]), logits[lane], self.counts[lane] - 1)
+            came.append(Came(int(values[lane, 0]), logits[lane], begun, int(ends[lane])))
+        return BatchStep(came, begun, int(ends[-1]), hops)
+
+    def _send(self, given: Sequence[Given]) -> None:
+        """Send the embeddings of a step, and which requests begin with it."""
+        place, machine = self.place, self.decode.machine
+        if len(given) != place.lanes:
+            raise ConfigError(f"{len(given)} tokens for {place.lanes} lanes", where="batch")
+        for lane, each in enumerate(given):
+            refuse_token(place, each.token)
+            if not each.first and self.counts[lane] >= self.most:
+                raise ConfigError(f"the cache is full: it has room for {self.most} tokens of a request", where="batch")
+        half = Arithmetic.of(machine, place.dtype)
+        goes_on = np.zeros(place.told)
+        goes_on[: place.lanes] = [not each.first for each in given]
+        told = np.broadcast_to(half.encode(goes_on), (place.height, place.told))
+        rows = [embedding_rows(place, machine, self.weights, each.token) for each in given]
+        for stream, chunk in zip(self.decode.inputs, np.concatenate([*rows, told], axis=1), strict=True):
+            self.fabric.send(stream, chunk)
+        self.counts = [1 if each.first else count + 1 for each, count in zip(given, self.counts, strict=True)]
+
+    def logits(self) -> Bits:
+        """Return the bits of the logits of each lane's last token, as the PEs of row 0 hold them."""
+        place = self.place
+        found = self.fabric.read("logits", self.decode.column, 0, place.width, 1)[0].view(np.uint32)
+        return found.reshape(place.width, place.lanes, -1).swapaxes(0, 1)[:, place.ids >= 0]
+
+    def stamps(self) -> np.ndarray:
+        """Return when each part of the last step was done, as `fabric.networks.inference.resident.Resident.stamps`."""
+        return readings(self.fabric, "stamps")
+
+
+class BatchOracle:
+    """What the lanes must give, bit by bit: an `Oracle` of a decoder of one request for each.
+
+    Parameters
+    ----------
+    decode : Decode
+        Of a batch.
+    weights : mapping
+    tables : mapping, optional
+        What `Decode.tables` made of the weights, if it is there already.
+    """
+
+    def __init__(
+        self, decode: Decode, weights: Mapping[str, ArrayLike], tables: Mapping[str, Bits] | None = None
+    ) -> None:
+        may = decode.answers
+        alone = Decode(decode.machine, replace(decode.place, batch=0), decode.policy, answers=may)
+        self.plain = Oracle(alone, weights, tables)
+        self.lanes = [self.plain.anew() for _ in range(decode.place.lanes)]
+
+    def step(self, lane: int, given: Given) -> tuple[int, Bits]:
+        """Let a lane take a token; return (the next one, bits of the logits of all tokens)."""
+        if given.first:
+            self.lanes[lane] = self.plain.anew()
+        return self.lanes[lane].step(given.token)
