@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.cli import generate_answer, generate_regions
+from harness.cli import generate_answer, generate_batch, generate_regions
+from harness.cli.generate_requests import requests_of
 from harness.cli.shared import add_machine_options, mesh_of, text_of, token_ids_of
 from harness.cli.tracing import add_options as add_trace_options
 from harness.cli.tracing import recorder
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from harness.inference.asking import AnswerRequest
     from harness.inference.generate import Answer
     from harness.inference.regions import Flow
+    from harness.inference.serving import Service
     from harness.models.hub import LanguageModel
     from harness.models.random_model import RandomModel
     from harness.models.tokens import Tokenizer
@@ -82,11 +84,18 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     )
     parser.add_argument(
         "--requests",
+        default="1",
+        metavar="B|FILE",
+        help="answer B times (request k draws with seed SEED + k; default: %(default)s), or the requests of a file, a "
+        'line of JSON for each: {"prompt": "text"} or {"prompt_ids": [1, 2]}, perhaps with tokens, temperature, top_k, '
+        "seed; with --batch several requests share a step, else they take turns, so that regions need not wait",
+    )
+    parser.add_argument(
+        "--batch",
         type=int,
-        default=1,
         metavar="B",
-        help="answer B times at once, tokens of all in turns, so that regions need not wait (request k draws with seed "
-        "SEED + k; default: %(default)s)",
+        help="let a step take B tokens, each of another request with a cache of its own; who is done makes room for "
+        "the next one",
     )
     parser.add_argument("--dtype", choices=("f16", "cb16"), default="f16", help="16-bit format (default: %(default)s)")
     parser.add_argument("--temperature", type=float, default=0.0, help="0: the likeliest token (default)")
@@ -113,7 +122,7 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
 
 def _add_prompt(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what is answered."""
-    prompt = parser.add_mutually_exclusive_group(required=True)
+    prompt = parser.add_mutually_exclusive_group()
     prompt.add_argument("--prompt", metavar="TEXT", help="text to go on with")
     prompt.add_argument("--prompt-ids", metavar="1,2,3", help="the same as tokens")
     prompt.add_argument(
@@ -170,6 +179,8 @@ def _check_chat(args: argparse.Namespace) -> None:
     """Refuse options about messages that have nothing to say."""
     if args.chat and args.prompt_ids is not None:
         raise ConfigError("tokens are read as they stand", where="--chat", hint="--prompt instead of --prompt-ids")
+    if args.chat and args.prompt is None and args.messages is None:
+        raise ConfigError("there is no message", where="--chat", hint="--prompt TEXT")
     if args.system is not None and args.messages is not None:
         raise ConfigError("the file has all messages", where="--system", hint="a first one of the role system in it")
     if args.system is not None and not args.chat:
@@ -194,29 +205,35 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
     else:
         model = random_model(args.model, args.random_layers, args.seed)
     tokenizer: Tokenizer | None
+    prompt: list[int] | None = None
     if args.chat or args.messages is not None:
         tokenizer, prompt = _chat(args, model)
     elif args.prompt is not None:
         tokenizer = model.tokenizer()
         prompt = tokenizer.encode(text_of(args.prompt, "--prompt"))
     else:
-        tokenizer, prompt = _tokenizer(model), token_ids_of(args.prompt_ids, "--prompt-ids")
-    if not 0 <= args.requests <= machine["mem.words"]:  # each has a cache, and that at least a word
-        raise ConfigError(f"{args.requests} requests", where="--requests", hint="1 or more")
+        tokenizer = _tokenizer(model)
+    if args.prompt_ids is not None:
+        prompt = token_ids_of(args.prompt_ids, "--prompt-ids")
+    asked = requests_of(args, prompt, tokenizer, machine)
+    several = len(asked.prompts) != 1
     request = AnswerRequest(
         machine=machine,
         model=model,
-        prompts=[prompt] * args.requests,
+        prompts=asked.prompts,
         count=args.tokens,
+        counts=asked.counts,
+        samplings=asked.samplings,
         mesh=mesh,
         policy=args.cache,
         dtype=args.dtype,
-        sampling=sampling,
+        sampling=asked.samplings[0] if asked.samplings else sampling,
         verify=args.verify == "full",
         answers=None if tokenizer is None else tokenizer.size,
         prefill=args.prefill,
         decode_mesh=None if args.decode_mesh is None else mesh_of(args.decode_mesh, "--decode-mesh"),
-        regions=1 if args.regions is None and args.requests != 1 else args.regions,
+        regions=1 if args.regions is None and args.batch is None and several else args.regions,
+        batch=args.batch,
     )
     return request, tokenizer
 
@@ -232,6 +249,8 @@ def main(args: argparse.Namespace) -> int:
 
     request, tokenizer = _request(args)
     said: Any = generate_answer if request.regions is None else generate_regions
+    if request.batch is not None:
+        said = generate_batch
     if args.estimate:
         return _estimate(args, request, said)
     if args.logits:
@@ -308,8 +327,8 @@ def _run_file(args: argparse.Namespace, machine: Machine) -> RunWriter:
     from traces.writer import RunWriter
 
     names = (
-        "model", "random_layers", "mesh", "decode_mesh", "regions", "requests", "tokens", "cache", "prefill", "dtype",
-        "prompt", "prompt_ids", "messages", "system", "temperature", "top_k", "seed", "verify",
+        "model", "random_layers", "mesh", "decode_mesh", "regions", "requests", "batch", "tokens", "cache", "prefill",
+        "dtype", "prompt", "prompt_ids", "messages", "system", "temperature", "top_k", "seed", "verify",
     )  # fmt: skip
     asked = {name: value for name in names if (value := getattr(args, name)) is not None}
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in {**asked, "set": args.overrides}.items())
@@ -330,12 +349,12 @@ def _writable(path: str) -> None:
         raise ConfigError("its directory does not exist", where=path)
 
 
-def _write_logits(path: str, found: Answer | Flow) -> None:
+def _write_logits(path: str, found: Answer | Flow | Service) -> None:
     """Write the logits of the generated tokens, of several answers those of the first, all or nothing."""
-    from harness.inference.regions import Flow
+    from harness.inference.generate import Answer
 
-    logits: list[NDArray[np.float32]] = found.logits[0] if isinstance(found, Flow) else found.logits
-    tokens = found.tokens[0] if isinstance(found, Flow) else found.tokens
+    logits: list[NDArray[np.float32]] = found.logits if isinstance(found, Answer) else found.logits[0]
+    tokens = found.tokens if isinstance(found, Answer) else found.tokens[0]
     target = Path(path)
     staging = target.with_name(f".{target.name}.part")
     try:

@@ -27,6 +27,7 @@ __all__ = ["add_parser", "main"]
 DEVICES = Field("devices", int, low=1, high=10**12)
 LENGTH = Field("tokens", int, low=1, high=10**7, unit="tokens")
 WAFERS = Field("wafers", int, low=1, high=10_000)
+BATCH = Field("batch", int, low=1, high=10_000)
 SIDE = Field("side", int, low=1, high=65535, unit="PEs")
 DAYS = Field("days", float, low=1e-6, high=1e9, unit="days")
 
@@ -103,6 +104,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         "--prompt-length", metavar="S", help="tokens in (default: half of the context, at most 4096)"
     )
     inference.add_argument("--tokens", metavar="T", help="tokens out (default: 128)")
+    inference.add_argument("--batch", metavar="B", help="also: requests whose tokens a step takes together")
     parser.add_argument(
         "--layer-level",
         action="store_true",
@@ -134,7 +136,7 @@ def main(args: argparse.Namespace) -> int | None:
             where="wse plan",
             hint="for example: wse plan X160, or wse plan --reproduce",
         )
-    about = ("mesh", "prefill_mesh", "prompt_length", "tokens", "wafers")
+    about = ("mesh", "prefill_mesh", "prompt_length", "tokens", "wafers", "batch")
     only = [name for name in about if getattr(args, name) is not None]
     if only:
         raise ConfigError("says something about inference", where=f"--{only[0].replace('_', '-')}", hint="--inference")
@@ -166,7 +168,8 @@ def _inference(args: argparse.Namespace) -> int:
     )
     if mesh is None:
         mesh = fastest_mesh(machine, decoder, min(prompt + tokens, decoder.context), wafers)
-    facts = planned(machine, name, decoder, mesh, first or mesh, prompt, tokens, wafers)
+    batch = None if args.batch is None else BATCH.parse(args.batch, "--batch")
+    facts = planned(machine, name, decoder, mesh, first or mesh, prompt, tokens, wafers, batch)
     print_json(facts) if args.json else print(described(facts))
     return 0
 

@@ -34,6 +34,8 @@ def admitted(request: AnswerRequest) -> tuple[Built, list[Words]]:
     """
     if request.regions is not None:
         return _in_regions(request, request.regions)
+    if request.batch is not None:
+        return _in_a_batch(request, request.batch)
     if request.decode_mesh is not None:
         return _on_two_meshes(request, request.decode_mesh)
     return _on_one_mesh(request)
@@ -52,6 +54,15 @@ def _on_one_mesh(request: AnswerRequest) -> tuple[Decode, list[Words]]:
             admit_prompt(prompt, machine)
         if sum(words.values()) <= machine["mem.words"]:
             return Decode(machine, place, policy, answers=request.answers, prompt=prompt), [words]
+    return Decode(machine, place, policy, answers=request.answers), [needed_words(place)]
+
+
+def _in_a_batch(request: AnswerRequest, batch: int) -> tuple[Decode, list[Words]]:
+    """Return a decoder of a batch, with caches for so many requests."""
+    machine, policy, mesh = request.machine, request.policy, request.mesh
+    room = tokens_per_row(request.tokens, mesh[1], policy)
+    place = Placement(request.decoder, *mesh, room, request.dtype, batch=batch)
+    admit(place, machine, request.tokens, policy)
     return Decode(machine, place, policy, answers=request.answers), [needed_words(place)]
 
 

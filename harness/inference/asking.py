@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.rows import POLICIES
 from harness.models.configuration import Configuration
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.errors.values import shown
 from wse_core.formats import Arithmetic
 from wse_core.params import Machine
@@ -103,9 +103,11 @@ class AnswerRequest:
     machine : Machine
     model : LanguageModel or RandomModel
     prompts : sequence of sequence of int
-        Tokens; more than one prompt only in regions, where their tokens enter in turns.
+        Tokens; more than one prompt only in regions, where their tokens enter in turns, or with a batch.
     count : int
         Tokens to generate for each prompt; fewer come if the model ends its answer.
+    counts : sequence of int or None
+        The same, if prompts differ in it.
     mesh : (int, int)
         PEs along x and y: of all, of the mesh that reads the prompt, or of one region.
     policy : {"shift", "concat", "round"}
@@ -113,6 +115,8 @@ class AnswerRequest:
     dtype : {"f16", "cb16"}
     sampling : Sampling
         By default the likeliest token is found on the wafer.  Prompt k draws with the k-th seed.
+    samplings : sequence of Sampling or None
+        The same of each prompt, if they differ.
     verify : bool
         Whether every step is compared with the oracle and with plain numpy.
     answers : int or None
@@ -123,6 +127,8 @@ class AnswerRequest:
         Another mesh, east of the first one, that decodes; the first one reads the prompt, at once.
     regions : int or None
         Meshes beside each other over which the layers are spread.
+    batch : int or None
+        Tokens, each of another prompt, that a step takes together; prompts wait for a lane that is free.
 
     Raises
     ------
@@ -143,14 +149,17 @@ class AnswerRequest:
     prefill: str = "auto"
     decode_mesh: Mesh | None = None
     regions: int | None = None
+    batch: int | None = None
+    counts: Sequence[int] | None = None
+    samplings: Sequence[Sampling] | None = None
 
     def __post_init__(self) -> None:
         for option, value, known in (("cache", self.policy, POLICIES), ("prefill", self.prefill, PREFILLS)):
             if value not in known:
                 raise ConfigError(f"unknown {option} {value!r}", where=f"--{option}", hint=", ".join(known))
         self._check_options()
-        for prompt in self.prompts:
-            _check_prompt(self.model.configuration, prompt, self.count)
+        for k, prompt in enumerate(self.prompts):
+            _check_prompt(self.model.configuration, prompt, self.count_of(k))
 
     def _check_options(self) -> None:
         """Refuse options that exclude each other."""
@@ -166,10 +175,35 @@ class AnswerRequest:
                 raise ConfigError(what, where="--prefill mesh", hint="leave it out")
             if self.regions < 1:
                 raise ConfigError(f"{self.regions} regions", where="--regions", hint="1 or more")
+        if self.batch is not None:
+            if self.batch < 1:
+                raise ConfigError(f"a batch of {self.batch}", where="--batch", hint="1 or more")
+            for option, value in (("--regions", self.regions), ("--decode-mesh", self.decode_mesh)):
+                if value is not None:
+                    what = "a batch is one step of one mesh that has all layers"
+                    raise UnsupportedError(what, where=option, hint="leave --batch out, or this option")
+            if self.prefill == "mesh":
+                what = "with a batch prompts are read by the decoding program, each in a lane of its own"
+                raise UnsupportedError(what, where="--prefill mesh", hint="leave it out")
         if not self.prompts:
             raise ConfigError("0 requests", where="--requests", hint="1 or more")
-        if len(self.prompts) > 1 and self.regions is None:
-            raise ConfigError(f"{len(self.prompts)} prompts without regions", where="--requests", hint="--regions 1")
+        if len(self.prompts) > 1 and self.regions is None and self.batch is None:
+            what = f"{len(self.prompts)} prompts without regions or a batch"
+            raise ConfigError(what, where="--requests", hint="--regions 1 or --batch 2")
+
+    def count_of(self, request: int) -> int:
+        """Return how many tokens are generated for a prompt."""
+        return self.count if self.counts is None else self.counts[request]
+
+    def sampling_of(self, request: int) -> Sampling:
+        """Return how the tokens of an answer are chosen."""
+        if self.samplings is not None:
+            return self.samplings[request]
+        return replace(self.sampling, seed=self.sampling.seed + request)
+
+    def length_of(self, request: int) -> int:
+        """Return how many tokens the cache takes of a request: the last one of an answer is never read."""
+        return len(self.prompts[request]) + self.count_of(request) - 1
 
     @property
     def decoder(self) -> Decoder:
@@ -183,8 +217,8 @@ class AnswerRequest:
 
     @property
     def tokens(self) -> int:
-        """Tokens that the cache takes at most: the last one of an answer is never read."""
-        return max(len(prompt) for prompt in self.prompts) + self.count - 1
+        """Tokens that the cache takes at most."""
+        return max(map(self.length_of, range(len(self.prompts))))
 
     @property
     def last_mesh(self) -> Mesh:

@@ -8,7 +8,7 @@ with whole pairs, code and temporaries.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fabric.networks.inference.decoder import Decoder
 from harness.inference.costs import cdiv
@@ -16,7 +16,7 @@ from harness.inference.running import bytes_of, prompt_bytes_of
 from wse_core.errors import PlanError
 from wse_core.params import Machine
 
-__all__ = ["Arithmetic", "Memory", "admit", "by_arithmetic", "columns_of", "places_of", "smallest_mesh"]
+__all__ = ["Arithmetic", "Memory", "admit", "admit_batch", "by_arithmetic", "columns_of", "places_of", "smallest_mesh"]
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,8 @@ class Memory:
     width, height : int
     reads : bool
         Whether it is that of the program that reads prompts at once; tokens are then those of a prompt.
+    batch : int
+        Requests whose tokens a step takes together, as of `Placement`.
     """
 
     machine: Machine
@@ -82,6 +84,7 @@ class Memory:
     width: int
     height: int
     reads: bool = False
+    batch: int = 0
 
     @property
     def total(self) -> int:
@@ -90,8 +93,9 @@ class Memory:
 
     def parts(self, layers: int, tokens: int) -> dict[str, int]:
         """Return the bytes of so many layers with room for so many tokens, by what they are."""
-        of = prompt_bytes_of if self.reads else bytes_of
-        return of(self.decoder, self.width, self.height, layers, tokens)
+        if self.reads:
+            return prompt_bytes_of(self.decoder, self.width, self.height, layers, tokens)
+        return bytes_of(self.decoder, self.width, self.height, layers, tokens, self.batch)
 
     def needed(self, layers: int, tokens: int) -> int:
         """Return their sum."""
@@ -138,6 +142,33 @@ def smallest_mesh(machine: Machine, decoder: Decoder, tokens: int, reads: bool =
         else:
             low = middle + 1
     return low if low < top else None
+
+
+def admit_batch(memory: Memory, tokens: int) -> None:
+    """Refuse a batch of which not even one layer fits.
+
+    Raises
+    ------
+    PlanError
+        Names what takes most of a PE, and the largest batch of which a layer fits.
+    """
+    if memory.layers_that_fit(tokens):
+        return
+    parts, low, high = memory.parts(1, tokens), 0, memory.batch
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = replace(memory, batch=middle).layers_that_fit(tokens)
+        low, high = (middle, high) if fits else (low, middle - 1)
+    name = max((name for name in parts if name != "code"), key=lambda each: parts[each])
+    raise PlanError(
+        f"one layer with a batch of {memory.batch} takes {sum(parts.values()):,} bytes of PE (0, 0), "
+        f"{parts[name]:,} of them {name}; a PE has {memory.total:,}",
+        where="--batch",
+        hint=f"--batch {low} on this mesh, or a larger one" if low else "a larger mesh, or fewer tokens",
+        limit="memory",
+        needed=cdiv(sum(parts.values()), 2),
+        available=memory.total // 2,
+    )
 
 
 def places_of(machine: Machine, width: int, height: int) -> int:

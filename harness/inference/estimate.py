@@ -7,7 +7,7 @@ machines of all kinds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
@@ -17,8 +17,9 @@ from fabric.networks.inference.prefill.cycles import PromptCycles
 from fabric.networks.inference.prefill.program import Prefill
 from harness.inference.admission import admitted
 from harness.inference.asking import AnswerRequest
+from harness.inference.serving import schedule
 
-__all__ = ["MOVED", "WITHIN", "Estimate", "estimate"]
+__all__ = ["MOVED", "WITHIN", "Estimate", "ServiceEstimate", "estimate", "estimate_service"]
 
 WITHIN = {"prefill": 0.02, "transition": 0.05, "first_token": 0.02, "tokens": 0.01}
 """Largest relative error of each part of an estimate against the engine that tests allow."""
@@ -50,6 +51,43 @@ class Estimate:
     first_token: int
     tokens: list[int]
     memory: dict[str, int]
+
+
+@dataclass(frozen=True)
+class ServiceEstimate:
+    """Cycles that requests of a batch will take.
+
+    Attributes
+    ----------
+    steps : list of int
+        Of each step, if no answer ends early.
+    taken : float
+        Part of the lanes of all steps that have a request.
+    alone : int
+        Of the last token of the longest request, by a decoder that takes one token in a step.
+    memory : dict
+        Bytes of a PE by what they hold.
+    """
+
+    steps: list[int]
+    taken: float
+    alone: int
+    memory: dict[str, int]
+
+
+def estimate_service(request: AnswerRequest) -> ServiceEstimate:
+    """Return what the requests of a batch will take; errors are those of `harness.inference.generate.answer`."""
+    built, (words,) = admitted(request)
+    assert isinstance(built, Decode), "a batch has one mesh"
+    lengths = [request.length_of(k) for k in range(len(request.prompts))]
+    befores = schedule(lengths, built.place.lanes)
+    alone = Decode(built.machine, replace(built.place, batch=0), built.policy)
+    return ServiceEstimate(
+        StepCycles(built).steps(befores).tolist(),
+        sum(lengths) / (len(befores) * built.place.lanes),
+        StepCycles(alone).step(max(lengths) - 1),
+        {name: 2 * each for name, each in words.items()},
+    )
 
 
 def estimate(request: AnswerRequest) -> Estimate:

@@ -7,7 +7,8 @@ has to load: the cycles which that takes at least are told apart (`Load`), since
 A prompt may also be read by the decoding program itself, one token per step; then nothing moves between prompt and
 answer.  Or it is read on another mesh, beside that which decodes: then keys and values move over the wafer (the
 transition), no program is loaded, and the last token of the prompt is the first that the decoding mesh takes.  Or the
-layers are spread over several meshes (`harness.inference.regions`).
+layers are spread over several meshes (`harness.inference.regions`), or a step takes tokens of several requests
+(`harness.inference.serving`).
 
 With `verify` every step is compared bit by bit with the oracle (numpy in the order of the PEs), and its logits with a
 plain decoder in float64 on the same rounded weights.
@@ -36,6 +37,7 @@ from fabric.networks.inference.resident import Resident, Resumed, Step
 from harness.inference.admission import admitted
 from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.regions import Flow, flow_of
+from harness.inference.serving import Service, service_of
 from harness.inference.yardsticks import Agreement, Yardstick
 from harness.kit.console import Progress
 from harness.models.rounding import Loss
@@ -265,8 +267,10 @@ def _answered(
     return queue[:-1]
 
 
-def answer(request: AnswerRequest, hear: Hear | None = None, progress: Progress | None = None) -> Answer | Flow:
-    """Answer a request: a `Flow` of several answers if it has regions, else an `Answer`.
+def answer(
+    request: AnswerRequest, hear: Hear | None = None, progress: Progress | None = None
+) -> Answer | Flow | Service:
+    """Answer a request: a `Flow` of several answers if it has regions, a `Service` with a batch, else an `Answer`.
 
     Parameters
     ----------
@@ -288,9 +292,11 @@ def answer(request: AnswerRequest, hear: Hear | None = None, progress: Progress 
     beside = "" if request.regions is None else f"{request.regions} regions of "
     progress.phase(f"weights and programs of {beside}{request.mesh[0]} x {request.mesh[1]} PEs")
     weights, losses = request.model.rounded(Arithmetic.of(request.machine, request.dtype))
-    found: Answer | Flow
+    found: Answer | Flow | Service
     if isinstance(built, Pipeline):
         found = flow_of(request, built, words, weights, hear, progress)
+    elif request.batch is not None and isinstance(built, Decode):
+        found = service_of(request, built, words[0], weights, hear, progress)
     else:
         found = Answer(memory={name: 2 * count for name, count in words[0].items()})
         begun = _begun(built, request, weights, found)

@@ -8,7 +8,7 @@ regions, and for that of the answers, where one answer alone leaves all regions 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -111,7 +111,7 @@ class _Going:
         number: int,
         yardstick: Yardstick,
     ) -> None:
-        self.length, self.count, self.stops = len(prompt), request.count, request.model.configuration.stops
+        self.length, self.count, self.stops = len(prompt), request.count_of(number), request.model.configuration.stops
         self.queue, self.done, self.number, self.yardstick, self.draw = list(prompt), False, number, yardstick, draw
         self.tokens, self.logits, self.cycles = flow.tokens[number], flow.logits[number], flow.token_cycles[number]
         self.track = f"request {number + 1}"
@@ -167,13 +167,13 @@ def flow_of(
     hear, progress
         As of `harness.inference.generate.answer`; `hear` hears of the first answer.
     """
-    tables, sampling, turns = built.tables(weights), request.sampling, len(request.prompts)
+    tables, turns = built.tables(weights), len(request.prompts)
     flow = Flow([[] for _ in range(turns)], [[] for _ in range(turns)], [[] for _ in range(turns)], Bubbles(0, [], 1))
     going = [
         _Going(
             prompt,
             request,
-            replace(sampling, seed=sampling.seed + k).drawer(request.answers),
+            request.sampling_of(k).drawer(request.answers),
             flow,
             k,
             Yardstick(built.place, weights, flow),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fabric.networks.inference.decoder import Decoder
-from harness.inference.capacity import Memory, admit, columns_of, places_of, smallest_mesh
+from harness.inference.capacity import Memory, admit, admit_batch, columns_of, places_of, smallest_mesh
 from harness.inference.fleet import user_rates
 from harness.inference.phase import Phase
 from harness.inference.requests import PROGRAMS, clocks, extras, growing, transition
@@ -71,6 +71,7 @@ def planned(
     prompt: int,
     tokens: int,
     wafers: int = 1,
+    batch: int | None = None,
 ) -> dict[str, Any]:
     """Return the facts of an inference.
 
@@ -82,6 +83,8 @@ def planned(
         In and out.
     wafers : int
         On which regions of decode lie.
+    batch : int or None
+        Requests whose tokens a step takes together.
 
     Raises
     ------
@@ -114,6 +117,7 @@ def planned(
         served: dict[str, Any] = user_rates(machine, name, decoder, mesh, prompt + tokens, wafers)
     except (ProgramError, UnsupportedError) as error:
         served = {"impossible": str(error)}
+    together = {} if batch is None else {"batch": _together(machine, decoder, mesh, prompt + tokens, batch, resident)}
     return {
         "model": name,
         "preset": machine.preset,
@@ -137,7 +141,53 @@ def planned(
         "resident": resident,
         "one_user": served,
         "beside_the_layers": extras(machine, decoder, *mesh, regions).as_dict(),
+        **together,
     }
+
+
+def _together(
+    machine: Machine, decoder: Decoder, mesh: Mesh, tokens: int, batch: int, alone: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what a step takes that has a token of each of so many requests, with as many in all caches."""
+    memory = Memory(machine, decoder, *mesh, batch=batch)
+    admit_batch(memory, tokens)
+    fit = memory.layers_that_fit(tokens)
+    found: dict[str, Any] = {
+        "requests": batch,
+        "bytes": sum(memory.parts(fit, tokens).values()),
+        "parts": memory.parts(fit, tokens),
+        "layers_each": fit,
+        "regions": memory.regions(tokens),
+    }
+    try:
+        runs = running(machine, decoder, *mesh, tokens, batch)
+    except ProgramError as error:
+        return found | {"impossible": str(error)}
+    whole = runs.cycles + runs.beside
+    found |= {"layer": runs.layer, "beside": runs.beside}
+    found["tokens_per_s"] = {f"{clock:g} GHz": batch * clock * 1e9 / whole for clock in clocks(machine)}
+    if "layer" in alone:
+        found["times_alone"] = whole / (alone["layer"] * decoder.layers + alone["beside"])
+    return found
+
+
+def _said_of_batch(found: dict[str, Any], total: int) -> list[str]:
+    """Return the lines about a batch."""
+    head = f"a batch of {found['requests']}"
+    parts = ", ".join(f"{name} {size:,}" for name, size in list(found["parts"].items())[:3])
+    memory = (
+        f"{head} takes {found['bytes']:,} of {total:,} bytes ({parts}): {found['regions']} regions with up to "
+        f"{found['layers_each']} layers"
+    )
+    if "impossible" in found:
+        return [memory, f"{head} is not priced: {found['impossible']}"]
+    rates = ", ".join(f"{rate:,.0f} at {clock}" for clock, rate in found["tokens_per_s"].items())
+    times = f", {found['times_alone']:.2f} times what one request alone takes" if "times_alone" in found else ""
+    return [
+        memory,
+        f"{head} would take {found['layer']:,} cycles of a layer in its last step, {found['beside']:,} beside the "
+        f"layers{times}: {rates} tokens/s of all",
+    ]
 
 
 def _reading(
@@ -290,5 +340,7 @@ def described(facts: dict[str, Any]) -> str:
             f"the decoder that runs here would take {runs['layer']:,} cycles of a layer in its last step, "
             f"{runs['beside']:,} beside the layers"
         )
+    if "batch" in facts:
+        lines += _said_of_batch(facts["batch"], memory["bytes"])
     lines.append("Composed of closed forms; `wse figure waferllm-parts` holds them against simulations.")
     return "\n".join(lines)

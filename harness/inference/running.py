@@ -45,18 +45,18 @@ class Running:
         return self.layer * self.layers
 
 
-def placed(decoder: Decoder, width: int, height: int, layers: int, tokens: int) -> Placement:
-    """Return so many layers of a decoder on a mesh, with room for so many tokens."""
-    return Placement(decoder.part(0, layers), width, height, max(1, cdiv(tokens, height)))
+def placed(decoder: Decoder, width: int, height: int, layers: int, tokens: int, batch: int = 0) -> Placement:
+    """Return so many layers of a decoder on a mesh, with room for so many tokens, of each request of a batch."""
+    return Placement(decoder.part(0, layers), width, height, max(1, cdiv(tokens, height)), batch=batch)
 
 
 @cache
-def running(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int) -> Running:
-    """Return the cycles of the step that takes the last of so many tokens."""
+def running(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int, batch: int = 0) -> Running:
+    """Return the cycles of the step that takes the last of so many tokens, of each request of a batch."""
 
     def step(*layers: LayerKind) -> int:
-        place = placed(decoder.of_kinds(layers), width, height, len(layers), tokens)
-        return StepCycles(Decode(machine, place)).step(tokens - 1)
+        place = placed(decoder.of_kinds(layers), width, height, len(layers), tokens, batch)
+        return StepCycles(Decode(machine, place)).step([tokens - 1] * batch if batch else tokens - 1)
 
     decoder = decoder.within(tokens)
     first = decoder.kinds[0]
@@ -74,8 +74,8 @@ def prompt_bytes_of(decoder: Decoder, width: int, height: int, layers: int, toke
     return {name: 2 * words for name, words in found.items()}
 
 
-def bytes_of(decoder: Decoder, width: int, height: int, layers: int, tokens: int) -> dict[str, int]:
+def bytes_of(decoder: Decoder, width: int, height: int, layers: int, tokens: int, batch: int = 0) -> dict[str, int]:
     """Return the bytes of the fullest PE by what they are, without the output matrix, which has a region of its own."""
-    found = needed_words(placed(replace(decoder, vocabulary=1), width, height, layers, tokens))
+    found = needed_words(placed(replace(decoder, vocabulary=1), width, height, layers, tokens, batch))
     found.pop("output matrix")
     return {name: 2 * words for name, words in found.items()}

@@ -192,8 +192,9 @@ class StepCycles:
     def kinds(self, before: Cycles) -> tuple[list[RowKind], NDArray[np.int64]]:
         """Return the kinds of rows of steps that take tokens with so many before, and which each row of each step is.
 
-        The first, `before`, has the shape (steps, lanes), the last (steps, height).  Of rows that do the same one stands for all: those that are neither
-        first nor last, hold as many tokens, and lie above, below or at the row that gets one more.
+        `before` has the shape (steps, lanes), the second (steps, height).  Of rows that do the same one stands for all:
+        those that are neither first nor last, hold as many tokens, and lie above, below or at the row that gets one
+        more.
         """
         decode, rows = self.decode, self.place.height
         row, count, lanes = np.arange(rows)[:, np.newaxis], before[:, np.newaxis], self.place.lanes

@@ -12,6 +12,7 @@ from wse_core.params import Machine
 __all__ = [
     "CODE_WORDS",
     "admit",
+    "largest_batch",
     "needed_words",
     "regions_needed",
     "smallest_mesh",
@@ -95,6 +96,18 @@ def regions_needed(place: Placement, machine: Machine) -> int | None:
     return None
 
 
+def largest_batch(place: Placement, machine: Machine) -> int:
+    """Return the most tokens that a step may take on a placement's mesh, 0 if there is no room for one."""
+    low, high = 0, place.batch
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(needed_words(replace(place, batch=middle)).values()) <= machine["mem.words"]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 def admit(place: Placement, machine: Machine, tokens: int, policy: str, where: str = "decoder") -> None:
     """Refuse a decoder that does not fit.
 
@@ -122,11 +135,15 @@ def admit(place: Placement, machine: Machine, tokens: int, policy: str, where: s
         if mesh
         else f"no mesh of one wafer carries it with {tokens} tokens"
     )
-    regions = regions_needed(place, machine) if where == "decoder" else None
+    if place.batch > 1:
+        most = largest_batch(place, machine)
+        hint += f"; or --batch {most} on this one" if most else "; not even one of them fits on this one"
+    regions = regions_needed(place, machine) if where == "decoder" and not place.batch else None
     if regions:
         hint += f"; or --regions {regions} of this one"
+    of = f" of a batch of {place.batch}" if place.batch else ""
     raise PlanError(
-        f"the {where} does not fit into {place.width} x {place.height} PEs: PE (0, 0) needs {2 * total:,} of "
+        f"the {where}{of} does not fit into {place.width} x {place.height} PEs: PE (0, 0) needs {2 * total:,} of "
         f"{2 * room:,} bytes, the most of them for {name} ({2 * words:,} bytes)",
         where=where,
         cause=f"bytes: {parts}",

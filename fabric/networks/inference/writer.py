@@ -34,7 +34,7 @@ WINDOW_WORDS, LOCAL_WORDS, CAP_WORDS = 150, 300, 350
 """Words kept beside them for a window of attention, for local positions, and for a cap of scores or logits."""
 BIAS_WORDS = 40
 """Words kept beside them for each kind of biases but those of queries, keys and values."""
-BATCH_WORDS = 700
+BATCH_WORDS = 900
 """Words kept beside them for a batch."""
 
 

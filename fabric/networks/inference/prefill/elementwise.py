@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from fabric.asm.operands import Reg, Var
+from fabric.asm.operands import Address, Reg, Var
 from fabric.networks.inference.elementwise import ANGLE_BANK, LOCAL, TURNED_BANK, Angle, emit_exponent
 from fabric.networks.inference.prefill.writer import PromptWriter
 
@@ -79,7 +79,7 @@ def emit_gated(w: PromptWriter) -> None:
     gate, up = (p.mem4d(w.gate_up, (s, n), (2 * n, 1), offset=k * n) for k in range(2))
     emit_exponent(w, w.inner, gate)
 
-    def inverse(at: Reg | Var) -> None:
+    def inverse(at: Reg | Var | Address) -> None:
         w.functions.exp(at, at)
         w.functions.add(at, at, 1.0)
         w.functions.reciprocal(at, at)

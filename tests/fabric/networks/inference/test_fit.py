@@ -7,7 +7,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from fabric.networks.inference.decode import Decode
-from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.fit import CODE_WORDS, GAPS, admit, needed_words, smallest_mesh, tokens_per_row
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.rows import POLICIES
@@ -18,13 +18,25 @@ from tests.fabric.networks.inference.small_models import decoders, have_room
 from wse_core.errors import PlanError
 from wse_core.params import machine
 
+ALL = Decoder(6, 2, 4, 2, 4, 5, 5, 64, 1e-5, o_bias=True, ffn_bias=True, qkv_bias=True, head_norms=True, rotary=2,
+              norms="both", score_cap=2.0, logit_cap=3.0, local_base=9.0, activation="gelu",
+              different=(LayerKind(turns=False), LayerKind(window=2, local=True)))  # fmt: skip
+"""Has all that takes code, but for norms of projections."""
+
 
 @examples(15)
-@given(decoder=decoders(), width=st.integers(1, 9), height=st.integers(1, 7), room=st.integers(1, 9))
-@example(decoder=Decoder(1, 1, 6, 3, 8, 1, 2, 64), width=1, height=1, room=1)
-def test_programs_take_what_is_reckoned(decoder, width, height, room):
+@given(
+    decoder=decoders(),
+    width=st.integers(1, 9),
+    height=st.integers(1, 7),
+    room=st.integers(1, 9),
+    batch=st.sampled_from([0, 0, 1, 3, 8]),
+)
+@example(decoder=Decoder(1, 1, 6, 3, 8, 1, 2, 64), width=1, height=1, room=1, batch=0)
+@example(decoder=ALL, width=5, height=3, room=2, batch=4)
+def test_programs_take_what_is_reckoned(decoder, width, height, room, batch):
     """Code stays below its share; variables are those that are counted, but for the gaps between them."""
-    place = Placement(decoder, width, height, room)
+    place = Placement(decoder, width, height, room, batch=batch)
     assume(have_room(needed_words(place)))
     counted = {name: words for name, words in needed_words(place).items() if name != "code"}
     for image in Decode(machine(), place).layout().build().programs:

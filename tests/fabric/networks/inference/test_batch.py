@@ -1,0 +1,181 @@
+"""A step that takes tokens of several requests gives each the bits that it has alone, in less time than they take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from fabric.networks.inference.batch import BatchOracle, BatchResident, Given
+from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.decode_cycles import StepCycles
+from fabric.networks.inference.decoder import Decoder, LayerKind
+from fabric.networks.inference.fit import admit, largest_batch, needed_words, tokens_per_row
+from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.rows import POLICIES
+from tests.examples import examples
+from tests.fabric.networks.inference.machines import CHANGES, machine_of
+from tests.fabric.networks.inference.small_models import decoders, have_room, random_weights
+from wse_core.errors import ConfigError, PlanError
+from wse_core.params import machine
+
+WITHIN = 0.01
+SMALL = Decoder(24, 2, 4, 2, 8, 20, 17, 64, 1e-5)
+TINY = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5)
+FULL = Decoder(6, 2, 4, 2, 4, 5, 5, 64, 1e-5, o_bias=True, ffn_bias=True, qkv_bias=True, head_norms=True, rotary=2,
+               norms="both", score_cap=2.0, logit_cap=3.0, local_base=9.0, activation="gelu",
+               different=(LayerKind(), LayerKind(window=2, local=True)))  # fmt: skip
+PROJECTED = Decoder(6, 1, 4, 2, 4, 5, 5, 64, 1e-5, norms="behind", projection_norms=True)
+"""Small ones, two of them for the plain-Python machine; `FULL` has all but norms of projections."""
+
+
+def decode_of(decoder, width, height, batch, tokens, policy="shift", numbers=None, dtype="f16"):
+    """Return a decoder of a batch with room for so many tokens of each request."""
+    place = Placement(decoder, width, height, tokens_per_row(tokens, height, policy), dtype, batch=batch)
+    return Decode(numbers or machine(), place, policy)
+
+
+def given_of(rng, decoder, batch, tokens, counts):
+    """Return tokens for all lanes: some have no request, some begin one, none goes on beyond its cache."""
+    found = []
+    for lane in range(batch):
+        first = counts[lane] in (0, tokens) or rng.random() < 0.2
+        counts[lane] = 1 if first else counts[lane] + 1
+        found.append(Given(int(rng.integers(decoder.vocabulary)), first))
+        if counts[lane] > 0 and rng.random() < 0.1:
+            counts[lane], found[lane] = 0, None
+    return found
+
+
+def run(decode, tokens, steps, seed=0, backend=None):
+    """Let lanes take tokens as they come; compare every one with the oracle of its request alone, return the steps."""
+    decoder, lanes = decode.place.decoder, decode.place.lanes
+    rng, counts, weights = np.random.default_rng(seed), [0] * lanes, random_weights(decoder, seed)
+    resident, oracle, form = BatchResident(decode, weights, backend), BatchOracle(decode, weights), StepCycles(decode)
+    found = []
+    for _ in range(steps):
+        had = list(counts)
+        given = given_of(rng, decoder, lanes, tokens, counts)
+        step = resident.step(given)
+        before = [0 if each is None or each.first else n for each, n in zip(given, had, strict=True)]
+        for lane, (each, came) in enumerate(zip(given, step.came, strict=True)):
+            if each is None:
+                assert came is None
+                continue
+            wanted, bits = oracle.step(lane, each)
+            assert np.array_equal(came.logits, bits)
+            assert came.token == wanted
+        assert form.step(before) == pytest.approx(step.cycles, rel=WITHIN)
+        found.append(step)
+    return found
+
+
+@examples(20)
+@given(
+    decoder=decoders(),
+    width=st.integers(1, 9),
+    height=st.integers(1, 7),
+    batch=st.integers(1, 5),
+    policy=st.sampled_from(POLICIES),
+    dtype=st.sampled_from(["f16", "f16", "cb16"]),
+    name=st.sampled_from(list(CHANGES)),
+    seed=st.integers(0, 99),
+)
+def test_bits_are_those_of_each_request_alone(decoder, width, height, batch, policy, dtype, name, seed):
+    """All kinds of layers, meshes, caches and machines: bits of a decoder alone, and cycles within 1 % of the price."""
+    tokens = height + 3
+    decode = decode_of(decoder, width, height, batch, tokens, policy, machine_of(name), dtype)
+    assume(have_room(needed_words(decode.place)))
+    run(decode, tokens, 6, seed)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("decoder", [SMALL, FULL, PROJECTED])
+def test_requests_over_few_rows(decoder, policy):
+    """More tokens than rows, requests that end and begin at any time: entries move, each in its own cache."""
+    run(decode_of(decoder, 4, 3, 4, 9, policy), 9, 16, seed=5)
+
+
+@pytest.mark.parametrize("decoder", [TINY, FULL, PROJECTED])
+def test_both_engines_give_the_same(decoder):
+    """The plain-Python machine gives the same bits, cycles and hops."""
+    found = [run(decode_of(decoder, 2, 2, 2, 4), 4, 2, backend=backend) for backend in ("compiled", "reference")]
+    for one, other in zip(*found, strict=True):
+        assert (one.cycles, one.hops) == (other.cycles, other.hops)
+        assert [came and came.cycles for came in one.came] == [came and came.cycles for came in other.came]
+        assert all(np.array_equal(a.logits, b.logits) for a, b in zip(one.came, other.came, strict=True) if a)
+
+
+def test_positions_beyond_a_leap():
+    """Lanes whose coarse angles turn in different steps have the bits of a request alone."""
+    decoder = Decoder(4, 1, 1, 1, 4, 3, 5, 128, 1e-5, 100.0)
+    decode = decode_of(decoder, 2, 2, 3, 70)
+    weights = random_weights(decoder)
+    resident, oracle = BatchResident(decode, weights), BatchOracle(decode, weights)
+    for n in range(70):
+        given = [Given(n % 5, n == first) if n >= first else None for first in (0, 1, 30)]
+        for lane, came in enumerate(resident.step(given).came):
+            if came is not None:
+                assert np.array_equal(oracle.step(lane, given[lane])[1], came.logits)
+
+
+def test_eight_requests_take_less_than_three_times_one():
+    """On 64 x 64 PEs, where a step is mostly waiting for sums: eight tokens of eight requests, 40 before each."""
+    decoder = Decoder(128, 2, 8, 8, 16, 128, 128, 64, 1e-5)
+    weights, place = random_weights(decoder), Placement(decoder, 64, 64, 1)
+    alone = Resident(Decode(machine(), place), weights)
+    together = BatchResident(Decode(machine(), replace(place, batch=8)), weights)
+    for n in range(4):
+        given = [Given((n + lane) % 7, n == 0) for lane in range(8)]
+        eight, one = together.step(given), alone.step(given[3].token)
+        assert np.array_equal(eight.came[3].logits, one.logits)
+    assert eight.cycles <= 3 * one.cycles
+    assert 8 * one.hops > eight.hops  # sums of eight are no more messages than those of one
+    assert StepCycles(together.decode).step([3] * 8) == pytest.approx(eight.cycles, rel=WITHIN)
+
+
+def test_a_batch_that_does_not_fit_is_refused_with_one_that_does():
+    """The largest tensor and its bytes, the smallest mesh for all, and the largest batch on this mesh."""
+    place = Placement(SMALL, 2, 2, 40, batch=60)
+    with pytest.raises(PlanError, match=r"of a batch of 60 .* the most of them for cache \(\d.* bytes\)") as refused:
+        admit(place, machine(), 80, "shift")
+    most = largest_batch(place, machine())
+    assert 1 < most < 60
+    assert f"or --batch {most} on this one" in str(refused.value)
+    width, height = (int(n) for n in str(refused.value).split(" tokens is ")[1].split(";")[0].split(" x "))
+    admit(replace(place, width=width, height=height, tokens_per_row=-(-80 // height)), machine(), 80, "shift")
+    admit(replace(place, batch=most), machine(), 80, "shift")
+    with pytest.raises(PlanError):
+        admit(replace(place, batch=most + 1), machine(), 80, "shift")
+    weights = random_weights(SMALL)
+    step = BatchResident(Decode(machine(), replace(place, batch=most)), weights).step([Given(3, True)] * most)
+    assert len({came.token for came in step.came}) == 1
+
+
+def test_what_is_refused():
+    """Tokens that do not exist, one more than a cache holds, a token for each lane, both kinds of requests."""
+    resident = BatchResident(decode_of(SMALL, 2, 2, 2, 2), random_weights(SMALL))
+    with pytest.raises(ConfigError, match="token 17 does not exist"):
+        resident.step([Given(17, True), None])
+    with pytest.raises(ConfigError, match="1 tokens for 2 lanes"):
+        resident.step([Given(1, True)])
+    resident.step([Given(1, True), None])
+    resident.step([Given(1), Given(1, True)])
+    with pytest.raises(ConfigError, match="room for 2 tokens of a request"):
+        resident.step([Given(1), Given(1)])
+    with pytest.raises(ConfigError, match="in turns or together"):
+        Placement(SMALL, 2, 2, 1, requests=2, batch=2)
+    with pytest.raises(ConfigError, match="batch is -1"):
+        Placement(SMALL, 2, 2, 1, batch=-1)
+
+
+def test_no_number_is_an_error_and_not_a_token():
+    """A weight that makes a logit infinite ends the run with a message."""
+    weights = random_weights(SMALL)
+    weights["lm_head.weight"][3] = np.inf
+    with pytest.raises(ConfigError, match="logits of token 0 are no finite numbers"):
+        BatchResident(decode_of(SMALL, 2, 2, 2, 2), weights).step([None, Given(0, True)])
