@@ -102,11 +102,7 @@ def planned(
     reading = _reading(machine, decoder, memory, prefill_mesh, prompt, tokens)
     fit, regions = memory.layers_that_fit(prompt + tokens), memory.regions(prompt + tokens)
     places = places_of(machine, *mesh)
-    try:
-        runs = running(machine, decoder, *mesh, prompt + tokens)
-        resident: dict[str, Any] = {"layer": runs.layer, "beside": runs.beside}
-    except ProgramError as error:  # an output matrix of which a PE cannot even count the words
-        resident = {"impossible": str(error)}
+    resident = _resident(machine, decoder, mesh, prompt + tokens)
     programs: dict[str, Any] = {}
     for each in PROGRAMS:
         try:
@@ -143,6 +139,15 @@ def planned(
         "beside_the_layers": extras(machine, decoder, *mesh, regions).as_dict(),
         **together,
     }
+
+
+def _resident(machine: Machine, decoder: Decoder, mesh: Mesh, tokens: int) -> dict[str, Any]:
+    """Return the cycles of the decoder that runs here, of a layer and of what stands beside the layers."""
+    try:
+        runs = running(machine, decoder, *mesh, tokens)
+    except ProgramError as error:  # an output matrix of which a PE cannot even count the words
+        return {"impossible": str(error)}
+    return {"layer": runs.layer, "beside": runs.beside}
 
 
 def _together(

@@ -259,13 +259,7 @@ class Decode:
                 self._layer(w, rotary, cache, attention, summed, done)
             p.place(behind)
             if search is not None:
-                self._norm(w, "norm 3", summed, done)
-                self._logits(w, summed)
-                done("head")
-                search.emit(summed("largest", search.top), summed("smallest", search.top))
-                done("argmax")
-                if column.first and row.first:
-                    p.mov32(p.fabout(p.output_queue(QUEUE_HEAD, COLOR_OUT), 2 * place.lanes), search.answer)
+                self._answer(w, search, column.first and row.first, summed, done)
             elif column.first:
                 assert self.region is not None
                 p.mov32(p.fabout(p.output_queue(QUEUE_HEAD, COLOR_HAND[self.region % 2]), place.hidden), w.x)
@@ -277,6 +271,17 @@ class Decode:
             p.jump(start)
         p.assemble()
         return p
+
+    def _answer(self, w: Writer, search: ArgMax, sends: bool, summed: Summed, done: Callable[[str], None]) -> None:
+        """Write what a step ends with: the last norm, logits, the largest of them, which one PE sends."""
+        self._norm(w, "norm 3", summed, done)
+        self._logits(w, summed)
+        done("head")
+        search.emit(summed("largest", search.top), summed("smallest", search.top))
+        done("argmax")
+        if sends:
+            out = w.p.output_queue(QUEUE_HEAD, COLOR_OUT)
+            w.p.mov32(w.p.fabout(out, 2 * w.place.lanes), search.answer)
 
     @staticmethod
     def _resume(w: Writer, summed: Summed) -> None:
