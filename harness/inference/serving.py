@@ -25,6 +25,7 @@ from harness.inference.admission import Words
 from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.yardsticks import Agreement, Yardstick
 from harness.kit.console import Progress
+from harness.models.rounding import Loss
 from traces.marks import mark
 
 __all__ = ["Lanes", "Served", "Service", "schedule", "service_of"]
@@ -78,6 +79,8 @@ class Service(Agreement):
     counters : dict
         Of all PEs: name -> (array, unit).
     host_seconds : float
+    losses : list of Loss
+        Of rounding the weights to 16 bits, by tensors that lost any.
     """
 
     requests: list[Served]
@@ -89,6 +92,7 @@ class Service(Agreement):
     hops: int = 0
     counters: dict[str, tuple[NDArray[Any], str]] = field(default_factory=dict)
     host_seconds: float = 0.0
+    losses: list[Loss] = field(default_factory=list)
 
     @property
     def tokens(self) -> list[list[int]]:
