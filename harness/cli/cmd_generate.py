@@ -298,7 +298,7 @@ def main(args: argparse.Namespace) -> int:
     return 1 if found.bit_exact is False else 0
 
 
-def _rounding(request: AnswerRequest, found: Answer | Flow) -> dict[str, Any] | None:
+def _rounding(request: AnswerRequest, found: Answer | Flow | Service) -> dict[str, Any] | None:
     """Return what rounding the weights to 16 bits lost; None if nothing."""
     if not found.losses:
         return None
