@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.cli import generate_answer, generate_batch, generate_regions
+from harness.cli import generate_answer, generate_batch, generate_regions, generate_speculation
 from harness.cli.generate_requests import requests_of
 from harness.cli.shared import add_machine_options, mesh_of, text_of, token_ids_of
 from harness.cli.tracing import add_options as add_trace_options
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from harness.inference.asking import AnswerRequest
     from harness.inference.generate import Answer
     from harness.inference.regions import Flow
-    from harness.inference.serving import Service
+    from harness.inference.serving import BatchAnswers
+    from harness.inference.speculation import Speculation
     from harness.models.hub import LanguageModel
     from harness.models.random_model import RandomModel
     from harness.models.tokens import Tokenizer
@@ -64,6 +65,32 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         help="who holds keys and values: rows that keep balance by passing the oldest on (default), the bottom row "
         "alone, or the rows in turn",
     )
+    _add_ways(parser)
+    parser.add_argument("--dtype", choices=("f16", "cb16"), default="f16", help="16-bit format (default: %(default)s)")
+    parser.add_argument("--temperature", type=float, default=0.0, help="0: the likeliest token (default)")
+    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="draw among the K likeliest (default: all)")
+    parser.add_argument("--seed", type=int, default=0, help="of the drawing (default: %(default)s)")
+    parser.add_argument("--logits", metavar="FILE.npz", help="write the logits of each generated token")
+    parser.add_argument(
+        "--verify",
+        choices=("full", "off"),
+        default="full",
+        help="compare every step with numpy in the order of the PEs, bit by bit (default), or nothing",
+    )
+    parser.add_argument(
+        "--estimate",
+        action="store_true",
+        help="run nothing: say by closed forms how many cycles prompt, transition and tokens will take",
+    )
+    parser.add_argument("--out", metavar="FILE.h5", help="write results and counters to a run file")
+    add_trace_options(parser)
+    add_machine_options(parser)
+    parser.set_defaults(parser=parser, template=None)
+    return parser
+
+
+def _add_ways(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how prompts are read, and on how many meshes, and how many tokens a step takes."""
     parser.add_argument(
         "--prefill",
         choices=("auto", "mesh", "token"),
@@ -71,6 +98,26 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         help="read the prompt at once by a program of its own (mesh), token by token by the decoding program (token), "
         "or at once if that fits into the memory of the PEs (default)",
     )
+    parser.add_argument(
+        "--chunk",
+        type=int,
+        metavar="K",
+        help="read the prompt in pieces of K tokens, each in one step over the cache (--cache round or concat): memory "
+        "does not grow with the prompt but for the cache",
+    )
+    parser.add_argument(
+        "--draft",
+        metavar="MODEL",
+        help="a smaller model of the same tokens, on a mesh below, guesses the answer (--cache round or concat)",
+    )
+    parser.add_argument(
+        "--ahead",
+        type=int,
+        default=4,
+        metavar="K",
+        help="with --draft: check K - 1 guesses in a step (default: %(default)s)",
+    )
+    parser.add_argument("--draft-mesh", metavar="WxH", help="PEs of the draft (default: as many as --mesh)")
     parser.add_argument(
         "--decode-mesh",
         metavar="WxH",
@@ -97,27 +144,6 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         help="let a step take B tokens, each of another request with a cache of its own; who is done makes room for "
         "the next one",
     )
-    parser.add_argument("--dtype", choices=("f16", "cb16"), default="f16", help="16-bit format (default: %(default)s)")
-    parser.add_argument("--temperature", type=float, default=0.0, help="0: the likeliest token (default)")
-    parser.add_argument("--top-k", type=int, default=0, metavar="K", help="draw among the K likeliest (default: all)")
-    parser.add_argument("--seed", type=int, default=0, help="of the drawing (default: %(default)s)")
-    parser.add_argument("--logits", metavar="FILE.npz", help="write the logits of each generated token")
-    parser.add_argument(
-        "--verify",
-        choices=("full", "off"),
-        default="full",
-        help="compare every step with numpy in the order of the PEs, bit by bit (default), or nothing",
-    )
-    parser.add_argument(
-        "--estimate",
-        action="store_true",
-        help="run nothing: say by closed forms how many cycles prompt, transition and tokens will take",
-    )
-    parser.add_argument("--out", metavar="FILE.h5", help="write results and counters to a run file")
-    add_trace_options(parser)
-    add_machine_options(parser)
-    parser.set_defaults(parser=parser, template=None)
-    return parser
 
 
 def _add_prompt(parser: argparse.ArgumentParser) -> None:
@@ -216,7 +242,7 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
     if args.prompt_ids is not None:
         prompt = token_ids_of(args.prompt_ids, "--prompt-ids")
     asked = requests_of(args, prompt, tokenizer, machine)
-    several = len(asked.prompts) != 1
+    several, others = len(asked.prompts) != 1, (args.regions, args.batch, args.chunk, args.draft)
     request = AnswerRequest(
         machine=machine,
         model=model,
@@ -232,8 +258,12 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
         answers=None if tokenizer is None else tokenizer.size,
         prefill=args.prefill,
         decode_mesh=None if args.decode_mesh is None else mesh_of(args.decode_mesh, "--decode-mesh"),
-        regions=1 if args.regions is None and args.batch is None and several else args.regions,
+        regions=1 if several and not any(others) else args.regions,
         batch=args.batch,
+        chunk=args.chunk,
+        draft=None if args.draft is None else find_model(args.draft),
+        ahead=args.ahead,
+        draft_mesh=None if args.draft_mesh is None else mesh_of(args.draft_mesh, "--draft-mesh"),
     )
     return request, tokenizer
 
@@ -251,6 +281,8 @@ def main(args: argparse.Namespace) -> int:
     said: Any = generate_answer if request.regions is None else generate_regions
     if request.batch is not None:
         said = generate_batch
+    if request.draft is not None:
+        said = generate_speculation
     if args.estimate:
         return _estimate(args, request, said)
     if args.logits:
@@ -298,7 +330,7 @@ def main(args: argparse.Namespace) -> int:
     return 1 if found.bit_exact is False else 0
 
 
-def _rounding(request: AnswerRequest, found: Answer | Flow | Service) -> dict[str, Any] | None:
+def _rounding(request: AnswerRequest, found: Answer | Flow | BatchAnswers | Speculation) -> dict[str, Any] | None:
     """Return what rounding the weights to 16 bits lost; None if nothing."""
     if not found.losses:
         return None
@@ -327,8 +359,9 @@ def _run_file(args: argparse.Namespace, machine: Machine) -> RunWriter:
     from traces.writer import RunWriter
 
     names = (
-        "model", "random_layers", "mesh", "decode_mesh", "regions", "requests", "batch", "tokens", "cache", "prefill",
-        "dtype", "prompt", "prompt_ids", "messages", "system", "temperature", "top_k", "seed", "verify",
+        "model", "random_layers", "mesh", "decode_mesh", "regions", "requests", "batch", "chunk", "draft", "ahead",
+        "draft_mesh", "tokens", "cache", "prefill", "dtype", "prompt", "prompt_ids", "messages", "system",
+        "temperature", "top_k", "seed", "verify",
     )  # fmt: skip
     asked = {name: value for name in names if (value := getattr(args, name)) is not None}
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in {**asked, "set": args.overrides}.items())
@@ -349,12 +382,14 @@ def _writable(path: str) -> None:
         raise ConfigError("its directory does not exist", where=path)
 
 
-def _write_logits(path: str, found: Answer | Flow | Service) -> None:
+def _write_logits(path: str, found: Answer | Flow | BatchAnswers | Speculation) -> None:
     """Write the logits of the generated tokens, of several answers those of the first, all or nothing."""
-    from harness.inference.generate import Answer
+    from harness.inference.regions import Flow
+    from harness.inference.serving import BatchAnswers
 
-    logits: list[NDArray[np.float32]] = found.logits if isinstance(found, Answer) else found.logits[0]
-    tokens = found.tokens if isinstance(found, Answer) else found.tokens[0]
+    several = isinstance(found, Flow | BatchAnswers)
+    logits: list[NDArray[np.float32]] = found.logits[0] if isinstance(found, Flow | BatchAnswers) else found.logits
+    tokens = found.tokens[0] if several else found.tokens
     target = Path(path)
     staging = target.with_name(f".{target.name}.part")
     try:

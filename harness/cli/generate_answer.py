@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["estimated", "estimated_rows", "fill", "result_of", "rows"]
 
 
+def read_by(at_once: bool, pieces: int) -> str:
+    """Return by what a prompt is read."""
+    if pieces:
+        return f"decode, in {pieces} piece{'s' * (pieces > 1)}"
+    return "prefill, at once" if at_once else "decode, token by token"
+
+
 def estimated(request: AnswerRequest) -> dict[str, Any]:
     """Return what an answer will take, by the prices of its programs; nothing is run."""
     from harness.inference.estimate import MOVED, WITHIN, estimate
@@ -29,7 +36,7 @@ def estimated(request: AnswerRequest) -> dict[str, Any]:
         "mesh": "{}x{}".format(*request.mesh),
         "decode_mesh": "{}x{}".format(*request.last_mesh),
         "prompt_tokens": len(request.prompt),
-        "prompt_read_by": "prefill, at once" if found.at_once else "decode, token by token",
+        "prompt_read_by": read_by(found.at_once, found.pieces),
         "estimated_cycles": {
             "prefill": found.prefill,
             "transition": found.transition,
@@ -50,9 +57,11 @@ def estimated_rows(facts: dict[str, Any], machine: Machine) -> list[tuple[str, s
     moves = " and 1% of the prompt" if facts["decode_mesh"] != facts["mesh"] else ""
     bounds = f"prompt within {within['prefill']:.0%} of a run in tests, steps within {within['tokens']:.0%}"
     bounds += f", the transition within {within['transition']:.0%}{moves} or 8 cycles"
-    read_by = facts["prompt_read_by"]
-    rows = [("prompt", f"{facts['prompt_tokens']} tokens, {cycles['prefill']:,} cycles (by {read_by})")]
-    if "at once" in read_by:
+    reader = facts["prompt_read_by"]
+    rows = [("prompt", f"{facts['prompt_tokens']} tokens, {cycles['prefill']:,} cycles (by {reader})")]
+    if "piece" in reader:
+        rows.append(("first token", f"{first:,} cycles more"))
+    elif "at once" in reader:
         rows.append(("transition", f"{cycles['transition']:,} cycles; first token {first:,} more"))
     if steps:
         rows.append(("cycles per token", f"{sum(steps) / len(steps):,.0f} ({min(steps):,} to {max(steps):,})"))
@@ -101,7 +110,7 @@ def result_of(request: AnswerRequest, answer: Answer) -> dict[str, Any]:
         "cache": request.policy,
         "dtype": request.dtype,
         "prompt": list(request.prompt),
-        "prompt_read_by": "prefill, at once" if answer.at_once else "decode, token by token",
+        "prompt_read_by": read_by(answer.at_once, answer.pieces),
         "tokens": answer.tokens,
         "text": None,
         "cycles": {
@@ -157,6 +166,8 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
         moved = f" for {result['moved_bytes']:,} bytes of keys and values" if result["moved_bytes"] else ""
         text = f"{cycles['transition']:,} cycles{moved}; first token {cycles['first_token']:,} more"
         found.append(("transition", text))
+    elif cycles["first_token"]:
+        found.append(("first token", f"{cycles['first_token']:,} cycles more"))
     if result["program_load"] is not None:
         load = result["program_load"]
         words = f"{load['words']:,} words of code, {load['cycles']:,} cycles at least, in no other number"

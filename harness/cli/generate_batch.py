@@ -10,7 +10,7 @@ from harness.cli.shared import CLOCKS
 
 if TYPE_CHECKING:
     from harness.inference.asking import AnswerRequest
-    from harness.inference.serving import Service
+    from harness.inference.serving import BatchAnswers
     from traces.writer import RunWriter
     from wse_core.params import Machine
 
@@ -56,7 +56,7 @@ def estimated_rows(facts: dict[str, Any], machine: Machine) -> list[tuple[str, s
     ]
 
 
-def fill(writer: RunWriter, service: Service, counters: bool) -> None:
+def fill(writer: RunWriter, service: BatchAnswers, counters: bool) -> None:
     """Put answers into a run file, and the counters of the PEs if they are wanted."""
     for name, (values, unit) in service.counters.items() if counters else ():
         writer.add_counter(name, values, unit)
@@ -72,7 +72,7 @@ def fill(writer: RunWriter, service: Service, counters: bool) -> None:
         writer.add_result("max_abs_error", service.max_abs_error)
 
 
-def result_of(request: AnswerRequest, service: Service) -> dict[str, Any]:
+def result_of(request: AnswerRequest, service: BatchAnswers) -> dict[str, Any]:
     """Return what is printed as JSON."""
     machine, batch = request.machine, request.batch or 1
     tokens = sum(map(len, service.tokens))

@@ -1,4 +1,4 @@
-"""The requests of ``wse generate --requests``: a number of answers to one prompt, or a file with a request per line."""
+"""What ``wse generate --requests`` reads is a number of answers to one prompt, or a file with a request per line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class Asked:
-    """The requests.
+    """An `Asked` has what options and a file say of each request.
 
     Attributes
     ----------

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
+from fabric.networks.inference.chunks import Chunks
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.fit import admit, needed_words, tokens_per_row
 from fabric.networks.inference.log import PAIRS
@@ -10,12 +13,32 @@ from fabric.networks.inference.pipeline import Pipeline
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill.fit import admit_prompt, prompt_words
 from fabric.networks.inference.prefill.placement import PromptPlacement
-from harness.inference.asking import AnswerRequest
+from harness.inference.asking import AnswerRequest, Model
+from wse_core.errors import PlanError
 
-__all__ = ["Built", "Words", "admitted"]
+__all__ = ["Built", "Drafted", "Words", "admitted"]
 
-Built = Decode | TwoMeshes | Pipeline
-"""Programs for a request: of one mesh, which read a prompt at once if `Decode.prompt` says so; of two; of regions."""
+
+@dataclass(frozen=True)
+class Drafted:
+    """Programs of an answer that is guessed ahead.
+
+    Attributes
+    ----------
+    target, draft : Decode
+        Of both models, each of which takes several tokens in a step.
+    alone : Decode
+        The program without guesses, to be compared with.
+    """
+
+    target: Decode
+    draft: Decode
+    alone: Decode
+
+
+Built = Decode | TwoMeshes | Pipeline | Chunks | Drafted
+"""Programs for a request: of one mesh, which read a prompt at once if `Decode.prompt` says so; of two; of regions; of
+one mesh that reads a prompt in pieces; of two models."""
 
 Words = dict[str, int]
 """Words of a PE by what they hold."""
@@ -36,6 +59,10 @@ def admitted(request: AnswerRequest) -> tuple[Built, list[Words]]:
         return _in_regions(request, request.regions)
     if request.batch is not None:
         return _in_a_batch(request, request.batch)
+    if request.draft is not None:
+        return _with_a_draft(request, request.draft)
+    if request.chunk is not None and len(request.prompt) > 1:
+        return _in_chunks(request, request.chunk)
     if request.decode_mesh is not None:
         return _on_two_meshes(request, request.decode_mesh)
     return _on_one_mesh(request)
@@ -64,6 +91,44 @@ def _in_a_batch(request: AnswerRequest, batch: int) -> tuple[Decode, list[Words]
     place = Placement(request.decoder, *mesh, room, request.dtype, batch=batch)
     admit(place, machine, request.tokens, policy)
     return Decode(machine, place, policy, answers=request.answers), [needed_words(place)]
+
+
+def _with_a_draft(request: AnswerRequest, draft: Model) -> tuple[Drafted, list[Words]]:
+    """Return programs of both models, the draft's mesh below the other one."""
+    machine, policy, mesh = request.machine, request.policy, request.mesh
+    second = request.draft_mesh or mesh
+    if mesh[1] + second[1] > machine["fabric.height"]:
+        raise PlanError(
+            f"{mesh[1]} rows and {second[1]} of the draft below them; the wafer has {machine['fabric.height']}",
+            where="--draft-mesh",
+            limit="height",
+            needed=mesh[1] + second[1],
+            available=machine["fabric.height"],
+        )
+    found, words = [], []
+    for decoder, size, where in (
+        (request.decoder, mesh, "decoder"), (draft.configuration.decoder.within(request.tokens), second, "draft")
+    ):  # fmt: skip
+        room = tokens_per_row(request.tokens, size[1], policy)
+        place = Placement(decoder, *size, room, request.dtype, batch=1, ahead=request.ahead)
+        built = Decode(machine, place, policy, answers=request.answers)
+        admit(place, machine, request.tokens, policy, where, "--ahead")
+        found.append(built)
+        words.append(needed_words(place))
+    alone = Decode(machine, replace(found[0].place, batch=0, ahead=1), policy)
+    return Drafted(found[0], found[1], alone), words
+
+
+def _in_chunks(request: AnswerRequest, size: int) -> tuple[Chunks, list[Words]]:
+    """Return a program that reads all but the last token of the prompt in pieces, and one that answers."""
+    machine, policy, mesh = request.machine, request.policy, request.mesh
+    room = tokens_per_row(request.tokens, mesh[1], policy)
+    place = Placement(request.decoder, *mesh, room, request.dtype)
+    length = len(request.prompt) - 1
+    size = min(size, length) if length > 1 else 2
+    built = Chunks(machine, place, length, size, policy, request.answers)
+    admit(built.reader.place, machine, request.tokens, policy)
+    return built, [built.words()]
 
 
 def _on_two_meshes(request: AnswerRequest, second: tuple[int, int]) -> tuple[TwoMeshes, list[Words]]:

@@ -129,6 +129,14 @@ class AnswerRequest:
         Meshes beside each other over which the layers are spread.
     batch : int or None
         Tokens, each of another prompt, that a step takes together; prompts wait for a lane that is free.
+    chunk : int or None
+        Tokens of the prompt that a step takes together, until all but the last one are read.
+    draft : LanguageModel or RandomModel or None
+        A smaller model of the same tokens that guesses those of the answer.
+    ahead : int
+        Tokens that a step takes of an answer that is guessed: the last known one and guesses.
+    draft_mesh : (int, int) or None
+        PEs along x and y of the draft, below the mesh; None: as many as that has.
 
     Raises
     ------
@@ -150,6 +158,10 @@ class AnswerRequest:
     decode_mesh: Mesh | None = None
     regions: int | None = None
     batch: int | None = None
+    chunk: int | None = None
+    draft: Model | None = None
+    ahead: int = 4
+    draft_mesh: Mesh | None = None
     counts: Sequence[int] | None = None
     samplings: Sequence[Sampling] | None = None
 
@@ -185,11 +197,45 @@ class AnswerRequest:
             if self.prefill == "mesh":
                 what = "with a batch prompts are read by the decoding program, each in a lane of its own"
                 raise UnsupportedError(what, where="--prefill mesh", hint="leave it out")
+        if self.chunk is not None:
+            if self.chunk < 2:
+                raise ConfigError(f"pieces of {self.chunk} tokens", where="--chunk", hint="2 or more")
+            for option, value in (
+                ("--batch", self.batch), ("--regions", self.regions), ("--decode-mesh", self.decode_mesh)
+            ):  # fmt: skip
+                if value is not None:
+                    what = "a prompt is read in pieces by one mesh that then answers it alone"
+                    raise UnsupportedError(what, where=option, hint="leave --chunk out, or this option")
+            if self.prefill != "auto":
+                raise ConfigError("pieces are another way", where=f"--prefill {self.prefill}", hint="leave it out")
+        if self.draft is not None:
+            self._check_draft(self.draft.configuration.decoder)
         if not self.prompts:
             raise ConfigError("0 requests", where="--requests", hint="1 or more")
         if len(self.prompts) > 1 and self.regions is None and self.batch is None:
             what = f"{len(self.prompts)} prompts without regions or a batch"
             raise ConfigError(what, where="--requests", hint="--regions 1 or --batch 2")
+
+    def _check_draft(self, draft: Decoder) -> None:
+        """Refuse a draft that cannot guess."""
+        own = self.model.configuration.decoder
+        if self.ahead < 2:
+            raise ConfigError(f"{self.ahead} tokens in a step guess nothing", where="--ahead", hint="2 or more")
+        if draft.vocabulary != own.vocabulary:
+            what = f"{draft.vocabulary} tokens, the model has {own.vocabulary}"
+            raise ConfigError(what, where="--draft", hint="a model of the same tokens")
+        if draft.context < self.tokens:
+            raise ConfigError(f"its context holds {draft.context} of {self.tokens} tokens", where="--draft")
+        for option, value in (
+            ("--batch", self.batch), ("--regions", self.regions), ("--decode-mesh", self.decode_mesh),
+            ("--chunk", self.chunk),
+        ):  # fmt: skip
+            if value is not None:
+                what = "a draft guesses one answer of a mesh that has all layers, and reads prompts in pieces"
+                raise UnsupportedError(what, where=option, hint="leave --draft out, or this option")
+        if self.prefill != "auto":
+            what = "with a draft prompts are read in pieces"
+            raise UnsupportedError(what, where=f"--prefill {self.prefill}", hint="leave it out")
 
     def count_of(self, request: int) -> int:
         """Return how many tokens are generated for a prompt."""

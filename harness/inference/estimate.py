@@ -9,17 +9,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from fabric.networks.inference.chunks import Chunks
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.move.cycles import MoveCycles
 from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.prefill.cycles import PromptCycles
 from fabric.networks.inference.prefill.program import Prefill
-from harness.inference.admission import admitted
+from harness.inference.admission import Drafted, admitted
 from harness.inference.asking import AnswerRequest
 from harness.inference.serving import schedule
 
-__all__ = ["MOVED", "WITHIN", "Estimate", "ServiceEstimate", "estimate", "estimate_service"]
+__all__ = [
+    "MOVED",
+    "WITHIN",
+    "BatchEstimate",
+    "Estimate",
+    "SpeculationEstimate",
+    "estimate",
+    "estimate_service",
+    "estimate_speculation",
+]
 
 WITHIN = {"prefill": 0.02, "transition": 0.05, "first_token": 0.02, "tokens": 0.01}
 """Largest relative error of each part of an estimate against the engine that tests allow."""
@@ -35,6 +45,8 @@ class Estimate:
     ----------
     at_once : bool
         Whether a program of its own reads the prompt.
+    pieces : int
+        Steps in which it does, a piece in each; 0: all tokens at once.
     prefill, transition, first_token : int
         Of the prompt, of the move of the last token's hidden features, or of keys and values to another mesh, and of
         what follows until the first token has left; the last two are 0 if the prompt is read token by token, where the
@@ -51,10 +63,11 @@ class Estimate:
     first_token: int
     tokens: list[int]
     memory: dict[str, int]
+    pieces: int = 0
 
 
 @dataclass(frozen=True)
-class ServiceEstimate:
+class BatchEstimate:
     """Cycles that requests of a batch will take.
 
     Attributes
@@ -75,14 +88,14 @@ class ServiceEstimate:
     memory: dict[str, int]
 
 
-def estimate_service(request: AnswerRequest) -> ServiceEstimate:
+def estimate_service(request: AnswerRequest) -> BatchEstimate:
     """Return what the requests of a batch will take; errors are those of `harness.inference.generate.answer`."""
     built, (words,) = admitted(request)
     assert isinstance(built, Decode), "a batch has one mesh"
     lengths = [request.length_of(k) for k in range(len(request.prompts))]
     befores = schedule(lengths, built.place.lanes)
     alone = Decode(built.machine, replace(built.place, batch=0), built.policy)
-    return ServiceEstimate(
+    return BatchEstimate(
         StepCycles(built).steps(befores).tolist(),
         sum(lengths) / (len(befores) * built.place.lanes),
         StepCycles(alone).step(max(lengths) - 1),
@@ -90,15 +103,61 @@ def estimate_service(request: AnswerRequest) -> ServiceEstimate:
     )
 
 
+@dataclass(frozen=True)
+class SpeculationEstimate:
+    """Cycles of a full round of an answer that is guessed ahead, behind the longest text.
+
+    Attributes
+    ----------
+    check, guess : int
+        Of a step of the larger model with all its lanes, and of the last step of the draft.
+    round : int
+        Of all guesses and their check.
+    alone : int
+        Of a token without a draft.
+    memory : dict
+        Bytes of a PE, by model.
+    """
+
+    check: int
+    guess: int
+    round: int
+    alone: int
+    memory: dict[str, int]
+
+
+def estimate_speculation(request: AnswerRequest) -> SpeculationEstimate:
+    """Return what a full round takes; errors are those of `harness.inference.generate.answer`."""
+    built, words = admitted(request)
+    assert isinstance(built, Drafted), "a draft has a mesh beside"
+    lanes = request.ahead
+    first = max(0, request.tokens - lanes)
+    check = StepCycles(built.target).step(range(first, first + lanes))
+    had = [[-1 - first - k for k in range(count)] for count in range(lanes - 1)]
+    rest = [[first + len(each)] * (lanes - len(each)) for each in had]
+    guesses = StepCycles(built.draft).steps([one + other for one, other in zip(had, rest, strict=True)]).tolist()
+    return SpeculationEstimate(
+        check,
+        guesses[-1],
+        check + sum(guesses),
+        StepCycles(built.alone).step(request.tokens - 1),
+        {name: 2 * sum(each.values()) for name, each in zip(("model", "draft"), words, strict=True)},
+    )
+
+
 def estimate(request: AnswerRequest) -> Estimate:
     """Return what `harness.inference.generate.answer` would take for a request without regions; errors are its own."""
-    built, (words,) = admitted(request)
+    built, (words, *_) = admitted(request)
     length, tokens = len(request.prompt), request.tokens
     memory = {name: 2 * each for name, each in words.items()}
     if isinstance(built, TwoMeshes):
         reading, moving = MoveCycles(built).cycles()
         first, *further = StepCycles(built.decode).steps(range(length - 1, tokens)).tolist()
         return Estimate(True, reading, moving, first, further, memory)
+    if isinstance(built, Chunks):
+        steps = StepCycles(built.reader).steps(built.pieces()).tolist()
+        first, *further = StepCycles(built.decode).steps(range(length - 1, tokens)).tolist()
+        return Estimate(True, sum(steps), 0, first, further, memory, len(steps))
     assert isinstance(built, Decode), "regions have an estimate of their own"
     form = StepCycles(built)
     if built.prompt is None:

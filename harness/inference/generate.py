@@ -4,11 +4,11 @@ Two programs of the PEs share weights and cache: one reads a prompt at once (*pr
 them the last token's hidden features move (the *transition*), and the PEs get the other program, whose code the host
 has to load: the cycles which that takes at least are told apart (`Load`), since no program of the PEs does it.
 
-A prompt may also be read by the decoding program itself, one token per step; then nothing moves between prompt and
-answer.  Or it is read on another mesh, beside that which decodes: then keys and values move over the wafer (the
-transition), no program is loaded, and the last token of the prompt is the first that the decoding mesh takes.  Or the
-layers are spread over several meshes (`harness.inference.regions`), or a step takes tokens of several requests
-(`harness.inference.serving`).
+A prompt may also be read in pieces (`fabric.networks.inference.chunks`), or by the decoding program itself, one token
+per step; then nothing moves between prompt and answer.  Or it is read on another mesh, beside that which decodes: then
+keys and values move over the wafer (the transition), no program is loaded, and the last token of the prompt is the
+first that the decoding mesh takes.  Or the layers are spread over several meshes (`harness.inference.regions`), or a
+step takes tokens of several requests (`harness.inference.serving`).
 
 With `verify` every step is compared bit by bit with the oracle (numpy in the order of the PEs), and its logits with a
 plain decoder in float64 on the same rounded weights.
@@ -24,8 +24,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fabric.networks.inference.chunks import Chunks
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
+from fabric.networks.inference.edge import Came
 from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.pipeline import Pipeline
@@ -34,10 +36,11 @@ from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import read_prompt
 from fabric.networks.inference.resident import Resident, Resumed, Step
-from harness.inference.admission import admitted
+from harness.inference.admission import Drafted, admitted
 from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.regions import Flow, flow_of
-from harness.inference.serving import Service, service_of
+from harness.inference.serving import BatchAnswers, service_of
+from harness.inference.speculation import Speculation, speculation_of
 from harness.inference.yardsticks import Agreement, Yardstick
 from harness.kit.console import Progress
 from harness.models.rounding import Loss
@@ -88,6 +91,8 @@ class Answer(Agreement):
         Of the decoding program, behind a prompt that was read at once on the same mesh.
     at_once : bool
         Whether a program of its own read the prompt.
+    pieces : int
+        Steps in which it did, a piece in each; 0: all tokens at once.
     moved_bytes : int
         Of keys and values that went to another mesh.
     hops : int
@@ -113,6 +118,7 @@ class Answer(Agreement):
     first_cycles: int = 0
     load: Load | None = None
     at_once: bool = False
+    pieces: int = 0
     moved_bytes: int = 0
     hops: int = 0
     memory: dict[str, int] = field(default_factory=dict)
@@ -134,7 +140,9 @@ class Answer(Agreement):
 
     def conclude(self, resident: Resident) -> None:
         """Add the closed form of the last step and the counters of the decoding program."""
-        if resident.decode.arrived:  # the last token of the prompt was a step like those of the answer
+        if (
+            resident.decode.arrived or resident.decode.begun
+        ):  # the last token of the prompt was a step like those of the answer
             self.first_cycles = self.token_cycles.pop(0)
         form, last = StepCycles(resident.decode), resident.count - 1
         self.expected_cycles, self.layer_cycles = form.step(last), form.layer(last)
@@ -149,7 +157,7 @@ class _Compared:
     def __init__(self, oracle: Oracle, weights: Weights, answer: Answer) -> None:
         self.oracle, self.yardstick = oracle, Yardstick(oracle.place, weights, answer)
 
-    def compare(self, token: int, step: Step) -> None:
+    def compare(self, token: int, step: Came) -> None:
         """Let both take a token and compare."""
         self.yardstick.compare(self.oracle.step(token), [token], step)
 
@@ -168,10 +176,12 @@ class _Begun:
     compared: _Compared | None
 
 
-def _begun(built: Decode | TwoMeshes, request: AnswerRequest, weights: Weights, answer: Answer) -> _Begun:
+def _begun(built: Decode | TwoMeshes | Chunks, request: AnswerRequest, weights: Weights, answer: Answer) -> _Begun:
     """Let the prompt be read as the programs do it, unless the decoder itself takes its tokens; note what it took."""
     if isinstance(built, TwoMeshes):
         return _on_two_meshes(built, request, weights, answer)
+    if isinstance(built, Chunks):
+        return _in_chunks(built, request, weights, answer)
     tables = built.tables(weights)
     compared = _Compared(Oracle(built, weights, tables), weights, answer) if request.verify else None
     if built.prompt is None:
@@ -206,6 +216,26 @@ def _at_once(
     if compared is not None:
         compared.compare_prompt(prefill, request.prompt, resumed)
     return _Begun(resident, resumed, compared)
+
+
+def _in_chunks(built: Chunks, request: AnswerRequest, weights: Weights, answer: Answer) -> _Begun:
+    """Let all but the last token of the prompt be read in pieces on the mesh that then decodes."""
+    tables, read = built.decode.tables(weights), list(request.prompt[:-1])
+    reading = built.read(weights, tables, read)
+    compared = _Compared(Oracle(built.decode, weights, tables), weights, answer) if request.verify else None
+    taken = iter(read)
+    for number, step in enumerate(reading.steps, 1):
+        mark(step.begun, f"piece {number} of the prompt", TRACK, step.begun + step.cycles)
+        answer.prompt_cycles.append(step.cycles)
+        answer.hops += step.hops
+        for came in step.came:
+            if came is not None and compared is not None:
+                compared.compare(next(taken), came)
+    resident = built.answering(weights, reading.kept)
+    words = 2 * max(len(image.code) for image in resident.fabric.spec.programs)
+    answer.load = Load(words, built.decode.place.width * words // 2)
+    answer.at_once, answer.pieces, answer.counters = True, len(reading.steps), reading.counters
+    return _Begun(resident, None, compared)
 
 
 def _on_two_meshes(meshes: TwoMeshes, request: AnswerRequest, weights: Weights, answer: Answer) -> _Begun:
@@ -269,8 +299,9 @@ def _answered(
 
 def answer(
     request: AnswerRequest, hear: Hear | None = None, progress: Progress | None = None
-) -> Answer | Flow | Service:
-    """Answer a request: a `Flow` of several answers if it has regions, a `Service` with a batch, else an `Answer`.
+) -> Answer | Flow | BatchAnswers | Speculation:
+    """Answer a request: a `Flow` of several answers if it has regions, a `BatchAnswers` with a batch, a
+    `Speculation` with a draft, else an `Answer`.
 
     Parameters
     ----------
@@ -292,9 +323,11 @@ def answer(
     beside = "" if request.regions is None else f"{request.regions} regions of "
     progress.phase(f"weights and programs of {beside}{request.mesh[0]} x {request.mesh[1]} PEs")
     weights, losses = request.model.rounded(Arithmetic.of(request.machine, request.dtype))
-    found: Answer | Flow | Service
+    found: Answer | Flow | BatchAnswers | Speculation
     if isinstance(built, Pipeline):
         found = flow_of(request, built, words, weights, hear, progress)
+    elif isinstance(built, Drafted):
+        found = speculation_of(request, built, words, weights, hear, progress)
     elif request.batch is not None and isinstance(built, Decode):
         found = service_of(request, built, words[0], weights, hear, progress)
     else:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.inference.batch import BatchOracle, BatchResident, Given
+from fabric.networks.inference.batch import BatchOracle, BatchResident, LaneToken
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.edge import Came
@@ -28,7 +28,7 @@ from harness.kit.console import Progress
 from harness.models.rounding import Loss
 from traces.marks import mark
 
-__all__ = ["Lanes", "Served", "Service", "schedule", "service_of"]
+__all__ = ["BatchAnswers", "Lanes", "Served", "schedule", "service_of"]
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Served:
 
 
 @dataclass
-class Service(Agreement):
+class BatchAnswers(Agreement):
     """What was generated, what it took, and how it agrees with numpy.
 
     Attributes
@@ -170,12 +170,12 @@ class _Serving:
     request : AnswerRequest
     built : Decode
     weights : mapping
-    found : Service
+    found : BatchAnswers
         Takes what comes.
     """
 
     def __init__(
-        self, request: AnswerRequest, built: Decode, weights: Mapping[str, NDArray[Any]], found: Service
+        self, request: AnswerRequest, built: Decode, weights: Mapping[str, NDArray[Any]], found: BatchAnswers
     ) -> None:
         tables = built.tables(weights)
         self.request, self.found = request, found
@@ -206,12 +206,12 @@ class _Serving:
                 answered += [holder] * self._take(holder, lane, given[lane], came)
         return answered
 
-    def _given(self, r: int) -> Given:
+    def _given(self, r: int) -> LaneToken:
         """Return the next token of a request."""
         position = self.found.requests[r].steps
-        return Given(self.queues[r][position], position == 0)
+        return LaneToken(self.queues[r][position], position == 0)
 
-    def _take(self, r: int, lane: int, given: Given | None, came: Came) -> bool:
+    def _take(self, r: int, lane: int, given: LaneToken | None, came: Came) -> bool:
         """Take what came of a token; return whether the answer has one more."""
         served, request, end = self.found.requests[r], self.request, came.begun + came.cycles
         mark(came.begun, f"request {r + 1}, token {served.steps + 1}", f"lane {lane + 1}", end)
@@ -249,7 +249,7 @@ def service_of(
     weights: Mapping[str, NDArray[Any]],
     hear: Hear | None,
     progress: Progress,
-) -> Service:
+) -> BatchAnswers:
     """Return the answers to the prompts of a request, as many at a time as a step takes tokens.
 
     Parameters
@@ -261,7 +261,7 @@ def service_of(
     hear, progress
         As of `harness.inference.generate.answer`; `hear` hears of the first answer.
     """
-    found = Service([Served() for _ in request.prompts], {name: 2 * count for name, count in words.items()})
+    found = BatchAnswers([Served() for _ in request.prompts], {name: 2 * count for name, count in words.items()})
     serving = _Serving(request, built, weights, found)
     progress.phase("prompts and answers")
     whole = sum(map(request.length_of, range(len(request.prompts))))

@@ -68,13 +68,16 @@ class Attention:
         p.load(w.total, p.mem1d(w.scores, place.capacity))
         p.load(w.column, p.mem1d(w.cache, place.capacity))
         keys, query, score = p.reg16("keys"), p.reg16("query"), p.reg16("score")
-        p.ld16(keys, w.pointers["cache"])
+        if place.ahead == 1:
+            p.ld16(keys, w.pointers["cache"])
         p.ldi(query, w.qkv_half)
         p.ldi(score, w.scores)
         together = unrolled(place)
         factors = [p.reg16("factor") for _ in range(together)]
         with w.lanes() as lane:
             self._walk(width, lane, w.total)
+            if place.ahead > 1:
+                self.cache.own(keys, lane)
             with w.times(place.kv_heads):
                 with w.times(place.decoder.group):
                     p.dsr_base(w.total, score)
@@ -257,13 +260,17 @@ class Attention:
         p.load(w.column, p.mem1d(w.cache, place.part, save=True))
         values, share, result, fours = p.reg16("values"), p.reg16("share"), p.reg16("result"), p.reg16("fours")
         factors = [p.reg16("factor") for _ in range(4)]
-        p.ld16(values, w.pointers["cache"])
-        p.add16(values, values, place.kv_rows * place.capacity)
+        if place.ahead == 1:
+            p.ld16(values, w.pointers["cache"])
+            p.add16(values, values, place.kv_rows * place.capacity)
         p.ldi(share, w.shares)
         p.ldi(result, w.mixed)
         with w.lanes() as lane:
             p.ld16(fours, self.cache.width, index=lane)
             p.slr16(fours, fours, 2)
+            if place.ahead > 1:
+                self.cache.own(values, lane)
+                p.add16(values, values, place.kv_rows * place.capacity)
             with w.times(place.kv_heads):
                 with w.times(place.decoder.group):
                     p.dsr_base(w.total, result)

@@ -1,8 +1,10 @@
-"""A decoder that takes a token of each of several requests in one step, seen from the host.
+"""A decoder that takes tokens of several requests in one step, seen from the host.
 
-A step takes `Placement.batch` tokens, each in a *lane* that has a cache and a position of its own.  Before any step the
-host may give a lane to another request: it says so with the embedding, and on the wafer the lane's cache is empty and
-its position the first.  A lane without a request begins anew with every step, and nobody reads what it gives.
+A step takes a token in each of its *lanes*.  Each of `Placement.batch` requests has a cache and `Placement.ahead` lanes
+beside each other; with one lane each, requests are told apart by their lanes.  With the embeddings the host says what
+goes before each token: nothing, so that a request begins and its cache is empty; or a token of a lane, of the same
+step or of the last one.  What the cache has behind that token is as if it had never come: tokens may be tried and taken
+back.  A lane that has nothing to do repeats another one of its request, or begins a request that nobody reads.
 
 `BatchOracle` has a plain oracle of one request for each lane, on the same mesh, that knows nothing of the others.
 """
@@ -25,11 +27,11 @@ from fabric.networks.inference.tiles import embedding_rows
 from wse_core.errors import ConfigError, InternalError
 from wse_core.formats import Arithmetic, Bits
 
-__all__ = ["BatchOracle", "BatchResident", "BatchStep", "Given"]
+__all__ = ["BatchOracle", "BatchResident", "BatchStep", "LaneToken"]
 
 
 @dataclass(frozen=True)
-class Given:
+class LaneToken:
     """A token that a lane takes.
 
     Attributes
@@ -37,13 +39,20 @@ class Given:
     token : int
     first : bool
         Whether a request begins with it.
+    behind : int or None
+        The lane of the token that goes before it, of the same request: of this step if it comes before, else of the
+        last one; None: the lane itself in the last step.
+    again : bool
+        Whether the lane takes the token of the last step again, in its place.
     """
 
     token: int
     first: bool = False
+    behind: int | None = None
+    again: bool = False
 
 
-NOBODY = Given(0, True)
+NOBODY = LaneToken(0, True)
 """What a lane takes that has no request."""
 
 
@@ -82,7 +91,7 @@ class BatchResident:
     ----------
     fabric : Fabric
     counts : list of int
-        Tokens that the cache of each lane has.
+        Tokens of its request up to that of each lane.
     """
 
     def __init__(
@@ -101,7 +110,7 @@ class BatchResident:
         self.counts = [0] * self.place.lanes
         self.most = Rows.most(self.place.height, self.place.tokens_per_row, decode.policy)
 
-    def step(self, given: Sequence[Given | None]) -> BatchStep:
+    def step(self, given: Sequence[LaneToken | None]) -> BatchStep:
         """Let each lane take a token, or none; return what came.
 
         Raises
@@ -109,7 +118,7 @@ class BatchResident:
         ConfigError
             Not a token for each lane, no such token, a full cache, or logits that are no numbers.
         """
-        self._send([each or NOBODY for each in given])
+        self._send(given)
         hops = self.fabric.run(on_wait="return").wavelet_hops
         left = self.fabric.receive(self.decode.output)
         if len(left.cycles) != 2 * self.place.lanes:
@@ -126,23 +135,37 @@ class BatchResident:
             came.append(Came(int(values[lane, 0]), logits[lane], begun, int(ends[lane])))
         return BatchStep(came, begun, int(ends[-1]), hops)
 
-    def _send(self, given: Sequence[Given]) -> None:
-        """Send the embeddings of a step, and which requests begin with it."""
+    def _send(self, given: Sequence[LaneToken | None]) -> None:
+        """Send the embeddings of a step, and what goes before each token."""
         place, machine = self.place, self.decode.machine
-        if len(given) != place.lanes:
-            raise ConfigError(f"{len(given)} tokens for {place.lanes} lanes", where="batch")
+        lanes, ahead = place.lanes, place.ahead
+        if len(given) != lanes:
+            raise ConfigError(f"{len(given)} tokens for {lanes} lanes", where="batch")
+        tokens, behind, counts = [0] * lanes, [0] * lanes, list(self.counts)
         for lane, each in enumerate(given):
+            home = lane - lane % ahead
+            if each is None and lane > home:  # repeats the lane before it
+                tokens[lane], behind[lane], counts[lane] = tokens[lane - 1], lanes + lane, counts[lane - 1]
+                continue
+            each = each or NOBODY
+            if each.again:
+                tokens[lane], behind[lane] = each.token, 1 + lanes + lane
+                continue
+            before = lane if each.behind is None else each.behind
             refuse_token(place, each.token)
-            if not each.first and self.counts[lane] >= self.most:
+            if not home <= before < home + ahead:
+                raise ConfigError(f"lane {lane} goes on behind lane {before}, of another request", where="batch")
+            if not each.first and counts[before] >= self.most:
                 raise ConfigError(f"the cache is full: it has room for {self.most} tokens of a request", where="batch")
-        half = Arithmetic.of(machine, place.dtype)
-        goes_on = np.zeros(place.told)
-        goes_on[: place.lanes] = [not each.first for each in given]
-        told = np.broadcast_to(half.encode(goes_on), (place.height, place.told))
-        rows = [embedding_rows(place, machine, self.weights, each.token) for each in given]
-        for stream, chunk in zip(self.decode.inputs, np.concatenate([*rows, told], axis=1), strict=True):
+            tokens[lane], behind[lane] = each.token, 0 if each.first else 1 + before
+            counts[lane] = 1 if each.first else counts[before] + 1
+        told = np.zeros(place.told)
+        told[:lanes] = behind
+        bits = np.broadcast_to(Arithmetic.of(machine, place.dtype).encode(told), (place.height, place.told))
+        rows = [embedding_rows(place, machine, self.weights, token) for token in tokens]
+        for stream, chunk in zip(self.decode.inputs, np.concatenate([*rows, bits], axis=1), strict=True):
             self.fabric.send(stream, chunk)
-        self.counts = [1 if each.first else count + 1 for each, count in zip(given, self.counts, strict=True)]
+        self.counts = counts
 
     def logits(self) -> Bits:
         """Return the bits of the logits of each lane's last token, as the PEs of row 0 hold them."""
@@ -171,11 +194,11 @@ class BatchOracle:
         self, decode: Decode, weights: Mapping[str, ArrayLike], tables: Mapping[str, Bits] | None = None
     ) -> None:
         may = decode.answers
-        alone = Decode(decode.machine, replace(decode.place, batch=0), decode.policy, answers=may)
+        alone = Decode(decode.machine, replace(decode.place, batch=0, ahead=1), decode.policy, answers=may)
         self.plain = Oracle(alone, weights, tables)
         self.lanes = [self.plain.anew() for _ in range(decode.place.lanes)]
 
-    def step(self, lane: int, given: Given) -> tuple[int, Bits]:
+    def step(self, lane: int, given: LaneToken) -> tuple[int, Bits]:
         """Let a lane take a token; return (the next one, bits of the logits of all tokens)."""
         if given.first:
             self.lanes[lane] = self.plain.anew()

@@ -61,14 +61,17 @@ class CacheCode:
         self.row = p.param("row", "u16")
         self.phase = p.param("phase", "u16", count=lanes)  # tokens there, modulo rows
         self.held = p.param("held", "u16", count=lanes)  # tokens in this row
-        self.order = p.param("order", "u16", count=lanes * place.capacity)
+        if place.ahead == 1:
+            self.order = p.param("order", "u16", count=lanes * place.capacity)
+        else:
+            self.cache_at = p.array("caches_at", lanes, "u16")  # words from the first cache to that of each token
         self.slot, self.comes, self.goes = (p.array(name, lanes, "u16") for name in ("slot", "comes", "goes"))
         self.width = p.array("width", lanes, "u16")  # slots a product walks over
         self.size = p.scalar("size", "u16")  # of all heads' scores, of all tokens
         entry = 2 * lanes * place.kv_rows
         if self.moving:
             self.leaving, self.arrived = p.array("leaving", entry, place.dtype), p.array("arrived", entry, place.dtype)
-            if lanes > 1:
+            if lanes > 1 and place.ahead == 1:
                 self.leavers, self.comers = p.scalar("leavers", "u16"), p.scalar("comers", "u16")
 
     def begin(self) -> None:
@@ -83,7 +86,10 @@ class CacheCode:
                 p.st16(zero, self.comers)
             p.free(zero)
         with self.w.lanes() as lane:
-            self._begin(lane)
+            if lane is not None and self.w.place.ahead > 1:
+                self._begin_ahead(lane)
+            else:
+                self._begin(lane)
 
     def _begin(self, lane: Reg | None) -> None:
         """Write what a step begins with, for one of its tokens."""
@@ -131,6 +137,86 @@ class CacheCode:
             p.ldi(phase, 0)
         p.st16(phase, self.phase, index=lane)
         p.free(phase, row, held, value)
+
+    def _begin_ahead(self, lane: Reg) -> None:
+        """Write what a step begins with, for one of its tokens, where several belong to a request.
+
+        Entries never leave their slots, so that a row's tokens are its first slots: a token behind others sees these.
+        """
+        w, p, place = self.w, self.w.p, self.w.place
+        before, phase, held, value = p.reg16("before"), p.reg16("phase"), p.reg16("held"), p.reg16("value")
+        again, own, done = p.new_label(), p.new_label(), p.new_label()
+        p.ld16(before, w.goes_on, index=lane)
+        p.ldi(phase, 0)
+        p.ldi(held, 0)
+        p.branch("eq", before, 0, own, "16")
+        p.branch("gtu", before, place.lanes, again, "16")
+        p.ld16(phase, self.phase[0] + -1, index=before)
+        p.ld16(held, self.held[0] + -1, index=before)
+        p.place(own)
+        p.ldi(value, NOWHERE)
+        if self.policy != "concat":
+            p.ld16(before, self.row)
+            with p.if_("eq", phase, before):
+                self._take(held, value, lane)
+        elif self.bottom:
+            self._take(held, value, lane)
+        p.st16(value, self.comes, index=lane)
+        p.add16(phase, phase, 1)
+        with p.if_("eq", phase, place.height, "16"):
+            p.ldi(phase, 0)
+        p.jump(done)
+        p.place(again)  # the same token in the same place
+        p.sub16(before, before, place.lanes)
+        for var, register in ((self.phase, phase), (self.held, held)):
+            p.ld16(register, var[0] + -1, index=before)
+        for var in (self.slot, self.comes):
+            p.ld16(value, var[0] + -1, index=before)
+            p.st16(value, var, index=lane)
+        p.place(done)
+        p.st16(phase, self.phase, index=lane)
+        p.st16(held, self.held, index=lane)
+        p.add16(held, held, 3)
+        p.and16(held, held, 0xFFFC)
+        p.st16(held, self.width, index=lane)
+        p.mul16(held, held, place.heads)
+        p.ld16(value, self.size)
+        p.add16(held, held, value)
+        p.st16(held, self.size)
+        p.free(before, phase, held, value)
+
+    def _take(self, held: Reg, value: Reg, lane: Reg) -> None:
+        """Write that a token's entry comes into a new slot."""
+        p = self.w.p
+        p.st16(held, self.slot, index=lane)
+        p.add16(held, held, 1)
+        p.ldi(value, OWN)
+
+    def places(self) -> None:
+        """Write where the caches of all tokens are, once."""
+        p, place = self.w.p, self.w.place
+        address, at = p.reg16("cache"), p.reg16("at")
+        p.ldi(address, 0)
+        p.ldi(at, self.cache_at)
+        with self.w.times(place.batch):
+            with p.loop(place.ahead):
+                p.st16(address, at)
+                p.add16(at, at, 1)
+            p.add16(address, address, place.cache_words)
+        p.free(address, at)
+
+    def own(self, address: Reg, lane: Reg | None) -> None:
+        """Write address = where the cache of a token's request is, in the layer that comes."""
+        p, place = self.w.p, self.w.place
+        p.ld16(address, self.w.pointers["cache"])
+        if lane is not None:
+            words = p.reg16("words")
+            if place.ahead == 1:
+                p.mul16(words, lane, place.cache_words)
+            else:
+                p.ld16(words, self.cache_at, index=lane)
+            p.add16(address, address, words)
+            p.free(words)
 
     def _first(self, lane: Reg | None, address: Reg) -> None:
         """Write address = where a token's list of slots begins."""
@@ -339,10 +425,7 @@ class CacheCode:
         """Give where the keys, then the values, of a token's slot are, and how they are walked over."""
         w, p, place = self.w, self.w.p, self.w.place
         address, words = p.reg16("address"), p.reg16("words")
-        p.ld16(address, w.pointers["cache"])
-        if lane is not None:
-            p.mul16(words, lane, place.cache_words)
-            p.add16(address, address, words)
+        self.own(address, lane)
         p.ld16(slot, self.slot, index=lane)
         p.add16(address, address, slot)
         yield address, p.mem4d(w.cache, (place.kv_rows, 1), (place.capacity, 1))

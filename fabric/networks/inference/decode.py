@@ -61,6 +61,7 @@ from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.window import AttentionWindow
 from fabric.networks.inference.writer import Writer
 from fabric.program.program import Program
+from wse_core.errors import UnsupportedError
 from wse_core.params import Machine
 
 __all__ = ["PARTS", "Decode"]
@@ -134,6 +135,10 @@ class Decode:
     arrived : (PromptPlacement, PromptPlacement), optional
         A prompt that another mesh, to the west, has read: there and here.  Its keys and values come before the first
         step.
+    code : int
+        Words kept for the code of this program and of another one of the same PEs; 0: there is none.
+    begun : int
+        Tokens that the cache has when the program begins, which another program has read as this one would have.
     region : int, optional
         Which of several regions this is, from 0 on, `place` saying which layers it has; None: there is only one.
 
@@ -163,8 +168,17 @@ class Decode:
         prompt: PromptPlacement | None = None,
         region: int | None = None,
         arrived: tuple[PromptPlacement, PromptPlacement] | None = None,
+        code: int = 0,
+        begun: int = 0,
     ) -> None:
-        self.prompt, self.region, self.arrived = prompt, region, arrived
+        if place.ahead > 1 and policy == "shift":
+            raise UnsupportedError(
+                "several tokens of a request in a step, in a cache whose entries move",
+                where="cache shift",
+                cause="a step may be taken back, and entries that have moved do not come back",
+                hint="a cache of the kind round or concat",
+            )
+        self.prompt, self.region, self.arrived, self.code, self.begun = prompt, region, arrived, code, begun
         self.column = arrived[0].place.width if arrived else (region or 0) * place.width
         self.answers = place.decoder.vocabulary if answers is None else answers
         self.may_answer = (place.ids >= 0) & (place.ids < self.answers)
@@ -196,7 +210,7 @@ class Decode:
         """Return the program of a PE."""
         place = self.place
         p = Program(f"decoder {column} {row}", self.machine, half="cb16" if place.dtype == "cb16" else "f16")
-        w = Writer(p, place, self.prompt.slots if self.prompt else 0)
+        w = Writer(p, place, self.prompt.slots if self.prompt else 0, self.code)
         rotary, search = Rotary(w), ArgMax(w) if place.last else None
         entry = p.dsr("dest", name="coming entry") if self.arrived else None
         cache = CacheCode(w, self.policy, row.parity, row.first, row.last, entry)
@@ -233,16 +247,15 @@ class Decode:
                 p.store_tsc(p.array("moved", 3, "u16"))
             if log is not None:
                 log.begin()
+            if place.ahead > 1:
+                self._places(cache, window)
             start = p.label("next token")
             self._enter(w, column, log)
             w.mark("entered")
             if stamps is not None:
                 stamps.store(0)
             summed("enter" if place.batch else "back", w.entered)()
-            p.mov32(w.x, w.of_lanes(w.entered, place.hidden))
-            if place.batch:
-                p.fs2xp16(w.goes_on, p.mem1d(w.entered, place.told, offset=place.lanes * place.hidden))
-            w.rewind()
+            self._entered(w)
             done("enter")
             with self._once(w, 0):
                 if place.batch:
@@ -264,13 +277,30 @@ class Decode:
                 assert self.region is not None
                 p.mov32(p.fabout(p.output_queue(QUEUE_HEAD, COLOR_HAND[self.region % 2]), place.hidden), w.x)
             with self._once(w, place.requests - 1):
-                rotary.advance()
+                if place.ahead == 1:
+                    rotary.advance()
             self._next_request(w)
             if log is not None:
                 log.note()
             p.jump(start)
         p.assemble()
         return p
+
+    @staticmethod
+    def _places(cache: CacheCode, window: AttentionWindow | None) -> None:
+        """Write where each token has its cache, where several share one."""
+        cache.places()
+        if window is not None:
+            window.places()
+
+    @staticmethod
+    def _entered(w: Writer) -> None:
+        """Write that what has entered becomes the residual stream, and what goes before each token of a batch."""
+        p, place = w.p, w.place
+        p.mov32(w.x, w.of_lanes(w.entered, place.hidden))
+        if place.batch:
+            p.fs2xp16(w.goes_on, p.mem1d(w.entered, place.told, offset=place.lanes * place.hidden))
+        w.rewind()
 
     def _answer(self, w: Writer, search: ArgMax, sends: bool, summed: Summed, done: Callable[[str], None]) -> None:
         """Write what a step ends with: the last norm, logits, the largest of them, which one PE sends."""
@@ -404,8 +434,21 @@ class Decode:
         with w.lanes() as lane:
             goes_on = p.reg16("goes on")
             p.ld16(goes_on, w.goes_on, index=lane)
-            with p.if_("eq", goes_on, 0, "16"):
-                rotary.begin_anew(lane)
+            if w.place.ahead > 1 and lane is not None:
+                again, end = p.new_label(), p.new_label()
+                with p.if_("eq", goes_on, 0, "16"):
+                    rotary.begin_anew(lane)
+                    p.jump(end)
+                p.branch("gtu", goes_on, w.place.lanes, again, "16")
+                rotary.follow(lane, goes_on)
+                p.jump(end)
+                p.place(again)
+                p.sub16(goes_on, goes_on, w.place.lanes)
+                rotary.repeat(lane, goes_on)
+                p.place(end)
+            else:
+                with p.if_("eq", goes_on, 0, "16"):
+                    rotary.begin_anew(lane)
             p.free(goes_on)
 
     @contextmanager
@@ -547,7 +590,8 @@ class Decode:
         if place.last:
             found += [("ids", per_column(ids)), ("known", per_column(known))]
         prompt = self.arrived[1] if self.arrived else self.prompt
-        position = prompt.length - (not self.arrived) if prompt else 0  # a step ends with the way to the next
+        # A step ends with the way to the next.
+        position = prompt.length - (not self.arrived) if prompt else self.begun
         for local in (False, True) if place.decoder.is_local else (False,):
             angles, end = Angles(place, self.machine, local), LOCAL if local else ""
             state = angles.state(position)
@@ -567,14 +611,23 @@ class Decode:
             for row, (column, slot) in enumerate(self.prompt.homes(width)):
                 mine[row, column] = 1 + slot
             found.append(("mine", mine))
-        if prompt is not None:
-            counts = np.array(prompt.counts, np.uint16)[:, np.newaxis, np.newaxis]
+        if prompt is not None or self.begun:
+            length = prompt.length if prompt else self.begun
+            counts = np.array(prompt.counts if prompt else self._counts(), np.uint16)[:, np.newaxis, np.newaxis]
             found += [
                 ("held", np.broadcast_to(counts, (height, width, 1))),
-                ("phase", np.full((height, width, 1), prompt.length % height, np.uint16)),
+                ("phase", np.full((height, width, 1), length % height, np.uint16)),
                 ("order", np.broadcast_to(np.arange(place.capacity, dtype=np.uint16), (height, width, place.capacity))),
             ]
         return [(name, values, whole) for name, values in found]
+
+    def _counts(self) -> list[int]:
+        """Return the tokens of each row when the program begins, in a cache whose entries do not move."""
+        height = self.place.height
+        if self.policy == "concat":
+            return [0] * (height - 1) + [self.begun]
+        a, b = divmod(self.begun, height)
+        return [a + (row < b) for row in range(height)]
 
     def _numbers(self, prompt: PromptPlacement | None) -> list[tuple[str, NDArray[Any]]]:
         """Return the numbers of tokens with which a window begins: in slots, of each row's newest, of the next one."""
@@ -582,11 +635,14 @@ class Decode:
         firsts = np.array(prompt.firsts if prompt else [0] * place.height, np.float32)
         counts = np.array(prompt.counts if prompt else [0] * place.height, np.float32)
         slots = firsts[:, np.newaxis, np.newaxis] + np.arange(place.capacity, dtype=np.float32)
+        if self.begun and self.policy == "round":
+            row = np.arange(place.height, dtype=np.float32)[:, np.newaxis, np.newaxis]
+            slots = row + np.arange(0, place.height * place.capacity, place.height, dtype=np.float32)
         newest = (firsts + counts - 1)[:, np.newaxis, np.newaxis]
         return [
             ("numbers", np.broadcast_to(slots, (*size, place.capacity))),
             ("newest", np.broadcast_to(newest, (*size, 1))),
-            ("now", np.full((*size, 1), prompt.length if prompt else 0, np.float32)),
+            ("now", np.full((*size, 1), prompt.length if prompt else self.begun, np.float32)),
         ]
 
     def tables(self, weights: Mapping[str, Any]) -> dict[str, NDArray[Any]]:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fabric.kernels.collectives.pieces.ktree import KTree
 from fabric.kernels.kit.data import wavelets_of
 from fabric.networks.inference.axes import QUEUE_HEAD, QUEUE_IN, QUEUE_SHIFT
+from fabric.networks.inference.cache import NOWHERE, OWN
 from fabric.networks.inference.course import MOST_WORDS, Course, MarkedProgram
 from fabric.networks.inference.decode import PARTS, ColumnRole, Decode, RowRole
 from fabric.networks.inference.decoder import period_of
@@ -37,6 +38,10 @@ Before = int | Sequence[int]
 LAYER = PARTS[PARTS.index("norm 1") : PARTS.index("norm 3")]
 TOGETHER = 64
 """Steps that are reckoned together: as many as fit into a cache."""
+
+
+BEHIND, FIRST, AGAIN, SAME = range(4)
+"""Ways in which the token of a lane comes."""
 
 
 def up(n: Cycles) -> Cycles:
@@ -73,14 +78,15 @@ class RowKind(NamedTuple):
         One of this kind.
     phase, held : tuple of int
         Tokens that the cache of each lane has, modulo its rows, and those of this row.
-    first : tuple of bool
-        Whether a request begins with the token of each lane, in a batch.
+    way : tuple of int
+        Of a batch, how the token of each lane comes: `BEHIND` another one, as the `FIRST` of its request, `AGAIN` as
+        in the lane before it, or the `SAME` as in the last step.
     """
 
     row: int
     phase: tuple[int, ...]
     held: tuple[int, ...]
-    first: tuple[bool, ...]
+    way: tuple[int, ...]
 
 
 class StepCycles:
@@ -144,10 +150,17 @@ class StepCycles:
         """
         program, place = self.program(0 if at_edge else 1, kind.row), self.place
         slots = [[*range(held), *[0] * (place.capacity - held)] for held in kind.held]
+        lanes, grows, same = np.arange(place.lanes), np.array(self.grows(kind)), np.array(kind.way) == SAME
+        whose, home = lanes // place.ahead, lanes - lanes % place.ahead
         given = {
             "row": kind.row,
-            "phase": kind.phase,
-            "held": kind.held,
+            # Of the tokens of the last step, behind which those of this one come, or which they are.
+            "phase": np.where(same, (np.array(kind.phase) + 1) % place.height, np.array(kind.phase)[home]),
+            "held": np.where(same, np.array(kind.held) + grows, np.array(kind.held)[home]),
+            "slot": kind.held,
+            "comes": np.where(grows, OWN, NOWHERE),
+            "caches_at": whose * place.cache_words,
+            "first": whose * 2 * place.capacity,
             "order": np.concatenate(slots),
             "passed": [0] * place.lanes,
             "passed_local": [0] * place.lanes,
@@ -185,9 +198,18 @@ class StepCycles:
         if not self.place.batch:
             return program.follow("next token", last, given)
         told = program.follow("next token", "told", given)
-        for lane, first in enumerate(kind.first):  # what the host says
-            told.state.store(program.address("goes_on") + lane, 1, int(not first))
+        lanes, ahead = self.place.lanes, self.place.ahead
+        for lane, way in enumerate(kind.way):  # what the host says
+            before = lane if lane % ahead else lane + ahead
+            said = {BEHIND: before, FIRST: 0, AGAIN: lanes + lane, SAME: lanes + lane + 1}[way]
+            told.state.store(program.address("goes_on") + lane, 1, said)
         return told.joined(program.follow("told", last, None, told.state))
+
+    def grows(self, kind: RowKind) -> list[bool]:
+        """Return whether a row gets one token more, of each lane."""
+        if self.decode.policy == "concat":
+            return [kind.row == self.place.height - 1] * len(kind.phase)
+        return [kind.row == phase for phase in kind.phase]
 
     def kinds(self, before: Cycles) -> tuple[list[RowKind], NDArray[np.int64]]:
         """Return the kinds of rows of steps that take tokens with so many before, and which each row of each step is.
@@ -197,7 +219,8 @@ class StepCycles:
         more.
         """
         decode, rows = self.decode, self.place.height
-        row, count, lanes = np.arange(rows)[:, np.newaxis], before[:, np.newaxis], self.place.lanes
+        row, told, lanes = np.arange(rows)[:, np.newaxis], before[:, np.newaxis], self.place.lanes
+        count = np.where(told < 0, -1 - told, told)
         a, phase = np.divmod(count, rows)
         prompt = decode.arrived[1] if decode.arrived else decode.prompt
         if decode.policy == "concat":
@@ -207,18 +230,23 @@ class StepCycles:
         else:
             held, side = a + (row < phase), np.sign(row - phase)
         edge = (row == 0) * 2 + (row == rows - 1)
-        each = np.broadcast_arrays(held, side, phase == rows - 1, (count == 0) & bool(self.place.batch))
+        ahead = self.place.ahead
+        inside = np.arange(lanes) % ahead > 0  # lanes behind the first of their request
+        first = (count == 0) & ~inside & bool(self.place.batch)
+        way = np.where(inside & (count == np.roll(count, 1, axis=-1)), AGAIN, np.where(first, FIRST, BEHIND))
+        way = np.where(told < 0, SAME, way)
+        each = np.broadcast_arrays(held, side, phase == rows - 1, way)
         codes = np.concatenate([np.broadcast_to(edge, (*held.shape[:2], 1)), *each], axis=-1)
         unique, which = np.unique(codes.reshape(-1, codes.shape[-1]), axis=0, return_inverse=True)
         found = []
         for at, *of_lanes in unique.tolist():
             one = 0 if at > 1 else rows - 1 if at else 1
-            tokens, sides, wraps, first = np.array(of_lanes).reshape(4, lanes).tolist()
+            tokens, sides, wraps, ways = np.array(of_lanes).reshape(4, lanes).tolist()
             phases = [
                 rows - 1 if wrap else max(0, min(one - beside, rows - 2))
                 for beside, wrap in zip(sides, wraps, strict=True)
             ]
-            found.append(RowKind(one, tuple(phases), tuple(tokens), tuple(map(bool, first))))
+            found.append(RowKind(one, tuple(phases), tuple(tokens), tuple(ways)))
         return found, which.reshape(held.shape[:2])
 
     def heads(self, event: str) -> _Heads | None:
@@ -243,7 +271,9 @@ class StepCycles:
         Parameters
         ----------
         before : sequence of int or of sequence of int
-            Of each step; of a batch a number for each lane, 0 where a request begins.
+            Of each step; of a batch a number for each lane, 0 where a request begins.  Where a request has several
+            lanes, one that has the number of the one before it repeats that, and one that takes its own token of the
+            last step again has a number below zero, -1 less the tokens before it.
         parts : dict, optional
             Takes when each of `PARTS` is done, those of layers in the last layer.
         """
@@ -291,7 +321,7 @@ class StepCycles:
     def taking(self) -> int:
         """Cycles from when an embedding begins to enter until column 0 has it."""
         nothing = (0,) * self.place.lanes
-        return self.arrival + self.entering(RowKind(0, nothing, nothing, (False,) * self.place.lanes))
+        return self.arrival + self.entering(RowKind(0, nothing, nothing, (BEHIND,) * self.place.lanes))
 
     @property
     def arrival(self) -> int:
@@ -344,7 +374,7 @@ class Way:
         met = [self._shifted(course) for course in courses]
         # First step of what arrives, of what leaves, -1 where there is none, and wavelets that arrive.
         self.shifted = np.array(met, np.int64).T
-        held = np.array([kind.held for kind in self.kinds]) + np.array([self._grows(kind) for kind in self.kinds])
+        held = np.array([kind.held for kind in self.kinds]) + np.array([form.grows(kind) for kind in self.kinds])
         self.slots = up(held).sum(axis=-1)  # that a product walks over, of all lanes
         self.front = Front(form.place.width, form.place.height, len(before))
         self.parts: dict[str, Cycles] = {}
@@ -358,11 +388,6 @@ class Way:
         courses = [self.form.course(kind, True, self.request) for kind in self.kinds]
         sends = [next((met.first for met in course.met("next token")), 0) for course in courses]
         return np.array([course.behind(event) for course in courses])[self.which], np.array(sends)[self.which]
-
-    def _grows(self, kind: RowKind) -> list[bool]:
-        if self.form.decode.policy == "concat":
-            return [kind.row == self.form.place.height - 1] * len(kind.phase)
-        return [kind.row == phase for phase in kind.phase]
 
     @staticmethod
     def _shifted(course: Course) -> tuple[int, int, int]:

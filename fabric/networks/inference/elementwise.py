@@ -198,6 +198,8 @@ class Angle:
         )
         if w.place.batch:
             self.origin = p.array("origin" + end, 2 * n, "f32")  # the coarse angles of the first position
+        if w.place.ahead > 1:
+            self.fine_of, self.coarse_of = (p.array(name + end, 2 * n, "f32") for name in ("fine_of", "coarse_of"))
 
     def _turn(self, result: Var, a: Var, b: Var, lanes: int = 1) -> None:
         """Write result = a turned by b, of so many positions; `result` may be a, and b one for all."""
@@ -256,6 +258,51 @@ class Angle:
                 p.ldi(count, 0)
             p.st16(count, self.passed, index=lane)
         p.free(count)
+
+    def follow(self, lane: Reg, before: Reg) -> None:
+        """Write that a token has the position behind that of another one of its request, whose number is one less."""
+        p, n = self.w.p, self.pairs
+        count = p.reg16("passed")
+        p.sub16(before, before, 1)
+        self._copy(before, to=False)
+        self._turn(self.fine_of, self.fine_of, self.step)
+        p.ld16(count, self.passed, index=before)
+        p.add16(count, count, 1)
+        with p.if_("eq", count, FINE, "16"):
+            p.ldi(count, 0)
+            p.mov32(p.mem1d(self.fine_of, n), 1.0)
+            p.mov32(p.mem1d(self.fine_of, n, offset=n), 0.0)
+            self._turn(self.coarse_of, self.coarse_of, self.leap)
+        p.st16(count, self.passed, index=lane)
+        p.add16(before, before, 1)
+        p.free(count)
+        self._copy(lane, to=True)
+
+    def repeat(self, lane: Reg, before: Reg) -> None:
+        """Write that a token has the position of another one, whose number is one less."""
+        p = self.w.p
+        count = p.reg16("passed")
+        p.sub16(before, before, 1)
+        self._copy(before, to=False)
+        p.ld16(count, self.passed, index=before)
+        p.st16(count, self.passed, index=lane)
+        p.add16(before, before, 1)
+        p.free(count)
+        self._copy(lane, to=True)
+
+    def _copy(self, lane: Reg, to: bool) -> None:
+        """Write that the angles of a token become those that are reckoned with, or the reverse."""
+        w, p, n = self.w, self.w.p, self.pairs
+        words, address = p.reg16("words"), p.reg16("address")
+        p.mul16(words, lane, 4 * n)
+        for all_of, one in ((self.fine, self.fine_of), (self.coarse, self.coarse_of)):
+            p.ldi(address, all_of)
+            p.add16(address, address, words)
+            register = w.register("dest", "angles of a token") if to else w.register("src1", "coarse angles")
+            p.load(register, p.mem1d(all_of, 2 * n))
+            p.dsr_base(register, address)
+            p.mov32(*((register, one) if to else (one, register)))
+        p.free(words, address)
 
     def begin_anew(self, lane: Reg | None) -> None:
         """Write that a token has the first position."""
@@ -325,6 +372,18 @@ class Rotary(Angle):
         super().begin_anew(lane)
         if self.local is not None:
             self.local.begin_anew(lane)
+
+    def follow(self, lane: Reg, before: Reg) -> None:
+        """Write that a token has the position behind another one, in all kinds of layers."""
+        super().follow(lane, before)
+        if self.local is not None:
+            self.local.follow(lane, before)
+
+    def repeat(self, lane: Reg, before: Reg) -> None:
+        """Write that a token has the position of another one, in all kinds of layers."""
+        super().repeat(lane, before)
+        if self.local is not None:
+            self.local.repeat(lane, before)
 
     def normalise(self, total: Callable[[], None]) -> None:
         """Write that queries and keys of qkv are normalised head by head, with the weights of the next layer.

@@ -12,7 +12,7 @@ from wse_core.params import Machine
 __all__ = [
     "CODE_WORDS",
     "admit",
-    "largest_batch",
+    "largest",
     "needed_words",
     "regions_needed",
     "smallest_mesh",
@@ -31,7 +31,7 @@ def temporary_words(place: Placement) -> int:
     vectors = (2 + 1 + 2 + 2) * hidden + 3 * shapes["qkv"].rows + 3 * scores + 2 * heads
     vectors += 2 * heads * (place.part + 1) + heads * place.part
     vectors += (4 + 2 + 1) * place.ffn + place.last * (2 + 2) * place.vocabulary
-    vectors += 2 * place.squares + place.capacity
+    vectors += 2 * place.squares + place.capacity * (place.ahead == 1)
     vectors += 4 * place.capacity + 4 if place.decoder.window is not None else 0
     vectors += 4 * place.kv_rows if place.height > 1 else 0  # an entry that leaves, one that comes
     kinds = 1 + place.decoder.is_local
@@ -96,19 +96,21 @@ def regions_needed(place: Placement, machine: Machine) -> int | None:
     return None
 
 
-def largest_batch(place: Placement, machine: Machine) -> int:
-    """Return the most tokens that a step may take on a placement's mesh, 0 if there is no room for one."""
-    low, high = 0, place.batch
+def largest(place: Placement, machine: Machine, name: str) -> int:
+    """Return the largest ``batch`` or ``ahead`` that fits on a placement's mesh, 0 if there is no room for one."""
+    low, high = 0, getattr(place, name)
     while low < high:
         middle = (low + high + 1) // 2
-        if sum(needed_words(replace(place, batch=middle)).values()) <= machine["mem.words"]:
+        if sum(needed_words(replace(place, **{name: middle})).values()) <= machine["mem.words"]:
             low = middle
         else:
             high = middle - 1
     return low
 
 
-def admit(place: Placement, machine: Machine, tokens: int, policy: str, where: str = "decoder") -> None:
+def admit(
+    place: Placement, machine: Machine, tokens: int, policy: str, where: str = "decoder", option: str = "--chunk"
+) -> None:
     """Refuse a decoder that does not fit.
 
     Parameters
@@ -117,6 +119,8 @@ def admit(place: Placement, machine: Machine, tokens: int, policy: str, where: s
         Of prompt and answer together.
     where : str
         What does not fit, for the message.
+    option : str
+        What says how many tokens of a request a step takes.
 
     Raises
     ------
@@ -135,13 +139,18 @@ def admit(place: Placement, machine: Machine, tokens: int, policy: str, where: s
         if mesh
         else f"no mesh of one wafer carries it with {tokens} tokens"
     )
-    if place.batch > 1:
-        most = largest_batch(place, machine)
+    if place.ahead > 1:
+        most = largest(place, machine, "ahead")
+        hint += f"; or {option} {most} on this one" if most > 1 else "; not even two tokens at a time fit on this one"
+    elif place.batch > 1:
+        most = largest(place, machine, "batch")
         hint += f"; or --batch {most} on this one" if most else "; not even one of them fits on this one"
     regions = regions_needed(place, machine) if where == "decoder" and not place.batch else None
     if regions:
         hint += f"; or --regions {regions} of this one"
     of = f" of a batch of {place.batch}" if place.batch else ""
+    if place.ahead > 1:
+        of = f" of {place.ahead} tokens at a time"
     raise PlanError(
         f"the {where}{of} does not fit into {place.width} x {place.height} PEs: PE (0, 0) needs {2 * total:,} of "
         f"{2 * room:,} bytes, the most of them for {name} ({2 * words:,} bytes)",

@@ -31,6 +31,9 @@ __all__ = ["NOTHING", "Placement", "shares"]
 NOTHING = -1
 """In a list of features: a place that has none."""
 
+MOST_LANES = 500
+"""Tokens of a step: their numbers are exact in both 16-bit formats, and those that are twice as large."""
+
 
 def even(count: int, parts: int) -> int:
     """Return the size of the largest of `parts` equal parts that hold `count` things, an even number."""
@@ -59,6 +62,8 @@ class Placement:
     batch : int
         Tokens that a step takes together, each of a request with a cache and a position of its own, which the host may
         let begin anew before any step; 0: a step takes one token of the only request.
+    ahead : int
+        Tokens of each of these requests that a step takes, one behind the other.
     """
 
     decoder: Decoder
@@ -70,32 +75,37 @@ class Placement:
     last: bool = True
     requests: int = 1
     batch: int = 0
+    ahead: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("width", "height", "tokens_per_row", "requests"):
+        for name in ("width", "height", "tokens_per_row", "requests", "ahead"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it is at least 1", where="placement")
         if self.batch < 0:
             raise ConfigError(f"batch is {self.batch}; it is at least 0", where="placement")
         if self.batch and self.requests > 1:
             raise ConfigError("requests come in turns or together in a batch, not both", where="placement")
+        if self.ahead > 1 and not self.batch:
+            raise ConfigError("several tokens of a request in a step are for a batch", where="placement")
+        if self.lanes > MOST_LANES:
+            raise ConfigError(f"a step takes {self.lanes} tokens", where="placement", hint=f"at most {MOST_LANES}")
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     @property
     def lanes(self) -> int:
         """Tokens that a step takes."""
-        return max(1, self.batch)
+        return max(1, self.batch) * self.ahead
 
     @property
     def told(self) -> int:
         """Numbers that the host sends with the embeddings of a step, one for each token and an even number."""
-        return even(self.batch, 1)
+        return even(self.batch * self.ahead, 1)
 
     @property
     def caches(self) -> int:
         """Caches of a layer."""
-        return self.requests * self.lanes
+        return self.requests * max(1, self.batch)
 
     # --- sizes of what a PE has ---------------------------------------------------------------------------------------
 

@@ -80,7 +80,7 @@ class Resident:
         fabric: Fabric | None = None,
     ) -> None:
         self.decode, self.place = decode, decode.place
-        if (kept is None) != (decode.prompt is None):
+        if (kept is None) != (decode.prompt is None and not decode.begun):
             raise InternalError("a decoder goes on behind a prompt if, and only if, one was read")
         prompt = decode.arrived[1] if decode.arrived else decode.prompt
         if fabric is None:
@@ -93,7 +93,7 @@ class Resident:
         self.fabric = fabric
         counts = None if prompt is None else prompt.counts
         most = Rows.most(self.place.height, self.place.tokens_per_row, decode.policy, counts)
-        self.edge = Edge(fabric, decode, decode, weights, most, 0 if prompt is None else prompt.length)
+        self.edge = Edge(fabric, decode, decode, weights, most, decode.begun if prompt is None else prompt.length)
 
     @property
     def count(self) -> int:

@@ -54,14 +54,15 @@ def function_room(place: Placement) -> int:
     return max(CHUNK, place.ffn, place.turned_heads if place.decoder.head_norms else place.heads)
 
 
-def resident_variables(p: Program, place: Placement, slots: int = 0) -> dict[str, Var]:
+def resident_variables(p: Program, place: Placement, slots: int = 0, code: int = 0) -> dict[str, Var]:
     """Declare what stays in a PE: weights, cache, norms, biases, norms of heads.
 
     With `slots`, hidden features of that many chunks are handed over from a program that reads prompts, and everything
-    lies behind the words kept for code, so that both programs of a PE have it at the same place.
+    lies behind the words kept for code, so that both programs of a PE have it at the same place; so it does with
+    `code`, the words that two programs keep for it.
     """
-    if slots:
-        p.unit.data_from = code_words(place)
+    if slots or code:
+        p.unit.data_from = code or code_words(place)
     layers = place.decoder.layers
     found = {
         "weights": p.array("weights", place.weight_words, place.dtype, bank=1),
@@ -92,9 +93,9 @@ class Idioms:
         self.functions: Emit  # which the programs make, of as many numbers as they take at a time
         self.pointers: dict[str, Var] = {}
 
-    def keep(self, slots: int) -> None:
+    def keep(self, slots: int, code: int = 0) -> None:
         """Declare what stays in a PE, as of `resident_variables`."""
-        kept = resident_variables(self.p, self.place, slots)
+        kept = resident_variables(self.p, self.place, slots, code)
         self.weights, self.cache, self.norms = kept["weights"], kept["cache"], kept["norms"]
         self.head_norms = kept.get("head_norms")
         self.biases = {symbol: kept[symbol] for symbol in self.place.bias_words}
@@ -244,14 +245,16 @@ class Writer(Idioms):
     place : Placement
     slots : int
         Chunks of hidden features that a prompt's program hands over in a PE; 0: there is none.
+    code : int
+        Words kept for code by this program and another one, which has the same at the same place; 0: there is none.
     """
 
-    def __init__(self, p: Program, place: Placement, slots: int = 0) -> None:
+    def __init__(self, p: Program, place: Placement, slots: int = 0, code: int = 0) -> None:
         super().__init__(p, place)
         # Of several tokens in a step each has such a vector, one behind the other.
         rows, lanes, hidden = place.shapes["qkv"].rows, place.lanes, place.lanes * place.hidden
         heads, part, told = lanes * place.heads, place.part, place.told
-        self.keep(slots)
+        self.keep(slots, code)
 
         self.x = p.array("x", hidden, "f32", bank=0)  # the residual stream
         self.given = p.array("given", hidden + told, place.dtype)  # what a product reads, or what enters

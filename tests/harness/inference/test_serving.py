@@ -250,3 +250,63 @@ def test_a_plan_knows_a_batch(capsys):
     assert main([*words, "--batch", str(most), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["batch"]["layers_each"] >= 1
     assert main([*words, "--batch", str(most + 1)]) == 2
+
+
+def test_a_prompt_in_pieces(model, capsys, tmp_path):
+    """Tokens are plain numpy's, and those of a prompt read token by token; the estimate has the same pieces."""
+    words = [model, "--prompt", "dabbcdcaqf", "--mesh", "4x3", "--tokens", 3, "--cache", "round"]
+    file = tmp_path / "run.h5"
+    status, result = generated(capsys, *words, "--chunk", 4, "--out", file)
+    assert status == 0
+    assert result["bit_exact"] is True
+    assert result["max_abs_error"] < result["error_bound"]
+    assert result["prompt_read_by"] == "decode, in 3 pieces"
+    assert result["tokens"] == plain([LETTERS.index(letter) for letter in "dabbcdcaqf"], 3)
+    assert result["program_load"]["words"] > 0
+    assert result["expected_cycles"] == pytest.approx(result["cycles"]["tokens"][-1], rel=0.01)
+    with RunFile(file) as run:
+        assert {f"piece {k} of the prompt" for k in (1, 2, 3)} <= {m.label for m in run.marks()}
+    status, alone = generated(capsys, *words, "--prefill", "token")
+    assert status == 0
+    assert alone["tokens"] == result["tokens"]
+    assert alone["cycles"]["tokens"] == result["cycles"]["tokens"]
+    status, facts = generated(capsys, *words, "--chunk", 4, "--estimate")
+    assert status == 0
+    assert facts["prompt_read_by"] == result["prompt_read_by"]
+    expected = facts["estimated_cycles"]
+    assert expected["prefill"] == pytest.approx(result["cycles"]["prefill"], rel=0.01)
+    assert expected["first_token"] == pytest.approx(result["cycles"]["first_token"], rel=0.01)
+    assert facts["memory_per_pe"] == result["memory_per_pe"]
+    assert main(["generate", *map(str, words), "--chunk", "4"]) == 0
+    assert "in 3 pieces" in capsys.readouterr().out
+    assert main(["generate", *map(str, words), "--chunk", "4", "--estimate"]) == 0
+    assert "first token" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("prompt", ["a", "ab"])
+def test_prompts_shorter_than_a_piece(model, capsys, prompt):
+    """A prompt of one token has nothing to read; one of two has one token in its only piece."""
+    words = [model, "--prompt", prompt, "--mesh", "3x2", "--tokens", 2, "--cache", "round", "--chunk", 4]
+    status, result = generated(capsys, *words)
+    assert status == 0
+    assert result["bit_exact"] is True
+    assert result["tokens"] == plain([LETTERS.index(letter) for letter in prompt], 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--chunk", "1"], "pieces of 1 tokens"),
+        (["--chunk", "4"], "cache whose entries move"),
+        (["--chunk", "4", "--cache", "round", "--batch", "2"], "one mesh that then answers it alone"),
+        (["--chunk", "4", "--cache", "round", "--regions", "2"], "one mesh that then answers it alone"),
+        (["--chunk", "4", "--cache", "round", "--decode-mesh", "2x2"], "one mesh that then answers it alone"),
+        (["--chunk", "4", "--cache", "round", "--prefill", "token"], "pieces are another way"),
+    ],
+)
+def test_pieces_that_are_refused(model, capsys, words, message):
+    """One line, nothing run."""
+    assert main(["generate", str(model), "--prompt", "abc", *words]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1

@@ -1,0 +1,134 @@
+"""A prompt read in pieces: a step takes several of its tokens over the cache that those before them have filled.
+
+Two programs of a mesh share weights and cache.  The first one reads the prompt but for its last token, a piece in each
+step (`Placement.ahead`): every matrix meets all vectors of a piece, and each token sees those before it, in the cache
+or in its piece.  The second one takes one token in a step, from the last one of the prompt on.  Between them the PEs
+get the other code, as behind a prompt that is read at once.
+
+What a PE needs beside weights and cache grows with the piece, and not with the prompt: the scores of a piece are as
+many as its tokens times those of a row.  Every bit is that of a prompt that is read token by token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numpy.typing import ArrayLike, NDArray
+
+from fabric.networks.inference.batch import BatchResident, BatchStep, LaneToken
+from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.fit import needed_words
+from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.prefill.reading import KEPT
+from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.writer import code_words
+from wse_core.formats import Bits
+from wse_core.params import Machine
+
+__all__ = ["ChunkReading", "Chunks"]
+
+
+@dataclass(frozen=True)
+class ChunkReading:
+    """What the reading of a prompt gave.
+
+    Attributes
+    ----------
+    steps : list of BatchStep
+        Of each piece; one that is not full has no tokens in its last lanes.
+    kept : dict
+        Bits that the PEs keep, (height, width, elements).
+    counters : dict
+        Counters of all PEs: name -> (array, unit).
+    """
+
+    steps: list[BatchStep]
+    kept: dict[str, Bits]
+    counters: dict[str, tuple[NDArray[Any], str]]
+
+
+class Chunks:
+    """Programs of a decoder that reads a prompt in pieces and then answers.
+
+    Parameters
+    ----------
+    machine : Machine
+    place : Placement
+        Of the decoder that answers.
+    length : int
+        Tokens to read in pieces: all of the prompt but the last one.
+    size : int
+        Tokens of a piece.
+    policy : {"round", "concat"}
+    answers : int, optional
+        As of `Decode`.
+
+    Attributes
+    ----------
+    reader, decode : Decode
+        The two programs.
+
+    Raises
+    ------
+    UnsupportedError
+        A cache whose entries move.
+    """
+
+    def __init__(
+        self, machine: Machine, place: Placement, length: int, size: int, policy: str, answers: int | None = None
+    ) -> None:
+        self.length, self.size = length, size
+        wide = self.reading(place, size)
+        code = max(code_words(place), code_words(wide))
+        self.reader = Decode(machine, wide, policy, answers=answers, code=code)
+        self.decode = Decode(machine, place, policy, answers=answers, code=code, begun=length)
+
+    @staticmethod
+    def reading(place: Placement, size: int) -> Placement:
+        """Return the placement of the program that reads."""
+        return replace(place, batch=1, ahead=size)
+
+    def words(self) -> dict[str, int]:
+        """Return the words of a PE by what they are, while it needs most."""
+        return needed_words(self.reader.place)
+
+    def pieces(self) -> list[list[int]]:
+        """Return the tokens before that of each lane in each step; the last lanes of the last one repeat others."""
+        last, found = self.length - 1, []
+        for first in range(0, self.length, self.size):
+            found.append([min(first + k, last) for k in range(self.size)])
+        return found
+
+    def read(
+        self,
+        weights: Mapping[str, ArrayLike],
+        tables: Mapping[str, Bits],
+        tokens: Sequence[int],
+        backend: str | None = None,
+    ) -> ChunkReading:
+        """Let the first program read so many tokens as this is for.
+
+        Raises
+        ------
+        ConfigError
+            A token that does not exist, or logits that are no numbers.
+        """
+        resident, steps = BatchResident(self.reader, weights, backend, tables), []
+        for first in range(0, self.length, self.size):
+            piece = tokens[first : first + self.size]
+            given: list[LaneToken | None] = [
+                LaneToken(token, first + k == 0, k - 1 if k else self.size - 1) for k, token in enumerate(piece)
+            ]
+            steps.append(resident.step([*given, *[None] * (self.size - len(piece))]))
+        fabric = resident.fabric
+        kept = {name: fabric.read(name) for name in KEPT if name in tables or name == "cache"}
+        kept = {name: bits.view(f"u{bits.itemsize}") for name, bits in kept.items()}
+        return ChunkReading(steps, kept, fabric.all_counters())
+
+    def answering(
+        self, weights: Mapping[str, ArrayLike], kept: Mapping[str, Bits], backend: str | None = None
+    ) -> Resident:
+        """Return the decoder that goes on behind what was read."""
+        return Resident(self.decode, weights, backend, kept=kept)
