@@ -245,7 +245,7 @@ def test_a_plan_knows_a_batch(capsys):
     assert found["tokens_per_s"]["0.85 GHz"] == pytest.approx(8 * 0.85e9 / (4 * found["layer"] + found["beside"]))
     assert main([*words, "--batch", "8"]) == 0
     assert "a batch of 8 would take" in capsys.readouterr().out
-    assert main([*words, "--batch", "900"]) == 2
+    assert main([*words, "--batch", "400"]) == 2
     err = capsys.readouterr().err
     most = int(err.split("--batch ")[1].split()[0])
     assert main([*words, "--batch", str(most), "--json"]) == 0
