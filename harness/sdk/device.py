@@ -16,6 +16,7 @@ from fabric.csl.artefact import Bundle
 from fabric.host.checks import MemoryChecks
 from fabric.host.fabric import Fabric
 from fabric.layout.rectangles import runs
+from harness.sdk.log import SimulatorLog, asked_for
 from harness.sdk.records import Records
 from wse_core.errors import ConfigError, DeadlockError
 from wse_core.params import Machine
@@ -63,6 +64,7 @@ class SdkDevice:
             places = [{at: f"{file}:{line}" for at, (file, line) in host.places.items()} for host in bundle.host]
             checked.append(self.fabric.check(places=places))
         self.records = Records(self)
+        self.log = SimulatorLog(self.fabric, *self._place(), asked_for())
         self._links = {
             kind: {tuple(place): k for k, place in enumerate(places) if place[0] >= 0}
             for kind, places in bundle.streams.items()
@@ -347,10 +349,15 @@ class SdkDevice:
         return self.fabric.cycle + self.number("memcpy.word") * np.arange(n)
 
     def write_log(self) -> None:
-        """Write what programs print into ``sim.log``."""
-        lines = self.records.lines()
-        if lines:
-            Path("sim.log").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        """Write what programs print into ``sim.log``, and what they do if that is asked for."""
+        self.log.close(self.records.lines())
+
+    def _place(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return where the program lies on the fabric, and the size of that."""
+        settings = self.bundle.settings
+        x, y = settings.get("offsets", (0, 0))
+        width, height = settings.get("fabric", (x + self.bundle.width, y + self.bundle.height))
+        return (x, y), (width, height)
 
 
 def _split(values: NDArray[np.uint32], half: bool) -> NDArray[np.uint16]:

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 
 from harness.sdk.device import checking_memory
+from harness.sdk.log import close_all
 from harness.sdk.modules import provided
 from harness.sdk.promotion import compiled, scripted
 from harness.sdk.runtime import MachineOf, running_on
@@ -52,6 +53,7 @@ def run_script(
         print(f"{_place(error, path)}{error}", file=sys.stderr)
         return 1
     finally:
+        close_all()
         sys.argv, sys.path[:] = before, paths  # a script may have added paths of its own
         sys.modules["__main__"] = main_module
     return 0

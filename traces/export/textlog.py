@@ -22,7 +22,8 @@ another operation is shown; so a wait is ``IDLE`` and its stall at its first cyc
 
 `ident` is 24 bits of the PE of origin, 8 bits of color and a running number, the same on the whole path.
 
-Not written, because the model has no such stage or event: ``[IS OP]`` lines and register interlocks.
+Not written, because the model has no such stage or event: ``[IS OP]`` lines, scalar instructions and register
+interlocks.
 
 Sources: arch §11; docs/trace-format.md.
 """
@@ -31,7 +32,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
@@ -43,13 +44,15 @@ from traces.state import spans
 from traces.trace import DERIVED, Trace
 from wse_core.events import KINDS, WAITS, sorted_events
 
-__all__ = ["write_log"]
+__all__ = ["PARTS", "write_log"]
 
 NAMES = (*KINDS, *DERIVED)
 PORTS = "WENSR"
 PLACES = (1, 2, 0, 3, 4)  # E, N, W, S, R as numbers of ports
 MAIN = 8
 LINES = 1 << 14
+PARTS = ("landing", "router", "inst_trace")
+"""What the vendor's simulator calls groups of lines."""
 TASK_START, OP_START = (KINDS.index(kind) for kind in ("task_start", "op_start"))
 ENDLESS = 1 << 63
 IDLE = "[EX OP] IDLE"
@@ -63,12 +66,36 @@ _Span: TypeAlias = tuple[int, int, int, int]
 _Entry = TypeVar("_Entry", bound=tuple[Any, ...])
 
 
-def write_log(trace: Trace, events: np.ndarray, stream: BinaryIO) -> None:
-    """Write the log of the events; landings are derived if they are not among them."""
+def write_log(
+    trace: Trace,
+    events: np.ndarray,
+    stream: BinaryIO,
+    origin: tuple[int, int] = (0, 0),
+    size: tuple[int, int] | None = None,
+    parts: Collection[str] = PARTS,
+) -> None:
+    """Write the log of the events; landings are derived if they are not among them.
+
+    Parameters
+    ----------
+    trace : Trace
+    events : numpy.ndarray of EVENT_DTYPE
+    stream : binary file
+    origin : tuple[int, int]
+        Added to coordinates: where the rectangle of the program lies.
+    size : tuple[int, int], optional
+        Columns and rows in the first line; default the smallest rectangle at the origin that holds all events.
+    parts : collection of str
+        Which lines, of `PARTS`: landings, wavelets at routers and queues, what CEs do.
+    """
     if not np.any(events["kind"] == len(KINDS)):
         events = sorted_events(np.concatenate([events, _landings(trace, events)]))
+    if any(origin):
+        events = events.copy()
+        for name, distance in zip("xy", origin, strict=True):
+            events[name] += np.uint16(distance)
     numbers = identify(events)
-    width, height = (int(events[name].max(initial=0)) + 1 for name in ("x", "y"))
+    width, height = size or (int(events[name].max(initial=0)) + 1 for name in ("x", "y"))
     stream.write(f"@0 dimX={width}, dimY={height}\n".encode())
     idents: dict[int, str] = {}  # of a wavelet
     issued: dict[int, int] = {}  # origin and color -> wavelets so far
@@ -83,9 +110,9 @@ def write_log(trace: Trace, events: np.ndarray, stream: BinaryIO) -> None:
             origin = (y * width + x) << 8 | color
             issued[origin] = issued.get(origin, -1) + 1
             idents[number] = f"{origin << 32 | issued[origin]:016x}"
-        if name == "land":
+        if name == "land" and "landing" in parts:
             out.append((cycle - 0.25, f"{at} (hwtile) landing C{color} from link {PORTS[aux]}, "))
-        elif name == "depart":
+        elif name == "depart" and "router" in parts:
             port = flags >> 1 & 7
             now = port == 4 or (cycle, x, y, color ^ (flags >> 4 & 1), port) in landed
             places = "".join("ENWSR"[k] if aux >> direction & 1 else " " for k, direction in enumerate(PLACES))
@@ -106,10 +133,11 @@ def write_log(trace: Trace, events: np.ndarray, stream: BinaryIO) -> None:
                         f"on OUT_Q[{queue_of.get((x, y, color), 0)}]",
                     )
                 )
-        elif name == "inject":
+        elif name == "inject" and "router" in parts:
             queue_of[x, y, color] = aux
             out.append((cycle, f"{at}: (hwtile) Writing wavelet C{color} {data:08x} to OUT_Q[{aux}]"))
-    out += _work(trace, events)
+    if "inst_trace" in parts:
+        out += _work(trace, events)
     out.sort(key=lambda item: item[0])  # landings come before the grants of their cycle
     for start in range(0, len(out), LINES):
         stream.write("".join(f"{line}\n" for _, line in out[start : start + LINES]).encode())
