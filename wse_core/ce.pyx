@@ -51,7 +51,7 @@ cdef inline void start_task(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, in
     ce.pc = entry
     if ce.prog.calls:
         depth_of(ce)[0] = 0
-    ce.next = t + s.f.p.task_start
+    ce.next = t + (s.f.p.task_next if ce.next == t else s.f.p.task_start)   # t: the task before has just ended
     ce.counts[COUNT_TASKS] += 1
     touched(s, t)
 

@@ -85,6 +85,11 @@ _p("ce.branch_taken", 6, "cycles", "arch §3 (WSE-3 measurement)", "inferred", "
    low=1, high=64)
 _p("ce.branch_not_taken", 1, "cycles", "tiled stencils (Jorineg): 110 cycles for ten tasks that count completions and "
    "16 set-ups; WSE-3: 3 (arch §3)", "inferred", "issue of an untaken branch to the next instruction", low=1, high=64)
+_p("ce.branch_end", 0, "cycles", "log lines of the vendor's simulator have predicates, so an instruction that ends a "
+   "task may be one that is not always executed (arch §11); tiled stencils in the author's source (Jorineg), whose "
+   "tasks end by such a comparison", "inferred",
+   "issue of a taken branch to an instruction that ends the task; 0: as any branch",
+   high=64)
 _p("ce.branch32", 5, "cycles", "the loops of sparse products as for ce.pair (pr0f3ss/SpMM_Cerebras): 32.1 "
    "cycles per element of CSC, CSR and rolled ELLPACK, which count in 32 bits", "inferred",
    "issue slots of a comparison of two 32-bit integers with its branch, 1 for one of 16 bits", low=1, high=64)
@@ -100,6 +105,10 @@ _p("ce.dsr_load", 6, "cycles", "SUMMA (CS-2) and sparse products (SPMM): 20-21 c
    "meanwhile", low=1, high=64)
 _p("ce.dsr_dimension", 3, "cycles", "tiled stencils (Jorineg), radii 2 to 6: 8 to 10 cycles to set up an operation "
    "over a plane", "inferred", "the same, for each further dimension of a descriptor of several", high=64)
+_p("ce.fabric_load", 0, "cycles", "tiled stencils in the author's source (Jorineg), WSE-3: of radius 1, whose "
+   "descriptors of the fabric stay in DSRs, no cycles are missing, of radius 2 to 6 some 40 for eight loads of them, "
+   "however long transfers take", "inferred",
+   "the same, more for a descriptor of the fabric; nothing else issues meanwhile", high=64)
 _p("ce.dsr_edit", 1, "cycles", "SUMMA with library broadcasts (CS-2), tiles of 4 and 8: 21 cycles for three loads with "
    "offsets and the issue", "inferred",
    "issue slots taken by changing one field of a DSR", low=1, high=64)
@@ -142,6 +151,9 @@ _p("ut.of_queue", 1, "flag", "arch §5.4: explicit on WSE-3", "published",
 _p("task.start", 3, "cycles", "arch §6 (WSE-3); 201 cycles from a send of 196 words to the task after it "
    "(csl-experiments, WSE-2 simulator)", "inferred", "picker's choice to first instruction",
    high=64)
+_p("task.overlap", 0, "cycles", "tiled stencils in the author's source (Jorineg): 87 to 92 cycles for ten tasks one "
+   "after the other, eight of which only count, and 16 set-ups", "inferred", "of task.start, what passes while a task "
+   "ends: for one that is picked in the cycle after another has ended", high=64)
 _p("task.by_queue", 0, "flag", "arch §6; WSE-3: SDK pages of the builtins", "published",
    "1: a data task belongs to an input queue and has its number as id; 0: to a color", high=1)
 _p("task.priority_rule", "lowest", "rule", "arch §6: order inside a level not published", "assumed",

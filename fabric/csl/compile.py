@@ -14,7 +14,6 @@ from fabric.csl.emit import Emitted, emit
 from fabric.csl.ir import Function, Memory
 from fabric.csl.lower.program import START, ProgramLowering, lower
 from fabric.csl.optimise.dead import remove_notes
-from fabric.csl.optimise.descriptors import free_numbers
 from fabric.csl.optimise.frames import unused
 from fabric.csl.optimise.memory import name_apart, set_apart
 from fabric.csl.optimise.partners import settle_partners
@@ -120,7 +119,6 @@ def _optimised(lowering: ProgramLowering, dsrs: int, recall: Recall, options: Op
     set_apart(made)
     name_apart(made)
     settle_partners(made.functions)
-    kept = free_numbers(made.functions, dsrs)
 
     def routine() -> Function:
         function = lowering.function(lowering.runtime(ROUTINE, made.functions[0].span))
@@ -128,7 +126,7 @@ def _optimised(lowering: ProgramLowering, dsrs: int, recall: Recall, options: Op
         return function
 
     for function in made.functions:
-        recall.optimise(function, kept)
+        recall.optimise(function)
     made.functions = expand(made.functions, routine, recall.forget)
     unread = remove_notes(made.functions, recall.forget) if options.optimise else set()
     made.memories = [memory for memory in made.memories if memory not in unread]

@@ -110,23 +110,22 @@ class Recall:
         self.optimised = self.allocated = 0
         """How many functions the passes were run for."""
 
-    def optimise(self, function: Function, numbers: int = 0) -> None:
+    def optimise(self, function: Function) -> None:
         """Optimise a function, or recall what came of it."""
         form = Form(function)
-        key = (numbers, form.whole)
-        known = self._outcomes.get(key)
+        known = self._outcomes.get(form.whole)
         if known is not None:
             known.apply(function, form.tables)
         else:
             self.optimised += 1
             if self.optimising:
-                optimise(function, numbers)
+                optimise(function)
             else:
                 prepare(function)
             known = _outcome(form, function)
             if known is None:
                 return
-            self._outcomes[key] = known
+            self._outcomes[form.whole] = known
         self._of[function] = (known, form.tables)
 
     def forget(self, function: Function) -> None:

@@ -2,12 +2,13 @@
 
 Published programs are rebuilt in CSL and compiled by them (`harness.validation`).  Those that have no number:
 
-*Descriptors.* One that is known when the program is compiled is loaded into its DSR once, before the loops around the
-operation.  One whose base is computed while the program runs is loaded where it is used, and its base set: an operation
-on three of them in a loop takes 20 to 21 cycles besides its elements on the machine (SUMMA; sparse products in the
-vendor's simulator), and in SUMMA one of the three does not change in that loop.  The base of a variable that moves on
-is set by an instruction of its own even where unrolled loops make it a number: with tiles of 8 that SUMMA takes 3,035
-cycles per step on the machine, and 2,000 if the columns of C stayed in DSRs.
+*Descriptors.* Each operation loads all its DSRs, also those that hold the same already: operations one after the other
+on the same sums take as long as others do (tiled stencils in the author's source, radii 2 to 6).  One whose base is
+computed while the program runs is loaded and its base set: an operation on three of them in a loop takes 20 to 21
+cycles besides its elements on the machine (SUMMA; sparse products in the vendor's simulator), and in SUMMA one of the
+three does not change in that loop.  The base of a variable that moves on is set by an instruction of its own even where
+unrolled loops make it a number: with tiles of 8 that SUMMA takes 3,035 cycles per step on the machine, and 2,000 if the
+columns of C stayed in DSRs.
 
 *Indices.*  A product of an index with a constant is made of shifts in each turn of a loop, and not carried on by
 additions from turn to turn: the public trace of a matrix product has shifts and IMUL11 in its inner loop.  Only an
@@ -34,14 +35,30 @@ jump of such traces, so the constant is not kept in a register.
 
 from __future__ import annotations
 
-__all__ = ["MAPPED", "NAMED_BASE", "PRODUCT", "ROUTINES", "TASKS_IN_TURN", "UNROLLED", "powers", "unrolls"]
+from wse_core.params import Machine
+from wse_core.params import machine as preset
 
-TASKS_IN_TURN = {"task.priority_rule": "round_robin"}
-"""Which task of equal priority comes next on the machine that runs compiled layouts, unless another is asked for.
+__all__ = [
+    "COMPILED", "MAPPED", "MAP_SETUP", "NAMED_BASE", "PRODUCT", "ROUTINES", "UNROLLED", "compiled", "powers", "unrolls",
+]  # fmt: skip
 
-The order is not published.  A public program (game-of-life) forwards values of one generation in task 12 and takes
-those of the next in tasks 0 to 7: with the lowest id always first, values that arrive early overwrite what is not yet
-forwarded, and it stands still; in turn it runs as its authors saw it."""
+_BOTH = {"task.priority_rule": "round_robin", "task.overlap": 3, "ce.dsr_load": 3, "ce.dsr_dimension": 0}
+COMPILED = {"wse2": {**_BOTH, "ce.branch_end": 1}, "wse3": {**_BOTH, "ce.branch_end": 3, "ce.fabric_load": 5}}
+"""Numbers of the machine that runs compiled layouts, by preset, unless others are asked for.
+
+*Order of tasks* of equal priority is not published.  A public program (game-of-life) forwards values of one generation
+in task 12 and takes those of the next in tasks 0 to 7: with the lowest id always first, values that arrive early
+overwrite what is not yet forwarded, and it stands still; in turn it runs as its authors saw it.
+
+*Descriptors.* Each word that an operation's set-up writes into a DSR takes three cycles: loading one that is known, of
+whatever kind, and setting a base.  The trace of a systolic product has 13 to 15 scalar cycles for three known ones and
+a number; SUMMA 20.5 for three whose bases are computed; unrolled ELLPACK 13.5 with two bases.  Tiled stencils in their
+author's source, whose operations have descriptors of two dimensions, or load one-dimensional ones by hand, are within
+5 % with it and up to 64 % too slow with the 6 + 3 per dimension that our own kernels take.
+
+*Tasks* that only count end by one comparison that costs as much as a branch not taken, and one that is picked behind
+another starts at once: else those stencils, eight tasks of which count, come out up to 50 % too slow.  On WSE-3 loads
+of the fabric's descriptors are dearer (`ce.fabric_load`)."""
 
 UNROLLED = 300
 """Most that all turns of a loop may weigh when it is unrolled, in the units of `fabric.csl.lower.size`.
@@ -64,11 +81,24 @@ for a product, and two bases."""
 MAPPED = 39
 """What a `@map` weighs: the cycles that each of a public matrix-vector product takes beside its turns (MATVEC)."""
 
+MAP_SETUP = 15
+"""Cycles that a `@map` takes before its turns beside what its operation loads.
+
+Published are 39 beside turns of n + 1 cycles; turns take n + 2 here, as the load of an element takes a slot.  With all
+of the 39 short products would be too slow; with these, one with 10 columns is right, longer ones 1 to 2 % too slow."""
+
 ROUTINES = {"runtime.product_u16": {8, 9, 10, 11}}
 """Registers that routines of the run-time library save besides those that they use.
 
 Binaries of the vendor's compiler show a product of 16 bits that is straight code and saves two pairs of registers more;
 SUMMA's tiles of 46 take 42 to 43 cycles more per multiply-add than tiles whose index is a shift."""
+
+
+def compiled(machine: Machine) -> Machine:
+    """Return a machine with the numbers of `COMPILED` that are still those of its preset."""
+    default = preset(machine.preset)
+    own = COMPILED[machine.preset]
+    return machine.replace({name: value for name, value in own.items() if machine[name] == default[name]})
 
 
 def unrolls(turns: int, turn: int) -> bool:

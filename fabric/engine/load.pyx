@@ -59,6 +59,7 @@ cdef _params(Memory m, machine):
     p.ramp_out = machine["ramp.out"]
     p.execute = machine["ramp.execute"]
     p.task_start = machine["task.start"]
+    p.task_next = max(0, machine["task.start"] - machine["task.overlap"])
     p.round_robin = machine["task.priority_rule"] == "round_robin"
     p.drain = machine["vec.drain"]
     p.mac_late = machine["vec.mac_late"]
@@ -71,6 +72,7 @@ cdef _params(Memory m, machine):
     p.write_cycles = machine["mem.write_cycles"]
     p.read_ports = machine["mem.read_ports"]
     p.taken = machine["ce.branch_taken"]
+    p.taken_end = machine["ce.branch_end"] or machine["ce.branch_taken"]
     p.not_taken = machine["ce.branch_not_taken"]
     p.call = machine["ce.call"]
     p.ret = machine["ce.ret"]
@@ -405,9 +407,13 @@ cdef _program(Memory m, number, program, machine, dict known):
         else:
             i[0] = (<instr_t*><size_t>first)[0]
         if i.op == OP_DSR_LOAD:
+            i.slots = 1                         # of another program the same words may be another descriptor
             i.gap = machine["ce.dsr_load"]
             if g.descriptors[imm].kind == DSD_MEM4D:
                 i.gap += machine["ce.dsr_dimension"] * (g.descriptors[imm].ndim - 1)
+            elif g.descriptors[imm].kind == DSD_FABIN or g.descriptors[imm].kind == DSD_FABOUT:
+                i.slots = 1 + machine["ce.fabric_load"]
+                i.gap += machine["ce.fabric_load"]
         i.at = at
         i.next = n + 1
         if i.op == OP_LD16 or i.op == OP_ST16:      # whatever its address is
@@ -471,8 +477,10 @@ cdef enum:
 
 cdef inline uint32_t _least(const program_t* g, const params_t* p, const instr_t* i) noexcept:
     # Cycles from the issue of a quiet instruction to that of the first one behind it which is not.
+    cdef int taken
     if i.form == FORM_BR:
-        return i.slots - 1 + min(p.taken + g.code[i.target].quiet, p.not_taken + g.code[i.next].quiet)
+        taken = p.taken_end if g.code[i.target].op == OP_DONE else p.taken
+        return i.slots - 1 + min(taken + g.code[i.target].quiet, p.not_taken + g.code[i.next].quiet)
     if i.form == FORM_JMP:
         return p.taken + g.code[i.target].quiet
     return (1 + p.start + p.drain if i.flags & I_VECTOR else i.gap) + g.code[i.next].quiet

@@ -34,7 +34,9 @@ def slots(machine: Machine, op: Op) -> int:
     return machine[SLOTS[op.cost]] if op.cost in SLOTS else 1
 
 
-def follow(machine: Machine, op: Op, taken: bool = False, dimensions: int = 1) -> int:
+def follow(
+    machine: Machine, op: Op, taken: bool = False, dimensions: int = 1, ends: bool = False, fabric: bool = False
+) -> int:
     """Return the cycles from the issue of a scalar instruction to that of the next one of its thread.
 
     Parameters
@@ -45,12 +47,19 @@ def follow(machine: Machine, op: Op, taken: bool = False, dimensions: int = 1) -
         Whether a branch is taken; a jump always is.
     dimensions : int
         Of the descriptor that is loaded.
+    ends : bool
+        Whether what the branch leads to ends the task.
+    fabric : bool
+        Whether the descriptor that is loaded is one of the fabric.
     """
     if op.cost in ("branch", "branch32"):
-        ends = machine["ce.branch_taken" if taken or op.form == "jmp" else "ce.branch_not_taken"]
-        return slots(machine, op) - 1 + ends
+        least = machine["ce.branch_taken" if taken or op.form == "jmp" else "ce.branch_not_taken"]
+        if op.form == "br" and taken and ends:
+            least = machine["ce.branch_end"] or least
+        return slots(machine, op) - 1 + least
     if op.cost in FOLLOW:
-        return machine[FOLLOW[op.cost]] + (dimensions - 1) * machine["ce.dsr_dimension"]
+        further = (dimensions - 1) * machine["ce.dsr_dimension"] + fabric * machine["ce.fabric_load"]
+        return machine[FOLLOW[op.cost]] + further
     return slots(machine, op)
 
 

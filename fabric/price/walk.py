@@ -237,7 +237,7 @@ class Walker:
             return
         if op.name == "trap":
             raise NotKnown("trap", at)
-        self.pc, dimensions = ins.next, 1
+        self.pc, dimensions, fabric = ins.next, 1, False
         if op.form == "br" and taken:
             self.pc = int(ins.imm or 0)
         elif op.name in ("jmp", "call"):
@@ -259,12 +259,14 @@ class Walker:
                 content = self._based(content, self.state.read(ins.b, 1))
             self.state.held[ins.a] = content
             dimensions = content.ndim if content.kind == DSD_MEM4D else 1
+            fabric = content.kind in (DSD_FABIN, DSD_FABOUT)
         elif op.form == "dsr":
             self._edit(ins, at)
         else:
             self._scalar(ins, t)
-        self.pipe_free = t + costs.slots(m, op)
-        self.main_next = t + costs.follow(m, op, bool(taken), dimensions)
+        self.pipe_free = t + costs.slots(m, op) + fabric * m["ce.fabric_load"]
+        ends = bool(taken) and self.pc in self.code and self.code[self.pc].op.name == "done"
+        self.main_next = t + costs.follow(m, op, bool(taken), dimensions, ends, fabric)
 
     def _book(self, at: int, t: float) -> None:
         """Add the cycles since the last issue of the main thread to the instruction that had it."""

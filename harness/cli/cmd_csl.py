@@ -180,10 +180,13 @@ def _run(args: argparse.Namespace) -> int:
 
 def _machine(overrides: list[str]) -> Callable[[str], Machine]:
     """Return what gives the machine that runs layouts compiled for an architecture, with some numbers changed."""
-    rules = need("fabric.csl.rules", "the command `wse csl run`").TASKS_IN_TURN
-    words = [*(f"{name}={value}" for name, value in rules.items()), *overrides]
-    of_words(DEFAULT_PRESET, words)  # what is wrong is said before the script begins
-    return lambda arch: of_words(arch, words)
+    rules = need("fabric.csl.rules", "the command `wse csl run`").COMPILED
+
+    def words(arch: str) -> list[str]:
+        return [*(f"{name}={value}" for name, value in rules[arch].items()), *overrides]
+
+    of_words(DEFAULT_PRESET, words(DEFAULT_PRESET))  # what is wrong is said before the script begins
+    return lambda arch: of_words(arch, words(arch))
 
 
 def _scripts(args: argparse.Namespace) -> int:

@@ -76,6 +76,7 @@ class Original:
         params, arrays = self.prepare(point)
         path = tree / self.layout
         progress(self.layout)
+        machine = need("fabric.csl.rules", "the option --originals").compiled(machine)
         with tempfile.TemporaryDirectory() as directory:
             out = Path(directory) / "out"
             _compile(path, params, machine, out)

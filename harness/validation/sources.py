@@ -21,13 +21,13 @@ __all__ = ["compiled", "fitting"]
 
 @functools.lru_cache(32)
 def _specification(machine: Machine, name: str, params: tuple[tuple[str, int], ...]) -> FabricSpec:
-    # The programs are written for WSE-2, whose data tasks belong to colors; all other numbers are those of the machine.
-    machine = machine.replace({"task.by_queue": 0})
     purpose = "a program in CSL that `wse validate` compiles"
     need("lark", purpose)
     compiler = need("fabric.csl.compile", purpose)
     session = need("fabric.csl.comptime.session", purpose)
     artefact = need("fabric.csl.artefact", purpose)
+    # The programs are written for WSE-2, whose data tasks belong to colors; other numbers are those of the machine.
+    machine = need("fabric.csl.rules", purpose).compiled(machine.replace({"task.by_queue": 0}))
     with resources.as_file(resources.files("harness.validation") / "csl" / f"{name}.csl") as path:
         made = compiler.compile_file(Path(path), session.Options(params=dict(params)), machine)
         found = artefact.bundle_of(made).spec(machine)

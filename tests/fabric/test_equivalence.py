@@ -58,6 +58,9 @@ def test_machines_agree_with_numbers_that_came_later(make, data):
     drawn = {
         "vec.mac_late": data.draw(st.sampled_from((0, 3, 16, 40))),
         "vec.raw": data.draw(st.sampled_from((0, 1, 4))),
+        "task.overlap": data.draw(st.sampled_from((0, 2, 3, 9))),
+        "ce.branch_end": data.draw(st.sampled_from((0, 1, 3, 8))),
+        "ce.fabric_load": data.draw(st.sampled_from((0, 1, 5))),
         "ce.pair": data.draw(st.integers(1, 4)),
         "ce.branch32": data.draw(st.integers(1, 7)),
     }

@@ -73,6 +73,21 @@ def test_comparisons_of_pairs_take_longer(is_taken, compared):
     assert at == [0, 1, *(compared + cycles for cycles in ends)]
 
 
+@pytest.mark.parametrize(("given", "ends"), [(0, 6), (1, 1), (3, 3)])
+def test_a_branch_to_the_end_of_the_task_may_take_less(given, ends):
+    """Another branch takes what it takes; 0 means that the end is as any goal."""
+    code = Code()
+    code("br16", reg(2), reg(2), d=CONDITION["eq"], imm=code.here + 4)
+    code("nop")
+    code("nop")
+    code("br16", reg(2), reg(2), d=CONDITION["eq"], imm=code.here + 4)
+    code("nop")
+    code("nop")
+    code("done")
+    _, at = offsets(code, ce_branch_end=given)
+    assert at == [0, 6, 6 + ends]
+
+
 @pytest.mark.parametrize(("latency", "expected"), [(2, [0, 1, 2, 4, 5, 6]), (5, [0, 1, 2, 7, 8, 9])])
 def test_loads(latency, expected):
     code = Code()

@@ -92,8 +92,8 @@ def write_log(
         events = sorted_events(np.concatenate([events, _landings(trace, events)]))
     if any(origin):
         events = events.copy()
-        for name, distance in zip("xy", origin, strict=True):
-            events[name] += np.uint16(distance)
+        for axis, distance in zip("xy", origin, strict=True):
+            events[axis] += np.uint16(distance)
     numbers = identify(events)
     width, height = size or (int(events[name].max(initial=0)) + 1 for name in ("x", "y"))
     stream.write(f"@0 dimX={width}, dimY={height}\n".encode())
@@ -107,9 +107,9 @@ def write_log(
         cycle, data, x, y, kind, color, aux, flags = event
         name, at = NAMES[kind], f"@{cycle} P{x}.{y}"
         if number >= 0 and number not in idents:
-            origin = (y * width + x) << 8 | color
-            issued[origin] = issued.get(origin, -1) + 1
-            idents[number] = f"{origin << 32 | issued[origin]:016x}"
+            sender = (y * width + x) << 8 | color
+            issued[sender] = issued.get(sender, -1) + 1
+            idents[number] = f"{sender << 32 | issued[sender]:016x}"
         if name == "land" and "landing" in parts:
             out.append((cycle - 0.25, f"{at} (hwtile) landing C{color} from link {PORTS[aux]}, "))
         elif name == "depart" and "router" in parts:

@@ -207,7 +207,8 @@ class CE:
         self.emit(self.x, self.y, t, "task_start", None, task, entry, int(control))
         self.running, self.running_control = task, control
         self.main, self.pc, self.return_to = "starting", entry, []
-        self.main_next = t + self.machine["task.start"]
+        hidden = self.machine["task.overlap"] if self.main_next == t else 0  # the task before has just ended
+        self.main_next = t + max(0, self.machine["task.start"] - hidden)
         self.counters["tasks"] += 1
         if t >= self.main_next:
             self.main = "run"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from wse_core import isa
 from wse_core.encoding import MAIN
-from wse_core.image import DSD_MEM4D, DSD_NONE
+from wse_core.image import DSD_FABIN, DSD_FABOUT, DSD_MEM4D, DSD_NONE
 from wse_core.reference.alu import ALU, CONDITION
 from wse_core.reference.operand import (
     LOW16,
@@ -167,6 +167,8 @@ def exec_main(ce: CE, t: int) -> None:
     cost = ins.op.cost
     slow = SLOTS.get(cost)
     slots = 1 if slow is None else ce.machine[slow]
+    if ins.op.name == "dsr_load" and ce.image.descriptors[ins.immediate]["kind"] in (DSD_FABIN, DSD_FABOUT):
+        slots += ce.machine["ce.fabric_load"]
     latency = {
         "int": ce.machine["ce.int_latency"],
         "fp": ce.machine["ce.fp_latency"],
@@ -261,7 +263,14 @@ def exec_br(ce: CE, ins: DecodedInstruction, t: int) -> None:
     compared = ce.next_in - 1
     ce.next_in = compared + ce.machine["ce.branch_not_taken"]
     if CONDITION[ins.op.name][condition](ce.num, a, b):
-        ce.go_to, ce.next_in = ins.immediate, compared + ce.machine["ce.branch_taken"]
+        ends = ce.machine["ce.branch_end"] if _ends(ce, ins.immediate) else 0
+        ce.go_to, ce.next_in = ins.immediate, compared + (ends or ce.machine["ce.branch_taken"])
+
+
+def _ends(ce: CE, at: int) -> bool:
+    """Return whether what stands at a code word ends the task."""
+    ins = ce.code.get(at)
+    return ins is not None and not ins.is_vector() and ins.op.name == "done"
 
 
 def exec_jmp(ce: CE, ins: DecodedInstruction, t: int) -> None:
@@ -297,6 +306,8 @@ def exec_dsr(ce: CE, ins: DecodedInstruction, t: int) -> None:
             loaded.base = reg_read(ce, ins.b, 1)
         further = loaded.ndim - 1 if loaded.kind == DSD_MEM4D else 0
         ce.next_in = ce.machine["ce.dsr_load"] + further * ce.machine["ce.dsr_dimension"]
+        if loaded.kind in (DSD_FABIN, DSD_FABOUT):
+            ce.next_in += ce.machine["ce.fabric_load"]
         return
     dsr = ce.dsrs.get(name)
     if dsr is None or dsr.kind == DSD_NONE:

@@ -13,7 +13,7 @@ from fabric.csl.artefact.routes import Routing
 from fabric.csl.compile import Compiled, CompiledProgram
 from fabric.csl.comptime.values import Function, Value
 from fabric.csl.diagnostics import Fault
-from fabric.csl.rules import TASKS_IN_TURN
+from fabric.csl.rules import compiled
 from fabric.csl.types import FnType, PointerType
 from wse_core.errors import ConfigError
 from wse_core.image import FabricSpec, ProgramImage, RouteTable
@@ -137,7 +137,7 @@ class Bundle:
         ConfigError
             The machine is another than the one that the program was compiled for.
         """
-        own = default_machine(self.arch, TASKS_IN_TURN)
+        own = compiled(default_machine(self.arch))
         if machine is not None and machine["task.by_queue"] != own["task.by_queue"]:
             what = f"the program is compiled for {self.arch}, and the machine is {machine.preset}"
             raise ConfigError(what, hint=f"cslc --arch={machine.preset}, or a machine of the preset {self.arch}")

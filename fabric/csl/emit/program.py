@@ -211,6 +211,9 @@ class Emitter:
             self.put(op, reg(instr.dst))
         elif op in ("in_td", "q_state"):
             self.put(op, reg(instr.dst), imm=instr.data)
+        elif op == "idle":
+            for _ in range(instr.data):
+                self.put("nop")
         elif op == "prng":
             self.put(op, instr.data)
         elif op == "trap":
@@ -281,6 +284,8 @@ class Emitter:
         else:
             template = replace(template, base=base)
         self.put("dsr_load", dsr, register, imm=(self.dsd(template), dsr))
+        for _ in range(NAMED_BASE):
+            self.put("nop")
 
     def dsd(self, template: Template) -> Dsd:
         """Return a descriptor of the assembler."""

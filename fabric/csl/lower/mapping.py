@@ -16,7 +16,7 @@ from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import AutoDsr, ExplicitDsr, Operand, Vector, Vreg
 from fabric.csl.lower.dsd import Descriptor, Fixed
 from fabric.csl.lower.ranges import Ranges
-from fabric.csl.rules import UNROLLED
+from fabric.csl.rules import MAP_SETUP, UNROLLED
 from fabric.csl.types import DsdType, DsrType, Type
 
 __all__ = ["Mapping"]
@@ -39,6 +39,7 @@ class Mapping(Ranges):
         count = self._shortest([walk.turns for walk in walks if isinstance(walk, Walk)])
         if count == 0:
             return
+        self.put("idle", None, data=MAP_SETUP)
         if isinstance(count, int) and count * 3 <= UNROLLED:
             for turn in range(count):
                 self._turn(function, walks, turn < count - 1)

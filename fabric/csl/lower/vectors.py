@@ -154,6 +154,8 @@ class Attributes(ABC):
                 for name, value in self._resident(operand, span).items():
                     merged.setdefault(name, value)
         thread = merged.get("ut_id", options.get("ut_id"))  # that of a register wins over the operation's own
+        if "async" in merged and merged["async"].data:  # the register says what follows, or that nothing does
+            options = {name: value for name, value in options.items() if name not in ("activate", "unblock")}
         merged = {**merged, **options}
         run = merged.get("async")
         if run is None or not run.data:

@@ -3,10 +3,10 @@
 `frames` puts small arrays and structs into registers, `flow` cleans up jumps, `single` carries constants and copies
 through a function, `local` numbers the values of a block (folding, common subexpressions, cheaper operations,
 addresses), `induction` lets indices count in multiples, `hoist` moves out of loops what does not change in them and
-keeps in registers what they add to, `dead` drops what nobody reads, `descriptors` keeps DSRs over loops, `legal` gives
-every operand a form that the machine has, `constants` puts those that several operations need into a register once,
-`placing` chooses the order of blocks,
-`ahead` lets loads begin before the vector operation that they follow.
+keeps in registers what they add to, `dead` drops what nobody reads, `legal` gives every operand a form that the machine
+has, `constants` puts those that several operations need into a register once, `placing` chooses the order of blocks,
+`ahead` lets loads begin before the vector operation that they follow.  Descriptors are loaded for each operation anew
+(`fabric.csl.rules`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from fabric.csl.optimise import (
     ahead,
     constants,
     dead,
-    descriptors,
     flow,
     frames,
     hoist,
@@ -33,15 +32,8 @@ __all__ = ["optimise", "prepare"]
 ROUNDS = 4
 
 
-def optimise(function: Function, numbers: int = 0) -> None:
-    """Run all passes until they find nothing more, at most a few times.
-
-    Parameters
-    ----------
-    function : Function
-    numbers : int
-        Numbers of DSRs that may be kept over loops.
-    """
+def optimise(function: Function) -> None:
+    """Run all passes until they find nothing more, at most a few times."""
     verify(function, "lowering")
     frames.promote(function)
     flow.clean(function)
@@ -51,7 +43,6 @@ def optimise(function: Function, numbers: int = 0) -> None:
         _simplify(function)
     if hoist.hoist(function) | hoist.keep(function):
         _simplify(function)
-    descriptors.keep_descriptors(function, numbers)
     flow.clean(function)
     dead.merge_copies(function)
     placing.order(function)

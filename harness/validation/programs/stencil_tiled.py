@@ -7,17 +7,16 @@ neighbours, and theirs come into the halo: four asynchronous sends and four rece
 *Colors and queues.*  One color per direction and parity of the sender's column (W, E) or row (N, S): 8.  Output queues
 0..3, input queues 4..7, each operation on the microthread of its queue.
 
-*Tasks* (``stencil_tiled_pe.csl``).  ``loop`` loads the eight DSRs of the tile's edges and the halo, each right before
-its operation.  A side has a task, which the arriving cells activate and the leaving ones unblock; it counts, and the
-last of the four starts ``compute``.  Transfers have low priority, so that what the main thread leaves free while it
-loads descriptors is theirs: in small tiles the exchange takes hardly any time of its own.  A rectangle of one row or
-column has a descriptor of one dimension.  Where data tasks belong to queues (WSE-3) the source's tiles of radius 1 with
-at least four cells a side wait for nobody: they compute while cells leave and come (from which iteration a halo is, is
-left to time), and the next iteration waits for descriptors of transfers that have not ended.
+*Tasks* (``stencil_tiled_pe.csl``), eleven as in the source.  ``loop`` starts four sends and four receives; each has a
+task of its own that counts, the last of the sends unblocks ``compute`` and the last of the receives activates it.  With
+r = 1 all descriptors stay in named DSRs, of which ``loop`` loads the eight in memory anew, and what follows a transfer
+was said when its DSR was loaded; with r >= 2 the compiler loads all operands of each operation.  Where data tasks
+belong to queues (WSE-3) the source's tiles of radius 1 with at least four cells a side wait for nobody: they compute
+while cells leave and come (from which iteration a halo is, is left to time), no task counts, and the next iteration
+waits for descriptors of transfers that have not ended.
 
-*Order of additions.*  r = 1: b = w0 a, then b += a of the west, east, north, south, then a = w1 b, all with DSRs loaded
-once.  r >= 2: for k = 1..r, west, east, north, south at distance k: b += w_k a (the first one: b = w_1 a), then
-a = b + w_0 a; the shifted descriptor is loaded for each.
+*Order of additions.*  r = 1: b = w0 a, then b += a of the north, south, west, east, then a = w1 b.  r >= 2: for k =
+1..r, north, south, west, east at distance k: b += w_k a (the first one: b = w_1 a), then a = b + w_0 a.
 
 *Time.*  The difference of runs of four and two iterations, halved, between a reading before the first and after the
 last iteration, on the inner PE of 3 x 3 with a ring of PEs around that sends constants and swallows what it gets.  The
@@ -42,7 +41,7 @@ __all__ = ["WEIGHTS", "expected", "iterate", "stencil_tiled"]
 
 WEIGHTS = (0.5, 0.125, 0.0625, 0.03125, 0.25, 0.1875)
 """The weights go by distance, repeated for larger radii; they are chosen so that values stay bounded."""
-DIRECTIONS = "WENS"
+DIRECTIONS = "NSWE"
 STEP = {"W": (-1, 0), "E": (1, 0), "N": (0, -1), "S": (0, 1)}
 
 
@@ -96,7 +95,7 @@ def iterate(
         specification,
         [
             ("a", padded.reshape(down, across, -1).view(np.uint32), 1, 1),
-            ("left", np.full((down, across, 1), iterations, np.uint16), 1, 1),
+            ("iterations", np.full((down, across, 1), iterations, np.uint32), 1, 1),
             *around(across, down, boundary, iterations),
         ],
         task=None,

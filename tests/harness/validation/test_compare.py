@@ -192,7 +192,7 @@ def test_another_generation_has_limits_of_its_own(tmp_path, capsys, toys, other,
     assert f"(limit 5 %), worst -{error:.1f} % (a on WSE-3; limit 20 %): {verdict}" in out
     assert out.rstrip().endswith(
         "all: 1 compared, 0 not; mean absolute error 1.00 % (limit 3 %), worst +1.0 % (a; "
-        f"limit 10 %), 0 over the limit: {verdict}"
+        f"limit 13 %), 0 over the limit: {verdict}"
     )
     page = tmp_path / "page.md"
     page.write_text("<!-- begin validation -->\n<!-- end validation -->\n")

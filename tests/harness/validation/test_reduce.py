@@ -27,7 +27,7 @@ def test_published_points(group, published):
     outcome = run(512, 4096, group)
     assert outcome.method == "fabric"
     assert outcome.cycles == pytest.approx(published, rel=0.01)
-    assert -45 <= outcome.cycles - published <= 0  # the published clock starts earlier, by the same for all
+    assert -55 <= outcome.cycles - published <= 0  # the published clock starts earlier, by the same for all
 
 
 @examples(12)
@@ -39,7 +39,7 @@ def test_any_point(pes, words, group):
 
 
 def test_one_group_is_the_chain():
-    assert run(24, 30).cycles == run(24, 30, 24).cycles == run(24, 30, 500).cycles == 30 + 6 * 23 + 18
+    assert run(24, 30).cycles == run(24, 30, 24).cycles == run(24, 30, 500).cycles == 30 + 6 * 23 + 12
 
 
 @pytest.mark.parametrize(

@@ -131,13 +131,13 @@ fn f(v1=r2) result=1:
     ret v4=r2"""
 
 
-def recalled(recall, given=RECALLED, numbers=2, reserved=frozenset()):
+def recalled(recall, given=RECALLED, reserved=frozenset()):
     """Return a function after both halves of the back end."""
     function = read(given)
     function.span = None
     for instr in function.instructions():
         instr.span = None
-    recall.optimise(function, numbers)
+    recall.optimise(function)
     recall.allocate(function, Frame(), reserved)
     return function
 
@@ -153,13 +153,13 @@ def test_a_function_of_a_known_form_gets_what_passes_would_make():
         assert (again.clobbers, again.places) == (anew.clobbers, anew.places) == (first.clobbers, first.places)
 
 
-@pytest.mark.parametrize(("numbers", "reserved", "counts"), [(0, (), (2, 2)), (2, (4, 5, 6), (1, 2))])
-def test_numbers_and_registers_that_are_free_are_part_of_what_is_recalled(numbers, reserved, counts):
+@pytest.mark.parametrize(("reserved", "counts"), [((), (1, 1)), ((4, 5, 6), (1, 2))])
+def test_registers_that_are_free_are_part_of_what_is_recalled(reserved, counts):
     recall = Recall()
     recalled(recall)
-    again = recalled(recall, RECALLED, numbers, frozenset(reserved))
+    again = recalled(recall, RECALLED, frozenset(reserved))
     assert (recall.optimised, recall.allocated) == counts
-    assert listing(again) == listing(recalled(Recall(), RECALLED, numbers, frozenset(reserved)))
+    assert listing(again) == listing(recalled(Recall(), RECALLED, frozenset(reserved)))
 
 
 def test_a_function_that_was_changed_since_is_allocated_anew():
@@ -169,7 +169,7 @@ def test_a_function_that_was_changed_since_is_allocated_anew():
     function.span = None
     for instr in function.instructions():
         instr.span = None
-    recall.optimise(function, 2)
+    recall.optimise(function)
     function.blocks[0].code[1:1] = read("fn f():\n  b1:\n    task [activate, 1]\n    ret").blocks[0].code[:1]
     recall.forget(function)
     recall.allocate(function, Frame(), frozenset())

@@ -14,7 +14,6 @@ from fabric.csl.optimise import (
     ahead,
     constants,
     dead,
-    descriptors,
     flow,
     frames,
     hoist,
@@ -32,7 +31,6 @@ from tests.fabric.csl.middle.random_functions import make
 
 ARGUMENTS = (5, 0x8003)
 STACK = 0x4000
-KEPT = 3
 """Numbers of DSRs that may be kept over loops."""
 
 
@@ -58,12 +56,11 @@ PASSES = {
     "induction": induction.scale,
     "hoist": hoist.hoist,
     "keep": hoist.keep,
-    "descriptors": lambda function: descriptors.keep_descriptors(function, KEPT),
     "placing": placing.order,
     "legal": legal.legalise,
     "constants": constants.share,
     "ahead": ahead.load_ahead,
-    "all": lambda function: optimise(function, KEPT),
+    "all": optimise,
     "products": lambda function: expanded(function),
 }
 
@@ -132,7 +129,7 @@ RESERVED = {"all": (), "without the stack's": (7,), "six": tuple(range(6, 16)), 
 def test_registers(reserved, seed, simple):
     """Whether a function was optimised or only made legal, and however few registers there are."""
     text = make(seed)
-    last = (lambda function: optimise(function, KEPT)) if simple else legal.legalise
+    last = optimise if simple else legal.legalise
     assert unlike(text, last, lambda function: in_registers(function, frozenset(RESERVED[reserved]))) is None
 
 
@@ -148,7 +145,7 @@ def test_a_function_that_is_called_leaves_registers_as_they_were(seed):
     except TooLong:
         return
     after = read(text)
-    optimise(after, KEPT)
+    optimise(after)
     stack = Stack([after])
     in_registers(after, stack.reserved)
     changed = set(after.clobbers)

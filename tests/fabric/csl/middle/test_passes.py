@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fabric.csl.ir.reader import read
-from fabric.csl.optimise import descriptors
 from tests.fabric.csl.middle.test_meaning import PASSES
-from tests.fabric.csl.middle.texts import MOVE, become, text
+from tests.fabric.csl.middle.texts import MOVE, become
 
 WORK = {
     "frames: locals lie in registers": (
@@ -209,11 +207,6 @@ WORK = {
         f"{MOVE}\ndsr_stride 65535 [src1#1]\ndsr_len 2 [src1#1]\nret",
         ["dsr_load [src1#1, mem1d(base=@a, extents=(2,), strides=(-1,))]", "ret"],
     ),
-    "descriptors: loaded once in a row": (
-        "descriptors",
-        f"{MOVE}\nvector [mov16(dest:1, src1#1)]\n{MOVE.replace('#1', '#2')}\nvector [mov16(dest:1, src1#2)]\nret",
-        [MOVE, "vector [mov16(dest:1, src1#1)]", "vector [mov16(dest:1, src1#1)]", "ret"],
-    ),
 }  # fmt: skip
 
 
@@ -221,69 +214,3 @@ WORK = {
 def test_a_pass_does_its_work(name):
     run, before, after = WORK[name]
     assert become(PASSES[run], before, "task" if run == "placing" else "fn") == after
-
-
-LOOP = "v1 = rand16\njmp [b2]\nb2: depth 1\nINSIDE\nv1 = rand16\nbr v1, 4 [br16, ne, b2, b3]\nb3:\nret"
-LOAD = "dsr_load [{}, mem1d(base=@a, extents=(3,))]"
-
-
-def kept(inside, numbers=3):
-    """Return what stands before a loop, and in it, when descriptors are kept."""
-    found = become(
-        lambda function: descriptors.keep_descriptors(function, numbers), LOOP.replace("INSIDE", inside.strip())
-    )
-    return found[1 : found.index("jmp [b2]")], found[found.index("b2: depth 1") + 1 : -4]
-
-
-def test_descriptors_leave_loops_with_a_number_of_their_own():
-    """All DSRs of an operation get that number, since those of a pair must have the same."""
-    inside = f"{LOAD.format('src0#1')}\n{LOAD.format('dest#1')}\nvector v1 [add16(dest#1, src0#1, 0)]"
-    before, rest = kept(inside)
-    assert before == [LOAD.format("src0#1.66"), LOAD.format("dest#1.66")]
-    assert rest == ["vector v1 [add16(dest#1.66, src0#1.66, 0)]"]
-    moving = inside.replace("vector", "dsr_off v1 [dest#1]\nvector")
-    before, rest = kept(moving)
-    assert before == [LOAD.format("src0#1.66")]
-    assert rest[0] == LOAD.format("dest#1.66")
-
-
-@pytest.mark.parametrize(
-    "inside",
-    [
-        f"{LOAD.format('dest#1')}\nvector v1 [mov16(dest#1, 0, ending=later())]",
-        f"{LOAD.format('dest#1.5')}\nvector v1 [mov16(dest#1.5, 0)]",
-        f"{LOAD.format('src1#1')}\nvector [mov16(dest:1, src1#1)]",
-        "dsr_load [dest#1, fifo(fifo=fifo#1)]\nvector v1 [mov16(dest#1, 0)]",
-        "dsr_load [dest#1, fabout(extents=(3,), on_control=(1, None))]\nvector v1 [mov16(dest#1, 0)]",
-        f"{LOAD.format('dest#1')}\ndsr_len v1 [dest#1]\nvector v1 [mov16(dest#1, 0)]",
-        f"{LOAD.format('dest#1')}\nvector v1 [mov16(dest#1, 0)]\nv2=r2 = call [&g]",
-        f"{LOAD.format('dest#1')}\nbr v1, 3 [br16, eq, b4, b5]\nb4: depth 1\nvector v1 [mov16(dest#1, 0)]\njmp [b5]\n"
-        "b5: depth 1",
-    ],
-    ids=["asynchronous", "of a thread", "beside a named one", "fifo", "on control", "edited", "call", "elsewhere"],
-)
-def test_descriptors_that_stay_in_loops(inside):
-    before, rest = kept(inside)
-    assert (before, rest) == ([], inside.splitlines())
-
-
-def test_no_more_descriptors_leave_than_there_are_numbers():
-    inside = "\n".join(f"{LOAD.format(f'dest#{k}')}\nvector v1 [mov16(dest#{k}, 0)]" for k in (1, 2))
-    before, rest = kept(inside, 1)
-    assert before == [LOAD.format("dest#1.64")]
-    assert rest == ["vector v1 [mov16(dest#1.64, 0)]", *inside.splitlines()[2:]]
-
-
-@pytest.mark.parametrize(
-    "row", ["dsr_load [src1#{}, fifo(fifo=fifo#1)]", "dsr_load [src1#{}, fabin(extents=(3,), on_control=(1, None))]"]
-)
-def test_descriptors_that_are_loaded_each_time(row):
-    body = "\n".join(f"{row.format(k)}\nvector [mov16(dest:1, src1#{k})]" for k in (1, 2)) + "\nret"
-    assert become(PASSES["descriptors"], body) == body.splitlines()
-
-
-def test_numbers_that_are_free():
-    """Beside those that the program names and those of threads, the main one among them."""
-    body = f"{MOVE}\nvector [mov16(dest:1, src1#1)]\nvector [mov16(dest:2, src1#2.5)]\nret"
-    assert descriptors.free_numbers([read(text(body))], 16) == 16 - 2 - 2
-    assert descriptors.free_numbers([read(text(body))], 3) == 0
