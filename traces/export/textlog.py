@@ -52,7 +52,7 @@ PLACES = (1, 2, 0, 3, 4)  # E, N, W, S, R as numbers of ports
 MAIN = 8
 LINES = 1 << 14
 PARTS = ("landing", "router", "inst_trace")
-"""What the vendor's simulator calls groups of lines."""
+"""Groups of lines have these names in the vendor's simulator."""
 TASK_START, OP_START = (KINDS.index(kind) for kind in ("task_start", "op_start"))
 ENDLESS = 1 << 63
 IDLE = "[EX OP] IDLE"
