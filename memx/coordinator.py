@@ -47,13 +47,11 @@ class Coordinator:
         self.resident, self.matrices, self.norms = resident, list(matrices), dict(norms)
         self.parameters = [*self.matrices, *(self.norms[k] for k in sorted(self.norms))]
         named = dict(zip((tensor.name for tensor in resident.network.parameters), self.parameters, strict=True))
-        self.over_batches = [
-            (one, one.statistics or BatchStatistics(tensor.columns))
-            for tensor in resident.network.over_batches
-            for one in (named[tensor.name],)
-        ]
-        for parameter, statistics in self.over_batches:
-            parameter.statistics = statistics
+        self.over_batches = []
+        for tensor in resident.network.over_batches:
+            parameter = named[tensor.name]
+            parameter.statistics = parameter.statistics or BatchStatistics(tensor.columns)
+            self.over_batches.append((parameter, parameter.statistics))
         self._made: dict[str, Any] = {}
 
     def script(self, kind: str) -> Script:

@@ -39,7 +39,8 @@ class BatchNorm(NetworkOperation):
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode normalises over all features of a sample"}
 
     def features(self, node: Node, given: int) -> int:
-        return channels_of(node, given) and given
+        channels_of(node, given)  # refuses what does not fit
+        return given
 
     def unit(self, node: Node, given: int) -> int:
         return given // node.size("channels")

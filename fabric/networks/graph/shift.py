@@ -23,7 +23,8 @@ class ChannelShift(NetworkOperation):
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode adds biases of products only"}
 
     def features(self, node: Node, given: int) -> int:
-        return channels_of(node, given) and given
+        channels_of(node, given)  # refuses what does not fit
+        return given
 
     def unit(self, node: Node, given: int) -> int:
         return given // node.size("channels")

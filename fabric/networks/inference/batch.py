@@ -196,10 +196,10 @@ class BatchOracle:
         may = decode.answers
         alone = Decode(decode.machine, replace(decode.place, batch=0, ahead=1), decode.policy, answers=may)
         self.plain = Oracle(alone, weights, tables)
-        self.lanes = [self.plain.anew() for _ in range(decode.place.lanes)]
+        self.alone = [self.plain.anew() for _ in range(decode.place.lanes)]
 
     def step(self, lane: int, given: LaneToken) -> tuple[int, Bits]:
         """Let a lane take a token; return (the next one, bits of the logits of all tokens)."""
         if given.first:
-            self.lanes[lane] = self.plain.anew()
-        return self.lanes[lane].step(given.token)
+            self.alone[lane] = self.plain.anew()
+        return self.alone[lane].step(given.token)
