@@ -119,11 +119,11 @@ def test_wafers_are_bit_exact(network, width, height, wafers, tokens, form, seed
     assert same(Trained(*place, form=form).facts(), Trained(*place, "numpy", form=form).facts())
 
 
-@examples(2)
-@given(network=networks(), wafers=st.integers(1, 2), seed=st.integers(0, 99))
+@examples(4)
+@given(network=networks(2), wafers=st.integers(1, 2), seed=st.integers(0, 99))
 def test_both_machines_take_the_same_cycles(network, wafers, seed):
     """So do ways that make a wafer wait: links that are slow, a round trip that takes no time."""
-    for numbers in ({}, {"link.rate": 10**9}, {"node.latency": 0, "answer.latency": 100}):
+    for numbers in ({"link.rate": 10**10}, {"node.latency": 0, "answer.latency": 100}):
         runs = [Trained(network, 2, 1, wafers, 2, seed, name, numbers) for name in ("compiled", "reference")]
         for run in runs:
             run.system.train(run.shards)
