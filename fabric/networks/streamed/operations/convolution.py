@@ -23,17 +23,15 @@ Source: weight streaming white paper, sections 6 to 8; the layout with whole ima
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.tensors import NetworkTensor
-from fabric.networks.graph.windows import Window, window_of
+from fabric.networks.graph.windows import window_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.linear import COMMANDS as PRODUCTS
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from fabric.networks.streamed.operations.shapes import SHAPE, shape_number
 
-__all__ = ["CONVOLUTION", "TRANSPOSED"]
+__all__ = ["CONVOLUTION"]
 
 COMMANDS = {
     "blank": "padded planes: zero",
@@ -43,69 +41,35 @@ COMMANDS = {
 }
 
 
-def forward(w: StepWriter, step: NetworkStep) -> None:
-    """Write a product of filters with planes."""
-    x, y = step.reads[0], step.writes[0]
-    _padded(w, step, "forward", x, _window(w, step).plane)
-    w.tell(source="padded", result=f"{w.plan.array(y)}.rows")
-    w.filters(step)
-    w.tell(shape=0)
-
-
-def back(w: StepWriter, step: NetworkStep) -> None:
-    """Write the product of the transposed filters with planes of gradients."""
-    _padded(w, step, "back", step.reads[0], _window(w, step).out_plane)
-    w.tell(source="padded", result=w.plan.array(step.writes[0]))
+def product(w: StepWriter, step: NetworkStep) -> None:
+    """Write a product of filters with planes: forward, or back with planes of gradients."""
+    _padded(w, step, step.reads[0])
+    w.tell(source="padded", result=_rows(w, step.writes[0]))
     w.filters(step)
     w.tell(shape=0)
 
 
 def ask(w: StepWriter, step: NetworkStep) -> None:
-    """Write the requests for gradients of the filters."""
-    x, delta = step.reads
-    _padded(w, step, "ask", x, _window(w, step).plane)
-    w.tell(source="padded", mine=w.plan.array(delta))
+    """Write the requests for gradients of the filters: windows of the larger image times planes of the smaller one."""
+    larger, smaller = step.reads[::-1] if step.node.op == "transposed" else step.reads
+    _padded(w, step, larger)
+    w.tell(source="padded", mine=_rows(w, smaller))
     w.ask_filters(step)
     w.tell(shape=0)
 
 
-def enlarge(w: StepWriter, step: NetworkStep) -> None:
-    """Write a transposed convolution: the product back of the one that goes the other way."""
-    x, y = step.reads[0], step.writes[0]
-    _padded(w, step, "forward", x, _window(w, step).out_plane)
-    w.tell(source="padded", result=f"{w.plan.array(y)}.rows")
-    w.filters(step)
-    w.tell(shape=0)
+def _rows(w: StepWriter, tensor: NetworkTensor) -> str:
+    """Return the name of the rows of a tensor, behind the row of ones if there is one."""
+    return w.plan.array(tensor) + ".rows" * (tensor.kind != "gradient")
 
 
-def enlarged_back(w: StepWriter, step: NetworkStep) -> None:
-    """Write the gradients of what was enlarged: a convolution of those of the result."""
-    _padded(w, step, "back", step.reads[0], _window(w, step).plane)
-    w.tell(source="padded", result=w.plan.array(step.writes[0]))
-    w.filters(step)
-    w.tell(shape=0)
-
-
-def enlarged_ask(w: StepWriter, step: NetworkStep) -> None:
-    """Write the requests for gradients of the filters: windows of gradients times planes that were given."""
-    x, delta = step.reads
-    _padded(w, step, "ask", delta, _window(w, step).plane)
-    w.tell(source="padded", mine=f"{w.plan.array(x)}.rows")
-    w.ask_filters(step)
-    w.tell(shape=0)
-
-
-def _window(w: StepWriter, step: NetworkStep) -> Window:
-    large = step.node.name if step.node.op == "transposed" else step.node.inputs[0]
-    return window_of(step.node, w.plan.network.tensors[large].rows)
-
-
-def _padded(w: StepWriter, step: NetworkStep, direction: str, given: NetworkTensor, plane: int) -> None:
+def _padded(w: StepWriter, step: NetworkStep, given: NetworkTensor) -> None:
     """Write the copy of the planes that an operation reads."""
-    rows = w.plan.array(given) + ".rows" * (given.kind != "gradient")
-    w.tell(shape=shape_number(w.plan.network, step.node, direction))
-    w.tell("blank", row=rows)
-    w.each(given, "halo", unit=plane)
+    larger = step.node.name if step.node.op == "transposed" else step.node.inputs[0]
+    window = window_of(step.node, w.plan.network.tensors[larger].rows)
+    w.tell(shape=shape_number(w.plan.network, step.node, step.direction))
+    w.tell("blank", row=_rows(w, given))
+    w.each(given, "halo", unit=window.plane if given.name == larger else window.out_plane)
 
 
 class ConvolutionTasks:
@@ -144,7 +108,7 @@ class ConvolutionTasks:
 
 CONVOLUTION = Lowering(
     SHAPE | PRODUCTS | COMMANDS,
-    {"forward": forward, "back": back, "ask": ask},
+    {"forward": product, "back": product, "ask": ask},
     {
         "forward": ("forward, {place}", "forward"),
         "back": ("backward, {place}", "backward"),
@@ -152,7 +116,4 @@ CONVOLUTION = Lowering(
     },
     tasks_of=ConvolutionTasks,
 )
-"""A convolution has this form in weight streaming."""
-
-TRANSPOSED = replace(CONVOLUTION, write={"forward": enlarge, "back": enlarged_back, "ask": enlarged_ask})
-"""A transposed convolution has this form in weight streaming."""
+"""A convolution has this form in weight streaming, and so has a transposed one."""

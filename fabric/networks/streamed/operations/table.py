@@ -11,7 +11,7 @@ from fabric.networks.streamed.commands import POINTERS, given_out
 from fabric.networks.streamed.operations.attention import ATTENTION
 from fabric.networks.streamed.operations.channels import BATCH_NORM, GROUP_NORM, SHIFT
 from fabric.networks.streamed.operations.code import JOINS
-from fabric.networks.streamed.operations.convolution import CONVOLUTION, TRANSPOSED
+from fabric.networks.streamed.operations.convolution import CONVOLUTION
 from fabric.networks.streamed.operations.elementwise import ADD, CONCAT, MUL
 from fabric.networks.streamed.operations.linear import LINEAR
 from fabric.networks.streamed.operations.loss import LOSS
@@ -32,7 +32,7 @@ STREAMED: dict[str, Lowering] = {
     "rotary": ROTARY,
     "attention": ATTENTION,
     "convolution": CONVOLUTION,
-    "transposed": TRANSPOSED,
+    "transposed": CONVOLUTION,
     "shift": SHIFT,
     "groupnorm": GROUP_NORM,
     "batchnorm": BATCH_NORM,
