@@ -44,7 +44,7 @@ NODE_OPERATIONS = tuple(
 OWNERS = {
     **dict.fromkeys(("outputs", "bias", "density", "deviation"), ("linear", "convolution", "transposed")),
     **dict.fromkeys(("kernel", "kernel_width", "stride"), ("convolution", "transposed", "maxpool", "avgpool")),
-    "padding": ("convolution", "transposed"),
+    "padding": ("convolution", "transposed", "maxpool", "avgpool"),
     "output_padding": ("transposed",),
     "groups": ("convolution", "transposed", "groupnorm"),
     "momentum": ("batchnorm",),
@@ -168,6 +168,7 @@ def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, where: st
         sizes |= {"channels": node.outputs or 0, "height": sides[0], "width": sides[1], "outputs": image[0], "bias": 0}
         return sizes | {"groups": node.groups or 1, "stride": stride, "padding": padding}
     if node.op != "convolution":
+        sizes |= {"padding": node.padding} if node.padding else {}
         return sizes | {"stride": node.stride or max(height, 1)}
     more = {"outputs": node.outputs or 0, "groups": node.groups or 1, "bias": int(node.bias is not False)}
     return sizes | more | {"stride": node.stride or 1, "padding": node.padding or 0}

@@ -10,7 +10,7 @@ nodes                                                   become
 Gemm, or MatMul and Add                                 linear; the orientation of the weights follows from the node
 Conv; ConvTranspose                                     convolution; transposed
 Add of a parameter per channel or feature               shift, if it is no product's bias
-MaxPool; AveragePool                                    maxpool; avgpool
+MaxPool; AveragePool, which counts its padding          maxpool; avgpool
 GlobalAveragePool, ReduceMean over rows and columns     avgpool of the whole image
 LayerNormalization                                      norm
 GroupNormalization, or Reshape, InstanceNormalization,  groupnorm

@@ -593,12 +593,13 @@ class OnnxReader:
         keys = self._window(node, x, self._of(node, "kernel_shape", [1, 1]))
         if keys is None:
             return
-        if "padding" in keys:
-            self._refuse(node, "pooling has no padding here")
+        largest = node.op_type == "MaxPool"
+        if "padding" in keys and not largest and not self._of(node, "count_include_pad", 0):
+            self._refuse(node, "a mean counts the padding here: count_include_pad is 1")
         elif len([name for name in node.output if name]) > 1:
             self._refuse(node, "the places of the largest pixels are no result here")
         elif x.node:
-            op = "maxpool" if node.op_type == "MaxPool" else "avgpool"
+            op = "maxpool" if largest else "avgpool"
             self._add_node(node, op, x, shape=self._moved(node, x, x.shape[0], keys))
             self.nodes[-1] |= keys
 

@@ -98,8 +98,8 @@ class OnnxWriter:
             "linear": self._linear,
             "convolution": self._convolution,
             "transposed": self._transposed,
-            "maxpool": lambda node, given: self._add("MaxPool", given, **_window(node)),
-            "avgpool": lambda node, given: self._add("AveragePool", given, **_window(node)),
+            "maxpool": lambda node, given: self._add("MaxPool", given, **_window(node), **_border(node)),
+            "avgpool": lambda node, given: self._add("AveragePool", given, **_window(node), **_border(node)),
             "norm": self._norm,
             "groupnorm": self._group_norm,
             "batchnorm": self._batch_norm,
@@ -150,6 +150,13 @@ class OnnxWriter:
     def _shift(self, node: Node, given: list[str], rows: bool) -> str:
         shape = (-1,) if rows else (-1, 1, 1)
         return self._add("Add", [*given, *self._held(node, "bias", shape=shape)])
+
+
+def _border(node: Node) -> dict[str, Any]:
+    """Return the attributes of the padding of pooling: a mean counts it."""
+    padding = dict(node.sizes).get("padding", 0)
+    counted = {"count_include_pad": 1} if node.op == "avgpool" else {}
+    return {"pads": [padding] * 4, **counted} if padding else {}
 
 
 def _window(node: Node) -> dict[str, list[int]]:

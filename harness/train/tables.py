@@ -80,7 +80,10 @@ class NodeConfig:
         None, doc="pixels from one window to the next (default: 1, of pooling: kernel)", low=1, high=10**4
     )
     padding: int | None = option(
-        None, doc="of convolutions: rows and columns of zeros on each side (default: 0)", low=0, high=10**4
+        None,
+        doc="of convolutions, pooling: rows and columns of zeros, which maxpool never takes, on each side (default: 0)",
+        low=0,
+        high=10**4,
     )
     output_padding: int | None = option(
         None, doc="of transposed: rows and columns more at the end of the result (default: 0)", low=0, high=10**4

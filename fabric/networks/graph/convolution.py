@@ -84,8 +84,7 @@ def folded(window: Window, pixels: Floats) -> Floats:
     w, s = window, window.stride
     shape = -1, w.channels, w.kernel_height, w.kernel_width, w.out_height, w.out_width
     parts = pixels.reshape(shape)
-    sides = w.height + 2 * w.padding, w.width + 2 * w.padding
-    found = np.zeros((len(parts), w.channels, *sides), parts.dtype)
+    found = np.zeros((len(parts), w.channels, *w.around), parts.dtype)
     for u in range(w.kernel_height):
         for v in range(w.kernel_width):
             found[:, :, u : u + s * w.out_height : s, v : v + s * w.out_width : s] += parts[:, :, u, v]

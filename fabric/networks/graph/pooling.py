@@ -1,7 +1,8 @@
-"""Pooling takes the largest pixel of each window of a channel, or their mean; there is no padding.
+"""Pooling takes the largest pixel of each window of a channel, or their mean.
 
-Gradients go to the pixels tap after tap of the windows, rounded after each addition; that of a largest pixel goes to
-the first one of its window.
+Padding is never the largest pixel; a mean counts it as zeros, and divides by all places of a window.  Gradients go to
+the pixels tap after tap of the windows, rounded after each addition; that of a largest pixel goes to the first one of
+its window.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.windows import Window, unfolded, window_of
-from wse_core.errors import UnsupportedError
 
 __all__ = ["AveragePool", "MaxPool"]
 
@@ -28,13 +28,6 @@ class _Pool(NetworkOperation):
 
     def features(self, node: Node, given: int) -> int:
         window = window_of(node, given)
-        if window.padding:
-            raise UnsupportedError(
-                f"{node.name}: pooling with a padding of {window.padding}",
-                feature="padding of pooling",
-                where="graph",
-                hint="padding = 0, with windows that fit the image",
-            )
         return window.channels * window.out_plane
 
     def units(self, node: Node, given: int) -> tuple[int, int]:
@@ -43,13 +36,13 @@ class _Pool(NetworkOperation):
 
     def given_back(self, a: PlainArithmetic, window: Window, parts: Floats, dtype: Any) -> Floats:
         """Return gradients of images, shape (samples, features), given those of each tap of the windows."""
-        w, s = window, window.stride
-        found = np.zeros((len(parts), w.channels, w.height, w.width), dtype)
+        w, s, p = window, window.stride, window.padding
+        found = np.zeros((len(parts), w.channels, *w.around), dtype)
         for u in range(w.kernel_height):
             for v in range(w.kernel_width):
                 part = found[:, :, u : u + s * w.out_height : s, v : v + s * w.out_width : s]
                 part[...] = a.round(part + parts[:, :, u, v])
-        return found.reshape(len(parts), -1)
+        return found[:, :, p : p + w.height, p : p + w.width].reshape(len(parts), -1)
 
 
 class MaxPool(_Pool):
@@ -59,7 +52,7 @@ class MaxPool(_Pool):
 
     def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
         window = window_of(node, x.shape[1])
-        pixels = unfolded(window, x)
+        pixels = unfolded(window, x, -np.inf)
         flat = pixels.reshape(len(x), window.channels, window.taps, -1)
         return flat.max(2).reshape(len(x), -1), (flat.argmax(2), x.shape[1])
 

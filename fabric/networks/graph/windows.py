@@ -28,7 +28,7 @@ class Window:
     stride : int
         Pixels from one window to the next, in both directions.
     padding : int
-        Rows and columns of zeros on each side.
+        Rows and columns on each side that are no pixels: zeros, or what no largest pixel is taken of.
     """
 
     channels: int
@@ -53,6 +53,11 @@ class Window:
     def features(self) -> int:
         """The images have so many features."""
         return self.channels * self.plane
+
+    @property
+    def around(self) -> tuple[int, int]:
+        """An image with its padding has so many rows and columns of pixels."""
+        return self.height + 2 * self.padding, self.width + 2 * self.padding
 
     @property
     def out_height(self) -> int:
@@ -116,19 +121,22 @@ def channels_of(node: Node, given: int) -> int:
     return channels
 
 
-def unfolded(window: Window, rows: np.ndarray) -> np.ndarray:
-    """Return the pixels of all windows of images, zeros outside of them.
+def unfolded(window: Window, rows: np.ndarray, outside: float = 0.0) -> np.ndarray:
+    """Return the pixels of all windows of images.
 
     Parameters
     ----------
     window : Window
     rows : ndarray, shape (samples, features)
+    outside : float
+        What is there outside of the images.
 
     Returns
     -------
     ndarray, shape (samples, channels, kernel height, kernel width, rows of the result, columns of the result)
     """
     w, p = window, window.padding
-    images = np.pad(rows.reshape(-1, w.channels, w.height, w.width), ((0, 0), (0, 0), (p, p), (p, p)))
+    images = rows.reshape(-1, w.channels, w.height, w.width)
+    images = np.pad(images, ((0, 0), (0, 0), (p, p), (p, p)), constant_values=outside)
     found = np.lib.stride_tricks.sliding_window_view(images, (w.kernel_height, w.kernel_width), (2, 3))
     return found[:, :, :: w.stride, :: w.stride].transpose(0, 1, 4, 5, 2, 3)

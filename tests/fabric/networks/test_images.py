@@ -102,7 +102,7 @@ def networks(draw):
             if max(height, width) <= 4:
                 built.transposed(outputs, kernel, stride, padding, groups, draw(st.integers(0, stride - 1)))
         elif op in ("maxpool", "avgpool"):
-            built.windowed(op, kernel, draw(st.integers(1, 3)))
+            built.windowed(op, kernel, draw(st.integers(1, 3)), draw(st.integers(0, min(kernel) - 1)))
         elif op == "groupnorm":
             built.group_norm(draw(st.sampled_from([k for k in (1, 2, 3) if channels % k == 0])))
         elif op == "residual":
@@ -220,15 +220,32 @@ def test_a_convolution_is_that_of_its_definition(sizes, kernel, stride, padding,
     assert np.allclose(found, wanted.reshape(2, -1), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("op", "of"), [("maxpool", np.max), ("avgpool", np.mean)])
-def test_pooling_is_that_of_its_definition(op, of):
+@pytest.mark.parametrize(("op", "of", "outside"), [("maxpool", np.max, -np.inf), ("avgpool", np.mean, 0)])
+@pytest.mark.parametrize(("padding", "shape"), [(0, (2, 2, 3)), (1, (2, 3, 4))])
+def test_pooling_is_that_of_its_definition(op, of, outside, padding, shape):
+    """Pixels below zero are larger than padding, which a mean counts as zeros."""
     built, rng = Images(2, 5, 7), np.random.default_rng(1)
-    built.windowed(op, (2, 3), 2)
-    assert built.shape == (2, 2, 3)
-    x = rng.standard_normal((3, 2, 5, 7))
+    built.windowed(op, (2, 3), 2, padding)
+    assert built.shape == shape
+    x = rng.standard_normal((3, 2, 5, 7)) - 3
     found, _ = OPERATIONS[op].plain(model(built.network(2)), built.nodes[0], x.reshape(3, -1), None)
-    wanted = [of(x[n, c, 2 * i : 2 * i + 2, 2 * j : 2 * j + 3]) for n, c, i, j in np.ndindex(3, 2, 2, 3)]
+    around = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)), constant_values=outside)
+    wanted = [of(around[n, c, 2 * i : 2 * i + 2, 2 * j : 2 * j + 3]) for n, c, i, j in np.ndindex(3, *shape)]
     assert np.allclose(found.ravel(), wanted, rtol=1e-14)
+
+
+@pytest.mark.parametrize("op", ["maxpool", "avgpool"])
+@pytest.mark.parametrize("dtype", ["f16", "cb16"])
+def test_pooling_with_padding_between_other_windows(op, dtype):
+    """Some windows have padding, others of the same program have none; pixels and gradients of both signs."""
+    built = Images(2, 5, 6)
+    built.convolution(3, (3, 3), padding=1)
+    for stride, padding in ((1, 0), (2, 1), (1, 2)):
+        built.windowed(op, (3, 3), stride, padding)
+    ran = Ran(built.network(2, dtype), 2, 2, 4, 5)
+    ran.inputs ^= 0x8000  # so that what is largest is below zero now and then
+    for _ in range(2):
+        assert np.array_equal(ran.found(2.0**6), ran.expected(2.0**6))
 
 
 def test_the_first_of_the_largest_pixels_gets_the_gradient():
@@ -338,10 +355,6 @@ def test_a_convolution_that_does_not_fit_is_refused(sizes, what):
 
 
 def test_other_things_that_do_not_fit_are_refused():
-    built = Images(1, 4, 4)
-    built.windowed("maxpool", (2, 2), 2, padding=1)
-    with pytest.raises(UnsupportedError, match="pooling with a padding of 1"):
-        built.network(2)
     built = Images(3, 4, 4)
     built.group_norm(2)
     with pytest.raises(ConfigError, match="3 channels in 2 groups"):

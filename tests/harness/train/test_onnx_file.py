@@ -310,7 +310,7 @@ def lenet(path):
 
 
 def residual(path):
-    """Write a depthwise convolution, group norms as exporters take them apart, a sum, and a mean over the image."""
+    """Write a depthwise convolution, group norms as exporters take them apart, a sum, padded pooling, and a mean."""
     node, rng = helper.make_node, np.random.default_rng(2)
     given = {
         "stem.weight": rng.standard_normal((4, 2, 3, 3)) / 4,
@@ -328,14 +328,18 @@ def residual(path):
     nodes = [
         node("Conv", ["x", "stem.weight"], ["a"], "stem", pads=[1] * 4, strides=[2, 2]),
         *normalised(given, "norm1", "a", "b", 2),
-        node("Relu", ["b"], ["c"], "relu"),
+        node("Relu", ["b"], ["r1"], "relu"),
+        node("MaxPool", ["r1"], ["c"], "near", kernel_shape=[3, 3], strides=[1, 1], pads=[1] * 4),
         node("Conv", ["c", "deep.weight"], ["d"], "deep", pads=[1] * 4, group=4),
         node("Conv", ["d", "point.weight"], ["e"], "point"),
         *normalised(given, "norm2", "e", "f", 4),
         node("Add", ["f", "c"], ["g"], "sum"),
         node("Sigmoid", ["g"], ["s"], "gate"),
         node("Mul", ["g", "s"], ["h"], "silu"),
-        node("GlobalAveragePool", ["h"], ["m"], "mean"),
+        node(
+            "AveragePool", ["h"], ["p"], "wide", count_include_pad=1, kernel_shape=[3, 2], strides=[2, 2], pads=[1] * 4
+        ),
+        node("GlobalAveragePool", ["p"], ["m"], "mean"),
         node("Reshape", ["m", "rows"], ["r"], "rows"),
         node("Gemm", ["r", "fc.weight", "fc.bias"], ["y"], "product", transB=1),
     ]
@@ -374,16 +378,18 @@ def test_operations_are_called_as_their_modules(folder):
         ("stem", "convolution"),
         ("norm1", "groupnorm"),
         ("relu", "relu"),
+        ("near", "maxpool"),
         ("deep", "convolution"),
         ("point", "convolution"),
         ("norm2", "groupnorm"),
         ("sum", "add"),
         ("silu", "silu"),
+        ("wide", "avgpool"),
         ("mean", "avgpool"),
         ("fc", "linear"),
     ]
     assert found.nodes[1]["groups"] == 2
-    assert found.nodes[6]["inputs"] == ["norm2", "relu"]
+    assert found.nodes[7]["inputs"] == ["norm2", "near"]
     assert "norm1.norm.weight" in found.tensors
 
 
@@ -483,14 +489,15 @@ def test_networks_of_images_go_out_as_files_of_their_own(folder, made):
     assert np.abs(logits - wanted).max() < 0.01 * np.abs(wanted).max()
     again = read_onnx("new.onnx")
     kept = run.tensors()
-    assert [(node["op"], node.get("groups")) for node in again.nodes] == [
-        (node["op"], node.get("groups")) for node in found.nodes
-    ]
+    kinds = [[(node["op"], node.get("groups"), node.get("padding", 0)) for node in x.nodes] for x in (again, found)]
+    assert kinds[0] == kinds[1]
     assert all(np.array_equal(values, kept[name]) for name, values in again.tensors.items())
 
 
 WRONG_IMAGES = [
-    ("pool 1", {"pads": [1, 1, 1, 1]}, "pool 1 (MaxPool): pooling has no padding here"),
+    ("pool 1", {"pads": [0, 0, 1, 1]}, "pool 1 (MaxPool): all sides are padded alike"),
+    ("pool 1", {"ceil_mode": 1}, "pool 1 (MaxPool): windows that leave the image"),
+    ("pool 2", {"pads": [1] * 4}, "pool 2 (AveragePool): a mean counts the padding here: count_include_pad is 1"),
     ("pool 2", {"ceil_mode": 1}, "pool 2 (AveragePool): windows that leave the image"),
     ("conv 1", {"pads": [0, 1, 1, 0]}, "conv 1 (Conv): all sides are padded alike"),
     ("conv 1", {"auto_pad": "SAME_UPPER", "pads": None}, "conv 1 (Conv): all sides are padded alike"),
@@ -632,7 +639,9 @@ def test_a_folded_batch_norm_is_refused(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lenet", "residual", "resnet", "unet", "enlarging", "features", "depthwise", "gated"])
+@pytest.mark.parametrize(
+    "name", ["lenet", "residual", "resnet", "stem", "unet", "enlarging", "features", "depthwise", "gated"]
+)
 def test_networks_that_torch_exports_train_as_there(folder, name):
     """Five steps of plain descent on eight samples: losses, weights, and names of weights."""
     torch = pytest.importorskip("torch")

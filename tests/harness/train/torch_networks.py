@@ -62,6 +62,13 @@ def normal_block(torch):
     return Normal
 
 
+def stem(nn, block):
+    """Return a residual network that begins as those of large images do, and pools with padding."""
+    begin = nn.Conv2d(1, 4, 3, 1, 1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
+    end = nn.AvgPool2d(3, 2, 1), nn.Flatten(), nn.Linear(8, 10)
+    return nn.Sequential(*begin, block(4, 4, 1), block(4, 8, 2), *end)
+
+
 def gated_network(torch):
     """Return a residual network of features with a gate."""
     nn = torch.nn
@@ -133,6 +140,7 @@ def network(torch, name):
             nn.Flatten(),
             nn.Linear(8, 10),
         ),
+        "stem": lambda: stem(nn, Normal),
         "unet": lambda: unet(torch),
         "enlarging": lambda: nn.Sequential(
             nn.Conv2d(1, 4, 3, 2, 1),

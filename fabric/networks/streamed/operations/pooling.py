@@ -1,29 +1,42 @@
 """Pooling goes over the taps of all windows of a channel at once; a command per channel.
 
+Padding
+    A plane is copied into one with a border, of minus infinity for largest pixels, of zeros for means, and its taps are
+    read there.  Gradients are added in another such plane, the inner part of which is what they are.
+
 Rounding
     Largest pixels are exact; a mean is a sum in f32, tap after tap, times 1 over the taps, rounded once.  Gradients are
     added to the pixels tap after tap, in f32, rounded each time.
 
 Cycles
     Per tap two vector operations over a plane of the result forward; back fourteen for a largest pixel, five for a
-    mean.
+    mean.  Padding takes another over the plane that is given, forward and back, and for largest pixels two back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from typing import TYPE_CHECKING, cast
 
-from fabric.asm.operands import Dsr
+import numpy as np
+
+from fabric.asm.operands import Dsr, Var
+from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.operations import APART
 from fabric.networks.graph.windows import Window, window_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
-from fabric.networks.streamed.operations.shapes import SHAPE, shape_number
+from fabric.networks.streamed.operations.shapes import SHAPE, PoolShape, shape_number, shapes_of
+from wse_core import numerics
 
-__all__ = ["AVERAGE_POOL", "MAX_POOL"]
+if TYPE_CHECKING:
+    from wse_core.numerics import Half
+
+__all__ = ["AVERAGE_POOL", "MAX_POOL", "bordered"]
 
 PLANES = {"planes": "pointer: planes that pooling gives"}
 MAX = {
@@ -34,27 +47,60 @@ MEAN = {
     "pool_mean": "the next of the planes: the mean of each window of the next plane of aux rows",
     "pool_mean_back": "the next of the planes: gradients of all pixels of a window",
 }
+BORDER = {
+    "pool_blank": "data = bits of what all of the padded planes are filled with; copies begin",
+    "pool_in": "the next plane of the source within its border",
+    "pool_out": "pointer: planes of gradients of what was padded",
+    "pool_inner": "the next of these planes: what the padded plane of gradients has within its border",
+}
 LOWEST = 0xFF800000
+
+
+def bordered(network: Network) -> Mapping[str, str]:
+    """Return the commands of pooling with padding, if a network has such."""
+    return BORDER if any(isinstance(shape, PoolShape) and shape.copies for shape in shapes_of(network)) else {}
 
 
 def forward(w: StepWriter, step: NetworkStep, name: str) -> None:
     """Write pooling, a channel after the other."""
     x, y = step.reads[0], step.writes[0]
+    window, rows = window_of(step.node, x.rows), f"{w.plan.array(x)}.rows"
     w.tell(shape=shape_number(w.plan.network, step.node, "forward"))
-    w.tell(aux=f"{w.plan.array(x)}.rows", planes=f"{w.plan.array(y)}.rows")
-    w.each(y, name, unit=window_of(step.node, x.rows).out_plane)
+    if window.padding:
+        _border(w, name, rows)
+        w.tell(planes=f"{w.plan.array(y)}.rows")
+        w.each(y, "pool_in", name, unit=window.out_plane)
+    else:
+        w.tell(aux=rows, planes=f"{w.plan.array(y)}.rows")
+        w.each(y, name, unit=window.out_plane)
     w.tell(shape=0)
 
 
 def back(w: StepWriter, step: NetworkStep, name: str) -> None:
     """Write the gradients of what was pooled."""
     delta, x = step.reads[0], w.plan.network.tensors[step.node.inputs[0]]
+    window, below = window_of(step.node, x.rows), w.plan.array(step.writes[0])
+    largest, names = name == "pool_max_back", [name]
     w.tell(shape=shape_number(w.plan.network, step.node, "back"))
-    w.tell(delta=w.plan.array(delta), planes=w.plan.array(step.writes[0]))
-    if name == "pool_max_back":
-        w.tell(aux=f"{w.plan.activation(x.name)}.rows", row=f"{w.plan.activation(step.node.name)}.rows")
-    w.each(delta, name, unit=window_of(step.node, x.rows).out_plane)
+    w.tell(delta=w.plan.array(delta), planes="padded" if window.padding else below)
+    if largest:
+        rows = f"{w.plan.activation(x.name)}.rows"
+        if window.padding:  # the shape knows where the copy is
+            _border(w, name, rows)
+            w.tell(row=f"{w.plan.activation(step.node.name)}.rows")
+        else:
+            w.tell(aux=rows, row=f"{w.plan.activation(step.node.name)}.rows")
+    if window.padding:  # behind the pointers that set the same descriptors
+        w.tell(pool_out=below)
+        names = [*["pool_in"] * largest, name, "pool_inner"]
+    w.each(delta, *names, unit=window.out_plane)
     w.tell(shape=0)
+
+
+def _border(w: StepWriter, name: str, rows: str) -> None:
+    """Write what is outside of the planes, and where those lie that get a border."""
+    outside = numerics.encode(-math.inf if name.startswith("pool_max") else 0.0, cast("Half", w.plan.network.dtype))
+    w.tell(pool_blank=int(np.asarray(outside)), source=rows)
 
 
 class PoolTasks:
@@ -72,6 +118,10 @@ class PoolTasks:
         Reads the sums.
     into_other, moved : Dsr
         Write other; the latter, which only largest pixels need, from the sums.
+    inside, found : Dsr
+        Of a copy with a border what is within it: to write what is given, to read gradients.
+    first : Var or None
+        How far behind the beginning of the copies what is given begins.
     out : Dsr
         The plane that results; on the way back, a tap of the gradients of windows.
     """
@@ -83,12 +133,15 @@ class PoolTasks:
         self.sums, self.again, self.out = p.dsr("src0"), code.product.again, code.product.result
         self.left, self.other, self.into_other = code.gradient.factor, code.gradient.other, code.gradient.taken
         self.moved = p.dsr("dest") if "pool_max" in code.ids else None
+        self.inside, self.found = code.writes["delta"], code.gradient.own
+        self.first = p.scalar("first place within a border", "u16", 0) if "pool_in" in code.ids else None
         code.pool = self
 
-    def load(self, window: Window, back: bool) -> None:
+    def load(self, shape: PoolShape) -> None:
         """Emit the loads of the descriptors of a window in a direction, and its numbers."""
-        code, p, tokens, w = self.code, self.code.p, self.code.tokens, window
-        rows, anywhere, line = w.out_plane * tokens, code.held["a0"], w.width * tokens
+        code, p, tokens, w, back = self.code, self.code.p, self.code.tokens, shape.window, shape.back
+        (height, width), anywhere = w.around, code.held["a0"]
+        rows, line, plane = w.out_plane * tokens, width * tokens, height * width * tokens
         for dsr, var in (
             (self.sums, code.product.partial),
             (self.again, code.product.partial),
@@ -99,25 +152,45 @@ class PoolTasks:
         ):
             if dsr is not None:
                 p.load(dsr, p.mem1d(var, rows))
-        extents = [w.out_height, w.out_width, tokens]
-        taps = p.mem4d(anywhere, extents, [w.stride * line, w.stride * tokens, 1], check=False)
-        plane = p.mem1d(anywhere, rows, check=False)
-        p.load(code.reads["aux"], taps)
-        p.load(self.out, taps if back else plane)
+        place, given = (code.held["padded"], (shape.copies - 1) * plane) if shape.copies else (anywhere, 0)
+        extents, strides = [w.out_height, w.out_width, tokens], [w.stride * line, w.stride * tokens, 1]
+        taps = p.mem4d(anywhere, extents, strides, check=False)
+        result = p.mem1d(anywhere, rows, check=False)
+        p.load(code.reads["aux"], p.mem4d(place, extents, strides, offset=given, check=False))
+        p.load(self.out, taps if back else result)
         if back:
             p.load(code.reads["label"], taps)
-            p.load(code.reads["row"], plane)
-            p.load(code.reads["delta"], plane)
-            p.load(code.writes["aux"], p.mem1d(anywhere, w.plane * tokens, check=False))
+            p.load(code.reads["row"], result)
+            p.load(code.reads["delta"], result)
+            p.load(code.writes["aux"], p.mem1d(anywhere, plane, check=False))
+        if self.first is not None and shape.copies:
+            self.bordered(self.first, w, given, back)
+        onward = 0 if shape.copies else plane  # copies have one place for all planes
         code.shapes.set(
-            plane=w.plane * tokens,
+            plane=onward,
             result=rows,
             height=w.kernel_height,
             width=w.kernel_width,
-            gap=(w.width - w.kernel_width) * tokens,
-            rest=(w.plane - w.kernel_height * w.width) * tokens,
+            gap=(width - w.kernel_width) * tokens,
+            rest=onward - w.kernel_height * line,
         )
         code.shapes.set_factor(1 / w.taps)
+
+    def bordered(self, place: Var, window: Window, given: int, back: bool) -> None:
+        """Emit the loads of descriptors of planes without their border: of what is given, and of their copies."""
+        code, p, tokens, w = self.code, self.code.p, self.code.tokens, window
+        line = w.around[1] * tokens
+        inner, first = ([w.height, w.width, tokens], [line, tokens, 1]), (line + tokens) * w.padding
+        plane = p.mem1d(code.held["a0"], w.plane * tokens, save=True, check=False)
+        p.load(code.product.column_x, plane)
+        p.load(self.inside, p.mem4d(code.held["padded"], *inner, check=False))
+        words = p.reg16("number")
+        p.ldi(words, given + first)
+        p.st16(words, place)
+        p.free(words)
+        if back:
+            p.load(code.writes["row"], plane)
+            p.load(self.found, p.mem4d(code.held["padded"], *inner, offset=first, check=False))
 
     def tasks(self) -> None:
         """Write the tasks of the kinds that the program has."""
@@ -127,6 +200,8 @@ class PoolTasks:
             p.mov16(self.base, place)
             p.dsr_base(code.reads["label"], place)
             p.dsr_base(self.out, place)
+        if self.first is not None:
+            self.border_tasks(self.first)
         if "pool_max" in code.ids:
             with code.command("pool_max"):
                 p.mov32(self.sums, LOWEST)
@@ -159,6 +234,23 @@ class PoolTasks:
                     self.added()
                 p.mov32(self.sums, 0)
                 self.onward(code.reads["delta"])
+
+    def border_tasks(self, place: Var) -> None:
+        """Write the tasks of planes with a border."""
+        code, p = self.code, self.code.p
+        with code.command("pool_blank") as t:
+            p.fmovh(code.held["padded"], t.data)
+            p.dsr_base(self.inside, code.held["padded"])  # the pointer to gradients has moved it
+            words = p.reg16("number")
+            p.ld16(words, place)
+            p.dsr_off(self.inside, words)
+            p.free(words)
+        with code.command("pool_in"):
+            p.fmovh(self.inside, code.product.column_x)
+        with code.command("pool_out") as t:
+            p.dsr_base(code.writes["row"], code.place(t.data))
+        with code.command("pool_inner"):
+            p.fmovh(code.writes["row"], self.found)
 
     @contextmanager
     def taps(self, *walks: Dsr) -> Iterator[None]:

@@ -5,11 +5,13 @@ operation on images begins with the command ``shape``, whose data say which plan
 row again.  So products, gradients and pointers of rows serve planes as well, by the same tasks.
 
 Memory
-    ``padded``: planes with a border of zeros, as convolutions read them, of the widest such operation.
+    ``padded``: planes with a border, as convolutions read all of a column, and pooling with padding one at a time; of
+    the widest such operation.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
@@ -94,8 +96,7 @@ class ConvolutionShape(ImageShape):
             border, reach = (w.kernel_height - 1 - p, w.kernel_width - 1 - p), (w.kernel_height - 1, w.kernel_width - 1)
             around = w.height + reach[0], w.width + reach[1]
             return cls(result, border, around, given, spread=w.stride)
-        around = w.height + 2 * p, w.width + 2 * p
-        return cls(given, (p, p), around, result, stride=w.stride, asks=direction == "ask")
+        return cls(given, (p, p), w.around, result, stride=w.stride, asks=direction == "ask")
 
     @property
     def rows(self) -> int:
@@ -122,17 +123,35 @@ class ConvolutionShape(ImageShape):
 
 @dataclass(frozen=True)
 class PoolShape(ImageShape):
-    """Windows of planes are read tap by tap, and gradients written so."""
+    """Windows of planes are read tap by tap, and gradients written so.
+
+    Attributes
+    ----------
+    window : Window
+    back : bool
+    copies : int
+        So many planes with a border are there: of gradients on the way back, then one of what is given.
+    """
 
     window: Window
     back: bool
+    copies: int = 0
+
+    @classmethod
+    def of(cls, window: Window, back: bool, largest: bool) -> PoolShape:
+        """Return the shape in a direction; on the way back from a mean nothing is read of what is given."""
+        return cls(window, back, (1 + (back and largest)) * (window.padding > 0))
 
     @property
     def rows(self) -> int:
         return self.window.out_plane
 
+    @property
+    def padded(self) -> int:
+        return self.copies * math.prod(self.window.around)
+
     def load(self, code: ProgramCode) -> None:
-        code.pool.load(self.window, self.back)
+        code.pool.load(self)
 
 
 @dataclass(frozen=True)
@@ -160,7 +179,7 @@ def _shape(network: Network, node: Node, direction: str) -> ImageShape | None:
     if node.op == "transposed":
         return ConvolutionShape.of(window_of(node, network.tensors[node.name].rows), OTHER_WAY[direction])
     if node.op in ("maxpool", "avgpool"):
-        return PoolShape(window_of(node, given), direction == "back")
+        return PoolShape.of(window_of(node, given), direction == "back", node.op == "maxpool")
     if node.op in ("groupnorm", "batchnorm", "shift"):
         pixels = node.size("height") * node.size("width")
         return GroupShape(pixels, given // node.size("groups") if node.op == "groupnorm" else pixels)
@@ -185,11 +204,14 @@ def shape_number(network: Network, node: Node, direction: str) -> int:
 
 
 def padded_rows(network: Network, columns: int) -> int:
-    """Return the rows of the copies with a border, for the most channels of a column in any operation."""
+    """Return the rows of the copies with a border, as many as any operation has at once."""
     most = 0
     for step in schedule(network, "train"):
         shape = _shape(network, step.node, step.direction)
         if shape is None or not shape.padded:
+            continue
+        if isinstance(shape, PoolShape):  # a plane after the other
+            most = max(most, shape.padded)
             continue
         node = step.node
         given = step.direction == "forward" or (step.direction == "ask" and node.op == "convolution")

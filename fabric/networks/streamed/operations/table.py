@@ -17,7 +17,7 @@ from fabric.networks.streamed.operations.linear import LINEAR
 from fabric.networks.streamed.operations.loss import LOSS
 from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.networks.streamed.operations.norm import NORM
-from fabric.networks.streamed.operations.pooling import AVERAGE_POOL, MAX_POOL
+from fabric.networks.streamed.operations.pooling import AVERAGE_POOL, MAX_POOL, bordered
 from fabric.networks.streamed.operations.rotary import ROTARY
 from fabric.networks.streamed.operations.rows import ROWS
 
@@ -62,4 +62,4 @@ def ids_of(network: Network, more: Iterable[str] = ()) -> dict[str, int]:
     used = [*POINTERS, *JOINS]
     for name, lowering in STREAMED.items():
         used += lowering.commands if name in there else ()
-    return given_out([*used, *more])
+    return given_out([*used, *bordered(network), *more])

@@ -151,7 +151,7 @@ def _gathered(window: Window, delta: Halves) -> Halves:
 def pooled_largest(a: MeshArithmetic, node: Node, x: Halves) -> tuple[Halves, tuple[Halves, Halves]]:
     """Return (the largest pixel of each window, what was given and what is returned)."""
     found = np.full((), LOWEST, np.uint32)
-    for pixels in _taps(window_of(node, len(x)), x):
+    for pixels in _taps(window_of(node, len(x)), x, _lowest(a)):
         found = a.larger(np.broadcast_to(found, pixels.shape), a.widen(pixels))
     rows = a.narrow(found).reshape(-1, x.shape[1])
     return rows, (x, rows)
@@ -164,7 +164,7 @@ def pooled_largest_back(a: MeshArithmetic, node: Node, delta: Halves, kept: tupl
     deltas, largest = a.widen(_planes(window, delta)), a.widen(_planes(window, rows))
     left = np.full(deltas.shape, np.float32(1).view(np.uint32), np.uint32)
     parts = []
-    for pixels in _taps(window, x):
+    for pixels in _taps(window, x, _lowest(a)):
         hit = a.times(a.sub(largest, a.widen(pixels)), -APART)
         hit = a.plus(a.larger(hit, np.full_like(hit, np.float32(-1).view(np.uint32))), 1.0)
         hit = a.mul(left, hit)
@@ -177,7 +177,7 @@ def pooled_mean(a: MeshArithmetic, node: Node, x: Halves) -> tuple[Halves, int]:
     """Return (the mean of each window, features of what was given)."""
     window = window_of(node, len(x))
     total: Bits | None = None
-    for pixels in _taps(window, x):
+    for pixels in _taps(window, x, 0):
         wide = a.widen(pixels)
         total = a.add(np.zeros_like(wide) if total is None else total, wide)
     assert total is not None
@@ -195,10 +195,18 @@ def _planes(window: Window, rows: Halves) -> Halves:
     return rows.reshape(-1, window.out_height, window.out_width, rows.shape[1])
 
 
-def _taps(window: Window, x: Halves) -> Iterable[Halves]:
-    """Give, per place of the window, the pixels there: shape (channels, rows, columns, samples)."""
+def _lowest(a: MeshArithmetic) -> int:
+    """Return minus infinity in the format of the activations."""
+    return int(a.narrow(np.array([LOWEST], np.uint32))[0])
+
+
+def _taps(window: Window, x: Halves, outside: int) -> Iterable[Halves]:
+    """Give, per place of the window, the pixels there, or the bits outside: (channels, rows, columns, samples)."""
+    p = window.padding
+    images = x.reshape(window.channels, window.height, window.width, -1)
+    images = np.pad(images, ((0, 0), (p, p), (p, p), (0, 0)), constant_values=outside)
     for u, v in np.ndindex(window.kernel_height, window.kernel_width):
-        yield _at(window, x.reshape(window.channels, window.height, window.width, -1), u, v)
+        yield _at(window, images, u, v)
 
 
 def _at(window: Window, images: Halves, u: int, v: int) -> Halves:
@@ -208,11 +216,12 @@ def _at(window: Window, images: Halves, u: int, v: int) -> Halves:
 
 def _given_back(a: MeshArithmetic, window: Window, parts: list[Bits], samples: int) -> Halves:
     """Return gradients of images, to which those of each place of the windows are added, rounded each time."""
-    found = np.zeros((window.channels, window.height, window.width, samples), np.uint16)
+    p = window.padding
+    found = np.zeros((window.channels, window.height + 2 * p, window.width + 2 * p, samples), np.uint16)
     for (u, v), part in zip(np.ndindex(window.kernel_height, window.kernel_width), parts, strict=True):
         there = _at(window, found, u, v)
         there[...] = a.narrow(a.add(part, a.widen(there)))
-    return found.reshape(window.features, samples)
+    return found[:, p : p + window.height, p : p + window.width].reshape(window.features, samples)
 
 
 # --- numbers of channels ---------------------------------------------------------------------------------------------
