@@ -39,6 +39,7 @@ from wse_core.schema import suggestion
 
 if TYPE_CHECKING:
     from fabric.networks.graph.network import Layer, Network
+    from harness.train.onnx_reader import OnnxNetwork
     from wse_core.numerics import Stored
     from wse_core.params import Machine
 
@@ -310,6 +311,8 @@ class TrainConfig(TrainFile):
             (facts["data"], "labels", "class"),
             (facts["network"], "nodes", ()),
             (facts["network"], "image", ()),
+            (facts["network"], "places", ()),
+            (facts["network"], "padding", None),
             (facts["network"], "preset", ""),
             *((facts["network"], key, () if key in ("hidden_sizes", "depths") else None) for key in SIZES),
             (facts["train"]["schedule"], "rise", 0.3),
@@ -359,6 +362,7 @@ class TrainConfig(TrainFile):
                 raise ConfigError(f"{key} is the size of a preset", where=f"network.{key}", hint='preset = "gpt"')
         if self.data.labels != "class" and not self.network.nodes:
             raise ConfigError("layers take a class for every sample", where="data.labels", hint="nodes, or a preset")
+        self._check_places()
         if self.network.nodes:
             if self.network.layers:
                 raise ConfigError("layers stand there too", where="network.nodes", hint="either, not both")
@@ -375,6 +379,26 @@ class TrainConfig(TrainFile):
             raise ConfigError("the last layer gives logits: no activation and no normalisation", where=where)
         if last.outputs < 2:
             raise ConfigError("a classification needs at least 2 classes", where=where, value=last.outputs)
+
+    def _check_places(self) -> None:
+        """Refuse tables that have no row for a place, and a padding that is no token."""
+        places, sequence, padding = self.network.places, self.data.sequence, self.network.padding
+        where, own = "network.places", self.network.inputs - sum(self.network.places[::3])
+        if padding is not None and (padding >= own or not self.network.nodes):
+            what = f"token {padding} of {own}" if self.network.nodes else "layers know no tokens"
+            raise ConfigError(what, where="network.padding", value=padding)
+        if places and not self.network.nodes:
+            raise ConfigError("layers know no places", where=where, hint="nodes")
+        if len(places) % 3:
+            raise ConfigError("three numbers each: rows, first, step", where=where, value=places)
+        for count, first, step in zip(places[::3], places[1::3], places[2::3], strict=True):
+            ends = first, first + step * (sequence - 1)
+            if count < 1 or min(ends) < 0 or max(ends) >= count:
+                what = f"{sequence} tokens look up rows {ends[0]} to {ends[1]} of {count}"
+                raise ConfigError(what, where=where, value=places)
+        if own < 1:
+            what = f"{sum(places[::3])} rows of {self.network.inputs} inputs leave no features"
+            raise ConfigError(what, where=where, value=places)
 
     def _check_batch(self) -> None:
         machine, mesh = self.build_machine(), self.mesh
@@ -575,7 +599,7 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
     network = table.get("network")
     if not isinstance(network, dict) or not network.get("file") or not isinstance(network["file"], str):
         return ()
-    for key in ("inputs", "layers", "nodes", "image"):
+    for key in ("inputs", "layers", "nodes", "image", "places"):
         if key in network:
             raise ConfigError("the file says it", where=place(source, f"network.{key}"), hint="either, not both")
     from harness.train.onnx_file import read_onnx
@@ -588,7 +612,27 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
         network["nodes"] = list(found.nodes)
     if found.image:
         network["image"] = list(found.image)
+    if found.places:
+        network["places"] = list(found.places)
+    if found.sequence:
+        _sequences_of_file(table, found, source)
     return found.warnings
+
+
+def _sequences_of_file(table: dict[str, Any], found: OnnxNetwork, source: str) -> None:
+    """Put what a file says of sequences into the table of the data, or refuse another thing there."""
+    data = table.setdefault("data", {})
+    if not isinstance(data, dict):
+        return
+    if data.setdefault("sequence", found.sequence) != found.sequence:
+        what = f"the file has sequences of {found.sequence} tokens"
+        raise ConfigError(what, where=place(source, "data.sequence"), value=data["sequence"], hint="leave it out")
+    if found.first and data.setdefault("labels", "first") != "first":
+        what = "the first token of a sequence alone has a result in the file"
+        raise ConfigError(what, where=place(source, "data.labels"), value=data["labels"], hint='"first"')
+    if not found.first and data.get("labels") == "first":
+        what = "every token has a result in the file"
+        raise ConfigError(what, where=place(source, "data.labels"), value="first", hint='"token"')
 
 
 def _network_of_preset(table: dict[str, Any], source: str) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 
 from harness.kit.samples import load_digits
 from harness.train.sources import Samples, blocks, marked, read_source
-from harness.train.text import is_text, read_text
+from harness.train.text import TokenRows, is_text, read_text
 from wse_core import numerics
 from wse_core.errors import CheckpointError, ConfigError
 
@@ -95,6 +95,7 @@ def load(config: TrainConfig) -> Dataset:
         found = replace(found, **both)
     elif config.data.labels == "first":
         found = _cut(found, config)
+    found = _looked_up(found, config)
     for name in ("x_train", "x_test"):
         if len(getattr(found, name)) % config.data.sequence:
             raise ConfigError(
@@ -143,23 +144,46 @@ def load(config: TrainConfig) -> Dataset:
 
 
 def _cut(found: Dataset, config: TrainConfig) -> Dataset:
-    """Return samples cut into the tokens of a sequence; the first one has the class.
-
-    If the network takes so many features more, a token has a one among zeros at its place behind its own.
-    """
+    """Return samples cut into the tokens of a sequence; the first one has the class."""
     sequence, arrays = config.data.sequence, dict[str, np.ndarray]()
     for part in ("train", "test"):
         x, y = getattr(found, f"x_{part}")[:], getattr(found, f"y_{part}")
         if x.shape[1] % sequence:
             what = f"samples of {x.shape[1]} features are not {sequence} tokens of one size"
             raise ConfigError(what, where="data.sequence", value=sequence)
-        rows = x.reshape(len(x) * sequence, -1)
-        if config.network.inputs == rows.shape[1] + sequence:
-            rows = np.concatenate([rows, np.tile(np.eye(sequence, dtype=rows.dtype), (len(x), 1))], axis=1)
         labels = np.full((len(y), sequence), -1, np.int64)
         labels[:, 0] = y
-        arrays |= {f"x_{part}": rows, f"y_{part}": labels.ravel()}
+        arrays |= {f"x_{part}": x.reshape(len(x) * sequence, -1), f"y_{part}": labels.ravel()}
     return Dataset(**arrays)
+
+
+def _looked_up(found: Dataset, config: TrainConfig) -> Dataset:
+    """Return samples with a one among zeros instead of the number of a token, and behind it ones for its places.
+
+    So they are if the network takes so many features: what a token has, and `network.places`, or a place each.
+    """
+    sequence, places, inputs = config.data.sequence, config.network.places, config.network.inputs
+    features = found.x_train.shape[1]
+    if not places and inputs == features + sequence and config.data.labels == "first":
+        places = (sequence, 0, 1)
+    own = inputs - sum(places[::3])
+    if config.network.padding is not None and (features != 1 or own == 1):
+        raise ConfigError("samples are no numbers of tokens", where="network.padding", value=config.network.padding)
+    if features == inputs or (not places and features != 1):
+        return found
+    arrays: dict[str, Any] = {}
+    for name in ("x_train", "x_test"):
+        rows, vocabulary = getattr(found, name), 0
+        if features == 1 and own > 1:
+            vocabulary, ids = own, np.asarray(rows[:])
+            if not np.array_equal(ids, ids.astype(np.int64)) or (ids < 0).any() or (ids >= own).any():
+                raise ConfigError(
+                    f"tokens of {config.data.source} are {ids.min():g} to {ids.max():g}, the network knows {own}",
+                    where="network.inputs",
+                    value=inputs,
+                )
+        arrays[name] = TokenRows(rows, vocabulary, sequence, places, config.network.padding)
+    return replace(found, **arrays)
 
 
 def _split(x: np.ndarray, y: np.ndarray, share: float, rng: np.random.Generator) -> Dataset:

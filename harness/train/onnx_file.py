@@ -21,6 +21,7 @@ Add, Mul of two tensors; Concat of channels, features   add, mul; concat
 Flatten, Reshape to rows, Squeeze of single pixels      nothing: an image is its features
 Identity, Cast to a float, Dropout that drops nothing   nothing
 Softmax, LogSoftmax as the last node                    nothing, and a warning: the loss has its own
+samples that are sequences                              `harness.train.onnx_tokens`: look-ups, attention, rotary, rms
 ======================================================  =============================================================
 
 What exporters have merged or folded for inference is refused, with the way to export it: parameters that were equal and
@@ -39,6 +40,7 @@ import numpy as np
 
 from harness.kit.modules import need
 from harness.train.onnx_reader import OnnxNetwork, OnnxReader
+from harness.train.onnx_tokens import TokenReader, has_sequences
 from harness.train.onnx_writer import OnnxWriter
 from traces.atomic import atomic_file
 from wse_core.errors import ConfigError
@@ -61,7 +63,7 @@ def read_onnx(path: str | Path) -> OnnxNetwork:
     UnsupportedError
         Operations that are not trained here: a line per node.
     """
-    return OnnxReader(Path(path), _model(Path(path))).network()
+    return _network(Path(path), _model(Path(path)))
 
 
 def save_onnx(source: str | Path, path: str | Path, tensors: Mapping[str, np.ndarray]) -> None:
@@ -74,7 +76,7 @@ def save_onnx(source: str | Path, path: str | Path, tensors: Mapping[str, np.nda
         By the names of `harness.train.weights`.
     """
     model, numpy_helper = _model(Path(source)), need("onnx.numpy_helper", "a network from an .onnx file")
-    new = OnnxReader(Path(source), model).network().back(tensors)
+    new = _network(Path(source), model).back(tensors)
     for held in model.graph.initializer:
         if held.name in new:
             kind = numpy_helper.to_array(held).dtype
@@ -98,6 +100,12 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
         An operation that is not written.
     """
     _write(path, OnnxWriter(Path(path), config, tensors).model())
+
+
+def _network(path: Path, model: Any) -> OnnxNetwork:
+    """Return what the graph of a file says."""
+    reader = TokenReader if has_sequences(model.graph) else OnnxReader
+    return reader(path, model).network()
 
 
 def _write(path: str | Path, model: Any) -> None:

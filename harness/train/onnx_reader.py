@@ -22,7 +22,7 @@ from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from wse_core.errors import ConfigError, UnsupportedError
 
-__all__ = ["EXPORT", "OnnxNetwork", "OnnxReader", "Origin"]
+__all__ = ["EXPORT", "FileTensor", "OnnxNetwork", "OnnxReader", "Origin"]
 
 EXPORT = "torch.onnx.export(module.train(), ..., dynamo=True, optimize=False, keep_initializers_as_inputs=False)"
 """So an exporter leaves names and nodes as they are."""
@@ -50,11 +50,17 @@ class Origin(NamedTuple):
         Of the initializer.
     transposed : bool
         Its axes are the other way round there.
+    rows : tuple of int or None
+        Numbers of the rows of the initializer, its axes turned if need be, that ours has; None: all.
+    columns : tuple of int or None
+        First and end of the columns of ours that it has; None: all.
     """
 
     name: str
     shape: tuple[int, ...]
     transposed: bool = False
+    rows: tuple[int, ...] | None = None
+    columns: tuple[int, int] | None = None
 
 
 class OnnxNetwork(NamedTuple):
@@ -68,34 +74,49 @@ class OnnxNetwork(NamedTuple):
         Keys of `harness.train.tables.LayerConfig`; empty if the network is no chain of layers.
     tensors : dict[str, ndarray of float32]
         First weights by the names of `harness.train.weights`.
-    origins : dict[str, Origin]
-        By the same names.
+    origins : dict[str, tuple of Origin]
+        By the same names; several where one of ours is made of several, as the product that looks up tokens and places.
     warnings : tuple of str
     nodes : list of dict
         Instead of layers: keys of `harness.train.tables.NodeConfig`.
     image : tuple of int
         Channels, rows and columns of a sample; empty if it is none.
+    sequence : int
+        Tokens of a sequence, each of which is a sample here; 0 if the network knows no sequences.
+    places : tuple of int
+        As `harness.train.tables.NetworkConfig` has them.
+    first : bool
+        The first token of a sequence alone has a result.
     """
 
     inputs: int
     layers: list[dict[str, Any]]
     tensors: dict[str, np.ndarray]
-    origins: dict[str, Origin]
+    origins: dict[str, tuple[Origin, ...]]
     warnings: tuple[str, ...] = ()
     nodes: Sequence[dict[str, Any]] = ()
     image: tuple[int, ...] = ()
+    sequence: int = 0
+    places: tuple[int, ...] = ()
+    first: bool = False
 
     def back(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return trained tensors under the names, and with the axes, that came in."""
-        return {
-            origin.name: np.ascontiguousarray(tensors[name].T if origin.transposed else tensors[name]).reshape(
-                origin.shape
-            )
-            for name, origin in self.origins.items()
-        }
+        found: dict[str, np.ndarray] = {}
+        for name, origins in self.origins.items():
+            for origin in origins:
+                ours = tensors[name] if origin.columns is None else tensors[name][:, slice(*origin.columns)]
+                if origin.rows is None:
+                    found[origin.name] = np.ascontiguousarray(ours.T if origin.transposed else ours)
+                    continue
+                turned = origin.transposed and len(origin.shape) > 1
+                whole = found.setdefault(origin.name, np.zeros(origin.shape, np.float32))
+                (whole.T if turned else whole)[list(origin.rows)] = ours
+        shapes = {origin.name: origin.shape for origins in self.origins.values() for origin in origins}
+        return {name: values.reshape(shapes[name]) for name, values in found.items()}
 
 
-class _Value(NamedTuple):
+class FileTensor(NamedTuple):
     """A tensor of a graph that depends on the samples.
 
     Attributes
@@ -139,13 +160,13 @@ class OnnxReader:
         self.refused: list[str] = []
         self.warnings: list[str] = []
         self.nodes: list[dict[str, Any]] = []
-        self.values: dict[str, _Value] = {}
+        self.values: dict[str, FileTensor] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}  # of what nodes of ours give
         self.gates: dict[str, tuple[Any, str]] = {}  # sigmoids, and of what
         self.gated: set[str] = set()  # sigmoids that were multiplied with that
         self.unfinished: dict[str, tuple[Any, set[str]]] = {}  # group norms that lack a factor or a shift
         self.tensors: dict[str, np.ndarray] = {}
-        self.origins: dict[str, Origin] = {}
+        self.origins: dict[str, tuple[Origin, ...]] = {}
         self.used: Counter[str] = Counter()
         self.takes = Counter(name for node in self.graph.node for name in node.input)
         self.samples = SAMPLES
@@ -172,7 +193,7 @@ class OnnxReader:
                 continue
             self._node(node)
             for name in node.output[:1]:
-                self.values.setdefault(name, _Value("", ()))
+                self.values.setdefault(name, FileTensor("", ()))
                 if not takes[name] and name != self.graph.output[0].name and not self.refused:
                     self._refuse(node, "nothing takes its result")
         self._ends()
@@ -180,6 +201,10 @@ class OnnxReader:
         if self.refused or not any(node["op"] in ("linear", "convolution", "transposed") for node in self.nodes):
             what = "; ".join(self.refused) or "there is no product in it"
             raise UnsupportedError(what, where=self.path, feature="onnx", hint="the operations of docs/training.md")
+        return self._network(image)
+
+    def _network(self, image: tuple[int, ...]) -> OnnxNetwork:
+        """Return what was found."""
         names = self._layers() if not image else None
         if names is None:
             return OnnxNetwork(self.inputs, [], self.tensors, self.origins, tuple(self.warnings), self.nodes, image)
@@ -198,7 +223,7 @@ class OnnxReader:
                 f"{given.name}: images of a size that is left open", where=self.path, feature="onnx", hint="fixed sizes"
             )
         self.inputs = math.prod(shape) if shape else 0
-        self.values[given.name], self.shapes[INPUT] = _Value(INPUT, shape), shape
+        self.values[given.name], self.shapes[INPUT] = FileTensor(INPUT, shape), shape
         return shape if len(shape) == 3 else ()
 
     def _ends(self) -> None:
@@ -240,9 +265,9 @@ class OnnxReader:
     def _constant(self, node: Any) -> bool:
         """Work a node out that depends on no sample but by its shape; return whether it is one."""
         if node.op_type == "Shape" and node.input[0] in self.values:
-            shape = self.values[node.input[0]].shape
+            shape = self._whole(node.input[0])
             if shape:
-                whole = np.array([self.samples, *shape], np.int64)
+                whole = np.array(shape, np.int64)
                 self.known[node.output[0]] = whole[self._of(node, "start", 0) : self._of(node, "end", len(whole))]
                 return True
         if node.op_type == "CastLike" and node.input[0] in self.known and node.input[1] in self.values:
@@ -258,9 +283,18 @@ class OnnxReader:
         elif node.op_type in KEEPS:
             self._kept(node, origin)
         else:
-            self._refuse(node, "is not worked out on parameters")
-            self.known[node.output[0]] = self.known[node.input[0]]
+            self._changed(node)
         return True
+
+    def _whole(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a tensor of all samples; empty if that is not known."""
+        shape = self.values[name].shape
+        return (self.samples, *shape) if shape else ()
+
+    def _changed(self, node: Any) -> None:
+        """Refuse what changes the numbers of a parameter."""
+        self._refuse(node, "is not worked out on parameters")
+        self.known[node.output[0]] = self.known[node.input[0]]
 
     def _evaluated(self, node: Any) -> None:
         """Work out a node by the reference evaluator."""
@@ -312,7 +346,7 @@ class OnnxReader:
 
     def _node(self, node: Any) -> None:
         self._folded(node)
-        readers: dict[str, Callable[[Any, _Value], None]] = {
+        readers: dict[str, Callable[[Any, FileTensor], None]] = {
             "Gemm": self._gemm,
             "MatMul": self._matmul,
             "Conv": self._convolution,
@@ -340,7 +374,7 @@ class OnnxReader:
             "LogSoftmax": self._softmax,
             "BatchNormalization": self._batch_norm,
         }
-        given = next((self.values[name] for name in node.input if name in self.values), _Value("", ()))
+        given = next((self.values[name] for name in node.input if name in self.values), FileTensor("", ()))
         if node.op_type not in readers:
             self._refuse(node, "is not trained here")
         elif node.op_type not in ("Add", "Mul", "Sigmoid") and node.input[0] in self.gates:
@@ -349,7 +383,7 @@ class OnnxReader:
             readers[node.op_type](node, given)
 
     def _add_node(
-        self, node: Any, op: str, *given: _Value, shape: tuple[int, ...] | None = None, name: str = "", **keys: Any
+        self, node: Any, op: str, *given: FileTensor, shape: tuple[int, ...] | None = None, name: str = "", **keys: Any
     ) -> str:
         """Append a node of ours that gives the result of `node`; return its name."""
         if not all(value.node for value in given):
@@ -361,7 +395,7 @@ class OnnxReader:
         while name in taken or name == INPUT:
             name, number = f"{wanted}_{number}", number + 1
         self.nodes.append({"name": name, "op": op, "inputs": [value.node for value in given], **keys})
-        self.values[node.output[0]] = _Value(name, given[0].shape if shape is None else shape)
+        self.values[node.output[0]] = FileTensor(name, given[0].shape if shape is None else shape)
         self.shapes[name] = self.values[node.output[0]].shape
         return name
 
@@ -379,7 +413,7 @@ class OnnxReader:
             return None
         values = np.asarray(self.known[given], np.float32)
         self.tensors[name] = np.ascontiguousarray(values.T if transposed else values)
-        self.origins[name] = origin._replace(transposed=origin.transposed != transposed)
+        self.origins[name] = (origin._replace(transposed=origin.transposed != transposed),)
         self.used[origin.name] += 1
         return self.tensors[name]
 
@@ -394,7 +428,7 @@ class OnnxReader:
 
     # --- products -----------------------------------------------------------------------------------------------------
 
-    def _linear(self, node: Any, x: _Value, transposed: bool) -> str:
+    def _linear(self, node: Any, x: FileTensor, transposed: bool) -> str:
         """Append a product whose weights are the second input; return its name, empty if that did not go well."""
         weights = self.known.get(node.input[1])
         if weights is None or self.origin.get(node.input[1]) is None:
@@ -421,7 +455,7 @@ class OnnxReader:
         one["bias"] = True
         self._vector(node, place, f"{name}.bias", one["outputs"], "a bias")
 
-    def _gemm(self, node: Any, x: _Value) -> None:
+    def _gemm(self, node: Any, x: FileTensor) -> None:
         if self._of(node, "alpha", 1.0) != 1 or self._of(node, "beta", 1.0) != 1 or self._of(node, "transA", 0):
             self._refuse(node, "alpha and beta are 1 and transA is 0 here")
             return
@@ -429,7 +463,7 @@ class OnnxReader:
         if name and len(node.input) > 2 and node.input[2]:
             self._bias(node, 2, name)
 
-    def _matmul(self, node: Any, x: _Value) -> None:
+    def _matmul(self, node: Any, x: FileTensor) -> None:
         if node.input[0] in self.known:
             self._refuse(node, "weights are the second factor here")
         elif node.input[1] in self.values:
@@ -437,7 +471,7 @@ class OnnxReader:
         else:
             self._linear(node, x, True)
 
-    def _add(self, node: Any, x: _Value) -> None:
+    def _add(self, node: Any, x: FileTensor) -> None:
         places = [place for place, name in enumerate(node.input) if name in self.known]
         if not places:
             self._pair(node, "add")
@@ -457,7 +491,7 @@ class OnnxReader:
         elif x.node:
             self._refuse(node, "only the bias of a product, or a parameter per channel or feature, is added here")
 
-    def _shift(self, node: Any, place: int, x: _Value) -> None:
+    def _shift(self, node: Any, place: int, x: FileTensor) -> None:
         """Append what adds a parameter per channel, or feature."""
         named = self.origin[node.input[place]].name
         name = self._add_node(node, "shift", x, name=named.removesuffix(".bias") if named.endswith(".bias") else "")
@@ -474,7 +508,7 @@ class OnnxReader:
             self._refuse(node, f"takes two tensors of one shape here, not of {one.shape} and {other.shape}")
         self._add_node(node, op, one, other)
 
-    def _concat(self, node: Any, x: _Value) -> None:
+    def _concat(self, node: Any, x: FileTensor) -> None:
         """Append what puts tensors side by side, two at a time."""
         if not all(name in self.values for name in node.input):
             self._refuse(node, "puts tensors beside constants")
@@ -488,9 +522,9 @@ class OnnxReader:
             self._refuse(node, f"takes images of one size here, not of {[value.shape for value in (first, *others)]}")
         for other in others if not self.refused else ():
             shape = (first.shape[0] + other.shape[0], *first.shape[1:])
-            first = _Value(self._add_node(node, "concat", first, other, shape=shape), shape)
+            first = FileTensor(self._add_node(node, "concat", first, other, shape=shape), shape)
 
-    def _broadcast(self, node: Any, place: int, x: _Value) -> bool:
+    def _broadcast(self, node: Any, place: int, x: FileTensor) -> bool:
         """Refuse factors or shifts that are not one per feature, or per channel of an image; return whether they are.
 
         A vector stands for the columns of an image, also where there are as many of them as channels.
@@ -505,7 +539,7 @@ class OnnxReader:
 
     # --- images -------------------------------------------------------------------------------------------------------
 
-    def _window(self, node: Any, x: _Value, kernel: Sequence[int]) -> dict[str, int] | None:
+    def _window(self, node: Any, x: FileTensor, kernel: Sequence[int]) -> dict[str, int] | None:
         """Return the keys of a window; None if it is refused."""
         strides = self._of(node, "strides", [1] * len(kernel))
         pads = self._of(node, "pads", [0] * 2 * len(kernel))
@@ -525,7 +559,7 @@ class OnnxReader:
             return found | ({"padding": int(pads[0])} if pads[0] else {})
         return None
 
-    def _moved(self, node: Any, x: _Value, channels: int, keys: Mapping[str, int]) -> tuple[int, ...]:
+    def _moved(self, node: Any, x: FileTensor, channels: int, keys: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape of what windows give."""
         if not x.shape:
             return ()
@@ -536,7 +570,7 @@ class OnnxReader:
             self._refuse(node, f"windows of {sides[0][1]} x {sides[1][1]} are larger than the image")
         return channels, *found
 
-    def _convolution(self, node: Any, x: _Value) -> None:
+    def _convolution(self, node: Any, x: FileTensor) -> None:
         filters = self.known.get(node.input[1])
         if filters is None or node.input[1] not in self.origin:
             self._refuse(node, f"takes {node.input[1]}, which is no parameter of the file")
@@ -556,7 +590,7 @@ class OnnxReader:
         if len(node.input) > 2 and node.input[2] and not self._zeros(node.input[2]):
             self._bias(node, 2, name)
 
-    def _transposed(self, node: Any, x: _Value) -> None:
+    def _transposed(self, node: Any, x: FileTensor) -> None:
         filters = self.known.get(node.input[1])
         if filters is None or node.input[1] not in self.origin:
             self._refuse(node, f"takes {node.input[1]}, which is no parameter of the file")
@@ -589,7 +623,7 @@ class OnnxReader:
         """Return whether an input is a constant of zeros, which exporters add where there is no bias."""
         return name not in self.origin and name in self.known and not self.known[name].any()
 
-    def _pool(self, node: Any, x: _Value) -> None:
+    def _pool(self, node: Any, x: FileTensor) -> None:
         keys = self._window(node, x, self._of(node, "kernel_shape", [1, 1]))
         if keys is None:
             return
@@ -603,7 +637,7 @@ class OnnxReader:
             self._add_node(node, op, x, shape=self._moved(node, x, x.shape[0], keys))
             self.nodes[-1] |= keys
 
-    def _mean(self, node: Any, x: _Value) -> None:
+    def _mean(self, node: Any, x: FileTensor) -> None:
         if node.op_type == "ReduceMean":
             axes = self._of(node, "axes", None)
             if axes is None and len(node.input) > 1:
@@ -620,10 +654,14 @@ class OnnxReader:
     # --- normalisation ------------------------------------------------------------------------------------------------
 
     def _small(self, node: Any) -> None:
-        if abs(self._of(node, "epsilon", 1e-5) - EPSILON) > 1e-9:
-            self._refuse(node, f"epsilon is {EPSILON:g} here")
+        self._epsilon(node, self._of(node, "epsilon", 1e-5))
 
-    def _norm(self, node: Any, x: _Value) -> None:
+    def _epsilon(self, node: Any, epsilon: float) -> None:
+        """Refuse another number below the root than ours."""
+        if abs(epsilon - EPSILON) > 1e-9:
+            self._refuse(node, f"epsilon is {EPSILON:g} here, not {epsilon:g}")
+
+    def _norm(self, node: Any, x: FileTensor) -> None:
         if self._of(node, "axis", -1) not in (-1, 1) or len(x.shape) > 1:
             self._refuse(node, "only the features of a sample are normalised here")
         self._small(node)
@@ -634,7 +672,7 @@ class OnnxReader:
             count = x.features or len(self.known.get(node.input[1], ()))
             self._vector(node, place, f"{name}.norm.{what}", count, f"a {what}")
 
-    def _group_norm(self, node: Any, x: _Value) -> None:
+    def _group_norm(self, node: Any, x: FileTensor) -> None:
         groups = int(self._of(node, "num_groups", 1))
         self._small(node)
         if x.node and len(x.shape) != 3:
@@ -645,7 +683,7 @@ class OnnxReader:
         for place, what in ((1, "weight"), (2, "bias")) if name else ():
             self._vector(node, place, f"{name}.norm.{what}", x.shape[0], f"a {what}")
 
-    def _instance_norm(self, node: Any, x: _Value) -> None:
+    def _instance_norm(self, node: Any, x: FileTensor) -> None:
         """Begin a group norm as exporters take it apart: groups as instances, then a factor and a shift per channel."""
         self._small(node)
         scale, shift = (self.known.get(name) for name in node.input[1:3])
@@ -661,10 +699,10 @@ class OnnxReader:
             self._refuse(node, "only groups of channels of images are normalised here")
             return
         name = self._add_node(node, "groupnorm", x, groups=x.groups)
-        self.values[node.output[0]] = _Value(name, x.shape, x.groups)
+        self.values[node.output[0]] = FileTensor(name, x.shape, x.groups)
         self.unfinished[name] = node, {"factor", "shift"}
 
-    def _affine(self, node: Any, place: int, x: _Value, what: str) -> None:
+    def _affine(self, node: Any, place: int, x: FileTensor, what: str) -> None:
         """Give a group norm the factors or shifts of its channels."""
         self.values[node.output[0]] = x
         if not x.groups and not self._broadcast(node, place, x):
@@ -678,7 +716,7 @@ class OnnxReader:
         if not lacks:
             del self.unfinished[x.node]
             weight = self.origins.get(f"{x.node}.norm.weight")  # None: it was refused
-            self._rename(x.node, self._named(node, place) or (weight.name.removesuffix(".weight") if weight else ""))
+            self._rename(x.node, self._named(node, place) or (weight[0].name.removesuffix(".weight") if weight else ""))
 
     def _rename(self, old: str, new: str) -> None:
         """Call a node as its module is called, if that is possible."""
@@ -696,7 +734,7 @@ class OnnxReader:
             for name in [name for name in held if name.startswith(f"{old}.norm.")]:
                 held[new + name.removeprefix(old)] = held.pop(name)  # type: ignore[assignment]
 
-    def _batch_norm(self, node: Any, x: _Value) -> None:
+    def _batch_norm(self, node: Any, x: FileTensor) -> None:
         if not self._of(node, "training_mode", 0):
             raise ConfigError(
                 f"{self._name(node)}: batch normalisation with the statistics of inference",
@@ -718,20 +756,20 @@ class OnnxReader:
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 
-    def _relu(self, node: Any, x: _Value) -> None:
+    def _relu(self, node: Any, x: FileTensor) -> None:
         self._add_node(node, "relu", x)
 
-    def _gelu(self, node: Any, x: _Value) -> None:
+    def _gelu(self, node: Any, x: FileTensor) -> None:
         if self._of(node, "approximate", b"none") != b"tanh":
             self._refuse(node, "the erf form is not calculated here; nn.GELU(approximate='tanh') is")
         else:
             self._add_node(node, "gelu", x)
 
-    def _sigmoid(self, node: Any, x: _Value) -> None:
+    def _sigmoid(self, node: Any, x: FileTensor) -> None:
         if x.node:
             self.gates[node.output[0]] = node, str(node.input[0])
 
-    def _mul(self, node: Any, x: _Value) -> None:
+    def _mul(self, node: Any, x: FileTensor) -> None:
         places = [place for place, name in enumerate(node.input) if name in self.known]
         for place, name in enumerate(node.input):
             if name in self.gates and self.gates[name][1] == node.input[1 - place]:
@@ -745,49 +783,49 @@ class OnnxReader:
         elif x.node and places:
             self._refuse(node, "is not trained here")
 
-    def _same(self, node: Any, x: _Value) -> None:
+    def _same(self, node: Any, x: FileTensor) -> None:
         self.values[node.output[0]] = x
 
-    def _cast(self, node: Any, x: _Value) -> None:
+    def _cast(self, node: Any, x: FileTensor) -> None:
         if self._of(node, "to", 0) not in FLOATS:
             self._refuse(node, "only to numbers with a point: what is cut off gives no gradient")
         self.values[node.output[0]] = x
 
-    def _dropout(self, node: Any, x: _Value) -> None:
+    def _dropout(self, node: Any, x: FileTensor) -> None:
         ratio = self.known.get(node.input[1], 0.5) if len(node.input) > 1 and node.input[1] else 0.5
         drops = self.known.get(node.input[2], True) if len(node.input) > 2 and node.input[2] else False
         if drops and np.any(ratio):
             self._refuse(node, "dropout is not modelled: export with a ratio of 0")
         self.values[node.output[0]] = x
 
-    def _rows(self, node: Any, x: _Value) -> None:
+    def _rows(self, node: Any, x: FileTensor) -> None:
         """See a tensor otherwise: as features, in groups of channels, or as the image that it was."""
         if not x.node:
             return
         if node.op_type == "Flatten":
             if self._of(node, "axis", 1) != 1:
                 self._refuse(node, "axis is 1 here")
-            self.values[node.output[0]] = _Value(x.node, (x.features,) if x.shape else ())
+            self.values[node.output[0]] = FileTensor(x.node, (x.features,) if x.shape else ())
             return
         if node.op_type == "Squeeze":
             ones = x.shape[1:] == (1, 1) or len(x.shape) == 1
-            self.values[node.output[0]] = _Value(x.node, x.shape[:1])
+            self.values[node.output[0]] = FileTensor(x.node, x.shape[:1])
             if not ones:
                 self._refuse(node, "only rows and columns of one pixel are left out here")
             return
         wanted = self.known.get(node.input[1], np.array([])).tolist()
         rest = self._rest(wanted, x)
         if len(wanted) == 2 and (not x.shape or (rest is not None and len(rest) == 1)):
-            self.values[node.output[0]] = _Value(x.node, rest or ())
+            self.values[node.output[0]] = FileTensor(x.node, rest or ())
         elif rest is not None and len(rest) == 2 and len(x.shape) == 3 and x.shape[0] % rest[0] == 0:
-            self.values[node.output[0]] = _Value(x.node, x.shape, rest[0])
+            self.values[node.output[0]] = FileTensor(x.node, x.shape, rest[0])
         elif rest is not None and rest == x.shape:
-            self.values[node.output[0]] = _Value(x.node, x.shape)
+            self.values[node.output[0]] = FileTensor(x.node, x.shape)
         else:
             seen = ", ".join("samples" if n == self.samples else str(n) for n in wanted)
             self._refuse(node, f"tensors of shape {x.shape} are not seen as ({seen}) here")
 
-    def _rest(self, wanted: Sequence[int], x: _Value) -> tuple[int, ...] | None:
+    def _rest(self, wanted: Sequence[int], x: FileTensor) -> tuple[int, ...] | None:
         """Return the shape of a sample that a shape of all samples says; None if that cannot be known."""
         if not wanted or not x.shape:
             return None
@@ -798,7 +836,7 @@ class OnnxReader:
             return None
         return tuple(rest) if math.prod(rest) == x.features else None
 
-    def _softmax(self, node: Any, x: _Value) -> None:
+    def _softmax(self, node: Any, x: FileTensor) -> None:
         if node.output[0] != self.graph.output[0].name:
             self._refuse(node, "is not trained here")
         else:

@@ -11,8 +11,8 @@ a directory         the same as .npy files, mapped into memory; or the four file
 ==================  ==================================================================================================
 
 Samples of several axes (images) become rows; with a class per token, (samples, tokens, features) and (samples, tokens)
-become a row per token.  Unsigned bytes are taken as they are: pixels of 0 to 255 train badly, and
-`[data] scale` divides them.
+become a row per token; so do numbers of tokens, (samples, tokens), which are looked up.  Unsigned bytes are taken as
+they are: pixels of 0 to 255 train badly, and `[data] scale` divides them.
 
 Sources: numpy, format of .npy, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; Y. LeCun et al.,
 the form idx, as the MNIST database distributes it.
@@ -249,13 +249,16 @@ def _checked(path: Path, part: str, x: Any, y: Any, scale: float) -> dict[str, A
         raise ConfigError(
             f"x_{part} is {x.dtype} and y_{part} is {y.dtype}", where=path, hint="numbers for x, whole numbers for y"
         )
-    if y.ndim == 2 and len(x.shape) == 3 and tuple(x.shape[:2]) == y.shape:  # tokens of sequences
-        x, y = np.asarray(x).reshape(-1, x.shape[2]), y.reshape(-1)
+    if (
+        y.ndim == 2 and len(x.shape) in (2, 3) and tuple(x.shape[:2]) == y.shape
+    ):  # tokens of sequences, or their numbers
+        x, y = np.asarray(x).reshape(y.size, -1), y.reshape(-1)
     if len(x.shape) < 2 or y.ndim != 1 or len(x) != len(y) or not x.size:
         raise ConfigError(
             f"x_{part} of shape {x.shape} does not fit y_{part} of shape {y.shape}",
             where=path,
-            hint="(samples, features) and (samples,), or (samples, tokens, features) and (samples, tokens)",
+            hint="(samples, features) and (samples,); (samples, tokens, features), or numbers of tokens as (samples, "
+            "tokens), and (samples, tokens)",
         )
     rows = RowsOnDemand(x, scale)
     held = type(x) is np.ndarray

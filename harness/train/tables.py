@@ -106,6 +106,14 @@ class NetworkConfig:
     image: tuple[int, ...] = option(
         (), doc="of images: channels, rows and columns of a sample, in this order; inputs is their product"
     )
+    places: tuple[int, ...] = option(
+        (),
+        doc="tables that a place in a sequence is looked up in, behind a token's own features: rows, row of the first "
+        "token, rows from one token to the next; three numbers each",
+    )
+    padding: int | None = option(
+        None, doc="number of the token that fills sequences: its row of the first product is zero and stays so", low=0
+    )
     layers: tuple[LayerConfig, ...] = option((), doc="list of layers, the last one gives one number per class")
     nodes: tuple[NodeConfig, ...] = option(
         (), doc="instead of layers: list of operations, in an order that can be done"

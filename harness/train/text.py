@@ -15,41 +15,58 @@ import numpy as np
 from harness.train.sources import RowsOnDemand
 from wse_core.errors import ConfigError
 
-__all__ = ["TEXTS", "TextRows", "characters", "is_text", "read_text", "text_of"]
+__all__ = ["TEXTS", "TokenRows", "characters", "is_text", "read_text", "text_of"]
 
 TEXTS = ("pydoc",)
 """Texts with a name: the help topics of Python."""
 
 
-class TextRows(RowsOnDemand):
-    """Samples of a text are made when they are asked for.
+class TokenRows(RowsOnDemand):
+    """Samples that are tokens of sequences are made when they are asked for.
 
     Parameters
     ----------
-    ids : ndarray of int, shape (tokens,)
-        Number of each character among those that the text has.
-    vocabulary, sequence : int
-        Characters that there are, and tokens of a sequence; 0: no places.
+    tokens : array_like or Samples, shape (tokens,) of int, or (tokens, features)
+        The number of each token, which becomes a one among zeros, or its features.
+    vocabulary : int
+        Tokens that there are; 0: features are given.
+    sequence : int
+        Tokens of a sequence.
+    places : tuple of int
+        As `harness.train.tables.NetworkConfig` has them: a one among zeros for each table.
+    padding : int or None
+        The token that is nothing but zeros.
 
     Examples
     --------
-    >>> rows = TextRows(np.array([1, 0]), vocabulary=2, sequence=2)
+    >>> rows = TokenRows(np.array([1, 0]), vocabulary=2, sequence=2, places=(2, 0, 1))
     >>> rows[np.array([0, 1])].tolist()
     [[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]]
     """
 
-    def __init__(self, ids: np.ndarray, vocabulary: int, sequence: int) -> None:
-        super().__init__(np.asarray(ids).reshape(-1, 1))
-        self.vocabulary, self.sequence = vocabulary, sequence
-        self.shape = len(ids), vocabulary + sequence
+    def __init__(
+        self, tokens: Any, vocabulary: int, sequence: int, places: tuple[int, ...] = (), padding: int | None = None
+    ) -> None:
+        if vocabulary:
+            tokens = np.asarray(tokens[:]).reshape(-1, 1)
+        super().__init__(tokens)
+        self.vocabulary, self.sequence, self.own = vocabulary, sequence, vocabulary or tokens.shape[1]
+        self.padding = -1 if padding is None else padding
+        self.tables = tuple(zip(places[::3], places[1::3], places[2::3], strict=True))
+        self.shape = len(tokens), self.own + sum(places[::3])
 
     def __getitem__(self, which: slice | np.ndarray) -> np.ndarray:
-        places = np.arange(len(self))[which]
-        found = np.zeros((len(places), self.shape[1]), np.float32)
-        rows = np.arange(len(places))
-        found[rows, self.array[places, 0]] = 1
-        if self.sequence:
-            found[rows, self.vocabulary + places % self.sequence] = 1
+        tokens = np.arange(len(self))[which]
+        found = np.zeros((len(tokens), self.shape[1]), np.float32)
+        rows, end = np.arange(len(tokens)), self.own
+        if self.vocabulary:
+            ids = self.array[tokens, 0].astype(np.int64)
+            found[rows, ids] = ids != self.padding
+        else:
+            found[:, :end] = self.array[which]
+        for count, first, step in self.tables:
+            found[rows, end + first + step * (tokens % self.sequence)] = 1
+            end += count
         return found
 
 
@@ -106,6 +123,7 @@ def read_text(source: str, folder: Path, sequence: int, held_out: float, feature
     found: dict[str, Any] = {}
     for name, first, end in (("train", 0, seen), ("test", seen, count)):
         part = slice(first * sequence, end * sequence)
-        found[f"x_{name}"] = TextRows(ids[part], len(known), 0 if features == len(known) else sequence)
+        places = () if features == len(known) else (sequence, 0, 1)
+        found[f"x_{name}"] = TokenRows(ids[part], len(known), sequence, places)
         found[f"y_{name}"] = ids[1:][part]
     return found

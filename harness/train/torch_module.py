@@ -82,7 +82,7 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
     finally:
         module.train(trained)
     _say_trained(path)
-    network = {"file": str(path.resolve())} | dict(tables.pop("network", {}))
+    network = {"file": str(path.resolve())} | _padding(module, path) | dict(tables.pop("network", {}))
     config = TrainConfig.of(network=network, **tables)
     _check_names(module, path)
     return config
@@ -101,11 +101,36 @@ def _say_trained(path: Path) -> None:
             stream.write(model.SerializeToString())
 
 
+def _padding(module: Any, path: Path) -> dict[str, int]:
+    """Return the token whose row PyTorch does not train, as a key of the network's table: files do not say it."""
+    from harness.train.onnx_file import read_onnx
+
+    rows = {name: one.padding_idx for name, one in module.named_modules() if hasattr(one, "padding_idx")}
+    found = read_onnx(path)
+    for origins in found.origins.values():
+        name = origins[0].name.removesuffix(".weight")
+        row = rows.get(name) if found.sequence else None
+        if row is None:
+            continue
+        if module.get_parameter(f"{name}.weight")[row].any():
+            raise UnsupportedError(
+                f"{name}: row {row} is not trained by PyTorch, and not zero",
+                where="module",
+                feature="weights that stay",
+                hint=f"{name}.padding_idx = None",
+            )
+        return {"padding": int(row)}
+    return {}
+
+
 def _check_names(module: Any, path: Path) -> None:
     """Refuse what is trained here and not by PyTorch, and parameters that the module does not use."""
     from harness.train.onnx_file import read_onnx
 
-    names, kept = {origin.name for origin in read_onnx(path).origins.values()}, dict(module.named_buffers())
+    names, kept = (
+        {one.name for origins in read_onnx(path).origins.values() for one in origins},
+        dict(module.named_buffers()),
+    )
     found = {name for name in names if not (name in kept and name.endswith(STATISTICS))}
     free = {name for name, one in module.named_parameters(remove_duplicate=False) if one.requires_grad}
     fixed = sorted(found - free)

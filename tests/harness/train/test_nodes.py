@@ -16,7 +16,7 @@ from harness.train.data import DataService, load
 from harness.train.mode import choose
 from harness.train.plain import PlainTrainer
 from harness.train.tables import LayerConfig, NetworkConfig
-from harness.train.text import TextRows, characters
+from harness.train.text import TokenRows, characters
 from harness.train.trainer import Trainer
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -151,7 +151,7 @@ def test_a_text_becomes_sequences_that_stay_whole():
 
 
 def test_rows_of_a_text_are_those_of_the_whole_array():
-    rows = TextRows(np.array([2, 0, 1, 1]), 3, 2)
+    rows = TokenRows(np.array([2, 0, 1, 1]), 3, 2, (2, 0, 1))
     whole = rows[:]
     assert whole.sum() == 2 * len(rows)
     assert np.array_equal(rows[np.array([3, 1])], whole[[3, 1]])
@@ -230,8 +230,8 @@ def test_samples_are_cut_into_tokens():
     config = load_train("digits-bert")
     data, plain = load(config), load(load_train("digits"))
     assert data.x_train.shape == (8 * len(plain.x_train), 16)
-    assert np.array_equal(data.x_train[:, :8].reshape(len(plain.x_train), 64), plain.x_train)
-    assert np.array_equal(data.x_train[:8, 8:], np.eye(8))
+    assert np.array_equal(data.x_train[:][:, :8].reshape(len(plain.x_train), 64), plain.x_train)
+    assert np.array_equal(data.x_train[:8][:, 8:], np.eye(8))
     assert np.array_equal(data.y_train.reshape(-1, 8)[:, 0], plain.y_train)
     assert (data.y_train.reshape(-1, 8)[:, 1:] == -1).all()
     config.check_memory()

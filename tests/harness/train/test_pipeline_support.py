@@ -83,6 +83,16 @@ WRONG = {
         }
         for key in ("kernel", "kernel_width", "stride", "padding", "groups", "momentum", "output_padding")
     },
+    **{
+        f"network.{key}": {
+            "network.inputs": 66,
+            "network.places": [2, 0, 0],
+            "network.padding": 0,
+            "network.layers": [],
+            "network.nodes": [{"name": "a", "op": "linear", "outputs": 10}],
+        }
+        for key in ("places", "padding")
+    },
     "data.sequence": {"data.sequence": 2},
     "data.labels": {
         "data.labels": "token",

@@ -339,6 +339,8 @@ def larger(more):
     return images().replace('{name="b",op="groupnorm",groups=1}', op)
 
 
+PLACES = f"{nodes()} network.inputs=14 network.places=[2,0,1]"
+TOKENS = f"{nodes()} network.inputs=3 data.source=tokens.npz"
 STATIC, GROWS = "train.loss_scale.initial=8.0", "train.loss_scale.growth_interval=1"
 KEYS = {
     "network.inputs": "network.inputs=13",
@@ -369,6 +371,8 @@ KEYS = {
     "network.nodes.heads": (nodes(), nodes("", ",heads=2")),
     "network.nodes.causal": (nodes(), nodes("", ",causal=false")),
     "network.image": (images(), images().replace("[1,3,4]", "[3,2,2]")),
+    "network.places": (PLACES, PLACES.replace("[2,0,1]", "[2,1,-1]")),
+    "network.padding": (TOKENS, f"{TOKENS} network.padding=1"),
     "network.nodes.kernel": (images(), images().replace("kernel=2", "kernel=1")),
     "network.nodes.kernel_width": (images(), images(",kernel_width=1")),
     "network.nodes.stride": (images(), images(",stride=2")),
@@ -501,6 +505,8 @@ def test_every_key_is_used_or_refused_or_said(folder, known, mode, key):
     given = KEYS[key] if isinstance(KEYS[key], tuple) else (KEYS[key].rpartition(" ")[0], KEYS[key])
     base, words = given[0].split(), given[1].split()
     other = dict(np.load("blobs.npz"))
+    ids = np.random.default_rng(1).integers(0, 3, (4, 40, 2))
+    np.savez("tokens.npz", **dict(zip(("x_train", "y_train", "x_test", "y_test"), ids, strict=True)))
     np.savez("other.npz", **{name: values[::-1] for name, values in other.items()})
     table = np.column_stack([other["x_train"], other["y_train"]])
     np.savetxt("table.csv", table, delimiter=",")

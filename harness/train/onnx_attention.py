@@ -1,0 +1,210 @@
+"""Products of heads of queries, keys and values, as exporters take attention apart, become attention again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fabric.networks.graph.attention import scale_of
+from fabric.networks.graph.rotary import turns
+from harness.train.onnx_reader import FileTensor
+from harness.train.onnx_shown import Heads, Scores, Shown, ShownReader
+
+__all__ = ["AttentionReader"]
+
+NEAR = 1e-5
+"""Constants of a file that differ by less from those of ours, in f32, are the same."""
+LOWEST = -1e4
+"""A mask takes at least so much from what is not seen."""
+
+
+class AttentionReader(ShownReader):
+    """Reads products of two tensors: scores, their masks and softmax, and values by shares.
+
+    Parameters
+    ----------
+    path : Path
+        For messages.
+    model : onnx.ModelProto
+    """
+
+    def _product(self, node: Any, names: list[str]) -> bool:
+        """Multiply two tensors: scores, or values by shares of them."""
+        if len(node.input) != 2 or not all(name in self.shown for name in node.input):
+            return False
+        one = self.shown[node.input[0]]
+        if isinstance(one, Scores):
+            self._attend(node, one, node.input[1])
+            return True
+        first, second = self._plain(node.input[0], node), self._plain(node.input[1], node)
+        if first is None or second is None:
+            return True
+        queries = self._heads(node, first)
+        turned = second._replace(
+            places=second.places.swapaxes(-1, -2),
+            factors=second.factors.swapaxes(-1, -2) if isinstance(second.factors, np.ndarray) else second.factors,
+        )
+        keys = self._heads(node, turned)
+        if queries is not None and keys is not None:
+            shape = (*first.shape[:-1], self.sequence)
+            factor, every = queries.factor * keys.factor, np.ones((self.sequence, self.sequence), bool)
+            self._show(node.output[0], Scores(queries, keys, shape, factor, every))
+        return True
+
+    def _heads(self, node: Any, found: Shown) -> Heads | None:
+        """Return the heads that a tensor of shape (..., tokens, features of a head) shows; None if it shows none."""
+        count = self.shapes[found.node][0] if self.shapes.get(found.node) else 0
+        size, tokens = (found.shape[-1], found.shape[-2]) if len(found.shape) > 1 else (0, 0)
+        if not count or tokens != self.sequence:
+            self._refuse(node, "products of two tensors are trained in attention alone: queries, keys, values")
+            return None
+        places = found.places.reshape(len(found.places), -1, tokens, size)
+        factors = np.broadcast_to(found.factors, found.places.shape).reshape(places.shape)
+        half = np.arange(size) < size // 2
+        if len(places) == 2:  # of a pair the lower place first, whichever way it was written
+            order = np.argsort(places, axis=0, kind="stable")
+            places, factors = (np.take_along_axis(array, order, axis=0) for array in (places, factors))
+            places, factors = (np.where(half, array, array[::-1]) for array in (places, factors))
+        own = places[0]
+        token, feature = own // count, own % count
+        first, sequence = feature[:, 0, 0], token[:, 0, 0] // self.sequence
+        right = np.array_equal(
+            token, np.broadcast_to((sequence[:, None] * tokens + np.arange(tokens))[..., None], own.shape)
+        )
+        right &= np.array_equal(feature, np.broadcast_to((first[:, None] + np.arange(size))[:, None], own.shape))
+        if right and len(places) == 1 and np.allclose(factors, factors.flat[0], rtol=NEAR):
+            return Heads(found.node, sequence, first, size, float(factors.flat[0]), False)
+        if right and len(places) == 2 and size % 2 == 0:
+            partner = own + np.where(half, size // 2, -(size // 2))
+            cos, sin = factors
+            scale = float(np.hypot(cos, sin).flat[0])
+            table = turns(size, tokens)  # pairs, 2, tokens
+            wanted = np.concatenate([table[:, 0], table[:, 0]]).T, np.concatenate([-table[:, 1], table[:, 1]]).T
+            near = all(
+                np.allclose(given / scale, np.broadcast_to(one, given.shape), atol=2e-5)
+                for given, one in zip((cos, sin), wanted, strict=True)
+            )
+            if np.array_equal(places[1], partner) and near:
+                return Heads(found.node, sequence, first, size, scale, True)
+            self._refuse(node, "pairs are turned otherwise than here: halves of a head, all of it, base 10,000")
+            return None
+        self._refuse(node, "products of two tensors are trained in attention alone: queries, keys, values")
+        return None
+
+    def _on_scores(self, node: Any, found: Scores, constant: np.ndarray, other: str) -> None:
+        """Scale scores, or take a mask from them."""
+        op = node.op_type
+        if found.shares:
+            self._refuse(node, "changes shares of attention")
+        elif op in ("Mul", "Div") and constant.size == 1 and other not in self.derived and other not in self.origin:
+            number = float(constant.reshape(()))
+            self._show(node.output[0], found._replace(factor=found.factor * (number if op == "Mul" else 1 / number)))
+        elif op in ("Add", "Sub"):
+            mask = np.broadcast_to(constant if op == "Add" else -constant, found.shape)
+            self._mask(node, found, mask > LOWEST, np.where(mask > LOWEST, mask, 0))
+        else:
+            self._refuse(node, "changes scores in another way than scale and mask")
+
+    def _mask(self, node: Any, found: Scores, seen: np.ndarray, rest: Any = 0) -> None:
+        """Let scores not be seen."""
+        whole = np.broadcast_to(seen, found.shape).reshape(-1, self.sequence, self.sequence)
+        if np.any(rest != 0) or not np.all(whole == whole[0]):
+            self._refuse(node, "adds numbers to scores; only masks that are the same for all sequences and heads are")
+            return
+        self._show(node.output[0], found._replace(seen=found.seen & whole[0]))
+
+    def _where(self, node: Any, names: list[str]) -> bool:
+        """Mask scores; or take shares as they are where a row of them is none."""
+        which, one, other = node.input
+        if which in self.nothing and other in self.shown and np.all(self.known.get(one, 1) == 0):
+            self._show(node.output[0], self.shown[other])
+            return True
+        condition = self.known.get(which)
+        for seen, masked, turn in ((one, other, False), (other, one, True)):
+            found = self.shown.get(seen)
+            masks = np.all(self.known.get(masked, np.zeros(1)) <= LOWEST)
+            if condition is not None and masks and isinstance(found, Scores) and not found.shares:
+                self._mask(node, found, ~condition if turn else condition)
+                return True
+        self._refuse(node, "chooses by what cannot be followed")
+        return True
+
+    def _is_none(self, node: Any, names: list[str]) -> bool:
+        self.nothing.add(node.output[0])
+        self.values[node.output[0]] = FileTensor("-", ())
+        return True
+
+    def _softmax_of(self, node: Any, names: list[str]) -> bool:
+        found = self.shown[node.input[0]]
+        if not isinstance(found, Scores):
+            return False
+        if self._of(node, "axis", -1) not in (-1, len(found.shape) - 1) or found.shares:
+            self._refuse(node, "shares are those of the keys of a query")
+            return True
+        self._show(node.output[0], found._replace(shares=True))
+        return True
+
+    def _attend(self, node: Any, scores: Scores, given: str) -> None:
+        """Append attention."""
+        plain = self._plain(given, node)
+        values = self._heads(node, plain) if plain is not None else None
+        if values is None:
+            return
+        queries, keys, size = scores.queries, scores.keys, scores.queries.size
+        causal = np.array_equal(scores.seen, np.tri(self.sequence, dtype=bool))
+        firsts = np.unique(queries.firsts)
+        wrong = [
+            (not scores.shares, "values are multiplied with shares, behind a softmax"),
+            (values.turned or values.factor != 1, "values are not turned or scaled here"),
+            (abs(scores.factor * np.sqrt(size) - 1) > 1e-4, f"scores are scaled by {scale_of(size):g} here"),
+            (not causal and not scores.seen.all(), "a mask is that of all tokens or of those that came before"),
+            (queries.turned != keys.turned, "queries and keys are turned, or neither"),
+            (keys.size != size or values.size != size, "heads have one size"),
+            (len(queries.firsts) != self.samples * len(firsts), "queries are taken once"),
+            (
+                any(not np.array_equal(queries.sequences, one.sequences) for one in (keys, values)),
+                "sequences are mixed",
+            ),
+        ]
+        why = next((what for bad, what in wrong if bad), "")
+        own = [self._own_heads(one, queries) for one in (queries, keys, values)]
+        if not why and any(one is None for one in own):
+            why = "heads are the same in number and order for queries, keys and values"
+        if why:
+            self._refuse(node, why)
+            return
+        names = []
+        for one, order, called in zip((queries, keys, values), own, ("q", "k", "v"), strict=True):
+            assert order is not None
+            part = self._part(one.node, (order[:, None] + np.arange(size)).ravel(), called, node)
+            names.append(self._turn(part, len(order), one, node) if part else "")
+        if all(names):
+            heads = len(firsts)
+            operands = [FileTensor(part, self.shapes[part]) for part in names]
+            name = self._add_node(node, "attention", *operands, heads=heads, causal=bool(causal))
+            rank = np.searchsorted(firsts, queries.firsts)
+            token = queries.sequences[:, None] * self.sequence + np.arange(self.sequence)
+            places = token[..., None] * (heads * size) + (rank[:, None] * size)[..., None] + np.arange(size)
+            shape = (*scores.shape[:-1], size)
+            self._show(node.output[0], Shown(name, places.reshape(1, *shape)))
+
+    def _own_heads(self, one: Heads, queries: Heads) -> np.ndarray | None:
+        """Return the first features of the heads of a tensor, in the order of those of the queries; None: not alike."""
+        order = np.argsort(queries.firsts[queries.sequences == 0], kind="stable")
+        first = one.firsts[queries.sequences == 0][order]
+        for sequence in range(1, self.samples):
+            other = queries.sequences == sequence
+            here = np.argsort(queries.firsts[other], kind="stable")
+            if not np.array_equal(one.firsts[other][here], first):
+                return None
+        return first if len(np.unique(first)) == len(first) else None
+
+    def _turn(self, part: str, heads: int, one: Heads, node: Any) -> str:
+        """Return a node, or the one that turns its pairs."""
+        if not one.turned:
+            return part
+        found = next((old for old in self.nodes if old["op"] == "rotary" and old["inputs"] == [part]), None)
+        if found is not None:
+            return str(found["name"])
+        return self._add_node(node, "rotary", FileTensor(part, self.shapes[part]), name=f"{part}.turned", heads=heads)

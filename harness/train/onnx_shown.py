@@ -1,0 +1,449 @@
+"""What the tensors of a graph of sequences show of ours: for each number a place, and a factor.
+
+What arranges, cuts and joins is done to places; `harness.train.onnx_tokens` says what for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fabric.networks.graph.tensors import INPUT
+from harness.kit.modules import need
+from harness.train.onnx_reader import FileTensor, OnnxReader, Origin
+from wse_core.errors import UnsupportedError
+
+__all__ = ["ARRANGE", "KEEP", "Function", "Heads", "Looked", "Root", "Scores", "Shown", "ShownReader"]
+
+SAMPLES = 3
+"""So many sequences are followed: what is done to three is done to any number."""
+ARRANGE = ("Reshape", "Transpose", "Slice", "Gather", "Unsqueeze", "Squeeze", "Expand", "Flatten", "Tile")
+"""These change no number."""
+KEEP = ("Identity", "Cast", "CastLike", "Dropout")
+"""These change no number that they are given here, and no place."""
+
+
+class Shown(NamedTuple):
+    """What a tensor of a file shows of a tensor of ours.
+
+    Attributes
+    ----------
+    node : str
+        What gives that.
+    places : ndarray of int64, shape (terms, ...)
+        A number is the sum of the terms: of what stands at these places, token times features plus feature.
+    factors : ndarray, same shape, or float
+        Times these.
+    """
+
+    node: str
+    places: np.ndarray
+    factors: Any = 1.0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the tensor of the file."""
+        return tuple(self.places.shape[1:])
+
+
+class Function(NamedTuple):
+    """A function of each number of what is shown."""
+
+    of: Shown
+    call: Callable[[np.ndarray], np.ndarray]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the tensor of the file."""
+        return self.of.shape
+
+
+class Root(NamedTuple):
+    """A function of the mean of the squares of all features: steps of a normalisation without mean."""
+
+    of: Shown
+    call: Callable[[np.ndarray], np.ndarray]
+    whole: bool = False
+    """It has been multiplied with what it is of."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the tensor of the file."""
+        return self.of.shape if self.whole else (*self.of.shape[:-1], 1)
+
+
+class Looked(NamedTuple):
+    """Rows of tables, added: by the numbers of tokens, and by places.
+
+    Attributes
+    ----------
+    tables : tuple of (str, ndarray of int or None)
+        A parameter, and the row of each place in a sequence; None: a token says it.
+    node : str
+        Name of the product, if it is one already.
+    """
+
+    tables: tuple[tuple[str, np.ndarray | None], ...]
+    shape: tuple[int, ...]
+
+
+class Scores(NamedTuple):
+    """Products of queries and keys.
+
+    Attributes
+    ----------
+    queries, keys : Heads
+    shape : tuple of int
+    factor : float
+    seen : ndarray of bool, shape (queries, keys)
+    shares : bool
+        The softmax has been taken.
+    """
+
+    queries: Heads
+    keys: Heads
+    shape: tuple[int, ...]
+    factor: float
+    seen: np.ndarray
+    shares: bool = False
+
+
+class Heads(NamedTuple):
+    """Heads that a tensor shows.
+
+    Attributes
+    ----------
+    node : str
+    sequences, firsts : ndarray of int, shape (heads of all sequences,)
+        Which sequence, and the first feature.
+    size : int
+    factor : float
+    turned : bool
+        By their places.
+    """
+
+    node: str
+    sequences: np.ndarray
+    firsts: np.ndarray
+    size: int
+    factor: float
+    turned: bool
+
+
+class ShownReader(OnnxReader):
+    """Follows the tensors of a graph of sequences.
+
+    Parameters
+    ----------
+    path : Path
+        For messages.
+    model : onnx.ModelProto
+    """
+
+    def __init__(self, path: Path, model: Any) -> None:
+        super().__init__(path, model)
+        self.shown: dict[str, Any] = {}
+        self.lists: dict[str, list[Any]] = {}
+        self.rows: dict[str, Shown] = {}  # parameters of which rows are taken
+        self.derived: set[str] = set()  # made of parameters, and no longer one
+        self.parts: dict[str, list[tuple[np.ndarray, str]]] = {}
+        self.tables: list[tuple[int, int, int]] = []
+        self.nothing: set[str] = set()  # whether a number is none
+        self.sequence, self.first, self.numbers = 0, False, False
+
+    def _begin(self, given: Any) -> tuple[int, ...]:
+        """Take the input of the graph: numbers of tokens, or their features."""
+        sizes = [item.dim_value for item in given.type.tensor_type.shape.dim]
+        if not all(size > 0 for size in sizes[1:]):
+            what = f"{given.name}: sequences of a length that is left open"
+            raise UnsupportedError(what, where=self.path, feature="onnx", hint="a fixed length: export without it")
+        self.samples = sizes[0] if sizes[0] > 0 else SAMPLES
+        self.sequence, self.numbers = sizes[1], len(sizes) == 2
+        self.inputs = 0 if self.numbers else sizes[2]
+        self.shapes[INPUT] = (self.inputs,) if self.inputs else ()
+        count = int(np.prod([self.samples, *sizes[1:]]))
+        self._show(given.name, Shown(INPUT, np.arange(count).reshape(1, self.samples, *sizes[1:])))
+        return ()
+
+    def _show(self, name: str, what: Any) -> None:
+        """Note what a tensor of the file shows."""
+        self.shown[name] = what
+        self.values[name] = FileTensor(what.node if isinstance(what, Shown) else "-", ())
+
+    # --- what is constant ---------------------------------------------------------------------------------------------
+
+    def _whole(self, name: str) -> tuple[int, ...]:
+        found = self.shown.get(name)
+        return found.shape if found is not None else ()
+
+    def _changed(self, node: Any) -> None:
+        """Work out what is made of a parameter; rows that are taken are remembered as such."""
+        name, new = node.input[0], node.output[0]
+        if node.op_type in ARRANGE:
+            values = self.known[name]
+            rows = self.rows.get(name) or Shown(name, np.arange(values.size).reshape(1, *values.shape))
+            self.rows[new] = rows._replace(places=self._arranged(node, rows.places))
+        self._evaluated(node)
+        self.derived.add(new)
+
+    def _evaluated(self, node: Any) -> None:
+        super()._evaluated(node)
+        if any(name in self.derived for name in node.input):
+            self.derived |= set(node.output)
+        if node.op_type in ARRANGE and node.input[0] in self.rows:
+            self.rows[node.output[0]] = self.rows[node.input[0]]._replace(
+                places=self._arranged(node, self.rows[node.input[0]].places)
+            )
+
+    def _kept(self, node: Any, origin: Origin) -> None:
+        super()._kept(node, origin)
+        if node.output[0] not in self.origin:
+            self.derived.add(node.output[0])
+
+    # --- what is shown ------------------------------------------------------------------------------------------------
+
+    def _show_rows(self, name: str, node: str, rows: np.ndarray) -> None:
+        """Note that a tensor of the file shows all features of these tokens."""
+        count = self.shapes[node][0]
+        self._show(name, Shown(node, (rows[..., None] * count + np.arange(count))[None]))
+
+    def _add_node(self, node: Any, op: str, *given: FileTensor, **more: Any) -> str:
+        name = super()._add_node(node, op, *given, **more)
+        if name and op != "linear" and more.get("shape") is None:
+            self.shapes[name] = self.shapes[given[0].node]
+        return name
+
+    def _finish(self, name: str, found: Any, node: Any) -> None:
+        """Make a node of an unfinished function or look-up; readers of those have this."""
+        raise NotImplementedError
+
+    def _plain(self, name: str, node: Any) -> Shown | None:
+        """Return what a tensor shows, unfinished functions and look-ups made nodes; None if it was refused."""
+        found = self.shown[name]
+        if isinstance(found, (Looked, Function)):
+            self._finish(name, found, node)
+        elif isinstance(found, (Root, Scores)):
+            what = "a mean of squares that is no normalisation" if isinstance(found, Root) else "scores"
+            self._refuse(node, f"takes {what}")
+            return None
+        found = self.shown.get(name)
+        return found if isinstance(found, Shown) else None
+
+    def _all_features(self, name: str, node: Any) -> tuple[str, np.ndarray] | None:
+        """Return a node and numbers of tokens of which a tensor has all features, in order; None: it was refused."""
+        found = self._plain(name, node)
+        if found is None:
+            return None
+        count = self.shapes[found.node][0] if self.shapes.get(found.node) else 0
+        places, last = found.places, found.shape[-1] if found.shape else 0
+        if len(places) == 1 and np.all(found.factors == 1) and count:
+            rows, features = places[0, ..., 0] // count, places[0] % count
+            own = features.reshape(-1, last)[0] if last else features
+            if np.all(features == own) and np.array_equal(
+                places[0] // count, np.broadcast_to(rows[..., None], found.shape)
+            ):
+                if np.array_equal(own, np.arange(count)):
+                    return found.node, rows
+                part = self._part(found.node, own, "", node)
+                return (part, rows) if part else None
+        self._refuse(node, "takes numbers in an order, or with factors, that no operation here gives")
+        return None
+
+    def _part(self, node: str, features: np.ndarray, called: str, at: Any) -> str:
+        """Return the node that gives these features of a product alone; empty if it cannot be."""
+        if np.array_equal(features, np.arange(self.shapes[node][0])):
+            return node
+        for own, name in self.parts.get(node, []):
+            if np.array_equal(own, features):
+                return name
+        place = next((k for k, one in enumerate(self.nodes) if one["name"] == node), -1)
+        one = self.nodes[place] if place >= 0 else {}
+        if one.get("op") != "linear":
+            self._refuse(at, f"takes a part of {node}, and only products are parted here")
+            return ""
+        parts = self.parts.setdefault(node, [])
+        name = f"{node}.{called or len(parts)}"
+        if any(other["name"] == name for other in self.nodes):
+            name = f"{node}.{len(parts)}"
+        self.nodes.insert(place + 1 + len(parts), {**one, "name": name, "outputs": len(features)})
+        parts.append((features, name))
+        self.shapes[name] = (len(features),)
+        for what in ("weight", "bias"):
+            if f"{node}.{what}" in self.tensors:
+                self.tensors[f"{name}.{what}"] = self.tensors[f"{node}.{what}"][features]
+                (origin,) = self.origins[f"{node}.{what}"]
+                self.origins[f"{name}.{what}"] = (origin._replace(rows=tuple(map(int, features))),)
+        return name
+
+    def _parted(self) -> None:
+        """Leave out products whose parts are taken, all of them and each once."""
+        for node, parts in self.parts.items():
+            every = np.sort(np.concatenate([features for features, _ in parts]))
+            if not np.array_equal(every, np.arange(self.shapes[node][0])):
+                self.refused.append(f"{node}: not every feature of it is taken once")
+            if any(node in one["inputs"] for one in self.nodes):
+                self.refused.append(f"{node}: it is taken whole and in parts")
+            self.nodes = [one for one in self.nodes if one["name"] != node]
+            for what in ("weight", "bias"):
+                self.tensors.pop(f"{node}.{what}", None)
+                self.origins.pop(f"{node}.{what}", None)
+
+    # --- arrangement --------------------------------------------------------------------------------------------------
+
+    def _arranged(self, node: Any, places: np.ndarray) -> np.ndarray:
+        """Return what a node makes of places, shape (terms, ...)."""
+        helper, reference = (need(name, "a network from an .onnx file") for name in ("onnx.helper", "onnx.reference"))
+        if node.op_type == "Gather":
+            axis, which = int(self._of(node, "axis", 0)), self.known[node.input[1]]
+            return np.stack([np.take(part, which, axis) for part in places])
+        names = [name for name in node.input[1:] if name]
+        kinds = {name: helper.np_dtype_to_tensor_dtype(self.known[name].dtype) for name in names}
+        whole = helper.np_dtype_to_tensor_dtype(np.dtype(np.int64))
+        ins = [helper.make_tensor_value_info(node.input[0], whole, None)]
+        ins += [helper.make_tensor_value_info(name, kinds[name], None) for name in kinds]
+        outs = [helper.make_empty_tensor_value_info(name) for name in node.output]
+        model = helper.make_model(helper.make_graph([node], "places", ins, outs), opset_imports=self.opsets)
+        run, more = reference.ReferenceEvaluator(model).run, {name: self.known[name] for name in names}
+        return np.stack([run(None, {node.input[0]: part} | more)[0] for part in places])
+
+    def _move(self, node: Any, names: list[str]) -> bool:
+        if names != [node.input[0]]:
+            self._refuse(node, "arranges by what samples say")
+            return True
+        found = self.shown[node.input[0]]
+        if isinstance(found, Scores):
+            moved = found.shape[-2:]
+            count = int(np.prod(found.shape))
+            new = self._arranged(node, np.arange(count).reshape(1, *found.shape))[0]
+            if np.array_equal(new.ravel(), np.arange(count)) and new.shape[-2:] == moved:
+                self._show(node.output[0], found._replace(shape=tuple(new.shape)))
+            else:
+                self._refuse(node, "arranges scores")
+            return True
+        if isinstance(found, Function):
+            base = self._shift_places(node, found.of)
+            if base is not None:
+                self._show(node.output[0], found._replace(of=base))
+            return True
+        plain = self._plain(node.input[0], node)
+        base = self._shift_places(node, plain) if plain is not None else None
+        if base is not None:
+            self._show(node.output[0], base)
+        return True
+
+    def _shift_places(self, node: Any, found: Shown) -> Shown | None:
+        try:
+            places = self._arranged(node, found.places)
+            factors = found.factors
+            if isinstance(factors, np.ndarray):
+                count = factors.size
+                order = self._arranged(node, np.arange(count).reshape(factors.shape))
+                factors = factors.ravel()[order]
+        except Exception as error:  # operators have one each for what they do not take
+            self._refuse(node, f"cannot be followed: {' '.join(str(error).split())[:100]}")
+            return None
+        return found._replace(places=places, factors=factors)
+
+    def _keep(self, node: Any, names: list[str]) -> bool:
+        """Let a tensor be the one that it is made of."""
+        if node.input[0] not in self.shown:
+            return False
+        before = len(self.refused)
+        if node.op_type == "Cast":
+            self._cast(node, FileTensor("-", ()))
+        elif node.op_type == "Dropout":
+            self._dropout(node, FileTensor("-", ()))
+        if len(self.refused) == before:
+            self._show(node.output[0], self.shown[node.input[0]])
+        return True
+
+    def _join(self, node: Any, names: list[str]) -> bool:
+        """Put pieces of one tensor one behind the other."""
+        found: list[Any] = [self.shown.get(name) for name in node.input]
+        if not all(isinstance(one, Shown) for one in found) or len({one.node for one in found}) > 1:
+            return self._beside(node, names)
+        axis, terms = int(self._of(node, "axis", 0)), max(len(one.places) for one in found)
+        places, factors = [], []
+        for one in found:
+            lacks = terms - len(one.places)
+            every = np.broadcast_to(one.factors, one.places.shape)
+            zeros = np.zeros((lacks, *one.shape))
+            places.append(np.concatenate([one.places, np.repeat(one.places[:1], lacks, 0)]))
+            factors.append(np.concatenate([every, zeros]))
+        axis = axis % (places[0].ndim - 1) + 1
+        whole = np.concatenate(factors, axis)
+        self._show(
+            node.output[0], Shown(found[0].node, np.concatenate(places, axis), 1.0 if np.all(whole == 1) else whole)
+        )
+        return True
+
+    def _beside(self, node: Any, names: list[str]) -> bool:
+        """Put features of two nodes side by side."""
+        made, order = None, None
+        for name in node.input:
+            if name not in self.shown:
+                self._refuse(node, "puts tensors beside constants")
+                return True
+            found = self._all_features(name, node)
+            if found is None:
+                return True
+            if order is not None and not np.array_equal(order, found[1]):
+                self._refuse(node, "puts tokens behind each other, or in two orders beside each other")
+                return True
+            order, value = found[1], FileTensor(found[0], self.shapes[found[0]])
+            if made is None:
+                made = value
+            else:
+                shape = (made.shape[0] + value.shape[0],)
+                made = FileTensor(super()._add_node(node, "concat", made, value, shape=shape), shape)
+        assert made is not None
+        assert order is not None
+        if int(self._of(node, "axis", 0)) % (order.ndim + 1) != order.ndim:
+            self._refuse(node, "only features are put side by side here")
+        elif made.node:
+            self._show_rows(node.output[0], made.node, order)
+        return True
+
+    def _cut(self, node: Any, names: list[str]) -> bool:
+        """Cut a tensor into pieces."""
+        found = self.shown.get(node.input[0])
+        if isinstance(found, (Looked, Function)):
+            found = self._plain(node.input[0], node)
+        if not isinstance(found, Shown):
+            self._refuse(node, "cuts what cannot be followed")
+            return True
+        axis = int(self._of(node, "axis", 0))
+        size = found.shape[axis]
+        given = self.known.get(node.input[1]) if len(node.input) > 1 and node.input[1] else None
+        if given is None:
+            count = int(self._of(node, "num_outputs", len(node.output)))
+            ends = np.minimum(np.arange(1, count) * -(-size // count), size)
+        elif given.ndim == 0:
+            ends = np.arange(int(given), size, int(given))
+        else:
+            ends = np.cumsum(given)[:-1]
+        along = axis % len(found.shape) + 1
+        pieces = np.split(found.places, ends, along)
+        factors = (
+            np.split(found.factors, ends, along)
+            if isinstance(found.factors, np.ndarray)
+            else [found.factors] * len(pieces)
+        )
+        made = [Shown(found.node, place, factor) for place, factor in zip(pieces, factors, strict=True)]
+        if node.op_type == "Split":
+            for name, one in zip(node.output, made, strict=True):
+                self._show(name, one)
+        else:
+            self.lists[node.output[0]] = made
+            self.values[node.output[0]] = FileTensor("-", ())
+        return True
+
+    def _taken(self, node: Any) -> None:
+        """Take a piece out of a list of them."""
+        if node.op_type != "SequenceAt" or node.input[1] not in self.known:
+            self._refuse(node, "only a piece is taken out of a list here")
+            return
+        self._show(node.output[0], self.lists[node.input[0]][int(self.known[node.input[1]])])

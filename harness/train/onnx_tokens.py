@@ -1,0 +1,505 @@
+"""Graphs of sequences: what exporters make of attention, turned places and look-ups is read back.
+
+A file arranges, cuts and joins tensors before it multiplies them: heads are split off and transposed, keys repeated,
+halves of pairs swapped.  None of that is an operation here.  So each tensor of the file is followed as what it *shows*:
+for each of its numbers the place in a tensor of ours, of a few samples, and a factor; what arranges is done to places.
+Where numbers meet, places tell what is meant: which heads of which tokens, all tokens in which order.
+
+===========================================================  ========================================================
+in the file                                                  here
+===========================================================  ========================================================
+a parameter looked up by token and by place, and their sum   one product: a token is a one among zeros, its place too
+a product of two tensors, scaled, masked, Softmax, a product  `attention`, if all heads are the same but for their place
+a sum of pairs times cosines and sines                       `rotary`
+a tensor of which parts are taken                            a product of each part
+functions of numbers, of any steps                           the activation that gives the same at 400 points
+x / sqrt(mean x x + epsilon) times a parameter               `rms`
+===========================================================  ========================================================
+
+Sources: ONNX operators, https://onnx.ai/onnx/operators/, versions 13 to 23; `fabric.networks.graph`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fabric.networks.graph.activations import ACTIVATIONS
+from fabric.networks.graph.tensors import INPUT
+from harness.train.onnx_attention import NEAR, AttentionReader
+from harness.train.onnx_reader import FileTensor, OnnxNetwork
+from harness.train.onnx_shown import ARRANGE, KEEP, Function, Looked, Root, Scores, Shown
+
+__all__ = ["TokenReader", "has_sequences"]
+
+FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "Tanh": np.tanh,
+    "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "Exp": np.exp,
+    "Sqrt": np.sqrt,
+    "Reciprocal": lambda x: 1 / x,
+    "Softplus": lambda x: np.logaddexp(x, 0),
+    "Abs": np.abs,
+    "Relu": lambda x: np.maximum(x, 0),
+}
+"""Functions of a number."""
+BINARY: dict[str, Callable[..., np.ndarray]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": np.divide,
+    "Pow": np.power,
+}
+GRID = np.concatenate([np.linspace(-8, 8, 399), [0.0]])
+"""Functions are told by what they give here."""
+
+
+def has_sequences(graph: Any) -> bool:
+    """Return whether the samples of a graph are sequences: numbers of tokens, or tokens of features."""
+    known = {item.name for item in graph.initializer}
+    given = [item.type.tensor_type for item in graph.input if item.name not in known]
+    if len(given) != 1:
+        return False
+    axes, whole = len(given[0].shape.dim), given[0].elem_type in (6, 7)  # int32, int64
+    return axes == 3 or (axes == 2 and whole)
+
+
+class TokenReader(AttentionReader):
+    """Reads a graph of sequences.
+
+    Parameters
+    ----------
+    path : Path
+        For messages.
+    model : onnx.ModelProto
+    """
+
+    def _network(self, image: tuple[int, ...]) -> OnnxNetwork:
+        places = tuple(number for table in self.tables for number in table)
+        return OnnxNetwork(
+            self.inputs,
+            [],
+            self.tensors,
+            self.origins,
+            tuple(self.warnings),
+            self.nodes,
+            (),
+            self.sequence,
+            places,
+            self.first,
+        )
+
+    def _node(self, node: Any) -> None:
+        self._folded(node)
+        op, names = node.op_type, [name for name in node.input if name in self.shown]
+        if node.input and node.input[0] in self.lists:
+            self._taken(node)
+            return
+        if not names:
+            if any(name in self.values for name in node.input):
+                self.values[node.output[0]] = FileTensor("", ())  # of what was refused
+            else:
+                super()._node(node)
+            return
+        special: dict[str, Callable[[Any, list[str]], bool]] = {
+            **dict.fromkeys(ARRANGE, self._move),
+            "Gather": self._gather,
+            **dict.fromkeys(KEEP, self._keep),
+            **dict.fromkeys(FUNCTIONS, self._function),
+            "Concat": self._join,
+            "Split": self._cut,
+            "SplitToSequence": self._cut,
+            "Neg": self._scaled,
+            "Erf": self._function,
+            "Add": self._combine,
+            "Sub": self._combine,
+            "Mul": self._combine,
+            "Div": self._combine,
+            "Pow": self._combine,
+            "MatMul": self._product,
+            "Softmax": self._softmax_of,
+            "Where": self._where,
+            "IsNaN": self._is_none,
+            "ReduceMean": self._root,
+            "RMSNormalization": self._rms,
+            "SimplifiedLayerNormalization": self._rms,
+        }
+        if op in special and special[op](node, names):
+            return
+        self._by_rows(node, names)
+
+    def _by_rows(self, node: Any, names: list[str]) -> None:
+        """Read what is done to the features of each token, whatever order tokens stand in."""
+        order = None
+        for name in names:
+            found = self._all_features(name, node)
+            if found is None:
+                return
+            whole, rows = found
+            if order is not None and not np.array_equal(order, rows):
+                self._refuse(node, "takes tokens in two orders")
+                return
+            order = rows
+            self.values[name] = FileTensor(whole, self.shapes[whole])
+        super()._node(node)
+        made = self.values.get(node.output[0])
+        if order is not None and made is not None and made.node:
+            self._show_rows(node.output[0], made.node, order)
+
+    def _ends(self) -> None:
+        """Take parts for wholes, and see which tokens have a result."""
+        output = self.graph.output[0].name
+        if self.refused:
+            return
+        found = self._all_features(output, self.graph.output[0]) if output in self.shown else None
+        self._parted()
+        if self.refused:
+            return
+        if found is None or found[0] != (self.nodes[-1]["name"] if self.nodes else ""):
+            self.refused.append(f"{output}: is not what the last node gives")
+            return
+        rows, every = found[1].ravel(), np.arange(self.samples * self.sequence)
+        self.first = np.array_equal(rows, every[:: self.sequence]) and self.sequence > 1
+        if not self.first and not np.array_equal(rows, every):
+            self.refused.append(f"{output}: results of all tokens, or of the first of a sequence, are trained here")
+
+    def _finish(self, name: str, found: Any, node: Any) -> None:
+        """Append the product of a look-up, or the activation of a function."""
+        if isinstance(found, Looked):
+            self._embed(name, found, node)
+        else:
+            self._activate(name, found, node)
+
+    # --- look-ups -----------------------------------------------------------------------------------------------------
+
+    def _gather(self, node: Any, names: list[str]) -> bool:
+        """Look rows of a table up, or take numbers of a tensor."""
+        return self._look_up(node) if node.input[0] not in self.shown else self._move(node, names)
+
+    def _look_up(self, node: Any) -> bool:
+        """Begin a product that looks the rows of a table up."""
+        table, ids = node.input[0], self.shown.get(node.input[1])
+        if table not in self.origin or self.known[table].ndim != 2 or self._of(node, "axis", 0) != 0:
+            self._refuse(node, f"looks up in {table}, which is no table of parameters")
+        elif not isinstance(ids, Shown) or ids.node != INPUT or not self.numbers or not self._in_order(ids):
+            self._refuse(node, "looks up what is no number of a token")
+        else:
+            self._show(node.output[0], Looked(((table, None),), (*ids.shape, self.known[table].shape[1])))
+        return True
+
+    def _in_order(self, found: Shown) -> bool:
+        return bool(np.array_equal(found.places.ravel(), np.arange(self.samples * self.sequence)))
+
+    def _table_of(self, name: str, features: int) -> tuple[str, np.ndarray] | None:
+        """Return a table of parameters and its row for each place, if a constant is that."""
+        if name in self.rows:
+            rows = self.rows[name]
+            table, places = rows.node, rows.places[0]
+        elif name in self.origin and self.known[name].ndim > 1:
+            table, places = name, np.arange(self.known[name].size).reshape(self.known[name].shape)
+        else:
+            return None
+        if table not in self.origin or places.shape[-1] != features or self.known[table].shape[-1] != features:
+            return None
+        which = places[..., 0] // features
+        if not np.array_equal(places, which[..., None] * features + np.arange(features)):
+            return None
+        whole = (self.samples, self.sequence)
+        try:
+            which = np.broadcast_to(which, whole)
+        except ValueError:
+            return None
+        return (table, which[0]) if np.all(which == which[0]) else None
+
+    def _embed(self, name: str, found: Looked, node: Any) -> None:
+        """Append the product of a look-up."""
+        by_number = [table for table, rows in found.tables if rows is None]
+        if len(by_number) != 1:
+            self._refuse(node, f"looks tokens up in {len(by_number)} tables")
+            return
+        if any(one["inputs"] == [INPUT] for one in self.nodes):
+            self._refuse(node, "looks tokens up a second time")
+            return
+        tables = [*((table, None) for table in by_number), *((t, rows) for t, rows in found.tables if rows is not None)]
+        self.inputs = 0
+        self.shapes[INPUT] = ()
+        origin = self.origin[by_number[0]]
+        wanted = origin.name.removesuffix(".weight") if origin.name.endswith(".weight") else ""
+        made = super()._add_node(
+            node,
+            "linear",
+            FileTensor(INPUT, ()),
+            shape=(found.shape[-1],),
+            name=wanted,
+            outputs=found.shape[-1],
+            bias=False,
+        )
+        self.tensors[f"{made}.weight"], self.origins[f"{made}.weight"] = np.zeros((found.shape[-1], 0), np.float32), ()
+        for table, rows in tables:
+            self._append_table(made, table, rows)
+        self.shapes[INPUT] = (self.inputs,)
+        rows = np.arange(self.samples * self.sequence).reshape(self.samples, self.sequence)
+        self._show_rows(name, made, rows)
+
+    def _append_table(self, made: str, table: str, rows: np.ndarray | None) -> None:
+        """Let the product of the samples take more features: a one among zeros for each row of a table."""
+        origin, values = self.origin[table], np.asarray(self.known[table], np.float32)
+        values = values.reshape(-1, values.shape[-1])
+        before = self.tensors[f"{made}.weight"]
+        self.tensors[f"{made}.weight"] = np.concatenate([before, values.T], axis=1)
+        own = origin._replace(
+            transposed=not origin.transposed, columns=(before.shape[1], before.shape[1] + len(values))
+        )
+        self.origins[f"{made}.weight"] = (*self.origins[f"{made}.weight"], own)
+        self.used[origin.name] += 1
+        self.inputs += len(values)
+        if rows is not None:
+            step = int(rows[1] - rows[0]) if len(rows) > 1 else 0
+            if not np.array_equal(rows, rows[0] + step * np.arange(len(rows))):
+                self.refused.append(f"{origin.name}: places are looked up in an order that has no step")
+            self.tables.append((len(values), int(rows[0]), step))
+
+    def _placed(self, node: Any, x: str, table: str, rows: np.ndarray) -> bool:
+        """Add a table of places to what a product makes of the samples."""
+        found = self._all_features(x, node)
+        if found is None:
+            return True
+        one = next((one for one in self.nodes if one["name"] == found[0]), {})
+        first = one.get("op") == "linear" and one["inputs"] == [INPUT]
+        if not first or self.takes[x] > 1 or sum(INPUT in other["inputs"] for other in self.nodes) > 1:
+            self._refuse(node, "places are added to what the first product gives, and there alone")
+            return True
+        name = found[0]
+        if len(self.origins[f"{name}.weight"]) == 1 and self.origins[f"{name}.weight"][0].columns is None:
+            (origin,) = self.origins[f"{name}.weight"]
+            self.origins[f"{name}.weight"] = (origin._replace(columns=(0, self.inputs)),)
+        self._append_table(name, table, rows)
+        self.shapes[INPUT] = (self.inputs,)
+        self._show(node.output[0], self.shown[x])
+        return True
+
+    # --- functions ----------------------------------------------------------------------------------------------------
+
+    def _as_function(self, name: str) -> Function | None:
+        """Return a tensor as a function of what is shown, if it is one."""
+        found = self.shown.get(name)
+        if isinstance(found, Function):
+            return found
+        if isinstance(found, Shown) and len(found.places) == 1 and np.ndim(found.factors) == 0:
+            factor = float(found.factors)
+            return Function(found._replace(factors=1.0), lambda x: factor * x)
+        return None
+
+    def _function(self, node: Any, names: list[str]) -> bool:
+        found = self.shown[node.input[0]]
+        if isinstance(found, Root):
+            call = FUNCTIONS.get(node.op_type)
+            if call is None:
+                self._refuse(node, "of a mean of squares is no normalisation")
+                return True
+            self._show(node.output[0], found._replace(call=_after(call, found.call)))
+            return True
+        own = self._as_function(node.input[0])
+        if own is None and isinstance(found, Looked):
+            own = self._as_function(node.input[0]) if self._plain(node.input[0], node) else None
+        if own is None:
+            self._refuse(node, "is a function of what cannot be followed")
+            return True
+        call = _erf if node.op_type == "Erf" else FUNCTIONS[node.op_type]
+        self._show(node.output[0], own._replace(call=_after(call, own.call)))
+        return True
+
+    def _activate(self, name: str, found: Function, node: Any) -> None:
+        """Append the activation that a function is; a plain multiple stays what it shows."""
+        with np.errstate(all="ignore"):
+            given = found.call(GRID)
+        factor = given[-2] / GRID[-2]
+        if np.allclose(given, factor * GRID, rtol=NEAR, atol=NEAR):
+            self._show(name, found.of._replace(factors=factor * found.of.factors))
+            return
+        right = [row for row in ACTIVATIONS.values() if np.allclose(row.numbers(GRID)[0], given, rtol=NEAR, atol=NEAR)]
+        if not right:
+            self._refuse(node, f"takes a function of numbers that is none of {', '.join(ACTIVATIONS)}")
+            return
+        self.shown[f"{name}#"] = found.of
+        whole = self._all_features(f"{name}#", node)
+        if whole is not None:
+            made = self._add_node(
+                node, right[0].name, FileTensor(whole[0], self.shapes[whole[0]]), name=self._free(name)
+            )
+            self._show_rows(name, made, whole[1])
+
+    def _free(self, name: str) -> str:
+        return re.sub(r"[^\w.]+", "_", name).strip("_.")
+
+    def _scaled(self, node: Any, names: list[str]) -> bool:
+        """Turn the signs."""
+        found = self.shown[node.input[0]]
+        if isinstance(found, Shown):
+            self._show(node.output[0], found._replace(factors=-1.0 * found.factors))
+            return True
+        own = self._as_function(node.input[0])
+        if own is None:
+            self._refuse(node, "turns signs of what cannot be followed")
+            return True
+        self._show(node.output[0], own._replace(call=_after(np.negative, own.call)))
+        return True
+
+    def _combine(self, node: Any, names: list[str]) -> bool:
+        """Add or multiply: functions of the same, a constant, terms of pairs that are turned; else rows."""
+        op, call = node.op_type, BINARY[node.op_type]
+        if len(names) == 2 or (len(names) == 1 and node.input[0] == node.input[1]):
+            return self._combine_two(node, op, call)
+        place = 0 if node.input[0] in self.shown else 1
+        name, other = node.input[place], node.input[1 - place]
+        found, constant = self.shown[name], self.known.get(other)
+        if constant is None:
+            return False
+        if isinstance(found, Scores):
+            self._on_scores(node, found, constant, other)
+            return True
+        if isinstance(found, Root):
+            self._on_root(node, found, constant, other, place)
+            return True
+        trained = other in self.origin or other in self.rows
+        if op == "Add" and trained:
+            table = self._table_of(other, found.shape[-1])
+            if table is not None and isinstance(found, Looked):
+                self._show(node.output[0], found._replace(tables=(*found.tables, table)))
+                return True
+            if table is not None and len(table[1]) > 1:
+                return self._placed(node, name, *table)
+        if trained and (op == "Add" or constant.size == constant.shape[-1]):
+            if constant.ndim > 1 and constant.size == constant.shape[-1]:
+                self.known[other] = constant.reshape(-1)
+            return False
+        if other in self.derived and constant.size == 1:
+            self._refuse(node, "takes a number that is made of parameters")
+            return True
+        if constant.size == 1:
+            if isinstance(found, Looked):
+                found = self._plain(name, node)
+            scale = float(constant.reshape(()))
+            if isinstance(found, Shown) and (op == "Mul" or (op == "Div" and place == 0)):
+                self._show(node.output[0], found._replace(factors=call(found.factors, scale)))
+                return True
+            own = self._as_function(name)
+            if own is not None:
+                inner = own.call
+                new = (lambda x: call(inner(x), scale)) if place == 0 else (lambda x: call(scale, inner(x)))
+                self._show(node.output[0], own._replace(call=new))
+                return True
+        if isinstance(found, Shown) and op == "Mul" and constant.ndim <= len(found.shape):
+            factors = np.broadcast_to(found.factors, found.places.shape) * constant
+            self._show(node.output[0], found._replace(factors=factors))
+            return True
+        self._refuse(node, "takes numbers of the file that are not trained")
+        return True
+
+    def _combine_two(self, node: Any, op: str, call: Callable[..., np.ndarray]) -> bool:
+        """Combine two tensors that depend on samples."""
+        one, other = (self.shown[name] for name in node.input)
+        if isinstance(one, Looked) and isinstance(other, Looked) and op == "Add":
+            self._show(node.output[0], one._replace(tables=one.tables + other.tables))
+            return True
+        for name in node.input:
+            if isinstance(self.shown[name], Looked) and self._plain(name, node) is None:
+                return True
+        one, other = (self.shown[name] for name in node.input)
+        root, rest = (one, other) if isinstance(one, Root) else (other, one)
+        if isinstance(root, Root) and isinstance(rest, Shown):
+            inverse = _after(np.reciprocal, root.call) if op == "Div" and rest is one else root.call
+            same = rest.node == root.of.node and np.array_equal(rest.places, root.of.places)
+            if same and not root.whole and (op == "Mul" or (op == "Div" and rest is one)):
+                self._show(node.output[0], Root(root.of, inverse, True))
+            else:
+                self._refuse(node, "of a mean of squares is no normalisation")
+            return True
+        a, b = self._as_function(node.input[0]), self._as_function(node.input[1])
+        same = a is not None and b is not None and a.of.node == b.of.node and np.array_equal(a.of.places, b.of.places)
+        plain = isinstance(one, Shown) and isinstance(other, Shown)
+        if a is not None and b is not None and same and not (plain and op in ("Add", "Sub")):
+            first, second = a.call, b.call
+            self._show(node.output[0], Function(a.of, lambda x: call(first(x), second(x))))
+            return True
+        pairs = plain and op in ("Add", "Sub") and one.node == other.node and one.shape == other.shape
+        if pairs and (isinstance(one.factors, np.ndarray) or isinstance(other.factors, np.ndarray)):
+            both = [np.broadcast_to(part.factors, part.places.shape) for part in (one, other)]
+            both[1] = -both[1] if op == "Sub" else both[1]
+            places = np.concatenate([one.places, other.places])
+            self._show(node.output[0], Shown(one.node, places, np.concatenate(both)))
+            return True
+        return False
+
+    # --- normalisation without a mean ---------------------------------------------------------------------------------
+
+    def _root(self, node: Any, names: list[str]) -> bool:
+        """Begin a normalisation by the mean of squares."""
+        axes = self._of(node, "axes", None)
+        if axes is None and len(node.input) > 1:
+            axes = self.known.get(node.input[1], np.array([])).tolist()
+        own = self._as_function(node.input[0])
+        squares = own is not None and np.allclose(own.call(GRID), GRID * GRID)
+        last = own is not None and [axis % len(own.shape) for axis in axes or []] == [len(own.shape) - 1]
+        if own is None or not squares or not last or not self._of(node, "keepdims", 1):
+            self._refuse(node, "only the mean of squares of all features is taken here")
+            return True
+        self._show(node.output[0], Root(own.of, lambda x: x))
+        return True
+
+    def _on_root(self, node: Any, found: Root, constant: np.ndarray, other: str, place: int) -> None:
+        """Go on with a normalisation: epsilon, a power, one over it, and the factors at the end."""
+        call, inner = BINARY[node.op_type], found.call
+        if constant.size == 1 and not found.whole and other not in self.origin and other not in self.derived:
+            number = float(constant.reshape(()))
+            new = (lambda x: call(inner(x), number)) if place == 0 else (lambda x: call(number, inner(x)))
+            self._show(node.output[0], found._replace(call=new))
+        elif found.whole and node.op_type == "Mul" and other in self.origin:
+            self._normed(node, found, 1 - place)
+        else:
+            self._refuse(node, "of a mean of squares is no normalisation")
+
+    def _normed(self, node: Any, found: Root, place: int) -> None:
+        """Append a normalisation without a mean, whose factors are an input of a node."""
+        squares = np.array([0.0, 0.25, 1.0, 9.0])
+        with np.errstate(all="ignore"):
+            given = found.call(squares)
+        self._epsilon(node, float(given[0]) ** -2)
+        if not np.allclose(given[1:], 1 / np.sqrt(squares[1:] + float(given[0]) ** -2), rtol=NEAR):
+            self._refuse(node, "of a mean of squares is no normalisation")
+            return
+        self.shown[f"{node.output[0]}#"] = found.of
+        self._rms_of(node, f"{node.output[0]}#", place)
+
+    def _rms_of(self, node: Any, of: str, place: int) -> None:
+        whole = self._all_features(of, node)
+        if whole is None:
+            return
+        count = self.shapes[whole[0]][0]
+        named = self._named(node, place).removesuffix(".norm")
+        name = self._add_node(node, "rms", FileTensor(whole[0], (count,)), name=named)
+        self._vector(node, place, f"{name}.norm.weight", count, "a weight")
+        self._show_rows(node.output[0], name, whole[1])
+
+    def _rms(self, node: Any, names: list[str]) -> bool:
+        found = self.shown[node.input[0]]
+        if self._of(node, "axis", -1) not in (-1, len(found.shape) - 1):
+            self._refuse(node, "only the features of a token are normalised here")
+            return True
+        self._epsilon(node, self._of(node, "epsilon", 1e-5))
+        self._rms_of(node, node.input[0], 1)
+        return True
+
+
+def _after(outer: Callable[..., np.ndarray], inner: Callable[..., np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function of what another gives."""
+    return lambda x: outer(inner(x))
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
+    """Return the error function."""
+    return np.vectorize(math.erf)(x)

@@ -1,0 +1,316 @@
+"""Transformers from ONNX files: what exporters make of attention is read back, whatever the form, or named."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import wse
+from fabric.networks.graph.plain import PlainGraph
+from harness.train.config import parse_train
+from harness.train.data import load
+from harness.train.plain import PlainTrainer
+from harness.train.text import TokenRows
+from harness.train.trainer import Trainer
+from wse_core.errors import ConfigError, UnsupportedError
+
+onnx = pytest.importorskip("onnx")
+from onnx.reference import ReferenceEvaluator  # noqa: E402
+
+from tests.harness.train.sequence_files import HEADS, VOCABULARY, D, S, SequenceFile, transformer  # noqa: E402
+
+TEXT = """
+wafers = {wafers}
+[network]
+file = "m.onnx"
+[data]
+source = "tokens.npz"
+batch = {batch}
+[mesh]
+width = 2
+height = {height}
+[train]
+iterations = 3
+optimizer = {{name = "adam", lr = 0.01}}
+loss_scale = {{initial = 256.0}}
+"""
+PLAIN = {
+    "places": "learned",
+    "norm": "layer",
+    "joined": "no",
+    "scaled": "queries",
+    "mask": "add",
+    "function": "gelu",
+    "gate": "no",
+    "result": "all",
+}
+FORMS = {
+    "places": ("none", "learned", "rotary", "rotary halves"),
+    "norm": ("layer", "rms pow", "rms div"),
+    "joined": ("no", "yes", "conv1d", "by head", "axis"),
+    "scaled": ("both", "queries", "scores"),
+    "mask": ("none", "add", "where", "filled"),
+    "function": ("gelu", "gelu steps", "silu", "relu"),
+    "gate": ("no", "yes", "joined"),
+    "result": ("all", "first", "rows"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def tokens(form, classes=5, samples=8, seed=1):
+    """Write data for a file; return the samples that are for tests."""
+    rng, first = np.random.default_rng(seed), form["result"] == "first"
+    features = form.get("features", 0)
+
+    def drawn():
+        if features:
+            return rng.standard_normal((samples, S, features)).astype(np.float32)
+        return rng.integers(0, VOCABULARY, (samples, S))
+
+    x, y = {n: drawn() for n in ("train", "test")}, (samples,) if first else (samples, S)
+    if first and features:
+        x = {name: array.reshape(samples, -1) for name, array in x.items()}
+    arrays = {f"x_{n}": x[n] for n in x} | {f"y_{n}": rng.integers(0, classes, y) for n in x}
+    np.savez("tokens.npz", **arrays)
+    return x["test"].reshape(samples, S, *([features] if features else []))
+
+
+def config(wafers=1, batch=8 * S, height=2):
+    return parse_train(TEXT.format(wafers=wafers, batch=batch, height=height), "a.toml")
+
+
+def compare(form):
+    """Write a file and compare its logits with those of the network that is read from it, and what goes out."""
+    parameters, x = transformer("m.onnx", form), tokens(form)
+    run = PlainTrainer(config())
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    graph = PlainGraph(run.config.graph, "f64")
+    found = graph.forward(run._active(), load(run.config).x_test[:])
+    if form["result"] == "first":
+        found = found[::S]
+    assert np.allclose(found, wanted.reshape(found.shape), atol=3e-5)
+    out = run.state_dict()
+    assert {name: (array.shape, array.tobytes()) for name, array in out.items()} == {
+        name: (array.shape, array.tobytes()) for name, array in parameters.items()
+    }
+    assert run.config.data.sequence == S
+    return run.config
+
+
+@given(st.fixed_dictionaries({key: st.sampled_from(every) for key, every in FORMS.items()}), st.booleans())
+@settings(deadline=None)
+def test_any_form_of_a_transformer_gives_the_logits_of_the_reference_evaluator(tmp_path_factory, form, more):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path_factory.mktemp("form"))
+        extra = {"turned": True, "safe": True, "kinds": True, "spare": 3, "offset": 2} if more else {}
+        read = compare(form | extra)
+    ops = [node.op for node in read.network.nodes]
+    assert ops.count("attention") == 1
+    assert ops.count("rotary") == 2 * form["places"].startswith("rotary")
+    assert ops.count("rms") == 3 * form["norm"].startswith("rms")
+    assert form["function"].split()[0] in ops
+    (attention,) = [node for node in read.network.nodes if node.op == "attention"]
+    assert (attention.heads, attention.causal) == (HEADS, form["mask"] != "none")
+    assert read.data.labels == ("first" if form["result"] == "first" else "class")
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("result", ["all", "first"])
+def test_tokens_may_have_features_of_their_own(folder, bias, result):
+    read = compare(PLAIN | {"features": 3, "bias": bias, "result": result})
+    assert (read.network.inputs, read.network.places) == (3 + S, (S, 0, 1))
+    compare(PLAIN | {"features": 3, "bias": bias, "result": result, "places": "none"})
+
+
+@pytest.mark.parametrize("wafers", [1, 2])
+def test_wafers_train_it_bit_for_bit_as_the_oracle_does(folder, wafers):
+    form = PLAIN | {"joined": "by head", "places": "rotary", "gate": "joined", "norm": "rms pow", "function": "silu"}
+    parameters = transformer("m.onnx", form)
+    tokens(form)
+    machine, oracle = (Trainer(config(wafers), backend=name) for name in ("compiled", "numpy"))
+    assert [machine.step().loss for _ in range(3)] == [oracle.step().loss for _ in range(3)]
+    one, other = machine.state_dict(), oracle.state_dict()
+    for name, array in parameters.items():
+        assert np.array_equal(one[name], other[name])
+        assert not np.array_equal(one[name], array), name
+    machine.save_onnx("new.onnx")
+    (wanted,) = ReferenceEvaluator("new.onnx").run(None, {"x": np.load("tokens.npz")["x_test"]})
+    (before,) = ReferenceEvaluator("m.onnx").run(None, {"x": np.load("tokens.npz")["x_test"]})
+    assert not np.allclose(wanted, before)
+
+
+def test_tokens_that_fill_sequences_have_no_row(folder):
+    transformer("m.onnx", PLAIN)
+    tokens(PLAIN)
+    text = TEXT.format(wafers=1, batch=8 * S, height=2).replace('"m.onnx"', '"m.onnx"\npadding = 2')
+    run = Trainer(parse_train(text, "a.toml"))
+    before = run.state_dict()["wte.weight"]
+    run.step()
+    after = run.state_dict()["wte.weight"]
+    assert np.array_equal(after[2], before[2])
+    assert (np.load("tokens.npz")["x_train"] == 2).any()
+    assert not np.array_equal(after[3], before[3])
+    rows = TokenRows(np.array([2, 1, 2, 0]), 3, 2, (2, 0, 1), padding=2)
+    assert rows[:].tolist() == [[0, 0, 0, 1, 0], [0, 1, 0, 0, 1], [0, 0, 0, 1, 0], [1, 0, 0, 0, 1]]
+
+
+WRONG = {
+    "scale": ({"scale": 1.0}, "scores are scaled by 0.5 here"),
+    "window": ({"mask": "window"}, "a mask is that of all tokens or of those that came before"),
+    "base": ({"places": "rotary", "base": 500.0}, "pairs are turned otherwise"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_attention_of_another_kind_is_named(folder, name):
+    form, what = WRONG[name]
+    transformer("m.onnx", PLAIN | form)
+    tokens(PLAIN)
+    with pytest.raises(UnsupportedError, match=what):
+        config()
+
+
+def mean(f, x):
+    return f.op("ReduceMean", x, f.constant([1], np.int64), keepdims=0)
+
+
+def last(f, x):
+    return f.op("Gather", x, f.constant(-1, np.int64), axis=1)
+
+
+def learned_scale(f, x):
+    return f.op("Mul", x, f.op("Exp", f.parameter("temperature", 1)))
+
+
+def odd(f, x):
+    return f.op("Mul", f.op("Sigmoid", x), f.constant(3.0))
+
+
+def bare(f, x):
+    square = f.op("ReduceMean", f.op("Mul", x, x), f.constant([-1], np.int64), keepdims=1)
+    return f.op("Div", x, f.op("Sqrt", square))
+
+
+def mixed(f, x):
+    return f.op("Add", x, f.op("Transpose", f.shape(x, -1, D, S), perm=[0, 2, 1]))
+
+
+def between(f, x):
+    return f.op("Add", x, f.parameter("place", S, D))
+
+
+def half(f, x):
+    return f.op("Split", x, outputs=2, axis=2, num_outputs=2)[0]
+
+
+def normed(f, x):
+    return f.op("LayerNormalization", x, f.parameter("n.weight", D), f.parameter("n.bias", D), epsilon=1e-3)
+
+
+ENDS = {
+    mean: "only the mean of squares of all features is taken here",
+    last: "results of all tokens, or of the first of a sequence, are trained here",
+    learned_scale: "takes a number that is made of parameters",
+    odd: "a function of numbers that is none of relu, gelu, silu",
+    bare: "a mean of squares that is no normalisation",
+    mixed: "in an order, or with factors, that no operation here gives",
+    between: "places are added to what the first product gives",
+    half: "not every feature of it is taken once",
+    normed: "epsilon is 1e-05 here, not 0.001",
+}
+
+
+@pytest.mark.parametrize("end", ENDS, ids=[end.__name__ for end in ENDS])
+def test_what_is_no_operation_here_is_named(folder, end):
+    """A token is looked up and multiplied; then something, then the logits."""
+    f = SequenceFile(0)
+    x = f.linear(f.op("Gather", f.parameter("wte.weight", VOCABULARY, D), "x"), "first", D, D)
+    y = end(f, x)
+    f.write("m.onnx", f.linear(y, "head", 5, D // 2 if end is half else D), 2 if end in (mean, last) else 3)
+    tokens(PLAIN)
+    with pytest.raises(UnsupportedError, match=ENDS[end]):
+        config()
+
+
+def test_files_and_data_that_do_not_fit_each_other(folder):
+    transformer("m.onnx", PLAIN)
+    tokens(PLAIN)
+    text = TEXT.format(wafers=1, batch=8 * S, height=2)
+    for change, what in (
+        ("batch = 48", "batch = 48\nsequence = 3"),
+        ("batch = 48", 'batch = 48\nlabels = "first"'),
+        ('file = "m.onnx"', 'file = "m.onnx"\nplaces = [6, 0, 1]'),
+        ('file = "m.onnx"', 'file = "m.onnx"\npadding = 11'),
+    ):
+        with pytest.raises(ConfigError, match=r"sequences of 6|every token|the file says it|token 11 of 11"):
+            parse_train(text.replace(change, what), "a.toml")
+    x = np.full((8, S), VOCABULARY)
+    np.savez("tokens.npz", x_train=x, y_train=x * 0, x_test=x, y_test=x * 0)
+    with pytest.raises(ConfigError, match="tokens of tokens.npz are 11 to 11, the network knows 11"):
+        PlainTrainer(config())
+
+
+def test_places_of_a_configuration(folder):
+    """Networks of nodes look places up without a file too."""
+    tokens(PLAIN)
+    nodes = '[{{name = "a", op = "linear", outputs = 8, bias = false}}, {{name = "b", op = "linear", outputs = 5}}]'
+    text = TEXT.format(wafers=1, batch=8 * S, height=2)
+    text = text.replace('file = "m.onnx"', f"inputs = {VOCABULARY + 9}\nplaces = [7, 1, 1, 2, 1, 0]\nnodes = {nodes}")
+    text = text.replace("{{", "{").replace("}}", "}").replace("batch", f"sequence = {S}\nbatch")
+    rows, ids = load(parse_train(text, "a.toml")).x_test[:], np.load("tokens.npz")["x_test"].ravel()
+    wanted = np.zeros((len(ids), VOCABULARY + 9))
+    for k, number in enumerate(ids):
+        wanted[k, [number, VOCABULARY + 1 + k % S, VOCABULARY + 8]] = 1
+    assert np.array_equal(rows, wanted)
+    for places, what in (
+        ("[7, 1]", "three numbers each"),
+        ("[5, 0, 1]", "look up rows 0 to 5 of 5"),
+        ("[20, 0, 1]", "leave no features"),
+    ):
+        with pytest.raises(ConfigError, match=what):
+            parse_train(text.replace("[7, 1, 1, 2, 1, 0]", places), "a.toml")
+
+
+MODULES = ("gpt", "gpt by hand", "bert", "llama", "neox", "rows", "library gpt2", "library llama", "library bert")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MODULES)
+def test_transformers_that_torch_exports_train_as_there(folder, name):
+    """Five steps of plain descent on four sequences: losses, weights, and names of weights."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    from tests.harness.train.torch_transformers import transformer
+
+    torch.manual_seed(0)
+    module = transformer(torch, name).train()
+    x = torch.randn(4, 8, 8) if name == "rows" else torch.randint(0, 20, (4, 8))
+    logits = module(x)
+    labels = torch.randint(0, logits.shape[-1], logits.shape[:-1])
+    exported, optimizer, losses = copy.deepcopy(module), torch.optim.SGD(module.parameters(), lr=0.05), []
+    for _ in range(5):
+        optimizer.zero_grad()
+        logits = module(x)
+        losses.append(torch.nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten()))
+        losses[-1].backward()
+        optimizer.step()
+    given = x.flatten(1) if name == "rows" else x
+    np.savez("t.npz", x_train=given, y_train=labels, x_test=given, y_test=labels)
+    train = {"iterations": 5, "optimizer": {"name": "sgd", "lr": 0.05}, "loss_scale": {"initial": 1024.0}}
+    mesh, data = {"width": 4, "height": 2}, {"source": str(folder / "t.npz"), "batch": 32}
+    machine = Trainer(wse.train.from_torch(exported, x, folder / "m.onnx", data=data, mesh=mesh, train=train))
+    found = [machine.step().loss for _ in range(5)]
+    assert np.allclose(found, [loss.item() for loss in losses], atol=5e-4)
+    wanted, got = module.state_dict(), machine.state_dict()
+    assert got.keys() == wanted.keys()
+    assert all(np.allclose(got[name], wanted[name].numpy(), atol=1e-3) for name in got)
+    module.load_state_dict({name: torch.from_numpy(array) for name, array in got.items()}, strict=True)
