@@ -51,8 +51,14 @@ STEPS = (
 """Steps of a layer of decode that cost no more than `infer.glue` beside their sums and products."""
 
 
-def _side(width: int, height: int) -> int:
-    """Return the side of a square mesh, or refuse."""
+def _side(decoder: Decoder, width: int, height: int) -> int:
+    """Return the side of a square mesh, or refuse it or the decoder."""
+    if decoder.centred or decoder.parallel or not decoder.gated:
+        raise UnsupportedError(
+            "program A of a model that is no LLaMA",
+            cause="its authors' layer has RMSNorm, a gate, and one part behind the other",
+            hint="--program B",
+        )
     if width != height:
         raise UnsupportedError(
             f"program A on {width} x {height} PEs", hint="a square mesh: theirs are square; program B takes any"
@@ -62,7 +68,7 @@ def _side(width: int, height: int) -> int:
 
 def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096) -> Phase:
     """Return a step of decode over a cache of so many tokens."""
-    m, p = machine, _side(width, height)
+    m, p = machine, _side(decoder, width, height)
     d, f, t = cdiv(decoder.hidden, p), cdiv(decoder.ffn, p), cdiv(tokens, p)
     counts = {
         "norm": 1,
@@ -104,7 +110,7 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
 
 def prefill(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096) -> Phase:
     """Return the prefill of so many tokens."""
-    m, p = machine, _side(width, height)
+    m, p = machine, _side(decoder, width, height)
     s, d, f = cdiv(tokens, p), cdiv(decoder.hidden, p), cdiv(decoder.ffn, p)
     steps = timing.steps(m, "fmach", s)
 

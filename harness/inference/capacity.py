@@ -59,7 +59,7 @@ def by_arithmetic(machine: Machine, decoder: Decoder, side: int, layers: float, 
     Layers may be a fraction: those of the model over its regions, as if regions shared layers.
     """
     d, kv, f = (cdiv(n, side) for n in (decoder.hidden, decoder.kv_features, decoder.ffn))
-    weights, token = 2 * (2 * d * d + 2 * d * kv + 3 * d * f), 4 * kv
+    weights, token = 2 * (2 * d * d + 2 * d * kv + (1 + len(decoder.inward)) * d * f), 4 * kv
     left = 2 * machine["mem.words"] - layers * weights - reserved
     return Arithmetic(left / (layers * token), side, weights, token)
 

@@ -97,6 +97,16 @@ def tiles(decoder: Decoder, width: int, height: int) -> Tiles:
     )
 
 
+def _norms(machine: Machine, decoder: Decoder, n: int, rows: int = 1) -> int:
+    """Return the cycles of all norms of a layer beside their all-reduces, of so many rows of n features."""
+    m = machine
+    found = len(NORMS[decoder.norms]) * _norm(m, n, rows)
+    if decoder.centred:
+        computed = decoder.norm_sums // 2
+        found += computed * rows * (elementwise(m, "fadds", n) + elementwise(m, "fmacs", n, 3))
+    return found + decoder.norm_bias * len(NORMS[decoder.norms]) * rows * elementwise(m, "fadds", n)
+
+
 def _norm(machine: Machine, n: int, rows: int = 1) -> int:
     """Return the cycles of a norm of so many rows of n features beside its all-reduce."""
     m = machine
@@ -117,7 +127,7 @@ def _of_turning(decoder: Decoder, cycles: int) -> float:
 
 def _biases(machine: Machine, decoder: Decoder, hidden: int, inner: int) -> dict[str, float]:
     """Return the cycles of biases of the output projection and of the feed-forward part, if there are some."""
-    numbers = (decoder.o_bias + decoder.ffn_bias) * hidden + 2 * decoder.ffn_bias * inner
+    numbers = (decoder.o_bias + decoder.ffn_bias) * hidden + len(decoder.inward) * decoder.ffn_bias * inner
     return {"biases": elementwise(machine, "faddhs", numbers)} if numbers else {}
 
 
@@ -142,12 +152,17 @@ def _softmax(machine: Machine, heads: int, tokens: int, values: int) -> int:
     return heads * (each + elementwise(m, "fmuls", values)) + whole + vector_function(m, "reciprocal", heads)
 
 
-def _gated(machine: Machine, n: int, activation: str) -> int:
+def _gated(machine: Machine, n: int, decoder: Decoder) -> int:
     """Return the cycles of act(gate) * up over n values: exp and reciprocal, and what stands around them."""
     m = machine
+    if decoder.activation == "relu":
+        return elementwise(m, "fmaxs", n) + decoder.gated * elementwise(m, "fmuls", n)
     around = 4 * elementwise(m, "fmuls", n) + elementwise(m, "fmaxs", n) + elementwise(m, "fadds", n)
-    if activation == "gelu":
+    around -= (not decoder.gated) * elementwise(m, "fmuls", n)
+    if decoder.activation == "gelu":
         around += 2 * elementwise(m, "fmuls", n) + elementwise(m, "fadds", n)
+    if decoder.activation == "gelu_erf":  # a polynomial of four degrees, and what is around it
+        around += 9 * elementwise(m, "fmuls", n) + 2 * elementwise(m, "fadds", n)
     return vector_function(m, "exp", n) + vector_function(m, "reciprocal", n) + around
 
 
@@ -157,13 +172,13 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
     rows, heads = cdiv(tokens, height), t.rounds * t.queries
     along_y = {
         "norm": 1,
-        **{f"norm {k}": 1 for k in range(3, 1 + len(NORMS[decoder.norms]))},
+        **{f"norm {k}": 1 for k in range(3, 1 + decoder.norm_sums)},
         "q, k, v": t.projected,
         "max": heads,
         "sum": heads,
         "P V": heads * t.values,
-        "second norm": 1,
-        "gate, up": 2 * t.inner,
+        **({"second norm": 1} if decoder.norm_sums > 1 else {}),
+        "gate, up": len(decoder.inward) * t.inner,
     }
     along_x = {"O": t.along, "down": t.along}
     kind = "f32" if sums == "f32" else "same"
@@ -190,14 +205,14 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
             "scores": heads * matrix_vector(m, rows, t.keys, kind),
             "P V": heads * matrix_vector(m, t.values, rows, kind),
             "O": matrix_vector(m, t.along, heads * t.values, kind),
-            "gate, up": matrix_vector(m, 2 * t.inner, t.along, kind),
+            "gate, up": matrix_vector(m, len(decoder.inward) * t.inner, t.along, kind),
             "down": matrix_vector(m, t.along, t.inner, kind),
         },
         {
-            "norms": len(NORMS[decoder.norms]) * _norm(m, t.along),
+            "norms": _norms(m, decoder, t.along),
             "rotation": _of_turning(decoder, t.rounds * _rotation(m, (t.queries + 1) * t.keys)),
             "softmax": _softmax(m, heads, rows, t.values),
-            "silu": _gated(m, t.inner, decoder.activation),
+            "silu": _gated(m, t.inner, decoder),
             "residuals": 2 * elementwise(m, "fadds", t.along),
             **local,
         },
@@ -229,7 +244,7 @@ def prefill(
         + t.rounds * (2 * tile(rows, t.values) + m["infer.weight_step"])
     )
     width_of_scores = cdiv(tokens, t.group)
-    norms = axis_sums(m, width, (rows,) * len(NORMS[decoder.norms]), sums)[0]
+    norms = axis_sums(m, width, (rows,) * decoder.norm_sums, sums)[0]
     own: dict[str, float] = {}
     local: dict[str, float] = {}
     if decoder.head_norms:
@@ -250,14 +265,14 @@ def prefill(
             "scores": asked,
             "P V": float(weighted),
             "O": gemm(attention, t.across),
-            "gate, up": gemm(depth, 2 * t.inner),
+            "gate, up": gemm(depth, len(decoder.inward) * t.inner),
             "down": gemm(inner, t.across),
         },
         {
-            "norms": len(NORMS[decoder.norms]) * _norm(m, t.across, rows),
+            "norms": _norms(m, decoder, t.across, rows),
             "rotation": _of_turning(decoder, t.rounds * _rotation(m, rows * (t.queries + 1) * t.keys)),
             "softmax": _softmax(m, heads * rows, width_of_scores, t.values),
-            "silu": _gated(m, rows * t.inner, decoder.activation),
+            "silu": _gated(m, rows * t.inner, decoder),
             "residuals": 2 * elementwise(m, "fadds", rows * t.across),
             **local,
         },

@@ -14,7 +14,21 @@ from fabric.networks.inference.rope import KINDS
 from harness.models.keys import NOTHING, ONE, Key, Refuses, ignored, unless, used
 from wse_core.errors.values import named, shown
 
-__all__ = ["ACTIVATION_NAMES", "ARCHITECTURES", "CONFIG_KEYS", "HEAD_SIZE", "POSITIONS", "SLIDING", "THETA", "WINDOW"]
+__all__ = [
+    "ACTIVATION_NAMES",
+    "ARCHITECTURES",
+    "COMMON",
+    "CONFIG_KEYS",
+    "HEAD_SIZE",
+    "POSITIONS",
+    "ROPE_KEYS",
+    "SLIDING",
+    "THETA",
+    "WINDOW",
+    "architectures_key",
+    "rope_key",
+    "truth_key",
+]
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
@@ -32,7 +46,9 @@ ARCHITECTURES = {
 }
 """What is read, and the `model_type` that says the same."""
 
-ACTIVATION_NAMES = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu"}
+ACTIVATION_NAMES = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu", "gelu_new": "gelu",
+                    "gelu_fast": "gelu", "gelu_python_tanh": "gelu", "gelu": "gelu_erf", "gelu_python": "gelu_erf",
+                    "relu": "relu"}  # fmt: skip
 """Activations that are modelled, by the library's names; the first name of each is the one that is written."""
 
 GEMMA_NAMES = ("gelu_pytorch_tanh", "gelu")
@@ -82,14 +98,19 @@ def _other_activation(value: Any, table: Mapping[str, Any]) -> str | None:
     )
 
 
-def _architectures(value: Any, table: Mapping[str, Any]) -> str | None:
-    if isinstance(value, list) and len(value) > 1:
-        return "one architecture is read, and it must be clear which"
-    kind = table.get("model_type")
-    said = ARCHITECTURES.get(value[0]) if isinstance(value, list) and value and isinstance(value[0], str) else None
-    if said is not None and kind is not None and kind != said:
-        return f"model_type says {shown(kind)}, which the library would believe"
-    return None
+def architectures_key(known: Mapping[str, str]) -> Refuses:
+    """Return what refuses several architectures, or one of the known ones of which model_type says another thing."""
+
+    def refuses(value: Any, table: Mapping[str, Any]) -> str | None:
+        if isinstance(value, list) and len(value) > 1:
+            return "one architecture is read, and it must be clear which"
+        kind = table.get("model_type")
+        said = known.get(value[0]) if isinstance(value, list) and value and isinstance(value[0], str) else None
+        if said is not None and kind is not None and kind != said:
+            return f"model_type says {shown(kind)}, which the library would believe"
+        return None
+
+    return refuses
 
 
 def _type_of(table: Mapping[str, Any]) -> Any:
@@ -122,7 +143,8 @@ def _scaling_only(*kinds: str) -> Refuses:
     return refuses
 
 
-def _truth(value: Any, table: Mapping[str, Any]) -> str | None:
+def truth_key(value: Any, table: Mapping[str, Any]) -> str | None:
+    """Return why a value is refused that is no truth, or None."""
     return None if isinstance(value, bool) else "it is neither true nor false"
 
 
@@ -151,7 +173,7 @@ ROPE_KEYS: dict[str, Key] = {
     "beta_slow": used("turns of pairs that turn slower by the whole factor", _scaling_only("yarn")),
     "mscale": used("how the factor of cosines and sines grows, with mscale_all_dim", _scaling_only("yarn")),
     "mscale_all_dim": used("how the factor of cosines and sines grows, with mscale", _scaling_only("yarn")),
-    "truncate": used("whether mixed pairs begin and end at whole numbers", _truth),
+    "truncate": used("whether mixed pairs begin and end at whole numbers", truth_key),
     "short_factor": used("by how much each pair turns slower", _scaling_only("longrope")),
     "long_factor": ignored(
         "it holds for texts longer than the context of the first training, which are refused", _scaling_only("longrope")
@@ -160,7 +182,8 @@ ROPE_KEYS: dict[str, Key] = {
 """Known keys of ``rope_parameters``, and of ``rope_scaling``, its older name."""
 
 
-def _rope(value: Any, table: Mapping[str, Any]) -> str | None:
+def rope_key(value: Any, table: Mapping[str, Any]) -> str | None:
+    """Return why a table of positions is refused, or None."""
     if not value:
         return None
     if not isinstance(value, dict):
@@ -270,7 +293,7 @@ PARTIAL_ROPE = ROPE_KEYS | {
 CODE_BESIDE = "code beside a model reads it; the library does not"
 
 COMMON: dict[str, Key] = {
-    "architectures": used("what the model is", _architectures),
+    "architectures": used("what the model is", architectures_key(ARCHITECTURES)),
     "model_type": used("what the model is"),
     "hidden_size": used("features between layers"),
     "num_hidden_layers": used("layers"),
@@ -282,8 +305,8 @@ COMMON: dict[str, Key] = {
     "rms_norm_eps": used("added to the mean square in each norm", missing="1e-06"),
     "rope_theta": used("base of the angles, unless rope_parameters or rope_scaling has one", missing="10000, unless "
                        "rope_parameters or rope_scaling has one"),
-    "rope_parameters": used("positions", _rope, inside=ROPE_KEYS),
-    "rope_scaling": used("positions, by their old name", _rope, inside=ROPE_KEYS),
+    "rope_parameters": used("positions", rope_key, inside=ROPE_KEYS),
+    "rope_scaling": used("positions, by their old name", rope_key, inside=ROPE_KEYS),
     "hidden_act": used("the activation", _activation, missing="silu"),
     "tie_word_embeddings": used("whether the output matrix is the embedding", missing="false"),
     "eos_token_id": used("tokens that end an answer, unless generation_config.json has some"),
@@ -396,8 +419,8 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "original_max_position_embeddings": used("context of the first training, for positions of type longrope"),
         "attention_multiplier": ignored("a Phi3 has no such factor; the library drops it"),
         "partial_rotary_factor": used("part of a head that turns with its position", _part_of_a_head, missing="1"),
-        "rope_parameters": used("positions", _rope, inside=PARTIAL_ROPE),
-        "rope_scaling": used("positions, by their old name", _rope, inside=PARTIAL_ROPE),
+        "rope_parameters": used("positions", rope_key, inside=PARTIAL_ROPE),
+        "rope_scaling": used("positions, by their old name", rope_key, inside=PARTIAL_ROPE),
         "full_attn_mod": ignored(CODE_BESIDE),
         "interpolate_factor": ignored(CODE_BESIDE),
     },

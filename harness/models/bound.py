@@ -6,10 +6,11 @@ the plain decoder (float64) has a standard deviation of the error that PEs may h
 are the bound.
 
 product     variances of errors through W^2; roundings of f32, one per term and per PE on the way of the sum
-norm        the error of each feature, and that of the root of the mean square, common to a token, or to a head of it
+norm        the error of each feature, and that of the root of the mean square, common to a token, or to a head of it;
+            where the mean is subtracted, its error and a rounding too
 positions   cosines and sines of position t are off by `TURN` (t / 64 + 64) v
 softmax     an error d of a score moves a mixed value by share * d * (value - mixed value)
-gated part  slopes of silu and of gelu, the latter's own roundings too
+gated part  slopes of activations, and their own roundings; a formula of the error function is off by `TAIL` |x|
 rounding    u |y| + the smallest 16-bit step, wherever a product reads y
 
 v = 2^-24 is the rounding of f32, u that of the 16-bit format.  Weights are those that PEs hold, so they are exact.
@@ -22,14 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from fabric.networks.inference.decoder import NORMS, Decoder, LayerKind
+from fabric.networks.inference.decoder import EMBEDDING, NORMS, POSITIONS, Decoder, LayerKind
 from fabric.networks.inference.elementwise import FINE
-from harness.models.plain import gelu_inner
+from harness.models.plain import active_of, gelu_inner
 from harness.models.rotary import cosines
 
 __all__ = ["SIGMAS", "bounded_logits"]
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+HEAD = "head"
+"""Name of the output matrix here, whichever tensor it is."""
 Pair = tuple[Array, Array]
 """Numbers, and variances of their errors."""
 
@@ -39,10 +42,12 @@ TURN = 4.0
 """Roundings of a turn by a constant angle, the constant's own included."""
 FUNCTION = 2.0**-21
 """Relative error of exp, reciprocal and rsqrt: docs/numerics.md has 2.2 units in the last place."""
-SLOPES = {"silu": 1.1, "gelu": 1.13}
+SLOPES = {"silu": 1.1, "gelu": 1.13, "gelu_erf": 1.13, "relu": 1.0}
 """Largest slope of each activation."""
 EXPONENT = {"silu": 0.0, "gelu": 4.0}
 """Roundings of what exp is taken of, each relative to it."""
+TAIL = 2e-7
+"""Error of gelu with the error function: docs/numerics.md, relative to the larger of abs(x) and 1."""
 
 
 class _Parts:
@@ -64,16 +69,33 @@ class _Parts:
     def product(self, name: str, pair: Pair) -> Pair:
         """Return x W^T, and a bias if there is one."""
         x, variance = pair
-        matrix = self.weight(f"{name}.weight").T
+        own = (EMBEDDING if self.decoder.tied else "lm_head.weight") if name == HEAD else f"{name}.weight"
+        matrix = self.weight(own).T
         square, roundings = matrix * matrix, matrix.shape[0] + self.places
         y, variance = x @ matrix, variance @ square + roundings * V**2 * ((x * x) @ square)
-        if not self.decoder.has_bias(name.rpartition(".")[2]):
+        head = name == HEAD and self.decoder.head_bias
+        if not (head or self.decoder.has_bias(name.rpartition(".")[2])):
             return y, variance
+        name = "lm_head" if head else name
         y = y + self.weight(f"{name}.bias")
         return y, variance + (V * y) ** 2
 
+    def layer_norm(self, name: str, pair: Pair) -> Pair:
+        """Return a norm of the residual stream, before it is rounded."""
+        x, variance = pair
+        if self.decoder.centred:
+            n, mean = x.shape[-1], x.mean(axis=-1, keepdims=True)
+            own = (n + self.places) * V**2 * (x * x).sum(axis=-1, keepdims=True) / n**2
+            x = x - mean
+            variance = variance + variance.sum(axis=-1, keepdims=True) / n**2 + own + (V * x) ** 2
+        y, variance = self.norm(f"{name}.weight", (x, variance))
+        if self.decoder.norm_bias:
+            y = y + self.weight(f"{name}.bias")
+            variance = variance + (V * y) ** 2
+        return y, variance
+
     def norm(self, name: str, pair: Pair) -> Pair:
-        """Return a norm along the last axis, before it is rounded."""
+        """Return an RMSNorm along the last axis, before it is rounded."""
         (x, variance), weight = pair, self.weight(name)
         n = x.shape[-1]
         base = (x * x).mean(axis=-1, keepdims=True) + self.decoder.epsilon
@@ -159,16 +181,40 @@ class _Parts:
     def feed_forward(self, layer: int, given: Pair) -> Pair:
         """Return what the feed-forward part gives."""
         part = f"model.layers.{layer}.mlp"
-        gate, v_gate = self.product(f"{part}.gate_proj", given)
-        up, v_up = self.product(f"{part}.up_proj", given)
-        kind = self.decoder.activation
-        exponent = np.clip(-gate if kind == "silu" else -2 * gelu_inner(gate), -700.0, 700.0)
-        active = gate / (1 + np.exp(exponent))
-        roundings = (2 * FUNCTION) ** 2 + EXPONENT[kind] * (V * exponent / (1 + np.exp(-exponent))) ** 2
-        v_active = SLOPES[kind] ** 2 * v_gate + roundings * active**2
-        y = active * up
-        variance = active**2 * v_up + up**2 * v_active + v_active * v_up
+        (gate, v_gate), *rest = [self.product(f"{part}.{name}", given) for name in self.decoder.inward]
+        y, variance = self.active(gate, v_gate)
+        for up, v_up in rest:
+            y, variance = y * up, y**2 * v_up + up**2 * variance + variance * v_up
         return self.product(f"{part}.down_proj", self.half((y, variance)))
+
+    def active(self, gate: Array, v_gate: Array) -> Pair:
+        """Return the activation of numbers."""
+        kind = self.decoder.activation
+        y, variance = active_of(kind, gate), SLOPES[kind] ** 2 * v_gate
+        if kind == "gelu_erf":
+            return y, variance + (TAIL * np.maximum(1, abs(gate))) ** 2
+        if kind == "relu":
+            return y, variance
+        exponent = np.clip(-gate if kind == "silu" else -2 * gelu_inner(gate), -700.0, 700.0)
+        roundings = (2 * FUNCTION) ** 2 + EXPONENT[kind] * (V * exponent / (1 + np.exp(-exponent))) ** 2
+        return y, variance + roundings * y**2
+
+    def layer(self, number: int, pair: Pair) -> Pair:
+        """Return the residual stream behind a layer."""
+        decoder = self.decoder
+        names = iter([f"model.layers.{number}.{name}" for name in NORMS[decoder.norms]])
+
+        def given(stream: Pair) -> Pair:
+            return self.half(self.layer_norm(next(names), stream) if decoder.norms_before else stream)
+
+        attended = given(pair)
+        inner = attended if decoder.norms == "shared" else given(pair) if decoder.parallel else None
+
+        def added(stream: Pair, more: Pair) -> Pair:
+            return self.added(stream, self.layer_norm(next(names), more) if decoder.norms_behind else more)
+
+        pair = added(pair, self.attention(number, attended))
+        return added(pair, self.feed_forward(number, given(pair) if inner is None else inner))
 
     @staticmethod
     def added(pair: Pair, more: Pair) -> Pair:
@@ -198,14 +244,12 @@ def bounded_logits(
     logits, bound : ndarray, (tokens, vocabulary)
     """
     parts = _Parts(decoder, weights, dtype, places)
-    x = parts.weight("model.embed_tokens.weight")[np.asarray(ids)]
+    x = parts.weight(EMBEDDING)[np.asarray(ids)]
     pair: Pair = x, np.zeros_like(x)
+    if decoder.learned:
+        pair = parts.half((x + parts.weight(POSITIONS)[: len(x)], np.zeros_like(x)))
     for layer in range(decoder.layers):
-        names = iter([f"model.layers.{layer}.{name}.weight" for name in NORMS[decoder.norms]])
-        for part in (parts.attention, parts.feed_forward):
-            given = part(layer, parts.half(parts.norm(next(names), pair) if decoder.norms_before else pair))
-            pair = parts.added(pair, parts.norm(next(names), given) if decoder.norms_behind else given)
-    head = "model.embed_tokens" if decoder.tied else "lm_head"
-    logits, variance = parts.product(head, parts.half(parts.norm("model.norm.weight", pair)))
+        pair = parts.layer(layer, pair)
+    logits, variance = parts.product(HEAD, parts.half(parts.layer_norm("model.norm", pair)))
     logits, variance = parts.capped((logits, variance), decoder.logit_cap)
     return logits, SIGMAS * np.sqrt(variance)

@@ -17,6 +17,7 @@ from fabric.networks.inference.decoder import MOST_DIFFERENT, Decoder, LayerKind
 from fabric.networks.inference.rope import Scaling
 from harness.kit.jsonfile import read_json
 from harness.models.architectures import ACTIVATION_NAMES, ARCHITECTURES, CONFIG_KEYS, HEAD_SIZE, SLIDING, THETA, WINDOW
+from harness.models.classic import CLASSIC, CLASSIC_KEYS, PARTS, classic_decoder, plain_names
 from harness.models.keys import KeyVerdict, judged, refuse_first, warnings_of
 from harness.models.lowering import LOWERED, Factors, factors_of
 from wse_core.errors import ConfigError, UnsupportedError
@@ -34,6 +35,9 @@ __all__ = [
 
 CONFIG = "config.json"
 
+KNOWN = ARCHITECTURES | CLASSIC
+"""Architectures that are read, and the `model_type` that says the same."""
+
 SIZES = {
     "hidden": "hidden_size",
     "layers": "num_hidden_layers",
@@ -48,7 +52,8 @@ GEMMAS = ("GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")
 """Architectures with gelu, norms of 1 + w and a factor of the embedding."""
 
 KV_HEADS = {"Qwen2ForCausalLM": 32, "Qwen3ForCausalLM": 32, "MistralForCausalLM": 8, "GemmaForCausalLM": 16,
-            "SmolLM3ForCausalLM": 4, "Gemma2ForCausalLM": 4, "Gemma3ForCausalLM": 4}  # fmt: skip
+            "SmolLM3ForCausalLM": 4, "Gemma2ForCausalLM": 4, "Gemma3ForCausalLM": 4,
+            "StableLmForCausalLM": 32}  # fmt: skip
 """Heads of keys and values where a file says nothing of them; otherwise as many as query heads."""
 
 BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM",
@@ -70,7 +75,7 @@ class Configuration:
     ----------
     decoder : Decoder
     architecture : str
-        A key of `ARCHITECTURES`.
+        A key of `KNOWN`.
     stops : tuple[int, ...]
         Tokens that end an answer.
     warnings : tuple[str, ...]
@@ -93,9 +98,9 @@ def _architecture(table: Mapping[str, Any]) -> str:
         found = several[0]
     else:
         kind = table.get("model_type")
-        found = next((name for name, known in ARCHITECTURES.items() if known == kind), str(kind or several))
-    if found not in ARCHITECTURES:
-        raise UnsupportedError(f"architecture {named(found)}", hint=f"read are {', '.join(ARCHITECTURES)}")
+        found = next((name for name, known in KNOWN.items() if known == kind), str(kind or several))
+    if found not in KNOWN:
+        raise UnsupportedError(f"architecture {named(found)}", hint=f"read are {', '.join(KNOWN)}")
     return found
 
 
@@ -284,7 +289,34 @@ def judged_configuration(table: Mapping[str, Any]) -> list[KeyVerdict]:
         An architecture that is not known.
     """
     architecture = _architecture(table)
-    return judged(CONFIG, table, CONFIG_KEYS[architecture], architecture)
+    return judged(CONFIG, table, (CONFIG_KEYS | CLASSIC_KEYS)[architecture], architecture)
+
+
+def _sizes(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sizes of a decoder; ConfigError if one is missing."""
+    for key in SIZES.values():
+        if key not in table:
+            raise ConfigError(f"key {key} is missing")
+    return {field: table[key] for field, key in SIZES.items()}
+
+
+def _classic(given: Mapping[str, Any], architecture: str, warnings: tuple[str, ...]) -> Configuration:
+    """Return the configuration of one of `CLASSIC`."""
+    table = plain_names(given, architecture)
+    values = _sizes(table)
+    heads, kv_heads = values["heads"], table.get("num_key_value_heads", KV_HEADS.get(architecture))
+    values["kv_heads"] = heads if kv_heads is None else kv_heads
+    scaling = rotary = None
+    if architecture in PARTS:
+        values["rope_base"], scaling = _rope(table)
+        sizes = values["hidden"], heads
+        whole = all(isinstance(each, int) and not isinstance(each, bool) and each > 0 for each in sizes)
+        rotary = _rotary(table, sizes[0] // sizes[1]) if whole else None
+    elif architecture == "GPTJForCausalLM":
+        rotary = table.get("rotary_dim", 64)
+    decoder, factors = classic_decoder(table, architecture, values, rotary, scaling)
+    stops = token_ids(table.get("eos_token_id"), "eos_token_id", decoder.vocabulary)
+    return Configuration(decoder, architecture, stops, warnings, factors)
 
 
 def configuration_of(table: Mapping[str, Any]) -> Configuration:
@@ -299,10 +331,9 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
     """
     architecture, verdicts = _architecture(table), judged_configuration(table)
     refuse_first(verdicts)
-    for key in SIZES.values():
-        if key not in table:
-            raise ConfigError(f"key {key} is missing")
-    values: dict[str, Any] = {field: table[key] for field, key in SIZES.items()}
+    if architecture in CLASSIC:
+        return _classic(table, architecture, tuple(warnings_of(verdicts)))
+    values = _sizes(table)
     heads, hidden = values["heads"], values["hidden"]
     head_size = table.get("head_dim", HEAD_SIZE.get(architecture))
     kv_heads = table.get("num_key_value_heads", KV_HEADS.get(architecture))
@@ -379,6 +410,8 @@ def _written_as(decoder: Decoder, architecture: str) -> str:
         raise UnsupportedError(
             "caps of scores and logits, and local positions, cannot be written", hint="its own files"
         )
+    if decoder.centred or decoder.parallel or decoder.learned or decoder.head_bias or not decoder.gated:
+        raise UnsupportedError("a decoder with parts of older models cannot be written", hint="its own files")
     if decoder.rotary is not None:
         raise UnsupportedError("a decoder of which a part of each head turns cannot be written", hint="its own files")
     foreign = not olmo2 and (decoder.norms != "before" or decoder.projection_norms)

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from fabric.networks.inference.decoder import NORMS, Decoder
+from fabric.networks.inference.decoder import EMBEDDING, NORMS, POSITIONS, Decoder
 from harness.kit.jsonfile import read_json
 from harness.kit.staging import staged_directory
 from harness.models.chat import ChatTemplate, find_template
+from harness.models.classic import CLASSIC, pair_order, renamed
 from harness.models.configuration import CONFIG, Configuration, read_configuration, token_ids, write_configuration
 from harness.models.gguf_file import SUFFIX
 from harness.models.gguf_model import GgufText, read_gguf_model
@@ -122,11 +123,17 @@ class LanguageModel:
 
 def tensor_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
     """Return name and shape of every tensor that a decoder needs."""
-    shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (decoder.vocabulary, decoder.hidden)}
+    shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (decoder.vocabulary, decoder.hidden)}
+    if decoder.learned:
+        shapes[POSITIONS] = (decoder.context, decoder.hidden)
+
+    def norm(name: str) -> None:
+        shapes.update({f"{name}.{part}": (decoder.hidden,) for part in decoder.norm_parts})
+
     for number in range(decoder.layers):
         prefix = f"model.layers.{number}."
-        first, *others = [f"{prefix}{name}.weight" for name in NORMS[decoder.norms]]
-        shapes[first] = (decoder.hidden,)
+        first, *others = [f"{prefix}{name}" for name in NORMS[decoder.norms]]
+        norm(first)
         for name, shape in decoder.shapes().items():
             part = "mlp" if name in ("gate_proj", "up_proj", "down_proj") else "self_attn"
             shapes[f"{prefix}{part}.{name}.weight"] = shape
@@ -134,10 +141,13 @@ def tensor_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
                 shapes[f"{prefix}{part}.{name}.bias"] = shape[:1]
         for name, count in decoder.query_key_norms.items():
             shapes[f"{prefix}self_attn.{name}.weight"] = (count,)
-        shapes |= dict.fromkeys(others, (decoder.hidden,))
-    shapes["model.norm.weight"] = (decoder.hidden,)
+        for name in others:
+            norm(name)
+    norm("model.norm")
     if not decoder.tied:
         shapes["lm_head.weight"] = (decoder.vocabulary, decoder.hidden)
+    if decoder.head_bias:
+        shapes["lm_head.bias"] = (decoder.vocabulary,)
     return shapes
 
 
@@ -184,7 +194,7 @@ def _refuse_foreign(name: str, found: Mapping[str, Tensor], decoder: Decoder, wh
     if name.endswith(IGNORED):
         return
     if name == "lm_head.weight" and decoder.tied:
-        if same(found[name], found["model.embed_tokens.weight"]):
+        if same(found[name], found[EMBEDDING]):
             return
         raise ConfigError(
             NOT_TIED,
@@ -257,11 +267,18 @@ def _fitted(
     found: dict[str, Tensor], configuration: Configuration, where: Path, says: str = CONFIG
 ) -> tuple[Configuration, dict[str, Tensor]]:
     """Return configuration and tensors as the decoder has them."""
-    if configuration.decoder.o_bias and not any(name.endswith("o_proj.bias") for name in found):
+    decoder, architecture = configuration.decoder, configuration.architecture
+    try:
+        if architecture in CLASSIC:
+            found = renamed(found, decoder, architecture)
+    except ConfigError as error:
+        raise ConfigError(error.what, where=where, hint=error.hint, path=str(where)) from None
+    if decoder.o_bias and architecture not in CLASSIC and not any(name.endswith("o_proj.bias") for name in found):
         # Biases that files do not have are zero, and older files say attention_bias without this one.
         configuration = replace(configuration, decoder=replace(configuration.decoder, o_bias=False))
     try:
-        found = lowered(found, configuration.decoder, configuration.architecture, configuration.factors)
+        order = pair_order(decoder, architecture)
+        found = lowered(found, configuration.decoder, architecture, configuration.factors, order)
     except ConfigError as error:
         raise ConfigError(error.what, where=where, hint=error.hint, path=str(where)) from None
     return configuration, _checked(found, configuration.decoder, where, says)

@@ -94,8 +94,16 @@ def factors_of(table: Mapping[str, Any]) -> Factors:
     return Factors(**found, tied=table.get("tie_word_embeddings") is True)
 
 
-def lowered(found: Mapping[str, Tensor], decoder: Decoder, architecture: str, factors: Factors) -> dict[str, Tensor]:
+def lowered(
+    found: Mapping[str, Tensor],
+    decoder: Decoder,
+    architecture: str,
+    factors: Factors,
+    order: NDArray[np.int64] | None = None,
+) -> dict[str, Tensor]:
     """Return the tensors of files under the names that the decoder has for them; data stay where they are.
+
+    `order`: which feature of those of a head that turn each one is, if they do not lie in halves.
 
     Raises
     ------
@@ -105,8 +113,8 @@ def lowered(found: Mapping[str, Tensor], decoder: Decoder, architecture: str, fa
     tensors = dict(found)
     if architecture == "Phi3ForCausalLM":
         tensors = _apart(tensors, decoder)
-    if decoder.rotary is not None:
-        tensors = _in_pairs(tensors, decoder)
+    if decoder.rotary is not None or order is not None:
+        tensors = _in_pairs(tensors, decoder, order)
     scale = 1.0 if factors.attention is None else factors.attention * math.sqrt(decoder.head_size)
     ends = {
         **dict.fromkeys(["q_norm.weight"] if decoder.head_norms else ["q_proj.weight", "q_proj.bias"], scale),
@@ -134,20 +142,21 @@ def same(one: Tensor, other: Tensor) -> bool:
     return one.shape == other.shape and np.array_equal(one.f32(), other.f32())
 
 
-def pairs_first(decoder: Decoder) -> NDArray[np.int64]:
+def pairs_first(decoder: Decoder, order: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
     """Return which feature of a head in a file each feature of a head here is.
 
-    Files have the two halves of what turns side by side, and then what does not; here pairs lie half a head apart.
+    Files have the two halves of what turns side by side, or in an order of their own, and then what does not; here
+    pairs lie half a head apart.
     """
     turned, half = decoder.turned_pairs, decoder.head_size // 2
     rest = 2 * turned + np.arange(decoder.head_size - 2 * turned)
-    first, second = np.arange(turned), turned + np.arange(turned)
+    first, second = (np.arange(2 * turned) if order is None else order).reshape(2, turned)
     return np.concatenate([first, rest[: half - turned], second, rest[half - turned :]])
 
 
-def _in_pairs(found: Mapping[str, Tensor], decoder: Decoder) -> dict[str, Tensor]:
+def _in_pairs(found: Mapping[str, Tensor], decoder: Decoder, halves: NDArray[np.int64] | None) -> dict[str, Tensor]:
     """Return the tensors with the features of each head of queries and keys in the order that the decoder has."""
-    order, size = pairs_first(decoder), decoder.head_size
+    order, size = pairs_first(decoder, halves), decoder.head_size
     made = dict(found)
     for name, tensor in found.items():
         count = {"q_proj": decoder.heads, "k_proj": decoder.kv_heads}.get(name.split(".")[-2] if "." in name else "")

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from fabric.networks.inference.decoder import NORMS, Decoder
+from fabric.networks.inference.decoder import EMBEDDING, NORMS, POSITIONS, Decoder
 from harness.models.rotary import cosines
 from wse_core.errors import ConfigError
 
-__all__ = ["PlainDecoder", "gelu_inner"]
+__all__ = ["PlainDecoder", "active_of", "gelu_inner"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -28,6 +28,18 @@ Array = np.ndarray[Any, np.dtype[Any]]
 def gelu_inner(x: Array) -> Array:
     """Return what the tanh form of gelu takes the tanh of: x (1 + tanh(u)) / 2 is x / (1 + exp(-2 u))."""
     return x.dtype.type(math.sqrt(2 / math.pi)) * (x + x.dtype.type(0.044715) * x * x * x)
+
+
+def active_of(kind: str, x: Array) -> Array:
+    """Return an activation of numbers, one of `fabric.networks.inference.decoder.ACTIVATIONS`."""
+    if kind == "relu":
+        return np.maximum(x, x.dtype.type(0))
+    if kind == "gelu_erf":
+        share = [0.5 * math.erfc(-each / math.sqrt(2)) for each in x.astype(np.float64).ravel()]
+        return np.asarray(x * np.reshape(share, x.shape), x.dtype)
+    exponent = -x if kind == "silu" else -2 * gelu_inner(x)
+    # exp of a large number overflows in f32; what it divides is zero to the last bit long before.
+    return x / (1 + np.exp(np.minimum(exponent, x.dtype.type(80))))
 
 
 class PlainDecoder:
@@ -84,16 +96,21 @@ class PlainDecoder:
             [each.astype(self.dtype) for each in cosines(decoder, positions, local)]
             for local in ((False, True) if decoder.is_local else (False,))
         ]
-        x = self.weights["model.embed_tokens.weight"][tokens]
+        x = self.weights[EMBEDDING][tokens]
+        if decoder.learned:
+            x = x + self.weights[POSITIONS][positions]
         for number in range(decoder.layers):
             names = iter([f"model.layers.{number}.{name}" for name in NORMS[decoder.norms]])
             cos, sin = tables[decoder.kind(number).local]
-            x = x + self._behind(self._attention(number, self._before(x, names), cos, sin), names)
-            x = x + self._behind(self._feed_forward(number, self._before(x, names)), names)
+            y = self._before(x, names)
+            z = y if decoder.norms == "shared" else self._before(x, names) if decoder.parallel else None
+            x = x + self._behind(self._attention(number, y, cos, sin), names)
+            x = x + self._behind(self._feed_forward(number, self._before(x, names) if z is None else z), names)
         self.length += tokens.size
-        y = self._norm(x, "model.norm")
-        head = "model.embed_tokens" if decoder.tied else "lm_head"
-        return self._capped(y @ self.weights[f"{head}.weight"].T, decoder.logit_cap)
+        logits = self._norm(x, "model.norm") @ self.weights[EMBEDDING if decoder.tied else "lm_head.weight"].T
+        if decoder.head_bias:
+            logits = logits + self.weights["lm_head.bias"]
+        return self._capped(logits, decoder.logit_cap)
 
     def generate(self, ids: Sequence[int], count: int) -> tuple[list[int], Array]:
         """Read a prompt and go on with the likeliest token each time; ties go to the lowest id.
@@ -112,9 +129,17 @@ class PlainDecoder:
         return tokens, np.stack(rows)
 
     def _norm(self, x: Array, name: str) -> Array:
+        """Return the norm of a residual stream along the last axis: RMSNorm, or LayerNorm."""
+        if not self.decoder.centred:
+            return self._rms(x, name)
+        y = self._rms(x - x.mean(axis=-1, keepdims=True), name)
+        return y + self.weights[f"{name}.bias"] if self.decoder.norm_bias else y
+
+    def _rms(self, x: Array, name: str) -> Array:
         """Return RMSNorm along the last axis."""
         square = (x * x).mean(axis=-1, keepdims=True)
-        return self.weights[f"{name}.weight"] * (x / np.sqrt(square + self.dtype(self.decoder.epsilon)))
+        found: Array = self.weights[f"{name}.weight"] * (x / np.sqrt(square + self.dtype(self.decoder.epsilon)))
+        return found
 
     def _capped(self, x: Array, cap: float | None) -> Array:
         """Return cap * tanh(x / cap), or x without a cap."""
@@ -136,9 +161,9 @@ class PlainDecoder:
         part = f"model.layers.{number}.self_attn.{name}"
         out = self._product(y, f"{part}_proj")
         if self.decoder.projection_norms and name != "v":
-            out = self._norm(out, f"{part}_norm")
+            out = self._rms(out, f"{part}_norm")
         out = out.reshape(len(y), heads, -1).transpose(1, 0, 2)
-        return self._norm(out, f"{part}_norm") if self.decoder.head_norms and name != "v" else out
+        return self._rms(out, f"{part}_norm") if self.decoder.head_norms and name != "v" else out
 
     def _product(self, y: Array, name: str) -> Array:
         """Return a product of each row, with its bias if it has one."""
@@ -176,9 +201,7 @@ class PlainDecoder:
 
     def _feed_forward(self, number: int, z: Array) -> Array:
         """Return what the feed-forward part gives for each row."""
-        part = f"model.layers.{number}"
-        gate, up = self._product(z, f"{part}.mlp.gate_proj"), self._product(z, f"{part}.mlp.up_proj")
-        exponent = -gate if self.decoder.activation == "silu" else -2 * gelu_inner(gate)
-        # exp of a large number overflows in f32; what it divides is zero to the last bit long before.
-        active = gate / (1 + np.exp(np.minimum(exponent, self.dtype(80))))
-        return self._product(active * up, f"{part}.mlp.down_proj")
+        part, decoder = f"model.layers.{number}.mlp", self.decoder
+        gate, *up = [self._product(z, f"{part}.{name}") for name in decoder.inward]
+        active = active_of(decoder.activation, gate)
+        return self._product(active * up[0] if up else active, f"{part}.down_proj")

@@ -37,6 +37,14 @@ def each_second(count: int) -> tuple[LayerKind, ...]:
 GEMMA2: dict[str, Any] = {"tied": True, "activation": "gelu", "norms": "both", "score_cap": 50.0, "logit_cap": 30.0}
 """What Gemmas of the second generation have in common."""
 
+PLAIN: dict[str, Any] = {"centred": True, "norm_bias": True, "gated": False, "qkv_bias": True, "o_bias": True,
+                         "ffn_bias": True}  # fmt: skip
+"""What models older than LLaMA have in common: LayerNorm, no gate, biases everywhere."""
+GPT2: dict[str, Any] = PLAIN | {"activation": "gelu", "learned": True}
+"""What sizes of GPT-2 have in common."""
+NOWHERE = LayerKind(turns=False)
+"""A layer that does not know positions."""
+
 LOCAL = tuple(LayerKind() if (layer + 1) % 6 == 0 else LayerKind(window=512, local=True) for layer in range(26))
 """Layers of the smallest Gemma of the third generation: five with a window before each one without."""
 
@@ -58,6 +66,14 @@ PRESETS = {
     "Gemma2-9B": Decoder(3584, 42, 16, 8, 256, 14336, 256000, 8192, 1e-6, 1e4, different=each_second(42), **GEMMA2),
     "Gemma3-1B": Decoder(1152, 26, 4, 1, 256, 6912, 262144, 32768, 1e-6, 1e6, tied=True, activation="gelu",
                          norms="both", head_norms=True, local_base=1e4, different=LOCAL),
+    "GPT2": Decoder(768, 12, 12, 12, 64, 3072, 50257, 1024, 1e-5, tied=True, different=(NOWHERE,) * 12, **GPT2),
+    "GPT2-XL": Decoder(1600, 48, 25, 25, 64, 6400, 50257, 1024, 1e-5, tied=True, different=(NOWHERE,) * 48, **GPT2),
+    "Pythia-1B": Decoder(2048, 16, 8, 8, 256, 8192, 50304, 2048, 1e-5, rotary=64, norms="beside", activation="gelu_erf",
+                         **PLAIN),
+    "Pythia-6.9B": Decoder(4096, 32, 32, 32, 128, 16384, 50432, 2048, 1e-5, rotary=32, norms="beside",
+                           activation="gelu_erf", **PLAIN),
+    "Phi2": Decoder(2560, 32, 32, 32, 80, 10240, 51200, 2048, 1e-5, rotary=32, norms="shared", activation="gelu",
+                    head_bias=True, **PLAIN),
     "LLaMA3.1-8B": Decoder(4096, 32, 32, 8, 128, 14336, 128256, 131072, 1e-5, 5e5, scaling=LONG),
     "LLaMA3.1-70B": Decoder(8192, 80, 64, 8, 128, 28672, 128256, 131072, 1e-5, 5e5, scaling=LONG),
     "LLaMA3.1-405B": Decoder(16384, 126, 128, 8, 128, 53248, 128256, 131072, 1e-5, 5e5, scaling=LONG),

@@ -47,7 +47,9 @@ class RandomModel:
         rng, found = np.random.default_rng(self.seed), {}
         for name, shape in tensor_shapes(self.configuration.decoder).items():
             values = np.ones(shape, np.float32)
-            if "norm" not in name:
+            if "norm" in name:
+                values *= name.endswith(".weight")
+            else:
                 flat = values.reshape(-1)
                 for first in range(0, flat.size, BLOCK):
                     part = flat[first : first + BLOCK]

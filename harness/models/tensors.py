@@ -29,8 +29,8 @@ __all__ = ["BLOCKS", "MAX_HEADER", "Tensor", "read_tensors", "write_tensors"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-NORM = "norm.weight"
-"""Ends the names of the weights of norms, which PEs hold in f32."""
+NORM = ("norm.weight", "norm.bias")
+"""Ends of the names of the weights and biases of norms, which PEs hold in f32."""
 
 MAX_HEADER = 100 << 20
 """Longest header that is read [bytes], as in the library."""

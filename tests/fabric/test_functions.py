@@ -44,7 +44,8 @@ BITS = st.one_of(
         ]
     ),
 )
-CYCLES = {"exp": (109, 16.25), "log": (120, 20), "reciprocal": (69, 8.5), "rsqrt": (82, 13.5), "gelu": (187, 36.25)}
+CYCLES = {"exp": (109, 16.25), "log": (120, 20), "reciprocal": (69, 8.5), "rsqrt": (82, 13.5), "gelu": (187, 36.25),
+          "gelu_erf": (201, 39.5)}  # fmt: skip
 """Of n numbers, n a multiple of four: a + b n."""
 
 
@@ -223,6 +224,20 @@ def test_gelu_is_close():
         exact = 0.5 * (1 + np.tanh(u))
         exact += 0.5 * x * (1 - np.tanh(u) ** 2) * np.sqrt(2 / np.pi) * (1 + 3 * 0.044715 * x**2)
         assert np.abs(slope - exact).max() < 4e-6
+
+
+def test_gelu_with_the_error_function_is_close():
+    """As close as the published formula; and no difference of large numbers where the result is small."""
+    dense = np.concatenate([np.linspace(-20, 20, 20_001), np.geomspace(1e-30, 2**29, 2_001)])
+    for x in (halves()[::8], np.concatenate([dense, -dense[-2_001:]])):
+        x = x.astype(np.float32).astype(np.float64)
+        exact = x * np.array([0.5 * math.erfc(-each / math.sqrt(2)) for each in x])
+        error = np.abs(evaluate("gelu_erf", x)[0] - exact)
+        assert (error <= 2e-7 * np.maximum(np.abs(x), 1)).all()
+    far = np.linspace(-5, -3, 501)
+    exact = far * np.array([0.5 * math.erfc(-each / math.sqrt(2)) for each in far])
+    assert (np.abs(evaluate("gelu_erf", far)[0] - exact) <= 0.02 * np.abs(exact)).all()
+    assert np.isnan(evaluate("gelu_erf", np.array([np.nan]))[0]).all()
 
 
 def test_constants_are_the_best():

@@ -162,7 +162,8 @@ class BatchResident:
         told = np.zeros(place.told)
         told[:lanes] = behind
         bits = np.broadcast_to(Arithmetic.of(machine, place.dtype).encode(told), (place.height, place.told))
-        rows = [embedding_rows(place, machine, self.weights, token) for token in tokens]
+        at = [count - 1 for count in counts]
+        rows = [embedding_rows(place, machine, self.weights, *each) for each in zip(tokens, at, strict=True)]
         for stream, chunk in zip(self.decode.inputs, np.concatenate([*rows, bits], axis=1), strict=True):
             self.fabric.send(stream, chunk)
         self.counts = counts

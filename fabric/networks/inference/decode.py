@@ -8,7 +8,11 @@ A step
     last layer: norm, logits (along y), the largest of them (along x); its token and its value leave PE (0, 0).
 
     There are nine all-reduces per layer: six along y (two of them of one value, for the norms, one a maximum), two
-    along x, one inside the columns of a head; norms of heads take another one there.
+    along x, one inside the columns of a head; norms of heads take another one there, and norms that subtract the mean
+    another one each along y, of one value.
+
+Learned positions
+    The host adds the row of a token's position to that of its embedding, where it looks that up: the sum enters.
 
 The program loops: a PE that is through waits for the next token, and counts tokens itself.
 
@@ -260,7 +264,8 @@ class Decode:
             with self._once(w, 0):
                 if place.batch:
                     w.mark("told")
-                    self._begin_anew(w, rotary)
+                    if place.decoder.turning:
+                        self._begin_anew(w, rotary)
                 cache.begin()
                 if window is not None:
                     window.begin()
@@ -337,8 +342,8 @@ class Decode:
 
     @staticmethod
     def _norm(w: Writer, part: str, summed: Summed, done: Callable[[str], None]) -> None:
-        """Write a norm."""
-        emit_norm(w, summed("norm", w.one))
+        """Write a norm; the first of two beside each other writes the second too."""
+        emit_norm(w, summed("norm", w.one), inner=part == "norm 1" and w.place.decoder.norms == "beside")
         done(part)
 
     def _logits(self, w: Writer, summed: Summed) -> None:
@@ -357,8 +362,13 @@ class Decode:
         emit_residual(w)
 
     def _given(self, w: Writer, part: str, summed: Summed, done: Callable[[str], None]) -> None:
-        """Write what a part of a layer reads: the residual stream, normalised where norms stand before."""
-        if w.place.decoder.norms_before:
+        """Write what a part of a layer reads: the residual stream, normalised where norms stand before.
+
+        Where both parts read the same stream, what the second reads is there already.
+        """
+        if part == "norm 2" and w.place.decoder.parallel:
+            done(part)
+        elif w.place.decoder.norms_before:
             self._norm(w, part, summed, done)
         else:
             w.p.fs2h(w.of_lanes(w.given, w.place.hidden), w.x)
@@ -387,7 +397,7 @@ class Decode:
             rotary.normalise(squares)
         elif place.decoder.projection_norms:
             rotary.normalise_all(summed("projections", w.squares))
-        if any(kind.turns for kind in place.decoder.kinds):
+        if place.decoder.turning:
             with w.where("turns"):
                 rotary.turn()
         rotary.keep()
@@ -417,7 +427,8 @@ class Decode:
         self._added(w, summed)
         done("o")
         self._given(w, "norm 2", summed, done)
-        self._product(w, "gate_up", w.gate_up, w.given, summed("gate_up", w.gate_up))
+        given = w.inner_given if place.decoder.norms == "beside" else w.given
+        self._product(w, "gate_up", w.gate_up, given, summed("gate_up", w.gate_up))
         done("gate_up")
         emit_gated(w)
         done("swiglu")

@@ -303,7 +303,11 @@ class StepCycles:
         found = self.parts(before)
         names = PARTS[PARTS.index("norm 1") : PARTS.index("norm 3")]
         # The first part of the last layer begins with the end of the layer before; its second norm takes as long.
-        return {name: found["norm 2" if name == "norm 1" else name] for name in names}
+        first, layers = found["norm 2"], self.place.decoder.layers
+        if self.place.decoder.parallel:  # there is none: what goes before the first part are layers like this one
+            rest = sum(found[name] for name in names if name != "norm 1")
+            first = (found["norm 1"] - (layers - 1) * rest) // layers
+        return {name: first if name == "norm 1" else found[name] for name in names}
 
     def answer(self, before: int) -> int:
         """Return the cycles from the end of `transition`, behind a prompt of so many tokens, until a token has left."""

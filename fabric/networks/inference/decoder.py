@@ -1,10 +1,16 @@
-"""What a decoder is: sizes and constants of a language model of the LLaMA family, and how much it holds.
+"""What a decoder is: sizes and constants of a language model, and how much it holds.
 
 A layer is x = x + O(attention(norm(x))) and then x = x + down(act(gate(norm(x))) * up(norm(x))), with RMSNorm, rotary
 positions in half layout (feature i of a head turns with feature i + head_size / 2; of some only the first pairs) and
 grouped query heads: query head j reads the keys and values of head j // (heads / kv_heads).  The activation act is
-silu, or gelu in the tanh form.  Behind the last layer stand a norm and the output matrix, which is the embedding itself
-where the two are tied.
+silu, gelu in its tanh form or with the error function, or relu.  Behind the last layer stand a norm and the output
+matrix, which is the embedding itself where the two are tied.
+
+That is a LLaMA; older models have other parts.  A norm may be a LayerNorm, (x - mean) * rsqrt(variance + eps) * weight
++ bias, with the bias or without.  The feed-forward part may be down(act(up(...))), without a gate.  Both parts of a
+layer may read the residual stream as it is when the layer begins, so that x = x + attention(norm(x)) + ffn(norm(x)),
+with norms *beside* each other or one that they share.  Positions may be *learned*: rows of a table, which are added to
+the embedding; then a text is no longer than the table.
 
 Layers of one decoder may differ (`LayerKind`): some turn nothing, so that their queries and keys do not know positions,
 some turn by a base of their own, and some see the last tokens only, as many as a *window* holds.  Scores and logits may
@@ -36,17 +42,19 @@ from wse_core.errors.values import shown
 __all__ = [
     "ACTIVATIONS",
     "BIASED",
+    "EMBEDDING",
     "HEAD_NORMS",
     "MATRICES",
     "MOST_DIFFERENT",
     "NORMS",
+    "POSITIONS",
     "Decoder",
     "LayerKind",
     "period_of",
 ]
 
 MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-"""The seven products of a layer, in the order in which they are done."""
+"""The products of a layer, in the order in which they are done; a part without a gate has no ``gate_proj``."""
 
 BIASED = {
     "qkv_bias": ("q_proj", "k_proj", "v_proj"),
@@ -62,11 +70,19 @@ NORMS = {
     "before": ("input_layernorm", "post_attention_layernorm"),
     "behind": ("post_attention_layernorm", "post_feedforward_layernorm"),
     "both": ("input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+    "beside": ("input_layernorm", "post_attention_layernorm"),
+    "shared": ("input_layernorm",),
 }
-"""Where the norms of a layer stand, and their names in the hub's files, in the order in which they are done."""
+"""Where the norms of a layer stand, and their names in the hub's files, in the order in which they are done.
 
-ACTIVATIONS = ("silu", "gelu")
-"""Activations of the feed-forward part."""
+Of norms *beside* each other the first is that of attention, the second that of the feed-forward part.
+"""
+
+ACTIVATIONS = ("silu", "gelu", "gelu_erf", "relu")
+"""Activations of the feed-forward part; gelu is its tanh form."""
+
+EMBEDDING, POSITIONS = "model.embed_tokens.weight", "model.embed_positions.weight"
+"""Names of the table of tokens, and of that of learned positions."""
 
 MOST = 1 << 31
 """Every size is below it: a wrong file must not make the planner reckon for minutes or overflow."""
@@ -134,12 +150,12 @@ class Decoder:
         Whether the output matrix is the embedding.
     head_norms : bool
         Whether the heads of queries and keys are normalised before they turn.
-    activation : {"silu", "gelu"}
+    activation : {"silu", "gelu", "gelu_erf", "relu"}
         Of the feed-forward part.
     o_bias, ffn_bias : bool
         Whether the output projection, and all products of the feed-forward part, have a bias.
-    norms : {"before", "behind", "both"}
-        Where the norms of a layer stand.
+    norms : {"before", "behind", "both", "beside", "shared"}
+        Where the norms of a layer stand; beside each other, or one of both parts, they make a layer's parts parallel.
     rotary : int or None
         Features of a head that turn, even, if not all do: the first half of them turns with as many of the second half.
     score_cap, logit_cap : float or None
@@ -150,6 +166,14 @@ class Decoder:
         Whether the queries of all heads are normalised together before they turn, and so the keys.
     different : tuple of LayerKind
         All layers, if they are not all as `LayerKind` is by itself; else empty.
+    centred, norm_bias : bool
+        Whether norms subtract the mean, as LayerNorm does, and whether they have a bias too; not norms of heads.
+    gated : bool
+        Whether the feed-forward part has a gate.
+    learned : bool
+        Whether positions are rows of a table, as many as `context`, which are added to the embedding.
+    head_bias : bool
+        Whether the output matrix has a bias.
     """
 
     hidden: int
@@ -176,6 +200,11 @@ class Decoder:
     logit_cap: float | None = None
     local_base: float | None = None
     different: tuple[LayerKind, ...] = ()
+    centred: bool = False
+    norm_bias: bool = False
+    gated: bool = True
+    learned: bool = False
+    head_bias: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -200,6 +229,10 @@ class Decoder:
             raise self._refused(f"activation is {shown(self.activation)}; it is {' or '.join(ACTIVATIONS)}")
         if self.norms not in NORMS:
             raise self._refused(f"norms is {shown(self.norms)}; it is {', '.join(NORMS)}")
+        if self.norm_bias and not self.centred:
+            raise self._refused("norms with a bias that do not subtract the mean")
+        if self.centred and self.norms_behind:
+            raise self._refused("LayerNorm behind the parts of a layer; it stands before them")
         if self.head_norms and self.projection_norms:
             raise self._refused("norms of heads and of projections: queries have the one or the other")
         if self.scaling is not None and not isinstance(self.scaling, Scaling):
@@ -332,15 +365,26 @@ class Decoder:
     def shapes(self) -> dict[str, tuple[int, int]]:
         """Return the shape [outputs, inputs] of each product of a layer, by the names of `MATRICES`."""
         d, queries, keys = self.hidden, self.query_features, self.kv_features
+        gate = {"gate_proj": (self.ffn, d)} if self.gated else {}
         return {
             "q_proj": (queries, d),
             "k_proj": (keys, d),
             "v_proj": (keys, d),
             "o_proj": (d, queries),
-            "gate_proj": (self.ffn, d),
+            **gate,
             "up_proj": (self.ffn, d),
             "down_proj": (d, self.ffn),
         }
+
+    @property
+    def inward(self) -> tuple[str, ...]:
+        """The products that the feed-forward part begins with."""
+        return ("gate_proj", "up_proj") if self.gated else ("up_proj",)
+
+    @property
+    def norm_parts(self) -> tuple[str, ...]:
+        """Kinds of tensors that a norm has."""
+        return ("weight", "bias") if self.norm_bias else ("weight",)
 
     @property
     def query_key_norms(self) -> dict[str, int]:
@@ -357,7 +401,25 @@ class Decoder:
     @property
     def norms_behind(self) -> bool:
         """Whether there are norms behind the parts of a layer."""
-        return self.norms != "before"
+        return self.norms in ("behind", "both")
+
+    @property
+    def parallel(self) -> bool:
+        """Whether both parts of a layer read the residual stream as it is when the layer begins."""
+        return self.norms in ("beside", "shared")
+
+    @property
+    def norm_sums(self) -> int:
+        """Sums over all features that the norms of a layer take: of squares, and of the features to subtract a mean.
+
+        Norms beside each other share them.
+        """
+        return (1 if self.parallel else len(NORMS[self.norms])) * (1 + self.centred)
+
+    @property
+    def turning(self) -> bool:
+        """Whether any layer turns queries and keys by their positions."""
+        return any(kind.turns for kind in self.kinds)
 
     def has_bias(self, product: str) -> bool:
         """Whether one of `MATRICES` has a bias."""
@@ -365,21 +427,22 @@ class Decoder:
 
     @property
     def product_parameters(self) -> int:
-        """Parameters of the seven products of a layer."""
+        """Parameters of the products of a layer."""
         return sum(rows * columns for rows, columns in self.shapes().values())
 
     @property
     def layer_parameters(self) -> int:
         """Parameters of a layer: products, biases, norms, and those of queries and keys."""
         bias = sum(shape[0] for name, shape in self.shapes().items() if self.has_bias(name))
-        norms = len(NORMS[self.norms]) * self.hidden + sum(self.query_key_norms.values())
+        norms = len(NORMS[self.norms]) * len(self.norm_parts) * self.hidden + sum(self.query_key_norms.values())
         return self.product_parameters + bias + norms
 
     @property
     def parameters(self) -> int:
-        """All parameters: layers, last norm, embedding and, unless tied, the output matrix."""
-        tables = self.vocabulary * self.hidden * (1 if self.tied else 2)
-        return self.layers * self.layer_parameters + self.hidden + tables
+        """All parameters: layers, last norm, embeddings and, unless tied, the output matrix, and its bias."""
+        tables = self.vocabulary * self.hidden * (1 if self.tied else 2) + self.learned * self.context * self.hidden
+        ends = len(self.norm_parts) * self.hidden + self.head_bias * self.vocabulary
+        return self.layers * self.layer_parameters + ends + tables
 
     def bytes(self, per_value: int = 2) -> int:
         """Return what all parameters take, in values of so many bytes."""

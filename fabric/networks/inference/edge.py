@@ -96,7 +96,7 @@ class Edge:
         if self.sent >= self.most:
             each = self.most // place.requests
             raise ConfigError(f"the cache is full: it has room for {each} tokens of a request", where="decoder")
-        rows = embedding_rows(place, self.first.machine, self.weights, token)
+        rows = embedding_rows(place, self.first.machine, self.weights, token, self.sent // place.requests)
         for stream, chunk in zip(self.first.inputs, rows, strict=True):
             self.fabric.send(stream, chunk)
         self.sent += 1

@@ -8,6 +8,8 @@ the rest, each a chain of turns by a constant angle, so that a position t costs 
 
 Rounding
     norm: squares summed in order of features, then over rows; (x * rsqrt(mean + eps)) * weight, two roundings.
+    LayerNorm: the sum first, in the same order; x - mean with one rounding, of which the squares are; a bias behind
+        the weight, another rounding.  Two all-reduces: squares of what is not centred yet would lose a small variance.
     norms behind a part of a layer: the same, and no rounding to 16 bits.
     norms of projections: squares summed in order of features inside a column, queries and keys apart, then over all
         columns; (x * rsqrt(mean + eps)) * weight, two roundings.
@@ -16,7 +18,8 @@ Rounding
     rotary: four products, then a difference and a sum; queries are multiplied by 1 / sqrt(head_size) behind it.
     caps: cap - 2 cap / (1 + exp(min(2 x / cap, 86))), five operations and two functions (`emit_capped`).
     gated part: gate * (1 / (1 + exp(min(e, 86)))), then times up; e is -gate for silu, and for gelu, in the tanh form,
-        -2 sqrt(2 / pi) (1 + 0.044715 gate^2) gate, four operations (`emit_exponent`).
+        -2 sqrt(2 / pi) (1 + 0.044715 gate^2) gate, four operations (`emit_exponent`).  relu is max(gate, 0), and gelu
+        with the error function a function of its own; without a gate nothing is multiplied behind.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ __all__ = [
     "FINE",
     "LARGEST_EXPONENT",
     "LOCAL",
+    "PLAIN",
     "TURNED_BANK",
     "Angle",
     "Rotary",
@@ -41,6 +45,7 @@ __all__ = [
     "emit_exponent",
     "emit_gated",
     "emit_norm",
+    "emit_plain",
     "emit_residual",
 ]
 
@@ -55,19 +60,72 @@ LARGEST_EXPONENT = 86.0
 """Of 1 + exp(-z), so that its reciprocal is in range."""
 
 
-def emit_norm(w: Writer, sum_one: object, behind: bool = False) -> None:
-    """Write given = norm(x) with the next norm's weights, or back = norm(back) behind a part of a layer.
-
-    `sum_one` emits the all-reduce of ``one`` along y.
-    """
-    p, n, decoder = w.p, w.place.hidden, w.place.decoder
-    value, source = p.reg32("sum of squares"), w.back if behind else w.x
-    p.fmuls(w.scratch, source, source)
+def _emit_sums(w: Writer, numbers: Var, sum_one: Callable[[], None]) -> None:
+    """Write one = the sums of the numbers of each token, over all rows; `sum_one` emits the all-reduce."""
+    p, value = w.p, w.p.reg32("sum")
     if w.place.lanes == 1:
         p.ldi32(value, 0.0)
-        p.fadds(value, value, w.scratch)
+        p.fadds(value, value, numbers)
         p.st32(value, w.one)
-        sum_one()  # type: ignore[operator]
+    else:
+        at = p.reg16("sums")
+        p.load(w.second, p.mem1d(numbers, w.place.hidden, save=True))
+        p.ldi(at, w.one)
+        with w.times(w.place.lanes):
+            p.ldi32(value, 0.0)
+            p.fadds(value, value, w.second)
+            p.st32(value, at)
+            p.add16(at, at, 2)
+        p.free(at)
+    p.free(value)
+    sum_one()
+
+
+def _emit_centred(w: Writer, sum_one: Callable[[], None]) -> None:
+    """Write scratch = x without the mean of each token; where there is no feature it stays zero."""
+    p, n = w.p, w.place.hidden
+    _emit_sums(w, w.x, sum_one)
+    p.fmuls(w.one, w.one, -1.0 / w.place.decoder.hidden)
+    value, at = p.reg32("mean"), p.reg16("means")
+    p.ldi(at, w.one)
+    p.load(w.first, p.mem1d(w.x, n, save=True))
+    p.load(w.second, p.mem1d(w.norms, n))
+    p.load(w.written, p.mem1d(w.scratch, n, save=True))
+    with w.times(w.place.lanes):
+        p.ld32(value, at)
+        p.fmacs(w.written, w.first, w.second, value)
+        p.add16(at, at, 2)
+    p.free(value, at)
+
+
+def _emit_weighted(w: Writer, result: Var) -> None:
+    """Write result = scratch with the weights of the next norm, and its biases if it has some."""
+    p, n = w.p, w.place.hidden
+    with w.taking("norms", 2 * n * len(w.place.decoder.norm_parts)) as address:
+        p.load(w.second, w.for_lanes(w.x, n))
+        p.dsr_base(w.second, address)
+        p.fmuls(result, w.scratch, w.second)
+        if w.place.decoder.norm_bias:
+            p.add16(address, address, 2 * n)
+            p.dsr_base(w.second, address)
+            p.fadds(result, result, w.second)
+
+
+def emit_norm(w: Writer, sum_one: Callable[[], None], behind: bool = False, inner: bool = False) -> None:
+    """Write given = norm(x) with the next norm's weights, or back = norm(back) behind a part of a layer.
+
+    `sum_one` emits the all-reduce of ``one`` along y.  With `inner` the norm behind the next one gives inner_given of
+    the same x.
+    """
+    p, n, decoder = w.p, w.place.hidden, w.place.decoder
+    source = w.scratch if decoder.centred else w.back if behind else w.x
+    squares = w.back if decoder.centred else w.scratch
+    if decoder.centred:
+        _emit_centred(w, sum_one)
+    p.fmuls(squares, source, source)
+    _emit_sums(w, squares, sum_one)
+    value = p.reg32("sum of squares")
+    if w.place.lanes == 1:
         p.ld32(value, w.one)
         p.fmuls(value, value, 1.0 / decoder.hidden)
         p.fadds(value, value, decoder.epsilon)
@@ -78,18 +136,10 @@ def emit_norm(w: Writer, sum_one: object, behind: bool = False) -> None:
         p.fmuls(w.scratch, source, value)
     else:
         at = p.reg16("sums of squares")
-        p.load(w.second, p.mem1d(w.scratch, n, save=True))
-        p.ldi(at, w.one)
-        with w.times(w.place.lanes):
-            p.ldi32(value, 0.0)
-            p.fadds(value, value, w.second)
-            p.st32(value, at)
-            p.add16(at, at, 2)
-        sum_one()  # type: ignore[operator]
         p.fmuls(w.one, w.one, 1.0 / decoder.hidden)
         p.fadds(w.one, w.one, decoder.epsilon)
         w.in_pieces(w.one, w.place.lanes, lambda one: w.functions.rsqrt(one, one))
-        p.load(w.second, p.mem1d(w.back if behind else w.x, n, save=True))
+        p.load(w.second, p.mem1d(source, n, save=True))
         p.load(w.written, p.mem1d(w.scratch, n, save=True))
         p.ldi(at, w.one)
         with w.times(w.place.lanes):
@@ -98,10 +148,13 @@ def emit_norm(w: Writer, sum_one: object, behind: bool = False) -> None:
             p.add16(at, at, 2)
         p.free(at)
     p.free(value)
-    with w.taking("norms", 2 * n) as address:
-        p.load(w.second, w.for_lanes(w.x, n))
-        p.dsr_base(w.second, address)
-        p.fmuls(w.back if behind else w.scratch, w.scratch, w.second)
+    if inner:
+        _emit_weighted(w, w.back)
+        p.fs2h(w.of_lanes(w.given, n), w.back)
+        _emit_weighted(w, w.scratch)
+        p.fs2h(w.inner_given, w.scratch)
+        return
+    _emit_weighted(w, w.back if behind else w.scratch)
     if not behind:
         p.fs2h(w.of_lanes(w.given, n), w.scratch)
 
@@ -140,9 +193,35 @@ def emit_capped(functions: Emit, cap: float, at: Reg | Var | Address) -> None:
 
 
 def emit_gated(w: Writer) -> None:
-    """Write inner_half = act(gate) * up."""
+    """Write inner_half = act(gate) * up, or act(up) without a gate."""
+    p, n, lanes, decoder = w.p, w.place.ffn, w.place.lanes, w.place.decoder
+    each = w.place.shapes["gate_up"].rows
+    gate = w.of_lanes(w.gate_up, n, each)
+    if decoder.activation in PLAIN:
+        emit_plain(w, w.inner, gate, lanes * n)
+    else:
+        _emit_smooth(w, gate)
+    if decoder.gated:
+        p.fmuls(w.inner, w.inner, w.of_lanes(w.gate_up, n, each, offset=n))
+    p.fs2h(w.inner_half, w.inner)
+
+
+PLAIN = ("relu", "gelu_erf")
+"""Activations that are not gate / (1 + exp(e))."""
+
+
+def emit_plain(w: Idioms, inner: Var, gate: Dsd, count: int) -> None:
+    """Write inner = the activation of so many numbers, one of `PLAIN`."""
+    if w.place.decoder.activation == "relu":
+        w.p.fmaxs(inner, gate, 0.0)
+        return
+    w.p.mov32(inner, gate)
+    w.in_pieces(inner, count, lambda at: w.functions.gelu_erf(at, at))
+
+
+def _emit_smooth(w: Writer, gate: Dsd) -> None:
+    """Write inner = gate / (1 + exp(e))."""
     p, n, lanes = w.p, w.place.ffn, w.place.lanes
-    gate, up = w.of_lanes(w.gate_up, n, 2 * n), w.of_lanes(w.gate_up, n, 2 * n, offset=n)
     emit_exponent(w, w.inner, gate)
     if lanes == 1:
         with w.functions.first(n):
@@ -158,8 +237,6 @@ def emit_gated(w: Writer) -> None:
 
         w.in_pieces(w.inner, lanes * n, inverse)
     p.fmuls(w.inner, w.inner, gate)
-    p.fmuls(w.inner, w.inner, up)
-    p.fs2h(w.inner_half, w.inner)
 
 
 class Angle:
@@ -356,14 +433,16 @@ class Rotary(Angle):
         self.local = Angle(w, beside=self, lanes=lanes) if w.place.decoder.is_local else None
 
     def position(self) -> None:
-        """Write what a step begins with: the angles of its position, of all kinds of layers."""
-        super().position()
+        """Write what a step begins with: the angles of its position, of all kinds of layers that turn."""
+        if self.w.place.decoder.turning:
+            super().position()
         if self.local is not None:
             self.local.position()
 
     def advance(self) -> None:
         """Write what a step ends with: the next position."""
-        super().advance()
+        if self.w.place.decoder.turning:
+            super().advance()
         if self.local is not None:
             self.local.advance()
 

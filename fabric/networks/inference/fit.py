@@ -30,7 +30,8 @@ def temporary_words(place: Placement) -> int:
     scores = heads * place.capacity
     vectors = (2 + 1 + 2 + 2) * hidden + 3 * shapes["qkv"].rows + 3 * scores + 2 * heads
     vectors += 2 * heads * (place.part + 1) + heads * place.part
-    vectors += (4 + 2 + 1) * place.ffn + place.last * (2 + 2) * place.vocabulary
+    vectors += 2 * shapes["gate_up"].rows + (2 + 1) * place.ffn + (place.decoder.norms == "beside") * hidden
+    vectors += place.last * (2 + 2) * place.vocabulary
     vectors += 2 * place.squares + place.capacity * (place.ahead == 1)
     vectors += 4 * place.capacity + 4 if place.decoder.window is not None else 0
     vectors += 4 * place.kv_rows if place.height > 1 else 0  # an entry that leaves, one that comes

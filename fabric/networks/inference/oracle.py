@@ -9,7 +9,7 @@ where `rows.Rows` puts them by the rule itself, while the program uses its close
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 
 import numpy as np
@@ -28,7 +28,10 @@ from fabric.program.functions.mathematics import GELU_CUBIC, GELU_SCALE
 from wse_core import numerics
 from wse_core.formats import Arithmetic, Bits, Format
 
-__all__ = ["Oracle"]
+__all__ = ["Norms", "Oracle"]
+
+Norms = Iterator[list[Bits]]
+"""Weights, and biases if there are some, of the norms of a layer that are left."""
 
 
 class Oracle:
@@ -61,7 +64,9 @@ class Oracle:
         self.functions, self.angles = Evaluate(machine), Angles(place, machine)
         self.local = Angles(place, machine, local=True) if place.decoder.is_local else self.angles
         tables = place_weights(place, machine, weights) if tables is None else tables
-        self.norms = tables["norms"][:, 0].reshape(place.height, -1, place.hidden)
+        vectors = tables["norms"][:, 0].reshape(place.height, -1, place.hidden)
+        self.mask = vectors[:, 0]  # of norms that subtract the mean: 1 where there is a feature
+        self.norms = vectors[:, place.mask_vectors :]
         self.biases = self._biases(tables)
         self.head_norms: Bits | None = None  # (width, layers, queries and keys, part), or all rows
         if "head_norms" in tables:
@@ -97,6 +102,9 @@ class Oracle:
             if symbol not in tables:
                 continue
             values = tables[symbol][0] if symbol == "biases" else tables[symbol][:, 0]
+            if symbol == "biases" and place.head_bias_words:
+                found["head"] = values[:, np.newaxis, -place.head_bias_words :]
+                values = values[:, : -place.head_bias_words]
             values, at = values.reshape(len(values), decoder.layers, -1), 0
             for name in [name for name, there in flags if there]:
                 rows = place.shapes[name].rows
@@ -182,13 +190,23 @@ class Oracle:
 
     # --- a step -------------------------------------------------------------------------------------------------------
 
-    def norm(self, x: Bits, weight: Bits) -> Bits:
-        """Return a normalised vector (height, hidden)."""
+    def norm(self, x: Bits, norm: Sequence[Bits]) -> Bits:
+        """Return a normalised vector (height, hidden), with the weights and biases of a norm."""
         decoder = self.place.decoder
+        if decoder.centred:
+            total = self.total("norm", self.in_order(0.0, x)[:, np.newaxis])
+            mean = self.do("mul", total, self.number(-1.0 / decoder.hidden))
+            x = self.do("fma", self.mask, np.broadcast_to(mean, x.shape), x)
         squares = self.total("norm", self.in_order(0.0, self.do("mul", x, x))[:, np.newaxis])
         mean = self.do("mul", squares, self.number(1.0 / decoder.hidden))
         scale = self.functions.rsqrt(self.do("add", mean, self.number(decoder.epsilon)))
-        return self.do("mul", self.do("mul", x, scale), weight)
+        return self.weighted(self.do("mul", x, scale), norm)
+
+    def weighted(self, x: Bits, norm: Sequence[Bits]) -> Bits:
+        """Return features of mean square one with the weights of a norm, and its biases if it has some."""
+        weight, *bias = norm
+        found = self.do("mul", x, weight)
+        return self.do("add", found, np.broadcast_to(bias[0], found.shape)) if bias else found
 
     def normalised(self, layer: int, qkv: Bits) -> Bits:
         """Return queries, keys and values of all columns, (width, rows), with the heads of the first two normalised."""
@@ -354,16 +372,26 @@ class Oracle:
         return self.do("minimum", found, self.number(LARGEST_EXPONENT))
 
     def gated(self, gate_up: Bits) -> Bits:
-        """Return act(gate) * up, (..., ffn), rounded to 16 bits."""
+        """Return act(gate) * up, or act(up) without a gate, (..., ffn), rounded to 16 bits."""
         gate, up = gate_up[..., : self.place.ffn], gate_up[..., self.place.ffn :]
+        active = self.active(gate)
+        return self.rounded(self.do("mul", active, up) if self.place.decoder.gated else active)
+
+    def active(self, gate: Bits) -> Bits:
+        """Return the activation of numbers."""
+        kind = self.place.decoder.activation
+        if kind == "relu":
+            return self.do("maximum", gate, self.number(0.0))
+        if kind == "gelu_erf":
+            return np.asarray(self.functions.gelu_erf(gate))
         power = self.functions.exp(self.exponent(gate))
         inverse = self.functions.reciprocal(self.do("add", power, self.number(1.0)))
-        return self.rounded(self.do("mul", self.do("mul", inverse, gate), up))
+        return self.do("mul", inverse, gate)
 
     def embedding(self, token: int) -> Bits:
         """Return the residual stream that a token begins with, (height, hidden)."""
-        place = self.place
-        return self.handed(self.wide(embedding_rows(place, self.decode.machine, self.weights, token)))
+        rows = embedding_rows(self.place, self.decode.machine, self.weights, token, self.rows.count)
+        return self.handed(self.wide(rows))
 
     def step(self, token: int) -> tuple[int, Bits]:
         """Take a token; return (the next one, bits of the logits of all tokens).
@@ -395,7 +423,9 @@ class Oracle:
         decoder = self.place.decoder
         for layer, tiles in enumerate(self.tiles[: decoder.layers]):
             norms = self.norms_of(layer)
-            qkv = self._along_y("qkv", tiles["qkv"], self.given(x, norms))
+            given = self.given(x, norms)
+            inner = self.inner_given(given, x, norms, self.given)
+            qkv = self._along_y("qkv", tiles["qkv"], given)
             qkv = self.normalised(layer, self.biased("qkv", layer, qkv))
             if decoder.kind(layer).turns:
                 qkv = self.turned(layer, qkv, position)
@@ -403,28 +433,39 @@ class Oracle:
             self.remember(layer, qkv)
             back = self._along_x(tiles["o"], self.attention(layer, qkv))
             x = self.added(x, self.biased("o", layer, back), norms)
-            gate_up = self._along_y("gate_up", tiles["gate_up"], self.given(x, norms))
+            gate_up = self._along_y("gate_up", tiles["gate_up"], self.given(x, norms) if inner is None else inner)
             back = self._along_x(tiles["down"], self.gated(self.biased("gate_up", layer, gate_up)))
             x = self.added(x, self.biased("down", layer, back), norms)
         return x
 
-    def norms_of(self, layer: int) -> Iterator[Bits]:
-        """Return the weights of a layer's norms one after the other, (height, hidden) each."""
-        first, count = layer * self.place.layer_norms, self.place.layer_norms
-        return iter([self.norms[:, first + k] for k in range(count)])
+    def norms_of(self, layer: int) -> Norms:
+        """Return the weights and biases of each of a layer's norms, one after the other, (height, hidden) each."""
+        parts, count = len(self.place.decoder.norm_parts), self.place.layer_norms
+        firsts = range(layer * count * parts, (layer + 1) * count * parts, parts)
+        return iter([[self.norms[:, first + k] for k in range(parts)] for first in firsts])
 
-    def given(self, x: Bits, norms: Iterator[Bits]) -> Bits:
+    def given(self, x: Bits, norms: Norms) -> Bits:
         """Return what a part of a layer reads, of 16 bits."""
         return self.rounded(self.norm(x, next(norms)) if self.place.decoder.norms_before else x)
 
-    def added(self, x: Bits, back: Bits, norms: Iterator[Bits]) -> Bits:
+    def inner_given(self, given: Bits, x: Bits, norms: Norms, normalised: Callable[[Bits, Norms], Bits]) -> Bits | None:
+        """Return what the feed-forward part reads if that is there when the layer begins, None otherwise.
+
+        `given`: what attention reads of `x`; `normalised` gives it with the next norm.
+        """
+        place = self.place.decoder.norms
+        return given if place == "shared" else normalised(x, norms) if place == "beside" else None
+
+    def added(self, x: Bits, back: Bits, norms: Norms) -> Bits:
         """Return the residual stream with what a part of a layer gives."""
         return self.do("add", x, self.norm(back, next(norms)) if self.place.decoder.norms_behind else back)
 
     def answer(self, x: Bits) -> tuple[int, Bits]:
         """Return the next token and bits of the logits of all, from the residual stream behind the last layer."""
-        given = self.rounded(self.norm(x, self.norms[:, -1]))
-        logits = self.capped(self.place.decoder.logit_cap, self._along_y("head", self.tiles[-1]["head"], given))
+        parts = len(self.place.decoder.norm_parts)
+        given = self.rounded(self.norm(x, [self.norms[:, k - parts] for k in range(parts)]))
+        logits = self.biased("head", 0, self._along_y("head", self.tiles[-1]["head"], given))
+        logits = self.capped(self.place.decoder.logit_cap, logits)
         return self.search(logits), logits[self.place.ids >= 0]
 
     def search(self, logits: Bits) -> int:

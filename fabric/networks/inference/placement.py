@@ -181,7 +181,7 @@ class Placement:
         sizes = {
             "qkv": (self.query_rows + 2 * self.kv_rows, depth),
             "o": (depth, self.query_rows),
-            "gate_up": (2 * self.ffn, depth),
+            "gate_up": (len(self.decoder.inward) * self.ffn, depth),
             "down": (depth, self.ffn),
             "head": (self.vocabulary, depth),
         }
@@ -193,9 +193,19 @@ class Placement:
         return 4 * -(-shape.rows * shape.depth // 4)
 
     @property
-    def norms(self) -> int:
-        """Norms that are here."""
-        return self.layer_norms * self.decoder.layers + self.last
+    def norm_vectors(self) -> int:
+        """Vectors of norms that are here: `mask_vectors`, those of all layers, those of the last norm."""
+        return self.last_norm_at + self.last * len(self.decoder.norm_parts)
+
+    @property
+    def last_norm_at(self) -> int:
+        """Vectors of norms before those of the last norm."""
+        return self.mask_vectors + self.layer_norms * len(self.decoder.norm_parts) * self.decoder.layers
+
+    @property
+    def mask_vectors(self) -> int:
+        """Vectors that have 1 where there is a feature and 0 elsewhere, for norms that subtract the mean."""
+        return int(self.decoder.centred)
 
     @property
     def layer_norms(self) -> int:
@@ -221,11 +231,17 @@ class Placement:
             "biases": decoder.qkv_bias * shapes["qkv"].rows + decoder.ffn_bias * shapes["gate_up"].rows,
             "row_biases": (decoder.o_bias + decoder.ffn_bias) * self.hidden,
         }
-        return {symbol: words for symbol, words in found.items() if words}
+        last = {"biases": self.head_bias_words}
+        return {symbol: words for symbol, words in found.items() if words or last.get(symbol)}
+
+    @property
+    def head_bias_words(self) -> int:
+        """Words of the output matrix' biases in a PE; they lie behind those of features of columns."""
+        return self.shapes["head"].rows if self.last and self.decoder.head_bias else 0
 
     def bias_of(self, product: str) -> str:
         """Return the symbol of the biases of one of `shapes`; empty if it has none."""
-        fields = {"qkv": "qkv_bias", "o": "o_bias", "gate_up": "ffn_bias", "down": "ffn_bias"}
+        fields = {"qkv": "qkv_bias", "o": "o_bias", "gate_up": "ffn_bias", "down": "ffn_bias", "head": "head_bias"}
         if product not in fields or not getattr(self.decoder, fields[product]):
             return ""
         return "row_biases" if product in ("o", "down") else "biases"
@@ -262,9 +278,9 @@ class Placement:
         found = {name: layers * self.tile_words(self.shapes[name]) for name in ("qkv", "o", "gate_up", "down")}
         if self.last:
             found["output matrix"] = self.tile_words(self.shapes["head"])
-        found["norms"] = 2 * self.norms * self.hidden
+        found["norms"] = 2 * self.norm_vectors * self.hidden
         if self.bias_words:
-            found["biases"] = layers * sum(self.bias_words.values())
+            found["biases"] = layers * sum(self.bias_words.values()) + self.head_bias_words
         if self.head_norms:
             found["norms of heads" if decoder.head_norms else "norms of projections"] = 2 * layers * self.head_norms
         found["cache"] = layers * self.caches * self.cache_words

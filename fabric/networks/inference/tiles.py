@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fabric.networks.inference.decoder import NORMS
+from fabric.networks.inference.decoder import EMBEDDING, NORMS, POSITIONS
 from fabric.networks.inference.placement import NOTHING, Placement
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic, Bits
@@ -72,14 +72,28 @@ def _placed(bits: Bits, outputs: NDArray[np.int64], inputs: NDArray[np.int64], t
     return found
 
 
-def embedding_rows(place: Placement, machine: Machine, weights: Weights, token: int) -> Bits:
-    """Return what a token's embedding sends into each row: bits of 16-bit numbers, shape (height, hidden)."""
+def embedding_rows(place: Placement, machine: Machine, weights: Weights, token: int, position: int) -> Bits:
+    """Return what a token at a position sends into each row: bits of 16-bit numbers, shape (height, hidden).
+
+    It is the row of its embedding; where positions are learned, the host adds the row of its position, and the sum is
+    rounded once.
+
+    Raises
+    ------
+    ConfigError
+        There is no table of embeddings, or the position is behind the last learned one.
+    """
     decoder = place.decoder
-    name = "model.embed_tokens.weight"
-    if name not in weights:
-        raise ConfigError(f"the model has no tensor {name}", where="model")
-    row = np.append(np.asarray(weights[name])[token].astype(np.float64), 0.0)
-    assert len(row) == decoder.hidden + 1
+    tables = [(EMBEDDING, token), *[(POSITIONS, position)] * decoder.learned]
+    if decoder.learned and position >= decoder.context:
+        raise ConfigError(
+            f"position {position}; the model has learned {decoder.context}", where="decoder", hint="a shorter text"
+        )
+    row = np.zeros(decoder.hidden + 1)
+    for name, number in tables:
+        if name not in weights:
+            raise ConfigError(f"the model has no tensor {name}", where="model")
+        row[:-1] += np.asarray(weights[name])[number].astype(np.float64)
     return Arithmetic.of(machine, place.dtype).encode(row[place.hidden_rows])
 
 
@@ -96,7 +110,7 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
     shapes, size = decoder.shapes(), (place.height, place.width)
     queries, keys, hidden, ffn = place.queries, place.keys, place.hidden_rows, place.ffn_columns
     tiles = np.zeros((*size, place.weight_words), np.uint16)
-    norms: list[NDArray[np.uint32]] = []
+    norms = [(hidden != NOTHING).astype(np.float32).view(np.uint32)] * place.mask_vectors
     biases: list[Bits] = []
     row_biases: list[Bits] = []
     head_norms: list[NDArray[np.uint32]] = []
@@ -124,27 +138,31 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
 
     for layer in range(place.first, place.first + decoder.layers):
         attention = {k: layer_name(layer, f"self_attn.{k}.weight") for k in ("q_proj", "k_proj", "v_proj", "o_proj")}
-        inner = {k: layer_name(layer, f"mlp.{k}.weight") for k in ("gate_proj", "up_proj", "down_proj")}
+        inner = {k: layer_name(layer, f"mlp.{k}.weight") for k in (*decoder.inward, "down_proj")}
         for name in NORMS[decoder.norms]:
-            norms.append(norm(layer_name(layer, f"{name}.weight"), hidden, decoder.hidden))
+            for part in decoder.norm_parts:
+                norms.append(norm(layer_name(layer, f"{name}.{part}"), hidden, decoder.hidden))
         cut = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
         add("qkv", [(attention[k], shapes[k], outputs, hidden) for k, outputs in cut.items()])
         add("o", [(attention["o_proj"], shapes["o_proj"], hidden, queries)])
-        add("gate_up", [(inner[k], shapes[k], ffn, hidden) for k in ("gate_proj", "up_proj")])
+        add("gate_up", [(inner[k], shapes[k], ffn, hidden) for k in decoder.inward])
         add("down", [(inner["down_proj"], shapes["down_proj"], hidden, ffn)])
         for k, outputs in cut.items() if decoder.qkv_bias else ():
             biases.append(bias(layer_name(layer, f"self_attn.{k}.bias"), outputs))
         if decoder.o_bias:
             row_biases.append(bias(layer_name(layer, "self_attn.o_proj.bias"), hidden))
         if decoder.ffn_bias:
-            biases += [bias(layer_name(layer, f"mlp.{k}.bias"), ffn) for k in ("gate_proj", "up_proj")]
+            biases += [bias(layer_name(layer, f"mlp.{k}.bias"), ffn) for k in decoder.inward]
             row_biases.append(bias(layer_name(layer, "mlp.down_proj.bias"), hidden))
         for name, count in decoder.query_key_norms.items():
             features = (queries if name[0] == "q" else keys) if decoder.projection_norms else place.of_head
             head_norms.append(norm(layer_name(layer, f"self_attn.{name}.weight"), features, count))
     if place.last:
-        norms.append(norm("model.norm.weight", hidden, decoder.hidden))
-        head = "model.embed_tokens.weight" if decoder.tied else "lm_head.weight"
+        norms += [norm(f"model.norm.{part}", hidden, decoder.hidden) for part in decoder.norm_parts]
+        if decoder.head_bias:
+            values = np.append(tensor(weights, "lm_head.bias", (decoder.vocabulary,)), 0.0)
+            biases.append(half.encode(values[place.ids]))
+        head = EMBEDDING if decoder.tied else "lm_head.weight"
         add("head", [(head, (decoder.vocabulary, decoder.hidden), place.ids, hidden)])
 
     result: dict[str, Bits] = {"weights": tiles}

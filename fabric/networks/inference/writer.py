@@ -36,6 +36,8 @@ BIAS_WORDS = 40
 """Words kept beside them for each kind of biases but those of queries, keys and values."""
 BATCH_WORDS = 900
 """Words kept beside them for a batch."""
+CENTRED_WORDS, ERF_WORDS = 150, 250
+"""Words kept beside them for each norm that subtracts the mean, and for gelu with the error function."""
 
 
 def code_words(place: Placement) -> int:
@@ -45,8 +47,13 @@ def code_words(place: Placement) -> int:
     found += BEHIND_WORDS * decoder.norms_behind + MORE_NORMS * (decoder.norms == "both")
     found += WINDOW_WORDS * (decoder.window is not None) + LOCAL_WORDS * decoder.is_local
     found += CAP_WORDS * ((decoder.score_cap is not None) + (decoder.logit_cap is not None))
+    found += CENTRED_WORDS * 3 * decoder.centred + ERF_WORDS * (decoder.activation == "gelu_erf")
     found += GELU_WORDS * (decoder.activation == "gelu") + BATCH_WORDS * bool(place.batch)
-    return found + MARK_WORDS * bool(decoder.marked) + BIAS_WORDS * (decoder.o_bias + 2 * decoder.ffn_bias)
+    return (
+        found
+        + MARK_WORDS * bool(decoder.marked)
+        + BIAS_WORDS * (decoder.o_bias + 2 * decoder.ffn_bias + decoder.head_bias)
+    )
 
 
 def function_room(place: Placement) -> int:
@@ -67,10 +74,11 @@ def resident_variables(p: Program, place: Placement, slots: int = 0, code: int =
     found = {
         "weights": p.array("weights", place.weight_words, place.dtype, bank=1),
         "cache": p.array("cache", layers * place.caches * place.cache_words, place.dtype, bank=1),
-        "norms": p.array("norms", place.norms * place.hidden, "f32", bank=4),
+        "norms": p.array("norms", place.norm_vectors * place.hidden, "f32", bank=4),
     }
     for symbol, words in place.bias_words.items():
-        found[symbol] = p.array(symbol, layers * words, place.dtype)
+        more = place.head_bias_words if symbol == "biases" else 0
+        found[symbol] = p.array(symbol, layers * words + more, place.dtype)
     if place.head_norms:
         found["head_norms"] = p.array("head_norms", layers * place.head_norms, "f32")
     if slots:
@@ -91,6 +99,7 @@ class Idioms:
         self.p, self.place, self.cuts = p, place, 0
         self._registers: dict[str, Dsr] = {}
         self.functions: Emit  # which the programs make, of as many numbers as they take at a time
+        self.norm_size = place.hidden  # numbers of a vector of norms
         self.pointers: dict[str, Var] = {}
 
     def keep(self, slots: int, code: int = 0) -> None:
@@ -113,7 +122,8 @@ class Idioms:
 
     def rewind(self) -> None:
         """Set all pointers to the first layer."""
-        first = {"weights": self.weights, "norms": self.norms, "cache": self.cache}
+        norms = self.norms[self.place.mask_vectors * self.norm_size]
+        first: dict[str, Var | Address] = {"weights": self.weights, "norms": norms, "cache": self.cache}
         more = {} if self.head_norms is None else {"head_norms": self.head_norms}
         self.point(**first, **self.biases, **more)
 
@@ -252,7 +262,8 @@ class Writer(Idioms):
     def __init__(self, p: Program, place: Placement, slots: int = 0, code: int = 0) -> None:
         super().__init__(p, place)
         # Of several tokens in a step each has such a vector, one behind the other.
-        rows, lanes, hidden = place.shapes["qkv"].rows, place.lanes, place.lanes * place.hidden
+        shapes, lanes, hidden = place.shapes, place.lanes, place.lanes * place.hidden
+        rows = shapes["qkv"].rows
         heads, part, told = lanes * place.heads, place.part, place.told
         self.keep(slots, code)
 
@@ -271,7 +282,9 @@ class Writer(Idioms):
             self.limits = p.array("limits", lanes * place.capacity, "f32", bank=2)  # of scores, by slots
         self.mixed = p.array("mixed", heads * part + heads, "f32", bank=0)  # values by shares, then sums of shares
         self.mixed_half = p.array("mixed_half", heads * part, place.dtype)
-        self.gate_up = p.array("gate_up", 2 * lanes * place.ffn, "f32", bank=0)
+        if place.decoder.norms == "beside":
+            self.inner_given = p.array("inner_given", hidden, place.dtype)  # what the feed-forward part reads
+        self.gate_up = p.array("gate_up", lanes * shapes["gate_up"].rows, "f32", bank=0)
         self.inner = p.array("inner", lanes * place.ffn, "f32", bank=4)
         self.inner_half = p.array("inner_half", lanes * place.ffn, place.dtype)
         if place.last:
@@ -319,7 +332,9 @@ class Writer(Idioms):
     def forward(self) -> None:
         """Set the pointers behind the last layer, to the last norm and the output matrix."""
         place, layers = self.place, self.place.decoder.layers
-        self.point(weights=self.weights[place.head_at], norms=self.norms[place.layer_norms * layers * place.hidden])
+        self.point(weights=self.weights[place.head_at], norms=self.norms[place.last_norm_at * place.hidden])
+        if place.head_bias_words:
+            self.point(biases=self.biases["biases"][layers * place.bias_words["biases"]])
 
     # --- idioms -------------------------------------------------------------------------------------------------------
 

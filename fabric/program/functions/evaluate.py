@@ -68,6 +68,9 @@ class Evaluate(Functions):
     def gelu(self, source: Any) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:  # type: ignore[override]
         return self.over(super().gelu, source, 2)
 
+    def gelu_erf(self, source: Any) -> NDArray[np.uint32]:  # type: ignore[override]
+        return self.over(super().gelu_erf, source)
+
     @contextmanager
     def call(self) -> Iterator[None]:
         yield

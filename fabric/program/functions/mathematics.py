@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-__all__ = ["EXP", "INVERSE_FIRST", "INVERSE_GUESS", "LOG", "ROOT_FIRST", "ROOT_GUESS", "Functions"]
+__all__ = ["EXP", "INVERSE_FIRST", "INVERSE_GUESS", "LOG", "ROOT_FIRST", "ROOT_GUESS", "TAIL", "TAIL_AT",
+           "Functions"]  # fmt: skip
 
 EXP = (1.0, 1.0, 0.5, 0.16666513, 0.041666858, 0.008369601, 0.001389935)
 """The polynomial for e^f has these coefficients, for |f| <= ln 2 / 2, lowest first."""
@@ -31,6 +32,12 @@ GELU_CUBIC = 0.044715
 GELU_SCALE = 2 * math.sqrt(2 / math.pi)
 GELU_CUT = 86.0
 """This is the largest -2u for which 1 + exp(-2u) is in the range of `reciprocal`."""
+TAIL_AT = 0.3275911
+TAIL = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
+"""1 - erf(z) is exp(-z^2) t P(t) for t = 1 / (1 + TAIL_AT z), z >= 0, within 1.5e-7; coefficients of P, lowest first.
+
+Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26 (after Hastings, 1955).
+"""
 
 
 class Functions(ABC):
@@ -165,6 +172,30 @@ class Functions(ABC):
             self.mul(q, q, w)
             self.add(slope, q, v)
             self.mul(dest, x, v)
+
+    def gelu_erf(self, dest: Any, source: Any) -> None:
+        """Set dest = source (1 + erf(source / sqrt(2))) / 2, for abs(source) < 2^60; NaN stays NaN.
+
+        Error below 2e-7 times the larger of abs(source) and 1.  It is max(x, 0) - abs(x) c, with half of 1 - erf of
+        the size as c: no difference of large numbers where the result is small.
+        """
+        t, u, v, w, q, x = self.t, self.u, self.v, self.w, self.q, self.x
+        with self.call():
+            self.move(x, source)
+            self.move(q, x)
+            self.half("and16", q.high, q.high, 0x7FFF)
+            self.square(t, q)
+            self.mul(t, t, -0.5)
+            self.power(t, t)
+            self.fma(w, 1.0, q, TAIL_AT * math.sqrt(0.5))
+            self.inverse(w)
+            self.square(u, w)
+            self.polynomial(v, w, u, [each / 2 for each in TAIL])
+            self.mul(v, v, w)
+            self.mul(v, v, t)
+            self.mul(v, v, q)
+            self.maximum(x, x, 0.0)
+            self.sub(dest, x, v)
 
     def power(self, dest: Any, source: Any) -> None:
         """Set dest = e^source; u, v, w and t change."""

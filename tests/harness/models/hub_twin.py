@@ -295,8 +295,12 @@ def _active(table, gate):
     gemma = _kind(table).startswith("gemma")
     key = "hidden_act" if _kind(table) in ("gemma", "llama") or not gemma else "hidden_activation"
     name = table.get(key, "gelu" if gemma else "silu")
-    if gemma or name == "gelu_pytorch_tanh":
-        assert name in ("gelu", "gelu_pytorch_tanh")
+    assert not gemma or name in ("gelu", "gelu_pytorch_tanh")
+    if name == "relu":
+        return np.maximum(gate, 0)
+    if name in ("gelu", "gelu_python") and not gemma:
+        return 0.5 * gate * (1 + np.vectorize(math.erf)(gate / math.sqrt(2)))
+    if gemma or name in ("gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_python_tanh"):
         return 0.5 * gate * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3)))
     assert name in ("silu", "swish")
     return gate / (1 + np.exp(-gate))

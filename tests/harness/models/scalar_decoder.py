@@ -10,6 +10,12 @@ def _product(matrix, x, bias=None):
     return out if bias is None else [a + float(b) for a, b in zip(out, bias, strict=True)]
 
 
+def _layer_norm(x, weights, name, decoder):
+    mean = sum(x) / len(x) if decoder.centred else 0.0
+    out = _norm([v - mean for v in x], weights[f"{name}.weight"], decoder.epsilon)
+    return [v + float(b) for v, b in zip(out, weights[f"{name}.bias"], strict=True)] if decoder.norm_bias else out
+
+
 def _norm(x, weight, epsilon):
     scale = 1 / math.sqrt(sum(v * v for v in x) / len(x) + epsilon)
     return [float(w) * v * scale for w, v in zip(weight, x, strict=True)]
@@ -60,6 +66,10 @@ def _gelu(g):
     return 0.5 * g * (1 + math.tanh(math.sqrt(2 / math.pi) * (g + 0.044715 * g**3)))
 
 
+def _gelu_erf(g):
+    return 0.5 * g * (1 + math.erf(g / math.sqrt(2)))
+
+
 def _silu(g):
     return g / (1 + math.exp(-g))
 
@@ -74,8 +84,12 @@ def _cut(values, size):
 
 def scalar_logits(decoder, weights, ids):
     """Return the logits behind the last token of a text that is read from its beginning."""
-    e, rows, active = decoder.head_size, [], {"silu": _silu, "gelu": _gelu}[decoder.activation]
+    e, rows = decoder.head_size, []
+    active = {"silu": _silu, "gelu": _gelu, "gelu_erf": _gelu_erf, "relu": lambda g: max(g, 0.0)}[decoder.activation]
     xs = [[float(v) for v in weights["model.embed_tokens.weight"][token]] for token in ids]
+    if decoder.learned:
+        table = weights["model.embed_positions.weight"]
+        xs = [[a + float(b) for a, b in zip(x, row, strict=True)] for x, row in zip(xs, table, strict=False)]
     for number in range(decoder.layers):
         part = f"model.layers.{number}."
 
@@ -102,11 +116,11 @@ def scalar_logits(decoder, weights, ids):
 
         def norm(y, there, *names, part=part):
             name = names[decoder.norms == "both" and len(names) - 1]
-            return _norm(y, weights[f"{part}{name}.weight"], decoder.epsilon) if there else y
+            return _layer_norm(y, weights, f"{part}{name}", decoder) if there else y
 
         keys, values, rows = [], [], []
         for position, x in enumerate(xs):
-            before, behind = decoder.norms != "behind", decoder.norms != "before"
+            before, behind = decoder.norms != "behind", decoder.norms in ("behind", "both")
             y = norm(x, before, "input_layernorm")
             queries = [turned(normalised(h, "q_norm"), position) for h in projected(y, "q")]
             own = projected(y, "k")
@@ -123,13 +137,16 @@ def scalar_logits(decoder, weights, ids):
                     mixed = sum(w * v[shared][i] for w, v in zip(weight, values, strict=True))
                     joined.append(mixed / sum(weight))
             more = norm(project(joined, "o_proj"), behind, "post_attention_layernorm")
-            x = [a + b for a, b in zip(x, more, strict=True)]
-            z = norm(x, before, "post_attention_layernorm", "pre_feedforward_layernorm")
-            gate, up = inner(z, "gate_proj"), inner(z, "up_proj")
-            joined = [active(g) * u for g, u in zip(gate, up, strict=True)]
+            begun, x = x, [a + b for a, b in zip(x, more, strict=True)]
+            z = norm(begun if decoder.norms == "beside" else x, before, "post_attention_layernorm",
+                     "pre_feedforward_layernorm") if decoder.norms != "shared" else y  # fmt: skip
+            up = inner(z, "up_proj")
+            gate = inner(z, "gate_proj") if decoder.gated else up
+            joined = [active(g) * (u if decoder.gated else 1) for g, u in zip(gate, up, strict=True)]
             down = norm(inner(joined, "down_proj"), behind, "post_feedforward_layernorm")
             rows.append([a + b for a, b in zip(x, down, strict=True)])
         xs = rows
-    y = _norm(xs[-1], weights["model.norm.weight"], decoder.epsilon)
-    logits = _product(weights["model.embed_tokens.weight" if decoder.tied else "lm_head.weight"], y)
+    y = _layer_norm(xs[-1], weights, "model.norm", decoder)
+    head, bias = "model.embed_tokens.weight" if decoder.tied else "lm_head.weight", weights.get("lm_head.bias")
+    logits = _product(weights[head], y, bias if decoder.head_bias else None)
     return _capped(logits, decoder.logit_cap)

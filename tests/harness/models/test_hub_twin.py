@@ -150,7 +150,7 @@ def test_every_key_inside_of_positions(made):
                               "original_max_position_embeddings": 24}}, "refused"),
         ({"rotary_pct": 0.5}, "refused"),
         ({"hidden_act": "gelu_pytorch_tanh"}, "right"),
-        ({"hidden_act": "relu"}, "refused"),
+        ({"hidden_act": "selu"}, "refused"),
         ({"tie_word_embeddings": True}, "refused"),  # the file has another output matrix
         ({"bos_token_id": 99}, "right"),
         ({"eos_token_id": [3, 5]}, "right"),
@@ -184,7 +184,10 @@ def test_what_comes_of_a_change(made, change, outcome):
         ("Qwen3ForCausalLM", {"sliding_window": 5, "use_sliding_window": True, "max_window_layers": 2}, "right"),
         ("LlamaForCausalLM", {"sliding_window": 5}, "refused"),
         ("LlamaForCausalLM", {"hidden_act": "swish"}, "right"),
-        ("LlamaForCausalLM", {"hidden_act": "gelu"}, "refused"),  # which the library takes by the error function
+        ("LlamaForCausalLM", {"hidden_act": "gelu"}, "right"),  # which the library takes by the error function
+        ("LlamaForCausalLM", {"hidden_act": "gelu_new"}, "right"),
+        ("LlamaForCausalLM", {"hidden_act": "relu"}, "right"),
+        ("LlamaForCausalLM", {"hidden_act": "quick_gelu"}, "refused"),
         ("SmolLM3ForCausalLM", {"no_rope_layers": [0, 1]}, "right"),
         ("SmolLM3ForCausalLM", {"no_rope_layers": None}, "right"),
         ("SmolLM3ForCausalLM", {"no_rope_layers": None, "no_rope_layer_interval": 2}, "right"),

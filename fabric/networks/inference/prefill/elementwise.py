@@ -10,31 +10,81 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from fabric.asm.operands import Address, Reg, Var
-from fabric.networks.inference.elementwise import ANGLE_BANK, LOCAL, TURNED_BANK, Angle, emit_exponent
+from fabric.asm.operands import Address, Dsd, Reg, Var
+from fabric.networks.inference.elementwise import (
+    ANGLE_BANK,
+    LOCAL,
+    PLAIN,
+    TURNED_BANK,
+    Angle,
+    emit_exponent,
+    emit_plain,
+)
 from fabric.networks.inference.prefill.writer import PromptWriter
 
 __all__ = ["Angles", "emit_biases", "emit_gated", "emit_norm"]
 
 
-def emit_norm(w: PromptWriter, total: Callable[[], None], behind: bool = False) -> None:
-    """Write given = norm(x) with the next norm's weights, or back = norm(back) behind a part of a layer.
-
-    `total` emits the all-reduce of ``sums`` along x.
-    """
-    p, prompt, hidden, decoder = w.p, w.prompt, w.place.hidden, w.place.decoder
-    slots, s, piece = prompt.slots, prompt.tokens, prompt.piece
-    source = w.back if behind else w.x
-    p.fmuls(w.scratch, source, source)
+def _emit_sums(w: PromptWriter, numbers: Var, total: Callable[[], None]) -> None:
+    """Write sums = those of the hidden features of each token, over all columns; `total` emits the all-reduce."""
+    p, prompt, hidden = w.p, w.prompt, w.place.hidden
     value = p.reg32("value")
-    of_token = p.mem4d(w.scratch, (slots, hidden), (piece, 1))
-    p.load(w.second, of_token)
-    with w.rows(s, sums=(w.sums, 2)) as at:
+    p.load(w.second, p.mem4d(numbers, (prompt.slots, hidden), (prompt.piece, 1)))
+    with w.rows(prompt.tokens, sums=(w.sums, 2)) as at:
         p.ldi32(value, 0.0)
         p.fadds(value, value, w.second)
         p.dsr_off(w.second, 2 * hidden)
         p.st32(value, at["sums"])
+    p.free(value)
     total()
+
+
+def _emit_centred(w: PromptWriter, total: Callable[[], None]) -> None:
+    """Write scratch = x without the mean of each token; where there is no feature it stays zero."""
+    p, prompt, hidden = w.p, w.prompt, w.place.hidden
+    _emit_sums(w, w.x, total)
+    p.fmuls(w.sums, w.sums, -1.0 / w.place.decoder.hidden)
+    value = p.reg32("mean")
+    p.load(w.first, p.mem4d(w.x, (prompt.slots, hidden), (prompt.piece, 1)))
+    p.load(w.second, p.mem4d(w.norms, (prompt.slots, hidden), (hidden, 1)))
+    p.load(w.written, p.mem4d(w.scratch, (prompt.slots, hidden), (prompt.piece, 1)))
+    with w.rows(prompt.tokens, sums=(w.sums, 2)) as at:
+        p.ld32(value, at["sums"])
+        p.fmacs(w.written, w.first, w.second, value)
+        p.dsr_off(w.first, 2 * hidden)
+        p.dsr_off(w.written, 2 * hidden)
+    p.free(value)
+
+
+def _emit_weighted(w: PromptWriter, result: Var) -> None:
+    """Write result = scratch with the weights of the next norm, and its biases if it has some."""
+    p, slots, hidden = w.p, w.prompt.slots, w.place.hidden
+    with w.taking("norms", 2 * slots * hidden * len(w.place.decoder.norm_parts)) as address:
+        p.load(w.second, p.mem4d(w.norms, (slots, w.prompt.tokens, hidden), (hidden, 0, 1)))
+        p.dsr_base(w.second, address)
+        p.fmuls(result, w.scratch, w.second)
+        if w.place.decoder.norm_bias:
+            p.add16(address, address, 2 * slots * hidden)
+            p.dsr_base(w.second, address)
+            p.fadds(result, result, w.second)
+
+
+def emit_norm(w: PromptWriter, total: Callable[[], None], behind: bool = False, inner: bool = False) -> None:
+    """Write given = norm(x) with the next norm's weights, or back = norm(back) behind a part of a layer.
+
+    `total` emits the all-reduce of ``sums`` along x.  With `inner` the norm behind the next one gives inner_given of
+    the same x.
+    """
+    p, prompt, hidden, decoder = w.p, w.prompt, w.place.hidden, w.place.decoder
+    slots, s, piece = prompt.slots, prompt.tokens, prompt.piece
+    source = w.scratch if decoder.centred else w.back if behind else w.x
+    squares = w.back if decoder.centred else w.scratch
+    if decoder.centred:
+        _emit_centred(w, total)
+    p.fmuls(squares, source, source)
+    _emit_sums(w, squares, total)
+    value = p.reg32("value")
+    of_token = p.mem4d(w.scratch, (slots, hidden), (piece, 1))
     p.fmuls(w.sums, w.sums, 1.0 / decoder.hidden)
     p.fadds(w.sums, w.sums, decoder.epsilon)
     w.in_pieces(w.sums, s, lambda at: w.functions.rsqrt(at, at))
@@ -46,10 +96,13 @@ def emit_norm(w: PromptWriter, total: Callable[[], None], behind: bool = False) 
         p.dsr_off(w.second, 2 * hidden)
         p.dsr_off(w.written, 2 * hidden)
     p.free(value)
-    with w.taking("norms", 2 * slots * hidden) as address:
-        p.load(w.second, p.mem4d(w.norms, (slots, s, hidden), (hidden, 0, 1)))
-        p.dsr_base(w.second, address)
-        p.fmuls(w.back if behind else w.scratch, w.scratch, w.second)
+    if inner:
+        _emit_weighted(w, w.back)
+        p.fs2h(w.given, w.back)
+        _emit_weighted(w, w.scratch)
+        p.fs2h(w.inner_given, w.scratch)
+        return
+    _emit_weighted(w, w.back if behind else w.scratch)
     if not behind:
         p.fs2h(w.given, w.scratch)
 
@@ -74,9 +127,21 @@ def emit_biases(w: PromptWriter, name: str, result: Var) -> None:
 
 
 def emit_gated(w: PromptWriter) -> None:
-    """Write inner_half = act(gate) * up."""
-    p, s, n = w.p, w.prompt.tokens, w.place.ffn
-    gate, up = (p.mem4d(w.gate_up, (s, n), (2 * n, 1), offset=k * n) for k in range(2))
+    """Write inner_half = act(gate) * up, or act(up) without a gate."""
+    p, s, n, decoder = w.p, w.prompt.tokens, w.place.ffn, w.place.decoder
+    each = w.prompt.shapes["gate_up"].rows
+    gate = p.mem4d(w.gate_up, (s, n), (each, 1))
+    if decoder.activation in PLAIN:
+        emit_plain(w, w.inner, gate, s * n)
+    else:
+        _emit_smooth(w, gate)
+    if decoder.gated:
+        p.fmuls(w.inner, w.inner, p.mem4d(w.gate_up, (s, n), (each, 1), offset=n))
+    p.fs2h(w.inner_half, w.inner)
+
+
+def _emit_smooth(w: PromptWriter, gate: Dsd) -> None:
+    """Write inner = gate / (1 + exp(e))."""
     emit_exponent(w, w.inner, gate)
 
     def inverse(at: Reg | Var | Address) -> None:
@@ -84,10 +149,8 @@ def emit_gated(w: PromptWriter) -> None:
         w.functions.add(at, at, 1.0)
         w.functions.reciprocal(at, at)
 
-    w.in_pieces(w.inner, s * n, inverse)
-    p.fmuls(w.inner, w.inner, gate)
-    p.fmuls(w.inner, w.inner, up)
-    p.fs2h(w.inner_half, w.inner)
+    w.in_pieces(w.inner, w.prompt.tokens * w.place.ffn, inverse)
+    w.p.fmuls(w.inner, w.inner, gate)
 
 
 class Angles:

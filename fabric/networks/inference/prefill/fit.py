@@ -15,17 +15,17 @@ def prompt_words(prompt: PromptPlacement) -> dict[str, int]:
     """Return all words that a PE needs while a prompt is read, by what they are, the largest first."""
     place, s, wide = prompt.place, prompt.tokens, prompt.width_of_keys
     pieces, rows, heads = prompt.slots * prompt.piece, prompt.shapes["qkv"].rows, place.heads
-    turned, norms = place.turned_heads, place.layer_norms * place.decoder.layers
+    turned = place.turned_heads
     tile = max(prompt.tile_elements.values())
     found = place.words() | {
         "code": code_words(place),
-        "norms of columns": 2 * norms * prompt.slots * place.hidden,
+        "norms of columns": 2 * place.last_norm_at * prompt.slots * place.hidden,
         "hidden features": (2 + 1 + 2) * pieces + prompt.piece + 2 * prompt.slots * place.hidden,
         "queries, keys, values": 2 * s * rows + heads * s * place.part + 2 * prompt.tile_elements["scores"],
         "partial sums": 2 * max(prompt.block, prompt.piece),
         "scores": (2 + 1) * heads * s * wide + prompt.block + 2 * s * wide + 4 * heads * s,
         "mixed values": (2 + 1) * heads * s * place.part,
-        "inner features": (4 + 2 + 1) * s * place.ffn,
+        "inner features": 2 * s * prompt.shapes["gate_up"].rows + (2 + 1) * s * place.ffn,
         "squares of heads": 2 * s * place.squares,
         "angles": (4 * 4 + 2 + 4 + 4 * s + 4 * s * turned) * place.pairs,
         "lists": 2 * place.height + prompt.key_slots * s + 2 * s + 3 * 15,
@@ -37,6 +37,8 @@ def prompt_words(prompt: PromptPlacement) -> dict[str, int]:
         found["window"] = 2 * s * wide + prompt.key_slots * s
     if place.decoder.norms_behind:
         found["parts before their norms"] = 2 * pieces
+    elif place.decoder.centred or place.decoder.norms == "beside":
+        found["features of norms"] = (2 + (place.decoder.norms == "beside")) * pieces
     if place.decoder.marked:
         found["marks of layers"] = len(place.marks) + 1
     if "row_biases" in place.bias_words:

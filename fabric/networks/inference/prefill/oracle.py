@@ -7,12 +7,12 @@ here: `read` leaves keys and values in its cache and returns the hidden features
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from fabric.networks.inference.attention import LOWEST
-from fabric.networks.inference.oracle import Oracle
+from fabric.networks.inference.oracle import Norms, Oracle
 from fabric.networks.inference.prefill.attention import HIGHEST
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.tiles import embedding_rows
@@ -66,29 +66,38 @@ class PrefillOracle:
 
     # --- parts of a layer ---------------------------------------------------------------------------------------------
 
-    def _norm(self, x: Bits, weight: Bits) -> Bits:
-        """Return chunks of normalised features, (height, chunks, tokens, hidden); x alike."""
-        place, do = self.place, self.do
-        squares = do("mul", x, x)
-        found = np.empty_like(x)
-        for row in range(place.height):
-            parts = np.zeros((place.width, self.prompt.tokens), np.uint32)
-            own = np.zeros((place.width, self.prompt.slots, *x.shape[2:]), np.uint32)
-            for chunk, (column, slot) in enumerate(self.homes):
-                own[column, slot] = squares[row, chunk]
-            flat = own.swapaxes(1, 2).reshape(place.width, self.prompt.tokens, -1)
-            parts = self.oracle.in_order(0.0, flat)
-            total = np.asarray(self.prefill.squares.total(list(parts), self.oracle.single))
-            mean = do("mul", total, self.number(1.0 / place.decoder.hidden))
-            scale = self.oracle.functions.rsqrt(do("add", mean, self.number(place.decoder.epsilon)))
-            found[row] = do("mul", x[row], scale[:, np.newaxis])
-        return do("mul", found, weight[:, np.newaxis])
+    def _sums(self, row: int, features: Bits) -> Bits:
+        """Return the sums of features of all tokens of a row, (tokens,), from (chunks, tokens, hidden)."""
+        place = self.place
+        own = np.zeros((place.width, self.prompt.slots, *features.shape[1:]), np.uint32)
+        for chunk, (column, slot) in enumerate(self.homes):
+            own[column, slot] = features[chunk]
+        parts = self.oracle.in_order(0.0, own.swapaxes(1, 2).reshape(place.width, self.prompt.tokens, -1))
+        return np.asarray(self.prefill.squares.total(list(parts), self.oracle.single))
 
-    def _given(self, x: Bits, norms: Iterator[Bits]) -> Bits:
+    def _scaled(self, x: Bits) -> Bits:
+        """Return chunks of features of mean square one, (height, chunks, tokens, hidden); x alike."""
+        decoder, do, found = self.place.decoder, self.do, np.empty_like(x)
+        for row in range(self.place.height):
+            own = x[row]
+            if decoder.centred:
+                mean = do("mul", self._sums(row, own), self.number(-1.0 / decoder.hidden))
+                mask = np.broadcast_to(self.oracle.mask[:, np.newaxis], own.shape)
+                own = do("fma", mask, np.broadcast_to(mean[:, np.newaxis], own.shape), own)
+            mean = do("mul", self._sums(row, do("mul", own, own)), self.number(1.0 / decoder.hidden))
+            scale = self.oracle.functions.rsqrt(do("add", mean, self.number(decoder.epsilon)))
+            found[row] = do("mul", own, scale[:, np.newaxis])
+        return found
+
+    def _norm(self, x: Bits, norm: Sequence[Bits]) -> Bits:
+        """Return chunks of normalised features, shaped as x, with the weights and biases of a norm."""
+        return self.oracle.weighted(self._scaled(x), [each[:, np.newaxis] for each in norm])
+
+    def _given(self, x: Bits, norms: Norms) -> Bits:
         """Return what a part of a layer reads, of 16 bits."""
         return self.half(self._norm(x, next(norms)) if self.place.decoder.norms_before else x)
 
-    def _added(self, x: Bits, name: str, layer: int, back: Bits, norms: Iterator[Bits]) -> Bits:
+    def _added(self, x: Bits, name: str, layer: int, back: Bits, norms: Norms) -> Bits:
         """Return the residual stream with what a product gives at the homes of its features."""
         if not self.place.decoder.norms_behind:
             return self._biased(name, layer, self.do("add", x, back))
@@ -235,7 +244,8 @@ class PrefillOracle:
         found = np.zeros((place.height, place.height, prompt.tokens, place.hidden), np.uint16)
         for row, (first, count) in enumerate(zip(prompt.firsts, prompt.counts, strict=True)):
             for k in range(count):
-                found[row, :, k] = embedding_rows(place, self.prefill.machine, self.oracle.weights, tokens[first + k])
+                at = first + k
+                found[row, :, k] = embedding_rows(place, self.prefill.machine, self.oracle.weights, tokens[at], at)
         return self.oracle.wide(found)
 
     def read(self, tokens: Sequence[int]) -> Bits:
@@ -244,13 +254,16 @@ class PrefillOracle:
         x = self._entered(tokens)
         for layer, tiles in enumerate(oracle.tiles[:-1]):
             norms = oracle.norms_of(layer)
-            qkv = self._spread(tiles["qkv"], self._given(x, norms))
+            given = self._given(x, norms)
+            inner = oracle.inner_given(given, x, norms, self._given)
+            qkv = self._spread(tiles["qkv"], given)
             qkv = self._normalised(layer, self._biased("qkv", layer, qkv))
             if self.place.decoder.kind(layer).turns:
                 qkv = self._turned(layer, qkv)
             back = self._summed(tiles["o"], self._attention(layer, oracle.kept(qkv)))
             x = self._added(x, "o", layer, back, norms)
-            gate_up = self._biased("gate_up", layer, self._spread(tiles["gate_up"], self._given(x, norms)))
+            given = self._given(x, norms) if inner is None else inner
+            gate_up = self._biased("gate_up", layer, self._spread(tiles["gate_up"], given))
             x = self._added(x, "down", layer, self._summed(tiles["down"], oracle.gated(gate_up)), norms)
         oracle.rows.begin(self.prompt.counts)
         row, token = self.prompt.last

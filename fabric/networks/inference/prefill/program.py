@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -145,23 +146,24 @@ class Prefill:
                 channels.enter(w.given, behind)
             p.fh2s(w.x, w.given)
             done("enter")
-            angles.prepare()
+            if place.decoder.turning:
+                angles.prepare()
             attention.prepare()
             w.rewind()
             if column.idle:
                 p.mov16(w.mixed_half, 0)
             done("begin")
             with w.layers():
-                parts.given()
+                parts.given(inner=place.decoder.norms == "beside")
                 done("norm 1")
-                parts.spread("qkv", w.qkv)
+                parts.spread("qkv", w.qkv, w.given)
                 emit_biases(w, "qkv", w.qkv)
                 done("qkv")
                 if place.decoder.head_norms:
                     angles.normalise(parts.squares)
                 elif place.decoder.projection_norms:
                     angles.normalise_all(parts.projections)
-                if any(kind.turns for kind in place.decoder.kinds):
+                if place.decoder.turning:
                     with w.where("turns"):
                         angles.turn()
                 angles.keep()
@@ -178,9 +180,10 @@ class Prefill:
                     done("divide")
                 parts.summed("o", w.mixed_half)
                 done("o")
-                parts.given()
+                if not place.decoder.parallel:
+                    parts.given()
                 done("norm 2")
-                parts.spread("gate_up", w.gate_up)
+                parts.spread("gate_up", w.gate_up, w.inner_given if place.decoder.norms == "beside" else w.given)
                 emit_biases(w, "gate_up", w.gate_up)
                 done("gate_up")
                 emit_gated(w)
@@ -268,7 +271,7 @@ class Prefill:
         Norms, and biases of hidden features, come a second time: here they lie with the homes of their features.
         """
         found = {name: bits for name, bits in tables.items() if name != "norms"}
-        found["norms_of_columns"] = self._at_homes(tables["norms"], self.place.layer_norms * self.place.decoder.layers)
+        found["norms_of_columns"] = self._at_homes(tables["norms"], self.place.last_norm_at)
         if "row_biases" in tables:
             found["biases_of_columns"] = self._at_homes(tables["row_biases"])
         found["norms"] = tables["norms"]
@@ -294,21 +297,24 @@ class _Parts:
         self.prefill, self.w, self.ring, self.channels = prefill, w, ring, channels
         self.column, self.goes = column, goes
 
-    def _norm(self, behind: bool) -> None:
-        """Write a norm."""
+    def _norm(self, behind: bool, inner: bool = False) -> None:
+        """Write a norm, or two beside each other."""
         w, line = self.w, self.prefill.squares
 
         def total() -> None:
             with w.cut("squares"):
                 line.emit(w.p, self.column.tree, w.sums)
 
-        emit_norm(w, total, behind)
+        emit_norm(w, total, behind, inner)
 
-    def given(self) -> None:
-        """Write what a part of a layer reads: the residual stream, normalised where norms stand before."""
+    def given(self, inner: bool = False) -> None:
+        """Write what a part of a layer reads: the residual stream, normalised where norms stand before.
+
+        `inner`: what the feed-forward part reads too.
+        """
         w = self.w
         if w.place.decoder.norms_before:
-            self._norm(False)
+            self._norm(False, inner)
         else:
             w.p.fs2h(w.given, w.x)
 
@@ -325,7 +331,7 @@ class _Parts:
         with w.cut("all squares"):
             self.channels.all_reduce(self.column.head, w.squares, w.p.fadds)
 
-    def spread(self, name: str, result: Var) -> None:
+    def spread(self, name: str, result: Var, given: Var) -> None:
         """Write result = given W: chunks of hidden features come from their homes."""
         w, p, prompt = self.w, self.w.p, self.w.prompt
         p.mov32(result, 0)
@@ -334,15 +340,15 @@ class _Parts:
             goes, base = p.reg16("goes"), p.reg16("piece")
             p.ld16(goes, self.goes, index=left)
             with w.cut(f"spread {name}"):
-                self.channels.spread(self.column.ends, goes, w.piece, base, self._find)
+                self.channels.spread(self.column.ends, goes, w.piece, base, partial(self._find, given))
             w.product(prompt.shapes[name], result, tile, base)
             p.free(base)
 
-    def _find(self, slot: Reg, base: Reg) -> None:
+    def _find(self, given: Var, slot: Reg, base: Reg) -> None:
         """Write that `base` becomes the address of a chunk of given features."""
         p = self.w.p
         p.mul16(slot, slot, self.w.prompt.piece)
-        p.ldi(base, self.w.given)
+        p.ldi(base, given)
         p.add16(base, base, slot)
 
     def summed(self, name: str, vector: Var) -> None:

@@ -72,7 +72,7 @@ def embeddings(prefill: Prefill, weights: Mapping[str, ArrayLike], tokens: Seque
     homes = prompt.homes(place.width)
     for row, (first, count) in enumerate(zip(prompt.firsts, prompt.counts, strict=True)):
         for k in range(count):
-            bits = embedding_rows(place, prefill.machine, weights, tokens[first + k])
+            bits = embedding_rows(place, prefill.machine, weights, tokens[first + k], first + k)
             for chunk, (column, slot) in enumerate(homes):
                 found[row, column, slot, k] = bits[chunk]
     return found.reshape(place.height, -1)

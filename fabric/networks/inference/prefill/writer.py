@@ -36,14 +36,18 @@ class PromptWriter(Idioms):
         s, heads, part, half = prompt.tokens, place.heads, place.part, place.dtype
         self.keep(prompt.slots)
 
-        pieces, norms = prompt.slots * prompt.piece, place.layer_norms * place.decoder.layers
-        self.norms = p.array("norms_of_columns", norms * prompt.slots * place.hidden, "f32", bank=4)
+        pieces, self.norm_size = prompt.slots * prompt.piece, prompt.slots * place.hidden
+        self.norms = p.array("norms_of_columns", place.last_norm_at * self.norm_size, "f32", bank=4)
         if "row_biases" in self.biases:
             count = place.decoder.layers * place.bias_words["row_biases"] * prompt.slots
             self.biases["row_biases"] = p.array("biases_of_columns", count, half)
         self.x = p.array("x", pieces, "f32", bank=4)  # the residual stream; apart from what is added to it
         if place.decoder.norms_behind:
             self.back = p.array("back", pieces, "f32", bank=0)  # what a part of a layer gives
+        elif place.decoder.centred or place.decoder.norms == "beside":
+            self.back = p.array("squares_of", pieces, "f32", bank=0)  # squares of what is centred, another norm
+        if place.decoder.norms == "beside":
+            self.inner_given = p.array("inner_given", pieces, half)  # what the feed-forward part reads
         self.given = p.array("given", pieces, half)  # what a product reads
         self.scratch = p.array("scratch", pieces, "f32", bank=2)
         self.piece = p.array("piece", prompt.piece, half)  # a chunk that comes from its home
@@ -65,7 +69,7 @@ class PromptWriter(Idioms):
         self.totals = p.array("totals", heads * s, "f32")
         self.mixed = p.array("mixed", heads * s * part, "f32", bank=0)
         self.mixed_half = p.array("mixed_half", s * place.query_rows, half)
-        self.gate_up = p.array("gate_up", 2 * s * place.ffn, "f32", bank=0)
+        self.gate_up = p.array("gate_up", s * prompt.shapes["gate_up"].rows, "f32", bank=0)
         self.inner = p.array("inner", s * place.ffn, "f32", bank=4)
         self.inner_half = p.array("inner_half", s * place.ffn, half)
         if place.squares:

@@ -60,7 +60,7 @@ def step_hops(decode, before):
     moves = (place.height - 1 - b) if a and decode.policy == "shift" else 0
     return {
         "token in": place.height * (place.hidden // 2) + sums["back"].hops,
-        "norms": place.norms * sums["norm"].hops,
+        "norms": (layers * place.decoder.norm_sums + 1 + place.decoder.centred) * sums["norm"].hops,
         "norms of projections": layers * sums["projections"].hops if place.decoder.projection_norms else 0,
         "queries, keys, values": layers * sums["qkv"].hops,
         "norms of heads": layers * place.decoder.head_norms * place.height * _hops_in_heads(decode, place.turned_heads),
@@ -96,7 +96,7 @@ def prompt_hops(prefill):
     own = prompt.slots * prompt.piece
     all_reduce = 2 * 2 * head_links * prompt.tokens  # of a number per token, there and back
     each = {
-        "norms": place.layer_norms * prefill.squares.hops,
+        "norms": place.decoder.norm_sums * prefill.squares.hops,
         "norms of projections": prefill.projections.hops if prefill.projections else 0,
         "queries, keys, values": turned("qkv") + along(row_links, prompt.piece, dtype),
         "scores": turned("scores") + along(head_links, prompt.block, "f32"),

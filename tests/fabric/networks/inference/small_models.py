@@ -12,7 +12,7 @@ from fabric.networks.inference.rope import Scaling
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
-__all__ = ["decoders", "have_room", "random_weights", "rounded"]
+__all__ = ["CLASSIC", "PLAIN", "decoders", "have_room", "random_weights", "rounded"]
 
 
 SCALINGS = (
@@ -22,6 +22,16 @@ SCALINGS = (
     Scaling("yarn", 4.0, 1.0, 8.0, 256, 1.125),
 )
 """None, all pairs slower, and slow pairs slower: with so short first contexts there are pairs of all three kinds."""
+
+PLAIN = {"centred": True, "norm_bias": True, "gated": False, "qkv_bias": True, "o_bias": True, "ffn_bias": True}
+GPT2 = Decoder(6, 2, 2, 2, 4, 5, 5, 64, 1e-5, activation="gelu", learned=True, tied=True,
+               different=(LayerKind(turns=False),) * 2, **PLAIN)  # fmt: skip
+NEOX = Decoder(6, 2, 2, 2, 4, 5, 5, 64, 1e-5, rotary=2, norms="beside", activation="gelu_erf", **PLAIN)
+PHI = Decoder(6, 2, 2, 1, 4, 5, 5, 64, 1e-5, rotary=2, norms="shared", activation="gelu", head_bias=True, **PLAIN)
+STABLE = Decoder(6, 2, 2, 1, 4, 5, 5, 64, 1e-5, rotary=2, centred=True, norm_bias=True)
+OPT = Decoder(5, 1, 2, 1, 4, 5, 5, 64, 1e-5, centred=True, gated=False, learned=True, activation="relu")
+CLASSIC = (GPT2, NEOX, PHI, STABLE, OPT)
+"""Small ones with the parts of models older than LLaMA, for the plain-Python machine too."""
 
 LAYERS = (
     LayerKind(),
@@ -40,7 +50,14 @@ def decoders(draw, layers=2):
     count, normed = draw(st.integers(1, layers)), draw(st.sampled_from(["", "heads", "projections"]))
     different = draw(st.sampled_from([(), *product(LAYERS, repeat=count)]))
     head_size = 2 * draw(st.integers(1, 5))
+    norms = draw(st.sampled_from(list(NORMS)))
+    centred = norms not in ("behind", "both") and draw(st.booleans())
     return Decoder(
+        centred=centred,
+        norm_bias=centred and draw(st.booleans()),
+        gated=draw(st.sampled_from([True, True, False])),
+        learned=draw(st.sampled_from([False, False, True])),
+        head_bias=draw(st.sampled_from([False, False, True])),
         hidden=draw(st.integers(1, 23)),
         layers=count,
         heads=kv_heads * group,
@@ -57,7 +74,7 @@ def decoders(draw, layers=2):
         scaling=draw(st.sampled_from(SCALINGS)),
         head_norms=normed == "heads",
         projection_norms=normed == "projections",
-        norms=draw(st.sampled_from(list(NORMS))),
+        norms=norms,
         activation=draw(st.sampled_from(ACTIVATIONS)),
         o_bias=draw(st.booleans()),
         ffn_bias=draw(st.booleans()),
@@ -76,10 +93,18 @@ def have_room(*counts):
 def random_weights(decoder, seed=0):
     """Return weights by the hub's names, float64."""
     rng = np.random.default_rng(seed)
-    found = {
-        "model.embed_tokens.weight": rng.standard_normal((decoder.vocabulary, decoder.hidden)),
-        "model.norm.weight": 1 + 0.2 * rng.standard_normal(decoder.hidden),
-    }
+
+    def norm(name):
+        found[f"{name}.weight"] = 1 + 0.2 * rng.standard_normal(decoder.hidden)
+        if decoder.norm_bias:
+            found[f"{name}.bias"] = 0.2 * rng.standard_normal(decoder.hidden)
+
+    found = {"model.embed_tokens.weight": rng.standard_normal((decoder.vocabulary, decoder.hidden))}
+    if decoder.learned:
+        found["model.embed_positions.weight"] = rng.standard_normal((decoder.context, decoder.hidden))
+    norm("model.norm")
+    if decoder.head_bias:
+        found["lm_head.bias"] = 0.3 * rng.standard_normal(decoder.vocabulary)
     if not decoder.tied:
         found["lm_head.weight"] = rng.standard_normal((decoder.vocabulary, decoder.hidden))
     for layer in range(decoder.layers):
@@ -92,7 +117,7 @@ def random_weights(decoder, seed=0):
         for name, count in decoder.query_key_norms.items():
             found[f"{base}.self_attn.{name}.weight"] = 1 + 0.2 * rng.standard_normal(count)
         for name in NORMS[decoder.norms]:
-            found[f"{base}.{name}.weight"] = 1 + 0.2 * rng.standard_normal(decoder.hidden)
+            norm(f"{base}.{name}")
     return found
 
 

@@ -19,7 +19,7 @@ from fabric.networks.inference.rows import POLICIES
 from harness.models.bound import bounded_logits
 from harness.models.plain import PlainDecoder
 from tests.examples import examples
-from tests.fabric.networks.inference.small_models import decoders, have_room, random_weights, rounded
+from tests.fabric.networks.inference.small_models import CLASSIC, decoders, have_room, random_weights, rounded
 from wse_core.errors import ConfigError
 from wse_core.params import machine
 
@@ -105,7 +105,7 @@ def test_cache_holds_the_oracles_entries():
                 assert np.array_equal(values[:, :n], oracle.values[layer, r, c, :, :n])
 
 
-@pytest.mark.parametrize("decoder", [TINY, NORMED, BIASED, BEHIND, WINDOWED])
+@pytest.mark.parametrize("decoder", [TINY, NORMED, BIASED, BEHIND, WINDOWED, *CLASSIC])
 def test_both_engines_give_the_same(decoder):
     """The plain-Python machine gives the same bits, cycles and hops."""
     found = {}

@@ -23,7 +23,7 @@ from fabric.price import timing
 from fabric.price.walk import Walker
 from tests.examples import examples, few
 from tests.fabric.networks.inference.machines import CHANGES, machine_of
-from tests.fabric.networks.inference.small_models import decoders, have_room, random_weights
+from tests.fabric.networks.inference.small_models import PLAIN, decoders, have_room, random_weights
 from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
 
@@ -32,6 +32,10 @@ SIZES = few(
     [
         (Decoder(64, 2, 4, 2, 16, 96, 60, 64, 1e-5), 7, 5, "shift"),
         (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True, activation="gelu"), 9, 4, "shift"),
+        (Decoder(64, 2, 2, 2, 24, 96, 60, 64, 1e-5, activation="gelu", learned=True, head_bias=True,
+                 different=(LayerKind(turns=False),) * 2, **PLAIN), 7, 5, "shift"),
+        (Decoder(60, 2, 6, 6, 8, 96, 60, 64, 1e-5, rotary=4, norms="beside", activation="gelu_erf", **PLAIN),
+         9, 4, "round"),
         (Decoder(48, 3, 2, 1, 24, 70, 30, 64, 1e-5), 3, 8, "concat"),
         (Decoder(64, 3, 4, 2, 24, 96, 60, 64, 1e-5, norms="both", head_norms=True, score_cap=3.0, logit_cap=5.0,
                  local_base=50.0, different=(LayerKind(window=4, local=True),) * 2 + (LayerKind(),)), 9, 4, "shift"),
@@ -44,7 +48,7 @@ SIZES = few(
         (Decoder(128, 4, 4, 2, 32, 344, 100, 64, 1e-5), 16, 9, "shift"),
         (Decoder(256, 1, 8, 4, 32, 512, 200, 64, 1e-5), 32, 10, "concat"),
     ],
-    8,
+    10,
 )  # fmt: skip
 
 
@@ -102,6 +106,17 @@ def test_parts(decoder, width, height, policy):
     for part in PARTS[2 if layers == 1 else 3 :]:  # what goes before the first of a layer is another layer's end
         if part != "norm 1":
             assert got[part] == pytest.approx(expected[part], rel=WITHIN, abs=12), part
+
+
+@pytest.mark.parametrize("norms", ["before", "beside"])
+def test_a_layer_takes_what_one_more_takes(norms):
+    """Parts of a layer, its first norm too, are together what a step with another layer takes more."""
+    steps = []
+    for layers in (2, 3):
+        decoder = Decoder(60, layers, 6, 6, 8, 96, 60, 64, 1e-5, norms=norms, activation="gelu", **PLAIN)
+        steps.append(StepCycles(decode_of(decoder, 9, 4, "round", 9)))
+    more = steps[1].step(7) - steps[0].step(7)
+    assert sum(steps[1].layer(7).values()) == pytest.approx(more, rel=0.02)
 
 
 def test_an_instruction_more_costs_what_it_costs(monkeypatch):

@@ -14,7 +14,7 @@ from fabric.networks.inference.rows import POLICIES
 from fabric.networks.inference.writer import code_words
 from harness.models.presets import PRESETS
 from tests.examples import examples
-from tests.fabric.networks.inference.small_models import decoders, have_room
+from tests.fabric.networks.inference.small_models import CLASSIC, decoders, have_room
 from wse_core.errors import PlanError
 from wse_core.params import machine
 
@@ -34,6 +34,9 @@ ALL = Decoder(6, 2, 4, 2, 4, 5, 5, 64, 1e-5, o_bias=True, ffn_bias=True, qkv_bia
 )
 @example(decoder=Decoder(1, 1, 6, 3, 8, 1, 2, 64), width=1, height=1, room=1, batch=0)
 @example(decoder=ALL, width=5, height=3, room=2, batch=4)
+@example(decoder=CLASSIC[0], width=5, height=3, room=2, batch=4)
+@example(decoder=CLASSIC[1], width=5, height=3, room=2, batch=4)
+@example(decoder=CLASSIC[2], width=5, height=3, room=2, batch=0)
 def test_programs_take_what_is_reckoned(decoder, width, height, room, batch):
     """Code stays below its share; variables are those that are counted, but for the gaps between them."""
     place = Placement(decoder, width, height, room, batch=batch)

@@ -26,7 +26,7 @@ from harness.models.bound import bounded_logits
 from harness.models.plain import PlainDecoder
 from tests.examples import examples
 from tests.fabric.networks.inference.hops import prompt_hops
-from tests.fabric.networks.inference.small_models import decoders, have_room, random_weights, rounded
+from tests.fabric.networks.inference.small_models import CLASSIC, decoders, have_room, random_weights, rounded
 from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
 
@@ -188,7 +188,7 @@ def test_prompt_and_steps_agree():
     assert both.reading.cycles + both.resumed.transition + both.resumed.cycles < sum(step.cycles for step in steps)
 
 
-@pytest.mark.parametrize("decoder", [TINY, replace(TINY, head_norms=True), SEVERAL, BEHIND, WINDOWED])
+@pytest.mark.parametrize("decoder", [TINY, replace(TINY, head_norms=True), SEVERAL, BEHIND, WINDOWED, *CLASSIC])
 def test_both_engines_give_the_same(decoder):
     """The plain-Python machine gives the same bits, cycles and hops."""
     found = [Both(decoder, 2, 2, 2, backend=backend) for backend in ("compiled", "reference")]

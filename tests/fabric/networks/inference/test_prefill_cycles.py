@@ -23,7 +23,7 @@ from fabric.price import timing
 from fabric.price.walk import Walker
 from tests.examples import examples, few
 from tests.fabric.networks.inference.machines import CHANGES, machine_of
-from tests.fabric.networks.inference.small_models import random_weights
+from tests.fabric.networks.inference.small_models import PLAIN, random_weights
 from tests.fabric.networks.inference.test_prefill import Both
 from wse_core.params import machine
 
@@ -32,6 +32,9 @@ SIZES = few(
     [
         (Decoder(64, 2, 4, 2, 16, 96, 60, 64, 1e-5), 7, 5, 13),
         (Decoder(64, 2, 6, 2, 24, 96, 60, 64, 1e-5, head_norms=True, activation="gelu"), 9, 4, 13),
+        (Decoder(64, 2, 4, 4, 16, 96, 60, 64, 1e-5, activation="gelu", learned=True,
+                 different=(LayerKind(turns=False),) * 2, **PLAIN), 7, 5, 13),
+        (Decoder(60, 2, 6, 6, 8, 96, 60, 64, 1e-5, rotary=4, norms="beside", activation="gelu_erf", **PLAIN), 9, 4, 13),
         (Decoder(64, 3, 4, 2, 24, 96, 60, 64, 1e-5, norms="both", head_norms=True, score_cap=3.0, logit_cap=5.0,
                  local_base=50.0, different=(LayerKind(window=4, local=True),) * 2 + (LayerKind(),)), 9, 4, 13),
         (Decoder(64, 4, 6, 2, 24, 96, 60, 64, 1e-5, qkv_bias=True, o_bias=True, ffn_bias=True,
@@ -45,7 +48,7 @@ SIZES = few(
         (Decoder(128, 1, 4, 2, 32, 344, 100, 64, 1e-5), 16, 7, 15),
         (Decoder(64, 1, 2, 2, 16, 96, 60, 64, 1e-5), 6, 1, 4),
     ],
-    6,
+    8,
 )  # fmt: skip
 
 
