@@ -45,7 +45,10 @@ if TYPE_CHECKING:
 
 __all__ = ["EXAMPLES", "MatrixConfig", "TrainConfig", "load_train", "parse_train"]
 
-EXAMPLES = ("digits", "digits-sparse75", "digits-sparse90", "fc-mnist-shaped", "chars", "digits-bert", "digits-cnn")
+EXAMPLES = (
+    *("digits", "digits-sparse75", "digits-sparse90", "fc-mnist-shaped", "chars", "digits-bert", "digits-cnn"),
+    "digits-unet",
+)
 """Names of the files that come with the package."""
 
 MANY = 10**6
@@ -149,8 +152,8 @@ class TrainConfig(TrainFile):
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Features of the inputs and of each product's outputs."""
-        return (self.network.inputs, *(matrix.outputs for matrix in self.matrices))
+        """Features of the inputs, and of each product's result, or its channels."""
+        return self.graph.features
 
     @cached_property
     def matrices(self) -> tuple[MatrixConfig, ...]:
@@ -180,15 +183,15 @@ class TrainConfig(TrainFile):
 
         dtype = "f16" if self.dtype == "bf16" else self.dtype
         if self.network.nodes:
-            some = self.data.labels != "class"
-            image = self.network.image
-            return graph_of(self.network.inputs, self.network.nodes, self.data.sequence, dtype, some, image)
+            some, pixels = self.data.labels != "class", self.data.labels == "pixel"
+            sizes = self.network.inputs, self.network.nodes, self.data.sequence
+            return graph_of(*sizes, dtype, some, self.network.image, pixels)
         return Network.of(self.layers, dtype)
 
     @property
     def classes(self) -> int:
-        """A sample has one of so many classes."""
-        return self.graph.logits.rows
+        """A sample, a token or a pixel has one of so many classes."""
+        return self.graph.classes
 
     @property
     def at_once(self) -> int:
@@ -604,7 +607,15 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
             raise ConfigError("the file says it", where=place(source, f"network.{key}"), hint="either, not both")
     from harness.train.onnx_file import read_onnx
 
-    found = read_onnx(Path(source).parent / network["file"])
+    found, data = read_onnx(Path(source).parent / network["file"]), table.get("data")
+    if found.planes and (not isinstance(data, dict) or data.get("labels") != "pixel"):
+        raise UnsupportedError(
+            f"{network['file']} ends in planes of {found.planes[0]} x {found.planes[1]} pixels, which are no logits of "
+            "a sample",
+            where=place(source, "data.labels"),
+            feature="labels",
+            hint='labels = "pixel", and a label for each',
+        )
     network["inputs"] = found.inputs
     if found.layers:
         network["layers"] = found.layers
@@ -687,7 +698,9 @@ def _oddities(config: TrainConfig) -> list[str]:
             f"mesh.width is {config.mesh.width}: no layer has more than {max(config.widths)} features, the other "
             "columns of PEs have nothing to do"
         )
-    for number, (count, outputs) in enumerate(zip(config.active, config.widths[1:], strict=True), 1):
+    for number, (count, outputs) in enumerate(
+        zip(config.active, (one.outputs for one in config.matrices), strict=True), 1
+    ):
         if count < outputs:
             found.append(
                 f"layer {number} has {'a single weight' if count == 1 else f'{count} weights'} for {outputs} features: "

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from harness.kit.samples import load_digits
-from harness.train.sources import Samples, blocks, marked, read_source
+from harness.train.sources import Samples, blocks, check_labels, marked, read_source
 from harness.train.text import TokenRows, is_text, read_text
 from wse_core import numerics
 from wse_core.errors import CheckpointError, ConfigError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SOURCES", "DataService", "Dataset", "load"]
 
-SOURCES = ("digits", "mnist-shaped")
+SOURCES = ("digits", "digits-ink", "mnist-shaped")
 """Data sets with a name; everything else is a file."""
 
 
@@ -43,7 +43,7 @@ class Dataset:
     Attributes
     ----------
     x_train, x_test : ndarray of float32, or RowsOnDemand; shape (samples, features)
-    y_train, y_test : ndarray of int64, shape (samples,)
+    y_train, y_test : ndarray of int64, shape (samples,), or (samples, pixels) if each pixel has a label
     """
 
     x_train: Samples
@@ -83,6 +83,8 @@ def load(config: TrainConfig) -> Dataset:
             raise ConfigError(f"{source} has no {key}", where=f"data.{key}", hint=hint)
     if source == "digits":
         found = _digits()
+    elif source == "digits-ink":
+        found = _ink(_digits())
     elif source == "mnist-shaped":
         found = _mnist_shaped()
     elif is_text(source):
@@ -90,12 +92,7 @@ def load(config: TrainConfig) -> Dataset:
         found = Dataset(**read_text(source, Path(config.source).parent, *held))
     else:
         found = _read(source, config)
-    if config.data.labels == "token":
-        both = {name: marked(getattr(found, name), "data.source") for name in ("y_train", "y_test")}
-        found = replace(found, **both)
-    elif config.data.labels == "first":
-        found = _cut(found, config)
-    found = _looked_up(found, config)
+    found = _looked_up(_labelled(found, config), config)
     for name in ("x_train", "x_test"):
         if len(getattr(found, name)) % config.data.sequence:
             raise ConfigError(
@@ -112,11 +109,11 @@ def load(config: TrainConfig) -> Dataset:
             where="network.inputs",
             value=inputs,
         )
-    labels = np.concatenate([found.y_train, found.y_test])
+    labels = np.concatenate([found.y_train.ravel(), found.y_test.ravel()])
     if config.data.labels != "class":
         labels = labels[labels >= 0]
         if not len(labels):
-            raise ConfigError(f"no sample of {source} has a class", where="data.labels", value=config.data.labels)
+            raise ConfigError(f"nothing of {source} has a class", where="data.labels", value=config.data.labels)
     if labels.min() < 0 or labels.max() >= classes:
         raise ConfigError(
             f"labels of {source} are {labels.min()} to {labels.max()}, the network has {classes} classes",
@@ -141,6 +138,20 @@ def load(config: TrainConfig) -> Dataset:
                 hint="scale the samples, for example to 0 .. 1",
             )
     return found
+
+
+def _labelled(found: Dataset, config: TrainConfig) -> Dataset:
+    """Return samples with the kind of labels that is asked for, -1 for none."""
+    both = {name: getattr(found, name) for name in ("y_train", "y_test")}
+    for name, labels in both.items():
+        check_labels(labels, config.graph.label_image, "data.labels", f"{name} of {config.data.source}")
+    if config.data.labels == "first":
+        return _cut(found, config)
+    if config.data.labels in ("token", "pixel"):
+        both = {name: marked(labels, "data.source") for name, labels in both.items()}
+    if config.data.labels == "pixel":
+        both = {name: labels.reshape(len(labels), -1) for name, labels in both.items()}
+    return replace(found, **both)
 
 
 def _cut(found: Dataset, config: TrainConfig) -> Dataset:
@@ -197,6 +208,15 @@ def _digits() -> Dataset:
     """Return the handwritten digits of scikit-learn, 8 x 8 pixels in 0 .. 1; a fifth is held out."""
     images, labels = load_digits()
     return _split(images[:, :-1].astype(np.float32), labels, 0.2, np.random.default_rng(0))
+
+
+def _ink(found: Dataset) -> Dataset:
+    """Return digits with a label for each of their 8 x 8 pixels: the digit where it is half dark or more, else 10."""
+    dark = {part: (getattr(found, f"x_{part}")[:] >= 0.5).reshape(-1, 8, 8) for part in ("train", "test")}
+    labels = {
+        f"y_{part}": np.where(there, getattr(found, f"y_{part}")[:, None, None], 10) for part, there in dark.items()
+    }
+    return replace(found, **labels)
 
 
 def _mnist_shaped() -> Dataset:
@@ -298,7 +318,7 @@ class DataService:
         Returns
         -------
         list of list of (ndarray of float32, ndarray of int64)
-            Per part and wafer: samples of shape (batch / count / wafers, features), and their classes.
+            Per part and wafer: samples of shape (batch / count / wafers, features), and their classes, or pixels'.
         """
         return [
             [(self.dataset.x_train[own], self.dataset.y_train[own]) for own in np.split(part, self.wafers)]

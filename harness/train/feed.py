@@ -7,7 +7,7 @@ goes on from a checkpoint passes over those that it has used.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,13 @@ class BatchFeed:
     Parameters
     ----------
     batches : iterable of (inputs, labels)
-        Real numbers of shape (batch, features), whole numbers of shape (batch,).
+        Real numbers of shape (batch, features), whole numbers of shape (batch,) or (batch, rows, columns).
     size, wafers, features, classes : int
         Samples of a batch, and what they are cut into and must be.
     some : bool
         Labels may be -100: none.
+    image : sequence of int
+        Each pixel of so many rows and columns has a label; empty: each sample has one.
 
     Examples
     --------
@@ -46,8 +48,9 @@ class BatchFeed:
         features: int,
         classes: int,
         some: bool = False,
+        image: Sequence[int] = (),
     ) -> None:
-        self.batches, self.size, self.wafers, self.some = batches, size, wafers, some
+        self.batches, self.size, self.wafers, self.some, self.image = batches, size, wafers, some, tuple(image)
         self.features, self.classes = features, classes
         self._begin()
 
@@ -91,18 +94,18 @@ class BatchFeed:
         except (TypeError, ValueError):
             raise ConfigError("is no pair of inputs and labels", where=where) from None
         x = x.reshape(len(x), -1) if x.ndim > 2 else x
-        if x.shape != (self.size, self.features) or y.shape != (self.size,):
+        if x.shape != (self.size, self.features) or y.shape != (self.size, *self.image):
             raise ConfigError(
                 f"inputs of shape {x.shape} and labels of shape {y.shape}",
                 where=where,
-                hint=f"({self.size}, {self.features}) and ({self.size},)",
+                hint=f"{(self.size, self.features)} and {(self.size, *self.image)}",
             )
         if y.dtype.kind not in "iu" or not np.isfinite(x).all():
             raise ConfigError("labels are whole numbers and inputs finite ones", where=where)
         y = marked(y.astype(np.int64), where) if self.some else y.astype(np.int64)
         if y.min() < -int(self.some) or y.max() >= self.classes:
             raise ConfigError(f"labels are {y.min()} to {y.max()}, there are {self.classes} classes", where=where)
-        return x, y
+        return x, y.reshape(len(y), -1) if self.image else y
 
     def parts(self, iteration: int, count: int) -> list[list[tuple[np.ndarray, np.ndarray]]]:
         """Return the shards of an iteration, as `harness.train.data.DataService.parts` does."""

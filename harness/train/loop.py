@@ -32,7 +32,7 @@ from memx.pattern import Pattern
 from memx.store import FileStore, MemoryStore
 from wse_core.errors import CheckpointError, ConfigError, TrainingError
 
-__all__ = ["HeldOut", "Loop", "Step", "judged"]
+__all__ = ["HeldOut", "Loop", "Step", "by_label", "judged"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,23 +101,38 @@ class HeldOut(NamedTuple):
     Attributes
     ----------
     accuracy : float
-        Share of the samples no logit of which is larger than that of their label.
+        Share of the labels, of samples, tokens or pixels, none of whose logits is larger than their own.
     loss : float
-        Mean over the samples of ``-log softmax(logits)[label]``, which the host takes in float64 from the logits.
+        Mean over the labels of ``-log softmax(logits)[label]``, which the host takes in float64 from the logits.
     """
 
     accuracy: float
     loss: float
 
 
-def judged(logits: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
-    """Return how many samples are right, and the sum of their losses.
+def by_label(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return logits with a row for each label, and the labels in one row: a pixel is as a sample is.
 
     Parameters
     ----------
-    logits : ndarray, shape (samples, classes)
-    labels : ndarray of int, shape (samples,)
-        Below zero: the sample has none, and does not count.
+    logits : ndarray, shape (samples, features)
+        Channel by channel, if pixels have labels.
+    labels : ndarray of int, shape (samples,) or (samples, pixels)
+    """
+    rows, labels = np.asarray(logits), np.asarray(labels)
+    if labels.ndim > 1:
+        rows = rows.reshape(len(labels), -1, labels.shape[1]).swapaxes(1, 2).reshape(labels.size, -1)
+    return rows, labels.ravel()
+
+
+def judged(logits: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
+    """Return how many labels are told right, and the sum of their losses.
+
+    Parameters
+    ----------
+    logits : ndarray, shape (samples, features)
+    labels : ndarray of int, shape (samples,) or (samples, pixels)
+        Below zero: there is none, and it does not count.
 
     Examples
     --------
@@ -125,10 +140,11 @@ def judged(logits: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
     >>> right, round(loss, 3)
     (1, 6.696)
     """
-    labelled = np.asarray(labels) >= 0
+    rows, labels = by_label(logits, labels)
+    labelled = labels >= 0
     if not labelled.any():
         return 0, 0.0
-    values, labels = np.asarray(logits, np.float64)[labelled], np.asarray(labels)[labelled]
+    values, labels = np.asarray(rows, np.float64)[labelled], labels[labelled]
     with np.errstate(invalid="ignore", over="ignore"):
         below = values - values.max(1, keepdims=True)
         own = below[np.arange(len(labels)), labels]
@@ -179,8 +195,8 @@ class Loop(ABC):
                 raise ConfigError(
                     "batches that are handed over are not cut into tokens", where="data.labels", hint=hint
                 )
-            some = config.data.labels == "token"
-            self.data = BatchFeed(data, config.data.batch, config.wafers, config.widths[0], config.classes, some)
+            some, sizes = config.data.labels != "class", (config.data.batch, config.wafers, config.widths[0])
+            self.data = BatchFeed(data, *sizes, config.classes, some, config.graph.label_image)
         self.optimizer, self.loss_scale = config.train.optimizer.build(), LossScale.of(config)
         samples = len(self.dataset.x_train) if isinstance(self.data, DataService) else None
         self.iterations = config.iterations(samples)
@@ -210,7 +226,7 @@ class Loop(ABC):
 
     @abstractmethod
     def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
-        """Return (samples that are right, sum of their losses), as `judged` does; their time belongs to tests."""
+        """Return (labels that are told right, sum of their losses), as `judged` does; their time belongs to tests."""
 
     @abstractmethod
     def culprit(self) -> int | None:
@@ -309,14 +325,16 @@ class Loop(ABC):
         Parameters
         ----------
         inputs : ndarray, shape (samples, features)
-        labels : ndarray of int, shape (samples,)
+        labels : ndarray of int, shape (samples,), or (samples, rows, columns) if pixels have labels
         """
+        labels = np.asarray(labels)
+        labels = labels.reshape(len(labels), -1) if labels.ndim > 1 else labels
         right, loss = self._classify(inputs, labels) if len(inputs) else (0, 0.0)
-        count = max(1, int((np.asarray(labels) >= 0).sum()))
+        count = max(1, int((labels >= 0).sum()))
         return HeldOut(right / count, loss / count)
 
     def evaluate(self, inputs: Samples, labels: np.ndarray) -> float:
-        """Return the share of samples that is classified rightly; see `test`."""
+        """Return the share of labels that are told right; see `test`."""
         return self.test(inputs, labels).accuracy
 
     # --- files of weights ---------------------------------------------------------------------------------------------

@@ -40,13 +40,13 @@ class BatchResult:
     Attributes
     ----------
     loss : numpy.floating
-        Sum over the samples, in FP32.
+        Sum over the labels, in FP32.
     right : int
-        Samples whose largest logit is that of their label.
+        Labels that have the largest logit.
     gradients : list of ndarray of float32
         Per parameter, one per entry of its gradient pattern: sums over the samples, times the loss scale.
     labelled : int
-        Samples that have a class; 0: all of the batch.
+        So many samples, tokens or pixels have a label; 0: all of the batch.
     clock : dict
         Further fields of `Step`.
     """

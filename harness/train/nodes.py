@@ -65,6 +65,7 @@ def graph_of(
     dtype: str = "f16",
     some: bool = False,
     image: Sequence[int] = (),
+    pixels: bool = False,
 ) -> Network:
     """Return the network of operations.
 
@@ -80,6 +81,8 @@ def graph_of(
         Tokens may be without a label.
     image : sequence of int, optional
         Channels, rows and columns of a sample.
+    pixels : bool
+        Each pixel of the result has a label.
 
     Raises
     ------
@@ -107,36 +110,49 @@ def graph_of(
         if node.op == "linear":
             sizes = {"inputs": rows[given[0]], "outputs": node.outputs or 0, "bias": int(node.bias is not False)}
         elif node.op in ("batchnorm", "shift"):
-            image_of = images[given[0]] or (rows[given[0]], 1, 1)  # a feature is a channel of one pixel
-            sizes = dict(zip(("channels", "height", "width"), image_of, strict=True))
+            sizes = _sides(images[given[0]] or (rows[given[0]], 1, 1))  # a feature is a channel of one pixel
         elif node.op in (*OWNERS["kernel"], "groupnorm"):
             sizes = _image_sizes(node, images[given[0]], given[0], where)
         elif node.op in OWNERS["heads"]:
-            sizes = {"heads": node.heads or 1, "sequence": sequence}
-            sizes |= {"causal": int(node.causal is not False)} if node.op in OWNERS["causal"] else {}
+            causal = {"causal": int(node.causal is not False)} if node.op in OWNERS["causal"] else {}
+            sizes = {"heads": node.heads or 1, "sequence": sequence, **causal}
         names[node.name] = f"{node.name}.{node.op}"
         found.append(Node(names[node.name], node.op, tuple(names[name] for name in given), sizes))
         before, images[node.name] = node.name, () if node.op == "linear" else images[given[0]]
-        if node.op == "concat":
-            images[node.name] = _side_by_side([images[name] for name in given])
         rows[node.name] = node.outputs or rows[given[0]] if node.op == "linear" else rows[given[0]]
         if node.op == "concat":
+            images[node.name] = _side_by_side([images[name] for name in given])
             rows[node.name] = sum(rows[name] for name in given)
         if node.op in OWNERS["kernel"]:
             found_image = _windowed(found[-1], rows[given[0]], where)
             images[node.name], rows[node.name] = found_image, math.prod(found_image)
         if node.op == "transposed" and node.bias is not False:
-            shifted = dict(zip(("channels", "height", "width"), images[node.name], strict=True))
-            found.append(Node(f"{node.name}.shift", "shift", (names[node.name],), shifted))
+            found.append(Node(f"{node.name}.shift", "shift", (names[node.name],), _sides(images[node.name])))
             names[node.name] = found[-1].name
+    found.append(_loss(names[before], some, images[before] if pixels else None, before))
     try:
-        loss = Node("loss", "cross_entropy", (names[before],), {"some": 1} if some else {})
-        network = Network((*found, loss), inputs, dtype)
+        network = Network(tuple(found), inputs, dtype)
         network.operations()  # nothing is left over
     except ConfigError as error:
         error.where = "network.nodes"
         raise
     return network
+
+
+def _loss(given: str, some: bool, image: tuple[int, ...] | None, before: str) -> Node:
+    """Return the loss behind an operation, of samples, or of the pixels of an image."""
+    sizes = {"some": 1} if some else {}
+    if image is not None:
+        if not image:
+            what = f"{before} gives features, and pixels have the labels"
+            raise ConfigError(what, where="data.labels", hint='"class", or a convolution at the end')
+        sizes |= {"height": image[1], "width": image[2]}
+    return Node("loss", "cross_entropy", (given,), sizes)
+
+
+def _sides(image: tuple[int, ...]) -> dict[str, int]:
+    """Return the sizes of an image by name."""
+    return dict(zip(("channels", "height", "width"), image, strict=True))
 
 
 def _side_by_side(images: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
@@ -153,7 +169,7 @@ def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, where: st
             where=where,
             hint="network.image = [channels, rows, columns]" if given == INPUT else "linear gives no images",
         )
-    sizes = dict(zip(("channels", "height", "width"), image, strict=True))
+    sizes = _sides(image)
     if node.op == "groupnorm":
         return sizes | {"groups": node.groups or 0}
     height = node.kernel or (image[1] if node.op == "avgpool" else 0)

@@ -1,8 +1,9 @@
 """Networks are read from ONNX files, and trained weights written back into them.
 
-A file is read as an exporter wrote it for training: from one input to the logits, parameters as initializers under
-their own names.  A chain of products becomes the layers of `harness.train.tables.LayerConfig`, any other graph nodes of
-`harness.train.tables.NodeConfig`, called as their modules are; what cannot is named, node by node.
+A file is read as an exporter wrote it for training: from one input to the logits, of a sample or of each pixel of an
+image, parameters as initializers under their own names.  A chain of products becomes the layers of
+`harness.train.tables.LayerConfig`, any other graph nodes of `harness.train.tables.NodeConfig`, called as their modules
+are; what cannot is named, node by node.
 
 ======================================================  =============================================================
 nodes                                                   become

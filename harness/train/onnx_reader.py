@@ -87,6 +87,8 @@ class OnnxNetwork(NamedTuple):
         As `harness.train.tables.NetworkConfig` has them.
     first : bool
         The first token of a sequence alone has a result.
+    planes : tuple of int
+        Rows and columns of the result, if it has logits for each pixel; empty if a sample has one of a class.
     """
 
     inputs: int
@@ -99,6 +101,7 @@ class OnnxNetwork(NamedTuple):
     sequence: int = 0
     places: tuple[int, ...] = ()
     first: bool = False
+    planes: tuple[int, ...] = ()
 
     def back(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return trained tensors under the names, and with the axes, that came in."""
@@ -207,7 +210,9 @@ class OnnxReader:
         """Return what was found."""
         names = self._layers() if not image else None
         if names is None:
-            return OnnxNetwork(self.inputs, [], self.tensors, self.origins, tuple(self.warnings), self.nodes, image)
+            found = OnnxNetwork(self.inputs, [], self.tensors, self.origins, tuple(self.warnings), self.nodes, image)
+            sizes = self.values[self.graph.output[0].name].shape[1:]
+            return found._replace(planes=sizes if image and math.prod(sizes) > 1 else ())
         layers, renamed = names
         tensors = {_renamed(name, renamed): values for name, values in self.tensors.items()}
         origins = {_renamed(name, renamed): origin for name, origin in self.origins.items()}
@@ -237,8 +242,9 @@ class OnnxReader:
         last = self.values.get(self.graph.output[0].name)
         if not self.refused and (last is None or last.node != (self.nodes[-1]["name"] if self.nodes else "")):
             self.refused.append(f"{self.graph.output[0].name}: is not what the last node gives")
-        elif not self.refused and last and math.prod(last.shape[1:]) > 1:
-            what = f"of shape {last.shape} are no logits: a sample has one class here"
+        elif not self.refused and last and (last.groups or (math.prod(last.shape[1:]) > 1 and len(last.shape) != 3)):
+            shape = (last.groups, last.features // last.groups) if last.groups else last.shape
+            what = f"of shape {shape} are no logits: a sample, or a pixel of an image, has one class here"
             self.refused.append(f"{self.graph.output[0].name}: results {what}")
 
     def _layers(self) -> tuple[list[dict[str, Any]], dict[str, str]] | None:

@@ -66,12 +66,13 @@ class OnnxWriter:
             if node.op in FEATURES and not rows:
                 given, rows = [self._add("Flatten", given, axis=1)], True
             results[node.name], flat[node.name] = self._written(node, given, rows), rows
-        if not rows:  # a single pixel per channel
+        pixels = list(config.graph.label_image)
+        if not rows and not pixels:  # a single pixel per channel
             self._add("Flatten", [results[node.name]], axis=1)
         self.nodes[-1].output[0] = "logits"
         ends = [
             helper.make_tensor_value_info(name, 1, ["samples", *sizes])  # 1: float32
-            for name, sizes in (("x", image or [config.widths[0]]), ("logits", [config.classes]))
+            for name, sizes in (("x", image or [config.widths[0]]), ("logits", [config.classes, *pixels]))
         ]
         held = [self.numpy_helper.from_array(array, name) for name, array in self.held.items()]
         graph = helper.make_graph(self.nodes, config.name, ends[:1], ends[1:], held)

@@ -32,7 +32,7 @@ from fabric.networks.graph.plain import PlainGraph
 from harness.config.options import place
 from harness.train.config import TrainConfig
 from harness.train.data import Dataset
-from harness.train.loop import judged
+from harness.train.loop import by_label, judged
 from harness.train.masters import BatchResult, MasterLoop
 from harness.train.sources import Samples, blocks
 from memx.parameter import Parameter
@@ -137,7 +137,8 @@ class PlainTrainer(MasterLoop):
         x, labels = (np.concatenate(parts) for parts in zip(*samples, strict=True))
         with np.errstate(over="ignore", invalid="ignore"):
             loss, found = self.model.gradients(self._active(), x, labels, scale, self.config.train.label_smoothing)
-        right = int((self.model.activations[-1].argmax(1) == labels).sum())
+        rows, flat = by_label(self.model.results[self.model.network.logits.name], labels)
+        right = int((rows.argmax(1) == flat).sum())
         gradients = [found[p.name].reshape(-1)[p.gradient_pattern.flat] for p in self.parameters]
         network, kept = self.model.network, {p.name: p.statistics for p in self.parameters}
         for node in network.nodes:

@@ -11,8 +11,9 @@ a directory         the same as .npy files, mapped into memory; or the four file
 ==================  ==================================================================================================
 
 Samples of several axes (images) become rows; with a class per token, (samples, tokens, features) and (samples, tokens)
-become a row per token; so do numbers of tokens, (samples, tokens), which are looked up.  Unsigned bytes are taken as
-they are: pixels of 0 to 255 train badly, and `[data] scale` divides them.
+become a row per token; so do numbers of tokens, (samples, tokens), which are looked up; with a class per pixel, labels
+have the shape (samples, rows, columns).  Unsigned bytes are taken as they are: pixels of 0 to 255 train badly, and
+`[data] scale` divides them.
 
 Sources: numpy, format of .npy, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; Y. LeCun et al.,
 the form idx, as the MNIST database distributes it.
@@ -23,7 +24,7 @@ from __future__ import annotations
 import csv
 import gzip
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -32,10 +33,10 @@ import numpy as np
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
-__all__ = ["ARRAYS", "RowsOnDemand", "Samples", "blocks", "marked", "read_source"]
+__all__ = ["ARRAYS", "RowsOnDemand", "Samples", "blocks", "check_labels", "marked", "read_source"]
 
 NONE = -100
-"""A token without a label has this one in files and batches."""
+"""A token, or pixel, without a label has this one in files and batches."""
 
 ARRAYS = ("x_train", "y_train", "x_test", "y_test")
 """A source has these arrays."""
@@ -105,6 +106,21 @@ def marked(labels: np.ndarray, where: str) -> np.ndarray:
         wrong = int(labels[(labels < 0) & (labels != NONE)][0])
         raise ConfigError(f"{wrong} is no class, and none is {NONE}", where=where, value=wrong)
     return found
+
+
+def check_labels(labels: np.ndarray, image: Sequence[int], where: str | Path, what: str = "labels") -> None:
+    """Refuse labels that are not one for each sample, or for each pixel of an image of so many rows and columns.
+
+    Raises
+    ------
+    ConfigError
+    """
+    wanted = len(labels), *image
+    if labels.shape == wanted:
+        return
+    said = "a label for every pixel" if image else "a label for every sample"
+    hint = None if image or labels.ndim != 3 else 'labels = "pixel"'
+    raise ConfigError(f"{what} have shape {labels.shape}, {said} is {wanted}", where=where, hint=hint)
 
 
 def read_source(path: Path, names: tuple[str, ...], held_out: float, seed: int, scale: float) -> dict[str, Any]:
@@ -253,12 +269,12 @@ def _checked(path: Path, part: str, x: Any, y: Any, scale: float) -> dict[str, A
         y.ndim == 2 and len(x.shape) in (2, 3) and tuple(x.shape[:2]) == y.shape
     ):  # tokens of sequences, or their numbers
         x, y = np.asarray(x).reshape(y.size, -1), y.reshape(-1)
-    if len(x.shape) < 2 or y.ndim != 1 or len(x) != len(y) or not x.size:
+    if len(x.shape) < 2 or y.ndim not in (1, 3) or len(x) != len(y) or not x.size:
         raise ConfigError(
             f"x_{part} of shape {x.shape} does not fit y_{part} of shape {y.shape}",
             where=path,
             hint="(samples, features) and (samples,); (samples, tokens, features), or numbers of tokens as (samples, "
-            "tokens), and (samples, tokens)",
+            "tokens), and (samples, tokens); images and (samples, rows, columns)",
         )
     rows = RowsOnDemand(x, scale)
     held = type(x) is np.ndarray

@@ -141,8 +141,8 @@ class DataConfig:
 
     source: str = option(
         "digits",
-        doc="digits, mnist-shaped, or x_train, y_train, x_test, y_test as an .npz, an .h5, a directory of .npy or idx "
-        "files; or a .csv; or pydoc or a .txt, whose next characters are learned",
+        doc="digits, digits-ink (a label per pixel), mnist-shaped, or x_train, y_train, x_test, y_test as an .npz, an "
+        ".h5, a directory of .npy or idx files; or a .csv; or pydoc or a .txt, whose next characters are learned",
     )
     sequence: int = option(
         1, doc="samples, one behind the other, that attention sees together: tokens of a text", low=1, high=10**6
@@ -150,8 +150,8 @@ class DataConfig:
     labels: str = option(
         "class",
         doc="class: every sample has one; token: tokens may have none, -100; first: samples are cut into the tokens of "
-        "a sequence, of which the first one has the class",
-        choices=("class", "token", "first"),
+        "a sequence, of which the first one has the class; pixel: every pixel of the result may have one, or -100",
+        choices=("class", "token", "first", "pixel"),
     )
     scale: float = option(1.0, doc="of files: samples are divided by this, 255 for pixels of a byte", low=1e-30)
     held_out: float = option(0.2, doc="of a .csv or a text: share of the samples for tests", low=0.0, high=1.0)

@@ -26,7 +26,7 @@ from harness.config.machine import numbers_of
 from harness.train import clock_state
 from harness.train.config import TrainConfig
 from harness.train.data import Dataset
-from harness.train.loop import judged
+from harness.train.loop import by_label, judged
 from harness.train.masters import BatchResult, MasterLoop
 from harness.train.sources import Samples
 from memx.store import FileStore, MemoryStore
@@ -123,9 +123,9 @@ class Trainer(MasterLoop):
             smoothing = self.config.train.label_smoothing
             shards = [(self.encode(x.T), self.encode(self._wanted(y, smoothing).T)) for x, y in samples]
             parts.append(system.train(shards, scale, number == len(batches), whole))
-            labels = np.concatenate([y for _, y in samples])
+            rows, labels = by_label(self.arithmetic.decode(system.logits()).T, np.concatenate([y for _, y in samples]))
             labelled += int((labels >= 0).sum())
-            right += int((self.arithmetic.decode(system.logits()).argmax(0) == labels).sum())
+            right += int((rows.argmax(1) == labels).sum())
         done = Iteration.of_parts(parts)
         counts = [parameter.gradient_pattern.count for parameter in self.parameters]
         return BatchResult(
@@ -147,8 +147,8 @@ class Trainer(MasterLoop):
         )
 
     def _wanted(self, labels: np.ndarray, smoothing: float = 0.0) -> np.ndarray:
-        """Return the wanted probabilities of samples, a row each; zeros for one without a class."""
-        return wanted_of(labels, self.network.logits.rows, smoothing)
+        """Return the wanted probabilities of samples, a row each; zeros where there is no class."""
+        return wanted_of(labels, self.network.classes, smoothing)
 
     def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
         """Test a batch after the other; wafers count what is right, the host takes losses from their logits."""

@@ -261,6 +261,22 @@ class Network:
         return bool(dict(self.nodes[-1].sizes).get("some", 0))
 
     @property
+    def label_image(self) -> tuple[int, ...]:
+        """Rows and columns of pixels that have a label each; empty if a sample has one."""
+        sizes = dict(self.nodes[-1].sizes)
+        return (sizes["height"], sizes["width"]) if "height" in sizes else ()
+
+    @property
+    def label_pixels(self) -> int:
+        """So many pixels of a sample have a label each; 1 if the sample has one."""
+        return math.prod(self.label_image)
+
+    @property
+    def classes(self) -> int:
+        """A label says one of so many classes."""
+        return self.logits.rows // self.label_pixels
+
+    @property
     def features(self) -> tuple[int, ...]:
         """The inputs have so many features, and each product's result so many, or channels."""
         rows = ((node, OPERATIONS[node.op]) for node in self.nodes)

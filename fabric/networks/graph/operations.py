@@ -36,6 +36,7 @@ Sources: weight streaming white paper, sections 4.2 and 5.3; J. L. Ba et al., "L
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeAlias
 
@@ -281,32 +282,60 @@ class Add(NetworkOperation):
 
 
 def wanted_of(labels: np.ndarray, classes: int, smoothing: float = 0.0) -> np.ndarray:
-    """Return the wanted probabilities of labels, a row each; zeros for a label below zero.
+    """Return the wanted probabilities of labels, a row per sample; zeros for a label below zero.
 
     Parameters
     ----------
-    labels : ndarray of int, shape (samples,)
+    labels : ndarray of int, shape (samples,) or (samples, pixels)
     classes : int
     smoothing : float
         This share of a label's probability is spread over all classes alike (C. Szegedy et al., "Rethinking the
         Inception architecture for computer vision", 2016).
+
+    Returns
+    -------
+    ndarray, shape (samples, classes) or (samples, classes x pixels)
     """
-    found = (1 - smoothing) * np.eye(classes)[labels] + smoothing / classes
-    return np.asarray(found * (labels >= 0)[:, None])
+    found = (1 - smoothing) * np.eye(classes)[np.maximum(labels, 0)] + smoothing / classes
+    found = found * (labels >= 0)[..., None]
+    return np.asarray(np.moveaxis(found, -1, 1)).reshape(len(labels), -1)
 
 
 class CrossEntropy(NetworkOperation):
     """Softmax and cross-entropy against labels, summed over the tokens that have one; it begins the way back.
 
-    If its node has ``some`` = 1, tokens may have none: a label below zero.
+    If its node has ``some`` = 1, tokens may have none: a label below zero.  If it has ``height`` and ``width``, so many
+    rows and columns of pixels have a label each, and the logits of one are that pixel of all channels.
     """
 
     name, meaning = "cross_entropy", "-log softmax(x)[label], summed over tokens"
 
+    def features(self, node: Node, given: int) -> int:
+        pixels = self.unit(node, given)
+        if pixels < 1 or given % pixels:
+            raise ConfigError(f"{node.name}: {given} features are no channels of {pixels} pixels", where="network")
+        return given
+
+    def unit(self, node: Node, given: int) -> int:
+        return math.prod(dict(node.sizes).get(side, 1) for side in ("height", "width"))
+
     def plain_loss(
         self, a: PlainArithmetic, logits: np.ndarray, labels: np.ndarray, smoothing: float = 0.0
     ) -> tuple[Any, np.ndarray]:
-        """Return (sum of the losses, softmax minus wanted probabilities); both are zero where a label is below zero."""
+        """Return (sum of the losses, softmax minus wanted probabilities); both are zero where a label is below zero.
+
+        Parameters
+        ----------
+        a : PlainArithmetic
+        logits : ndarray, shape (samples, features)
+        labels : ndarray of int, shape (samples,) or (samples, pixels)
+        smoothing : float
+        """
+        if labels.ndim > 1:  # a pixel is a sample
+            count, pixels = labels.shape
+            by_pixel = logits.reshape(count, -1, pixels).swapaxes(1, 2)
+            loss, delta = self.plain_loss(a, by_pixel.reshape(count * pixels, -1), labels.ravel(), smoothing)
+            return loss, delta.reshape(by_pixel.shape).swapaxes(1, 2).reshape(logits.shape)
         below = logits - logits.max(1, keepdims=True)
         powers = np.exp(below)
         sums = powers.sum(1, keepdims=True)

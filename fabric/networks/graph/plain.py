@@ -108,7 +108,7 @@ class PlainGraph(PlainArithmetic):
         ----------
         parameters : dict[str, ndarray]
         x : ndarray, shape (samples, features)
-        labels : ndarray of int, shape (samples,)
+        labels : ndarray of int, shape (samples,) or (samples, pixels)
         scale : float
         smoothing : float
             Of the labels, `fabric.networks.graph.operations.wanted_of`.

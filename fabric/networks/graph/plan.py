@@ -97,7 +97,7 @@ class MemoryPlan:
         self.arrays["labels"] = PlannedArray(most[-1])
         self.arrays["expo"] = PlannedArray(most[-1], "f32")
         if network.some:
-            self.arrays["labelled"] = PlannedArray(1, "f32")
+            self.arrays["labelled"] = PlannedArray(network.label_pixels, "f32")
 
     def _keep(self) -> dict[str, PlannedArray]:
         """Return the arrays of what operations keep; a second one of a letter and level has a number behind a dot."""

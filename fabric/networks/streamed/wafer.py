@@ -63,8 +63,8 @@ class Wafer:
         ----------
         inputs : ndarray of uint16, shape (features, samples)
             Bit patterns.
-        labels : ndarray of uint16, shape (classes, samples)
-            Bit patterns of the wanted probabilities; all zero for a token without a label.
+        labels : ndarray of uint16, shape (features of the logits, samples)
+            Bit patterns of the wanted probabilities; all zero for a token, or pixel, without a label.
         """
         ones = self.resident.tiles("a0", inputs)
         ones[..., : self.resident.tokens] = self.resident.one
@@ -72,8 +72,9 @@ class Wafer:
         self.fabric.write("labels", self.resident.tiles("labels", labels))
         if self.resident.network.some:
             r = self.resident
-            rows = labels.any(0).astype(np.float32).reshape(r.height, 1, r.tokens)
-            self.fabric.write("labelled", np.tile(rows, (1, r.width, 1)))
+            classes = labels.reshape(-1, r.network.label_pixels, r.height, r.tokens)
+            rows = np.any(classes.transpose(0, 2, 1, 3), axis=0).reshape(r.height, 1, -1)
+            self.fabric.write("labelled", np.tile(rows, (1, r.width, 1)).astype(np.float32))
 
     def run(
         self, streams: Sequence[tuple[NDArray[np.uint32], NDArray[np.bool_]]], progress: Progress | bool | None = None

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.operations import wanted_of
 from fabric.networks.graph.plain import PlainGraph
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.table import OPERATIONS
@@ -99,11 +100,12 @@ class Ran:
         self.oracle = StreamedOracle(network, machine(), width, height, self.tokens)
         self.wafer = Wafer(self.resident)
         self.x = rng.standard_normal((self.tokens, network.inputs))
-        self.y = rng.integers(0, network.logits.rows, self.tokens)
+        shape = (self.tokens, network.label_pixels) if network.label_image else (self.tokens,)
+        self.y = rng.integers(0, network.classes, shape)
         if network.some:
-            self.y[rng.random(self.tokens) < 0.4] = -1
+            self.y[rng.random(shape) < 0.4] = -1
         self.inputs = self.oracle.half.encode(self.x.T)
-        self.labels = self.oracle.half.encode((np.eye(network.logits.rows)[self.y] * (self.y >= 0)[:, None]).T)
+        self.labels = self.oracle.half.encode(wanted_of(self.y, network.classes).T)
 
     def expected(self, scale=1.0):
         """Return gradients and losses of the oracle."""
@@ -190,7 +192,8 @@ def differentiate(network, samples, seed):
     rng = np.random.default_rng(seed)
     model = PlainGraph(network, "f64")
     values = {tensor.name: rng.standard_normal(tensor.shape) / 2 for tensor in network.parameters}
-    x, y = rng.standard_normal((samples, network.inputs)), rng.integers(0, network.logits.rows, samples)
+    shape = (samples, network.label_pixels) if network.label_image else (samples,)
+    x, y = rng.standard_normal((samples, network.inputs)), rng.integers(-network.some, network.classes, shape)
     _, gradients = model.gradients(values, x, y)
     step = 1e-6
     for name, value in values.items():

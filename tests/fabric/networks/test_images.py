@@ -70,7 +70,11 @@ class Images:
         channels, height, width = self.shape
         self.node("groupnorm", channels=channels, height=height, width=width, groups=groups)
 
-    def network(self, classes, dtype="f16", convolved=False):
+    def network(self, classes, dtype="f16", convolved=False, pixels=False, some=1):
+        if pixels:  # each has a label
+            self.convolution(classes, (1, 1))
+            sizes = {"some": some, "height": self.shape[1], "width": self.shape[2]}
+            return Network((*self.nodes, Node("loss", "cross_entropy", (self.at,), sizes)), self.inputs, dtype)
         if convolved:  # no product of features at all
             self.convolution(classes, (1, 1))
             self.windowed("avgpool", self.shape[1:], 1)
@@ -83,8 +87,8 @@ ROWS = ["relu", "residual", "shift", "concat", "concat"]
 
 
 @st.composite
-def networks(draw):
-    """Draw a network of images."""
+def networks(draw, ends=("", "", "convolved", "pixels")):
+    """Draw a network of images, which ends in one of some ways: with a product, with means, with a loss per pixel."""
     built = Images(draw(st.integers(1, 3)), draw(st.integers(2, 6)), draw(st.integers(2, 6)))
     for _ in range(draw(st.integers(1, 4))):
         channels, height, width = built.shape
@@ -121,7 +125,9 @@ def networks(draw):
             built.shift()
         else:
             built.node("relu")
-    return built.network(draw(st.integers(2, 4)), draw(st.sampled_from(["f16", "cb16"])), draw(st.booleans()))
+    dtype, end = draw(st.sampled_from(["f16", "cb16"])), draw(st.sampled_from(ends))
+    more = {"some": draw(st.integers(0, 1))} if end == "pixels" else {}
+    return built.network(draw(st.integers(2, 4)), dtype, **more, **({end: True} if end else {}))
 
 
 def fitting(network, width):
@@ -145,8 +151,12 @@ def fitting(network, width):
 def test_networks_of_images_are_bit_exact(network, width, height, samples, form, scale, seed):
     """Gradients of all parameters and losses, twice; the logits; then a test pass."""
     fitting(network, width)
-    ran = Ran(network, width, height, samples, seed, form)
-    expected = ran.expected(scale)
+    exact(Ran(network, width, height, samples, seed, form), scale)
+
+
+def exact(ran, scale):
+    """Compare gradients, losses, logits and what a test counts with the oracle."""
+    network, expected = ran.network, ran.expected(scale)
     for _ in range(2):
         assert np.array_equal(ran.found(scale), expected)
         level = network.level[network.logits.name]
@@ -175,6 +185,55 @@ def test_plain_gradients_are_those_of_finite_differences(network, seed):
 def test_the_oracle_is_near_real_numbers(network, seed):
     fitting(network, 2)
     approximate(Ran(network, 2, 1, 3, seed), seed)
+
+
+@examples(40)
+@given(
+    network=networks(ends=("pixels",)),
+    width=st.integers(1, 4),
+    height=st.integers(1, 3),
+    samples=st.integers(1, 3),
+    form=st.sampled_from(["steps", "both"]),
+    seed=st.integers(0, 99),
+)
+def test_labels_of_pixels_are_bit_exact(network, width, height, samples, form, seed):
+    """As above, with logits and a label, or none, for each pixel; one pixel of a sample is as the sample."""
+    fitting(network, width)
+    exact(Ran(network, width, height, samples, seed, form), 2.0**6)
+
+
+def test_a_pixel_without_a_label_adds_nothing():
+    """What lies there changes neither loss nor gradients if no window joins it to others; and labels do."""
+    built = Images(3, 4, 3)
+    network = built.network(3, pixels=True)
+    ran = Ran(network, 2, 2, 2, 5)
+    assert 0 < (ran.y >= 0).sum() < ran.y.size
+    expected = ran.expected()
+    without = np.tile(ran.y.T < 0, (3, 1))
+    ran.inputs[without] ^= 0x8000
+    assert np.array_equal(ran.expected(), expected)
+    assert np.array_equal(ran.found(), expected)
+    ran.inputs[~without] ^= 0x8000
+    assert not np.array_equal(ran.expected(), expected)
+
+
+def test_the_loss_of_pixels_is_that_of_as_many_samples():
+    """A convolution of single pixels is a product with each of them: gradients and losses of both, in float64."""
+    network, rng = Images(3, 4, 2).network(5, pixels=True), np.random.default_rng(4)
+    x, y, values = rng.standard_normal((6, 3, 8)), rng.integers(-1, 5, (6, 8)), rng.standard_normal((5, 4))
+    loss, found = PlainGraph(network, "f64").gradients({"n0.weight": values}, x.reshape(6, -1), y)
+    linear = Node("n0.linear", "linear", ("input",), {"inputs": 3, "outputs": 5, "bias": 1})
+    flat = Network((linear, Node("loss", "cross_entropy", ("n0.linear",), {"some": 1})), 3)
+    rows = x.swapaxes(1, 2).reshape(-1, 3)
+    expected, wanted = PlainGraph(flat, "f64").gradients({"n0.weight": values}, rows, y.ravel())
+    assert np.isclose(loss, expected, rtol=1e-12)
+    assert np.allclose(found["n0.weight"], wanted["n0.weight"], rtol=1e-12)
+
+
+def test_planes_that_are_no_channels_are_refused():
+    node = Node("n0.convolution", "convolution", ("input",), Images(1, 3, 3).network(2, convolved=True).nodes[0].sizes)
+    with pytest.raises(ConfigError, match="loss: 18 features are no channels of 4 pixels"):
+        Network((node, Node("loss", "cross_entropy", (node.name,), {"height": 2, "width": 2})), 9)
 
 
 # --- what the operations are ------------------------------------------------------------------------------------------

@@ -609,7 +609,14 @@ def test_samples_that_a_view_mixes_and_images_without_a_class_are_named(folder):
         read_onnx("m.onnx")
     last = helper.make_node("Conv", ["x", "a.weight"], ["y"], "conv 1")
     write_images("m.onnx", [last], {"a.weight": held["a.weight"]}, (1, 4, 4))
-    with pytest.raises(UnsupportedError, match="no logits: a sample has one class"):
+    assert read_onnx("m.onnx").planes == (4, 4)
+    what = r"(?s)a\.toml: data\.labels.*m\.onnx ends in planes of 4 x 4 pixels.*labels = \"pixel\""
+    with pytest.raises(UnsupportedError, match=what):
+        parse_train(IMAGES, "a.toml")
+    assert parse_train(IMAGES, "a.toml", ["data.labels=pixel"]).graph.label_image == (4, 4)
+    mixed = helper.make_node("Reshape", ["c", "shape"], ["y"], "view 1")
+    write_images("m.onnx", [conv, mixed], held | {"shape": np.array([-1, 2, 32], np.int64)}, (1, 4, 4))
+    with pytest.raises(UnsupportedError, match=r"shape \(2, 32\) are no logits: a sample, or a pixel of an image, has"):
         read_onnx("m.onnx")
 
 
@@ -640,7 +647,7 @@ def test_a_folded_batch_norm_is_refused(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["lenet", "residual", "resnet", "stem", "unet", "enlarging", "features", "depthwise", "gated"]
+    "name", ["lenet", "residual", "resnet", "stem", "unet", "segments", "enlarging", "features", "depthwise", "gated"]
 )
 def test_networks_that_torch_exports_train_as_there(folder, name):
     """Five steps of plain descent on eight samples: losses, weights, and names of weights."""
@@ -650,6 +657,8 @@ def test_networks_that_torch_exports_train_as_there(folder, name):
 
     torch.manual_seed(0)
     module, x, y = network(torch, name).train(), torch.randn(8, 1, 8, 8), torch.arange(8)
+    if name == "segments":  # a label for each pixel, or none
+        y = torch.randint(0, 10, (8, 8, 8)).masked_fill(torch.rand(8, 8, 8) < 0.3, -100)
     exported = copy.deepcopy(module).eval()  # its own mode is left as it is
     optimizer, losses = torch.optim.SGD(module.parameters(), lr=0.05), []
     for _ in range(5):
@@ -660,6 +669,8 @@ def test_networks_that_torch_exports_train_as_there(folder, name):
     np.savez("images.npz", x_train=x.numpy(), y_train=y.numpy(), x_test=x.numpy(), y_test=y.numpy())
     given = {"iterations": 5, "optimizer": {"name": "sgd", "lr": 0.05}, "loss_scale": {"initial": 1024.0}}
     mesh, data = {"width": 2, "height": 2}, {"source": str(folder / "images.npz"), "batch": 8}
+    if name == "segments":
+        mesh, data = {"width": 4, "height": 8}, data | {"labels": "pixel"}
     machine = Trainer(wse.train.from_torch(exported, x, folder / "m.onnx", data=data, mesh=mesh, train=given))
     assert not exported.training
     found = [machine.step().loss for _ in range(5)]

@@ -17,8 +17,8 @@ def separable(nn, below, above, stride):
     )
 
 
-def unet(torch):
-    """Return a small U-Net whose pixels' means are the logits: down twice, up twice, with what was before."""
+def unet(torch, pixels=False):
+    """Return a small U-Net: down twice, up twice, with what was before; logits of each pixel, or their means."""
     nn = torch.nn
 
     def twice(below, above):
@@ -38,7 +38,8 @@ def unet(torch):
             b = self.down(self.pool(a))
             y = self.up1(self.bottom(self.pool(b)))
             y = self.up2(self.join1(torch.cat([b, y], dim=1)))
-            return self.end(self.join2(torch.cat([y, a], dim=1))).mean((2, 3))
+            y = self.end(self.join2(torch.cat([y, a], dim=1)))
+            return y if pixels else y.mean((2, 3))
 
     return UNet()
 
@@ -62,11 +63,26 @@ def normal_block(torch):
     return Normal
 
 
+def enlarging(nn):
+    """Return a network that makes images smaller, then larger than they were."""
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, 2, 1),
+        nn.ReLU(),
+        nn.ConvTranspose2d(4, 6, 3, 2, 1, output_padding=1, groups=2),
+        nn.ReLU(),
+        nn.ConvTranspose2d(6, 3, 2, 2, bias=False),
+        nn.BatchNorm2d(3),
+        nn.MaxPool2d(4),
+        nn.Flatten(),
+        nn.Linear(48, 10),
+    )
+
+
 def stem(nn, block):
     """Return a residual network that begins as those of large images do, and pools with padding."""
     begin = nn.Conv2d(1, 4, 3, 1, 1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
-    end = nn.AvgPool2d(3, 2, 1), nn.Flatten(), nn.Linear(8, 10)
-    return nn.Sequential(*begin, block(4, 4, 1), block(4, 8, 2), *end)
+    blocks = block(4, 4, 1), block(4, 8, 2)
+    return nn.Sequential(*begin, *blocks, nn.AvgPool2d(3, 2, 1), nn.Flatten(), nn.Linear(8, 10))
 
 
 def gated_network(torch):
@@ -142,17 +158,8 @@ def network(torch, name):
         ),
         "stem": lambda: stem(nn, Normal),
         "unet": lambda: unet(torch),
-        "enlarging": lambda: nn.Sequential(
-            nn.Conv2d(1, 4, 3, 2, 1),
-            nn.ReLU(),
-            nn.ConvTranspose2d(4, 6, 3, 2, 1, output_padding=1, groups=2),
-            nn.ReLU(),
-            nn.ConvTranspose2d(6, 3, 2, 2, bias=False),
-            nn.BatchNorm2d(3),
-            nn.MaxPool2d(4),
-            nn.Flatten(),
-            nn.Linear(48, 10),
-        ),
+        "segments": lambda: unet(torch, pixels=True),
+        "enlarging": lambda: enlarging(nn),
         "features": lambda: nn.Sequential(
             nn.Flatten(), nn.Linear(64, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 10), nn.BatchNorm1d(10)
         ),

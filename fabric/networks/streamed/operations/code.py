@@ -78,6 +78,7 @@ class ProgramCode:
     reads, writes : dict[str, Dsr]
         Pointers, by the names of their commands.
     functions : Emit
+        Of rows of tokens; `Emit.first` tells them of longer ones, up to those of a loss per pixel.
     shapes : ProgramShapes
         Those of operations on images; programs without have none.
     pool : PoolTasks
@@ -105,6 +106,8 @@ class ProgramCode:
         self.writes = {name: p.dsr("dest") for name in POINTERS if name != "label"}
         if product.arriving:
             self.joined, self.spread = p.dsr("src0"), p.dsr("dest")
+        planes = network.label_pixels > 1  # sums of rows and sums of planes are joined
+        self.everywhere = p.dsr("src1") if product.arriving and planes else None
         if "shape" in ids:
             self.shapes = ProgramShapes(self)
         self.one, self.two = p.array("one", tokens, "f32", bank=0), p.array("two", tokens, "f32", bank=2)
@@ -113,17 +116,25 @@ class ProgramCode:
         parts = [(joins, make(self)) for make, joins in makers.items()]  # some share their tasks
         self.alone = [part for joins, part in parts if not joins]
         self.joining = [part for joins, part in parts if joins]
-        self.functions = functions.Emit(p, tokens)
+        self.functions = functions.Emit(p, tokens * network.label_pixels)
+        self.functions.count = tokens
 
     def prepare(self) -> None:
         """Emit the loads of the pointers."""
+        self.over(self.tokens)
+
+    def over(self, words: int) -> None:
+        """Emit the loads of the pointers, and of what joins sums, for rows of so many numbers."""
+        p = self.p
         for pointers in (self.reads, self.writes):
             for name, dsr in pointers.items():
                 var = self.held["expo" if name == "wide" else "a0"]
-                self.p.load(dsr, self.p.mem1d(var, self.tokens, save=True, check=False))
+                p.load(dsr, p.mem1d(var, words, save=True, check=False))
         if self.product.arriving:
-            self.p.load(self.joined, self.product.sums)
-            self.p.load(self.spread, self.p.fabout(self.gradient.row_out, self.tokens, dtype="f32"))
+            p.load(self.joined, p.mem1d(self.product.partial, words))
+            p.load(self.spread, p.fabout(self.gradient.row_out, words, dtype="f32"))
+        if self.everywhere is not None:
+            p.load(self.everywhere, p.fabin(self.gradient.row_in, words, dtype="f32"))
 
     def command(self, name: str) -> AbstractContextManager[Task]:
         """Begin the task of a command."""
@@ -154,7 +165,7 @@ class ProgramCode:
         p, product, total, arriving = self.p, self.product, self.product.total, self.product.arriving
         if arriving is None or product.leaving is None:
             return
-        everywhere = p.fabin(self.gradient.row_in, self.tokens, dtype="f32")
+        everywhere = self.everywhere or p.fabin(self.gradient.row_in, self.tokens, dtype="f32")
         with self.command("pass_max"):
             p.fmaxs(product.leaving, total, arriving)
         for name, join in (("join_add", p.fadds), ("join_max", p.fmaxs)):

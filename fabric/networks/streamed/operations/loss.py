@@ -1,12 +1,20 @@
-"""Softmax cross-entropy, and how many samples are classified right; sums over all columns go round their ring."""
+"""Softmax cross-entropy, and how many labels are told right; sums over all columns go round their ring.
+
+A label belongs to a sample, and a command works on a row of samples; or to a pixel, and it works on a plane, pixel
+after pixel with all samples of the PE (`fabric.networks.streamed.operations.shapes.LossShape`).
+
+Order of additions (bit exact)
+    Sums over classes: rows of a column, then round the ring.  Losses: pixel by pixel in a PE, then north to south.
+"""
 
 from __future__ import annotations
 
-from fabric.asm.operands import Var
+from fabric.asm.operands import Dsd, Var
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.operations import APART
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
+from fabric.networks.streamed.operations.shapes import shape_number
 
 __all__ = ["LOSS"]
 
@@ -26,30 +34,36 @@ COMMANDS = {
 
 def forward(w: StepWriter, step: NetworkStep) -> None:
     """Write the losses and the gradients of the logits."""
-    logits, delta = step.reads[0], step.writes[0]
+    logits, delta, pixels = step.reads[0], step.writes[0], w.plan.network.label_pixels
     _peak(w, step, wide=True)
-    w.each(logits, "exp_row")
+    w.each(logits, "exp_row", unit=pixels)
     w.join("join_add")
     w.tell("share")
     w.tell("log", columns=[0])
     w.scale()
     w.tell(label="labels", wide="expo", delta=w.plan.array(delta))
-    w.each(logits, "delta_row")
+    w.each(logits, "delta_row", unit=pixels)
     w.answer()
+    if pixels > 1:
+        w.tell(shape=0)
 
 
 def test(w: StepWriter, step: NetworkStep) -> None:
-    """Write what counts the samples whose label has the largest logit."""
+    """Write what counts the labels that have the largest logit."""
     _peak(w, step)
-    w.each(step.reads[0], "right_row")
+    w.each(step.reads[0], "right_row", unit=w.plan.network.label_pixels)
     w.answer()
+    if w.plan.network.label_pixels > 1:
+        w.tell(shape=0)
 
 
 def _peak(w: StepWriter, step: NetworkStep, wide: bool = False) -> None:
     """Write the largest logit of each sample, then pointers to the logits and to what goes with them."""
-    rows = f"{w.plan.array(step.reads[0])}.rows"
+    rows, pixels = f"{w.plan.array(step.reads[0])}.rows", w.plan.network.label_pixels
+    if pixels > 1:
+        w.tell(shape=shape_number(w.plan.network, step.node, step.direction))
     w.tell("floor", row=rows)
-    w.each(step.reads[0], "max_row")
+    w.each(step.reads[0], "max_row", unit=pixels)
     w.join("join_max")
     if wide:
         w.tell("peak", row=rows, label="labels", wide="expo")
@@ -58,25 +72,48 @@ def _peak(w: StepWriter, step: NetworkStep, wide: bool = False) -> None:
 
 
 class LossTasks:
-    """What the tasks hold between commands, and the tasks."""
+    """What the tasks hold between commands, and the tasks.
+
+    Parameters
+    ----------
+    code : ProgramCode
+
+    Attributes
+    ----------
+    sums, one, two : Var or Dsd
+        What a command works on and with: a row of samples, or a plane.
+    spare : Var
+        Where `one` lies.
+    peak, share, hits : Var
+        The largest logits; one over the sums of exponentials; losses, or what is right.
+    """
 
     def __init__(self, code: ProgramCode) -> None:
         self.code, p = code, code.p
-        self.share = p.array("share", code.tokens, "f32", bank=4)
-        self.hits = p.array("hits", code.tokens, "f32", bank=4)
+        words = self.words = code.tokens * code.network.label_pixels
+        self.sums: Var | Dsd = code.product.sums
+        self.one: Var | Dsd = code.one
+        self.two: Var | Dsd = code.two
+        self.share = p.array("share", words, "f32", bank=4)
+        self.hits = p.array("hits", words, "f32", bank=4)
+        self.peak, self.spare = code.peak, code.one
+        if words > code.tokens:  # nothing asks for gradients meanwhile, and shares come behind exponentials
+            self.peak, self.spare = self.share, code.gradient.product
+            self.sums, self.one = p.mem1d(code.product.partial, words), p.mem1d(self.spare, words)
+            self.two = p.mem1d(code.gradient.gradient, words)
         self.factor = p.reg32("loss scale")
 
     def tasks(self) -> None:
         """Write the tasks: the largest logit, the exponentials and their sum, gradients, losses, what is right."""
         code, p = self.code, self.code.p
-        total, sums, one = code.product.total, code.product.sums, code.one
+        total, sums, one = code.product.total, self.sums, self.one
         with code.command("floor"):
             p.mov32(total, 0xFF800000)
         with code.command("max_row"):
             p.fh2s(one, code.reads["row"])
             p.fmaxs(sums, sums, one)
         with code.command("peak"):
-            p.mov32(code.peak, sums)
+            p.mov32(self.peak, sums)
             p.mov32(total, 0)
         self.losses()
         with code.command("loss"):
@@ -85,32 +122,34 @@ class LossTasks:
             p.mov32(total, 0)
         with code.command("right_row"):  # 1 where a logit is the largest, 0 where it is below
             p.fh2s(one, code.reads["row"])
-            p.fsubs(one, one, code.peak)
+            p.fsubs(one, one, self.peak)
             p.fmuls(one, one, APART)
             p.fmaxs(one, one, -1.0)
             p.fadds(one, one, 1.0)
-            p.fh2s(code.two, code.reads["label"])
-            p.fmuls(one, one, code.two)
+            p.fh2s(self.two, code.reads["label"])
+            p.fmuls(one, one, self.two)
             p.fadds(self.hits, self.hits, one)
 
     def losses(self) -> None:
         """Write exponentials, losses and the gradients of the logits."""
-        code, p, one, two = self.code, self.code.p, self.code.one, self.code.two
-        sums = code.product.sums
+        code, p, one, two, sums = self.code, self.code.p, self.one, self.two, self.sums
         with code.command("exp_row"):
             p.fh2s(one, code.reads["row"])
-            p.fsubs(one, one, code.peak)
+            p.fsubs(one, one, self.peak)
             p.fh2s(two, code.reads["label"])
             p.fmuls(two, two, one)
             p.fsubs(self.hits, self.hits, two)
-            code.functions.exp(one, one)
+            with code.functions.first(self.words):
+                code.functions.exp(self.spare, self.spare)
             p.mov32(code.writes["wide"], one)
             p.fadds(sums, sums, one)
         with code.command("share"):
-            code.functions.reciprocal(self.share, code.product.partial)
+            with code.functions.first(self.words):
+                code.functions.reciprocal(self.share, code.product.partial)
             self.where_labelled(self.share)
         with code.command("log"):
-            code.functions.log(one, code.product.partial)
+            with code.functions.first(self.words):
+                code.functions.log(self.spare, code.product.partial)
             self.where_labelled(one)
             p.fadds(self.hits, self.hits, one)
         with code.command("scale") as t:
@@ -123,8 +162,8 @@ class LossTasks:
             p.fmuls(one, one, self.factor)
             p.fs2h(code.writes["delta"], one)
 
-    def where_labelled(self, row: Var) -> None:
-        """Emit zeros for tokens without a label, if there may be some."""
+    def where_labelled(self, row: Var | Dsd) -> None:
+        """Emit zeros for tokens, or pixels, without a label, if there may be some."""
         if self.code.network.some:
             self.code.p.fmuls(row, row, self.code.held["labelled"])
 

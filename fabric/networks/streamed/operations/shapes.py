@@ -31,6 +31,7 @@ __all__ = [
     "SHAPE",
     "ConvolutionShape",
     "GroupShape",
+    "LossShape",
     "PoolShape",
     "ProgramShapes",
     "padded_rows",
@@ -155,6 +156,22 @@ class PoolShape(ImageShape):
 
 
 @dataclass(frozen=True)
+class LossShape(ImageShape):
+    """Each pixel has logits and a label: what rows are in a loss of samples are planes of so many pixels."""
+
+    pixels: int
+
+    @property
+    def rows(self) -> int:
+        return self.pixels
+
+    def load(self, code: ProgramCode) -> None:
+        words = self.pixels * code.tokens
+        code.product.over(code.p.mem1d(code.held["a0"], code.tokens, check=False), words)
+        code.over(words)
+
+
+@dataclass(frozen=True)
 class GroupShape(ImageShape):
     """Single rows are channels of so many pixels, and groups of so many rows."""
 
@@ -183,6 +200,8 @@ def _shape(network: Network, node: Node, direction: str) -> ImageShape | None:
     if node.op in ("groupnorm", "batchnorm", "shift"):
         pixels = node.size("height") * node.size("width")
         return GroupShape(pixels, given // node.size("groups") if node.op == "groupnorm" else pixels)
+    if node.op == "cross_entropy" and network.label_pixels > 1:
+        return LossShape(network.label_pixels)
     return None
 
 

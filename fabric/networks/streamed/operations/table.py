@@ -20,6 +20,7 @@ from fabric.networks.streamed.operations.norm import NORM
 from fabric.networks.streamed.operations.pooling import AVERAGE_POOL, MAX_POOL, bordered
 from fabric.networks.streamed.operations.rotary import ROTARY
 from fabric.networks.streamed.operations.rows import ROWS
+from fabric.networks.streamed.operations.shapes import SHAPE, shapes_of
 
 __all__ = ["STREAMED", "after", "ids_of", "present"]
 
@@ -62,4 +63,5 @@ def ids_of(network: Network, more: Iterable[str] = ()) -> dict[str, int]:
     used = [*POINTERS, *JOINS]
     for name, lowering in STREAMED.items():
         used += lowering.commands if name in there else ()
-    return given_out([*used, *bordered(network), *more])
+    shapes = SHAPE if shapes_of(network) else ()  # a loss per pixel has one too
+    return given_out([*used, *bordered(network), *shapes, *more])

@@ -91,13 +91,7 @@ def ask(a: MeshArithmetic, node: Node, delta: Halves, x: Halves, weights: Stream
     deltas = a.widen(delta.reshape(-1, window.out_plane, delta.shape[1]))[asked.rows]
     pixels = a.widen(_pixels(window, x)).reshape(-1, window.out_plane, x.shape[1])
     products = a.mul(pixels[np.where(bias, 0, channel * window.taps + tap)], deltas)
-    return _south(a, np.where(bias[:, None, None], deltas, products))
-
-
-def _south(a: MeshArithmetic, planes: Bits) -> Bits:
-    """Return sums over planes of shape (..., pixels, samples): pixel by pixel in each PE, then north to south."""
-    by_pe = planes.reshape(*planes.shape[:-1], a.height, a.tokens)
-    return a.south_of(np.moveaxis(by_pe, -2, -3).reshape(*planes.shape[:-2], a.height, -1))
+    return a.south_of_planes(np.where(bias[:, None, None], deltas, products))
 
 
 def _entries(node: Node, window: Window, pattern: StreamedPattern) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:

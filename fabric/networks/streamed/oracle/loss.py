@@ -1,4 +1,8 @@
-"""Softmax cross-entropy, and how many samples are classified right."""
+"""Softmax cross-entropy, and how many labels are told right.
+
+A label belongs to a sample, or to a pixel of it: then its logits are that pixel of all channels.  Rows are taken apart
+into (channels, pixels, samples), with one pixel where a sample has a label.
+"""
 
 from __future__ import annotations
 
@@ -17,34 +21,45 @@ LOWEST = 0xFF800000
 
 
 def forward(
-    a: MeshArithmetic, tensor: NetworkTensor, logits: Halves, labels: Halves, scale: float, some: bool = False
+    a: MeshArithmetic,
+    tensor: NetworkTensor,
+    logits: Halves,
+    labels: Halves,
+    scale: float,
+    some: bool = False,
+    pixels: int = 1,
 ) -> tuple[Bits, Halves]:
     """Return (losses per column as f32 bits, gradients of the logits, which lie as a tensor says).
 
-    With `some`, tokens whose labels are all zero have neither.
+    With `some`, what has labels that are all zero has neither.
     """
-    below, wanted = _below(a, tensor, logits), a.widen(labels)
-    hits = np.array(a.over_columns(a.mul(wanted, below), a.sub, 0, tensor))
+    shape = -1, pixels, logits.shape[1]
+    below, wanted = _below(a, tensor, logits.reshape(shape)), a.widen(labels).reshape(shape)
+    hits = np.array(a.over_columns(a.mul(wanted, below), a.sub, 0, tensor, pixels))
     powers = a.functions.exp(below)
-    sums = a.joined(a.over_columns(powers, a.add, 0, tensor), a.add)
+    sums = a.joined(a.over_columns(powers, a.add, 0, tensor, pixels), a.add)
     share, logs = a.functions.reciprocal(sums), a.functions.log(sums)
     if some:
-        labelled = np.asarray(labels.any(0), np.float32).view(np.uint32)
+        labelled = np.asarray(wanted.any(0), np.float32).view(np.uint32)
         share, logs = a.mul(np.asarray(share), labelled), a.mul(np.asarray(logs), labelled)
     hits[0] = a.add(hits[0], logs)
     delta = a.sub(a.mul(share[None], powers), wanted)
     bits = np.uint32(int(np.array(scale, np.float32).view(np.uint32)) & 0xFFFF0000)  # its upper half is sent
-    return a.south(hits), a.narrow(a.mul(delta, np.full_like(delta, bits)))
+    found = a.narrow(a.mul(delta, np.full_like(delta, bits)))
+    return a.south_of_planes(hits), found.reshape(logits.shape)
 
 
-def right(a: MeshArithmetic, tensor: NetworkTensor, logits: Halves, labels: Halves) -> Bits:
-    """Return per column how many samples no logit of which is larger than that of their label, as f32 bits."""
-    far = a.times(_below(a, tensor, logits), APART)
+def right(a: MeshArithmetic, tensor: NetworkTensor, logits: Halves, labels: Halves, pixels: int = 1) -> Bits:
+    """Return per column how many labels there are none of whose logits is larger than their own, as f32 bits."""
+    shape = -1, pixels, logits.shape[1]
+    far = a.times(_below(a, tensor, logits.reshape(shape)), APART)
     found = a.plus(a.larger(far, np.full_like(far, np.float32(-1).view(np.uint32))), 1.0)
-    return a.south(np.array(a.over_columns(a.mul(found, a.widen(labels)), a.add, 0, tensor)))
+    hits = a.mul(found, a.widen(labels).reshape(shape))
+    return a.south_of_planes(np.array(a.over_columns(hits, a.add, 0, tensor, pixels)))
 
 
 def _below(a: MeshArithmetic, tensor: NetworkTensor, logits: Halves) -> Bits:
-    """Return the logits less the largest of their sample, in f32."""
+    """Return the logits of shape (channels, pixels, samples) less the largest of all channels, in f32."""
     wide = a.widen(logits)
-    return a.sub(wide, a.joined(a.over_columns(wide, a.larger, LOWEST, tensor), a.larger)[None])
+    largest = a.joined(a.over_columns(wide, a.larger, LOWEST, tensor, logits.shape[1]), a.larger)
+    return a.sub(wide, np.broadcast_to(largest, wide.shape))

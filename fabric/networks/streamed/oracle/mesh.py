@@ -46,13 +46,13 @@ class MeshArithmetic(MixedArithmetic):
         return evenly(tensor, self.width)
 
     def over_columns(
-        self, rows: Bits, operation: Callable[[Bits, Bits], Bits], start: int, tensor: NetworkTensor
+        self, rows: Bits, operation: Callable[[Bits, Bits], Bits], start: int, tensor: NetworkTensor, pixels: int = 1
     ) -> list[Bits]:
-        """Return per column the operation over its rows, which are those of a tensor, from `start` on."""
+        """Return per column the operation over its rows, from `start` on: the features of a tensor, or its channels."""
         found = []
         for mine in self.columns(tensor):
             total = np.full(rows.shape[1:], start, np.uint32)
-            for row in rows[mine]:
+            for row in rows[mine[::pixels] // pixels]:
                 total = operation(total, row)
             found.append(total)
         return found
@@ -71,6 +71,11 @@ class MeshArithmetic(MixedArithmetic):
     def south(self, vectors: Bits) -> Bits:
         """Return sums over the tokens: in each PE from 0, then north to south; the last axis goes."""
         return self.south_of(vectors.reshape(*vectors.shape[:-1], self.height, self.tokens))
+
+    def south_of_planes(self, planes: Bits) -> Bits:
+        """Return sums over planes of shape (..., pixels, samples): pixel by pixel in each PE, then north to south."""
+        by_pe = planes.reshape(*planes.shape[:-1], self.height, self.tokens)
+        return self.south_of(np.moveaxis(by_pe, -2, -3).reshape(*planes.shape[:-2], self.height, -1))
 
     def south_of(self, by_pe: Bits) -> Bits:
         """Return sums of what each PE has, in the last axis, then of the PEs of a column, in the one before it."""

@@ -93,11 +93,13 @@ class StreamedOracle(StreamedArithmetic):
     def loss(self, labels: NDArray[np.uint16], scale: float) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
         """Return (losses per column as f32 bits, gradients of the logits)."""
         logits = self.network.logits
-        return loss.forward(self, logits, self.results[logits.name], labels, scale, self.network.some)
+        some, pixels = self.network.some, self.network.label_pixels
+        return loss.forward(self, logits, self.results[logits.name], labels, scale, some, pixels)
 
     def right(self, labels: NDArray[np.uint16]) -> NDArray[np.uint32]:
-        """Return per column how many samples no logit of which is larger than that of their label, as f32 bits."""
-        return loss.right(self, self.network.logits, self.results[self.network.logits.name], labels)
+        """Return per column how many labels there are none of whose logits is larger than their own, as f32 bits."""
+        logits = self.network.logits
+        return loss.right(self, logits, self.results[logits.name], labels, self.network.label_pixels)
 
     def backward(self, delta: NDArray[np.uint16]) -> list[NDArray[np.uint32]]:
         """Return the gradients that are asked for as f32 bits, in the order of `Network.parameters`."""
