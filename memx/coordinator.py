@@ -50,7 +50,9 @@ class Coordinator:
         self.over_batches = []
         for tensor in resident.network.over_batches:
             parameter = named[tensor.name]
-            parameter.statistics = parameter.statistics or BatchStatistics(tensor.columns)
+            parameter.statistics = parameter.statistics or BatchStatistics(
+                tensor.columns, epsilon=resident.network.epsilon
+            )
             self.over_batches.append((parameter, parameter.statistics))
         self._made: dict[str, Any] = {}
 

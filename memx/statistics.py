@@ -36,6 +36,8 @@ class BatchStatistics:
     channels : int
     momentum : float
         Share of a batch in the running statistics.
+    epsilon : float
+        This is added to variances.
 
     Attributes
     ----------
@@ -45,8 +47,8 @@ class BatchStatistics:
         What wafers work with in the present pass, by `fabric.networks.graph.batch_norm.NUMBERS`.
     """
 
-    def __init__(self, channels: int, momentum: float = MOMENTUM) -> None:
-        self.momentum = momentum
+    def __init__(self, channels: int, momentum: float = MOMENTUM, epsilon: float = EPSILON) -> None:
+        self.momentum, self.epsilon = momentum, epsilon
         self.running = np.stack([np.zeros(channels), np.ones(channels)]).astype(np.float32)
         self.sent: dict[str, Numbers] = {name: np.zeros(channels, np.float32) for name in NUMBERS}
         self._waiting: list[NDArray[np.float64]] = []
@@ -62,14 +64,14 @@ class BatchStatistics:
         if kind == "train":
             self.sent["shift"] = self.running[0].copy()
         else:
-            self.sent |= {"mean": self.running[0].copy(), "inverse": _inverse(self.running[1].astype(np.float64))}
+            self.sent |= {"mean": self.running[0].copy(), "inverse": self._inverse(self.running[1])}
 
     def forward(self, sums: Numbers, count: int) -> None:
         """Take the sums of a batch, shape (2, channels), of so many numbers each; mean and inverse are sent then."""
         with np.errstate(over="ignore", invalid="ignore"):
             first, second = sums.astype(np.float64) / count
             mean, variance = self.sent["shift"] + first, np.maximum(second - first * first, 0.0)
-            self.sent |= {"mean": mean.astype(np.float32), "inverse": _inverse(variance)}
+            self.sent |= {"mean": mean.astype(np.float32), "inverse": self._inverse(variance)}
             self.seen(mean, variance, count)
 
     def seen(self, mean: NDArray[Any], variance: NDArray[Any], count: int) -> None:
@@ -102,6 +104,5 @@ class BatchStatistics:
         bits = np.stack([self.sent[name] for name in NUMBERS]).astype(np.float32).view(np.uint32)
         return np.stack([bits & np.uint32(0xFFFF), bits >> np.uint32(16)], axis=1).astype(np.uint16).reshape(-1)
 
-
-def _inverse(variance: NDArray[np.float64]) -> Numbers:
-    return (1 / np.sqrt(variance + EPSILON)).astype(np.float32)
+    def _inverse(self, variance: NDArray[Any]) -> Numbers:
+        return (1 / np.sqrt(variance.astype(np.float64) + self.epsilon)).astype(np.float32)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fabric.networks.graph.operations import EPSILON
 from fabric.networks.graph.rotary import BASE
 from fabric.networks.inference.decoder import Decoder
 from harness.models.configuration import Configuration
@@ -69,7 +68,7 @@ def check_speaks(config: TrainConfig, directory: str | Path) -> Decoder:
     hidden, heads = network.hidden_size or 0, network.num_attention_heads or 0
     between = network.intermediate_size or 4 * hidden
     sizes = hidden, network.num_hidden_layers or 0, heads, heads, hidden // heads, between
-    return Decoder(*sizes, config.classes, config.data.sequence, epsilon=EPSILON, rope_base=BASE)
+    return Decoder(*sizes, config.classes, config.data.sequence, epsilon=network.epsilon, rope_base=BASE)
 
 
 def save_language_model(directory: str | Path, config: TrainConfig, tensors: Mapping[str, np.ndarray]) -> None:

@@ -25,6 +25,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
+from fabric.networks.graph.plain import EPSILON
 from harness.config import toml
 from harness.config.assignments import assigned
 from harness.config.machine import of_parts, of_table
@@ -185,8 +186,10 @@ class TrainConfig(TrainFile):
         if self.network.nodes:
             some, pixels = self.data.labels != "class", self.data.labels == "pixel"
             sizes = self.network.inputs, self.network.nodes, self.data.sequence
-            return graph_of(*sizes, dtype, some, self.network.image, pixels)
-        return Network.of(self.layers, dtype)
+            found = graph_of(*sizes, dtype, some, self.network.image, pixels)
+        else:
+            found = Network.of(self.layers, dtype)
+        return dataclasses.replace(found, epsilon=self.network.epsilon)
 
     @property
     def classes(self) -> int:
@@ -316,6 +319,7 @@ class TrainConfig(TrainFile):
             (facts["network"], "image", ()),
             (facts["network"], "places", ()),
             (facts["network"], "padding", None),
+            (facts["network"], "epsilon", EPSILON),
             (facts["network"], "preset", ""),
             *((facts["network"], key, () if key in ("hidden_sizes", "depths") else None) for key in SIZES),
             (facts["train"]["schedule"], "rise", 0.3),
@@ -623,6 +627,10 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
         network["nodes"] = list(found.nodes)
     if found.image:
         network["image"] = list(found.image)
+    if network.setdefault("epsilon", found.epsilon) != found.epsilon:
+        raise ConfigError(
+            f"the file says {found.epsilon:g}", where=place(source, "network.epsilon"), hint="leave it out"
+        )
     if found.places:
         network["places"] = list(found.places)
     if found.sequence:

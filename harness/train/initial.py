@@ -71,7 +71,8 @@ def initial_parameters(
         norms[number] = Parameter(tensor.name, both, config.dtype, exponent_bias, slots=slots)
         if tensor in config.graph.over_batches:
             momentum = next(node.momentum for node in config.network.nodes if node.name == group)
-            norms[number].statistics = BatchStatistics(tensor.columns, MOMENTUM if momentum is None else momentum)
+            share = MOMENTUM if momentum is None else momentum
+            norms[number].statistics = BatchStatistics(tensor.columns, share, config.network.epsilon)
     every = [*matrices, *(norms[k] for k in sorted(norms))]
     return matrices, norms, _from_files(config, every)
 

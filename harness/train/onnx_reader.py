@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fabric.networks.graph.operations import EPSILON
+from fabric.networks.graph.plain import EPSILON
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from wse_core.errors import ConfigError, UnsupportedError
@@ -89,6 +89,8 @@ class OnnxNetwork(NamedTuple):
         The first token of a sequence alone has a result.
     planes : tuple of int
         Rows and columns of the result, if it has logits for each pixel; empty if a sample has one of a class.
+    epsilon : float
+        Of normalisations.
     """
 
     inputs: int
@@ -102,6 +104,7 @@ class OnnxNetwork(NamedTuple):
     places: tuple[int, ...] = ()
     first: bool = False
     planes: tuple[int, ...] = ()
+    epsilon: float = EPSILON
 
     def back(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return trained tensors under the names, and with the axes, that came in."""
@@ -174,6 +177,7 @@ class OnnxReader:
         self.takes = Counter(name for node in self.graph.node for name in node.input)
         self.samples = SAMPLES
         self.inputs = 0
+        self.epsilon: float | None = None  # of the first normalisation
 
     def network(self) -> OnnxNetwork:
         """Return what the graph says.
@@ -204,7 +208,7 @@ class OnnxReader:
         if self.refused or not any(node["op"] in ("linear", "convolution", "transposed") for node in self.nodes):
             what = "; ".join(self.refused) or "there is no product in it"
             raise UnsupportedError(what, where=self.path, feature="onnx", hint="the operations of docs/training.md")
-        return self._network(image)
+        return self._network(image)._replace(epsilon=EPSILON if self.epsilon is None else self.epsilon)
 
     def _network(self, image: tuple[int, ...]) -> OnnxNetwork:
         """Return what was found."""
@@ -663,9 +667,13 @@ class OnnxReader:
         self._epsilon(node, self._of(node, "epsilon", 1e-5))
 
     def _epsilon(self, node: Any, epsilon: float) -> None:
-        """Refuse another number below the root than ours."""
-        if abs(epsilon - EPSILON) > 1e-9:
-            self._refuse(node, f"epsilon is {EPSILON:g} here, not {epsilon:g}")
+        """Note what a normalisation adds below the root; refuse two numbers in a network."""
+        epsilon = float(f"{epsilon:.5g}")
+        if self.epsilon not in (None, epsilon):
+            self._refuse(node, f"epsilon is {self.epsilon:g} in another normalisation, not {epsilon:g}")
+        elif not 1e-12 <= epsilon <= 1:
+            self._refuse(node, f"epsilon is at least 1e-12 here, not {epsilon:g}")
+        self.epsilon = epsilon
 
     def _norm(self, node: Any, x: FileTensor) -> None:
         if self._of(node, "axis", -1) not in (-1, 1) or len(x.shape) > 1:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fabric.networks.graph.nodes import Node
-from fabric.networks.graph.operations import EPSILON
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from memx.statistics import MOMENTUM
@@ -136,16 +135,22 @@ class OnnxWriter:
 
     def _norm(self, node: Node, given: list[str]) -> str:
         names = self._held(node, "norm.weight", "norm.bias")
-        return self._add("LayerNormalization", [*given, *names], axis=-1, epsilon=EPSILON)
+        return self._add("LayerNormalization", [*given, *names], axis=-1, epsilon=self.config.network.epsilon)
 
     def _group_norm(self, node: Node, given: list[str]) -> str:
         names = self._held(node, "norm.weight", "norm.bias")
-        return self._add("GroupNormalization", [*given, *names], num_groups=node.size("groups"), epsilon=EPSILON)
+        return self._add(
+            "GroupNormalization", [*given, *names], num_groups=node.size("groups"), epsilon=self.config.network.epsilon
+        )
 
     def _batch_norm(self, node: Node, given: list[str]) -> str:
         names = self._held(node, *(f"norm.{what}" for what in ("weight", "bias", "running_mean", "running_var")))
         share = self.given[node.group].momentum
-        more = {"epsilon": EPSILON, "momentum": 1 - (MOMENTUM if share is None else share), "training_mode": 1}
+        more = {
+            "epsilon": self.config.network.epsilon,
+            "momentum": 1 - (MOMENTUM if share is None else share),
+            "training_mode": 1,
+        }
         return self._add("BatchNormalization", [*given, *names], **more)
 
     def _shift(self, node: Node, given: list[str], rows: bool) -> str:

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NoReturn
 
+from fabric.networks.graph.plain import EPSILON
 from harness.config.options import option
 from memx.optimizer import SGD, Adam, AdamW, Optimizer
 from wse_core.errors import ConfigError, UnsupportedError
@@ -188,6 +189,13 @@ def refuse_unsupported(config: TrainConfig) -> None:
             feature="dynamic loss scale",
             where="train.loss_scale.dynamic",
             hint="leave the key out: the scale then stays, or --mode streaming",
+        )
+    if config.network.epsilon != EPSILON:
+        raise UnsupportedError(
+            f"an epsilon of {config.network.epsilon:g}: normalisations of the pipelined mode add {EPSILON:g}",
+            feature="epsilon",
+            where="network.epsilon",
+            hint="--mode streaming",
         )
     if config.train.gradient_norms:
         raise UnsupportedError(

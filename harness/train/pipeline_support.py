@@ -41,6 +41,7 @@ SUPPORT: dict[str, Support] = {
     **{f"network.nodes.{key}": _CHAINS for key in ("groups", "momentum", "output_padding")},
     "network.image": Support(DOES, "the product of its sizes are the inputs"),
     **{f"network.{key}": _CHAINS for key in ("places", "padding")},
+    "network.epsilon": Support(REFUSES, "its normalisations add 1e-5"),
     "network.weights": Support(DOES, "masks with gaps in the file are refused"),
     "seed": Support(DOES),
     "wafers": Support(REFUSES, "all layers lie on one; 1 is what there is"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fabric.networks.graph.plain import EPSILON
 from fabric.networks.graph.table import CHOICES
 from harness.config.options import option
 from harness.train.nodes import NODE_OPERATIONS, PRESETS
@@ -113,6 +114,9 @@ class NetworkConfig:
     )
     padding: int | None = option(
         None, doc="number of the token that fills sequences: its row of the first product is zero and stays so", low=0
+    )
+    epsilon: float = option(
+        EPSILON, doc="normalisations add this to variances, or to means of squares", low=1e-12, high=1.0
     )
     layers: tuple[LayerConfig, ...] = option((), doc="list of layers, the last one gives one number per class")
     nodes: tuple[NodeConfig, ...] = option(

@@ -190,11 +190,12 @@ def test_batch_norm_is_that_of_its_definition():
     count=st.integers(2, 40),
     away=st.sampled_from([0.0, 3.0, 200.0]),
     momentum=st.sampled_from([0.0, 0.1, 1.0]),
+    epsilon=st.sampled_from([EPSILON, 0.25]),
     seed=st.integers(0, 99),
 )
-def test_statistics_are_those_of_the_numbers(channels, count, away, momentum, seed):
+def test_statistics_are_those_of_the_numbers(channels, count, away, momentum, epsilon, seed):
     """Of sums about a shift, batch after batch; running ones move by a share of each, with N - 1 in the divisor."""
-    rng, kept = np.random.default_rng(seed), BatchStatistics(channels, momentum)
+    rng, kept = np.random.default_rng(seed), BatchStatistics(channels, momentum, epsilon)
     mean, variance = np.zeros(channels), np.ones(channels)
     for _ in range(3):
         x = rng.standard_normal((channels, count)) + away
@@ -203,7 +204,7 @@ def test_statistics_are_those_of_the_numbers(channels, count, away, momentum, se
         kept.forward(np.stack([centred.sum(1), (centred * centred).sum(1)]).astype(np.float32), count)
         assert np.allclose(kept.sent["mean"], x.mean(1), atol=1e-5 * max(1.0, away))
         near = 1e-6 * max(1.0, (away - mean.min()) ** 2) / x.var(1).min()  # what f32 leaves of the sums
-        assert np.allclose(kept.sent["inverse"], 1 / np.sqrt(x.var(1) + EPSILON), rtol=1e-4 + 4 * near)
+        assert np.allclose(kept.sent["inverse"], 1 / np.sqrt(x.var(1) + epsilon), rtol=1e-4 + 4 * near)
         mean, variance = mean + momentum * (x.mean(1) - mean), variance + momentum * (x.var(1, ddof=1) - variance)
         before = kept.running.copy()
         assert np.array_equal(before, kept.running)

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fabric.networks.graph.nodes import Node
-from fabric.networks.graph.operations import EPSILON, Floats, NetworkOperation, Values
+from fabric.networks.graph.operations import Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.graph.windows import channels_of
@@ -53,7 +53,7 @@ class BatchNorm(NetworkOperation):
         assert values is not None
         rows = x.reshape(len(x), node.size("channels"), -1)
         mean, variance = values[2:] if len(values) > 2 else (rows.mean((0, 2)), rows.var((0, 2)))
-        inverse = (1 / np.sqrt(variance + a.dtype.type(EPSILON)))[:, None]
+        inverse = (1 / np.sqrt(variance + a.dtype.type(a.epsilon)))[:, None]
         unit = a.round((rows - mean[:, None]) * inverse)
         found = a.round(unit * values[0][:, None] + values[1][:, None])
         return found.reshape(x.shape), (unit, inverse, np.stack([mean, variance]))

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fabric.networks.graph.nodes import Node
-from fabric.networks.graph.operations import EPSILON, Floats, NetworkOperation, Values
+from fabric.networks.graph.operations import Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.graph.windows import channels_of
@@ -47,7 +47,7 @@ class GroupNorm(NetworkOperation):
         groups, channels = node.size("groups"), node.size("channels")
         rows = x.reshape(len(x), groups, -1)
         centred = rows - rows.mean(2, keepdims=True)
-        inverse = 1 / np.sqrt((centred * centred).mean(2, keepdims=True) + a.dtype.type(EPSILON))
+        inverse = 1 / np.sqrt((centred * centred).mean(2, keepdims=True) + a.dtype.type(a.epsilon))
         unit = a.round(centred * inverse)
         found = unit.reshape(len(x), channels, -1) * values[0][:, None] + values[1][:, None]
         return a.round(found.reshape(x.shape)), (unit, inverse)

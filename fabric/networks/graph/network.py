@@ -20,6 +20,7 @@ from itertools import pairwise
 
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import CrossEntropy, NetworkOperation
+from fabric.networks.graph.plain import EPSILON
 from fabric.networks.graph.table import CHOICES, OPERATIONS, activation
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
 from wse_core.errors import ConfigError, UnsupportedError
@@ -80,6 +81,8 @@ class Network:
         Of weights and activations; sums are f32.
     joined : bool
         False: features need not fit from one operation to the next, since only what each costs is asked for.
+    epsilon : float
+        Normalisations add this to variances, or to means of squares.
 
     Raises
     ------
@@ -91,6 +94,7 @@ class Network:
     inputs: int
     dtype: str = "f16"
     joined: bool = True
+    epsilon: float = EPSILON
 
     def __post_init__(self) -> None:
         if len(self.nodes) < 2:

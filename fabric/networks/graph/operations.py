@@ -43,7 +43,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from fabric.networks.graph.nodes import NetworkStep, Node
-from fabric.networks.graph.plain import PlainArithmetic
+from fabric.networks.graph.plain import EPSILON, PlainArithmetic
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
 from wse_core.errors import ConfigError
 
@@ -66,8 +66,6 @@ Floats: TypeAlias = np.ndarray
 Values: TypeAlias = np.ndarray | None
 """The values of a parameter, or its gradient; None if the operation has none."""
 
-EPSILON = 1e-5
-"""Normalisation adds this to the variance before the root."""
 APART = 2.0**100
 """Times this, any two 16-bit numbers that differ are more than one apart."""
 
@@ -212,7 +210,7 @@ class Norm(NetworkOperation):
     def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
         assert values is not None
         centred = x - x.mean(1, keepdims=True)
-        inverse = 1 / np.sqrt((centred * centred).mean(1, keepdims=True) + a.dtype.type(EPSILON))
+        inverse = 1 / np.sqrt((centred * centred).mean(1, keepdims=True) + a.dtype.type(a.epsilon))
         unit = a.round(centred * inverse)
         return a.round(unit * values[0] + values[1]), (unit, inverse)
 
@@ -238,7 +236,7 @@ class Rms(Norm):
 
     def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
         assert values is not None
-        inverse = 1 / np.sqrt((x * x).mean(1, keepdims=True) + a.dtype.type(EPSILON))
+        inverse = 1 / np.sqrt((x * x).mean(1, keepdims=True) + a.dtype.type(a.epsilon))
         unit = a.round(x * inverse)
         return a.round(unit * values[0]), (unit, inverse)
 

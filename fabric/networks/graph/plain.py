@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from fabric.networks.graph.network import Network
     from wse_core.numerics import Stored
 
-__all__ = ["PLAIN_FORMATS", "PlainArithmetic", "PlainGraph"]
+__all__ = ["EPSILON", "PLAIN_FORMATS", "PlainArithmetic", "PlainGraph"]
 
+EPSILON = 1e-5
+"""Normalisation adds this to the variance before the root, unless a network says otherwise."""
 PLAIN_FORMATS = ("f16", "cb16", "bf16", "f64")
 
 
@@ -41,6 +43,7 @@ class PlainArithmetic:
         if fmt not in PLAIN_FORMATS:
             raise ConfigError(f"no format {fmt!r} for a network", where="plain numpy", hint=", ".join(PLAIN_FORMATS))
         self.fmt, self._bias, self._ftz = fmt, bias, ftz
+        self.epsilon = EPSILON
         self.dtype = np.dtype(np.float64 if fmt == "f64" else np.float32)
 
     def round(self, values: ArrayLike) -> np.ndarray:
@@ -68,7 +71,7 @@ class PlainGraph(PlainArithmetic):
         self, network: Network, fmt: str = "f16", bias: int = numerics.BIAS_DEFAULT, ftz: bool = False
     ) -> None:
         super().__init__(fmt, bias, ftz)
-        self.network = network
+        self.network, self.epsilon = network, network.epsilon
         self.results: dict[str, np.ndarray] = {}
 
     def forward(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -133,7 +135,8 @@ def graphs(draw, kinds=("mlp", "attention", "rotary", "gate", "row", "norm", "rm
     for number, kind in enumerate(draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3)), 1):
         built.block(kind, number, heads, causal)
     dtype, some = draw(st.sampled_from(["f16", "cb16"])), draw(st.integers(0, 1))
-    return built.network(draw(st.integers(2, 5)), dtype, some), sequence
+    network, epsilon = built.network(draw(st.integers(2, 5)), dtype, some), draw(st.sampled_from([1e-5, 1e-12, 0.25]))
+    return replace(network, epsilon=epsilon), sequence
 
 
 @examples(25)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -127,7 +128,8 @@ def networks(draw, ends=("", "", "convolved", "pixels")):
             built.node("relu")
     dtype, end = draw(st.sampled_from(["f16", "cb16"])), draw(st.sampled_from(ends))
     more = {"some": draw(st.integers(0, 1))} if end == "pixels" else {}
-    return built.network(draw(st.integers(2, 4)), dtype, **more, **({end: True} if end else {}))
+    network = built.network(draw(st.integers(2, 4)), dtype, **more, **({end: True} if end else {}))
+    return replace(network, epsilon=draw(st.sampled_from([1e-5, 1e-12, 0.25])))
 
 
 def fitting(network, width):

@@ -86,10 +86,10 @@ def _embedded(f, form):
 def _normed(f, x, name, form):
     if form["norm"] == "layer":
         names = f.parameter(f"{name}.weight", D, around=1.0), f.parameter(f"{name}.bias", D)
-        return f.op("LayerNormalization", x, *names, axis=-1, epsilon=1e-5)
+        return f.op("LayerNormalization", x, *names, axis=-1, epsilon=form.get("epsilon", 1e-5))
     square = f.op("Pow", x, f.constant(2.0)) if form["norm"] == "rms pow" else f.op("Mul", x, x)
     mean = f.op("ReduceMean", square, f.constant([-1], np.int64), keepdims=1)
-    root = f.op("Sqrt", f.op("Add", mean, f.constant(1e-5)))
+    root = f.op("Sqrt", f.op("Add", mean, f.constant(form.get("epsilon", 1e-5))))
     unit = f.op("Mul", x, f.op("Reciprocal", root)) if form["norm"] == "rms pow" else f.op("Div", x, root)
     return f.op("Mul", f.parameter(f"{name}.weight", D, around=1.0), unit)
 

@@ -93,6 +93,7 @@ WRONG = {
         }
         for key in ("places", "padding")
     },
+    "network.epsilon": {"network.epsilon": 1e-6},
     "data.sequence": {"data.sequence": 2},
     "data.labels": {
         "data.labels": "token",

@@ -371,6 +371,7 @@ KEYS = {
     "network.nodes.heads": (nodes(), nodes("", ",heads=2")),
     "network.nodes.causal": (nodes(), nodes("", ",causal=false")),
     "network.image": (images(), images().replace("[1,3,4]", "[3,2,2]")),
+    "network.epsilon": "network.epsilon=0.01",
     "network.places": (PLACES, PLACES.replace("[2,0,1]", "[2,1,-1]")),
     "network.padding": (TOKENS, f"{TOKENS} network.padding=1"),
     "network.nodes.kernel": (images(), images().replace("kernel=2", "kernel=1")),

@@ -207,12 +207,12 @@ def library(torch, name):
     }
     given = {
         "gpt2": {"n_positions": 8, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0, "tie_word_embeddings": False},
-        "llama": {"max_position_embeddings": 8, "rms_norm_eps": 1e-5},
+        "llama": {"max_position_embeddings": 8, "rms_norm_eps": 1e-6},
         "bert": {
             "max_position_embeddings": 8,
             "hidden_dropout_prob": 0,
             "attention_probs_dropout_prob": 0,
-            "layer_norm_eps": 1e-5,
+            "layer_norm_eps": 1e-12,
             "hidden_act": "gelu_new",
         },
     }

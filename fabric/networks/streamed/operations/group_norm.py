@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fabric.networks.graph.nodes import NetworkStep
-from fabric.networks.graph.operations import EPSILON
 from fabric.networks.streamed.operations.lowering import StepWriter
 from fabric.networks.streamed.operations.shapes import shape_number
 
@@ -67,7 +66,7 @@ def tasks(c: ChannelTasks) -> None:
             p.fmuls(one, one, one)
             p.fadds(sums, sums, one)
         p.fmuls(one, sums, factor)
-        p.fadds(one, one, EPSILON)
+        p.fadds(one, one, code.network.epsilon)
         code.functions.rsqrt(c.deviation, one)
         p.mov32(code.writes["wide"], c.deviation)
         p.mov32(total, 0)

@@ -9,7 +9,6 @@ import numpy as np
 
 from fabric.asm.operands import Reg
 from fabric.networks.graph.nodes import NetworkStep
-from fabric.networks.graph.operations import EPSILON
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 
@@ -116,7 +115,7 @@ class NormTasks:
             p.fadds(sums, sums, one)
         with code.command("deviation"):
             p.fmuls(one, sums, constant)
-            p.fadds(one, one, EPSILON)
+            p.fadds(one, one, code.network.epsilon)
             code.functions.rsqrt(self.deviation, one)
             p.mov32(code.writes["wide"], self.deviation)
             p.mov32(total, 0)

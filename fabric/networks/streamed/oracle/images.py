@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.graph.nodes import Node
-from fabric.networks.graph.operations import APART, EPSILON
+from fabric.networks.graph.operations import APART
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.graph.windows import Window, unfolded, window_of
 from fabric.networks.streamed.oracle.linear import product
@@ -245,7 +245,7 @@ def normalised(
     groups, channels = node.size("groups"), node.size("channels")
     wide = a.widen(x).reshape(groups, -1, x.shape[1])
     centred = a.sub(wide, _mean(a, wide)[:, None])
-    inverse = a.functions.rsqrt(a.plus(_mean(a, a.mul(centred, centred)), EPSILON))
+    inverse = a.functions.rsqrt(a.plus(_mean(a, a.mul(centred, centred)), a.epsilon))
     unit = a.narrow(a.mul(centred, inverse[:, None]))
     factors, shifts = np.asarray(weights.values).reshape(2, channels, 1, 1)
     by_channel = unit.reshape(channels, -1, x.shape[1])

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.arithmetic import MixedArithmetic
+from fabric.networks.graph.plain import EPSILON
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed.oracle.places import evenly
 from wse_core.params import Machine
@@ -33,6 +34,7 @@ class MeshArithmetic(MixedArithmetic):
     def __init__(self, machine: Machine, dtype: str, width: int, height: int, samples: int) -> None:
         super().__init__(machine, dtype)
         self.width, self.height, self.tokens = width, height, samples // height
+        self.epsilon = EPSILON
 
     def owners(self, tensor: NetworkTensor) -> NDArray[np.int64]:
         """Return the column that owns each feature of a tensor."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.graph.operations import EPSILON
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 from fabric.networks.streamed.parameters import StreamedParameter
@@ -23,7 +22,7 @@ def forward(
     wide = a.widen(x)
     zero = np.zeros(wide.shape[1:], np.uint32)
     centred = a.sub(wide, (a.mean(wide, tensor) if len(_factors(weights)) > 1 else zero)[None])
-    inverse = a.functions.rsqrt(a.plus(a.mean(a.mul(centred, centred), tensor), EPSILON))
+    inverse = a.functions.rsqrt(a.plus(a.mean(a.mul(centred, centred), tensor), a.epsilon))
     unit = a.narrow(a.mul(centred, inverse[None]))
     factors, *shifts = _factors(weights)
     shift = a.widen(shifts[0]) if shifts else zero
