@@ -35,6 +35,7 @@ from harness.train.nodes import PLACED, PRESETS, SIZES, preset_nodes
 from harness.train.sparsity import phases, widened
 from harness.train.tables import MemxConfig, RunConfig, TrainFile
 from harness.train.text import characters, is_text, text_of
+from harness.train.tied import Tie
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.schema import suggestion
 
@@ -319,6 +320,7 @@ class TrainConfig(TrainFile):
             (facts["network"], "image", ()),
             (facts["network"], "places", ()),
             (facts["network"], "padding", None),
+            (facts["network"], "tied", ""),
             (facts["network"], "epsilon", EPSILON),
             (facts["network"], "preset", ""),
             *((facts["network"], key, () if key in ("hidden_sizes", "depths") else None) for key in SIZES),
@@ -351,6 +353,7 @@ class TrainConfig(TrainFile):
                 self._check_network,
                 self._check_batch,
                 self._check_sparsity,
+                self._check_tie,
                 self._check_training,
                 self._check_format,
             ):
@@ -370,6 +373,8 @@ class TrainConfig(TrainFile):
         if self.data.labels != "class" and not self.network.nodes:
             raise ConfigError("layers take a class for every sample", where="data.labels", hint="nodes, or a preset")
         self._check_places()
+        if self.network.tied and not self.network.nodes:
+            raise ConfigError("layers share no weights", where="network.tied", hint="nodes, or a preset")
         if self.network.nodes:
             if self.network.layers:
                 raise ConfigError("layers stand there too", where="network.nodes", hint="either, not both")
@@ -406,6 +411,11 @@ class TrainConfig(TrainFile):
         if own < 1:
             what = f"{sum(places[::3])} rows of {self.network.inputs} inputs leave no features"
             raise ConfigError(what, where=where, value=places)
+
+    @cached_property
+    def tie(self) -> Tie | None:
+        """Which matrices share weights; None: none do."""
+        return Tie.of(self)
 
     def _check_batch(self) -> None:
         machine, mesh = self.build_machine(), self.mesh
@@ -510,6 +520,9 @@ class TrainConfig(TrainFile):
                 hint="leave the table out",
             )
 
+    def _check_tie(self) -> None:
+        assert self.tie is None or self.network.tied  # it is made, or refused
+
     def _check_sparsity(self) -> None:
         sparsity = self.sparsity
         if sparsity.density == 0:
@@ -606,7 +619,7 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
     network = table.get("network")
     if not isinstance(network, dict) or not network.get("file") or not isinstance(network["file"], str):
         return ()
-    for key in ("inputs", "layers", "nodes", "image", "places"):
+    for key in ("inputs", "layers", "nodes", "image", "places", "tied"):
         if key in network:
             raise ConfigError("the file says it", where=place(source, f"network.{key}"), hint="either, not both")
     from harness.train.onnx_file import read_onnx
@@ -631,6 +644,8 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
         raise ConfigError(
             f"the file says {found.epsilon:g}", where=place(source, "network.epsilon"), hint="leave it out"
         )
+    if found.tied:
+        network["tied"] = found.tied
     if found.places:
         network["places"] = list(found.places)
     if found.sequence:

@@ -74,7 +74,10 @@ def initial_parameters(
             share = MOMENTUM if momentum is None else momentum
             norms[number].statistics = BatchStatistics(tensor.columns, share, config.network.epsilon)
     every = [*matrices, *(norms[k] for k in sorted(norms))]
-    return matrices, norms, _from_files(config, every)
+    updates = _from_files(config, every)
+    if config.tie is not None:
+        config.tie.begin(matrices)
+    return matrices, norms, updates
 
 
 def _from_files(config: TrainConfig, parameters: Sequence[Parameter]) -> int:

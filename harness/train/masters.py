@@ -82,6 +82,8 @@ class MasterLoop(Loop):
             if usable and not self.loss_scale.update(finite, number):
                 self.updates += 1
                 mean = [part / np.float32(scale * batch) for part in done.gradients]
+                if self.config.tie is not None:
+                    mean = self.config.tie.added(self.matrices, mean)
                 norms = self._norms(mean) if self.config.train.gradient_norms else None
                 norm = self._update(mean, share)
         return [
@@ -132,7 +134,8 @@ class MasterLoop(Loop):
         """
         lr, most, norm = self._rate(self.iteration), self.config.train.clip, None
         if most is not None:
-            both = zip(self.parameters, gradients, strict=True)
+            counted = gradients if self.config.tie is None else self.config.tie.once(self.matrices, gradients)
+            both = zip(self.parameters, counted, strict=True)
             norm = global_norm([sparsity.of_existing(parameter, own) for parameter, own in both])
             gradients = [own * np.float32(factor(norm, most)) for own in gradients]
         for number, (parameter, own) in enumerate(zip(self.parameters, gradients, strict=True)):

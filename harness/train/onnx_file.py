@@ -49,9 +49,11 @@ from wse_core.errors import ConfigError
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
 
-__all__ = ["export_onnx", "read_onnx", "save_onnx"]
+__all__ = ["OTHER_NAME", "export_onnx", "read_onnx", "save_onnx"]
 
 OPSETS = range(13, 24)
+OTHER_NAME = "wse.also_called:"
+"""A property of a file whose key begins so says how else a module calls a parameter: its value is the name there."""
 
 
 def read_onnx(path: str | Path) -> OnnxNetwork:
@@ -106,7 +108,8 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
 def _network(path: Path, model: Any) -> OnnxNetwork:
     """Return what the graph of a file says."""
     reader = TokenReader if has_sequences(model.graph) else OnnxReader
-    return reader(path, model).network()
+    names = {item.key.removeprefix(OTHER_NAME): item.value for item in model.metadata_props if OTHER_NAME in item.key}
+    return reader(path, model).network()._replace(other_names=names)
 
 
 def _write(path: str | Path, model: Any) -> None:

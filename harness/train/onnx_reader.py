@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,6 +92,10 @@ class OnnxNetwork(NamedTuple):
         Rows and columns of the result, if it has logits for each pixel; empty if a sample has one of a class.
     epsilon : float
         Of normalisations.
+    tied : str
+        The product that shares the table of the first one.
+    other_names : dict[str, str]
+        Names that a module has besides for a parameter of the file.
     """
 
     inputs: int
@@ -105,6 +110,8 @@ class OnnxNetwork(NamedTuple):
     first: bool = False
     planes: tuple[int, ...] = ()
     epsilon: float = EPSILON
+    tied: str = ""
+    other_names: Mapping[str, str] = MappingProxyType({})
 
     def back(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return trained tensors under the names, and with the axes, that came in."""
@@ -119,7 +126,8 @@ class OnnxNetwork(NamedTuple):
                 whole = found.setdefault(origin.name, np.zeros(origin.shape, np.float32))
                 (whole.T if turned else whole)[list(origin.rows)] = ours
         shapes = {origin.name: origin.shape for origins in self.origins.values() for origin in origins}
-        return {name: values.reshape(shapes[name]) for name, values in found.items()}
+        named = {name: values.reshape(shapes[name]) for name, values in found.items()}
+        return named | {other: named[name] for other, name in self.other_names.items() if name in named}
 
 
 class FileTensor(NamedTuple):
@@ -672,7 +680,7 @@ class OnnxReader:
         if self.epsilon not in (None, epsilon):
             self._refuse(node, f"epsilon is {self.epsilon:g} in another normalisation, not {epsilon:g}")
         elif not 1e-12 <= epsilon <= 1:
-            self._refuse(node, f"epsilon is at least 1e-12 here, not {epsilon:g}")
+            self._refuse(node, f"epsilon is 1e-12 to 1 here, not {epsilon:g}")
         self.epsilon = epsilon
 
     def _norm(self, node: Any, x: FileTensor) -> None:
@@ -860,6 +868,8 @@ class OnnxReader:
     def _shared(self) -> None:
         """Refuse parameters that several nodes share, and names that are an exporter's own."""
         merged = [name for name, count in self.used.items() if count > 1]
+        if merged and not self.refused and len(merged) == 1 and self._is_tied(merged[0]):
+            merged = []
         if merged:
             raise ConfigError(
                 f"{merged[0]} is the parameter of {self.used[merged[0]]} nodes",
@@ -867,6 +877,14 @@ class OnnxReader:
                 cause="modules share it, which is not trained here, or the exporter merged parameters of equal values",
                 hint=f"a parameter for each; {EXPORT}",
             )
+        self._named_by_exporters()
+
+    def _is_tied(self, name: str) -> bool:
+        """Return whether nodes share a parameter in a way that is trained; a graph without look-ups has none."""
+        return False
+
+    def _named_by_exporters(self) -> None:
+        """Refuse parameters whose names are lost."""
         lost = [name for name in self.used if LOST.fullmatch(name)]
         if lost and not self.refused:
             raise ConfigError(

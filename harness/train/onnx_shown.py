@@ -152,7 +152,7 @@ class ShownReader(OnnxReader):
         self.parts: dict[str, list[tuple[np.ndarray, str]]] = {}
         self.tables: list[tuple[int, int, int]] = []
         self.nothing: set[str] = set()  # whether a number is none
-        self.sequence, self.first, self.numbers = 0, False, False
+        self.sequence, self.first, self.numbers, self.tied = 0, False, False, ""
 
     def _begin(self, given: Any) -> tuple[int, ...]:
         """Take the input of the graph: numbers of tokens, or their features."""

@@ -91,6 +91,7 @@ class TokenReader(AttentionReader):
             self.sequence,
             places,
             self.first,
+            tied=self.tied,
         )
 
     def _node(self, node: Any) -> None:
@@ -173,6 +174,18 @@ class TokenReader(AttentionReader):
             self._embed(name, found, node)
         else:
             self._activate(name, found, node)
+
+    def _is_tied(self, name: str) -> bool:
+        """Return whether the table of tokens is the matrix of a product too, whole and turned."""
+        holds = {ours: origins for ours, origins in self.origins.items() if any(one.name == name for one in origins)}
+        found = [ours for ours, origins in holds.items() if len(origins) == 1 and origins[0].columns is None]
+        tables = [origins[0] for ours, origins in holds.items() if ours not in found]
+        if len(found) != 1 or len(tables) != 1 or tables[0].name != name or tables[0].columns is None:
+            return False
+        last, begin = self.origins[found[0]][0], tables[0].columns[0]
+        whole = last.rows is None and last.transposed != tables[0].transposed and begin == 0
+        self.tied = found[0].removesuffix(".weight") if whole and self.used[name] == 2 else ""
+        return bool(self.tied)
 
     # --- look-ups -----------------------------------------------------------------------------------------------------
 

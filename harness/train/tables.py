@@ -118,6 +118,9 @@ class NetworkConfig:
     epsilon: float = option(
         EPSILON, doc="normalisations add this to variances, or to means of squares", low=1e-12, high=1.0
     )
+    tied: str = option(
+        "", doc="name of a product whose weights are the table that the first product looks tokens up in, turned"
+    )
     layers: tuple[LayerConfig, ...] = option((), doc="list of layers, the last one gives one number per class")
     nodes: tuple[NodeConfig, ...] = option(
         (), doc="instead of layers: list of operations, in an order that can be done"

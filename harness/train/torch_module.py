@@ -81,17 +81,28 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
         raise ConfigError(f"PyTorch cannot export the module: {text}", where="module") from error
     finally:
         module.train(trained)
-    _say_trained(path)
+    _say_more(module, path)
     network = {"file": str(path.resolve())} | _padding(module, path) | dict(tables.pop("network", {}))
     config = TrainConfig.of(network=network, **tables)
     _check_names(module, path)
     return config
 
 
-def _say_trained(path: Path) -> None:
-    """Let the file say that its batch normalisations are trained: the module was, and the exporter does not note it."""
+def _say_more(module: Any, path: Path) -> None:
+    """Let the file say what the exporter does not note: that batch normalisations are trained, and second names."""
+    from harness.train.onnx_file import OTHER_NAME
+
     onnx = need("onnx", "a PyTorch module")
     model, changed = onnx.load(path), False
+    held, called = {one.name for one in model.graph.initializer}, dict[int, list[str]]()
+    for name, one in module.named_parameters(remove_duplicate=False):
+        called.setdefault(id(one), []).append(name)
+    for names in called.values():
+        kept = next((name for name in names if name in held), "")
+        for name in names if kept else ():
+            if name != kept:
+                model.metadata_props.add(key=f"{OTHER_NAME}{name}", value=kept)
+                changed = True
     for node in model.graph.node:
         if node.op_type == "BatchNormalization" and not any(item.name == "training_mode" for item in node.attribute):
             node.attribute.append(onnx.helper.make_attribute("training_mode", 1))
@@ -127,10 +138,8 @@ def _check_names(module: Any, path: Path) -> None:
     """Refuse what is trained here and not by PyTorch, and parameters that the module does not use."""
     from harness.train.onnx_file import read_onnx
 
-    names, kept = (
-        {one.name for origins in read_onnx(path).origins.values() for one in origins},
-        dict(module.named_buffers()),
-    )
+    read, kept = read_onnx(path), dict(module.named_buffers())
+    names = {one.name for origins in read.origins.values() for one in origins} | set(read.other_names)
     found = {name for name in names if not (name in kept and name.endswith(STATISTICS))}
     free = {name for name, one in module.named_parameters(remove_duplicate=False) if one.requires_grad}
     fixed = sorted(found - free)

@@ -195,7 +195,11 @@ def transformer(path, form, classes=5, seed=0):
     x = f.op("Add", _fed(f, _normed(f, x, "ln2", form), "mlp", form), x)
     if form["result"] == "first":
         x = f.op("Gather", x, f.constant(0, np.int64), axis=1)
-    y = f.linear(_normed(f, x, "ln", form), "head", classes, D, bias=False)
+    x = _normed(f, x, "ln", form)
+    if form.get("tied"):
+        y = f.op("Add", f.op("MatMul", x, f.op("Transpose", "wte.weight", perm=[1, 0])), f.parameter("b", VOCABULARY))
+    else:
+        y = f.linear(x, "head", classes, D, bias=False)
     if form["result"] == "rows":
         y = f.shape(y, -1, classes)
     f.write(path, y, 3 if form["result"] == "all" else 2, form.get("features", 0))

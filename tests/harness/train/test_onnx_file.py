@@ -151,7 +151,7 @@ def test_every_node_that_is_not_trained_is_named(folder, capsys):
         node("Tanh", ["x"], ["t"], "first tanh"),
         node("Gemm", ["t", "w"], ["g"], "product", transB=1),
         node("Gelu", ["g"], ["e"], "erf"),
-        node("LayerNormalization", ["e", "p.weight", "p.bias"], ["l"], "small", epsilon=1e-12),
+        node("LayerNormalization", ["e", "p.weight", "p.bias"], ["l"], "small", epsilon=1e-13),
         node("Exp", ["l"], ["y"]),
     ]
     write("m.onnx", nodes, given)
@@ -168,7 +168,7 @@ def test_every_node_that_is_not_trained_is_named(folder, capsys):
         ("shared", ConfigError, r"(?s)w is the parameter of 2 nodes.*optimize=False"),
         ("lost", ConfigError, r"(?s)val_3 is no name of a parameter.*optimize=False"),
         ("batch norm", ConfigError, r"(?s)statistics of inference.*TrainingMode.TRAINING.*from_torch"),
-        ("small norm", UnsupportedError, "norm .BatchNormalization.: epsilon is 1e-05 here"),
+        ("small norm", UnsupportedError, "norm .BatchNormalization.: epsilon is 1e-12 to 1 here"),
         ("two ways", UnsupportedError, "relu .Relu.: nothing takes its result"),
         ("dropout", UnsupportedError, "drop .Dropout.: dropout is not modelled"),
         ("alpha", UnsupportedError, "first .Gemm.: alpha and beta are 1"),
@@ -190,7 +190,7 @@ def test_files_that_are_refused(folder, change, error, match):
         "shared": [head, node("Gemm", ["h", "w"], ["k"], "again", transB=1), tail],
         "lost": [node("Gemm", ["x", "val_3"], ["k"], "first"), tail],
         "batch norm": [head, node("BatchNormalization", norm, ["k"], "norm"), tail],
-        "small norm": [head, node("BatchNormalization", norm, ["k"], "norm", training_mode=1, epsilon=1e-3), tail],
+        "small norm": [head, node("BatchNormalization", norm, ["k"], "norm", training_mode=1, epsilon=2.0), tail],
         "two ways": [head, node("Relu", ["h"], ["k"], "relu"), node("Gemm", ["x", "v"], ["y"], "second", transB=1)],
         "dropout": [head, node("Dropout", ["h", "", "yes"], ["k"], "drop"), tail],
         "alpha": [node("Gemm", ["x", "w"], ["k"], "first", alpha=2.0), tail],
@@ -442,7 +442,7 @@ def test_a_network_that_enlarges_images_becomes_nodes(folder):
         ("both", {"axis": 2}, "both (Concat): only channels of images"),
         ("up", {"output_padding": [1, 0]}, "up (ConvTranspose): rows and columns are enlarged alike"),
         ("up", {"strides": [2, 1]}, "up (ConvTranspose): strides of [2, 1]"),
-        ("norm", {"epsilon": 0.1}, "norm (BatchNormalization): epsilon is 1e-05 here"),
+        ("norm", {"epsilon": 2.0}, "norm (BatchNormalization): epsilon is 1e-12 to 1 here"),
         ("down", {"pads": [0] * 4}, "both (Concat): takes images of one size here, not of [(2, 6, 4), (2, 4, 2)]"),
     ],
 )

@@ -163,6 +163,99 @@ def test_tokens_that_fill_sequences_have_no_row(folder):
     assert rows[:].tolist() == [[0, 0, 0, 1, 0], [0, 1, 0, 0, 1], [0, 0, 0, 1, 0], [1, 0, 0, 0, 1]]
 
 
+TIED = PLAIN | {"tied": True}
+
+
+def test_a_table_that_is_multiplied_with_too_is_trained_once(folder):
+    """A step of plain descent: both gradients in f64, added, and their norm counted once."""
+    parameters = transformer("m.onnx", TIED)
+    tokens(TIED, VOCABULARY)
+    text = TEXT.format(wafers=1, batch=8 * S, height=2).replace(
+        '{name = "adam", lr = 0.01}', '{name = "sgd", lr = 0.5}'
+    )
+    for clip in (1e9, 0.01):
+        run = PlainTrainer(parse_train(text + f"clip = {clip}\n", "a.toml"))
+        assert run.config.network.tied
+        graph, (x, y) = PlainGraph(run.config.graph, "f64"), run.data.batch(0)[0]
+        _, gradients = graph.gradients(run._active(), x, y)
+        gradients = {name: array / len(x) for name, array in gradients.items()}
+        table, head = gradients["wte.weight"], gradients[f"{run.config.network.tied}.weight"]
+        whole = table.copy()
+        whole[:, :VOCABULARY] += head[:, :D].T
+        others = [array for name, array in gradients.items() if array is not table and array is not head]
+        norm = np.sqrt(sum((array**2).sum() for array in [*others, whole, head[:, D:]]))
+        step = run.step()
+        assert step.norm == pytest.approx(norm, rel=1e-3)
+        moved = run.state_dict()["wte.weight"] - parameters["wte.weight"]
+        wanted = -0.5 * whole[:, :VOCABULARY].T * min(1.0, clip / norm)
+        assert np.abs(moved - wanted).max() < 3e-3 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("wafers", [1, 2])
+def test_wafers_keep_both_uses_of_a_table_equal(folder, wafers):
+    transformer("m.onnx", TIED)
+    tokens(TIED, VOCABULARY)
+    machine, oracle = (Trainer(config(wafers), backend=name) for name in ("compiled", "numpy"))
+    assert [machine.step().loss for _ in range(3)] == [oracle.step().loss for _ in range(3)]
+    one, other = machine.tensors(), oracle.tensors()
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+    head = one[f"{machine.config.network.tied}.weight"]
+    assert np.array_equal(head, one["wte.weight"][:, :VOCABULARY].T)
+    machine.save_onnx("new.onnx")
+    (wanted,) = ReferenceEvaluator("new.onnx").run(None, {"x": np.load("tokens.npz")["x_test"]})
+    graph = PlainGraph(machine.config.graph, "f64")
+    held = {parameter.name: parameter.dense for parameter in machine.parameters}
+    found = graph.forward(held, load(machine.config).x_test[:])
+    assert np.allclose(found, wanted.reshape(found.shape), atol=3e-5)
+
+
+def test_a_file_says_how_else_a_module_calls_a_parameter(folder):
+    transformer("m.onnx", TIED)
+    tokens(TIED, VOCABULARY)
+    model = onnx.load("m.onnx")
+    model.metadata_props.add(key="wse.also_called:head.weight", value="wte.weight")
+    onnx.save(model, "m.onnx")
+    out = PlainTrainer(config()).state_dict()
+    assert np.array_equal(out["head.weight"], out["wte.weight"])
+
+
+CHAIN = """
+[network]
+inputs = 11
+{}
+nodes = [
+    {{name = "first", op = "linear", outputs = 6}},
+    {{name = "wide", op = "linear", outputs = 8}},
+    {{name = "narrow", op = "linear", outputs = 5}},
+    {{name = "back", op = "linear", outputs = 6}},
+    {{name = "last", op = "linear", outputs = 9}},
+]
+[data]
+batch = 16
+[mesh]
+width = 2
+height = 2
+[train]
+iterations = 3
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    ("tied", "more", "what"),
+    [
+        ("nobody", "", "'nobody' shares no table"),
+        ("first", "", "'first' shares no table"),
+        ("narrow", "", r"narrow.weight of 5 x 8 is no part of first.weight, turned: 6 x 11"),
+        ("last", "[sparsity]\ndensity = 0.5", "have no gaps"),
+    ],
+)
+def test_products_that_share_no_table_are_named(tied, more, what):
+    with pytest.raises(ConfigError, match=what):
+        parse_train(CHAIN.format(f'tied = "{tied}"', more), "a.toml")
+    assert parse_train(CHAIN.format('tied = "last"', ""), "a.toml").tie == (4, 0, 9, 6)
+
+
 WRONG = {
     "scale": ({"scale": 1.0}, "scores are scaled by 0.5 here"),
     "window": ({"mask": "window"}, "a mask is that of all tokens or of those that came before"),
@@ -283,7 +376,18 @@ def test_places_of_a_configuration(folder):
             parse_train(text.replace("[7, 1, 1, 2, 1, 0]", places), "a.toml")
 
 
-MODULES = ("gpt", "gpt by hand", "bert", "llama", "neox", "rows", "library gpt2", "library llama", "library bert")
+MODULES = (
+    "gpt",
+    "gpt tied",
+    "gpt by hand",
+    "bert",
+    "llama",
+    "neox",
+    "rows",
+    "library gpt2",
+    "library llama",
+    "library bert",
+)
 
 
 @pytest.mark.slow

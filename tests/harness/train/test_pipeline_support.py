@@ -88,10 +88,14 @@ WRONG = {
             "network.inputs": 66,
             "network.places": [2, 0, 0],
             "network.padding": 0,
+            "network.tied": "b",
             "network.layers": [],
-            "network.nodes": [{"name": "a", "op": "linear", "outputs": 10}],
+            "network.nodes": [
+                {"name": "a", "op": "linear", "outputs": 8},
+                {"name": "b", "op": "linear", "outputs": 10},
+            ],
         }
-        for key in ("places", "padding")
+        for key in ("places", "padding", "tied")
     },
     "network.epsilon": {"network.epsilon": 1e-6},
     "data.sequence": {"data.sequence": 2},

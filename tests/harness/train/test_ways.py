@@ -372,6 +372,7 @@ KEYS = {
     "network.nodes.causal": (nodes(), nodes("", ",causal=false")),
     "network.image": (images(), images().replace("[1,3,4]", "[3,2,2]")),
     "network.epsilon": "network.epsilon=0.01",
+    "network.tied": (nodes(), f"{nodes()} network.tied=d"),
     "network.places": (PLACES, PLACES.replace("[2,0,1]", "[2,1,-1]")),
     "network.padding": (TOKENS, f"{TOKENS} network.padding=1"),
     "network.nodes.kernel": (images(), images().replace("kernel=2", "kernel=1")),

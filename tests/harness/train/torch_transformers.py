@@ -11,6 +11,7 @@ def transformer(torch, name):
     """Return a module of 20 tokens, sequences of 8 and 16 features."""
     made = {
         "gpt": lambda: gpt(torch),
+        "gpt tied": lambda: gpt(torch, tied=True),
         "gpt by hand": lambda: gpt(torch, joined=False, by_hand=True),
         "bert": lambda: bert(torch),
         "llama": lambda: llama(torch),
@@ -44,8 +45,8 @@ def attention(torch, d, heads, joined, by_hand, tokens):
     return Attention()
 
 
-def gpt(torch, joined=True, by_hand=False):
-    """Return a decoder with learned places."""
+def gpt(torch, joined=True, by_hand=False, tied=False):
+    """Return a decoder with learned places; if `tied`, its table gives the logits too."""
     nn = torch.nn
 
     class Block(nn.Module):
@@ -65,6 +66,8 @@ def gpt(torch, joined=True, by_hand=False):
             self.tokens, self.places = nn.Embedding(20, 16), nn.Embedding(8, 16)
             self.blocks, self.ln = nn.ModuleList([Block(), Block()]), nn.LayerNorm(16)
             self.head = nn.Linear(16, 20, bias=False)
+            if tied:
+                self.head.weight = self.tokens.weight
 
         def forward(self, ids):
             x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
@@ -206,7 +209,7 @@ def library(torch, name):
         "bert": ("Bert", "BertForTokenClassification"),
     }
     given = {
-        "gpt2": {"n_positions": 8, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0, "tie_word_embeddings": False},
+        "gpt2": {"n_positions": 8, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0},
         "llama": {"max_position_embeddings": 8, "rms_norm_eps": 1e-6},
         "bert": {
             "max_position_embeddings": 8,

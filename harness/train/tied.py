@@ -1,0 +1,98 @@
+"""Two products that share weights: the last one multiplies with the table that the first one looks tokens up in.
+
+The memory service has both, equal in every bit: both gradients are added in f32, that of the last product first, and
+both weights are updated with the sum, so that they stay equal with any optimizer, which works number by number.  Norms
+count the sum once.
+
+Source: O. Press and L. Wolf, "Using the output embedding to improve language models", 2017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fabric.networks.graph.tensors import INPUT
+from wse_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from harness.train.config import TrainConfig
+    from memx.parameter import Parameter
+
+__all__ = ["Tie"]
+
+
+class Tie(NamedTuple):
+    """Which matrices share weights.
+
+    Attributes
+    ----------
+    last, first : int
+        Numbers of the matrices, in the order of `TrainConfig.matrices`.
+    tokens, features : int
+        Rows of the table, and of what is shared of the last matrix; its columns.
+    """
+
+    last: int
+    first: int
+    tokens: int
+    features: int
+
+    @classmethod
+    def of(cls, config: TrainConfig) -> Tie | None:
+        """Return what `network.tied` says; None if it says nothing.
+
+        Raises
+        ------
+        ConfigError
+            No such product, sizes that do not fit, matrices with gaps.
+        """
+        name, where = config.network.tied, "network.tied"
+        if not name:
+            return None
+        tokens = config.network.inputs - sum(config.network.places[::3])
+        names = [matrix.name.removesuffix(".weight") for matrix in config.matrices]
+        looks = [node.name.rpartition(".")[0] for node in config.graph.nodes if node.inputs == (INPUT,)]
+        if name not in names or len(looks) != 1 or looks[0] not in names or looks[0] == name:
+            hint = f"one of {', '.join(names[1:])}" if len(names) > 1 else "a product behind the first one"
+            raise ConfigError(f"{name!r} shares no table with a first product", where=where, hint=hint)
+        found = cls(names.index(name), names.index(looks[0]), tokens, config.matrices[names.index(name)].inputs)
+        last, first = config.matrices[found.last], config.matrices[found.first]
+        if first.outputs != last.inputs or last.outputs > first.inputs or len(last.row) != 1 or len(first.row) != 1:
+            what = f"{last.name} of {last.outputs} x {last.inputs} is no part of {first.name}, turned"
+            raise ConfigError(f"{what}: {first.outputs} x {first.inputs}", where=where, value=name)
+        if config.sparsity.masks or {last.density, first.density} != {1.0} or config.sparsity.schedule != "static":
+            raise ConfigError("weights that are shared have no gaps", where=where, hint="sparsity.density = 1")
+        return found._replace(tokens=last.outputs)
+
+    def begin(self, matrices: Sequence[Parameter]) -> None:
+        """Let the last product begin with the table of the first one."""
+        last, first = matrices[self.last], matrices[self.first]
+        last.dense[:, : self.features] = first.dense[: self.features, : self.tokens].T
+        last.refresh()
+
+    def added(self, matrices: Sequence[Parameter], gradients: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return the gradients of all parameters, those of shared weights added, in both.
+
+        Parameters
+        ----------
+        matrices : sequence of Parameter
+        gradients : sequence of ndarray of float32
+            Per parameter, a number per weight.
+        """
+        found = list(gradients)
+        last, first = (found[k].reshape(matrices[k].dense.shape).copy() for k in (self.last, self.first))
+        whole = last[:, : self.features] + first[: self.features, : self.tokens].T
+        last[:, : self.features], first[: self.features, : self.tokens] = whole, whole.T
+        found[self.last], found[self.first] = last.reshape(-1), first.reshape(-1)
+        return found
+
+    def once(self, matrices: Sequence[Parameter], gradients: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return gradients for a norm: what is shared counts once."""
+        found = list(gradients)
+        last = found[self.last].reshape(matrices[self.last].dense.shape).copy()
+        last[:, : self.features] = 0
+        found[self.last] = last.reshape(-1)
+        return found
