@@ -17,7 +17,7 @@ LayerNormalization                                      norm
 GroupNormalization, or Reshape, InstanceNormalization,  groupnorm
 Reshape, Mul and Add; InstanceNormalization
 BatchNormalization in training mode                     batchnorm
-Relu; Gelu; Sigmoid and Mul                             relu; gelu (tanh form); silu
+Relu; Gelu; Tanh; Sigmoid and Mul                       relu; gelu (tanh form) or gelu_erf; tanh; silu
 Add, Mul of two tensors; Concat of channels, features   add, mul; concat
 Flatten, Reshape to rows, Squeeze of single pixels      nothing: an image is its features
 Identity, Cast to a float, Dropout that drops nothing   nothing

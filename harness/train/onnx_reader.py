@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.plain import EPSILON
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
@@ -37,7 +38,6 @@ KEEPS = ("Transpose", "Reshape", "Identity", "Cast", "CastLike", "Unsqueeze", "S
 """What is still a parameter behind one of these."""
 FLOATS = (1, 10, 11, 16)
 """Numbers of these types, float32, float16, float64 and bfloat16, stay what they are but for rounding."""
-ACTIVATIONS = ("relu", "gelu", "silu")
 
 
 class Origin(NamedTuple):
@@ -381,6 +381,7 @@ class OnnxReader:
             "InstanceNormalization": self._instance_norm,
             "Relu": self._relu,
             "Gelu": self._gelu,
+            "Tanh": self._tanh,
             "Sigmoid": self._sigmoid,
             "Identity": self._same,
             "Cast": self._cast,
@@ -782,10 +783,10 @@ class OnnxReader:
         self._add_node(node, "relu", x)
 
     def _gelu(self, node: Any, x: FileTensor) -> None:
-        if self._of(node, "approximate", b"none") != b"tanh":
-            self._refuse(node, "the erf form is not calculated here; nn.GELU(approximate='tanh') is")
-        else:
-            self._add_node(node, "gelu", x)
+        self._add_node(node, "gelu" if self._of(node, "approximate", b"none") == b"tanh" else "gelu_erf", x)
+
+    def _tanh(self, node: Any, x: FileTensor) -> None:
+        self._add_node(node, "tanh", x)
 
     def _sigmoid(self, node: Any, x: FileTensor) -> None:
         if x.node:

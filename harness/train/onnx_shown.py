@@ -5,6 +5,7 @@ What arranges, cuts and joins is done to places; `harness.train.onnx_tokens` say
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,10 +17,12 @@ from harness.kit.modules import need
 from harness.train.onnx_reader import FileTensor, OnnxReader, Origin
 from wse_core.errors import UnsupportedError
 
-__all__ = ["ARRANGE", "KEEP", "Function", "Heads", "Looked", "Root", "Scores", "Shown", "ShownReader"]
+__all__ = ["ARRANGE", "KEEP", "PLACE", "Function", "Heads", "Looked", "Root", "Scores", "Shown", "ShownReader"]
 
 SAMPLES = 3
 """So many sequences are followed: what is done to three is done to any number."""
+PLACE = np.int32
+"""Places are such numbers: there is one for each number of a few samples."""
 ARRANGE = ("Reshape", "Transpose", "Slice", "Gather", "Unsqueeze", "Squeeze", "Expand", "Flatten", "Tile")
 """These change no number."""
 KEEP = ("Identity", "Cast", "CastLike", "Dropout")
@@ -33,7 +36,7 @@ class Shown(NamedTuple):
     ----------
     node : str
         What gives that.
-    places : ndarray of int64, shape (terms, ...)
+    places : ndarray of int32, shape (terms, ...)
         A number is the sum of the terms: of what stands at these places, token times features plus feature.
     factors : ndarray, same shape, or float
         Times these.
@@ -146,6 +149,7 @@ class ShownReader(OnnxReader):
     def __init__(self, path: Path, model: Any) -> None:
         super().__init__(path, model)
         self.shown: dict[str, Any] = {}
+        self.left = Counter(self.takes)  # nodes that are still to take a tensor
         self.lists: dict[str, list[Any]] = {}
         self.rows: dict[str, Shown] = {}  # parameters of which rows are taken
         self.derived: set[str] = set()  # made of parameters, and no longer one
@@ -165,7 +169,7 @@ class ShownReader(OnnxReader):
         self.inputs = 0 if self.numbers else sizes[2]
         self.shapes[INPUT] = (self.inputs,) if self.inputs else ()
         count = int(np.prod([self.samples, *sizes[1:]]))
-        self._show(given.name, Shown(INPUT, np.arange(count).reshape(1, self.samples, *sizes[1:])))
+        self._show(given.name, Shown(INPUT, np.arange(count, dtype=PLACE).reshape(1, self.samples, *sizes[1:])))
         return ()
 
     def _show(self, name: str, what: Any) -> None:
@@ -208,7 +212,7 @@ class ShownReader(OnnxReader):
     def _show_rows(self, name: str, node: str, rows: np.ndarray) -> None:
         """Note that a tensor of the file shows all features of these tokens."""
         count = self.shapes[node][0]
-        self._show(name, Shown(node, (rows[..., None] * count + np.arange(count))[None]))
+        self._show(name, Shown(node, (rows[..., None] * count + np.arange(count, dtype=PLACE))[None]))
 
     def _add_node(self, node: Any, op: str, *given: FileTensor, **more: Any) -> str:
         name = super()._add_node(node, op, *given, **more)
@@ -301,7 +305,7 @@ class ShownReader(OnnxReader):
             return np.stack([np.take(part, which, axis) for part in places])
         names = [name for name in node.input[1:] if name]
         kinds = {name: helper.np_dtype_to_tensor_dtype(self.known[name].dtype) for name in names}
-        whole = helper.np_dtype_to_tensor_dtype(np.dtype(np.int64))
+        whole = helper.np_dtype_to_tensor_dtype(places.dtype)
         ins = [helper.make_tensor_value_info(node.input[0], whole, None)]
         ins += [helper.make_tensor_value_info(name, kinds[name], None) for name in kinds]
         outs = [helper.make_empty_tensor_value_info(name) for name in node.output]

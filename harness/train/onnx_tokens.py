@@ -32,7 +32,7 @@ from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.tensors import INPUT
 from harness.train.onnx_attention import NEAR, AttentionReader
 from harness.train.onnx_reader import FileTensor, OnnxNetwork
-from harness.train.onnx_shown import ARRANGE, KEEP, Function, Looked, Root, Scores, Shown
+from harness.train.onnx_shown import ARRANGE, KEEP, PLACE, Function, Looked, Root, Scores, Shown
 
 __all__ = ["TokenReader", "has_sequences"]
 
@@ -95,6 +95,24 @@ class TokenReader(AttentionReader):
         )
 
     def _node(self, node: Any) -> None:
+        self._read(node)
+        self._release(node)
+
+    def _constant(self, node: Any) -> bool:
+        found = super()._constant(node)
+        if found:
+            self._release(node)
+        return found
+
+    def _release(self, node: Any) -> None:
+        """Forget what no later node takes."""
+        for name in node.input:
+            self.left[name] -= 1
+            if not self.left[name]:  # a tensor of a large model shows a great deal
+                self.shown.pop(name, None)
+
+    def _read(self, node: Any) -> None:
+        """Read a node that depends on the samples."""
         self._folded(node)
         op, names = node.op_type, [name for name in node.input if name in self.shown]
         if node.input and node.input[0] in self.lists:
@@ -255,7 +273,7 @@ class TokenReader(AttentionReader):
         for table, rows in tables:
             self._append_table(made, table, rows)
         self.shapes[INPUT] = (self.inputs,)
-        rows = np.arange(self.samples * self.sequence).reshape(self.samples, self.sequence)
+        rows = np.arange(self.samples * self.sequence, dtype=PLACE).reshape(self.samples, self.sequence)
         self._show_rows(name, made, rows)
 
     def _append_table(self, made: str, table: str, rows: np.ndarray | None) -> None:

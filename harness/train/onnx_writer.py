@@ -107,7 +107,8 @@ class OnnxWriter:
             "concat": lambda node, given: self._add("Concat", given, axis=1),
             "silu": lambda node, given: self._add("Mul", [given[0], self._add("Sigmoid", given)]),
             "gelu": lambda node, given: self._add("Gelu", given, approximate="tanh"),
-            **dict.fromkeys(("relu", "add", "mul"), lambda node, given: self._add(node.op.capitalize(), given)),
+            "gelu_erf": lambda node, given: self._add("Gelu", given, approximate="none"),
+            **dict.fromkeys(("relu", "tanh", "add", "mul"), lambda node, given: self._add(node.op.capitalize(), given)),
         }
         if node.op not in writers:
             raise UnsupportedError(f"{node.name}: {node.op} is not written", where=self.path, feature="onnx")

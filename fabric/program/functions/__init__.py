@@ -11,6 +11,7 @@ log             x = 2^k m with m in [0.71, 1.42) by 16-bit operations on the upp
 reciprocal      a guess by subtracting upper halves as integers, three steps of Newton: y = y (2 - x y)
 rsqrt           the same with y = y (1.5 - x y^2 / 2)
 gelu            x s and its slope, s = 1 / (1 + exp(-2 u)), u = sqrt(2 / pi) (x + 0.044715 x^3): the tanh form
+gelu_erf        x (1 + erf(x / sqrt(2))) / 2, and its slope where networks are trained: the exact form
 ==============  ===================================================================================================
 
 ==============  =============  ===================  ===============================================================
@@ -21,6 +22,7 @@ log             1.6            120 + 20 n           normal, above zero; infinity
 reciprocal      2              69 + 8.5 n           2^-125 <= |x| <= 2^125; zero and NaN give NaN
 rsqrt           2.2            82 + 13.5 n          2^-126 <= x <= 2^125; NaN
 gelu            4e-7, 4e-6     187 + 36.25 n        |x| < 2^30; NaN
+gelu_erf        2e-7           201 + 39.5 n         |x| < 2^20; NaN; with its slope 9 operations more, 1e-6
 ==============  =============  ===================  ===============================================================
 
 Errors of GELU and its slope are absolute, from one on relative.  Cycles are those of a task that does nothing else, n a

@@ -32,6 +32,8 @@ GELU_CUBIC = 0.044715
 GELU_SCALE = 2 * math.sqrt(2 / math.pi)
 GELU_CUT = 86.0
 """This is the largest -2u for which 1 + exp(-2u) is in the range of `reciprocal`."""
+SIGN = 2.0**100
+"""Times this, every 16-bit number but zero is beyond one."""
 TAIL_AT = 0.3275911
 TAIL = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
 """1 - erf(z) is exp(-z^2) t P(t) for t = 1 / (1 + TAIL_AT z), z >= 0, within 1.5e-7; coefficients of P, lowest first.
@@ -173,11 +175,12 @@ class Functions(ABC):
             self.add(slope, q, v)
             self.mul(dest, x, v)
 
-    def gelu_erf(self, dest: Any, source: Any) -> None:
-        """Set dest = source (1 + erf(source / sqrt(2))) / 2, for abs(source) < 2^60; NaN stays NaN.
+    def gelu_erf(self, dest: Any, source: Any, slope: Any = None) -> None:
+        """Set dest = source (1 + erf(source / sqrt(2))) / 2, and its slope if asked, for abs(source) < 2^20.
 
-        Error below 2e-7 times the larger of abs(source) and 1.  It is max(x, 0) - abs(x) c, with half of 1 - erf of
-        the size as c: no difference of large numbers where the result is small.
+        NaN stays NaN.  Errors below 2e-7 and, of the slope, 1e-6, times the larger of abs(source) and 1.  It is
+        max(x, 0) - abs(x) c, with half of 1 - erf of the size as c: no difference of large numbers where the result
+        is small.
         """
         t, u, v, w, q, x = self.t, self.u, self.v, self.w, self.q, self.x
         with self.call():
@@ -193,6 +196,15 @@ class Functions(ABC):
             self.polynomial(v, w, u, [each / 2 for each in TAIL])
             self.mul(v, v, w)
             self.mul(v, v, t)
+            if slope is not None:  # 1/2 + sign (1/2 - c) + x exp(-x^2 / 2) / sqrt(2 pi)
+                self.mul(u, x, SIGN)
+                self.minimum(u, u, 1.0)
+                self.maximum(u, u, -1.0)
+                self.sub(w, 0.5, v)
+                self.mul(w, w, u)
+                self.add(w, w, 0.5)
+                self.mul(t, t, x)
+                self.fma(slope, w, t, 1 / math.sqrt(2 * math.pi))
             self.mul(v, v, q)
             self.maximum(x, x, 0.0)
             self.sub(dest, x, v)

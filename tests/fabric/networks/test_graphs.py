@@ -48,7 +48,8 @@ class Built:
         """Add a block that ends in a sum with what it was given, or works on it."""
         group, x, n = f"block{number}", self.at, self.features
         if kind == "row":
-            self.at = self.node(f"{group}.gelu", "gelu", x)
+            op = ("gelu", "gelu_erf", "tanh")[number % 3]
+            self.at = self.node(f"{group}.{op}", op, x)
             return
         if kind in ("norm", "rms"):
             self.at = self.node(f"{group}.{kind}", kind, x)

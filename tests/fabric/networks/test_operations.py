@@ -73,8 +73,8 @@ def test_what_an_operation_lacks_is_seen():
     class Empty(NetworkOperation):
         name = "empty"
 
-    class Tanh(Activation):
-        name = "tanh"
+    class Elu(Activation):
+        name = "elu"
 
     assert missing("empty", Empty()) == [
         "empty: no form 'plain'",
@@ -84,8 +84,8 @@ def test_what_an_operation_lacks_is_seen():
         "empty: no oracle back",
         "empty: no kernel of the pipelined mode",
     ]
-    lacks = missing("tanh", Tanh())
-    assert lacks[:3] == [f"tanh: no form {form!r}" for form in ("numbers", "bits", "emit")]
+    lacks = missing("elu", Elu())
+    assert lacks[:3] == [f"elu: no form {form!r}" for form in ("numbers", "bits", "emit")]
     assert len(lacks) == 7
 
 

@@ -165,6 +165,13 @@ def _bent(f, x, form):
     """Append a function in one of the forms of exporters."""
     if form["function"] == "gelu":
         return f.op("Gelu", x, approximate="tanh")
+    if form["function"] == "gelu_erf":
+        return f.op("Gelu", x)
+    if form["function"] == "gelu_erf steps":
+        share = f.op("Add", f.op("Erf", f.op("Div", x, f.constant(np.sqrt(2)))), f.constant(1.0))
+        return f.op("Mul", f.op("Mul", x, share), f.constant(0.5))
+    if form["function"] == "tanh":
+        return f.op("Tanh", x)
     if form["function"] == "silu":
         return f.op("Mul", x, f.op("Sigmoid", x))
     if form["function"] == "relu":

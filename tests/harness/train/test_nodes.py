@@ -477,7 +477,7 @@ WRONG = [
     (NODES, 'op = "linear", outputs = 6, bias', 'op = "linear", bias', "a product needs a number of features"),
     (NODES, "outputs = 6, bias = false", "outputs = 7, bias = false", "add takes tensors of one size, not of 6 and 7"),
     (NODES, '{name = "logits"', '{name = "logits", inputs = ["first"]', "sum.add: nothing takes its result"),
-    (NODES, 'op = "silu"', 'op = "tanh"', "'tanh' is not a possible value"),
+    (NODES, 'op = "silu"', 'op = "elu"', "'elu' is not a possible value"),
     (NODES, "[data]", "layers = [{outputs = 3}]\n[data]", "layers stand there too"),
     (NODES, "[data]", "hidden_size = 3\n[data]", "hidden_size is the size of a preset"),
     (NODES, "batch = 8", "batch = 8\nsequence = 3", "no whole sequences of 3"),

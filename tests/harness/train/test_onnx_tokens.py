@@ -54,7 +54,7 @@ FORMS = {
     "joined": ("no", "yes", "conv1d", "by head", "axis"),
     "scaled": ("both", "queries", "scores"),
     "mask": ("none", "add", "where", "filled"),
-    "function": ("gelu", "gelu steps", "silu", "relu"),
+    "function": ("gelu", "gelu steps", "silu", "relu", "gelu_erf", "gelu_erf steps", "tanh"),
     "gate": ("no", "yes", "joined"),
     "result": ("all", "first", "rows"),
 }
@@ -316,7 +316,7 @@ ENDS = {
     mean: "only the mean of squares of all features is taken here",
     last: "results of all tokens, or of the first of a sequence, are trained here",
     learned_scale: "takes a number that is made of parameters",
-    odd: "a function of numbers that is none of relu, gelu, silu",
+    odd: "a function of numbers that is none of relu, gelu, silu, gelu_erf, tanh",
     bare: "a mean of squares that is no normalisation",
     mixed: "in an order, or with factors, that no operation here gives",
     between: "places are added to what the first product gives",
@@ -387,6 +387,7 @@ MODULES = (
     "library gpt2",
     "library llama",
     "library bert",
+    "library classes",
 )
 
 

@@ -86,7 +86,7 @@ def bert(torch):
         def __init__(self):
             super().__init__()
             self.tokens, self.places = nn.Embedding(20, 16), nn.Parameter(torch.randn(1, 8, 16) / 10)
-            layer = nn.TransformerEncoderLayer(16, 4, 32, 0.0, activation="relu", batch_first=True)
+            layer = nn.TransformerEncoderLayer(16, 4, 32, 0.0, activation="gelu", batch_first=True)
             self.ln, self.encoder, self.classes = nn.LayerNorm(16), nn.TransformerEncoder(layer, 2), nn.Linear(16, 5)
 
         def forward(self, ids):
@@ -207,6 +207,7 @@ def library(torch, name):
         "gpt2": ("GPT2", "GPT2LMHeadModel"),
         "llama": ("Llama", "LlamaForCausalLM"),
         "bert": ("Bert", "BertForTokenClassification"),
+        "classes": ("Bert", "BertForSequenceClassification"),
     }
     given = {
         "gpt2": {"n_positions": 8, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0},
@@ -219,6 +220,7 @@ def library(torch, name):
             "hidden_act": "gelu_new",
         },
     }
+    given["classes"] = given["bert"] | {"hidden_act": "gelu"}
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
     if name == "gpt2":
         sizes = {"n_embd": 16, "n_layer": 2, "n_head": 4}
@@ -231,7 +233,7 @@ def library(torch, name):
             self.model = getattr(library, model)(config)
 
         def forward(self, ids):
-            more = {} if name == "bert" else {"use_cache": False}
+            more = {} if name in ("bert", "classes") else {"use_cache": False}
             return self.model(ids, **more).logits
 
     return Logits()
