@@ -348,7 +348,9 @@ class OnnxReader:
         return str(node.name or node.output[0])
 
     def _refuse(self, node: Any, why: str) -> None:
-        self.refused.append(f"{self._name(node)} ({node.op_type}): {why}")
+        line = f"{self._name(node)} ({node.op_type}): {why}"
+        if line not in self.refused:
+            self.refused.append(line)
 
     def _of(self, node: Any, name: str, default: Any) -> Any:
         return next((self.attribute(item) for item in node.attribute if item.name == name), default)

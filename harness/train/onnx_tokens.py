@@ -95,7 +95,10 @@ class TokenReader(AttentionReader):
         )
 
     def _node(self, node: Any) -> None:
-        self._read(node)
+        try:
+            self._read(node)
+        except (IndexError, KeyError, ValueError) as error:  # of arrays whose shapes no operation here has
+            self._refuse(node, f"cannot be followed: {' '.join(str(error).split())[:100]}")
         self._release(node)
 
     def _constant(self, node: Any) -> bool:
@@ -397,6 +400,9 @@ class TokenReader(AttentionReader):
             self._on_root(node, found, constant, other, place)
             return True
         trained = other in self.origin or other in self.rows
+        if constant.size == 1 and (trained or other in self.derived):
+            self._refuse(node, "takes a number that is a parameter, or made of them")
+            return True
         if op == "Add" and trained:
             table = self._table_of(other, found.shape[-1])
             if table is not None and isinstance(found, Looked):
@@ -408,9 +414,6 @@ class TokenReader(AttentionReader):
             if constant.ndim > 1 and constant.size == constant.shape[-1]:
                 self.known[other] = constant.reshape(-1)
             return False
-        if other in self.derived and constant.size == 1:
-            self._refuse(node, "takes a number that is made of parameters")
-            return True
         if constant.size == 1:
             if isinstance(found, Looked):
                 found = self._plain(name, node)

@@ -182,7 +182,7 @@ class GeluErf(Smooth):
 
 
 class Tanh(Smooth):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent takes numbers to between -1 and 1."""
 
     name, meaning = "tanh", "y = tanh(x)"
 

@@ -284,6 +284,11 @@ def learned_scale(f, x):
     return f.op("Mul", x, f.op("Exp", f.parameter("temperature", 1)))
 
 
+def learned_number(f, x):
+    f.given["scale"] = np.float32(1.5)
+    return f.op("Mul", "scale", x)
+
+
 def odd(f, x):
     return f.op("Mul", f.op("Sigmoid", x), f.constant(3.0))
 
@@ -315,7 +320,8 @@ def normed(f, x):
 ENDS = {
     mean: "only the mean of squares of all features is taken here",
     last: "results of all tokens, or of the first of a sequence, are trained here",
-    learned_scale: "takes a number that is made of parameters",
+    learned_scale: "takes a number that is a parameter, or made of them",
+    learned_number: "takes a number that is a parameter, or made of them",
     odd: "a function of numbers that is none of relu, gelu, silu, gelu_erf, tanh",
     bare: "a mean of squares that is no normalisation",
     mixed: "in an order, or with factors, that no operation here gives",

@@ -67,6 +67,7 @@ def gpt(torch, joined=True, by_hand=False, tied=False):
             self.blocks, self.ln = nn.ModuleList([Block(), Block()]), nn.LayerNorm(16)
             self.head = nn.Linear(16, 20, bias=False)
             if tied:
+                nn.init.normal_(self.tokens.weight, std=0.2)
                 self.head.weight = self.tokens.weight
 
         def forward(self, ids):
