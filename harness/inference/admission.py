@@ -74,7 +74,8 @@ def _on_one_mesh(request: AnswerRequest) -> tuple[Decode, list[Words]]:
     room = tokens_per_row(request.tokens, mesh[1], policy)
     place = Placement(request.decoder, *mesh, room, request.dtype)
     admit(place, machine, request.tokens, policy)
-    if request.prefill != "token":
+    by_token = request.prefill == "token" or (request.prefill == "auto" and place.decoder.experts)
+    if not by_token:
         prompt = PromptPlacement(place, len(request.prompt))
         words = max(prompt_words(prompt), needed_words(place, prompt.slots), key=lambda found: sum(found.values()))
         if request.prefill == "mesh":

@@ -53,10 +53,10 @@ STEPS = (
 
 def _side(decoder: Decoder, width: int, height: int) -> int:
     """Return the side of a square mesh, or refuse it or the decoder."""
-    if decoder.centred or decoder.parallel or not decoder.gated:
+    if decoder.centred or decoder.parallel or not decoder.gated or decoder.experts:
         raise UnsupportedError(
             "program A of a model that is no LLaMA",
-            cause="its authors' layer has RMSNorm, a gate, and one part behind the other",
+            cause="its authors' layer has RMSNorm, a gate, no experts, and one part behind the other",
             hint="--program B",
         )
     if width != height:

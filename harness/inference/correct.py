@@ -37,9 +37,10 @@ from harness.inference.costs import (
     vector_function,
 )
 from harness.inference.phase import Phase
+from wse_core.errors import UnsupportedError
 from wse_core.params import Machine
 
-__all__ = ["Tiles", "decode", "prefill", "tiles"]
+__all__ = ["Tiles", "decode", "prefill", "refuse_experts", "tiles"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,16 @@ class Tiles:
     def turned(self) -> int:
         """Heads of queries and of keys of a column."""
         return self.rounds * (self.queries + 1)
+
+
+def refuse_experts(decoder: Decoder) -> None:
+    """Refuse a decoder with experts; UnsupportedError."""
+    if decoder.experts:
+        raise UnsupportedError(
+            "a plan of a model with experts",
+            cause="its parts are not composed by hand; programs with experts are run and priced",
+            hint="wse generate MODEL --estimate",
+        )
 
 
 def tiles(decoder: Decoder, width: int, height: int) -> Tiles:
@@ -168,6 +179,7 @@ def _gated(machine: Machine, n: int, decoder: Decoder) -> int:
 
 def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096, sums: str = "f32") -> Phase:
     """Return a step of decode over a cache of so many tokens; `sums` is f32, or f16 as in program A."""
+    refuse_experts(decoder)
     m, t = machine, tiles(decoder, width, height)
     rows, heads = cdiv(tokens, height), t.rounds * t.queries
     along_y = {
@@ -223,6 +235,7 @@ def prefill(
     machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096, sums: str = "f32"
 ) -> Phase:
     """Return the prefill of so many tokens; `sums` is f32, or f16 as in program A."""
+    refuse_experts(decoder)
     m, t = machine, tiles(decoder, width, height)
     rows, heads = cdiv(tokens, height), t.rounds * t.queries
     slices = math.lcm(width, height)

@@ -43,6 +43,9 @@ ARCHITECTURES = {
     "Gemma2ForCausalLM": "gemma2",
     "Gemma3ForCausalLM": "gemma3_text",
     "Olmo3ForCausalLM": "olmo3",
+    "MixtralForCausalLM": "mixtral",
+    "Qwen3MoeForCausalLM": "qwen3_moe",
+    "OlmoeForCausalLM": "olmoe",
 }
 """What is read, and the `model_type` that says the same."""
 
@@ -60,7 +63,8 @@ WINDOW = 4096
 HEAD_SIZE = {"Qwen3ForCausalLM": 128, "GemmaForCausalLM": 256, "Gemma2ForCausalLM": 256, "Gemma3ForCausalLM": 256}
 """Features of a head where the library has a number if the file says nothing of them."""
 
-THETA = {"SmolLM3ForCausalLM": 2_000_000.0, "Gemma3ForCausalLM": 1_000_000.0, "Olmo3ForCausalLM": 500_000.0}
+THETA = {"SmolLM3ForCausalLM": 2_000_000.0, "Gemma3ForCausalLM": 1_000_000.0, "Olmo3ForCausalLM": 500_000.0,
+         "MixtralForCausalLM": 1_000_000.0}  # fmt: skip
 """Base of the angles where the library has another one than 10,000 if the file says nothing of it."""
 
 SLIDING = "sliding_attention"
@@ -276,6 +280,12 @@ def _a_number(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if value is not None else "the library takes it as it stands, and null is no number of features"
 
 
+def _whole_heads(value: Any, table: Mapping[str, Any]) -> str | None:
+    heads = table.get("num_attention_heads")
+    whole = isinstance(value, int) and isinstance(heads, int) and value * heads == table.get("hidden_size")
+    return None if whole else "norms of its projections have hidden_size features, so heads are no others"
+
+
 def _of_the_library(architecture: str) -> str:
     return f"{HEAD_SIZE[architecture]}, as the library has it"
 
@@ -385,7 +395,48 @@ GEMMAS: dict[str, Key] = {
 }
 """Keys of the second and third generation of Gemma."""
 
+EXPERTS: dict[str, Key] = {
+    "num_experts_per_tok": used("experts that a token is given to", missing="8, as the library has it"),
+    "norm_topk_prob": used("whether the shares of the chosen experts add up to one", truth_key, missing="false"),
+    "sliding_window": ignored("without use_sliding_window it says nothing"),
+    "use_sliding_window": unless(NOTHING, "a window of attention in a model with experts other than Mixtral"),
+    "layer_types": ignored("all layers have full attention", _full_layers),
+    "attention_bias": ATTENTION_BIAS,
+    **dict.fromkeys(("output_router_logits", "router_aux_loss_coef", "router_jitter_noise"), ignored(TRAINING)),
+}
+"""Keys of models with experts."""
+
 CONFIG_KEYS: dict[str, dict[str, Key]] = {
+    "MixtralForCausalLM": COMMON | EXPERTS | {
+        "num_key_value_heads": used("heads of keys and values", missing="8, as the library has it"),
+        "num_local_experts": used("experts of a layer", missing="8, as the library has it"),
+        "num_experts_per_tok": used("experts that a token is given to", missing="2, as the library has it"),
+        "norm_topk_prob": unless((None, True, False), "shares of a Mixtral always add up to one"),
+        "rope_theta": used("base of the angles, unless rope_parameters or rope_scaling has one", missing="1000000, "
+                           "unless rope_parameters or rope_scaling has one"),
+        "rms_norm_eps": used("added to the mean square in each norm", missing="1e-05"),
+        "attention_bias": unless(NOTHING, "a Mixtral has no biases; the library drops them"),
+        "sliding_window": used("window of attention", missing="none"),
+        "use_sliding_window": ignored("sliding_window alone says whether a Mixtral has a window"),
+        "layer_types": ignored("all layers of a Mixtral have the same attention"),
+    },
+    "Qwen3MoeForCausalLM": COMMON | EXPERTS | {
+        "num_key_value_heads": used("heads of keys and values", missing="4, as the library has it"),
+        "head_dim": used("features of a head", _a_number, missing="hidden_size / num_attention_heads"),
+        "intermediate_size": ignored("all layers have experts, whose width moe_intermediate_size says"),
+        "moe_intermediate_size": used("width of an expert", missing="768, as the library has it"),
+        "num_experts": used("experts of a layer", missing="128, as the library has it"),
+        "decoder_sparse_step": unless((1,), "layers without experts beside such with them"),
+        "mlp_only_layers": unless((None, []), "layers without experts beside such with them"),
+        "max_window_layers": ignored("without a window it says nothing"),
+    },
+    "OlmoeForCausalLM": COMMON | EXPERTS | {
+        "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
+        "head_dim": used("features of a head", _whole_heads, missing="hidden_size / num_attention_heads"),
+        "num_experts": used("experts of a layer", missing="64, as the library has it"),
+        "rms_norm_eps": used("added to the mean square in each norm", missing="1e-05"),
+        "clip_qkv": unless((None,), "queries, keys and values with a limit"),
+    },
     "LlamaForCausalLM": COMMON | {
         "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
         "attention_bias": ATTENTION_BIAS,

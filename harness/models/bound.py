@@ -181,6 +181,30 @@ class _Parts:
     def feed_forward(self, layer: int, given: Pair) -> Pair:
         """Return what the feed-forward part gives."""
         part = f"model.layers.{layer}.mlp"
+        if self.decoder.experts:
+            return self.by_experts(layer, given)
+        return self.one_ffn(part, given)
+
+    def by_experts(self, layer: int, given: Pair) -> Pair:
+        """Return what experts give; that the wafer chooses others, where logits are near each other, is not in it."""
+        decoder, part = self.decoder, f"model.layers.{layer}.mlp"
+        logits, v_logits = self.product(f"{part}.gate", given)
+        y, variance = np.zeros_like(given[0]), np.zeros_like(given[0])
+        for row in range(len(logits)):
+            picked = np.argsort(-logits[row], kind="stable")[: decoder.chosen]
+            among = picked if decoder.renormalised else np.arange(decoder.experts)
+            powers = np.exp(logits[row] - logits[row].max())
+            shares = powers / powers[among].sum()
+            common = (shares[among] ** 2 * v_logits[row, among]).sum()
+            for k in picked:
+                own, v_own = self.one_ffn(f"{part}.experts.{k}", (given[0][row : row + 1], given[1][row : row + 1]))
+                off = v_logits[row, k] + common + (3 * FUNCTION) ** 2
+                y[row] += shares[k] * own[0]
+                variance[row] += shares[k] ** 2 * (v_own[0] + off * own[0] ** 2)
+        return y, variance
+
+    def one_ffn(self, part: str, given: Pair) -> Pair:
+        """Return what one feed-forward part gives."""
         (gate, v_gate), *rest = [self.product(f"{part}.{name}", given) for name in self.decoder.inward]
         y, variance = self.active(gate, v_gate)
         for up, v_up in rest:

@@ -53,12 +53,16 @@ GEMMAS = ("GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")
 
 KV_HEADS = {"Qwen2ForCausalLM": 32, "Qwen3ForCausalLM": 32, "MistralForCausalLM": 8, "GemmaForCausalLM": 16,
             "SmolLM3ForCausalLM": 4, "Gemma2ForCausalLM": 4, "Gemma3ForCausalLM": 4,
-            "StableLmForCausalLM": 32}  # fmt: skip
+            "StableLmForCausalLM": 32, "MixtralForCausalLM": 8, "Qwen3MoeForCausalLM": 4}  # fmt: skip
 """Heads of keys and values where a file says nothing of them; otherwise as many as query heads."""
 
 BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM",
-          "Olmo2ForCausalLM", "Olmo3ForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")  # fmt: skip
+          "Olmo2ForCausalLM", "Olmo3ForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM", "Qwen3MoeForCausalLM",
+          "OlmoeForCausalLM")  # fmt: skip
 """Architectures whose projections of attention have biases if the file says so."""
+
+COARSE = ("Olmo2ForCausalLM", "Olmo3ForCausalLM", "OlmoeForCausalLM", "MixtralForCausalLM")
+"""Architectures that add 1e-5 to the mean square if a file says nothing of it; others add 1e-6."""
 
 FFN_BIASED = ("LlamaForCausalLM", "GraniteForCausalLM", "SmolLM3ForCausalLM")
 """Architectures whose feed-forward part has biases if the file says so."""
@@ -201,8 +205,16 @@ WITH_CHOICE = ("Qwen2ForCausalLM", "Qwen3ForCausalLM", "SmolLM3ForCausalLM")
 EVERY = {"Gemma2ForCausalLM": 2, "Gemma3ForCausalLM": 6, "Olmo3ForCausalLM": 4}
 """Each so many layers one has no window, if a file says nothing of it."""
 
-NO_WINDOWS = ("LlamaForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "Olmo2ForCausalLM")
+NO_WINDOWS = ("LlamaForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "Olmo2ForCausalLM", "Qwen3MoeForCausalLM",
+              "OlmoeForCausalLM")  # fmt: skip
 """Architectures without a window of attention."""
+
+
+ALIKE = ("MistralForCausalLM", "Phi3ForCausalLM", "MixtralForCausalLM")
+"""Architectures whose layers all have the window, if there is one."""
+
+WITHOUT = ("Phi3ForCausalLM", "MixtralForCausalLM", WITH_CHOICE[-1])
+"""Architectures that have no window if a file says nothing of it."""
 
 
 def _windows(table: Mapping[str, Any], architecture: str, turns: Sequence[bool]) -> list[int | None]:
@@ -217,10 +229,10 @@ def _windows(table: Mapping[str, Any], architecture: str, turns: Sequence[bool])
             raise ConfigError(f"use_sliding_window is {shown(wanted)}, neither true nor false")
         if not wanted:
             return none
-    window = table.get("sliding_window", None if architecture in ("Phi3ForCausalLM", WITH_CHOICE[-1]) else WINDOW)
+    window = table.get("sliding_window", None if architecture in WITHOUT else WINDOW)
     if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
         raise ConfigError(f"sliding_window is {shown(window)}, no number of tokens")
-    kinds = table.get("layer_types") if architecture not in ("MistralForCausalLM", "Phi3ForCausalLM") else None
+    kinds = table.get("layer_types") if architecture not in ALIKE else None
     if kinds is not None and len(kinds) != count:
         raise ConfigError(f"layer_types has {len(kinds)} kinds for {count} layers")
     if kinds is not None:
@@ -292,6 +304,25 @@ def judged_configuration(table: Mapping[str, Any]) -> list[KeyVerdict]:
     return judged(CONFIG, table, (CONFIG_KEYS | CLASSIC_KEYS)[architecture], architecture)
 
 
+WITH_EXPERTS = {"MixtralForCausalLM": ("num_local_experts", 8, 2), "Qwen3MoeForCausalLM": ("num_experts", 128, 8),
+                "OlmoeForCausalLM": ("num_experts", 64, 8)}  # fmt: skip
+"""Architectures with experts: the key of how many a layer has, and what a file that says nothing means; of the chosen
+ones too."""
+
+
+def _experts(table: Mapping[str, Any], architecture: str) -> dict[str, Any]:
+    """Return what a decoder has of experts."""
+    if architecture not in WITH_EXPERTS:
+        return {}
+    key, experts, chosen = WITH_EXPERTS[architecture]
+    found = {"experts": table.get(key, experts), "chosen": table.get("num_experts_per_tok", chosen)}
+    for name, value in found.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ConfigError(f"{shown(value)} {name}", hint="at least 1")
+    mixtral = architecture == "MixtralForCausalLM"
+    return found | {"renormalised": mixtral or table.get("norm_topk_prob", False)}
+
+
 def _sizes(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sizes of a decoder; ConfigError if one is missing."""
     for key in SIZES.values():
@@ -333,7 +364,9 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
     refuse_first(verdicts)
     if architecture in CLASSIC:
         return _classic(table, architecture, tuple(warnings_of(verdicts)))
-    values = _sizes(table)
+    values = _sizes(table) | _experts(table, architecture)
+    if architecture == "Qwen3MoeForCausalLM":
+        values["ffn"] = table.get("moe_intermediate_size", 768)
     heads, hidden = values["heads"], values["hidden"]
     head_size = table.get("head_dim", HEAD_SIZE.get(architecture))
     kv_heads = table.get("num_key_value_heads", KV_HEADS.get(architecture))
@@ -367,17 +400,17 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
     decoder = Decoder(
         **values,
         head_size=head_size,
-        epsilon=table.get("rms_norm_eps", 1e-5 if olmo else 1e-6),
+        epsilon=table.get("rms_norm_eps", 1e-5 if architecture in COARSE else 1e-6),
         qkv_bias=architecture == "Qwen2ForCausalLM" or biased,
         o_bias=biased,
         ffn_bias=architecture in FFN_BIASED and table.get("mlp_bias", False),
         norms="behind" if olmo else "both" if later else "before",
         score_cap=table.get("attn_logit_softcapping", 50.0) if architecture == "Gemma2ForCausalLM" else None,
         logit_cap=_logit_cap(table, architecture),
-        projection_norms=olmo,
+        projection_norms=olmo or architecture == "OlmoeForCausalLM",
         different=layers,
         tied=False if factors.unties else tied,
-        head_norms=architecture in ("Qwen3ForCausalLM", "Gemma3ForCausalLM"),
+        head_norms=architecture in ("Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "Gemma3ForCausalLM"),
         activation="gelu" if gemma else ACTIVATION_NAMES[table.get("hidden_act", "silu")],
     )
     decoder = decoder.within(decoder.context)
@@ -412,6 +445,8 @@ def _written_as(decoder: Decoder, architecture: str) -> str:
         )
     if decoder.centred or decoder.parallel or decoder.learned or decoder.head_bias or not decoder.gated:
         raise UnsupportedError("a decoder with parts of older models cannot be written", hint="its own files")
+    if decoder.experts:
+        raise UnsupportedError("a decoder with experts cannot be written", hint="its own files")
     if decoder.rotary is not None:
         raise UnsupportedError("a decoder of which a part of each head turns cannot be written", hint="its own files")
     foreign = not olmo2 and (decoder.norms != "before" or decoder.projection_norms)

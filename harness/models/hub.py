@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fabric.networks.inference.decoder import EMBEDDING, NORMS, POSITIONS, Decoder
+from fabric.networks.inference.decoder import EMBEDDING, FFN, NORMS, POSITIONS, ROUTER, Decoder
 from harness.kit.jsonfile import read_json
 from harness.kit.staging import staged_directory
 from harness.models.chat import ChatTemplate, find_template
@@ -134,11 +134,13 @@ def tensor_shapes(decoder: Decoder) -> dict[str, tuple[int, ...]]:
         prefix = f"model.layers.{number}."
         first, *others = [f"{prefix}{name}" for name in NORMS[decoder.norms]]
         norm(first)
+        if decoder.experts:
+            shapes[f"{prefix}{ROUTER}"] = (decoder.experts, decoder.hidden)
         for name, shape in decoder.shapes().items():
-            part = "mlp" if name in ("gate_proj", "up_proj", "down_proj") else "self_attn"
-            shapes[f"{prefix}{part}.{name}.weight"] = shape
-            if decoder.has_bias(name):
-                shapes[f"{prefix}{part}.{name}.bias"] = shape[:1]
+            for part in decoder.ffn_names if name in FFN else ["self_attn."]:
+                shapes[f"{prefix}{part}{name}.weight"] = shape
+                if decoder.has_bias(name):
+                    shapes[f"{prefix}{part}{name}.bias"] = shape[:1]
         for name, count in decoder.query_key_norms.items():
             shapes[f"{prefix}self_attn.{name}.weight"] = (count,)
         for name in others:

@@ -1,5 +1,7 @@
 """Tensors of some architectures become those of the decoder: parts of one matrix, factors that weights can carry.
 
+*Mixtral* has other names of its experts' products.
+
 *Phi3* keeps queries, keys and values in one matrix, and gate and up in another: rows of it.  Where a part of each head
 turns (``partial_rotary_factor``), features of queries and keys change places, which scores do not see.  *Granite*
 multiplies the embedding, the scores of attention, what a part adds to the residual stream, and divides the logits.  A
@@ -111,6 +113,8 @@ def lowered(
         A matrix of several products has not as many rows as they have together.
     """
     tensors = dict(found)
+    if architecture == "MixtralForCausalLM":
+        tensors = {_expert_name(name): tensor for name, tensor in found.items()}
     if architecture == "Phi3ForCausalLM":
         tensors = _apart(tensors, decoder)
     if decoder.rotary is not None or order is not None:
@@ -135,6 +139,14 @@ def lowered(
                 own = tensors[name]
                 tensors[name] = replace(own, factor=own.factor * factor, more=own.more * factor)
     return tensors
+
+
+def _expert_name(name: str) -> str:
+    """Return the decoder's name of a tensor of a Mixtral."""
+    found = name.replace(".block_sparse_moe.", ".mlp.")
+    for own, product in {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}.items():
+        found = found.replace(f".{own}.weight", f".{product}.weight")
+    return found
 
 
 def same(one: Tensor, other: Tensor) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from fabric.networks.inference.decoder import EMBEDDING, NORMS, POSITIONS, Decoder
+from fabric.networks.inference.decoder import EMBEDDING, NORMS, POSITIONS, ROUTER, Decoder
 from harness.models.rotary import cosines
 from wse_core.errors import ConfigError
 
@@ -202,6 +202,20 @@ class PlainDecoder:
     def _feed_forward(self, number: int, z: Array) -> Array:
         """Return what the feed-forward part gives for each row."""
         part, decoder = f"model.layers.{number}.mlp", self.decoder
+        if not decoder.experts:
+            return self._ffn(part, z)
+        out, logits = np.zeros_like(z), z @ self.weights[f"model.layers.{number}.{ROUTER}"].T
+        for row, own in enumerate(logits):
+            picked = np.argsort(-own, kind="stable")[: decoder.chosen]
+            powers = np.exp(own - own.max())
+            shares = powers[picked] / (powers[picked] if decoder.renormalised else powers).sum()
+            for k, share in zip(picked, shares, strict=True):
+                out[row] += share * self._ffn(f"{part}.experts.{k}", z[row])
+        return out
+
+    def _ffn(self, part: str, z: Array) -> Array:
+        """Return what a feed-forward part gives, of one row or of several."""
+        decoder = self.decoder
         gate, *up = [self._product(z, f"{part}.{name}") for name in decoder.inward]
         active = active_of(decoder.activation, gate)
         return self._product(active * up[0] if up else active, f"{part}.down_proj")

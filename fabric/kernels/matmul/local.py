@@ -95,7 +95,9 @@ class Shape:
         return size, inner // size, inner % size
 
 
-def emit_product(p: Program, shape: Shape, c: Var, c_dsr: Dsr, a: Var, a_dsr: Dsr, a_base: Reg, b_base: Reg) -> None:
+def emit_product(
+    p: Program, shape: Shape, c: Var, c_dsr: Dsr, a: Var, a_dsr: Dsr, a_base: Reg, b_base: Reg, first: int = 0
+) -> None:
     """Write C += A B into the task of a program that is being written.
 
     Parameters
@@ -114,12 +116,14 @@ def emit_product(p: Program, shape: Shape, c: Var, c_dsr: Dsr, a: Var, a_dsr: Ds
         Word address of the A to use.
     b_base : Reg
         Word address of the B to use; changed.
+    first : int
+        Element of `c` with which C begins; for one column only.
     """
     rows, words = shape.rows, shape.words
     size, full, rest = shape.groups()
     outer = shape.columns if shape.inner_k else shape.depth
     moving = shape.inner_k
-    p.load(c_dsr, p.mem1d(c, rows, save=not moving))
+    p.load(c_dsr, p.mem1d(c, rows, offset=first, save=not moving))
     p.load(a_dsr, p.mem1d(a, rows, save=moving))
     p.dsr_base(a_dsr, a_base)
     scalars = [p.reg16("b") if words == 1 else p.reg32("b") for _ in range(size)]

@@ -58,6 +58,7 @@ from fabric.networks.inference.attention import Attention
 from fabric.networks.inference.axes import COLOR_HAND, COLOR_HEAD, COLOR_IN, COLOR_OUT, QUEUE_HEAD, QUEUE_IN, axes
 from fabric.networks.inference.cache import CacheCode, route_shift
 from fabric.networks.inference.elementwise import LOCAL, Rotary, emit_capped, emit_gated, emit_norm, emit_residual
+from fabric.networks.inference.experts import ExpertChoice
 from fabric.networks.inference.log import Log
 from fabric.networks.inference.move.code import COLOR_PASS, receive_cache
 from fabric.networks.inference.placement import Placement
@@ -196,11 +197,13 @@ class Decode:
             "peaks": self.y.sum(heads, "max"),
             "mixed": self.y.sum(heads * place.part + heads),
             "back": self.x.sum(hidden),
-            "gate_up": self.y.sum(lanes * shapes["gate_up"].rows),
+            "gate_up": self.y.sum(place.inner_vectors * shapes["gate_up"].rows),
             "head": self.y.sum(lanes * shapes["head"].rows),
             "largest": self.x.sum(lanes, "max"),
             "smallest": self.x.sum(lanes, "min"),
         }
+        if place.decoder.experts:
+            self.sums["router"] = self.y.sum(shapes["router"].rows)
         if place.batch:
             self.sums["enter"] = self.x.sum(hidden + place.told)
         if place.decoder.projection_norms:
@@ -427,16 +430,40 @@ class Decode:
         self._added(w, summed)
         done("o")
         self._given(w, "norm 2", summed, done)
-        given = w.inner_given if place.decoder.norms == "beside" else w.given
-        self._product(w, "gate_up", w.gate_up, given, summed("gate_up", w.gate_up))
-        done("gate_up")
-        emit_gated(w)
-        done("swiglu")
-        self._product(w, "down", w.back, w.inner_half, summed("back", w.back))
+        if place.decoder.experts:
+            self._experts(w, ExpertChoice(w), summed, done)
+        else:
+            given = w.inner_given if place.decoder.norms == "beside" else w.given
+            self._product(w, "gate_up", w.gate_up, given, summed("gate_up", w.gate_up))
+            done("gate_up")
+            emit_gated(w)
+            done("swiglu")
+            self._product(w, "down", w.back, w.inner_half, summed("back", w.back))
         self._added(w, summed)
         with w.taking("cache", self.place.caches * self.place.cache_words):
             pass
         done("down")
+
+    @staticmethod
+    def _experts(w: Writer, routing: ExpertChoice, summed: Summed, done: Callable[[str], None]) -> None:
+        """Write the feed-forward part of a layer with experts: those that are chosen, and no others."""
+        place = w.place
+
+        def routed() -> None:
+            w.product("router", routing.routes, w.given)
+            summed("router", routing.routes)()
+
+        routing.emit(routed)
+        w.expert_products("gate_up", w.gate_up, w.given, routing.picked)
+        summed("gate_up", w.gate_up)()
+        done("gate_up")
+        emit_gated(w, routing.shares)
+        done("swiglu")
+        before = place.tile_words(place.shapes["gate_up"])
+        w.expert_products("down", w.back, w.inner_half, routing.picked, before)
+        summed("back", w.back)()
+        with w.taking("weights", place.decoder.experts * (before + place.tile_words(place.shapes["down"]))):
+            pass
 
     @staticmethod
     def _begin_anew(w: Writer, rotary: Rotary) -> None:
@@ -598,6 +625,9 @@ class Decode:
             return np.broadcast_to(values, (height, width, values.shape[-1]))
 
         found = [("row", np.broadcast_to(rows[:, np.newaxis, np.newaxis], (height, width, 1)))]
+        if place.decoder.experts:
+            found.append(("expert_numbers", per_column(np.tile(np.arange(place.decoder.experts, dtype=np.float32),
+                                                               (width, 1)))))  # fmt: skip
         if place.last:
             found += [("ids", per_column(ids)), ("known", per_column(known))]
         prompt = self.arrived[1] if self.arrived else self.prompt

@@ -12,6 +12,9 @@ layer may read the residual stream as it is when the layer begins, so that x = x
 with norms *beside* each other or one that they share.  Positions may be *learned*: rows of a table, which are added to
 the embedding; then a text is no longer than the table.
 
+There may be many feed-forward parts, *experts*: a router, a product of its own, gives each a logit, and a token is
+given to some with the largest ones, whose results are added with shares by softmax.
+
 Layers of one decoder may differ (`LayerKind`): some turn nothing, so that their queries and keys do not know positions,
 some turn by a base of their own, and some see the last tokens only, as many as a *window* holds.  Scores and logits may
 have a *cap*: they are cap * tanh(x / cap).
@@ -43,11 +46,13 @@ __all__ = [
     "ACTIVATIONS",
     "BIASED",
     "EMBEDDING",
+    "FFN",
     "HEAD_NORMS",
     "MATRICES",
     "MOST_DIFFERENT",
     "NORMS",
     "POSITIONS",
+    "ROUTER",
     "Decoder",
     "LayerKind",
     "period_of",
@@ -55,6 +60,12 @@ __all__ = [
 
 MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """The products of a layer, in the order in which they are done; a part without a gate has no ``gate_proj``."""
+
+FFN = ("gate_proj", "up_proj", "down_proj")
+"""Products of a feed-forward part."""
+
+ROUTER = "mlp.gate.weight"
+"""Name of the matrix of a layer's router, [experts, hidden]."""
 
 BIASED = {
     "qkv_bias": ("q_proj", "k_proj", "v_proj"),
@@ -174,6 +185,11 @@ class Decoder:
         Whether positions are rows of a table, as many as `context`, which are added to the embedding.
     head_bias : bool
         Whether the output matrix has a bias.
+    experts, chosen : int
+        Feed-forward parts of a layer, of `ffn` features each, and how many of them a token is given to, those with the
+        largest logits of a router; 0: there is one, and no router.
+    renormalised : bool
+        Whether the shares of the chosen experts add up to one; else they are those of a softmax over all.
     """
 
     hidden: int
@@ -205,13 +221,16 @@ class Decoder:
     gated: bool = True
     learned: bool = False
     head_bias: bool = False
+    experts: int = 0
+    chosen: int = 0
+    renormalised: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "int" and (isinstance(value, bool) or not isinstance(value, int)):
                 raise self._refused(f"{field.name} is {shown(value)}, not a whole number")
-            if field.type == "int" and not 1 <= value < MOST:
+            if field.type == "int" and not (field.name not in ("experts", "chosen")) <= value < MOST:
                 raise self._refused(f"{field.name} is {shown(value)}; it is at least 1 and below {MOST:,}")
             if field.type == "bool" and not isinstance(value, bool):
                 raise self._refused(f"{field.name} is {shown(value)}, neither true nor false")
@@ -229,6 +248,10 @@ class Decoder:
             raise self._refused(f"activation is {shown(self.activation)}; it is {' or '.join(ACTIVATIONS)}")
         if self.norms not in NORMS:
             raise self._refused(f"norms is {shown(self.norms)}; it is {', '.join(NORMS)}")
+        if not 0 <= self.chosen <= self.experts or (self.experts > 0) is not (self.chosen > 0):
+            raise self._refused(f"{self.chosen} of {self.experts} experts are chosen")
+        if self.experts and (self.ffn_bias or self.parallel):
+            raise self._refused("experts with biases, or beside attention")
         if self.norm_bias and not self.centred:
             raise self._refused("norms with a bias that do not subtract the mean")
         if self.centred and self.norms_behind:
@@ -377,6 +400,11 @@ class Decoder:
         }
 
     @property
+    def ffn_names(self) -> list[str]:
+        """Beginnings of the names of the feed-forward parts of a layer: of the only one, or of each expert."""
+        return [f"mlp.experts.{k}." for k in range(self.experts)] if self.experts else ["mlp."]
+
+    @property
     def inward(self) -> tuple[str, ...]:
         """The products that the feed-forward part begins with."""
         return ("gate_proj", "up_proj") if self.gated else ("up_proj",)
@@ -427,15 +455,20 @@ class Decoder:
 
     @property
     def product_parameters(self) -> int:
-        """Parameters of the products of a layer."""
-        return sum(rows * columns for rows, columns in self.shapes().values())
+        """Parameters of the products of a layer that a token meets: of experts those that are chosen."""
+        return self._products(max(1, self.chosen)) + self.experts * self.hidden
+
+    def _products(self, parts: int) -> int:
+        """Return the parameters of the products of a layer with so many feed-forward parts."""
+        sizes = {name: rows * columns for name, (rows, columns) in self.shapes().items()}
+        return sum(size * (parts if name in FFN else 1) for name, size in sizes.items())
 
     @property
     def layer_parameters(self) -> int:
         """Parameters of a layer: products, biases, norms, and those of queries and keys."""
         bias = sum(shape[0] for name, shape in self.shapes().items() if self.has_bias(name))
         norms = len(NORMS[self.norms]) * len(self.norm_parts) * self.hidden + sum(self.query_key_norms.values())
-        return self.product_parameters + bias + norms
+        return self._products(max(1, self.experts)) + self.experts * self.hidden + bias + norms
 
     @property
     def parameters(self) -> int:

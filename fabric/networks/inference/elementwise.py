@@ -192,17 +192,26 @@ def emit_capped(functions: Emit, cap: float, at: Reg | Var | Address) -> None:
     functions.add(at, at, cap)
 
 
-def emit_gated(w: Writer) -> None:
-    """Write inner_half = act(gate) * up, or act(up) without a gate."""
-    p, n, lanes, decoder = w.p, w.place.ffn, w.place.lanes, w.place.decoder
-    each = w.place.shapes["gate_up"].rows
-    gate = w.of_lanes(w.gate_up, n, each)
+def emit_gated(w: Writer, shares: Var | None = None) -> None:
+    """Write inner_half = act(gate) * up, or act(up) without a gate; of experts each with its share."""
+    p, n, decoder = w.p, w.place.ffn, w.place.decoder
+    gate = w.of_inner()
     if decoder.activation in PLAIN:
-        emit_plain(w, w.inner, gate, lanes * n)
+        emit_plain(w, w.inner, gate, w.place.inner_vectors * n)
     else:
         _emit_smooth(w, gate)
     if decoder.gated:
-        p.fmuls(w.inner, w.inner, w.of_lanes(w.gate_up, n, each, offset=n))
+        p.fmuls(w.inner, w.inner, w.of_inner(n))
+    if shares is not None:
+        value, at = p.reg32("share"), p.reg16("shares")
+        p.load(w.second, p.mem1d(w.inner, n, save=True))
+        p.load(w.written, p.mem1d(w.inner, n, save=True))
+        p.ldi(at, shares)
+        with w.times(decoder.chosen):
+            p.ld32(value, at)
+            p.fmuls(w.written, w.second, value)
+            p.add16(at, at, 2)
+        p.free(value, at)
     p.fs2h(w.inner_half, w.inner)
 
 
@@ -221,9 +230,9 @@ def emit_plain(w: Idioms, inner: Var, gate: Dsd, count: int) -> None:
 
 def _emit_smooth(w: Writer, gate: Dsd) -> None:
     """Write inner = gate / (1 + exp(e))."""
-    p, n, lanes = w.p, w.place.ffn, w.place.lanes
+    p, n, count = w.p, w.place.ffn, w.place.inner_vectors
     emit_exponent(w, w.inner, gate)
-    if lanes == 1:
+    if count == 1:
         with w.functions.first(n):
             w.functions.exp(w.inner, w.inner)
             p.fadds(w.inner, w.inner, 1.0)
@@ -235,7 +244,7 @@ def _emit_smooth(w: Writer, gate: Dsd) -> None:
             w.functions.add(at, at, 1.0)
             w.functions.reciprocal(at, at)
 
-        w.in_pieces(w.inner, lanes * n, inverse)
+        w.in_pieces(w.inner, count * n, inverse)
     p.fmuls(w.inner, w.inner, gate)
 
 

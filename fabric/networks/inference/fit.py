@@ -30,7 +30,8 @@ def temporary_words(place: Placement) -> int:
     scores = heads * place.capacity
     vectors = (2 + 1 + 2 + 2) * hidden + 3 * shapes["qkv"].rows + 3 * scores + 2 * heads
     vectors += 2 * heads * (place.part + 1) + heads * place.part
-    vectors += 2 * shapes["gate_up"].rows + (2 + 1) * place.ffn + (place.decoder.norms == "beside") * hidden
+    chosen = max(1, place.decoder.chosen)
+    vectors += chosen * (2 * shapes["gate_up"].rows + (2 + 1) * place.ffn) + (place.decoder.norms == "beside") * hidden
     vectors += place.last * (2 + 2) * place.vocabulary
     vectors += 2 * place.squares + place.capacity * (place.ahead == 1)
     vectors += 4 * place.capacity + 4 if place.decoder.window is not None else 0
@@ -38,12 +39,14 @@ def temporary_words(place: Placement) -> int:
     kinds = 1 + place.decoder.is_local
     angles = (4 * (2 + 3 * lanes + bool(place.batch)) * kinds + 4 * lanes * place.turned_heads) * place.pairs
     functions = 6 * 2 * function_room(place) + place.last * 2 * place.vocabulary  # with the numbers of tokens
+    experts = 3 * 2 * place.decoder.experts + 5 * place.decoder.chosen + 2 if place.decoder.experts else 0
     marks = len(place.marks) + 1 if place.decoder.marked else 0
     return (
         lanes * vectors
         + functions
         + angles
         + marks
+        + experts
         + (20 * lanes + 2 * lanes * hidden + 4 * place.told) * bool(place.batch)
     )
 

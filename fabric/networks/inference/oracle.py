@@ -125,13 +125,20 @@ class Oracle:
         names = [n for n in place.shapes if n != "head"]
         for layer in range(place.decoder.layers + place.last):
             entry = {}
-            for name in names if layer < place.decoder.layers else ["head"]:
-                shape = place.shapes[name]
+            for name in self._order(names) if layer < place.decoder.layers else ["head"]:
+                shape = place.shapes[name.partition(" ")[0]]
                 flat = words[:, :, at : at + shape.rows * shape.depth]
                 entry[name] = flat.reshape(*words.shape[:2], shape.depth, shape.rows).swapaxes(2, 3)
                 at += place.tile_words(shape)
             found.append(entry)
         return found
+
+    def _order(self, names: list[str]) -> list[str]:
+        """Return the matrices of a layer in their order; those of expert k end in " k"."""
+        experts = self.place.decoder.experts
+        if not experts:
+            return names
+        return [*names[:-2], *(f"{name} {k}" for k in range(experts) for name in names[-2:])]
 
     # --- small parts --------------------------------------------------------------------------------------------------
 
@@ -377,6 +384,26 @@ class Oracle:
         active = self.active(gate)
         return self.rounded(self.do("mul", active, up) if self.place.decoder.gated else active)
 
+    def _by_experts(self, tiles: dict[str, Bits], given: Bits) -> Bits:
+        """Return what the chosen experts give, each with its share."""
+        place, single = self.place, self.single
+        logits = self._along_y("router", tiles["router"], given)[0]  # the same in all columns
+        values = single.decode(logits)
+        picked = sorted(range(len(values)), key=lambda k: (-values[k], k))[: place.decoder.chosen]
+        peak = np.broadcast_to(logits[picked[0]], logits.shape)
+        powers = self.functions.exp(self.do("sub", logits, peak))
+        chosen = powers[picked]
+        inverse = self.functions.reciprocal(self.in_order(0.0, chosen if place.decoder.renormalised else powers))
+        shares = self.do("mul", chosen, np.broadcast_to(inverse, chosen.shape))
+        whole = np.concatenate([tiles[f"gate_up {k}"] for k in picked], axis=2)
+        gate_up = self._along_y("gate_up", whole, given).reshape(place.width, len(picked), -1)
+        active = self.active(gate_up[..., : place.ffn])
+        if place.decoder.gated:
+            active = self.do("mul", active, gate_up[..., place.ffn :])
+        inner = self.rounded(self.do("mul", active, np.broadcast_to(shares[:, np.newaxis], active.shape)))
+        down = np.concatenate([tiles[f"down {k}"] for k in picked], axis=3)
+        return self._along_x(down, inner.reshape(place.width, -1))
+
     def active(self, gate: Bits) -> Bits:
         """Return the activation of numbers."""
         kind = self.place.decoder.activation
@@ -433,8 +460,12 @@ class Oracle:
             self.remember(layer, qkv)
             back = self._along_x(tiles["o"], self.attention(layer, qkv))
             x = self.added(x, self.biased("o", layer, back), norms)
-            gate_up = self._along_y("gate_up", tiles["gate_up"], self.given(x, norms) if inner is None else inner)
-            back = self._along_x(tiles["down"], self.gated(self.biased("gate_up", layer, gate_up)))
+            given = self.given(x, norms) if inner is None else inner
+            if decoder.experts:
+                back = self._by_experts(tiles, given)
+            else:
+                gate_up = self._along_y("gate_up", tiles["gate_up"], given)
+                back = self._along_x(tiles["down"], self.gated(self.biased("gate_up", layer, gate_up)))
             x = self.added(x, self.biased("down", layer, back), norms)
         return x
 

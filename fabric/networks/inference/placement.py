@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from fabric.kernels.matmul.local import Shape
 from fabric.networks.inference.decoder import HEAD_NORMS, NORMS, Decoder
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, UnsupportedError
 
 __all__ = ["NOTHING", "Placement", "shares"]
 
@@ -87,6 +87,13 @@ class Placement:
             raise ConfigError("requests come in turns or together in a batch, not both", where="placement")
         if self.ahead > 1 and not self.batch:
             raise ConfigError("several tokens of a request in a step are for a batch", where="placement")
+        if self.decoder.experts and self.batch:
+            raise UnsupportedError(
+                "a step of several tokens of a model with experts",
+                where="placement",
+                cause="each token chooses experts of its own, and a step has room for those of one",
+                hint="without --batch, --chunk and --draft",
+            )
         if self.lanes > MOST_LANES:
             raise ConfigError(f"a step takes {self.lanes} tokens", where="placement", hint=f"at most {MOST_LANES}")
 
@@ -181,6 +188,7 @@ class Placement:
         sizes = {
             "qkv": (self.query_rows + 2 * self.kv_rows, depth),
             "o": (depth, self.query_rows),
+            **({"router": (self.decoder.experts, depth)} if self.decoder.experts else {}),
             "gate_up": (len(self.decoder.inward) * self.ffn, depth),
             "down": (depth, self.ffn),
             "head": (self.vocabulary, depth),
@@ -265,7 +273,17 @@ class Placement:
     @property
     def layer_words(self) -> int:
         """Words of a layer's weights in a PE."""
-        return sum(self.tile_words(shape) for name, shape in self.shapes.items() if name != "head")
+        sizes = {name: self.tile_words(shape) for name, shape in self.shapes.items()}
+        return sum(words * self.copies(name) for name, words in sizes.items() if name != "head")
+
+    def copies(self, name: str) -> int:
+        """Return how many matrices of one of `shapes` a layer has: one for each expert."""
+        return max(1, self.decoder.experts) if name in ("gate_up", "down") else 1
+
+    @property
+    def inner_vectors(self) -> int:
+        """Vectors inside of feed-forward parts that a PE has in a step: of each token, or of each chosen expert."""
+        return self.lanes * max(1, self.decoder.chosen)
 
     @property
     def cache_words(self) -> int:
@@ -275,7 +293,8 @@ class Placement:
     def words(self) -> dict[str, int]:
         """Return the words of 16 bits that a PE holds, by what they are; code and temporaries apart."""
         layers, decoder = self.decoder.layers, self.decoder
-        found = {name: layers * self.tile_words(self.shapes[name]) for name in ("qkv", "o", "gate_up", "down")}
+        sizes = {name: self.tile_words(shape) for name, shape in self.shapes.items()}
+        found = {name: layers * words * self.copies(name) for name, words in sizes.items() if name != "head"}
         if self.last:
             found["output matrix"] = self.tile_words(self.shapes["head"])
         found["norms"] = 2 * self.norm_vectors * self.hidden

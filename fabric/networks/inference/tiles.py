@@ -6,13 +6,13 @@ matrices [outputs, inputs].  Matrices and biases are rounded once to the format 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fabric.networks.inference.decoder import EMBEDDING, NORMS, POSITIONS
+from fabric.networks.inference.decoder import EMBEDDING, NORMS, POSITIONS, ROUTER
 from fabric.networks.inference.placement import NOTHING, Placement
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic, Bits
@@ -97,6 +97,21 @@ def embedding_rows(place: Placement, machine: Machine, weights: Weights, token: 
     return Arithmetic.of(machine, place.dtype).encode(row[place.hidden_rows])
 
 
+Part = tuple[str, tuple[int, int], NDArray[np.int64], NDArray[np.int64]]
+"""A matrix of a product: name, shape, and the features of each place that are its outputs and its inputs."""
+
+
+def _feed_forward(place: Placement, layer: int) -> Iterator[tuple[str, list[Part]]]:
+    """Yield the products of a layer's feed-forward part, or of its router and all experts, in their order."""
+    decoder, shapes, hidden, ffn = place.decoder, place.decoder.shapes(), place.hidden_rows, place.ffn_columns
+    if decoder.experts:
+        every = np.tile(np.arange(decoder.experts), (place.width, 1))
+        yield "router", [(layer_name(layer, ROUTER), (decoder.experts, decoder.hidden), every, hidden)]
+    for part in decoder.ffn_names:
+        yield "gate_up", [(layer_name(layer, f"{part}{k}.weight"), shapes[k], ffn, hidden) for k in decoder.inward]
+        yield "down", [(layer_name(layer, f"{part}down_proj.weight"), shapes["down_proj"], hidden, ffn)]
+
+
 def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[str, Bits]:
     """Return what the PEs hold: symbol -> bits of shape (height, width, elements).
 
@@ -116,7 +131,7 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
     head_norms: list[NDArray[np.uint32]] = []
     at = 0
 
-    def add(name: str, parts: Sequence[tuple[str, tuple[int, int], NDArray[np.int64], NDArray[np.int64]]]) -> None:
+    def add(name: str, parts: Sequence[Part]) -> None:
         """Add a product's tiles: those of some matrices below one another."""
         nonlocal at
         shape, low = place.shapes[name], 0
@@ -138,15 +153,14 @@ def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[
 
     for layer in range(place.first, place.first + decoder.layers):
         attention = {k: layer_name(layer, f"self_attn.{k}.weight") for k in ("q_proj", "k_proj", "v_proj", "o_proj")}
-        inner = {k: layer_name(layer, f"mlp.{k}.weight") for k in (*decoder.inward, "down_proj")}
         for name in NORMS[decoder.norms]:
             for part in decoder.norm_parts:
                 norms.append(norm(layer_name(layer, f"{name}.{part}"), hidden, decoder.hidden))
         cut = {"q_proj": queries, "k_proj": keys, "v_proj": keys}
         add("qkv", [(attention[k], shapes[k], outputs, hidden) for k, outputs in cut.items()])
         add("o", [(attention["o_proj"], shapes["o_proj"], hidden, queries)])
-        add("gate_up", [(inner[k], shapes[k], ffn, hidden) for k in decoder.inward])
-        add("down", [(inner["down_proj"], shapes["down_proj"], hidden, ffn)])
+        for product, matrices in _feed_forward(place, layer):
+            add(product, matrices)
         for k, outputs in cut.items() if decoder.qkv_bias else ():
             biases.append(bias(layer_name(layer, f"self_attn.{k}.bias"), outputs))
         if decoder.o_bias:

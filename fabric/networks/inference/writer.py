@@ -36,6 +36,8 @@ BIAS_WORDS = 40
 """Words kept beside them for each kind of biases but those of queries, keys and values."""
 BATCH_WORDS = 900
 """Words kept beside them for a batch."""
+EXPERT_WORDS, CHOICE_WORDS = 500, 260
+"""Words kept beside them for a router, and for each expert that is chosen."""
 CENTRED_WORDS, ERF_WORDS = 150, 250
 """Words kept beside them for each norm that subtracts the mean, and for gelu with the error function."""
 
@@ -47,6 +49,7 @@ def code_words(place: Placement) -> int:
     found += BEHIND_WORDS * decoder.norms_behind + MORE_NORMS * (decoder.norms == "both")
     found += WINDOW_WORDS * (decoder.window is not None) + LOCAL_WORDS * decoder.is_local
     found += CAP_WORDS * ((decoder.score_cap is not None) + (decoder.logit_cap is not None))
+    found += EXPERT_WORDS * bool(decoder.experts) + CHOICE_WORDS * decoder.chosen
     found += CENTRED_WORDS * 3 * decoder.centred + ERF_WORDS * (decoder.activation == "gelu_erf")
     found += GELU_WORDS * (decoder.activation == "gelu") + BATCH_WORDS * bool(place.batch)
     return (
@@ -284,9 +287,10 @@ class Writer(Idioms):
         self.mixed_half = p.array("mixed_half", heads * part, place.dtype)
         if place.decoder.norms == "beside":
             self.inner_given = p.array("inner_given", hidden, place.dtype)  # what the feed-forward part reads
-        self.gate_up = p.array("gate_up", lanes * shapes["gate_up"].rows, "f32", bank=0)
-        self.inner = p.array("inner", lanes * place.ffn, "f32", bank=4)
-        self.inner_half = p.array("inner_half", lanes * place.ffn, place.dtype)
+        inner = place.inner_vectors
+        self.gate_up = p.array("gate_up", inner * shapes["gate_up"].rows, "f32", bank=0)
+        self.inner = p.array("inner", inner * place.ffn, "f32", bank=4)
+        self.inner_half = p.array("inner_half", inner * place.ffn, place.dtype)
         if place.last:
             self.logits = p.array("logits", lanes * place.vocabulary, "f32", bank=0)
         if place.requests > 1:
@@ -309,6 +313,13 @@ class Writer(Idioms):
         if lanes == 1 or each == count:
             return self.p.mem1d(var, lanes * count, offset=offset)
         return self.p.mem4d(var, (lanes, count), (each, 1), offset=offset)
+
+    def of_inner(self, offset: int = 0) -> Dsd:
+        """Describe the features of each vector of gate_up, of the gate or, from `offset` on, of the other part."""
+        count, n, each = self.place.inner_vectors, self.place.ffn, self.place.shapes["gate_up"].rows
+        if count == 1 or each == n:
+            return self.p.mem1d(self.gate_up, count * n, offset=offset)
+        return self.p.mem4d(self.gate_up, (count, n), (each, 1), offset=offset)
 
     def for_lanes(self, var: Var, count: int) -> Dsd:
         """Describe `count` elements that each token takes, the same for all."""
@@ -337,6 +348,29 @@ class Writer(Idioms):
             self.point(biases=self.biases["biases"][layers * place.bias_words["biases"]])
 
     # --- idioms -------------------------------------------------------------------------------------------------------
+
+    def expert_products(self, name: str, result: Var, vector: Var, picked: Var, before: int = 0) -> None:
+        """Write result = A vector, with the A of each chosen expert, one result behind the other; or their sum.
+
+        They are added if `vector` has one vector for each.  The pointer of weights is at the first expert, in whose
+        weights this A begins `before` words from the first.
+        """
+        p, shape, place = self.p, self.place.shapes[name], self.place
+        added = name == "down"
+        p.mov32(p.mem1d(result, shape.rows * (1 if added else place.decoder.chosen)), 0)
+        words = place.tile_words(place.shapes["gate_up"]) + place.tile_words(place.shapes["down"])
+        a_base, b_base, first = p.reg16("weights"), p.reg16("vector"), p.reg16("first")
+        p.ld16(first, self.pointers["weights"])
+        for k in range(place.decoder.chosen):
+            p.ld16(a_base, picked, offset=k)
+            p.mul16(a_base, a_base, words)
+            p.add16(a_base, a_base, first)
+            p.add16(a_base, a_base, before)
+            p.ldi(b_base, vector)
+            p.add16(b_base, b_base, added * k * shape.depth)
+            start = 0 if added else k * shape.rows
+            emit_product(p, shape, result, self.total, self.weights, self.column, a_base, b_base, start)
+        p.free(a_base, b_base, first)
 
     def product(self, name: str, result: Var, vector: Var) -> None:
         """Write result = A vector with the next tile of weights."""

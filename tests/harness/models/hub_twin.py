@@ -54,6 +54,19 @@ BASES = {
                 "rope_local_base_freq": 30.0,
             },
         ),
+        ("MixtralForCausalLM", "mixtral", {"num_local_experts": 4, "sliding_window": None, "intermediate_size": 8}),
+        ("Qwen3MoeForCausalLM", "qwen3_moe", {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 8}),
+        (
+            "OlmoeForCausalLM",
+            "olmoe",
+            {
+                "num_experts": 4,
+                "num_experts_per_tok": 2,
+                "intermediate_size": 8,
+                "num_attention_heads": 2,
+                "num_key_value_heads": 1,
+            },
+        ),
         ("SmolLM3ForCausalLM", "smollm3", {"no_rope_layers": [1, 0], "tie_word_embeddings": False}),
         ("GemmaForCausalLM", "gemma", {"hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": False}),
         (
@@ -99,6 +112,40 @@ FIELDS = {
     "GemmaForCausalLM": (*OF_ALL, "attention_bias", "head_dim", "use_bidirectional_attention"),
     "Olmo2ForCausalLM": (*OF_ALL, "attention_bias"),
     "Olmo3ForCausalLM": (*OF_ALL, "attention_bias", "sliding_window", "layer_types"),
+    "MixtralForCausalLM": (
+        *OF_ALL,
+        "head_dim",
+        "sliding_window",
+        "num_experts_per_tok",
+        "num_local_experts",
+        "output_router_logits",
+        "router_aux_loss_coef",
+        "router_jitter_noise",
+    ),
+    "Qwen3MoeForCausalLM": (
+        *OF_ALL,
+        "attention_bias",
+        "use_sliding_window",
+        "sliding_window",
+        "decoder_sparse_step",
+        "moe_intermediate_size",
+        "num_experts_per_tok",
+        "num_experts",
+        "norm_topk_prob",
+        "output_router_logits",
+        "router_aux_loss_coef",
+        "mlp_only_layers",
+    ),
+    "OlmoeForCausalLM": (
+        *OF_ALL,
+        "attention_bias",
+        "clip_qkv",
+        "num_experts_per_tok",
+        "num_experts",
+        "norm_topk_prob",
+        "output_router_logits",
+        "router_aux_loss_coef",
+    ),
     "Gemma2ForCausalLM": (*OF_GEMMAS, "attn_logit_softcapping", "final_logit_softcapping"),
     "Gemma3ForCausalLM": (
         *OF_GEMMAS,
@@ -137,21 +184,68 @@ NORMS = {
 """Norms of a layer, where they are not those before its two parts."""
 
 
+ROOMS = {
+    "MixtralForCausalLM": [f"block_sparse_moe.experts.{k}" for k in range(4)],
+    **{key: [f"mlp.experts.{k}" for k in range(4)] for key in ("Qwen3MoeForCausalLM", "OlmoeForCausalLM")},
+}
+"""Where experts stand in files."""
+
+
+def _experts(table, t, part, z):
+    """Return what the experts of a layer give."""
+    mixtral = _kind(table) == "mixtral"
+    room = part + ("block_sparse_moe" if mixtral else "mlp")
+    names = ("w1", "w3", "w2") if mixtral else ("gate_proj", "up_proj", "down_proj")
+    logits = z @ t[f"{room}.gate.weight"].T
+    share = np.exp(logits - logits.max(-1, keepdims=True))
+    share /= share.sum(-1, keepdims=True)
+    out = np.zeros_like(z)
+    for row, own in enumerate(share):
+        picked = np.argsort(-own, kind="stable")[: table.get("num_experts_per_tok", 2 if mixtral else 8)]
+        whole = own[picked].sum() if mixtral or table.get("norm_topk_prob", False) else 1.0
+        for k in picked:
+            gate, up, down = (t[f"{room}.experts.{k}.{name}.weight"] for name in names)
+            out[row] += own[k] / whole * (_active(table, gate @ z[row]) * (up @ z[row]) @ down.T)
+    return out
+
+
+def _ffn(table, t, part, z, biased):
+    """Return what the feed-forward part of a layer gives."""
+
+    def outer(y, name):  # a bias that a file does not have is zero
+        return y @ t[f"{part}mlp.{name}_proj.weight"].T + (t.get(f"{part}mlp.{name}_proj.bias", 0.0) if biased else 0.0)
+
+    if _kind(table) == "phi3":
+        gate, up = np.split(z @ t[part + "mlp.gate_up_proj.weight"].T, 2, axis=-1)
+    else:
+        gate, up = outer(z, "gate"), outer(z, "up")
+    return outer(_active(table, gate) * up, "down")
+
+
 def tensors_of(architecture, seed=1):
     """Return weights for the small table, with the biases that the architecture has by itself."""
     r = np.random.default_rng(seed)
     found = {"model.embed_tokens.weight": r.standard_normal((12, 8)), "model.norm.weight": 1 + 0.1 * r.random(8)}
     for layer in range(2):
         part = f"model.layers.{layer}."
-        for name, rows, columns in (("q", 16, 8), ("k", 8, 8), ("v", 8, 8), ("o", 8, 16)):
+        q, k = (8, 4) if architecture == "OlmoeForCausalLM" else (16, 8)
+        for name, rows, columns in (("q", q, 8), ("k", k, 8), ("v", k, 8), ("o", 8, q)):
             found[f"{part}self_attn.{name}_proj.weight"] = r.standard_normal((rows, columns))
             if architecture == "Qwen2ForCausalLM" and name != "o":
                 found[f"{part}self_attn.{name}_proj.bias"] = r.standard_normal(rows)
-        for name, rows, columns in (("gate", 6, 8), ("up", 6, 8), ("down", 8, 6)):
-            found[f"{part}mlp.{name}_proj.weight"] = r.standard_normal((rows, columns))
-        for name in ("q", "k") if architecture in ("Qwen3ForCausalLM", "Gemma3ForCausalLM") else ():
+        for room in ROOMS.get(architecture, ["mlp"]):
+            inner = 8 if architecture in ROOMS else 6
+            for name, rows, columns in (("gate", inner, 8), ("up", inner, 8), ("down", 8, inner)):
+                own = {"gate": "w1", "up": "w3", "down": "w2"}[name] if room[0] == "b" else f"{name}_proj"
+                found[f"{part}{room}.{own}.weight"] = r.standard_normal((rows, columns))
+        if architecture in ROOMS:
+            room = ROOMS[architecture][0].partition(".")[0]
+            found[f"{part}{room}.gate.weight"] = r.standard_normal((4, 8))
+        heads = ("Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "Gemma3ForCausalLM")
+        for name in ("q", "k") if architecture in heads else ():
             found[f"{part}self_attn.{name}_norm.weight"] = 1 + r.random(4)
-        for name, count in (("q", 16), ("k", 8)) if architecture in ("Olmo2ForCausalLM", "Olmo3ForCausalLM") else ():
+        projected = ("Olmo2ForCausalLM", "Olmo3ForCausalLM", "OlmoeForCausalLM")
+        for name, count in (("q", q), ("k", k)) if architecture in projected else ():
             found[f"{part}self_attn.{name}_norm.weight"] = 1 + r.random(count)
         for name in NORMS.get(architecture, ("input", "post_attention")):
             found[f"{part}{name}_layernorm.weight"] = 1 + 0.1 * r.random(8)
@@ -185,7 +279,7 @@ def _positions(table, features, local=False):
             base = 500000.0 if local else table.get("rope_theta", 500000.0)
         table = {**table, "model_type": "llama", "rope_parameters": {"rope_theta": base} | one, "rope_scaling": None}
     rope = table.get("rope_scaling") or table.get("rope_parameters") or {}
-    base = rope.get("rope_theta", table.get("rope_theta", 2000000.0 if _kind(table) == "smollm3" else 10000.0))
+    base = rope.get("rope_theta", table.get("rope_theta", {"smollm3": 2e6, "mixtral": 1e6}.get(_kind(table), 10000.0)))
     part = rope.get("partial_rotary_factor", table.get("partial_rotary_factor"))
     if _kind(table) == "phi3":
         features = int(features * (1.0 if part is None else part))
@@ -251,13 +345,15 @@ def _yarn(rope, turns, base, first):
 def _kind(table):
     """Return the model's type; where the table has none, that of its architecture."""
     found = table.get("model_type") or table["architectures"][0].removesuffix("ForCausalLM").lower()
+    if found == "qwen3moe":
+        return "qwen3_moe"
     return "gemma3_text" if found == "gemma3" else found
 
 
 def _windows(table):
     """Return the window of attention of each layer, or None."""
     layers = table["num_hidden_layers"]
-    if _kind(table) == "phi3":
+    if _kind(table) in ("phi3", "mixtral"):
         return [table.get("sliding_window")] * layers
     if _kind(table) == "mistral":
         return [table.get("sliding_window", 4096)] * layers
@@ -338,7 +434,8 @@ def library_logits(table, tensors, ids):
     features = table.get("head_dim", sizes.get(_kind(table))) or table["hidden_size"] // heads
     windows, n = _windows(table), len(ids)
     biases = _kind(table) == "qwen2"
-    kinds = ("llama", "qwen3", "granite", "gemma", "smollm3", "olmo2", "olmo3", "gemma2", "gemma3_text")
+    kinds = ("llama", "qwen3", "granite", "gemma", "smollm3", "olmo2", "olmo3", "gemma2", "gemma3_text", "qwen3_moe",
+             "olmoe")  # fmt: skip
     all_biases = _kind(table) in kinds and table.get("attention_bias", False)
     biases = biases or all_biases
     mlp_bias = _kind(table) in ("llama", "granite", "smollm3") and table.get("mlp_bias", False)
@@ -351,13 +448,18 @@ def library_logits(table, tensors, ids):
     x = x * table["hidden_size"] ** 0.5 if gemma else x
     residual, rows = granite.get("residual_multiplier", 1.0), [0, heads * features, kv * features, kv * features]
 
+    experts = _kind(table) in ("mixtral", "qwen3_moe", "olmoe")
+    projected_norms = _kind(table) in ("olmo2", "olmo3", "olmoe")
     behind = _kind(table) in ("olmo2", "olmo3")  # norms stand behind the parts of a layer, not before
 
     def norm(y, name):
         return (
             (gemma + t[f"{name}.weight"])
             * y
-            / np.sqrt((y * y).mean(-1, keepdims=True) + table.get("rms_norm_eps", 1e-5 if behind else 1e-6))
+            / np.sqrt(
+                (y * y).mean(-1, keepdims=True)
+                + table.get("rms_norm_eps", 1e-5 if projected_norms or _kind(table) == "mixtral" else 1e-6)
+            )
         )
 
     def outer(y, name, biased):  # a bias that a file does not have is zero
@@ -379,11 +481,11 @@ def library_logits(table, tensors, ids):
                 out = y @ t[f"{part}self_attn.{name}_proj.weight"].T
             if biases:
                 out = out + t[f"{part}self_attn.{name}_proj.bias"]
-            if behind and name != "v":  # along all features, before they are heads
+            if projected_norms and name != "v":  # along all features, before they are heads
                 out = norm(out, f"{part}self_attn.{name}_norm")
             out = out.reshape(n, many, features).swapaxes(0, 1)
             if (
-                _kind(table) in ("qwen3", "gemma3_text") and name != "v"
+                _kind(table) in ("qwen3", "qwen3_moe", "gemma3_text") and name != "v"
             ):  # along the features of a head, before it turns
                 out = norm(out, f"{part}self_attn.{name}_norm")
             return out
@@ -394,12 +496,7 @@ def library_logits(table, tensors, ids):
         more = outer(np.concatenate(out, 1), part + "self_attn.o_proj", all_biases)
         x = x + residual * (norm(more, part + "post_attention_layernorm") if behind or later else more)
         z = x if behind else norm(x, part + f"{'pre_feedforward' if later else 'post_attention'}_layernorm")
-        if _kind(table) == "phi3":
-            gate, up = np.split(z @ t[part + "mlp.gate_up_proj.weight"].T, 2, axis=-1)
-        else:
-            gate, up = (outer(z, f"{part}mlp.{name}_proj", mlp_bias) for name in ("gate", "up"))
-        active = _active(table, gate)
-        more = outer(active * up, part + "mlp.down_proj", mlp_bias)
+        more = _experts(table, t, part, z) if experts else _ffn(table, t, part, z, mlp_bias)
         x = x + residual * (norm(more, part + "post_feedforward_layernorm") if behind or later else more)
     head = "model.embed_tokens" if table.get("tie_word_embeddings", gemma or _kind(table) == "smollm3") else "lm_head"
     logits = norm(x, "model.norm")[-1] @ t[f"{head}.weight"].T / granite.get("logits_scaling", 1.0)

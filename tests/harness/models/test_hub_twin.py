@@ -63,6 +63,14 @@ OWN = {
     "head_dim": (2,),
     "no_rope_layers": ([1, 1], [0, 0], [0, 1, 1], [True, 0], [1], [1, 2]),
     "no_rope_layer_interval": (1, 2, 3),
+    "num_local_experts": (4, 3, 5),
+    "num_experts": (4, 3, 5),
+    "num_experts_per_tok": (1, 2, 3, 4, 5),
+    "norm_topk_prob": (True, False),
+    "decoder_sparse_step": (1, 2),
+    "mlp_only_layers": ([], [0]),
+    "moe_intermediate_size": (8, 7),
+    "clip_qkv": (0, 8.0),
 }  # fmt: skip
 OWN["rope_scaling"] = OWN["rope_parameters"]
 """Values that mean something, by key."""
@@ -363,7 +371,7 @@ def test_windows_and_activations(tmp_path, architecture, change, outcome):
 BIASED = {
     "attention_bias": (["self_attn.o_proj", *(f"self_attn.{name}_proj" for name in "qkv")], {"LlamaForCausalLM",
         "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM", "Olmo2ForCausalLM",
-        "Olmo3ForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM"}),
+        "Olmo3ForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM", "Qwen3MoeForCausalLM", "OlmoeForCausalLM"}),
     "mlp_bias": ([f"mlp.{name}_proj" for name in ("gate", "up", "down")], {"LlamaForCausalLM", "GraniteForCausalLM",
         "SmolLM3ForCausalLM"}),
 }  # fmt: skip
@@ -460,7 +468,7 @@ def test_the_library_itself(architecture, tmp_path):
             assert rope["factor"] == decoder.scaling.factor
         if rope["rope_type"] in ("llama3", "yarn"):
             assert rope["original_max_position_embeddings"] == decoder.scaling.original
-        windowed = theirs.model_type in ("mistral", "phi3") or "sliding_attention" in (
+        windowed = theirs.model_type in ("mistral", "phi3", "mixtral") or "sliding_attention" in (
             getattr(theirs, "layer_types", None) or ()
         )
         window = theirs.sliding_window if windowed else None

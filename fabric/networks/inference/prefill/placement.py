@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fabric.kernels.collectives.pieces.ring import Ring
 from fabric.kernels.matmul.local import Shape
 from fabric.networks.inference.placement import Placement
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, UnsupportedError
 
 __all__ = ["EAST", "HERE", "WEST", "PromptPlacement", "TokenShape"]
 
@@ -61,6 +61,13 @@ class PromptPlacement:
     length: int
 
     def __post_init__(self) -> None:
+        if self.place.decoder.experts:
+            raise UnsupportedError(
+                "a prompt that is read at once by a model with experts",
+                where="prefill",
+                cause="each of its tokens chooses experts of its own",
+                hint="--prefill token",
+            )
         if self.length < 1:
             raise ConfigError("an empty prompt", where="prefill", hint="at least one token")
         if self.length > self.place.tokens:

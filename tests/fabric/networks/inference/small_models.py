@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 from hypothesis import strategies as st
 
-from fabric.networks.inference.decoder import ACTIVATIONS, NORMS, Decoder, LayerKind
+from fabric.networks.inference.decoder import ACTIVATIONS, FFN, NORMS, Decoder, LayerKind
 from fabric.networks.inference.rope import Scaling
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
@@ -109,8 +109,15 @@ def random_weights(decoder, seed=0):
         found["lm_head.weight"] = rng.standard_normal((decoder.vocabulary, decoder.hidden))
     for layer in range(decoder.layers):
         base = f"model.layers.{layer}"
-        for name, (rows, columns) in decoder.shapes().items():
-            room = "self_attn" if name[0] in "qkvo" else "mlp"
+        if decoder.experts:
+            found[f"{base}.mlp.gate.weight"] = rng.standard_normal((decoder.experts, decoder.hidden))
+        products = [("self_attn", name, shape) for name, shape in decoder.shapes().items() if name not in FFN]
+        products += [
+            (part.removesuffix("."), name, decoder.shapes()[name])
+            for part in decoder.ffn_names
+            for name in (*decoder.inward, "down_proj")
+        ]
+        for room, name, (rows, columns) in products:
             found[f"{base}.{room}.{name}.weight"] = rng.standard_normal((rows, columns)) / np.sqrt(columns)
             if decoder.has_bias(name):
                 found[f"{base}.{room}.{name}.bias"] = 0.3 * rng.standard_normal(rows)

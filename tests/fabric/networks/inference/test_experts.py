@@ -1,0 +1,139 @@
+"""Experts: those that a token chooses are computed, and no others; bits of the oracle, and cycles by their number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.decode_cycles import StepCycles
+from fabric.networks.inference.decoder import Decoder
+from fabric.networks.inference.fit import GAPS, needed_words, tokens_per_row
+from fabric.networks.inference.oracle import Oracle
+from fabric.networks.inference.pipeline import Pipeline
+from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.prefill.placement import PromptPlacement
+from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.rows import POLICIES
+from fabric.networks.inference.writer import code_words
+from harness.models.plain import PlainDecoder
+from tests.examples import examples
+from tests.fabric.networks.inference.small_models import decoders, have_room, random_weights, rounded
+from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.params import machine
+
+TINY = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5, experts=3, chosen=2, renormalised=True)
+SMALL = Decoder(22, 2, 4, 2, 4, 9, 17, 64, 1e-5, experts=6, chosen=2, renormalised=True)
+QWEN = replace(SMALL, experts=8, chosen=3, renormalised=False, head_norms=True)
+OLMOE = replace(SMALL, experts=5, chosen=4, renormalised=False, projection_norms=True, gated=False)
+
+
+def run(decoder, width, height, tokens, policy="shift", dtype="f16", seed=0, preset="wse2", backend=None):
+    """Let a wafer answer; compare each step with the oracle, and its cycles with the price; return logits and steps."""
+    m = machine(preset)
+    place = Placement(decoder, width, height, tokens_per_row(tokens, height, policy), dtype)
+    decode, weights = Decode(m, place, policy), rounded(random_weights(decoder, seed), dtype)
+    resident, oracle, form = Resident(decode, weights, backend), Oracle(decode, weights), StepCycles(decode)
+    fed, logits, steps, token = [], [], [], seed % decoder.vocabulary
+    for number in range(tokens):
+        fed.append(token)
+        step = resident.step(token)
+        token, bits = oracle.step(token)
+        assert np.array_equal(step.logits, bits)
+        assert step.token == token
+        assert form.step(number) == pytest.approx(step.cycles, rel=0.01)
+        logits.append(step.logits.view(np.float32))
+        steps.append(step)
+    return np.array(logits), PlainDecoder(decoder, weights, np.float64).forward(fed), steps
+
+
+@examples(8)
+@given(
+    decoder=decoders(),
+    experts=st.integers(1, 9),
+    share=st.floats(0, 1),
+    renormalised=st.booleans(),
+    width=st.integers(1, 9),
+    height=st.integers(1, 7),
+    policy=st.sampled_from(POLICIES),
+    dtype=st.sampled_from(["f16", "cb16"]),
+    seed=st.integers(0, 99),
+)
+def test_bits_are_the_oracles(decoder, experts, share, renormalised, width, height, policy, dtype, seed):
+    """Decoders of all kinds with experts, any mesh: the oracle's bits, and cycles within 1 % of the price."""
+    assume(not decoder.parallel)
+    decoder = replace(
+        decoder, experts=experts, chosen=max(1, round(share * experts)), renormalised=renormalised, ffn_bias=False
+    )
+    assume(have_room(needed_words(Placement(decoder, width, height, tokens_per_row(4, height, policy), dtype))))
+    run(decoder, width, height, 4, policy, dtype, seed)
+
+
+@pytest.mark.parametrize("decoder", [SMALL, QWEN, OLMOE])
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (3, 4), (8, 3)])
+@pytest.mark.parametrize("preset", ["wse2", "wse3"])
+def test_logits_are_near_plain_numpy(decoder, width, height, preset):
+    logits, plain, _ = run(decoder, width, height, 6, preset=preset)
+    assert np.abs(logits - plain).max() <= 20 * 2.0**-11 * (1 + np.abs(plain).max())
+
+
+def test_both_engines_give_the_same():
+    one, two = (run(TINY, 2, 2, 2, backend=backend)[2] for backend in ("compiled", "reference"))
+    for a, b in zip(one, two, strict=True):
+        assert (a.token, a.cycles, a.hops) == (b.token, b.cycles, b.hops)
+
+
+def test_of_equal_logits_the_lower_expert_wins():
+    """A router of zeros: the first experts are chosen, as by a sort that is stable."""
+    weights = rounded(random_weights(SMALL), "f16")
+    for layer in range(SMALL.layers):
+        weights[f"model.layers.{layer}.mlp.gate.weight"][:] = 0
+    decode = Decode(machine(), Placement(SMALL, 3, 2, 4))
+    resident, oracle = Resident(decode, weights), Oracle(decode, weights)
+    assert np.array_equal(resident.step(3).logits, oracle.step(3)[1])
+    assert (resident.fabric.read("picked")[..., :2] == [0, 1]).all()
+    assert (resident.fabric.read("expert_shares") == 0.5).all()
+
+
+def test_work_grows_with_what_is_chosen_and_not_with_what_is_there():
+    """Another expert that is chosen costs its products; another one that is not costs a row of the router."""
+
+    def cycles(experts, chosen):
+        decoder = replace(SMALL, hidden=48, ffn=64, experts=experts, chosen=chosen)
+        return StepCycles(Decode(machine(), Placement(decoder, 3, 2, 4))).step(2)
+
+    two, three, four = (cycles(4, chosen) for chosen in (2, 3, 4))
+    assert four - three == pytest.approx(three - two, rel=0.15)
+    assert three - two > 0.1 * two
+    assert cycles(8, 2) - two < 0.25 * (three - two)
+
+
+@pytest.mark.parametrize("decoder", [SMALL, QWEN, OLMOE])
+def test_programs_take_what_is_reckoned(decoder):
+    place = Placement(decoder, 5, 3, 2)
+    counted = {name: words for name, words in needed_words(place).items() if name != "code"}
+    for image in Decode(machine(), place).layout().build().programs:
+        assert 2 * len(image.code) <= code_words(place)
+        words = sum(symbol.words for symbol in image.symbols.values())
+        assert sum(counted.values()) - GAPS <= words + 64
+        assert words <= sum(counted.values())
+
+
+def test_regions_have_experts_of_their_layers():
+    place = Placement(SMALL, 3, 2, 4)
+    first = Pipeline(machine(), place, 2).stages[0]
+    assert first.place.weight_words == Placement(replace(SMALL, layers=1), 3, 2, 4).head_at
+
+
+def test_what_is_refused():
+    with pytest.raises(UnsupportedError, match="several tokens"):
+        Placement(SMALL, 3, 2, 4, batch=2)
+    with pytest.raises(UnsupportedError, match="read at once"):
+        PromptPlacement(Placement(SMALL, 3, 2, 4), 3)
+    for change in ({"chosen": 7}, {"chosen": 0}, {"experts": 0}, {"ffn_bias": True}, {"norms": "beside"}):
+        with pytest.raises(ConfigError, match="experts"):
+            replace(SMALL, **change)
