@@ -321,6 +321,8 @@ def test_metadata():
         "wse": "harness.cli.main:main",
         "cslc": "harness.sdk.compiler:main",
         "cs_python": "harness.sdk.python:main",
+        "cs_readelf": "harness.sdk.symbols:main",
+        "sdk_debug_shell": "harness.sdk.shell:main",
     }
     assert set(project["optional-dependencies"]) == {
         "test",

@@ -84,7 +84,7 @@ def _compile(made: Compiled, session: Session) -> None:
     checked, options, machine = made.checked, made.options, made.machine
     for number, program in enumerate(checked.programs):
         try:
-            lowering = lower(session, program)
+            lowering = lower(session, program, machine.preset)
             _uninitialized(session, lowering)
             functions = _optimised(lowering, machine["dsr.count"], made.recall, options)
             stack = Stack(functions)

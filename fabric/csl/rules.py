@@ -39,7 +39,8 @@ from wse_core.params import Machine
 from wse_core.params import machine as preset
 
 __all__ = [
-    "COMPILED", "MAPPED", "MAP_SETUP", "NAMED_BASE", "PRODUCT", "ROUTINES", "UNROLLED", "compiled", "powers", "unrolls",
+    "COMPILED", "MAPPED", "MAP_SETUP", "NAMED_BASE", "PRIORITIES_UNSAID", "PRODUCT", "ROUTINES", "UNROLLED", "compiled",
+    "powers", "unrolls",
 ]  # fmt: skip
 
 _BOTH = {"task.priority_rule": "round_robin", "task.overlap": 3, "ce.dsr_load": 3, "ce.dsr_dimension": 0}
@@ -60,6 +61,16 @@ author's source, whose operations have descriptors of two dimensions, or load on
 another starts at once: else those stencils, eight tasks of which count, come out up to 50 % too slow.  On WSE-3 loads
 of the fabric's descriptors are dearer (`ce.fabric_load`)."""
 
+PRIORITIES_UNSAID = {"wse2": ("medium_low", "low"), "wse3": ("medium", "medium")}
+"""Priority of the main thread, and of an asynchronous operation, where the program says neither.
+
+For WSE-2 the page on DSDs says that an operation is low, which is below the main thread.  For WSE-3 nothing is
+published.  A public tiled stencil of radius 1 begins to compute there while its edges still come in, and its author's
+script publishes only what passes its check; with threads that wait until the main thread has nothing to do, edges come
+too late from tiles of 10 x 10 on.  So they take turns.  Small tiles that wait for their edges are within 4 % with that
+(7 % too fast without); those of 4 x 4 to 6 x 6, which do not wait, take 14 to 20 % too many cycles, as if moves cost
+the main thread nothing there."""
+
 UNROLLED = 300
 """Most that all turns of a loop may weigh when it is unrolled, in the units of `fabric.csl.lower.size`.
 
@@ -68,8 +79,8 @@ That is LLVM's bound at -O3; whether its units are these is not known.  What pub
 is not (SPMM-ELLPACK-01, -03); SUMMA's loop over 16 columns is, those over 14, whose index takes a product, and over 32
 are not; of a systolic product of 5 x 5 both loops are."""
 
-PRODUCT = 12
-"""What a product weighs that is no shift: ELLPACK's 8 and 9 per row leave 10.3 to 14.5."""
+PRODUCT = 16
+"""What a product weighs that is no shift: ELLPACK's 8 and 9 per row leave 14.3 to 18.5."""
 
 
 NAMED_BASE = 3
@@ -109,7 +120,7 @@ def unrolls(turns: int, turn: int) -> bool:
     turns : int
         Known number of turns.
     turn : int
-        What one weighs, counting and jump included.
+        What one weighs without counting and jump, of which nothing is left in written-out turns: so LLVM counts too.
     """
     return turns * turn <= UNROLLED
 

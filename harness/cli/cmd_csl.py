@@ -1,8 +1,9 @@
 """The command ``wse csl`` is for programs in CSL.
 
 ``check`` says what is wrong with them, ``census`` what they use, ``listing`` what the compiler makes of each line,
-``call`` calls a function of a file without a layout, ``run`` runs a host script, ``scripts`` all scripts of a tree,
-``format`` brings texts into one layout, ``lsp`` serves an editor.
+``call`` calls a function of a file without a layout, ``symbols`` says where variables of compiled programs lie,
+``run`` runs a host script, ``scripts`` all scripts of a tree, ``format`` brings texts into one layout, ``lsp`` serves
+an editor.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,10 @@ from harness.cli.csl_text import add_text_commands, format_sources, serve
 from harness.cli.shared import add_overrides
 from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json
+from harness.kit.endings import Terminated
 from harness.kit.modules import need
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, WseError
+from wse_core.errors.base import EXIT_RUN
 from wse_core.events import FOREVER, LEVELS
 from wse_core.numbers import DEFAULT_PRESET, PRESETS
 from wse_core.params import Machine
@@ -65,6 +69,14 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         "globals.",
     )
     _add_run(parts)
+    symbols = parts.add_parser(
+        "symbols",
+        parents=[common],
+        help="where the variables of compiled programs lie",
+        description="List, per program of what cslc wrote, the memory that it takes and its symbols: address and size "
+        "in bytes, bank of the first word, type, and the name by which the layout exports it.",
+    )
+    symbols.add_argument("directory", type=Path, metavar="DIR", help="what cslc -o wrote")
     add_text_commands(parts, common)
     scripts = parts.add_parser(
         "scripts",
@@ -135,6 +147,8 @@ def _add_run(parts: Any) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Do what was asked; return 1 if a program has an error."""
+    if args.part == "symbols":
+        return _symbols(args)
     if args.part == "scripts":
         return _scripts(args)
     alone = {"run": _run, "format": format_sources, "lsp": serve}.get(args.part)
@@ -156,14 +170,13 @@ def main(args: argparse.Namespace) -> int:
 
 def _run(args: argparse.Namespace) -> int:
     """Run a host script, and record it if a file is named."""
-    run_script = need("harness.sdk.python", "the command `wse csl run`").run_script
     if not os.path.isfile(args.script):
         raise ConfigError("there is no such file", where=args.script)
     chosen = _machine(args.overrides) if args.overrides else None
     if args.out is None:
         if args.trace != "counters" or args.trace_window or args.trace_cycles or args.trace_region:
             raise ConfigError("needs a file to record to", where="--trace", hint="--out FILE.h5")
-        return int(run_script(args.script, args.arguments, machine=chosen))
+        return _run_script(args, None, chosen)
     from fabric.host.recording import record
     from harness.cli import selection
 
@@ -175,7 +188,30 @@ def _run(args: argparse.Namespace) -> int:
         region=selection.rectangle(args.trace_region, "--trace-region") if args.trace_region else None,
         cycles=selection.cycle_range(args.trace_cycles, "--trace-cycles") if args.trace_cycles else (0, FOREVER),
     )
-    return int(run_script(args.script, args.arguments, recording, chosen))
+    return _run_script(args, recording, chosen)
+
+
+def _run_script(args: argparse.Namespace, recording: Any, chosen: Any) -> int:
+    """Run a host script; what it raises itself, such as a failed assertion, is said as Python says it: status 1."""
+    run_script = need("harness.sdk.python", "the command `wse csl run`").run_script
+    try:
+        return int(run_script(args.script, args.arguments, recording, chosen))
+    except (WseError, OSError, MemoryError, Terminated):
+        raise
+    except Exception as error:
+        traceback.print_exception(error)
+        return EXIT_RUN
+
+
+def _symbols(args: argparse.Namespace) -> int:
+    """Print where the variables of compiled programs lie."""
+    listing = need("harness.sdk.symbols", "the command `wse csl symbols`")
+    bundle = need("fabric.csl.artefact", "the command `wse csl symbols`").read_bundle(args.directory)
+    if args.json:
+        print_json({"programs": listing.symbols_of(bundle)})
+    else:
+        print(listing.table(bundle))
+    return 0
 
 
 def _machine(overrides: list[str]) -> Callable[[str], Machine]:

@@ -3,38 +3,64 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.sdk.core import NAMES, CoreFile
 from harness.sdk.runtime import last_runtime
 from wse_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from harness.sdk.device import SdkDevice
 
 __all__ = ["debug_util"]
 
 
 class debug_util:
-    """Looks at the program that ran last in this process; coordinates are those of the fabric.
+    """Looks at the program that ran last in this process, or at a core file; coordinates are those of the fabric.
 
     Parameters
     ----------
     bindir : path
+        What ``cslc -o`` wrote.
+    core_path : path, optional
+        A core file; default: the program of this process, else ``out.core`` or ``corefile.cs1``, in the working
+        directory or beside `bindir`.
+
+    Raises
+    ------
+    ConfigError
+        There is neither, or the core is that of another program.
     """
 
-    def __init__(self, bindir: str | Path, cmaddr: str | None = None, **_: Any) -> None:
-        found = last_runtime(bindir)
-        if found is None:
-            raise ConfigError("the program has not run in this script", where=str(bindir))
-        self._runtime = found
+    def __init__(
+        self, bindir: str | Path, cmaddr: str | None = None, core_path: str | Path | None = None, **_: Any
+    ) -> None:
+        self._source: SdkDevice | CoreFile
+        found = None if core_path is not None else last_runtime(bindir)
+        if found is not None:
+            self._source = found.device
+            return
+        places = [Path(core_path)] if core_path is not None else _places(Path(bindir))
+        core = next((path for path in places if path.is_file()), None)
+        if core is None:
+            names = " or ".join(NAMES)
+            hint = f"run it in this script, or keep its core: runner.dump_core('{NAMES[0]}')"
+            raise ConfigError(
+                f"the program has not run in this script, and there is no {names}", where=str(bindir), hint=hint
+            )
+        self._source = CoreFile(core, bindir)
 
     def _at(self, col: int, row: int) -> tuple[int, int]:
-        x, y = self._runtime.bundle.settings["offsets"]
+        x, y = self._source.bundle.settings["offsets"]
         return col - x, row - y
 
     def get_symbol(self, col: int, row: int, symbol: str, dtype: Any) -> NDArray[Any]:
         """Return a global of a PE."""
-        return self._runtime.read_symbol(*self._at(col, row), symbol, dtype)
+        words = self._source.symbol(*self._at(col, row), symbol)
+        return np.ascontiguousarray(words, "<u2").view(np.dtype(dtype))
 
     def get_symbol_rect(self, rectangle: Any, symbol: str, dtype: Any) -> NDArray[Any]:
         """Return a global of the PEs of ((column, row), (width, height)), by column and row."""
@@ -44,4 +70,9 @@ class debug_util:
 
     def read_trace(self, col: int, row: int, name: str) -> list[Any]:
         """Return what <debug> recorded under a key."""
-        return self._runtime.device.records.trace(*self._at(col, row), name)
+        return self._source.records.trace(*self._at(col, row), name)
+
+
+def _places(bindir: Path) -> list[Path]:
+    """Return where a core file may lie."""
+    return [directory / name for directory in (Path(), bindir.resolve().parent) for name in NAMES]

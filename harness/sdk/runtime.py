@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 
 from fabric.csl.artefact import Bundle, read_bundle
 from fabric.host.fabric import Fabric
+from harness.sdk.core import NAMES as CORE_NAMES
+from harness.sdk.core import write_core
 from harness.sdk.device import SYMBOLS, SdkDevice
 from wse_core.errors import ConfigError, LayoutError
 from wse_core.params import Machine
@@ -98,18 +100,36 @@ def last_runtime(directory: str | Path) -> SdkRuntime | None:
 
 
 class SimfabConfig:
-    """The vendor's simulator is set by this: threads, records.  Nothing of it changes what is simulated here."""
+    """The vendor's simulator is set by this: threads, records, a core file.  Nothing changes what is simulated here.
 
-    def __init__(self, *_: Any, **options: Any) -> None:
+    Parameters
+    ----------
+    dump_core : bool
+        Whether ``stop`` writes the memory of all PEs into a file.
+    core_path : path, optional
+        That file; default ``out.core``.
+    """
+
+    def __init__(self, *_: Any, dump_core: bool = False, core_path: str | None = None, **options: Any) -> None:
+        self.core = str(core_path or CORE_NAMES[0]) if dump_core else None
         self.options = options
 
 
 @dataclass(frozen=True)
 class SdkPlatform:
-    """A platform says for which machine a layout of the host's script is made; here all of them are modelled ones."""
+    """A platform says for which machine a layout of the host's script is made; here all of them are modelled ones.
+
+    Attributes
+    ----------
+    cmaddr : str or None
+    target : SdkTarget
+    core : str or None
+        The core file that ``stop`` writes.
+    """
 
     cmaddr: str | None
     target: SdkTarget
+    core: str | None = None
 
     def is_simulation(self) -> bool:
         """Return whether it is a simulation, which it always is."""
@@ -123,7 +143,7 @@ class SdkPlatform:
 def get_platform(
     cmaddr: str | None = None, config: Any = None, target: SdkTarget = SdkTarget.WSE3, **others: Any
 ) -> SdkPlatform:
-    """Return a platform; `config`, which is the vendor's simulator's, changes nothing.
+    """Return a platform; of `config`, which is the vendor's simulator's, the core file counts.
 
     Raises
     ------
@@ -138,7 +158,7 @@ def get_platform(
 def get_simulator(config: Any = None, target: SdkTarget = SdkTarget.WSE3, **others: Any) -> SdkPlatform:
     """Return the platform of the modelled machine."""
     meaningless("get_simulator", others)
-    return SdkPlatform(None, target)
+    return SdkPlatform(None, target, getattr(config, "core", None))
 
 
 def target_of(platform: Any) -> str:
@@ -196,6 +216,7 @@ class SdkRuntime:
             raise ConfigError(f"the program was compiled for {arch}, and the platform is one of {target}")
         chosen = machine or _CHOSEN.get()
         self._machine = chosen(arch) if callable(chosen) else chosen
+        self._core: str | None = getattr(platform, "core", None)
         self._names = {entry.name: entry for entry in self.bundle.names}
         self._device: SdkDevice | None = None
         self._stopped = False
@@ -229,6 +250,8 @@ class SdkRuntime:
         self._finish()
         self.device.settle()
         self.device.write_log()
+        if self._core is not None and not self._stopped:
+            self.dump_core(self._core)
         self._stopped = True
 
     @property
@@ -469,8 +492,8 @@ class SdkRuntime:
         return task.done
 
     def dump_core(self, path: str) -> None:
-        """Say that no file is written: `debug_util` looks at this runtime itself."""
-        print(f"dump_core: '{path}' is not written; debug_util reads the program as it stands", file=sys.stderr)
+        """Write the memory of all PEs into a file, which `debug_util` of another process reads."""
+        write_core(self.device, path)
 
 
 def _is_16(data_type: Any) -> bool:

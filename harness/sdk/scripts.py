@@ -25,7 +25,7 @@ from wse_core.errors import ConfigError
 
 __all__ = ["ScriptOutcome", "as_data", "as_text", "as_verdicts", "environment", "find_scripts", "run_scripts"]
 
-TOOLS = {"cslc": "compiler", "cs_python": "python"}
+TOOLS = {"cslc": "compiler", "cs_python": "python", "cs_readelf": "symbols", "sdk_debug_shell": "shell"}
 """Commands that scripts call, and the modules of `harness.sdk` that do their work."""
 CALLS = "WSE_CSL_CALLS"
 """The environment variable that names the file in which each call of a tool notes its exit status."""

@@ -5,7 +5,10 @@ they are: an `Original` says which layout file of which repository belongs to a 
 it gets and how its two readings of the cycle counter come back.  Whatever a program shares with others is left out:
 one PE works as all do, so four of them are enough.
 
-Source: pr0f3ss/SpMM_Cerebras, lingzhi227/MIMD_dataflow.
+Programs on a line of PEs run on as many as the point says, and their count is from when the last PE has begun: the
+authors' delay loop lets all begin together on their machine, where each of its steps takes longer than here.
+
+Source: pr0f3ss/SpMM_Cerebras, lingzhi227/MIMD_dataflow, spcl/spatial-collectives.
 """
 
 from __future__ import annotations
@@ -19,18 +22,22 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fabric.kernels.collectives import costs
 from harness.kit.modules import need
-from harness.validation.programs import local_products, matvec
+from harness.validation.programs import formulas, local_products, matvec
 from harness.validation.recipe import RECIPES, CannotRun, Measurement, Point, Recipe, Tell
 from wse_core.errors import ConfigError
 from wse_core.params import Machine
 
-__all__ = ["ORIGINALS", "Original", "find_in"]
+__all__ = ["ORIGINALS", "LineProgram", "Original", "TileProgram", "find_in"]
 
 Job: TypeAlias = tuple[dict[str, int], dict[str, NDArray[Any]]]
 """Params of the layout, and for each exported array the elements of 32 bits that every PE gets."""
 SIDE = 2
 """Columns and rows of PEs that run: the least that the layouts take."""
+
+
+PURPOSE = "the option --originals"
 
 
 @dataclass(frozen=True)
@@ -45,10 +52,6 @@ class Original:
         The layout file in its tree.
     recipe, kind, workload : str
         Which points are about it: their recipe and kind, and a word of their workload.
-    prepare : callable
-        Returns params and arrays for a point.
-    call, stamps : str
-        The function that the host calls, and the exported array of three words with both readings of the counter.
     """
 
     repository: str
@@ -56,9 +59,6 @@ class Original:
     recipe: str
     kind: str
     workload: str
-    prepare: Callable[[Point], Job]
-    call: str
-    stamps: str
 
     def fits(self, point: Point) -> bool:
         """Return whether a point is about this program."""
@@ -73,26 +73,100 @@ class Original:
         CannotRun
             It does not compile; the message is the compiler's first.
         """
-        params, arrays = self.prepare(point)
-        path = tree / self.layout
         progress(self.layout)
-        machine = need("fabric.csl.rules", "the option --originals").compiled(machine)
+        machine = need("fabric.csl.rules", PURPOSE).compiled(machine)
         with tempfile.TemporaryDirectory() as directory:
-            out = Path(directory) / "out"
-            _compile(path, params, machine, out)
-            cycles = _cycles(out, machine, arrays, self.call, self.stamps)
+            return self.measure(tree / self.layout, Path(directory) / "out", machine, point)
+
+    def measure(self, path: Path, out: Path, machine: Machine, point: Point) -> Measurement:
+        """Compile a layout into `out` and run it for a point."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class TileProgram(Original):
+    """A `TileProgram` is one whose PEs all do the same with what the host gives them, so that four of them are enough.
+
+    Attributes
+    ----------
+    prepare : callable
+        Returns params and arrays for a point.
+    call, stamps : str
+        The function that the host calls, and the exported array of three words with both readings of the counter.
+    """
+
+    prepare: Callable[[Point], Job]
+    call: str
+    stamps: str
+
+    def measure(self, path: Path, out: Path, machine: Machine, point: Point) -> Measurement:
+        params, arrays = self.prepare(point)
+        _compile(path, {"width": SIDE, "height": SIDE, **params}, machine, out)
+        cycles = _cycles(out, machine, arrays, self.call, self.stamps)
         return Measurement(cycles, f"{self.repository}: {self.layout}, {SIDE} x {SIDE} PEs")
 
 
+@dataclass(frozen=True)
+class LineProgram(Original):
+    """A `LineProgram` is a reduce on a line of PEs, to its first.
+
+    Attributes
+    ----------
+    algorithm : int
+        What the source calls it: chain 0, two phases 1, tree 2, star 3.
+    everywhere : bool
+        Whether the sum then goes to all PEs.
+    """
+
+    algorithm: int
+    everywhere: bool = False
+
+    def fits(self, point: Point) -> bool:
+        about = (point["recipe"], point["kind"]) == (self.recipe, self.kind)
+        return about and (point.get("workload") or "").lower().startswith(self.workload)
+
+    def measure(self, path: Path, out: Path, machine: Machine, point: Point) -> Measurement:
+        p, b, s = formulas.sizes(point)
+        params = {"Pw": p, "Nx": b, "step": s, "Algo": self.algorithm, "is_allred": int(self.everywhere)}
+        _compile(path, params, machine, out)
+        first, last, sums = _times_on_a_line(out, machine, p, b)
+        places = slice(None) if self.everywhere else 0
+        if not (sums[places] == p).all():  # every PE has ones
+            raise CannotRun("the sum that it leaves is wrong")
+        model = formulas.FORMULAS[self.workload][0](p, b, s, costs.Wire.of(machine))
+        skew = int(first.max() - first.min())
+        how = f"{self.repository}: {self.layout}, P = {p}, B = {b}; PEs begin within {skew} cycles, which are left out"
+        return Measurement(int(last.max() - first.max()), how, model)
+
+
+@dataclass(frozen=True)
+class RoundTrips(Original):
+    """A `RoundTrips` program sends a vector from the first PE of a line to all others, and the last one sends it back.
+
+    Attributes
+    ----------
+    ways : int
+        Broadcasts, one after the other, between the two readings of the first PE's counter.
+    """
+
+    ways: int
+
+    def measure(self, path: Path, out: Path, machine: Machine, point: Point) -> Measurement:
+        p, b, _ = formulas.sizes(point)
+        _compile(path, {"Pw": p, "Nx": b, "step": 1, "Algo": 0, "is_allred": 0}, machine, out)
+        first, last, _ = _times_on_a_line(out, machine, p, b)
+        how = f"{self.repository}: {self.layout}, P = {p}, B = {b}, a {self.ways}th of {self.ways} broadcasts"
+        return Measurement((last - first)[0] / self.ways, how, costs.broadcast(p, b, costs.Wire.of(machine)))
+
+
 def _compile(path: Path, params: dict[str, int], machine: Machine, out: Path) -> None:
-    purpose = "the option --originals"
-    need("lark", purpose)
-    compiler = need("fabric.csl.compile", purpose)
-    session = need("fabric.csl.comptime.session", purpose)
-    artefact = need("fabric.csl.artefact", purpose)
-    diagnostics = need("fabric.csl.diagnostics", purpose)
+    need("lark", PURPOSE)
+    compiler = need("fabric.csl.compile", PURPOSE)
+    session = need("fabric.csl.comptime.session", PURPOSE)
+    artefact = need("fabric.csl.artefact", PURPOSE)
+    diagnostics = need("fabric.csl.diagnostics", PURPOSE)
     try:
-        made = compiler.compile_file(path, session.Options(params={"width": SIDE, "height": SIDE, **params}), machine)
+        made = compiler.compile_file(path, session.Options(params=params), machine)
     except diagnostics.CslError as error:
         raise CannotRun(str(error).splitlines()[0]) from None
     artefact.write_bundle(artefact.bundle_of(made), out)
@@ -100,7 +174,7 @@ def _compile(path: Path, params: dict[str, int], machine: Machine, out: Path) ->
 
 def _cycles(out: Path, machine: Machine, arrays: dict[str, NDArray[Any]], call: str, stamps: str) -> int:
     """Return the cycles between the readings of the PEs, of which the last to end counts."""
-    sdk = need("harness.sdk.runtime", "the option --originals")
+    sdk = need("harness.sdk.runtime", PURPOSE)
     how = {
         "streaming": False,
         "order": sdk.MemcpyOrder.ROW_MAJOR,
@@ -115,9 +189,39 @@ def _cycles(out: Path, machine: Machine, arrays: dict[str, NDArray[Any]], call: 
             runner.memcpy_h2d(ident, np.tile(flat, SIDE * SIDE), 0, 0, SIDE, SIDE, len(flat), **how)
         runner.launch(call, nonblock=False)
         runner.memcpy_d2h(words, runner.get_id(stamps), 0, 0, SIDE, SIDE, 3, **how)
-    halves = words.view(np.uint16).reshape(SIDE * SIDE, 2, 3).astype(np.int64)  # two readings of three words each
-    first, last = (halves[:, k, 0] | halves[:, k, 1] << 16 | halves[:, k, 2] << 32 for k in (0, 1))
+    halves = words.view(np.uint16).reshape(SIDE * SIDE, 2, 3)  # two readings of three words each
+    first, last = (_clock(halves[:, k]) for k in (0, 1))
     return int((last - first).max())
+
+
+def _clock(words: NDArray[Any]) -> NDArray[np.int64]:
+    """Return readings of a counter from words of 16 bits, lowest first, shape (PEs, 3)."""
+    wide = words.astype(np.int64) & 0xFFFF
+    return wide[:, 0] | wide[:, 1] << 16 | wide[:, 2] << 32
+
+
+def _times_on_a_line(out: Path, machine: Machine, p: int, b: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return when each PE began and ended, by a common clock, and what stands in its vector then, shape (p, b).
+
+    As in the authors' script: each PE's counter is read when a broadcast from PE 0 has reached it, a cycle per PE.
+    """
+    sdk = need("harness.sdk.runtime", PURPOSE)
+    how = {"streaming": False, "order": sdk.MemcpyOrder.ROW_MAJOR, "nonblock": False}
+    stamps, reference = np.zeros(p * 6, np.uint32), np.zeros(p * 3, np.uint32)
+    sums = np.zeros(p * b, np.float32)
+    with sdk.SdkRuntime(out, machine=machine) as runner:
+        runner.launch("f_sync", np.int16(1), nonblock=False)
+        runner.launch("f_memcpy_timestamps", nonblock=False)
+        half, whole = sdk.MemcpyDataType.MEMCPY_16BIT, sdk.MemcpyDataType.MEMCPY_32BIT
+        for words, name, count, kind in (
+            (stamps, "time_buf_u16", 6, half),
+            (reference, "time_ref", 3, half),
+            (sums, "x", b, whole),
+        ):
+            runner.memcpy_d2h(words, runner.get_id(name), 0, 0, p, 1, count, data_type=kind, **how)
+    zero = _clock(reference.reshape(p, 3)) - np.arange(p)
+    both = stamps.reshape(p, 6)
+    return _clock(both[:, :3]) - zero, _clock(both[:, 3:]) - zero, sums.reshape(p, b)
 
 
 # --- programs ---------------------------------------------------------------------------------------------------------
@@ -156,7 +260,11 @@ def _matvec(point: Point) -> Job:
 
 def _spmm(directory: str, kind: str, fmt: str, prepare: Callable[[Point], Job]) -> Original:
     layout = f"src/{directory}/layout.csl"
-    return Original("pr0f3ss/SpMM_Cerebras", layout, "R10", kind, fmt, prepare, "bcast_B", "time_memcpy")
+    return TileProgram("pr0f3ss/SpMM_Cerebras", layout, "R10", kind, fmt, prepare, "bcast_B", "time_memcpy")
+
+
+def _reduce(workload: str, algorithm: int, everywhere: bool = False) -> Original:
+    return LineProgram("spcl/spatial-collectives", "layout.csl", "R15", "formula", workload, algorithm, everywhere)
 
 
 ORIGINALS = (
@@ -183,10 +291,16 @@ ORIGINALS = (
         _sparse({"values": "A_val", "index": "A_indices"}, {"A_len": "width"}),
     ),
     _spmm("gemm", "gemm-local", "", _dense),
-    Original(
+    TileProgram(
         "lingzhi227/MIMD_dataflow", "2benchmarks/14-single-tile-matvec/layout_matvec.csl", "R2", "matvec-1pe", "",
         _matvec, "compute", "maxmin_time",
     ),
+    _reduce("chain reduce", 0),
+    _reduce("two-phase reduce", 1),
+    _reduce("binary tree reduce", 2),
+    _reduce("star reduce", 3),
+    _reduce("reduce-then-broadcast", 0, True),
+    RoundTrips("spcl/spatial-collectives", "layout_broadcast.csl", "R15", "formula", "1-D flood broadcast", 10),
 )  # fmt: skip
 """The programs that are known."""
 

@@ -55,10 +55,12 @@ class ProgramLowering(Attributes):
     session : Session
         For the run-time library.
     checked : fabric.csl.check.program.Program
+    preset : str
+        Of the machine that will run it.
     """
 
-    def __init__(self, session: Session, checked: Checked) -> None:
-        super().__init__(checked)
+    def __init__(self, session: Session, checked: Checked, preset: str) -> None:
+        super().__init__(checked, preset)
         self.session = session
         self.made = Program()
         self._memories: dict[int, Memory] = {}
@@ -522,14 +524,21 @@ def _callees(function: Function) -> Iterator[Function]:
             yield instr.data
 
 
-def lower(session: Session, checked: Checked) -> ProgramLowering:
+def lower(session: Session, checked: Checked, preset: str) -> ProgramLowering:
     """Return the intermediate form of a checked program, with what the host needs to know of it.
+
+    Parameters
+    ----------
+    session : Session
+    checked : fabric.csl.check.program.Program
+    preset : str
+        Of the machine that will run it.
 
     Raises
     ------
     Fault
         For what the machine or this compiler cannot do.
     """
-    lowering = ProgramLowering(session, checked)
+    lowering = ProgramLowering(session, checked, preset)
     lowering.lower()
     return lowering

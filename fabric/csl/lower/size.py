@@ -22,7 +22,7 @@ EDITS = ("@increment_dsd_offset", "@set_dsd_base_addr", "@set_dsd_length", "@set
 
 
 def turn(node: tree.ForRange, expands: Expands) -> int:
-    """Return what a turn of a counted loop weighs, counting and jump included.
+    """Return what a turn of a counted loop weighs; counting and jump fall away where it is unrolled.
 
     Parameters
     ----------
@@ -38,8 +38,7 @@ def turn(node: tree.ForRange, expands: Expands) -> int:
             moving.add(id(inner.place.variable))  # type: ignore[attr-defined]
         elif isinstance(inner, (tree.ForRange, tree.ForArray)):
             moving.update(id(local) for local in (inner.item, inner.index) if local is not None)
-    words = node.item.type.words or 1
-    return Weights(moving, expands).of(node.body) + 2 * min(words, 2)
+    return Weights(moving, expands).of(node.body)
 
 
 def weight(body: tree.Block | None) -> int:

@@ -18,6 +18,7 @@ from fabric.csl.lower.descriptors import Descriptors
 from fabric.csl.lower.dsd import CHANGES, FIELDS, Chosen, Descriptor, DsdVariable, Fixed, chosen
 from fabric.csl.lower.kinds import Kinds, about_descriptors
 from fabric.csl.lower.rebinding import Rebinding
+from fabric.csl.rules import PRIORITIES_UNSAID
 from fabric.csl.types import ArrayType
 from wse_core import image as im
 
@@ -37,7 +38,7 @@ class Attributes(ABC):
     made: Any
     session: Any
 
-    def __init__(self, checked: Checked) -> None:
+    def __init__(self, checked: Checked, preset: str) -> None:
         self.checked = checked
         self.loads: dict[ExplicitDsr, list[dict[str, Any]]] = {}
         self._kinds: dict[ExplicitDsr, set[tuple[str, bool]]] = {}
@@ -45,7 +46,7 @@ class Attributes(ABC):
         self.last: dict[ExplicitDsr, tuple[Block, dict[str, Any], Descriptor]] = {}
         self.fresh: dict[ExplicitDsr, tuple[Block, Descriptor]] = {}
         self.high: set[int] = set()
-        self.main = MAIN_PRIORITIES[0]
+        self.main, self.beside = PRIORITIES_UNSAID[preset]
         self._dsd_variables: dict[int, DsdVariable] = {}
         self._assigned: dict[int, list[Any]] = {}
         self._fifos: dict[int, Fifo] = {}
@@ -164,7 +165,7 @@ class Attributes(ABC):
             return None
         leading = self._leading(operands)
         of_dsd = None if leading is None else leading.fixed.priority
-        priority = chosen(merged, "priority") or of_dsd or chosen(self._queue_of(operands), "priority") or "low"
+        priority = chosen(merged, "priority") or of_dsd or chosen(self._queue_of(operands), "priority") or self.beside
         activate = self.number(merged["activate"], span) if "activate" in merged else None
         unblock = self.number(merged["unblock"], span) if "unblock" in merged else None
         return Ending(priority, activate, unblock, None if thread is None else self.number(thread, span))

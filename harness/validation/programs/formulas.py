@@ -23,7 +23,7 @@ from harness.validation.programs import summa_multicast
 from harness.validation.recipe import CannotRun, Measurement, Point, Tell, integer, recipe
 from wse_core.params import Machine
 
-__all__ = ["FORMULAS", "SUMMA"]
+__all__ = ["FORMULAS", "SUMMA", "sizes"]
 
 SUMMA = (4, 14)
 """The author of the formula of a whole SUMMA has checked it at this P and this side of the tiles."""
@@ -84,6 +84,13 @@ FORMULAS: dict[str, tuple[Callable[..., float], str, Callable[[int, int, int], d
 """A workload that begins so has these: formula of P, B, S and the wire; kernel; its parameters."""
 
 
+def sizes(point: Point, words: int = 256) -> tuple[int, int, int]:
+    """Return P, B and S of a point: PEs, words and PEs per group, or what is taken if it does not say."""
+    params = point["params"]
+    p = integer(params, "P", 64)
+    return p, integer(params, "B", words), integer(params, "S", max(1, math.isqrt(p)))
+
+
 @recipe(
     "R15",
     ("formula",),
@@ -105,8 +112,7 @@ def formula(machine: Machine, point: Point, progress: Tell) -> Measurement:
     if found is None:
         raise CannotRun("a formula without a kernel of its own; its parts are compared elsewhere")
     evaluate, kernel, arguments = found
-    p, b = integer(params, "P", 64), integer(params, "B", 128 if found[1] == "gather" else 256)
-    s = integer(params, "S", max(1, math.isqrt(p)))
+    p, b, s = sizes(point, 128 if found[1] == "gather" else 256)
     entry = registry.KERNELS.get(kernel)
     wanted = arguments(p, b, s)
     choices = {param.name: param.choices for param in entry.params} if entry else {}

@@ -156,12 +156,10 @@ def test_a_copy_through_a_pointer_that_moved(runner):
         runner.memcpy_h2d(runner.get_id("odd"), np.zeros(1, np.float32), 0, 0, 1, 1, 1, **HOW)
 
 
-def test_names_and_ends(runner, capsys):
+def test_names_and_ends(runner):
     with pytest.raises(ConfigError, match="exports no symbol 'z'.*symbols: x, y"):
         runner.get_id("z")
     x = runner.get_id("x")
-    runner.dump_core("core")
-    assert "'core' is not written" in capsys.readouterr().err
     runner.stop()
     for command in (
         lambda: runner.memcpy_h2d(x, np.zeros(1, np.float32), 0, 0, 1, 1, 1, **HOW),

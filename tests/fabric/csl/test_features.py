@@ -367,6 +367,22 @@ def test_an_operation_has_its_own_priority_or_that_of_its_queue(queue, level, op
     assert re.findall(r"priority=(\w+)", disasm.listing(image)) == [found]
 
 
+@pytest.mark.parametrize(("arch", "found", "main"), [("wse2", "low", 1), ("wse3", "medium", 2)])
+def test_threads_of_which_nothing_is_said_wait_for_the_main_thread_or_take_turns(arch, found, main, tmp_path):
+    """On WSE-3 what comes in must not wait for an operation of the main thread (`PRIORITIES_UNSAID`)."""
+    setting = "comptime { @initialize_queue(@get_output_queue(3), .{ .color = color }); }"
+    text = re.sub(r"^comptime .*initialize.*$", setting if arch == "wse3" else "", PRIORITIES, flags=re.MULTILINE)
+    text = (
+        text.replace("{{", "{")
+        .replace("}}", "}")
+        .replace("@fmovs({}, .{ .async = true{} });", "@fmovs(out, all, .{ .async = true });")
+    )
+    (tmp_path / "top.csl").write_text(text)
+    image = compile_file(tmp_path / "top.csl", Options(arch=arch)).programs[0].emitted.image
+    assert re.findall(r"priority=(\w+)", disasm.listing(image)) == [found]
+    assert image.main_priority == main
+
+
 def test_random_numbers_have_23_bits_of_the_generator(tmp_path):
     body = "for (@range(i16, 40)) |i| { y[i] = random.random_f32(-2.0, 6.0); }"
     found = words(tmp_path, body, 'const random = @import_module("<random>");', count=40, kind="f4")

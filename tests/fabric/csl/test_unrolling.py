@@ -58,7 +58,7 @@ task job() void {
 """
 
 SUM = """
-param t: u16;
+param t: u32;
 const total = @get_dsr(dsr_dest, 1);
 const old = @get_dsr(dsr_src0, 1);
 const more = @get_dsr(dsr_src1, 1);
@@ -67,7 +67,7 @@ task job() void {
   @load_to_dsr(total, @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{8} -> x[i] }));
   @load_to_dsr(old, @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{8} -> x[i] }));
   @load_to_dsr(more, @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{8} -> x[i] }));
-  for (@range(u16, t)) |_| { @fadds(total, old, more); }
+  for (@range(u32, t)) |_| { @fadds(total, old, more); }
 }
 """
 

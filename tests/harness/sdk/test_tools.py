@@ -239,6 +239,11 @@ def test_wse_csl_run_is_cs_python(tmp_path, capsys):
     (tmp_path / "run.py").write_text("import sys, cerebras.sdk.sdk_utils\nprint(sys.argv[1:])\n")
     assert cli(["csl", "run", str(tmp_path / "run.py"), "--name", "out"]) == 0
     assert "['--name', 'out']" in capsys.readouterr().out
+    (tmp_path / "run.py").write_text("assert 1 + 1 == 3, 'the sum is wrong'\n")
+    assert cli(["csl", "run", str(tmp_path / "run.py")]) == 1
+    said = capsys.readouterr().err
+    assert said.splitlines()[-1] == "AssertionError: the sum is wrong"
+    assert "defect of wse-sim" not in said
 
 
 def test_a_mistake_of_a_script_has_its_line(compiled, tmp_path, capsys, monkeypatch):

@@ -113,12 +113,12 @@ def test_what_does_not_compile_is_a_point_that_cannot_run(tree):
         originals.find_in([str(tree)])(point).function(machine(), point, lambda text: None)
 
 
-@pytest.mark.parametrize("one", originals.ORIGINALS, ids=lambda one: one.layout)
+@pytest.mark.parametrize("one", originals.ORIGINALS, ids=lambda one: f"{one.layout}, {one.workload}")
 def test_each_program_has_points_and_arrays_for_them(one):
     """What is prepared has the sizes that the params say, and the lengths that the arrays have."""
     points = [point for point in select(load_points()) if one.fits(point)]
     assert points
-    for point in points[:2]:
+    for point in points[:2] if isinstance(one, originals.TileProgram) else ():
         shown = point | {"params": point["params"] | point.get("assumed", {})}
         params, arrays = one.prepare(shown)
         assert all(isinstance(value, int) and value > 0 for value in params.values())
@@ -130,3 +130,87 @@ def test_each_program_has_points_and_arrays_for_them(one):
             assert {value, value * params["Nt"]} & sizes, name
         if "B" in arrays and one.kind == "spmm-local":
             assert arrays["B"].shape == (params["Kt"], params["M"] + 1)
+
+
+LINE = """param Pw: u16;
+param Nx: u16;
+param step: u16;
+param Algo: u16;
+param is_allred: u16;
+const memcpy = @import_module("<memcpy/get_params>", .{ .width = Pw, .height = 1 });
+const even = @get_color(1);
+const odd = @get_color(2);
+layout {
+  @set_rectangle(Pw, 1);
+  for (@range(u16, Pw)) |x| {
+    const from = if (x % 2 == 0) odd else even;
+    const to = if (x % 2 == 0) even else odd;
+    @set_tile_code(x, 0, "pe.csl", .{ .memcpy_params = memcpy.get_params(x), .from = from, .to = to, .first = x == 0,
+      .last = x == Pw - 1, .late = x == 2, .n = Nx });
+    if (x > 0) { @set_color_config(x, 0, to, .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ WEST } } }); }
+    if (x < Pw - 1) { @set_color_config(x, 0, from, .{ .routes = .{ .rx = .{ EAST }, .tx = .{ RAMP } } }); }
+  }
+  @export_name("x", [*]f32, true);
+  @export_name("time_buf_u16", [*]u16, true);
+  @export_name("time_ref", [*]u16, true);
+  @export_name("f_sync", fn(i16)void);
+  @export_name("f_memcpy_timestamps", fn()void);
+}
+"""
+CHAIN = """param memcpy_params;
+param from: color;
+param to: color;
+param first: bool;
+param last: bool;
+param late: bool;
+param n: u16;
+const sys = @import_module("<memcpy/memcpy>", memcpy_params);
+const time = @import_module("<time>");
+var x = @constants([n]f32, 1.0);
+var idle: [64]f32;
+var stamps: [6]u16;
+var zero: [3]u16;
+var x_out: [*]f32 = &x;
+var stamps_out: [*]u16 = &stamps;
+var zero_out: [*]u16 = &zero;
+const all = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{n} -> x[i] });
+const more = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{64} -> idle[i] });
+const into = @get_dsd(fabin_dsd, .{ .extent = n, .fabric_color = from, .input_queue = @get_input_queue(2) });
+const out = @get_dsd(fabout_dsd, .{ .extent = n, .fabric_color = to, .output_queue = @get_output_queue(3) });
+fn f_sync(k: i16) void {
+  time.enable_tsc();
+  if (late) { @fmuls(more, more, 2.0); }
+  time.get_timestamp(@ptrcast(*[3]u16, &stamps[0]));
+  if (first) { @fadds(all, all, into); } else if (last) { @fmovs(out, all); } else { @fadds(out, all, into); }
+  time.get_timestamp(@ptrcast(*[3]u16, &stamps[3]));
+  sys.unblock_cmd_stream();
+}
+fn f_memcpy_timestamps() void { sys.unblock_cmd_stream(); }
+comptime {
+  @export_symbol(x_out, "x");
+  @export_symbol(stamps_out, "time_buf_u16");
+  @export_symbol(zero_out, "time_ref");
+  @export_symbol(f_sync);
+  @export_symbol(f_memcpy_timestamps);
+}
+"""
+
+
+def test_a_reduce_on_a_line_gives_its_sum_and_its_cycles_from_the_last_start(tmp_path):
+    (tmp_path / "layout.csl").write_text(LINE)
+    (tmp_path / "pe.csl").write_text(CHAIN)
+    find = originals.find_in([str(tmp_path)])
+    counts = []
+    for n in (16, 48):
+        point = POINTS["FORM-CHAIN"] | {"params": {"P": 4, "B": n}}
+        outcome = find(point).function(machine(), point, lambda text: None)
+        assert outcome.reference == n + 6 * 3
+        assert "P = 4" in outcome.method
+        skew = int(outcome.method.split(" cycles")[0].split()[-1])
+        assert 64 < skew < 100  # one PE begins after a product of 64 elements, which does not count
+        counts.append(outcome.cycles)
+    assert counts[1] - counts[0] == 32
+    assert 16 + 18 <= counts[0] < 16 + 18 + 64
+    (tmp_path / "pe.csl").write_text(CHAIN.replace("@fadds(out, all, into)", "@fsubs(out, all, into)"))
+    with pytest.raises(CannotRun, match="sum that it leaves is wrong"):
+        find(point).function(machine(), point, lambda text: None)
