@@ -18,7 +18,7 @@ import numpy as np
 
 from wse_core import image as im
 from wse_core import isa
-from wse_core.encoding import N_BINDINGS, N_QUEUES
+from wse_core.encoding import N_BINDINGS, N_QUEUES, N_TASK_IDS
 from wse_core.isa import FILE_DEST, FILE_REG, FILE_SRC0, FILE_SRC1, encode
 from wse_core.params import machine
 
@@ -220,6 +220,8 @@ class _Writer:
             self.emit(name, self.reg(words), imm=self.data_address(words))
         elif kind == 7:
             self.emit(rng.choice(("activate", "block", "unblock")), rng.choice(self.tasks))
+            if rng.chance(0.3):  # a microthread
+                self.emit(rng.choice(("block", "unblock", "unblock")), N_TASK_IDS + rng.randrange(8))
         elif kind == 8:
             self.emit("tsc", REG | rng.randrange(0, 8))
         elif kind == 9:

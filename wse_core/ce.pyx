@@ -131,6 +131,9 @@ cdef uint64_t op_when(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64
     # First cycle in which the next step of a vector operation can issue as things stand in cycle t; NEVER = something
     # must happen first. Sets th.wait to the cause of waiting.
     # A cause counts only for cycles still to be booked, those from ce.acct on.
+    if th.form.id != MAIN and ce.held >> th.form.id & 1:
+        th.wait = WAIT_RESOURCE
+        return NEVER
     th.wait = WAIT_PIPE
     if th.kind == KIND_BULK or th.next > ce.acct:
         return th.next

@@ -158,7 +158,7 @@ def _special(op: isa.Op, a: int, b: int, d: int, imm: int | None, descriptors: i
         "rand": lambda: _register(a),
         "in_td": lambda: _register(a) and value < (N_STATES if op.name == "q_state" else N_COLORS),
         "flt": lambda: a < N_FILTERS and value <= 2 and _register(b),
-        "task": lambda: a < (N_GENERATORS if op.name == "prng" else N_TASK_IDS),
+        "task": lambda: a < {"prng": N_GENERATORS, "activate": N_TASK_IDS}.get(op.name, N_TASK_IDS + N_UTS),
         "dsr": lambda: a >> 4 != FILE_REG
         and (value < descriptors if op.name == "dsr_load" else imm is not None or _register(b)),
         "route": lambda: a < N_COLORS and (

@@ -338,6 +338,7 @@ ctypedef struct ce_t:       # a step of a stream touches the first three cache l
     uint8_t wait            # WAIT_* of the cycles from `acct` on
     uint8_t want_space      # WANTS_*, or 0
     uint8_t uts             # set of busy microthreads
+    uint8_t held            # set of blocked microthreads
     uint8_t last_task
     uint8_t fed             # of `in_turn`: set of microthreads, those left out find no word in their queue
     uint8_t in_turn         # every busy microthread is a flow or pair with steps of one cycle, all of one level

@@ -18,7 +18,7 @@ from wse_core.records cimport *
 from wse_core.report cimport fault
 from wse_core.routing cimport set_route_word
 from wse_core.shadow cimport touches
-from wse_core.vecop cimport last_is_advance, threads_changed, vec_complete, vec_setup
+from wse_core.vecop cimport hold, last_is_advance, threads_changed, vec_complete, vec_setup
 from wse_core.whole cimport vec_whole
 
 
@@ -432,12 +432,14 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
     elif form == FORM_TASK:
         if ins.op == OP_ACTIVATE:
             activate(s, ce, cell, t, ins.a)
+        elif ins.op != OP_BLOCK and ins.op != OP_UNBLOCK:
+            ce.prng = ins.a & 3
+        elif ins.a >= N_TASK_IDS:
+            hold(s, ce, ins.a - N_TASK_IDS, ins.op == OP_BLOCK)
         elif ins.op == OP_BLOCK:
             ce.blocked |= <uint32_t>1 << (ins.a & 31)
-        elif ins.op == OP_UNBLOCK:
-            unblock(ce, ins.a)
         else:
-            ce.prng = ins.a & 3
+            unblock(ce, ins.a)
     elif form == FORM_TSC:
         stamp = clock_of(s, ce, t)
         ce.regs[ins.a & 15] = <uint16_t>stamp

@@ -430,13 +430,21 @@ cdef void threads_changed(region_t* s, ce_t* ce) noexcept nogil:
         th = ut_of(ce, ut)
         for f in range(FILE_REG):
             ce.dsr_busy[f] |= th.form.dsrs[f]
-        if not one_cycle_steps(th) or (level >= 0 and level != th.form.level):
+        if ce.held >> ut & 1 or not one_cycle_steps(th) or (level >= 0 and level != th.form.level):
             ce.in_turn = 0
         level = th.form.level
         if th.form.inq != NO_PLACE:
             inq_at(ce, th.form.inq).uts |= <uint8_t>(1 << ut)
         if th.form.inq2 != NO_PLACE:
             inq_at(ce, th.form.inq2).uts |= <uint8_t>(1 << ut)
+
+cdef void hold(region_t* s, ce_t* ce, int ut, bint blocked) noexcept nogil:
+    # The operation of a microthread makes no steps while that is blocked, or makes them again.
+    if blocked:
+        ce.held |= <uint8_t>(1 << ut)
+    else:
+        ce.held &= ~(<uint8_t>(1 << ut))
+    threads_changed(s, ce)
 
 cdef void last_is_advance(region_t* s, ce_t* ce, thread_t* th) noexcept nogil:
     # All elements are done; the operation ends with a word that moves the switch of the own router, or, for a flush,

@@ -74,12 +74,12 @@ the main thread nothing there."""
 UNROLLED = 300
 """Most that all turns of a loop may weigh when it is unrolled, in the units of `fabric.csl.lower.size`.
 
-That is LLVM's bound at -O3; whether its units are these is not known.  What public programs show leaves 280 to 315
+That is LLVM's bound at -O3; whether its units are these is not known.  What public programs show leaves 272 to 306
 (`tests.fabric.csl.test_unrolling` has all of them): a row of 8 elements in ELLPACK is unrolled on the machine, one of 9
 is not (SPMM-ELLPACK-01, -03); SUMMA's loop over 16 columns is, those over 14, whose index takes a product, and over 32
 are not; of a systolic product of 5 x 5 both loops are."""
 
-PRODUCT = 16
+PRODUCT = 15
 """What a product weighs that is no shift: ELLPACK's 8 and 9 per row leave 14.3 to 18.5."""
 
 

@@ -172,7 +172,7 @@ cdef dict _ce_snapshot(Memory m, int x, int y):
     return {
         "regs": [ce.regs[k] for k in range(N_REGS)], "main": state,
         "pc": -1 if ce.main_state == MAIN_IDLE else (g.code[ce.pc].at if ce.pc < g.n_code else -1),
-        "threads": threads, "activated": ce.activated, "blocked": ce.blocked,
+        "threads": threads, "activated": ce.activated, "blocked": ce.blocked, "held": ce.held,
         "inq": {k: words for k, words in queues.items() if words},
         "fifo": fifos, "dsr": registers,
         "prng": (ce.prng, [lfsr_of(ce)[k] if g.draws else m.s.f.seed for k in range(4)]),

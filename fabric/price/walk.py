@@ -26,7 +26,7 @@ from fabric.price.content import FABRIC, MEMORY, Content, loaded
 from fabric.price.state import Arithmetic, State, is_register, joined_states
 from fabric.price.steps import Steps, place_of, steps_of
 from wse_core import isa
-from wse_core.encoding import MAIN, N_QUEUES
+from wse_core.encoding import MAIN, N_QUEUES, N_TASK_IDS
 from wse_core.image import (
     DSD_FABIN,
     DSD_FABOUT,
@@ -251,6 +251,8 @@ class Walker:
         elif op.name == "done":
             self.main = "idle"
             self.lines[at] = self.lines.get(at, 0) + 1
+        elif op.name in ("block", "unblock") and ins.a >= N_TASK_IDS:
+            raise NotKnown("a microthread that is blocked", at)
         elif op.name in ("activate", "block", "unblock"):
             self.activated.append((op.name, ins.a))
         elif op.name == "dsr_load":

@@ -69,14 +69,6 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         "globals.",
     )
     _add_run(parts)
-    symbols = parts.add_parser(
-        "symbols",
-        parents=[common],
-        help="where the variables of compiled programs lie",
-        description="List, per program of what cslc wrote, the memory that it takes and its symbols: address and size "
-        "in bytes, bank of the first word, type, and the name by which the layout exports it.",
-    )
-    symbols.add_argument("directory", type=Path, metavar="DIR", help="what cslc -o wrote")
     add_text_commands(parts, common)
     scripts = parts.add_parser(
         "scripts",

@@ -17,7 +17,15 @@ __all__ = ["add_text_commands", "format_sources", "serve"]
 
 
 def add_text_commands(parts: Any, common: argparse.ArgumentParser) -> None:
-    """Register both commands of this module."""
+    """Register the commands of this module, and ``wse csl symbols``."""
+    symbols = parts.add_parser(
+        "symbols",
+        parents=[common],
+        help="where the variables of compiled programs lie",
+        description="List, per program of what cslc wrote, the memory that it takes and its symbols: address and size "
+        "in bytes, bank of the first word, type, and the name by which the layout exports it.",
+    )
+    symbols.add_argument("directory", type=Path, metavar="DIR", help="what cslc -o wrote")
     made = parts.add_parser(
         "format",
         parents=[common],

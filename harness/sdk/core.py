@@ -1,4 +1,4 @@
-"""Core files: the memory of all PEs after a run, for the debug module in another process.
+"""Core files keep the memory of all PEs after a run, for the debug module in another process.
 
 A file holds, per program, the words of data of each of its PEs, and a digest of the compiled layout, so that a core
 is read with the program that left it.

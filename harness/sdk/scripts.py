@@ -25,8 +25,9 @@ from wse_core.errors import ConfigError
 
 __all__ = ["ScriptOutcome", "as_data", "as_text", "as_verdicts", "environment", "find_scripts", "run_scripts"]
 
-TOOLS = {"cslc": "compiler", "cs_python": "python", "cs_readelf": "symbols", "sdk_debug_shell": "shell"}
-"""Commands that scripts call, and the modules of `harness.sdk` that do their work."""
+TOOLS = {"cslc": "compiler", "cs_python": "python"}
+OTHERS = {"cs_readelf": "symbols", "sdk_debug_shell": "shell"}
+"""Commands that scripts call, and the modules of `harness.sdk` that do their work; of the others no calls are noted."""
 CALLS = "WSE_CSL_CALLS"
 """The environment variable that names the file in which each call of a tool notes its exit status."""
 PLACEHOLDER = "%python_sdk_paint"
@@ -100,10 +101,10 @@ class ScriptOutcome:
 
 def environment(directory: Path) -> dict[str, str]:
     """Return an environment that finds this project's modules, and `cslc` and `cs_python`, written into a directory."""
-    for name, module in TOOLS.items():
+    for name, module in (TOOLS | OTHERS).items():
         command = directory / name
         call = f"{shlex.quote(sys.executable)} -P -m harness.sdk.{module}"
-        note = f'[ -z "${CALLS}" ] || echo "{name} $status" >> "${CALLS}"'
+        note = "true" if name in OTHERS else f'[ -z "${CALLS}" ] || echo "{name} $status" >> "${CALLS}"'
         command.write_text(f'#!/bin/sh\n{call} "$@"\nstatus=$?\n{note}\nexit $status\n', encoding="utf-8")
         command.chmod(0o755)
     paths = [str(directory), *os.environ.get("PATH", os.defpath).split(os.pathsep)]

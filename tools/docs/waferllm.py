@@ -1,12 +1,12 @@
 """The table of WaferLLM's products in docs/csl.md, from a tree of its sources that the reader brings.
 
-    python -m tools.docs.waferllm TREE [--sizes 4,8,16] [--write docs/csl.md]
+    python -m tools.docs.waferllm TREE [--arch wse3] [--sizes 4,8,16] [--write docs/csl.md]
 
-Runs MeshGEMM and MeshGEMV of the tree (``MeshGEMM/WSE-2`` and ``MeshGEMV/WSE-2``) by their own ``run_sim.sh``, in
-copies, with `cslc` and `cs_python` of this project on the path, and our own kernels beside them.  What comes from the
-wafer must be, bit for bit, the sums in f16 in the order of the PEs (`tools.docs.waferllm_order`); how far that is
-from a product in float64 stands in the table.  Without ``--write`` the table is printed; with it, rows of sizes that
-were not asked for stay on the page.
+Runs MeshGEMM and MeshGEMV of the tree (``MeshGEMM/WSE-2`` and ``MeshGEMV/WSE-2``, or those for WSE-3, whose rows stand
+in a table of their own) by their own ``run_sim.sh``, in copies, with `cslc` and `cs_python` of this project on the
+path, and our own kernels beside them.  What comes from the wafer must be, bit for bit, the sums in f16 in the order of
+the PEs (`tools.docs.waferllm_order`); how far that is from a product in float64 stands in the table.  Without
+``--write`` the table is printed; with it, rows of sizes that were not asked for stay on the page.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ GROUPS = {4: 2, 8: 2, 16: 4, 64: 8}
 """MeshGEMV has so many groups per size of the mesh."""
 TILE = 4
 MEAN = re.compile(r"Mean cycle count: (-?[0-9.]+(?:e[-+]?[0-9]+)?)")
-BEGIN, END = "<!-- rows of python -m tools.docs.waferllm -->\n", "<!-- end of rows -->"
+BEGIN, END = "<!-- rows of python -m tools.docs.waferllm{} -->\n", "<!-- end of rows -->"
+OPTION = {"wse2": "", "wse3": " --arch wse3"}
 OWN = {"gemm": ("gemm", "algorithm=meshgemm"), "gemv": ("gemv", "broadcast=true", "replicated=true")}
 
 
-def _public(tree: Path, name: str, words: list[int]) -> str:
+def _public(tree: Path, name: str, words: list[int], arch: str) -> str:
     """Return the mean cycles that a program of the tree counts, and how far its numbers are from exact ones."""
-    source = tree / name / "WSE-2"
+    source = tree / name / f"WSE-{arch[-1]}"
     if not (source / "run_sim.sh").is_file():
         raise ConfigError("there is no run_sim.sh", where=str(source), hint="the root of the tree of WaferLLM")
     with tempfile.TemporaryDirectory() as text:
@@ -92,11 +93,11 @@ def _distance(name: str, x: np.ndarray, w: np.ndarray, result: np.ndarray, words
     return f"{100 * np.max(np.abs(wanted - exact) / np.abs(exact)):.2f} %"
 
 
-def _own(kind: str, size: int) -> int:
+def _own(kind: str, size: int, arch: str) -> int:
     """Return the cycles of our own kernel."""
     side = size * TILE
     shape = [f"m={side}", f"n={side}", *([f"k={side}"] if kind == "gemm" else [])]
-    words = [*OWN[kind], f"p={size}", *shape, "dtype=f16", "sums=same", "--json"]
+    words = [*OWN[kind], f"p={size}", *shape, "dtype=f16", "sums=same", "--json", "--preset", arch]
     command = [sys.executable, "-P", "-m", "harness", "kernel", *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -105,12 +106,12 @@ def _own(kind: str, size: int) -> int:
     return int(json.loads(done.stdout)["cycles"])
 
 
-def row(tree: Path, size: int) -> str:
+def row(tree: Path, size: int, arch: str = "wse2") -> str:
     """Return the line of a mesh of `size` x `size` PEs."""
     side, groups = size * TILE, GROUPS.get(size, 2)
-    products = _public(tree, "MeshGEMM", [size, side, side, side])
-    vectors = _public(tree, "MeshGEMV", [size, side, side, groups])
-    return f"| {size} | {products} | {_own('gemm', size):,} | {vectors} | {_own('gemv', size):,} |"
+    products = _public(tree, "MeshGEMM", [size, side, side, side], arch)
+    vectors = _public(tree, "MeshGEMV", [size, side, side, groups], arch)
+    return f"| {size} | {products} | {_own('gemm', size, arch):,} | {vectors} | {_own('gemv', size, arch):,} |"
 
 
 def table(rows: dict[int, str]) -> str:
@@ -119,9 +120,9 @@ def table(rows: dict[int, str]) -> str:
     return head + "".join(f"{rows[size]}\n" for size in sorted(rows))
 
 
-def _rows(text: str) -> dict[int, str]:
-    """Return the rows that a page has, by their size of the mesh."""
-    between = text.partition(BEGIN)[2].partition(END)[0]
+def _rows(text: str, begin: str) -> dict[int, str]:
+    """Return the rows that a page has behind a mark, by their size of the mesh."""
+    between = text.partition(begin)[2].partition(END)[0]
     return {int(line.split("|")[1]): line for line in between.splitlines() if line.split("|")[1].strip().isdigit()}
 
 
@@ -129,6 +130,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Print or write the table; return 1 after a message."""
     parser = argparse.ArgumentParser(prog="python -m tools.docs.waferllm", description="Products of WaferLLM.")
     parser.add_argument("tree", type=Path, metavar="TREE", help="the sources of WaferLLM")
+    parser.add_argument("--arch", choices=tuple(OPTION), default="wse2", help="which programs; default wse2")
     parser.add_argument("--sizes", default="4,8,16", metavar="P,...", help="sizes of the mesh; default 4,8,16")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table between the marks of this page")
     args = parser.parse_args(arguments)
@@ -136,7 +138,7 @@ def main(arguments: list[str] | None = None) -> int:
         sizes = [int(word) for word in args.sizes.split(",") if word.strip().isdigit()]
         if not sizes:
             raise ConfigError(f"'{args.sizes}' names no size", where="--sizes", hint="--sizes 4,8")
-        made = {size: row(args.tree, size) for size in sizes}
+        made = {size: row(args.tree, size, args.arch) for size in sizes}
     except WseError as error:
         print(str(error), file=sys.stderr)
         return 1
@@ -144,11 +146,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(table(made), end="")
         return 0
     text = args.write.read_text(encoding="utf-8")
-    before, mark, rest = text.partition(BEGIN)
+    begin = BEGIN.format(OPTION[args.arch])
+    before, mark, rest = text.partition(begin)
     if not mark or END not in rest:
-        print(f"{args.write} has no line {BEGIN.strip()}", file=sys.stderr)
+        print(f"{args.write} has no line {begin.strip()}", file=sys.stderr)
         return 1
-    whole = f"{before}{BEGIN}{table({**_rows(text), **made})}{END}{rest.partition(END)[2]}"
+    whole = f"{before}{begin}{table({**_rows(text, begin), **made})}{END}{rest.partition(END)[2]}"
     args.write.write_text(whole, encoding="utf-8")
     return 0
 

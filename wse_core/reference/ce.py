@@ -71,6 +71,7 @@ class CE:
         self.regs = [0] * isa.N_REGS
         self.reg_ready = [0] * isa.N_REGS
         self.activated, self.blocked = int(image.active), int(image.blocked)
+        self.held = 0  # set of blocked microthreads
         self.lost = 0  # set of tasks that were activated again before they had begun
         self.last_picked = N_TASK_IDS - 1
         self.running, self.running_control = N_TASK_IDS - 1, False  # the task that was started last
@@ -248,6 +249,8 @@ class CE:
     def waits_for(self, thread: int, t: int) -> str | None:
         """Return why a thread cannot issue in cycle t: free, pipe, resource, input, fifo, output; None if it can."""
         operation = self.operations[thread]
+        if operation is not None and thread != MAIN and self.held >> thread & 1:
+            return "resource"
         if operation is not None:
             return vec_waits_for(self, operation, t)
         if thread != MAIN or self.main == "idle":

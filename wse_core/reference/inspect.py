@@ -34,6 +34,7 @@ def snapshot(ce: CE) -> dict[str, Any]:
         "threads": threads,
         "activated": ce.activated,
         "blocked": ce.blocked,
+        "held": ce.held,
         "inq": {number: queue.contents() for number, queue in ce.in_queues.items() if queue.wavelets},
         "fifo": fifos,
         "dsr": {name: (dsr.base, dsr.extent[0], dsr.stride[0], dsr.index) for name, dsr in sorted(ce.dsrs.items())},

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from wse_core import isa
-from wse_core.encoding import MAIN
+from wse_core.encoding import MAIN, N_TASK_IDS
 from wse_core.image import DSD_FABIN, DSD_FABOUT, DSD_MEM4D, DSD_NONE
 from wse_core.reference.alu import ALU, CONDITION
 from wse_core.reference.operand import (
@@ -289,6 +289,9 @@ def exec_task(ce: CE, ins: DecodedInstruction, t: int) -> None:
     """Execute activate, block, unblock or prng."""
     if ins.op.name == "activate":
         ce.activate(ins.a)
+    elif ins.op.name != "prng" and ins.a >= N_TASK_IDS:
+        bit = 1 << ins.a - N_TASK_IDS
+        ce.held = ce.held | bit if ins.op.name == "block" else ce.held & ~bit
     elif ins.op.name == "block":
         ce.blocked |= 1 << ins.a
     elif ins.op.name == "unblock":

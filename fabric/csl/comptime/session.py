@@ -28,6 +28,11 @@ ARCHITECTURES = ("wse1", *TARGETS)
 """Architectures that programs can ask for."""
 RENAMED = {"memcpy_multi/": "memcpy/"}
 """Modules in angle brackets that SDK 0.8 to 1.0 called by other names."""
+NOT_MODELLED = {
+    "<message_passing>": "how its messages travel between PEs is not public, and no public program uses it",
+    "<malloc>": "no public program uses it",
+}
+"""Modules of the vendor that this library has not, with the reason."""
 LIBRARY = Path(__file__).parents[1] / "library"
 """Directory of our own modules in angle brackets."""
 
@@ -176,6 +181,8 @@ class Session:
                     if found.is_file():
                         return found
             self.missing_libraries.setdefault(name, span)
+            if name in NOT_MODELLED:
+                raise Fault(f"the module {name} is not modelled: {NOT_MODELLED[name]}", span)
             raise Fault(f"there is no module {name}", span, "its directory can be given with --import-path")
         beside = importer.path.parent if importer.path else Path()
         places: dict[Path, str] = {}

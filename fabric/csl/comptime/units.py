@@ -122,6 +122,8 @@ class ProgramUnit(Unit):
         Per color the handler.
     empty : dict
         Per (``input_queue`` or ``output_queue``, number) the handler of what happens when the queue is empty.
+    rotating : dict
+        Per id of a data task instead of which control task 0 starts at times: counter at the start, limit.
     tables : dict
         ``control`` if control tasks have a table of their own, and where that was said.
     pointed : dict
@@ -151,6 +153,7 @@ class ProgramUnit(Unit):
     loads: list[tuple[Value, Value, dict[str, Any], Span]] = field(default_factory=list)
     teardown: dict[int, tuple[Function, Span]] = field(default_factory=dict)
     empty: dict[tuple[str, int], tuple[Function, Span]] = field(default_factory=dict)
+    rotating: dict[int, tuple[int, int]] = field(default_factory=dict)
     tables: dict[str, tuple[Span]] = field(default_factory=dict)
     settings: list[tuple[str, tuple[Any, ...], Span]] = field(default_factory=list)
     pointed: dict[tuple[int, int], tuple[Any, Any]] = field(default_factory=dict)

@@ -20,6 +20,7 @@ from fabric.csl.ir.machine import Program
 from fabric.csl.rules import NAMED_BASE
 from wse_core import image as im
 from wse_core import isa
+from wse_core.encoding import N_TASK_IDS
 from wse_core.errors import ProgramError, UnsupportedError
 from wse_core.image import ProgramImage
 from wse_core.params import Machine
@@ -204,7 +205,7 @@ class Emitter:
         row = isa.BY_NAME.get(op)
         if op == "task":
             name, number = instr.data
-            self.put(name, TaskRef(number, name))
+            self.put(name, number if number >= N_TASK_IDS else TaskRef(number, name))  # beyond tasks: a microthread
         elif op == "tsc":
             self.put("tsc", reg(instr.data[0]))
         elif op == "rand16":

@@ -19,6 +19,7 @@ from fabric.csl.lower.routines.machine import Machine
 from fabric.csl.lower.values import acts
 from fabric.csl.lower.wide import is_wide
 from fabric.csl.types import VOID, ArrayType, DsdType, StructType, Type
+from wse_core.encoding import N_TASK_IDS
 
 __all__ = ["FunctionLowering"]
 
@@ -291,8 +292,11 @@ class FunctionLowering(Machine):
         """Activate, block or unblock an id.  The machine's instruction names the id, so one that is known at run time
         only is compared with those that the program binds."""
         ident = value if isinstance(value, Value) else self.value(value)
+        thread = str(value.type) == "ut_id"
+        if thread and isinstance(ident, Vreg):
+            raise Fault("the microthread must be known when the program is compiled", self.span, "@get_ut_id(n)")
         if not isinstance(ident, Vreg):
-            number = self.task_of(value)
+            number = self.task_of(value) + N_TASK_IDS * thread
             if op == "activate":
                 self.program.checked.unit.check_activated(number, self.span)
             self.put("task", None, data=(op, number))

@@ -115,7 +115,48 @@ class ProgramLowering(Attributes):
             if typed is None:
                 raise Fault(f"'{function.name}' was not checked", function.decl.span)
             high = number in self.high
-            self.made.tasks.append((kind, number, self.task(typed, kind), high and table != "control"))
+            if unit.rotating and (table, number) in (("control", 0), *(("task", k) for k in unit.rotating)):
+                made = self._rotating(typed, kind, unit.rotating.get(number) if table == "task" else None)
+            else:
+                made = self.task(typed, kind)
+            self.made.tasks.append((kind, number, made, high and table != "control"))
+
+    def _rotating(self, typed: tree.Function, kind: str, counter: tuple[int, int] | None) -> Function:
+        """Return a task that calls another, or, if its counter is at the limit, the one of control id 0.
+
+        On the machine the picker counts; here the task does, in some ten cycles.
+        """
+        made = Function(typed.name, "task", typed.span)
+        node = tree.Function(typed.name, "task", typed.params, VOID, typed.span)
+        code = FunctionLowering(self, node, made, kind)
+        made.blocks[-1].code.pop()
+        given = [code.env[id(param)] for param in typed.params]
+        if counter is not None:
+            word = self.hidden(f"rotates.{typed.name}")
+            word.init = np.array([counter[0]], np.uint16)
+            count = code.load_at(None, Sym(word), 1)
+            other, after = code.new_block(), code.new_block()
+            code.branch("br16", "eq", count, counter[1], other, after)
+            code.place(other)
+            code.store_at(None, Sym(word), 0, 1)
+            _, function, _ = self.checked.unit.tasks["control", 0]
+            instead = self._root(function) or self.checked.entries[id(function.decl)]
+            code._called(self.function(instead), [self._low(code, given)] if instead.params else [], False)
+            code.put("ret")
+            code.place(after)
+            code.store_at(None, Sym(word), code.alu("add16", count, 1), 1)
+        code._called(self.function(typed), given, False)
+        code.put("ret")
+        return made
+
+    @staticmethod
+    def _low(code: FunctionLowering, given: list[Any]) -> Any:
+        """Return the lower 16 bits of what came."""
+        if not given or given[0].size == 1:
+            return given[0] if given else 0
+        low = code.new(1)
+        code.put("low", low, given[0])
+        return low
 
     def _root(self, function: FunctionValue) -> tree.Function | None:
         """Return the checked form of a task of a certain instance of its module."""

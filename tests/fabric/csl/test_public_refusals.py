@@ -14,7 +14,7 @@ UNUSED = {
     # what no public program needs, and nobody has described well enough
     "<malloc>": (
         'const m = @import_module("<malloc>");\ntask job() void { m.free(); }\n',
-        "pe.csl:1:26: error: there is no module <malloc>",
+        "pe.csl:1:26: error: the module <malloc> is not modelled: no public program uses it",
     ),
     "priorities that change while a program runs": (
         'const t = @import_module("<tile_config>");\n'

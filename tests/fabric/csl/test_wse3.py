@@ -13,7 +13,7 @@ from fabric.host.fabric import Fabric
 from harness.sdk.device import SdkDevice
 from tests.fabric.csl.running import device_of, run_task
 from wse_core import isa
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, DeadlockError, WseError
 from wse_core.params import machine
 
 LAYOUT = """layout {{
@@ -119,6 +119,8 @@ const d = @get_color(2);
 const qc = @get_input_queue(2);
 const qd = @get_input_queue(3);
 var x: [8]f32; var y: [8]f32;
+var z: [200]f32;
+const idle = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{200} -> z[i] });
 const mx = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{8} -> x[i] });
 const my = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{8} -> y[i] });
 const inc = @get_dsd(fabin_dsd, .{ .extent = 8, .input_queue = qc });
@@ -249,3 +251,138 @@ def test_wide_operations_take_eight_half_words_a_cycle(tmp_path):
         )
         spent[length] = int(found["t1"][0]) - int(found["t0"][0])
     assert spent[512] - spent[256] == 32
+
+
+HELD = """const c = @get_color(3);
+const into = @get_input_queue(2);
+const back = @get_output_queue(3);
+const ut = @get_ut_id(6);
+var x: [8]u32;
+var seen: [3]u16;
+var y = [8]u32{ 1, 2, 3, 4, 5, 6, 7, 8 };
+var z: [200]f32;
+const idle = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{200} -> z[i] });
+const mx = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{8} -> x[i] });
+const my = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{8} -> y[i] });
+const in = @get_dsd(fabin_dsd, .{ .extent = 8, .input_queue = into });
+const out = @get_dsd(fabout_dsd, .{ .extent = 8, .output_queue = back });
+const done_id = @get_local_task_id(9);
+task job() void {
+  @block(BLOCKED);
+  @mov32(mx, in, .{ .async = true, .ut_id = ut, .activate = done_id });
+  @mov32(out, my);                    // of another thread: goes on
+  @fmuls(idle, idle, 2.0);            // long enough for all words to come
+  seen[0] = @as(u16, x[0]);
+  @assert(seen[0] == 0);
+  @unblock(BLOCKED);
+  seen[2] = 1;
+}
+task done() void { seen[2] += 1; }
+comptime {
+  @initialize_queue(into, .{ .color = c });
+  @initialize_queue(back, .{ .color = c });
+  @bind_local_task(job, @get_local_task_id(8));
+  @bind_local_task(done, done_id);
+  @activate(@get_local_task_id(8));
+}
+"""
+LOOP = """layout {
+  @set_rectangle(1, 1);
+  @set_tile_code(0, 0, "pe.csl", .{});
+  @set_color_config(0, 0, @get_color(3), .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ RAMP } } });
+}
+"""
+
+
+def held(directory, blocked, text=HELD):
+    """Return the device with the program on it."""
+    (directory / "layout.csl").write_text(LOOP)
+    (directory / "pe.csl").write_text(text.replace("BLOCKED", blocked))
+    write_bundle(bundle_of(compile_file(directory / "layout.csl", Options(arch="wse3"))), directory / "out")
+    device = SdkDevice(read_bundle(directory / "out"), directory / "out")
+    device.settle()
+    return device
+
+
+def test_a_blocked_microthread_takes_no_word_until_it_is_unblocked(tmp_path):
+    device = held(tmp_path, "ut")
+    assert device.symbol(0, 0, "x").view(np.uint32).tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert device.symbol(0, 0, "seen")[0] == 0
+    assert device.symbol(0, 0, "seen")[2] == 2
+    with pytest.raises(WseError):  # another thread is none of its business: words come at once
+        held(tmp_path, "@get_ut_id(5)").fabric.run()
+
+
+def test_a_microthread_that_nobody_unblocks_is_said_to_wait(tmp_path):
+    text = HELD.replace("  @unblock(BLOCKED);\n", "")
+    device = held(tmp_path, "ut", text)
+    with pytest.raises(DeadlockError, match="microthread 6, mov32.*0 of 8 elements"):
+        device.fabric.run()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("comptime { @block(¶@get_ut_id(2)); }", "is for a program that runs"),
+        ("var u = @get_ut_id(2);\ntask t() void { @block(¶u); }", "must be known when the program is compiled"),
+    ],
+)
+def test_what_cannot_be_known_of_a_microthread_is_refused(tmp_path, line, words):
+    (tmp_path / "a.csl").write_text(
+        line.replace("¶", "") + "\ncomptime { @bind_local_task(t, @get_local_task_id(9)); }"
+    )
+    with pytest.raises(CslError) as caught:
+        compile_file(tmp_path / "a.csl", Options(arch="wse3"))
+    assert any(words in entry.message for entry in caught.value.diagnostics)
+
+
+ROTATING = """const c = @get_color(3);
+const into = @get_input_queue(2);
+const back = @get_output_queue(3);
+var y = [10]u32{ 1, 2, 3, 4, 5, 6, 7, 8, 9, 0x1000a };
+const my = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{10} -> y[i] });
+const out = @get_dsd(fabout_dsd, .{ .extent = 10, .output_queue = back });
+var kept: [10]u32;
+var at: u16 = 0;
+var others = @zeros([4]u16);
+task take(word: u32) void { kept[at] = word; at += 1; }
+task other(word: u16) void { others[others[0] + 1] = word; others[0] += 1; }
+task job() void { @mov32(out, my); }
+comptime {
+  @initialize_queue(into, .{ .color = c });
+  @initialize_queue(back, .{ .color = c });
+  @bind_rotating_tasks(take, other, @get_data_task_id(into), .{ .init = INIT, .limit = LIMIT });
+  @bind_local_task(job, @get_local_task_id(8));
+  @activate(@get_local_task_id(8));
+}
+"""
+
+
+@pytest.mark.parametrize(("init", "limit", "instead"), [(0, 3, [4, 8]), (2, 4, [3, 8]), (0, 9, [10]), (1, 0, [])])
+def test_another_task_starts_when_the_counter_is_at_its_limit(tmp_path, init, limit, instead):
+    """Each start compares first: at the limit the other task runs and the counter begins anew, else it counts."""
+    device = held(tmp_path, "", ROTATING.replace("INIT", str(init)).replace("LIMIT", str(limit)))
+    words = [*range(1, 10), 0x1000A]
+    kept = device.symbol(0, 0, "kept").view(np.uint32).tolist()
+    others = device.symbol(0, 0, "others").tolist()
+    assert others[1 : 1 + others[0]] == instead
+    assert kept[: device.symbol(0, 0, "at")[0]] == [word for word in words if word & 0xFFFF not in instead]
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (".{ .init = 0 }", "'init' and 'limit'"),
+        (".{ .init = 0, .limit = 70000 }", "numbers of 16 bits"),
+        ("3", "struct"),
+    ],
+)
+def test_a_counter_of_tasks_is_two_numbers(tmp_path, config, words):
+    text = ROTATING.replace(".{ .init = INIT, .limit = LIMIT }", config)
+    with pytest.raises(CslError, match=words):
+        held(tmp_path, "", text)
+    with pytest.raises(CslError, match="exists on WSE-3 only"):
+        (tmp_path / "a.csl").write_text(
+            "task t(w: u32) void {}\ncomptime { @bind_rotating_tasks(t, t, @get_data_task_id(@get_color(3)), 3); }"
+        )
+        compile_file(tmp_path / "a.csl", Options())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -27,6 +29,8 @@ HOSTS = {
     "MeshGEMV": {"ROWS": "1", "COPIES": "p", "WRONG": "0"},
 }
 
+BEGIN = waferllm.BEGIN.format("")
+
 
 def write_host(directory, name, **changes):
     """Write a host script that multiplies by itself."""
@@ -44,19 +48,22 @@ def tree(tmp_path):
         directory.mkdir(parents=True)
         (directory / "run_sim.sh").write_text(SCRIPT)
         write_host(tmp_path / "tree", name)
+        shutil.copytree(directory, directory.with_name("WSE-3"))
     return tmp_path / "tree"
 
 
 def test_rows_are_measured_and_others_stay(tree, tmp_path, capsys):
     page = tmp_path / "page.md"
     old = "| 8 | 5 | 5 | 5 (2) | 5 |"
-    page.write_text(f"before\n{waferllm.BEGIN}{waferllm.table({4: '| 4 | old |', 8: old})}{waferllm.END}\nafter\n")
+    page.write_text(f"before\n{BEGIN}{waferllm.table({4: '| 4 | old |', 8: old})}{waferllm.END}\nafter\n")
     assert waferllm.main([str(tree), "--sizes", "4", "--write", str(page)]) == 0
     assert page.read_text() == (
-        f"before\n{waferllm.BEGIN}| P | MeshGEMM | off | own | MeshGEMV (groups) | off | own |\n|{'---|' * 7}\n"
+        f"before\n{BEGIN}| P | MeshGEMM | off | own | MeshGEMV (groups) | off | own |\n|{'---|' * 7}\n"
         f"| 4 | 1,416 | 0.00 % | 838 | 1,416 (2) | 0.00 % | 98 |\n{old}\n{waferllm.END}\nafter\n"
     )
     assert capsys.readouterr().err == ""
+    assert waferllm.main([str(tree), "--sizes", "4", "--write", str(page), "--arch", "wse3"]) == 1
+    assert "has no line <!-- rows of python -m tools.docs.waferllm --arch wse3 -->" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", HOSTS)

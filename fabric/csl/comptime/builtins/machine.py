@@ -143,6 +143,29 @@ _bind("@bind_local_task", "local", LOCAL)
 _bind("@bind_control_task", "control", CONTROL)
 
 
+@builtin("@bind_rotating_tasks", 4, 4, "setup", GROUP, "WSE-3: a data task, instead of which another starts at times")
+def _bind_rotating(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
+    only_by_queue(ev, "@bind_rotating_tasks", node.span)
+    main, other = (_task(ev, entry, scope, "task") for entry in node.arguments[:2])
+    value = ev.scalar(node.arguments[2], scope, "the id")
+    if value.type != DATA:
+        raise Fault(f"{node.name} takes a data_task_id, not {value.type}", node.arguments[2].span)
+    _check_params(main, "data", node.arguments[0])
+    _check_params(other, "control", node.arguments[1])
+    config = ev.scalar(node.arguments[3], scope, "the counter")
+    numbers = config.data.fields if isinstance(config.data, Struct) else {}
+    if set(numbers) != {"init", "limit"} or not all(
+        is_integer(entry.type) and 0 <= entry.data <= 0xFFFF for entry in numbers.values()
+    ):
+        what = "the counter is a struct of 'init' and 'limit', numbers of 16 bits"
+        raise Fault(what, node.arguments[3].span, ".{ .init = 0, .limit = 9 }")
+    for key, kind, function in ((("task", value.data), "data", main), (("control", 0), "control", other)):
+        what = f"two tasks are bound to the {'control task ' * (kind == 'control')}id {key[1]}"
+        ev.unit.once(ev.unit.tasks, key, (kind, function, node.span), what, node.span)
+    ev.unit.rotating[value.data] = (numbers["init"].data, numbers["limit"].data)
+    return NOTHING
+
+
 @builtin("@bind_task", 2, 2, "setup", GROUP, "old: what the task of a color or id does")
 def _bind_task(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     if by_queue(ev):
@@ -189,11 +212,10 @@ def _activate(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
 def _gate(name: str, blocked: bool, meaning: str) -> None:
     @builtin(name, 1, 1, "setup run", GROUP, meaning)
     def gate(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
-        value = ident(ev, node.arguments[0], scope, (*gates(ev), THREAD), name)
-        if value.type == THREAD:
-            raise Fault(
-                f"{name} of a microthread is not modelled", node.arguments[0].span, "block the queue or the task"
-            )
+        threads = (THREAD,) if by_queue(ev) else ()
+        value = ident(ev, node.arguments[0], scope, (*gates(ev), *threads), name)
+        if value.type == THREAD and ev.place != "run":
+            raise Fault(f"{name} of a microthread is for a program that runs", node.span, "call it in a task")
         if ev.place == "run":
             return ev.run_builtin(node, (value,), VOID)
         number = _number(ev, value, node.arguments[0], f"{name} takes an id here")

@@ -18,7 +18,6 @@ HOST = "belongs to the vendor's own host library"
 MACHINE = "is not modelled"
 
 REFUSED = {
-    "@bind_rotating_tasks": WSE3,
     "@get_sr": WSE3,
     "@load_to_dsr_xdsr_sr": WSE3,
     "@get_config": RAW,
