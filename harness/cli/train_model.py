@@ -66,8 +66,8 @@ def check_speaks(config: TrainConfig, directory: str | Path) -> Decoder:
     if Path(directory).exists():
         raise ConfigError("is there already", where=directory, hint="another directory")
     hidden, heads = network.hidden_size or 0, network.num_attention_heads or 0
-    between = network.intermediate_size or 4 * hidden
-    sizes = hidden, network.num_hidden_layers or 0, heads, heads, hidden // heads, between
+    shared, between = network.num_key_value_heads or heads, network.intermediate_size or 4 * hidden
+    sizes = hidden, network.num_hidden_layers or 0, heads, shared, hidden // heads, between
     return Decoder(*sizes, config.classes, config.data.sequence, epsilon=network.epsilon, rope_base=BASE)
 
 

@@ -331,8 +331,9 @@ class TrainConfig(TrainFile):
         if not facts["train"]["label_smoothing"]:
             del facts["train"]["label_smoothing"]
         facts["memx"].pop("files")
-        for node in facts["network"].get("nodes", ()):  # and before there were images
-            for key in ("kernel", "kernel_width", "stride", "padding", "output_padding", "groups", "momentum"):
+        images = "kernel", "kernel_width", "stride", "padding", "output_padding", "groups", "momentum"
+        for node in facts["network"].get("nodes", ()):  # and before there were images, or heads that are shared
+            for key in (*images, "kv_heads"):
                 if node[key] is None:
                     del node[key]
         if self.train.optimizer.decays == "all":  # what was there before there was a choice

@@ -7,7 +7,7 @@ gpt     pre-normalised transformer: a product embeds the samples; blocks of atte
         form) between them, each behind a normalisation and added to what came in; a last normalisation and product
 bert    the same with normalisations behind the sums, and tokens that see those behind them too
 llama   as gpt, without biases, normalised without a mean, places turned into queries and keys instead of embedded, a
-        product with SiLU as the gate of another
+        product with SiLU as the gate of another; heads of queries may share those of keys and values
 resnet  residual network of images: a convolution, stages of blocks of two convolutions each, all normalised over
         batches, the mean of each channel and a product; each stage but the first begins with a stride of two
 ======  ==============================================================================================================
@@ -49,6 +49,7 @@ OWNERS = {
     "groups": ("convolution", "transposed", "groupnorm"),
     "momentum": ("batchnorm",),
     "heads": ("attention", "rotary"),
+    "kv_heads": ("attention",),
     "causal": ("attention",),
 }
 """Keys of a node belong to these operations."""
@@ -115,7 +116,8 @@ def graph_of(
             sizes = _image_sizes(node, images[given[0]], given[0], where)
         elif node.op in OWNERS["heads"]:
             causal = {"causal": int(node.causal is not False)} if node.op in OWNERS["causal"] else {}
-            sizes = {"heads": node.heads or 1, "sequence": sequence, **causal}
+            fewer = {"kv_heads": node.kv_heads} if node.kv_heads not in (None, node.heads) else {}
+            sizes = {"heads": node.heads or 1, "sequence": sequence, **causal, **fewer}
         names[node.name] = f"{node.name}.{node.op}"
         found.append(Node(names[node.name], node.op, tuple(names[name] for name in given), sizes))
         before, images[node.name] = node.name, () if node.op == "linear" else images[given[0]]
@@ -276,9 +278,10 @@ def _fed(b: str, x: str, before: str, hidden: int, between: int) -> list[dict[st
     ]
 
 
-def _llama(hidden: int, blocks: int, heads: int, between: int, classes: int) -> list[dict[str, Any]]:
-    """Return the nodes of a transformer with turned places and gates."""
-    spread = 1 / math.sqrt(hidden)
+def _llama(hidden: int, blocks: int, heads: int, shared: int, between: int, classes: int) -> list[dict[str, Any]]:
+    """Return the nodes of a transformer with turned places and gates, and `shared` heads of keys and values."""
+    spread, fewer = 1 / math.sqrt(hidden), {"kv_heads": shared} if shared != heads else {}
+    of_shared = hidden // heads * shared
 
     def linear(name: str, outputs: int, deviation: float = spread, **more: Any) -> dict[str, Any]:
         return _drawn(name, outputs, deviation, bias=False, **more)
@@ -288,13 +291,18 @@ def _llama(hidden: int, blocks: int, heads: int, between: int, classes: int) -> 
         b = f"block{number}"
         found += [
             {"name": f"{b}.rms1", "op": "rms", "inputs": [at]},
-            *(linear(f"{b}.{name}", hidden, inputs=[f"{b}.rms1"]) for name in "qkv"),
-            *({"name": f"{b}.{n}.turned", "op": "rotary", "inputs": [f"{b}.{n}"], "heads": heads} for n in "qk"),
+            linear(f"{b}.q", hidden, inputs=[f"{b}.rms1"]),
+            *(linear(f"{b}.{name}", of_shared, inputs=[f"{b}.rms1"]) for name in "kv"),
+            *(
+                {"name": f"{b}.{name}.turned", "op": "rotary", "inputs": [f"{b}.{name}"], "heads": count}
+                for name, count in (("q", heads), ("k", shared))
+            ),
             {
                 "name": f"{b}.mix",
                 "op": "attention",
                 "inputs": [f"{b}.q.turned", f"{b}.k.turned", f"{b}.v"],
                 "heads": heads,
+                **fewer,
             },
             linear(f"{b}.o", hidden),
             {"name": f"{b}.add1", "op": "add", "inputs": [at, f"{b}.o"]},
@@ -337,15 +345,16 @@ def _resnet(embedding: int, sizes: Sequence[int], depths: Sequence[int], classes
 
 
 TRANSFORMER = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+LLAMA = (*TRANSFORMER[:3], "num_key_value_heads", *TRANSFORMER[3:])
 RESNET = ("embedding_size", "hidden_sizes", "depths", "vocab_size")
 PRESETS: dict[str, tuple[Callable[..., list[dict[str, Any]]], tuple[str, ...]]] = {
     "gpt": (_gpt, TRANSFORMER),
     "bert": (_bert, TRANSFORMER),
-    "llama": (_llama, TRANSFORMER),
+    "llama": (_llama, LLAMA),
     "resnet": (_resnet, RESNET),
 }
 """A preset has a function of sizes, which have these keys."""
-SIZES = tuple(dict.fromkeys((*TRANSFORMER, *RESNET)))
+SIZES = tuple(dict.fromkeys((*LLAMA, *RESNET)))
 """The presets have these keys."""
 
 
@@ -381,6 +390,8 @@ def preset_nodes(network: dict[str, Any], classes: int | None, where: Callable[[
         given = network.get(key)
         if given is None and key == "intermediate_size":
             given = 4 * sizes["hidden_size"]
+        if given is None and key == "num_key_value_heads":
+            given = sizes["num_attention_heads"]
         if given is None and key == "embedding_size" and network.get("hidden_sizes"):
             given = network["hidden_sizes"][0]
         if given is None and key == "vocab_size":

@@ -96,6 +96,12 @@ class NodeConfig:
         None, doc="of batchnorm: share of a batch in the running statistics (default: 0.1)", low=0.0, high=1.0
     )
     heads: int | None = option(None, doc="of attention: heads, which share the features equally", low=1, high=10**6)
+    kv_heads: int | None = option(
+        None,
+        doc="of attention: heads of keys and values; neighbouring query heads share one (default: heads)",
+        low=1,
+        high=10**6,
+    )
     causal: bool | None = option(None, doc="of attention: no token sees what comes behind it (default: yes)")
 
 
@@ -130,6 +136,9 @@ class NetworkConfig:
     hidden_size: int | None = option(None, doc="of a preset: features of a token", low=1, high=10**6)
     num_hidden_layers: int | None = option(None, doc="of a preset: blocks", low=1, high=1000)
     num_attention_heads: int | None = option(None, doc="of a preset: heads", low=1, high=10**6)
+    num_key_value_heads: int | None = option(
+        None, doc="of llama: heads of keys and values (default: num_attention_heads)", low=1, high=10**6
+    )
     intermediate_size: int | None = option(
         None, doc="of a preset: features between the products of a block (default: 4 x hidden_size)", low=1, high=10**7
     )

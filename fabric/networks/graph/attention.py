@@ -1,7 +1,8 @@
 """Tokens see those of their own sequence, every head for itself: attention.
 
-A token's queries, keys and values are rows of features, heads one after the other.  With scale ``k = 1 / sqrt(features
-of a head)``::
+A token's queries, keys and values are rows of features, heads one after the other.  There may be fewer heads of keys
+and values (``kv_heads``) than of queries: as many query heads, one behind the other, share each, which is grouped-query
+attention.  With scale ``k = 1 / sqrt(features of a head)``::
 
     s_it = k (q_i . k_t), minus infinity for t behind i if causal         peak_i = max_t s_it
     p_it = exp(s_it - L_i), L_i = peak_i + log sum_t exp(s_it - peak_i)
@@ -10,10 +11,11 @@ of a head)``::
     D_i = do_i . o_i        dS_it = r(p_it (do_i . v_t - D_i) k)
     dq_i = r(sum_t dS_it k_t)        dk_t = r(sum_i dS_it q_i)        dv_t = r(sum_i r(p_it) do_i)
 
-r rounds to 16 bits, all else is f32; L is kept, and scores are calculated again on the way back, so nothing of the size
-of a sequence squared is.
+dk and dv are sums over the query heads that share a head too, head after head.  r rounds to 16 bits, all else is f32; L
+is kept, and scores are calculated again on the way back, so nothing of the size of a sequence squared is.
 
-Sources: A. Vaswani et al., "Attention is all you need", 2017; T. Dao et al., "FlashAttention", 2022 (L and D).
+Sources: A. Vaswani et al., "Attention is all you need", 2017; T. Dao et al., "FlashAttention", 2022 (L and D);
+J. Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head Checkpoints", 2023.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from fabric.networks.graph.operations import Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from wse_core.errors import ConfigError
 
-__all__ = ["SelfAttention", "scale_of"]
+__all__ = ["SelfAttention", "group_of", "kv_heads_of", "scale_of"]
 
 
 def scale_of(features: int) -> float:
@@ -37,50 +39,87 @@ def scale_of(features: int) -> float:
     return 1 / math.sqrt(features)
 
 
+def kv_heads_of(node: Node) -> int:
+    """Return the heads of keys and values of a node of attention: those of its queries if it has no ``kv_heads``."""
+    return dict(node.sizes).get("kv_heads", node.size("heads"))
+
+
+def group_of(node: Node) -> int:
+    """Return how many query heads share a head of keys and values."""
+    return node.size("heads") // kv_heads_of(node)
+
+
 class SelfAttention(NetworkOperation):
-    """This operation takes queries, keys and values; its node has ``heads``, ``sequence`` and ``causal`` (0 or 1)."""
+    """This operation takes queries, keys and values.
+
+    Its node has ``heads``, ``sequence``, ``causal`` (0 or 1) and, if there are fewer heads of keys and values,
+    ``kv_heads``.  Query heads lie in the column of the head of keys and values that they share.
+    """
 
     name, meaning, operands, again, in_place = "attention", "y = softmax(q k) v", 3, True, False
-    heads = True
+    channelwise = True
     keeps = (("l", "unit", "f32"),)
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode has no tokens that see each other"}
 
     def features(self, node: Node, given: int) -> int:
-        heads, sequence = node.size("heads"), node.size("sequence")
+        heads, sequence, shared = node.size("heads"), node.size("sequence"), kv_heads_of(node)
         if heads < 1 or given % heads:
             raise ConfigError(f"{node.name}: {given} features do not divide into {heads} heads", where="network")
+        if shared < 1 or heads % shared:
+            raise ConfigError(f"{node.name}: {heads} query heads do not share {shared} of keys", where="network")
         if sequence < 1 or node.size("causal") not in (0, 1):
             raise ConfigError(
                 f"{node.name}: a sequence of {sequence} tokens, causal {node.size('causal')}", where="graph"
             )
         return given
 
+    def takes(self, node: Node, given: int) -> tuple[int, ...]:
+        shared = given // group_of(node)
+        return given, shared, shared
+
     def unit(self, node: Node, given: int) -> int:
         return given // node.size("heads")
 
+    def units(self, node: Node, given: int) -> tuple[int, int]:
+        unit = given // kv_heads_of(node)
+        return unit, unit
+
     def plain(self, a: PlainArithmetic, node: Node, x: Any, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
-        q, k, v = (_by_head(node, rows) for rows in x)
+        q, k, v = (_by_head(node, rows, heads) for rows, heads in zip(x, _heads(node), strict=True))
+        k, v = (rows.repeat(group_of(node), axis=1) for rows in (k, v))
         scores = _scores(a, node, q, k)
         peak = scores.max(-1, keepdims=True)
         powers = np.exp(scores - peak)
         sums = powers.sum(-1, keepdims=True)
         result = _by_token(a.round(a.round(powers) @ v / sums))
-        return result, (q, k, v, _by_head(node, result), peak + np.log(sums))
+        return result, (q, k, v, _by_head(node, result, node.size("heads")), peak + np.log(sums))
 
     def plain_back(
         self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
     ) -> tuple[Any, Values]:
-        (q, k, v, o, logs), do = kept, _by_head(node, delta)
+        (q, k, v, o, logs), do = kept, _by_head(node, delta, node.size("heads"))
         p = np.exp(_scores(a, node, q, k) - logs)
         dot = (do * o).sum(-1, keepdims=True)
         ds = a.round(p * (do @ v.swapaxes(-1, -2) - dot) * a.dtype.type(scale_of(q.shape[-1])))
-        found = ds @ k, ds.swapaxes(-1, -2) @ q, a.round(p).swapaxes(-1, -2) @ do
+        shared = ds.swapaxes(-1, -2) @ q, a.round(p).swapaxes(-1, -2) @ do
+        found = ds @ k, *(_of_groups(node, rows) for rows in shared)
         return tuple(_by_token(a.round(rows)) for rows in found), None
 
 
-def _by_head(node: Node, rows: Floats) -> Floats:
+def _heads(node: Node) -> tuple[int, int, int]:
+    """Return the heads of queries, keys and values."""
+    return node.size("heads"), kv_heads_of(node), kv_heads_of(node)
+
+
+def _of_groups(node: Node, rows: Floats) -> Floats:
+    """Return sums over the query heads that share a head, given rows by head."""
+    sequences, _, tokens, features = rows.shape
+    return rows.reshape(sequences, kv_heads_of(node), group_of(node), tokens, features).sum(2)
+
+
+def _by_head(node: Node, rows: Floats, heads: int) -> Floats:
     """Return rows of shape (tokens, features) as (sequences, heads, tokens of a sequence, features of a head)."""
-    heads, sequence = node.size("heads"), node.size("sequence")
+    sequence = node.size("sequence")
     if len(rows) % sequence:
         raise ConfigError(f"{node.name}: {len(rows)} tokens are no whole sequences of {sequence}", where="batch")
     return rows.reshape(-1, sequence, heads, rows.shape[1] // heads).swapaxes(1, 2)

@@ -49,8 +49,9 @@ class ColumnLayout:
         """Return the layout of what lies so, and behind it, in every column, of what lies as `other` says."""
         columns = range(len(self.starts) - 1)
         held = [np.concatenate([self.column(k), self.features + other.column(k)]) for k in columns]
-        starts = np.cumsum([0, *map(len, held)])
-        return ColumnLayout(tuple(starts.tolist()), tuple(np.concatenate(held).tolist()))
+        starts, order = np.cumsum([0, *map(len, held)]), np.concatenate(held)
+        moved = not np.array_equal(order, np.arange(len(order)))  # in a single column all lie one behind the other
+        return ColumnLayout(tuple(starts.tolist()), tuple(order.tolist()) if moved else None)
 
     def scaled(self, below: int, above: int) -> ColumnLayout:
         """Return the layout of channels of `above` pixels that lie where those of `below` pixels do."""
@@ -137,8 +138,8 @@ def layouts_of(network: Network, columns: int) -> dict[str, ColumnLayout]:
     Raises
     ------
     UnsupportedError
-        Tensors that one operation takes feature by feature lie in different ways, or what it wants in one column lies
-        in several; the message names it.
+        Tensors that one operation takes feature by feature, or head by head, lie in different ways, or what it wants
+        in one column lies in several; the message names it.
     """
     from fabric.networks.graph.table import OPERATIONS
     from fabric.networks.graph.tensors import INPUT
@@ -147,18 +148,21 @@ def layouts_of(network: Network, columns: int) -> dict[str, ColumnLayout]:
     found = {INPUT: ColumnLayout.even(tensors[INPUT].rows, columns, tensors[INPUT].unit)}
     for node in network.nodes:
         row, given = OPERATIONS[node.op], [found[name] for name in node.inputs]
-        tensor, units = tensors[node.name], row.units(node, tensors[node.inputs[0]].rows)
-        if not all(layout.whole(units[0]) for layout in given) and not row.differ:
+        tensor, sizes = tensors[node.name], [tensors[name].rows for name in node.inputs]
+        units, above = row.units_of(node, sizes), row.units(node, sizes[0])[1]
+        parts = list(zip(given, units, strict=True))
+        if not row.differ and not all(layout.whole(unit) for layout, unit in parts):
             what = f"{node.name}: {units[0]} neighbouring features that it wants in one column lie in several"
             raise UnsupportedError(what, feature="layout", where="graph", hint="fewer columns of PEs, or fewer groups")
-        if row.featurewise and len(set(given)) > 1:
+        alike = row.featurewise or row.channelwise
+        if alike and len({layout.scaled(unit, 1) for layout, unit in parts}) > 1:
             what = f"{node.name}: the tensors that it takes do not lie in the same columns: {' and '.join(node.inputs)}"
             raise UnsupportedError(what, feature="layout", where="graph", hint="a single column of PEs")
         found[node.name] = ColumnLayout.even(tensor.rows, columns, tensor.unit)
         if row.differ:
             found[node.name] = given[0].beside(given[1])
         elif row.channelwise:
-            found[node.name] = given[0].scaled(*units)
+            found[node.name] = given[0].scaled(units[0], above)
         elif row.featurewise or row.in_place:
             found[node.name] = given[0]
     return found

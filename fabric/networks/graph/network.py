@@ -157,14 +157,16 @@ class Network:
         """Nodes give these results, by name; the samples are among them."""
         found = {INPUT: NetworkTensor(INPUT, self.inputs)}
         for node in self.nodes:
-            sizes = [found[name].rows for name in node.inputs]
+            sizes = tuple(found[name].rows for name in node.inputs)
             row = OPERATIONS[node.op]
-            if len(set(sizes)) > 1 and not row.differ:
-                said = " and ".join(map(str, sizes))
-                raise ConfigError(f"{node.name}: {node.op} takes tensors of one size, not of {said}", where="network")
             given = sizes[0] if self.joined or node.op != "linear" else node.size("inputs")
             given = sum(sizes) if row.differ else given
             found[node.name] = NetworkTensor(node.name, row.features(node, given))
+            wanted = row.takes(node, sizes[0])
+            if sizes != wanted and not row.differ:
+                right, said = (" and ".join(map(str, features)) for features in (wanted, sizes))
+                right = "one size" if len(set(wanted)) == 1 else f"{right} features"
+                raise ConfigError(f"{node.name}: {node.op} takes tensors of {right}, not of {said}", where="network")
         units = self._units(found)
         return {name: replace(tensor, unit=units[name]) for name, tensor in found.items()}
 
@@ -177,29 +179,34 @@ class Network:
                 name = alike[name]
             return name
 
-        wanted: list[tuple[str, int, bool]] = []
+        wanted: list[tuple[str, int]] = []
         for node in self.nodes:
             row = OPERATIONS[node.op]
-            below, above = row.units(node, tensors[node.inputs[0]].rows)
-            wanted += [(name, below, row.heads) for name in node.inputs] + [(node.name, above, row.heads)]
+            wanted += self._wanted(node, tensors)
             if row.in_place or row.featurewise:
                 for name in node.inputs:
                     alike[first(name)] = first(node.name)
         found: dict[str, int] = {}
-        for name, unit, _ in wanted:
+        for name, unit in wanted:
             found[first(name)] = math.lcm(found.get(first(name), 1), unit)
         self._alike_by_channel(tensors, found, first)
-        for name, unit, exactly in wanted:
+        for name, unit in wanted:
             here = found[first(name)]
-            if (exactly and here != unit) or tensors[name].rows % here:
+            if tensors[name].rows % here:
                 what = f"{name} lies in units of {here} and of {unit} features"
                 raise UnsupportedError(what, feature="layout", where="graph")
         return {name: found.get(first(name), 1) for name in tensors}
 
+    def _wanted(self, node: Node, tensors: Mapping[str, NetworkTensor]) -> list[tuple[str, int]]:
+        """Return what a node takes and gives, and how many neighbouring features of each it wants in one column."""
+        row, given = OPERATIONS[node.op], [tensors[name].rows for name in node.inputs]
+        units = *row.units_of(node, given), row.units(node, given[0])[1]
+        return list(zip((*node.inputs, node.name), units, strict=True))
+
     def _alike_by_channel(
         self, tensors: Mapping[str, NetworkTensor], units: dict[str, int], first: Callable[[str], str]
     ) -> None:
-        """Enlarge units until what works channel by channel has as many channels in those of operand and result.
+        """Enlarge units until what works channel by channel has as many channels in those of operands and result.
 
         What is wanted of two tensors side by side is wanted of each, as far as it has whole units.
         """
@@ -213,11 +220,9 @@ class Network:
                     unit = math.lcm(units[first(name)], units[first(node.name)])
                     units[first(name)] = unit if tensors[name].rows % unit == 0 else units[first(name)]
             for node in nodes:
-                planes = OPERATIONS[node.op].units(node, tensors[node.inputs[0]].rows)
-                names = first(node.inputs[0]), first(node.name)
-                channels = math.lcm(*(units[name] // plane for name, plane in zip(names, planes, strict=True)))
-                for name, plane in zip(names, planes, strict=True):
-                    units[name] = channels * plane
+                planes = [(first(name), plane) for name, plane in self._wanted(node, tensors)]
+                channels = math.lcm(*(units[name] // plane for name, plane in planes))
+                units |= {name: channels * plane for name, plane in planes}
 
     def parameter(self, node: Node) -> NetworkTensor | None:
         """Return the parameter of a node, if it has one."""

@@ -24,7 +24,7 @@ class Node:
         Names of the nodes whose results it takes; ``input`` is the samples.
     sizes : tuple of (str, int)
         What the operation has to know besides: of a linear one ``inputs``, ``outputs`` and ``bias``, of attention
-        ``heads``, ``sequence`` and ``causal``, of rotary the first two.  A mapping may be given.
+        ``heads``, ``sequence``, ``causal`` and perhaps ``kv_heads``, of rotary the first two.  A mapping may be given.
     """
 
     name: str

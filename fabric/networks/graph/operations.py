@@ -37,7 +37,7 @@ Sources: weight streaming white paper, sections 4.2 and 5.3; J. L. Ba et al., "L
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -91,11 +91,10 @@ class NetworkOperation:
     in_place : bool
         The result takes the place of what is given, if nothing else needs that.
     channelwise : bool
-        A channel of the result is made of that of what is given, in the same PEs.
+        A channel of the result, of attention heads that share keys and values, is made of those of the tensors that it
+        takes, in the same PEs.
     matrix : bool
         Its parameter is a matrix of weights, a row per feature of the result, or per channel.
-    heads : bool
-        What is given lies in heads: in units of exactly its own size.
     over_batch : bool
         Sums over all samples of all wafers make a round trip to the memory service, which keeps running statistics.
     keeps : tuple of (letter, per, format)
@@ -116,7 +115,6 @@ class NetworkOperation:
     in_place: ClassVar[bool] = True
     channelwise: ClassVar[bool] = False
     matrix: ClassVar[bool] = False
-    heads: ClassVar[bool] = False
     over_batch: ClassVar[bool] = False
     keeps: ClassVar[tuple[tuple[str, str, str], ...]] = ()
     refused: ClassVar[Mapping[str, str]] = {}
@@ -129,14 +127,23 @@ class NetworkOperation:
         """Return the features, or channels, that a product gives."""
         return node.size("outputs")
 
+    def takes(self, node: Node, given: int) -> tuple[int, ...]:
+        """Return the features that each operand must have, given those of the first."""
+        return (given,) * self.operands
+
     def unit(self, node: Node, given: int) -> int:
-        """Return how many neighbouring features of operands and result the operation wants in one column."""
+        """Return how many neighbouring features are one thing to the operation: a channel, a group, a head."""
         return 1
 
     def units(self, node: Node, given: int) -> tuple[int, int]:
-        """Return the `unit` of the operands and that of the result."""
+        """Return how many neighbouring features of the first operand, and of the result, it wants in one column."""
         unit = self.unit(node, given)
         return unit, unit
+
+    def units_of(self, node: Node, given: Sequence[int]) -> tuple[int, ...]:
+        """Return how many of each operand it wants in one column: as many units of each, given their features."""
+        unit, _ = self.units(node, given[0])
+        return tuple(unit if self.differ else unit * features // given[0] for features in given)
 
     def parameter(self, node: Node, given: int) -> NetworkTensor | None:
         """Return the parameter of a node that is given so many features."""

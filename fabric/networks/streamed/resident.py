@@ -27,6 +27,7 @@ from fabric.kernels.streamed.forward import COLOR_W, ProductTasks, route_product
 from fabric.kernels.streamed.gradient import DOWN, GradientTasks, route_gradient, row_kind
 from fabric.kernels.streamed.placement import Placement
 from fabric.layout.layout import Layout
+from fabric.networks.graph.attention import kv_heads_of
 from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.plan import MemoryPlan, PlannedArray
@@ -191,7 +192,7 @@ class Resident:
                     where="mesh.height",
                     hint=f"{', '.join(map(str, near[-3:])) or 'more samples than a sequence has, and 1'} rows of PEs",
                 )
-            heads = -(-node.size("heads") // self.width)
+            heads = -(-kv_heads_of(node) // self.width)
             if max(self.tokens // sequence, heads) > MOST_COUNTED:
                 raise UnsupportedError(
                     f"{node.name}: {heads} heads of a column, {self.tokens // sequence} sequences of a PE",

@@ -33,6 +33,7 @@ from fabric.networks.graph.batch_norm import NUMBERS
 from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
+from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.graph.windows import Window, window_of
 from fabric.networks.streamed import commands
@@ -143,8 +144,9 @@ class _Words(StepWriter):
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
         each = np.arange(self.resident.tokens // step.node.size("sequence") if sequences else 1)
         y = self.resident.network.tensors[step.node.name]
+        unit = OPERATIONS[step.op].units(step.node, y.rows)[1]
         for column, count in enumerate(self.plan.layout(y).counts):
-            data = (np.arange(count // y.unit)[:, None] << 8 | each).ravel()
+            data = (np.arange(count // unit)[:, None] << 8 | each).ravel()
             self.script.words(column, self.word(name, data), np.ones(len(data), bool))
         self.script.turn()
 

@@ -16,7 +16,7 @@ from fabric.networks.graph.plain import PlainGraph
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.pipelined.kernels import matched
-from fabric.networks.streamed.oracle.table import FORWARD
+from fabric.networks.streamed.oracle.table import BACK, FORWARD
 from fabric.networks.streamed.oracle.walk import StreamedOracle
 from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.wafer import Wafer
@@ -30,8 +30,8 @@ from wse_core.params import machine
 class Built:
     """A graph that grows by blocks; every block takes and gives the same features."""
 
-    def __init__(self, inputs, features, sequence):
-        self.nodes, self.features, self.sequence = [], features, sequence
+    def __init__(self, inputs, features, sequence, group=1):
+        self.nodes, self.features, self.sequence, self.group = [], features, sequence, group
         self.inputs = inputs
         self.at = self.linear("begin", "input", inputs, features)
 
@@ -71,13 +71,18 @@ class Built:
             both = self.node(f"{group}.mul", "mul", gate, self.linear(f"{group}.up", unit, n, n + 2, 0))
             low = self.linear(f"{group}.down", both, n + 2, n, 0)
         else:
+            shared, fewer = n // self.group, heads // self.group
             q, k, v = (
-                self.linear(f"{group}.{name}", unit, n, n, bias) for name, bias in (("q", 1), ("k", 0), ("v", 1))
+                self.linear(f"{group}.{name}", unit, n, m, bias)
+                for name, m, bias in (("q", n, 1), ("k", shared, 0), ("v", shared, 1))
             )
             sizes = {"heads": heads, "sequence": self.sequence, "causal": causal}
+            sizes |= {"kv_heads": fewer} if self.group > 1 else {}
             if kind == "rotary":
-                turned = {"heads": heads, "sequence": self.sequence}
-                q, k = (self.node(f"{group}.{name}.rotary", "rotary", x, **turned) for name, x in (("q", q), ("k", k)))
+                q, k = (
+                    self.node(f"{group}.{name}.rotary", "rotary", x, heads=own, sequence=self.sequence)
+                    for name, x, own in (("q", q, heads), ("k", k, fewer))
+                )
             mixed = self.node(f"{group}.attention", "attention", q, k, v, **sizes)
             low = self.linear(f"{group}.out", mixed, n, n)
         self.at = self.node(f"{group}.add", "add", x, low)
@@ -129,10 +134,12 @@ class Ran:
 @st.composite
 def graphs(draw, kinds=("mlp", "attention", "rotary", "gate", "row", "norm", "rms", "twice", "square", "self")):
     """Draw a network, and the tokens of a PE."""
-    heads, size, sequence = draw(st.integers(1, 3)), draw(st.integers(1, 4)), draw(st.integers(1, 5))
-    built = Built(draw(st.integers(1, 5)), heads * size, sequence)
+    heads, size, sequence = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 5))
+    group = draw(st.sampled_from([n for n in range(1, heads + 1) if heads % n == 0]))
+    built = Built(draw(st.integers(1, 5)), heads * size, sequence, group)
     causal = draw(st.integers(0, 1))
-    kinds = tuple(kind for kind in kinds if kind != "rotary" or size % 2 == 0)
+    no = {"rotary": size % 2, "self": group > 1}  # halves of heads; keys and queries that are one tensor
+    kinds = tuple(kind for kind in kinds if not no.get(kind))
     for number, kind in enumerate(draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3)), 1):
         built.block(kind, number, heads, causal)
     dtype, some = draw(st.sampled_from(["f16", "cb16"])), draw(st.integers(0, 1))
@@ -303,20 +310,101 @@ def test_places_turn_pairs_as_complex_numbers(pairs, sequence, sequences, seed):
 
 
 @examples(10)
-@given(heads=st.integers(1, 3), size=st.integers(1, 5), causal=st.integers(0, 1), seed=st.integers(0, 99))
-def test_attention_is_that_of_its_definition(heads, size, causal, seed):
+@given(
+    shared=st.integers(1, 3),
+    group=st.integers(1, 3),
+    size=st.integers(1, 5),
+    causal=st.integers(0, 1),
+    seed=st.integers(0, 99),
+)
+def test_attention_is_that_of_its_definition(shared, group, size, causal, seed):
     """One query at a time, softmax over the scores that it sees divided by the root of the features."""
-    tokens, rng = 5, np.random.default_rng(seed)
-    q, k, v = (rng.standard_normal((tokens, heads * size)) for _ in range(3))
-    node = Node("mix", "attention", ("q", "k", "v"), {"heads": heads, "sequence": tokens, "causal": causal})
+    tokens, heads, rng = 5, group * shared, np.random.default_rng(seed)
+    q, k, v = (rng.standard_normal((tokens, count * size)) for count in (heads, shared, shared))
+    sizes = {"heads": heads, "kv_heads": shared, "sequence": tokens, "causal": causal}
+    node = Node("mix", "attention", ("q", "k", "v"), sizes)
     found, _ = OPERATIONS["attention"].plain(PlainGraph(Network.dense((1, 2)), "f64"), node, (q, k, v), None)
     for head in range(heads):
-        part = slice(head * size, (head + 1) * size)
+        part, own = (slice(at * size, (at + 1) * size) for at in (head, head // group))
         for i in range(tokens):
             seen = range(i + 1 if causal else tokens)
-            weights = np.exp([q[i, part] @ k[t, part] / np.sqrt(size) for t in seen])
-            wanted = sum(w * v[t, part] for w, t in zip(weights, seen, strict=True)) / weights.sum()
+            weights = np.exp([q[i, part] @ k[t, own] / np.sqrt(size) for t in seen])
+            wanted = sum(w * v[t, own] for w, t in zip(weights, seen, strict=True)) / weights.sum()
             assert np.allclose(found[i, part], wanted, rtol=1e-9)
+
+
+GROUPED = [  # group, heads of keys, features of a head, sequence, columns, rows, sequences of a PE, form
+    (2, 2, 2, 3, 1, 1, 2, "steps"),
+    (3, 1, 8, 2, 2, 2, 1, "both"),  # sums of gradients are larger than scores; a column is empty
+    (2, 3, 4, 4, 3, 1, 1, "pairs"),
+    (4, 3, 2, 1, 2, 1, 1, "steps"),
+]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "cb16"])
+@pytest.mark.parametrize("case", GROUPED, ids=str)
+def test_heads_that_share_keys_are_bit_exact(case, dtype):
+    """Gradients of all parameters and losses, twice, of two blocks, one with turned places; memory that is planned."""
+    group, shared, size, sequence, width, height, sequences, form = case
+    built = Built(3, group * shared * size, sequence, group)
+    built.block("rotary", 1, group * shared, 1)
+    built.block("attention", 2, group * shared, 1)
+    network = built.network(3, dtype)
+    ran = Ran(network, width, height, sequences * sequence, 1, form)
+    expected = ran.expected()
+    assert np.array_equal(ran.found(), expected)
+    assert np.array_equal(ran.found(), expected)
+    q, k, v = (network.tensors[f"block2.{name}.linear"] for name in "qkv")
+    assert (q.unit, k.unit, v.unit) == (group * size, size, size)
+    layouts = [ran.resident.plan.layout(tensor) for tensor in (q, k, v)]
+    assert len({tuple(layout.counts // tensor.unit) for layout, tensor in zip(layouts, (q, k, v), strict=True)}) == 1
+    logs = ran.resident.plan.arrays[f"l{network.level['block2.attention']}"]
+    assert logs.rows == layouts[0].most // size
+
+
+def test_gradients_of_shared_heads_are_rounded_once():
+    """A query head adds what half a unit in the last place is, twice: rounded head by head it would be lost."""
+    half, sequence = np.float16, 1
+    node = Node("mix", "attention", ("q", "k", "v"), {"heads": 3, "kv_heads": 1, "sequence": sequence, "causal": 0})
+    network = Network.dense((1, 2))
+    oracle = StreamedOracle(network, machine(), 1, 1, sequence)
+    q, k, v = (oracle.half.encode(np.ones((count, 1))) for count in (3, 1, 1))
+    _, kept = FORWARD["attention"](oracle, node, (q, k, v), None)
+    delta = oracle.half.encode(np.array([[1.0], [2.0**-11], [2.0**-11]]))
+    (_, _, dv), _ = BACK["attention"](oracle, node, delta, kept, None)
+    assert oracle.half.decode(dv).tolist() == [[1 + 2.0**-10]]
+    assert half(half(1 + 2.0**-11) + 2.0**-11) == 1
+
+
+def test_networks_whose_attention_has_other_numbers_of_heads_have_one_program():
+    """Two heads of queries that share, then four of the same size that share in pairs too, and places of all."""
+
+    def network(group):
+        built = Built(3, 4, 2, 2)
+        built.block("rotary", 1, 2, 1)
+        wide = Built(3, 8, 2, group)
+        wide.nodes, wide.at = built.nodes, built.linear("wider", built.at, 4, 8)
+        wide.block("rotary", 2, 4, 1)
+        return wide.network(3)
+
+    ran = Ran(network(2), 2, 1, 4, 3)
+    assert np.array_equal(ran.found(), ran.expected())
+    with pytest.raises(UnsupportedError, match="block2.attention has other heads"):
+        Resident(network(4), machine(), 1, 1, 2).layout  # noqa: B018
+
+
+def test_tensors_that_lie_otherwise_than_the_heads_they_meet_are_refused():
+    """Queries that are two tensors side by side have their heads in other columns than keys have theirs."""
+    built = Built(3, 8, 2)
+    side = [built.linear(name, built.at, 8, 4) for name in ("q0", "q1")]
+    q = built.node("q", "concat", *side)
+    k, v = (built.linear(name, built.at, 8, 4) for name in "kv")
+    built.at = built.node("mix", "attention", q, k, v, heads=4, kv_heads=2, sequence=2, causal=1)
+    network = built.network(2)
+    with pytest.raises(UnsupportedError, match="neighbouring features|do not lie in the same columns"):
+        Resident(network, machine(), 2, 1, 2)
+    ran = Ran(network, 1, 1, 2, 0)
+    assert np.array_equal(ran.found(), ran.expected())
 
 
 def test_the_schedule_of_a_residual():

@@ -106,10 +106,24 @@ def test_wafers_train_a_transformer_as_numpy_does_bit_for_bit(wafers, words, dty
     assert one.test(*held) == other.test(*held)
 
 
+@pytest.mark.parametrize(("wafers", "dtype", "shared"), [(1, "f16", 1), (2, "cb16", 2), (2, "f16", 2)])
+def test_heads_of_keys_and_values_are_shared_on_wafers_as_in_numpy(wafers, dtype, shared):
+    """Weights, losses and tests, bit for bit; there are as many fewer weights."""
+    words = ["network.preset=llama", f"network.num_key_value_heads={shared}", f"wafers={wafers}", "mesh.height=1"]
+    words += [f"train.dtype={dtype}", "csconfig.use_cbfloat16=true"]
+    (one, steps), (other, expected) = run(words=words), run(words=words, backend="numpy")
+    assert [step.loss for step in steps] == [step.loss for step in expected]
+    for a, b in zip(one.parameters, other.parameters, strict=True):
+        assert np.array_equal(a.dense, b.dense), a.name
+    assert one.test(one.dataset.x_test, one.dataset.y_test) == other.test(other.dataset.x_test, other.dataset.y_test)
+    rows = {parameter.name: len(parameter.dense) for parameter in one.parameters}
+    assert [rows[f"block1.{name}.weight"] for name in "qkv"] == [8, 2 * shared, 2 * shared]
+
+
 def test_plain_numpy_trains_the_same():
     """Sums in numpy's own order: losses agree to a thousandth."""
-    for preset in ("gpt", "llama"):
-        words = [f"network.preset={preset}"]
+    for preset, more in (("gpt", []), ("llama", []), ("llama", ["network.num_key_value_heads=2"])):
+        words = [f"network.preset={preset}", *more]
         losses = [[step.loss for step in run(TEXT, words, "numpy", cls)[1]] for cls in (Trainer, PlainTrainer)]
         assert np.allclose(*losses, rtol=1e-3)
 
@@ -281,9 +295,11 @@ def test_networks_of_nodes_go_out_as_onnx_files():
         Trainer(parse_train(TEXT, "a.toml"), "numpy").save_onnx("n.onnx")
 
 
-def test_a_transformer_that_was_trained_answers_on_wafers(capsys):
+@pytest.mark.parametrize("shared", [4, 2])
+def test_a_transformer_that_was_trained_answers_on_wafers(shared, capsys):
     """What ``wse train`` saves, ``wse generate`` loads: the likeliest characters, from PEs that hold it whole."""
     words = ["network.preset=llama", "network.hidden_size=16", "data.sequence=8", "train.iterations=30"]
+    words += [f"network.num_key_value_heads={shared}"]
     Path("a.toml").write_text(TEXT, encoding="utf-8")
     given = [word for pair in (("--set", word) for word in words) for word in pair]
     assert cli.main(["train", "a.toml", "--json", "--reference", "--no-report", "--save-model", "m", *given]) == 0
@@ -303,7 +319,7 @@ def test_a_transformer_that_was_trained_answers_on_wafers(capsys):
     assert answer["text"] == text[4:]
     assert cli.main(["train", "a.toml", "--save-model", "m", *given]) == 2
     assert "is there already" in capsys.readouterr().err
-    assert cli.main(["train", "a.toml", "--save-model", "n", *given[2:]]) == 2
+    assert cli.main(["train", "a.toml", "--save-model", "n", *given[2:-2]]) == 2
     assert "only the preset llama is a model that answers" in capsys.readouterr().err
 
 
@@ -450,6 +466,11 @@ def test_digits_are_told_by_convolutions():
     assert trainer.test(trainer.dataset.x_test, trainer.dataset.y_test).accuracy > 0.96
 
 
+LLAMA = TEXT.replace('"gpt"', '"llama"')
+ATTENDED = NODES.replace(
+    'op = "add", inputs = ["first", "wide"]',
+    'op = "attention", inputs = ["first", "wide", "wide"], heads = 6, kv_heads = 2',
+).replace("outputs = 6, bias = false", "outputs = 2, bias = false")
 WRONG = [
     (IMAGES, "image = [2, 4, 4]", "image = [2, 4]", "an image has three sizes"),
     (IMAGES, "image = [2, 4, 4]", "image = [2, 4, 4]\ninputs = 31", "images of 2 x 4 x 4 have 32 features, not 31"),
@@ -482,6 +503,11 @@ WRONG = [
     (NODES, "[data]", "hidden_size = 3\n[data]", "hidden_size is the size of a preset"),
     (NODES, "batch = 8", "batch = 8\nsequence = 3", "no whole sequences of 3"),
     (TEXT, "hidden_size = 8", "hidden_size = 10", "10 features do not divide into 4 heads"),
+    (TEXT, "[data]", "num_key_value_heads = 2\n[data]", "the preset gpt has no num_key_value_heads"),
+    (LLAMA, "[data]", "num_key_value_heads = 3\n[data]", "4 query heads do not share 3 of keys"),
+    (NODES, 'op = "norm"', 'op = "norm", kv_heads = 3', "norm has no kv_heads"),
+    (ATTENDED, "kv_heads = 2", "kv_heads = 3", "takes tensors of 6 and 3 and 3 features, not of 6 and 2 and 2"),
+    (ATTENDED, "kv_heads = 2", "kv_heads = 4", "6 query heads do not share 4 of keys"),
     (TEXT, "hidden_size = 8\n", "", "the preset gpt needs hidden_size"),
     (TEXT, "hidden_size = 8\n", "hidden_size = 8\ndepths = [2]\n", "the preset gpt has no depths"),
     (RESNET, "depths = [2, 1]\n", "", "the preset resnet needs depths"),

@@ -30,10 +30,11 @@ WRONG = {
     **{
         f"network.{key}": {
             "network.layers": [],
-            "network.preset": "gpt",
+            "network.preset": "llama",
             "network.hidden_size": 4,
             "network.num_hidden_layers": 1,
             "network.num_attention_heads": 2,
+            "network.num_key_value_heads": 1,
             "network.intermediate_size": 8,
             "network.vocab_size": 10,
         }
@@ -43,6 +44,7 @@ WRONG = {
             "hidden_size",
             "num_hidden_layers",
             "num_attention_heads",
+            "num_key_value_heads",
             "intermediate_size",
         )
     },
@@ -63,11 +65,12 @@ WRONG = {
             "network.layers": [],
             "network.nodes": [
                 {"name": "a", "op": "linear", "outputs": 8, "bias": False, "density": 1.0, "deviation": 0.1},
-                {"name": "b", "op": "attention", "inputs": ["a", "a", "a"], "heads": 2, "causal": False},
+                {"name": "k", "op": "linear", "inputs": ["a"], "outputs": 4},
+                {"name": "b", "op": "attention", "inputs": ["a", "k", "k"], "heads": 2, "kv_heads": 1, "causal": False},
                 {"name": "c", "op": "linear", "outputs": 10},
             ],
         }
-        for key in ("name", "op", "inputs", "outputs", "bias", "density", "deviation", "heads", "causal")
+        for key in ("name", "op", "inputs", "outputs", "bias", "density", "deviation", "heads", "kv_heads", "causal")
     },
     **{
         f"network.nodes.{key}": {

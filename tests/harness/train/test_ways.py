@@ -303,6 +303,7 @@ GPT = (
     "network.layers=[] network.preset=gpt network.hidden_size=4 network.num_hidden_layers=1 data.sequence=2 "
     "network.num_attention_heads=2 network.vocab_size=4"
 )
+LLAMA = GPT.replace("=gpt", "=llama")
 RESNET = (
     "network.layers=[] network.image=[1,3,4] network.preset=resnet network.hidden_sizes=[2] network.depths=[1] "
     "network.vocab_size=4"
@@ -317,6 +318,13 @@ NODES = (
 def nodes(linear="", attention="", op="add", takes="b", last="d", outputs=4):
     """Return the words of a network of nodes."""
     return NODES % (linear, attention, op, takes, last, outputs)
+
+
+SHARED = (
+    nodes("", ",heads=2,kv_heads=1")
+    .replace('inputs=["a","a","a"]', 'inputs=["a","k","k"]')
+    .replace('{name="b"', '{name="k",op="linear",outputs=2,inputs=["a"]},{name="b"')
+)
 
 
 def images(more="", groups=1):
@@ -354,6 +362,7 @@ KEYS = {
     "network.hidden_size": (GPT, GPT.replace("hidden_size=4", "hidden_size=6")),
     "network.num_hidden_layers": (GPT, GPT.replace("layers=1", "layers=2")),
     "network.num_attention_heads": (GPT, GPT.replace("heads=2", "heads=1")),
+    "network.num_key_value_heads": (LLAMA, f"{LLAMA} network.num_key_value_heads=1"),
     "network.intermediate_size": (GPT, f"{GPT} network.intermediate_size=6"),
     "network.embedding_size": (RESNET, f"{RESNET} network.embedding_size=3"),
     "network.hidden_sizes": (RESNET, RESNET.replace("hidden_sizes=[2]", "hidden_sizes=[3]")),
@@ -369,6 +378,7 @@ KEYS = {
     "network.nodes.density": (nodes(), nodes(",density=0.5")),
     "network.nodes.deviation": (nodes(), nodes(",deviation=0.5")),
     "network.nodes.heads": (nodes(), nodes("", ",heads=2")),
+    "network.nodes.kv_heads": (nodes("", ",heads=2"), SHARED),
     "network.nodes.causal": (nodes(), nodes("", ",causal=false")),
     "network.image": (images(), images().replace("[1,3,4]", "[3,2,2]")),
     "network.epsilon": "network.epsilon=0.01",

@@ -1,18 +1,23 @@
 """Attention where whole sequences lie in a PE and whole heads in a column: nothing moves.
 
 A command says which head of the column and which sequence of the PE; the PE does it by itself, key after key: scores
-are sums of a query row times one number of a key, as products are sums of rows times weights.
+are sums of a query row times one number of a key, as products are sums of rows times weights.  Query heads that share a
+head of keys and values lie in the same column and are done one after the other by one command.
 
 Memory
-    Scores of a sequence in f32, shares and their gradients in 16 bits: 8 bytes times the square of the sequence.
+    Scores of a sequence in f32, shares and their gradients in 16 bits: 8 bytes times the square of the sequence.  Where
+    query heads share a head, its gradients are f32 sums until the last of them has added to them, 8 bytes per feature
+    and token; they take the place of the scores, which nobody has on the way back, so that only heads of more features
+    than half a sequence has tokens need more memory.
 
 Order of additions (bit exact)
     Scores: from 0 over the features.  Largest score and sum: over the keys.  Results and gradients: from 0 over keys or
-    queries; each rounded once.
+    queries; gradients of a shared head over its query heads, of each over the queries; each rounded once.
 
 Cycles
     Of a sequence of S tokens and a head of e features: four products forward and back of S e (S / 2 + 7) each, one
-    more for the gradients of keys and values, and 2 S exponentials of rows.
+    more for the gradients of keys and values, and 2 S exponentials of rows.  All that is per query head; where
+    heads share one, that one takes 2 e (S + 11) more to round its sums and 2 e S to begin them.
 
 Source: `fabric.networks.graph.attention`; weight streaming white paper, section 4.2 (what has no weights is done on the
 wafer).
@@ -25,13 +30,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from fabric.asm.operands import Reg
-from fabric.networks.graph.attention import scale_of
+from fabric.networks.graph.attention import group_of, scale_of
+from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep, Node
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from wse_core.errors import UnsupportedError
 
-__all__ = ["ATTENTION", "shares_of", "the_form"]
+__all__ = ["ATTENTION", "head_of", "shares_of", "the_form"]
 
 COMMANDS = {
     "operand": "data = number of the next array that attention works on",
@@ -42,6 +48,8 @@ COMMANDS = {
 FORWARD = ("queries", "keys", "values", "results", "logs")
 BACK = (*FORWARD, "d results", "d queries", "d keys", "d values")
 """Operands in the order in which they are named."""
+SHARED = ("keys", "values", "d keys", "d values")
+"""Several query heads may share a head of these."""
 
 
 def forward(w: StepWriter, step: NetworkStep) -> None:
@@ -70,13 +78,15 @@ class AttentionTasks:
 
     def __init__(self, code: ProgramCode) -> None:
         self.code, p = code, code.p
-        node = the_form(code.network.nodes)
-        self.size = code.network.tensors[node.name].unit
+        node = the_form(code.network)
+        self.size, self.group = head_of(code.network, node), group_of(node)
         self.sequence, self.causal, self.tokens = node.size("sequence"), bool(node.size("causal")), code.tokens
         s = self.sequence
         self.operands, self.at = p.array("operands", len(BACK), "u16"), p.array("places", len(BACK), "u16")
         self.named = p.scalar("operands named", "u16", 0)
-        self.work = p.array("scores", s * s, "f32", bank=0)
+        if self.group > 1:
+            self.left = p.scalar("heads left", "u16")
+        self.work = p.array("scores", max(s * s, 2 * self.size * s * (self.group > 1)), "f32", bank=0)
         # And behind them their gradients.  They live in a command, turned copies in a phase of gradients: one place.
         self.shares = code.held.get("by_token") or p.array("shares", shares_of(node), "half", bank=1)
         self.share, self.dot = (
@@ -101,19 +111,24 @@ class AttentionTasks:
             none = p.reg16("none")
             p.ldi(none, 0)
             p.st16(none, self.named)
-        with code.command("attend") as t, self.borrowed(t.data, FORWARD):
+        with code.command("attend") as t, self.borrowed(t.data, FORWARD), self.each_head(FORWARD):
             self.scores()
             self.softmax()
             self.mix()
         with code.command("attend_back") as t, self.borrowed(t.data, BACK):
-            self.dots()
-            self.gradients_of_scores()
-            self.gradients()
+            if self.group > 1:
+                p.mov32(p.mem1d(self.work, 2 * self.size * self.sequence), 0)
+            with self.each_head(BACK):
+                self.dots()
+                self.gradients_of_scores()
+                self.gradients()
+            if self.group > 1:
+                self.rounded()
 
     @contextmanager
     def borrowed(self, data: Reg, names: tuple[str, ...]) -> Iterator[None]:
         """Begin a task with the places of its operands for a head and sequence; give the pointers back at its end."""
-        p, s, t = self.code.p, self.sequence, self.tokens
+        p, s = self.code.p, self.sequence
         head, behind, place = p.reg16("head"), p.reg16("words"), p.reg16("place")
         p.sar16(head, data, 8)
         p.and16(behind, data, 0xFF)
@@ -123,22 +138,54 @@ class AttentionTasks:
             p.add16(place, place, behind)
             if name == "logs":  # f32, a row per head
                 p.add16(place, place, behind)
-                words = 2 * t
-            else:
-                words = self.size * t
             step = p.reg16("step")
-            p.mul16(step, head, words)
+            p.mul16(step, head, self.words(name) * (1 if name in SHARED else self.group))
             p.add16(place, place, step)
             p.free(step)
             p.st16(place, self.at, offset=k)
         p.free(head, behind, place)
+        yield
+        self.code.prepare()
+
+    def words(self, name: str) -> int:
+        """Return the words of a head of an operand."""
+        return (2 if name == "logs" else self.size) * self.tokens
+
+    @contextmanager
+    def each_head(self, names: tuple[str, ...]) -> Iterator[None]:
+        """Repeat what is inside for each query head that shares the head of keys and values."""
+        p = self.code.p
+        if self.group == 1:
+            self.loads()
+            yield
+            return
+        left = p.reg16("heads left")  # in memory meanwhile: exponentials need every register
+        p.ldi(left, self.group)
+        p.st16(left, self.left)
+        p.free(left)
+        begin = p.label()
+        self.loads()
+        yield
+        left, place = p.reg16("heads left"), p.reg16("place")
+        for k, name in enumerate(names):
+            if name not in SHARED:
+                p.ld16(place, self.at, offset=k)
+                p.add16(place, place, self.words(name))
+                p.st16(place, self.at, offset=k)
+        p.ld16(left, self.left)
+        p.sub16(left, left, 1)
+        p.st16(left, self.left)
+        p.branch("ne", left, 0, begin, "16")
+        p.free(left, place)
+
+    def loads(self) -> None:
+        """Emit the loads of the pointers."""
+        p, s = self.code.p, self.sequence
         p.load(self.rows, p.mem1d(self.code.held["a0"], s))
         p.load(self.numbers, p.mem1d(self.work, s))
         p.load(self.halves, p.mem1d(self.shares, s))
         p.load(self.wide, p.mem1d(self.work, s))
         p.load(self.sums, p.mem1d(self.work, s))
-        yield
-        self.code.prepare()
 
     def place(self, name: str, what: str = "") -> Reg:
         """Emit the load of an operand's place; return the register with it."""
@@ -319,11 +366,12 @@ class AttentionTasks:
     def summed(self, names: tuple[str, str], first: Any, behind: int) -> None:
         """Emit, per feature, sums over tokens of a vector, each `behind` the one before, times a number."""
         p, s = self.code.p, self.sequence
-        one = self.vector(self.code.one)
+        one, kept = self.vector(self.code.one), self.group > 1 and names[0] in SHARED
         into, numbers, at, factor = self.place(names[0], "into"), self.place(names[1], "numbers"), p.reg16(), p.reg16()
-        p.load(self.sums, one)
+        p.load(self.sums, self.sums_of(names[0]) if kept else one)
         with p.loop(self.size):
-            p.mov32(self.sums, 0)
+            if not kept:
+                p.mov32(self.sums, 0)
             p.load(self.rows, first)
             p.mov16(at, numbers)
             with p.loop(s):
@@ -331,11 +379,32 @@ class AttentionTasks:
                 p.add16(at, at, 1)
                 p.fmachs(self.sums, self.sums, self.rows, factor)
                 p.dsr_off(self.rows, behind)
-            p.dsr_base(self.halves, into)
-            p.fs2h(self.halves, one)
-            p.add16(into, into, self.tokens)
+            if kept:
+                p.dsr_off(self.sums, 2 * s)
+            else:
+                p.dsr_base(self.halves, into)
+                p.fs2h(self.halves, one)
+                p.add16(into, into, self.tokens)
             p.add16(numbers, numbers, self.tokens)
         p.free(into, numbers, at, factor)
+
+    def sums_of(self, name: str) -> Any:
+        """Return the first row of the sums of a shared head."""
+        behind = self.size * self.sequence if name == "d values" else 0
+        return self.code.p.mem1d(self.work, self.sequence, offset=behind)
+
+    def rounded(self) -> None:
+        """Emit the sums of the query heads, each rounded once."""
+        p = self.code.p
+        for name in ("d keys", "d values"):
+            into = self.place(name, "into")
+            p.load(self.numbers, self.sums_of(name))
+            with p.loop(self.size):
+                p.dsr_base(self.halves, into)
+                p.fs2h(self.halves, self.numbers)
+                p.dsr_off(self.numbers, 2 * self.sequence)
+                p.add16(into, into, self.tokens)
+            p.free(into)
 
 
 def shares_of(node: Node) -> int:
@@ -347,17 +416,29 @@ LOWEST = 0xFF800000
 """These are the bits of minus infinity in f32."""
 
 
-def the_form(nodes: tuple[Node, ...], op: str = "attention") -> Node:
-    """Return a node whose sizes are those of all of its operation in a network.
+def head_of(network: Network, node: Node) -> int:
+    """Return the features of a head of a node."""
+    return network.tensors[node.name].rows // node.size("heads")
+
+
+def the_form(network: Network, op: str = "attention") -> Node:
+    """Return a node for which the code of all of its operation in a network is written.
+
+    Nodes may differ in the number of heads.
 
     Raises
     ------
     UnsupportedError
-        They differ: a program has one form.
+        They differ in something else: a program has one form.
     """
-    found = [node for node in nodes if node.op == op]
+    found = [node for node in network.nodes if node.op == op]
+
+    def form(node: Node) -> object:
+        sizes = {name: size for name, size in dict(node.sizes).items() if name not in ("heads", "kv_heads")}
+        return head_of(network, node), group_of(node), sizes
+
     for node in found:
-        if node.sizes != found[0].sizes:
+        if form(node) != form(found[0]):
             what = f"{node.name} has other heads, sequences or masks than {found[0].name}"
             raise UnsupportedError(what, feature=op, where="graph")
     return found[0]

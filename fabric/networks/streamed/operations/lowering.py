@@ -49,7 +49,10 @@ class StepWriter(ABC):
 
     @abstractmethod
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
-        """Send a command to every column per head that it owns, and sequence of a PE: data = head x 256 + sequence."""
+        """Send a command to every column per head that it owns, and sequence of a PE: data = head x 256 + sequence.
+
+        Query heads that share one of keys and values have one command.
+        """
 
     @abstractmethod
     def join(self, name: str) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.rotary import turns
-from fabric.networks.streamed.operations.attention import the_form
+from fabric.networks.streamed.operations.attention import head_of, the_form
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 
@@ -48,8 +48,8 @@ class RotaryTasks:
 
     def __init__(self, code: ProgramCode) -> None:
         self.code, p = code, code.p
-        node = the_form(code.network.nodes, "rotary")
-        self.size, tokens = code.network.tensors[node.name].unit, code.tokens
+        node = the_form(code.network, "rotary")
+        self.size, tokens = head_of(code.network, node), code.tokens
         table = turns(self.size, node.size("sequence"))[..., np.arange(tokens) % node.size("sequence")]
         self.table = p.array("cosines and sines", table.size, "f32", init=table.ravel(), bank=6)
         self.head = p.scalar("head that is turned next", "u16")
