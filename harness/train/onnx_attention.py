@@ -169,8 +169,8 @@ class AttentionReader(ShownReader):
         ]
         why = next((what for bad, what in wrong if bad), "")
         own = [self._own_heads(one, queries) for one in (queries, keys, values)]
-        if not why and any(one is None for one in own):
-            why = "heads are the same in number and order for queries, keys and values"
+        if not why and (any(one is None for one in own) or len({len(one) for one in own[1:] if one is not None}) > 1):
+            why = "keys and values have the heads of queries, or neighbouring heads of queries share one, in order"
         if why:
             self._refuse(node, why)
             return
@@ -180,9 +180,10 @@ class AttentionReader(ShownReader):
             part = self._part(one.node, (order[:, None] + np.arange(size)).ravel(), called, node)
             names.append(self._turn(part, len(order), one, node) if part else "")
         if all(names):
-            heads = len(firsts)
+            heads, shared = len(firsts), len(own[1]) if own[1] is not None else 0
             operands = [FileTensor(part, self.shapes[part]) for part in names]
-            name = self._add_node(node, "attention", *operands, heads=heads, causal=bool(causal))
+            more = {"kv_heads": shared} if shared < heads else {}
+            name = self._add_node(node, "attention", *operands, heads=heads, causal=bool(causal), **more)
             rank = np.searchsorted(firsts, queries.firsts)
             token = queries.sequences[:, None] * self.sequence + np.arange(self.sequence)
             places = token[..., None] * (heads * size) + (rank[:, None] * size)[..., None] + np.arange(size)
@@ -190,7 +191,10 @@ class AttentionReader(ShownReader):
             self._show(node.output[0], Shown(name, places.reshape(1, *shape)))
 
     def _own_heads(self, one: Heads, queries: Heads) -> np.ndarray | None:
-        """Return the first features of the heads of a tensor, in the order of those of the queries; None: not alike."""
+        """Return the first features of the heads of a tensor, in the order of those of the queries; None: not alike.
+
+        As many neighbouring heads of queries may share each.
+        """
         order = np.argsort(queries.firsts[queries.sequences == 0], kind="stable")
         first = one.firsts[queries.sequences == 0][order]
         for sequence in range(1, self.samples):
@@ -198,7 +202,8 @@ class AttentionReader(ShownReader):
             here = np.argsort(queries.firsts[other], kind="stable")
             if not np.array_equal(one.firsts[other][here], first):
                 return None
-        return first if len(np.unique(first)) == len(first) else None
+        heads = first[np.sort(np.unique(first, return_index=True)[1])]
+        return heads if np.array_equal(np.repeat(heads, len(first) // len(heads)), first) else None
 
     def _turn(self, part: str, heads: int, one: Heads, node: Any) -> str:
         """Return a node, or the one that turns its pairs."""

@@ -10,6 +10,7 @@ in the file                                                  here
 ===========================================================  ========================================================
 a parameter looked up by token and by place, and their sum   one product: a token is a one among zeros, its place too
 a product of two tensors, scaled, masked, Softmax, a product  `attention`, if all heads are the same but for their place
+keys and values that are repeated, head by head              its `kv_heads`
 a sum of pairs times cosines and sines                       `rotary`
 a tensor of which parts are taken                            a product of each part
 functions of numbers, of any steps                           the activation that gives the same at 400 points

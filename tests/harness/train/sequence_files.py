@@ -96,7 +96,7 @@ def _normed(f, x, name, form):
 
 def _rotated(f, x, form):
     """Append the turning of pairs of x, (n, heads, tokens, features)."""
-    e = D // HEADS
+    e = D // form.get("heads", HEADS)
     angles = np.outer(np.arange(S), form.get("base", 10_000.0) ** (-np.arange(0, e, 2) / e))
     whole = np.concatenate([angles, angles], 1)
     if form["places"] == "rotary halves":
@@ -115,6 +115,8 @@ def _rotated(f, x, form):
 def _by_head(f, x, name, form):
     """Append queries, keys and values, each (n, heads, tokens, features of a head)."""
     e, heads = D // HEADS, [-1, S, HEADS, D // HEADS]
+    if "shared" in form:
+        return _shared(f, x, name, form)
     if form["joined"] == "no":
         found = [f.shape(f.linear(x, f"{name}.{one}", D, D), *heads) for one in "qkv"]
         return [f.op("Transpose", one, perm=[0, 2, 1, 3]) for one in found]
@@ -130,11 +132,40 @@ def _by_head(f, x, name, form):
     return [f.op("Transpose", f.shape(one, -1, S, HEADS, e), perm=[0, 2, 1, 3]) for one in found]
 
 
+def _shared(f, x, name, form):
+    """Append queries, keys and values of fewer heads; keys are turned before they are repeated."""
+    heads, shared = form["heads"], form["shared"]
+    e, group = D // heads, heads // shared
+    found = [
+        f.shape(f.linear(x, f"{name}.{one}", n * e, D), -1, S, n, e)
+        for one, n in {"q": heads, "k": shared, "v": shared}.items()
+    ]
+    q, k, v = (f.op("Transpose", one, perm=[0, 2, 1, 3]) for one in found)
+    if form["places"].startswith("rotary"):
+        q, k = _rotated(f, q, form), _rotated(f, k, form)
+    return [q, *(_repeated(f, one, shared, group, e, form["repeated"]) for one in (k, v))]
+
+
+def _repeated(f, x, shared, group, e, how):
+    if how == "gather":
+        return f.op("Gather", x, f.constant(np.repeat(np.arange(shared), group), np.int64), axis=1)
+    if how == "in turns":  # head after head, and all once more
+        return f.op("Tile", x, f.constant([1, group, 1, 1], np.int64))
+    if how == "unevenly":
+        return f.op("Gather", x, f.constant([0, *[shared - 1] * (shared * group - 1)], np.int64), axis=1)
+    apart = f.op("Unsqueeze", x, f.constant([2], np.int64))
+    if how == "expand":
+        apart = f.op("Expand", apart, f.constant([1, shared, group, S, e], np.int64))
+    else:
+        apart = f.op("Concat", *[apart] * group, axis=2)
+    return f.shape(apart, -1, shared * group, S, e)
+
+
 def _attended(f, x, name, form):
     """Append attention."""
-    e = D // HEADS
+    e = D // form.get("heads", HEADS)
     q, k, v = _by_head(f, x, name, form)
-    if form["places"].startswith("rotary"):
+    if form["places"].startswith("rotary") and "shared" not in form:
         q, k = _rotated(f, q, form), _rotated(f, k, form)
     scale = form.get("scale", 1 / np.sqrt(e))
     turned = f.op("Transpose", k, perm=[0, 1, 3, 2])

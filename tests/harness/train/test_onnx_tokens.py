@@ -131,6 +131,18 @@ def test_tokens_may_have_features_of_their_own(folder, bias, result):
     compare(PLAIN | {"features": 3, "bias": bias, "result": result, "places": "none"})
 
 
+@pytest.mark.parametrize("places", ["learned", "rotary"])
+@pytest.mark.parametrize("repeated", ["expand", "concat", "gather"])
+@pytest.mark.parametrize("shared", [1, 2])
+def test_heads_of_keys_that_are_repeated_become_shared_ones(folder, shared, repeated, places):
+    form = {"places": places, "heads": 4, "shared": shared, "repeated": repeated}
+    read = compare(PLAIN | form)
+    (attention,) = [node for node in read.network.nodes if node.op == "attention"]
+    assert (attention.heads, attention.kv_heads) == (4, shared)
+    turned = [node.heads for node in read.network.nodes if node.op == "rotary"]
+    assert turned == ([4, shared] if places == "rotary" else [])
+
+
 @pytest.mark.parametrize("wafers", [1, 2])
 def test_wafers_train_it_bit_for_bit_as_the_oracle_does(folder, wafers):
     form = PLAIN | {"joined": "by head", "places": "rotary", "gate": "joined", "norm": "rms pow", "function": "silu"}
@@ -259,6 +271,14 @@ def test_products_that_share_no_table_are_named(tied, more, what):
 WRONG = {
     "scale": ({"scale": 1.0}, "scores are scaled by 0.5 here"),
     "window": ({"mask": "window"}, "a mask is that of all tokens or of those that came before"),
+    "in turns": (
+        {"heads": 4, "shared": 2, "repeated": "in turns"},
+        "neighbouring heads of queries share one, in order",
+    ),
+    "unevenly": (
+        {"heads": 4, "shared": 2, "repeated": "unevenly"},
+        "neighbouring heads of queries share one, in order",
+    ),
     "base": ({"places": "rotary", "base": 500.0}, "pairs are turned otherwise"),
 }
 
@@ -388,10 +408,12 @@ MODULES = (
     "gpt by hand",
     "bert",
     "llama",
+    "llama shared",
     "neox",
     "rows",
     "library gpt2",
     "library llama",
+    "library llama shared",
     "library bert",
     "library classes",
 )

@@ -15,6 +15,7 @@ def transformer(torch, name):
         "gpt by hand": lambda: gpt(torch, joined=False, by_hand=True),
         "bert": lambda: bert(torch),
         "llama": lambda: llama(torch),
+        "llama shared": lambda: llama(torch, shared=2),
         "neox": lambda: neox(torch),
         "rows": lambda: rows(torch),
     }
@@ -110,8 +111,11 @@ def angles(torch, size):
     return both.cos(), both.sin()
 
 
-def llama(torch):
-    """Return a decoder with turned places, gates and normalisations without mean, one of them written out."""
+def llama(torch, shared=4):
+    """Return a decoder with turned places, gates and normalisations without mean, one of them written out.
+
+    Four heads of queries share `shared` of keys and values.
+    """
     nn = torch.nn
 
     class Rms(nn.Module):
@@ -126,7 +130,8 @@ def llama(torch):
         def __init__(self):
             super().__init__()
             self.tokens, self.norm1, self.norm2 = nn.Embedding(20, 16), Rms(), nn.RMSNorm(16, eps=1e-5)
-            self.q, self.k, self.v, self.o = (nn.Linear(16, 16, bias=False) for _ in range(4))
+            self.q, self.o = (nn.Linear(16, 16, bias=False) for _ in range(2))
+            self.k, self.v = (nn.Linear(16, 4 * shared, bias=False) for _ in range(2))
             self.gate, self.up, self.down = nn.Linear(16, 24), nn.Linear(16, 24), nn.Linear(24, 16)
             self.norm, self.head = Rms(), nn.Linear(16, 20, bias=False)
             cos, sin = angles(torch, 4)
@@ -137,8 +142,9 @@ def llama(torch):
             x = self.tokens(ids)
             n, s, d = x.shape
             y = self.norm1(x)
-            q, k, v = (one(y).view(n, s, 4, 4).transpose(1, 2) for one in (self.q, self.k, self.v))
+            q, k, v = (one(y).view(n, s, -1, 4).transpose(1, 2) for one in (self.q, self.k, self.v))
             q, k = (turned(torch, one, self.cos, self.sin) for one in (q, k))
+            k, v = (one.repeat_interleave(4 // shared, dim=1) if shared < 4 else one for one in (k, v))
             y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = x + self.o(y.transpose(1, 2).reshape(n, s, d))
             y = self.norm2(x)
@@ -207,12 +213,14 @@ def library(torch, name):
     kinds = {
         "gpt2": ("GPT2", "GPT2LMHeadModel"),
         "llama": ("Llama", "LlamaForCausalLM"),
+        "llama shared": ("Llama", "LlamaForCausalLM"),
         "bert": ("Bert", "BertForTokenClassification"),
         "classes": ("Bert", "BertForSequenceClassification"),
     }
     given = {
         "gpt2": {"n_positions": 8, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0},
         "llama": {"max_position_embeddings": 8, "rms_norm_eps": 1e-6},
+        "llama shared": {"max_position_embeddings": 8, "rms_norm_eps": 1e-6, "num_key_value_heads": 2},
         "bert": {
             "max_position_embeddings": 8,
             "hidden_dropout_prob": 0,
