@@ -35,7 +35,9 @@ class AttentionReader(ShownReader):
             return False
         one = self.shown[node.input[0]]
         if isinstance(one, Scores):
-            self._attend(node, one, node.input[1])
+            values = self._plain(node.input[1], node)
+            if values is not None:
+                self._attend(node, one, values)
             return True
         first, second = self._plain(node.input[0], node), self._plain(node.input[1], node)
         if first is None or second is None:
@@ -75,7 +77,7 @@ class AttentionReader(ShownReader):
         right &= np.array_equal(feature, np.broadcast_to((first[:, None] + np.arange(size))[:, None], own.shape))
         if right and len(places) == 1 and np.allclose(factors, factors.flat[0], rtol=NEAR):
             return Heads(found.node, sequence, first, size, float(factors.flat[0]), False)
-        if right and len(places) == 2 and size % 2 == 0:
+        if len(places) == 2 and size % 2 == 0 and right:
             partner = own + np.where(half, size // 2, -(size // 2))
             cos, sin = factors
             scale = float(np.hypot(cos, sin).flat[0])
@@ -145,10 +147,42 @@ class AttentionReader(ShownReader):
         self._show(node.output[0], found._replace(shares=True))
         return True
 
-    def _attend(self, node: Any, scores: Scores, given: str) -> None:
+    def _whole_attention(self, node: Any, names: list[str]) -> bool:
+        """Read attention that is one node: (samples, heads, tokens, features of a head), or heads side by side."""
+        more = [name for name in node.input[3:] if name]
+        mask = self.known.get(more[0]) if more else None
+        if len(names) < 3 or len(more) > (mask is not None) or len([name for name in node.output if name]) > 1:
+            self._refuse(node, "takes queries, keys, values and a mask that the file says, and gives a result, here")
+            return True
+        if self._of(node, "softcap", 0.0):
+            self._refuse(node, "scores have no soft cap here")
+            return True
+        given = [self._plain(name, node) for name in node.input[:3]]
+        heads = int(self._of(node, "q_num_heads", 0)), *[int(self._of(node, "kv_num_heads", 0))] * 2
+        flat = all(one is not None and len(one.shape) == 3 for one in given)
+        parted = [_parted_heads(one, count) if one and flat else one for one, count in zip(given, heads, strict=True)]
+        q, k, v = parted
+        queries, keys = (self._heads(node, one) if one is not None else None for one in (q, k))
+        if q is None or v is None or queries is None or keys is None:
+            return True
+        seen = np.tri(self.sequence, dtype=bool) if self._of(node, "is_causal", 0) else np.ones(1, bool)
+        shape, scale = (*q.shape[:-1], self.sequence), self._of(node, "scale", scale_of(queries.size))
+        every = np.broadcast_to(seen, (self.sequence, self.sequence))
+        self._show(node.output[0], Scores(queries, keys, shape, queries.factor * keys.factor * scale, every))
+        if mask is not None and mask.dtype == bool:
+            self._mask(node, self.shown[node.output[0]], mask)
+        elif mask is not None:
+            self._mask(node, self.shown[node.output[0]], mask > LOWEST, np.where(mask > LOWEST, mask, 0))
+        self._attend(node, self.shown[node.output[0]]._replace(shares=True), v)
+        found = self.shown[node.output[0]]
+        if flat and isinstance(found, Shown):
+            places = found.places.swapaxes(2, 3)
+            self._show(node.output[0], found._replace(places=places.reshape(*places.shape[:3], -1)))
+        return True
+
+    def _attend(self, node: Any, scores: Scores, plain: Shown) -> None:
         """Append attention."""
-        plain = self._plain(given, node)
-        values = self._heads(node, plain) if plain is not None else None
+        values = self._heads(node, plain)
         if values is None:
             return
         queries, keys, size = scores.queries, scores.keys, scores.queries.size
@@ -213,3 +247,15 @@ class AttentionReader(ShownReader):
         if found is not None:
             return str(found["name"])
         return self._add_node(node, "rotary", FileTensor(part, self.shapes[part]), name=f"{part}.turned", heads=heads)
+
+
+def _parted_heads(found: Shown, heads: int) -> Shown:
+    """Return what is shown, (samples, tokens, features of all heads), as (samples, heads, tokens, features of one)."""
+
+    def parted(array: np.ndarray) -> np.ndarray:
+        return array.reshape(*array.shape[:3], max(heads, 1), -1).swapaxes(2, 3)
+
+    factors = found.factors
+    if isinstance(factors, np.ndarray):
+        factors = parted(np.broadcast_to(factors, found.places.shape))
+    return found._replace(places=parted(found.places), factors=factors)

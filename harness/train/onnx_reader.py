@@ -24,7 +24,7 @@ from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from wse_core.errors import ConfigError, UnsupportedError
 
-__all__ = ["EXPORT", "FileTensor", "OnnxNetwork", "OnnxReader", "Origin"]
+__all__ = ["EXPORT", "LOST", "FileTensor", "OnnxNetwork", "OnnxReader", "Origin"]
 
 EXPORT = "torch.onnx.export(module.train(), ..., dynamo=True, optimize=False, keep_initializers_as_inputs=False)"
 """So an exporter leaves names and nodes as they are."""
@@ -364,9 +364,9 @@ class OnnxReader:
                 hint=EXPORT,
             )
 
-    def _node(self, node: Any) -> None:
-        self._folded(node)
-        readers: dict[str, Callable[[Any, FileTensor], None]] = {
+    def _readers(self) -> dict[str, Callable[[Any, FileTensor], None]]:
+        """Return what reads nodes, by operation."""
+        return {
             "Gemm": self._gemm,
             "MatMul": self._matmul,
             "Conv": self._convolution,
@@ -395,6 +395,10 @@ class OnnxReader:
             "LogSoftmax": self._softmax,
             "BatchNormalization": self._batch_norm,
         }
+
+    def _node(self, node: Any) -> None:
+        self._folded(node)
+        readers = self._readers()
         given = next((self.values[name] for name in node.input if name in self.values), FileTensor("", ()))
         if node.op_type not in readers:
             self._refuse(node, "is not trained here")

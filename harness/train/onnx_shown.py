@@ -14,7 +14,7 @@ import numpy as np
 
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
-from harness.train.onnx_reader import FileTensor, OnnxReader, Origin
+from harness.train.onnx_reader import LOST, FileTensor, OnnxReader, Origin
 from wse_core.errors import UnsupportedError
 
 __all__ = ["ARRANGE", "KEEP", "PLACE", "Function", "Heads", "Looked", "Root", "Scores", "Shown", "ShownReader"]
@@ -148,6 +148,9 @@ class ShownReader(OnnxReader):
 
     def __init__(self, path: Path, model: Any) -> None:
         super().__init__(path, model)
+        for name, values in self.known.items():
+            if values.size == 1 and LOST.fullmatch(name):  # an exporter's own constant
+                self.origin.pop(name, None)
         self.shown: dict[str, Any] = {}
         self.left = Counter(self.takes)  # nodes that are still to take a tensor
         self.lists: dict[str, list[Any]] = {}

@@ -144,6 +144,7 @@ class TokenReader(AttentionReader):
             "Div": self._combine,
             "Pow": self._combine,
             "MatMul": self._product,
+            "Attention": self._whole_attention,
             "Softmax": self._softmax_of,
             "Where": self._where,
             "IsNaN": self._is_none,
@@ -157,6 +158,9 @@ class TokenReader(AttentionReader):
 
     def _by_rows(self, node: Any, names: list[str]) -> None:
         """Read what is done to the features of each token, whatever order tokens stand in."""
+        if node.op_type not in self._readers():
+            self._refuse(node, "is not trained here")
+            return
         order = None
         for name in names:
             found = self._all_features(name, node)

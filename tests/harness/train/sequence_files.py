@@ -52,7 +52,7 @@ class SequenceFile:
         y = self.op("MatMul", x, weight)
         return self.op("Add", y, self.parameter(f"{name}.bias", outputs)) if bias else y
 
-    def write(self, path, result, axes=3, features=0, opset=20):
+    def write(self, path, result, axes=3, features=0, opset=23):
         """Write the file."""
         tokens = TensorProto.FLOAT if features else TensorProto.INT64
         shape = ["n", S, *([features] if features else [])]
@@ -167,6 +167,8 @@ def _attended(f, x, name, form):
     q, k, v = _by_head(f, x, name, form)
     if form["places"].startswith("rotary") and "shared" not in form:
         q, k = _rotated(f, q, form), _rotated(f, k, form)
+    if form["attention"] != "steps":
+        return _whole(f, q, k, v, name, form)
     scale = form.get("scale", 1 / np.sqrt(e))
     turned = f.op("Transpose", k, perm=[0, 1, 3, 2])
     if form["scaled"] == "both":
@@ -190,6 +192,23 @@ def _attended(f, x, name, form):
         shares = f.op("Where", f.op("IsNaN", shares), f.constant(0.0), shares)
     y = f.op("Transpose", f.op("MatMul", shares, v), perm=[0, 2, 1, 3])
     return f.linear(f.shape(y, -1, S, D), f"{name}.out", D, D)
+
+
+def _whole(f, q, k, v, name, form):
+    """Append attention as one node."""
+    scale = {} if form["scaled"] == "scores" else {"scale": form.get("scale", 1 / np.sqrt(D // HEADS))}
+    seen, masks = np.tri(S, dtype=bool), []
+    if form["mask"] == "add":
+        masks = [f.constant(np.where(seen, 0, -np.inf)[None, None])]
+    elif form["mask"] == "where":
+        masks = [f.constant(seen, bool)]
+    scale |= {"is_causal": 1} if form["mask"] == "filled" else {}
+    if form["attention"] == "node":
+        y = f.op("Transpose", f.op("Attention", q, k, v, *masks, **scale), perm=[0, 2, 1, 3])
+        return f.linear(f.shape(y, -1, S, D), f"{name}.out", D, D)
+    flat = [f.shape(f.op("Transpose", one, perm=[0, 2, 1, 3]), -1, S, D) for one in (q, k, v)]
+    y = f.op("Attention", *flat, *masks, q_num_heads=HEADS, kv_num_heads=HEADS, **scale)
+    return f.linear(y, f"{name}.out", D, D)
 
 
 def _bent(f, x, form):

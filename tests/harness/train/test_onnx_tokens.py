@@ -47,6 +47,7 @@ PLAIN = {
     "function": "gelu",
     "gate": "no",
     "result": "all",
+    "attention": "steps",
 }
 FORMS = {
     "places": ("none", "learned", "rotary", "rotary halves"),
@@ -57,6 +58,7 @@ FORMS = {
     "function": ("gelu", "gelu steps", "silu", "relu", "gelu_erf", "gelu_erf steps", "tanh"),
     "gate": ("no", "yes", "joined"),
     "result": ("all", "first", "rows"),
+    "attention": ("steps", "node", "side by side"),
 }
 
 
@@ -279,6 +281,7 @@ WRONG = {
         {"heads": 4, "shared": 2, "repeated": "unevenly"},
         "neighbouring heads of queries share one, in order",
     ),
+    "scale of a node": ({"scale": 1.0, "attention": "node"}, "scores are scaled by 0.5 here"),
     "base": ({"places": "rotary", "base": 500.0}, "pairs are turned otherwise"),
 }
 
