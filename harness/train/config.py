@@ -35,7 +35,7 @@ from harness.train.nodes import PLACED, PRESETS, SIZES, preset_nodes
 from harness.train.sparsity import phases, widened
 from harness.train.tables import MemxConfig, RunConfig, TrainFile
 from harness.train.text import characters, is_text, text_of
-from harness.train.tied import Tie
+from harness.train.tied import Tie, first_product
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.schema import suggestion
 
@@ -399,6 +399,9 @@ class TrainConfig(TrainFile):
         where, own = "network.places", self.network.inputs - sum(self.network.places[::3])
         if padding is not None and (padding >= own or not self.network.nodes):
             what = f"token {padding} of {own}" if self.network.nodes else "layers know no tokens"
+            raise ConfigError(what, where="network.padding", value=padding)
+        if padding is not None and (first_product(self) is None or self.densities != {1.0}):
+            what = "a product without gaps that alone takes the samples looks tokens up"
             raise ConfigError(what, where="network.padding", value=padding)
         if places and not self.network.nodes:
             raise ConfigError("layers know no places", where=where, hint="nodes")

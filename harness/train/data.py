@@ -178,8 +178,6 @@ def _looked_up(found: Dataset, config: TrainConfig) -> Dataset:
     if not places and inputs == features + sequence and config.data.labels == "first":
         places = (sequence, 0, 1)
     own = inputs - sum(places[::3])
-    if config.network.padding is not None and (features != 1 or own == 1):
-        raise ConfigError("samples are no numbers of tokens", where="network.padding", value=config.network.padding)
     if features == inputs or (not places and features != 1):
         return found
     arrays: dict[str, Any] = {}
@@ -193,7 +191,7 @@ def _looked_up(found: Dataset, config: TrainConfig) -> Dataset:
                     where="network.inputs",
                     value=inputs,
                 )
-        arrays[name] = TokenRows(rows, vocabulary, sequence, places, config.network.padding)
+        arrays[name] = TokenRows(rows, vocabulary, sequence, places)
     return replace(found, **arrays)
 
 

@@ -28,6 +28,7 @@ from harness.train import sparsity
 from harness.train.clipping import factor, global_norm
 from harness.train.initial import with_bias
 from harness.train.loop import Loop, Step
+from harness.train.tied import without_padding
 from memx.pattern import Pattern
 
 __all__ = ["BatchResult", "MasterLoop"]
@@ -82,6 +83,7 @@ class MasterLoop(Loop):
             if usable and not self.loss_scale.update(finite, number):
                 self.updates += 1
                 mean = [part / np.float32(scale * batch) for part in done.gradients]
+                mean = without_padding(self.config, self.matrices, mean)
                 if self.config.tie is not None:
                     mean = self.config.tie.added(self.matrices, mean)
                 norms = self._norms(mean) if self.config.train.gradient_norms else None

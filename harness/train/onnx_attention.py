@@ -161,7 +161,7 @@ class AttentionReader(ShownReader):
         heads = int(self._of(node, "q_num_heads", 0)), *[int(self._of(node, "kv_num_heads", 0))] * 2
         flat = all(one is not None and len(one.shape) == 3 for one in given)
         parted = [_parted_heads(one, count) if one and flat else one for one, count in zip(given, heads, strict=True)]
-        q, k, v = parted
+        q, k, v = (_repeated(one, parted[0]) if one is not None and parted[0] is not None else one for one in parted)
         queries, keys = (self._heads(node, one) if one is not None else None for one in (q, k))
         if q is None or v is None or queries is None or keys is None:
             return True
@@ -259,3 +259,12 @@ def _parted_heads(found: Shown, heads: int) -> Shown:
     if isinstance(factors, np.ndarray):
         factors = parted(np.broadcast_to(factors, found.places.shape))
     return found._replace(places=parted(found.places), factors=factors)
+
+
+def _repeated(found: Shown, like: Shown) -> Shown:
+    """Return heads that several heads of queries share as many times as they are shared."""
+    group = like.shape[1] // max(1, found.shape[1]) if len(like.shape) == len(found.shape) == 4 else 1
+    factors = found.factors
+    if isinstance(factors, np.ndarray):
+        factors = np.repeat(np.broadcast_to(factors, found.places.shape), group, axis=2)
+    return found._replace(places=np.repeat(found.places, group, axis=2), factors=factors)

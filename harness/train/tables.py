@@ -119,7 +119,7 @@ class NetworkConfig:
         "token, rows from one token to the next; three numbers each",
     )
     padding: int | None = option(
-        None, doc="number of the token that fills sequences: its row of the first product is zero and stays so", low=0
+        None, doc="number of the token that fills sequences: the first product does not train its row", low=0
     )
     epsilon: float = option(
         EPSILON, doc="normalisations add this to variances, or to means of squares", low=1e-12, high=1.0

@@ -34,8 +34,6 @@ class TokenRows(RowsOnDemand):
         Tokens of a sequence.
     places : tuple of int
         As `harness.train.tables.NetworkConfig` has them: a one among zeros for each table.
-    padding : int or None
-        The token that is nothing but zeros.
 
     Examples
     --------
@@ -44,14 +42,11 @@ class TokenRows(RowsOnDemand):
     [[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]]
     """
 
-    def __init__(
-        self, tokens: Any, vocabulary: int, sequence: int, places: tuple[int, ...] = (), padding: int | None = None
-    ) -> None:
+    def __init__(self, tokens: Any, vocabulary: int, sequence: int, places: tuple[int, ...] = ()) -> None:
         if vocabulary:
             tokens = np.asarray(tokens[:]).reshape(-1, 1)
         super().__init__(tokens)
         self.vocabulary, self.sequence, self.own = vocabulary, sequence, vocabulary or tokens.shape[1]
-        self.padding = -1 if padding is None else padding
         self.tables = tuple(zip(places[::3], places[1::3], places[2::3], strict=True))
         self.shape = len(tokens), self.own + sum(places[::3])
 
@@ -60,8 +55,7 @@ class TokenRows(RowsOnDemand):
         found = np.zeros((len(tokens), self.shape[1]), np.float32)
         rows, end = np.arange(len(tokens)), self.own
         if self.vocabulary:
-            ids = self.array[tokens, 0].astype(np.int64)
-            found[rows, ids] = ids != self.padding
+            found[rows, self.array[tokens, 0].astype(np.int64)] = 1
         else:
             found[:, :end] = self.array[which]
         for count, first, step in self.tables:

@@ -21,7 +21,26 @@ if TYPE_CHECKING:
     from harness.train.config import TrainConfig
     from memx.parameter import Parameter
 
-__all__ = ["Tie"]
+__all__ = ["Tie", "first_product", "without_padding"]
+
+
+def first_product(config: TrainConfig) -> int | None:
+    """Return the number of the matrix that alone multiplies the samples; None if there is none."""
+    takes = [node.name.rpartition(".")[0] for node in config.graph.nodes if INPUT in node.inputs]
+    found = [k for k, matrix in enumerate(config.matrices) if [matrix.name] == [f"{name}.weight" for name in takes]]
+    return found[0] if found else None
+
+
+def without_padding(
+    config: TrainConfig, matrices: Sequence[Parameter], gradients: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Return gradients, zeros where the first product would train the row of the token that fills sequences."""
+    found, number = list(gradients), first_product(config) if config.network.padding is not None else None
+    if number is not None:
+        whole = found[number].reshape(matrices[number].dense.shape).copy()
+        whole[:, config.network.padding] = 0
+        found[number] = whole.reshape(-1)
+    return found
 
 
 class Tie(NamedTuple):
@@ -53,12 +72,11 @@ class Tie(NamedTuple):
         if not name:
             return None
         tokens = config.network.inputs - sum(config.network.places[::3])
-        names = [matrix.name.removesuffix(".weight") for matrix in config.matrices]
-        looks = [node.name.rpartition(".")[0] for node in config.graph.nodes if node.inputs == (INPUT,)]
-        if name not in names or len(looks) != 1 or looks[0] not in names or looks[0] == name:
+        names, first_one = [matrix.name.removesuffix(".weight") for matrix in config.matrices], first_product(config)
+        if name not in names or first_one is None or names[first_one] == name:
             hint = f"one of {', '.join(names[1:])}" if len(names) > 1 else "a product behind the first one"
             raise ConfigError(f"{name!r} shares no table with a first product", where=where, hint=hint)
-        found = cls(names.index(name), names.index(looks[0]), tokens, config.matrices[names.index(name)].inputs)
+        found = cls(names.index(name), first_one, tokens, config.matrices[names.index(name)].inputs)
         last, first = config.matrices[found.last], config.matrices[found.first]
         if first.outputs != last.inputs or last.outputs > first.inputs or len(last.row) != 1 or len(first.row) != 1:
             what = f"{last.name} of {last.outputs} x {last.inputs} is no part of {first.name}, turned"

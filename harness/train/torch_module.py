@@ -121,16 +121,8 @@ def _padding(module: Any, path: Path) -> dict[str, int]:
     for origins in found.origins.values():
         name = origins[0].name.removesuffix(".weight")
         row = rows.get(name) if found.sequence else None
-        if row is None:
-            continue
-        if module.get_parameter(f"{name}.weight")[row].any():
-            raise UnsupportedError(
-                f"{name}: row {row} is not trained by PyTorch, and not zero",
-                where="module",
-                feature="weights that stay",
-                hint=f"{name}.padding_idx = None",
-            )
-        return {"padding": int(row)}
+        if row is not None:
+            return {"padding": int(row)}
     return {}
 
 

@@ -15,6 +15,7 @@ from harness.train.config import parse_train
 from harness.train.data import load
 from harness.train.plain import PlainTrainer
 from harness.train.text import TokenRows
+from harness.train.tied import without_padding
 from harness.train.trainer import Trainer
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -162,7 +163,7 @@ def test_wafers_train_it_bit_for_bit_as_the_oracle_does(folder, wafers):
     assert not np.allclose(wanted, before)
 
 
-def test_tokens_that_fill_sequences_have_no_row(folder):
+def test_the_row_of_a_token_that_fills_sequences_is_not_trained(folder):
     transformer("m.onnx", PLAIN)
     tokens(PLAIN)
     text = TEXT.format(wafers=1, batch=8 * S, height=2).replace('"m.onnx"', '"m.onnx"\npadding = 2')
@@ -173,8 +174,16 @@ def test_tokens_that_fill_sequences_have_no_row(folder):
     assert np.array_equal(after[2], before[2])
     assert (np.load("tokens.npz")["x_train"] == 2).any()
     assert not np.array_equal(after[3], before[3])
-    rows = TokenRows(np.array([2, 1, 2, 0]), 3, 2, (2, 0, 1), padding=2)
-    assert rows[:].tolist() == [[0, 0, 0, 1, 0], [0, 1, 0, 0, 1], [0, 0, 0, 1, 0], [1, 0, 0, 0, 1]]
+    rows = TokenRows(np.array([2, 1, 2, 0]), 3, 2, (2, 0, 1))
+    assert rows[:].tolist() == [[0, 0, 1, 1, 0], [0, 1, 0, 0, 1], [0, 0, 1, 1, 0], [1, 0, 0, 0, 1]]
+    graph, (x, y) = PlainGraph(run.config.graph, "f64"), run.data.batch(0)[0]
+    plain = PlainTrainer(run.config)
+    _, gradients = graph.gradients(plain._active(), x, y)
+    held = without_padding(run.config, plain.matrices, [gradients[one.name].ravel() for one in plain.parameters])
+    kept = dict(zip((one.name for one in plain.parameters), held, strict=True))["wte.weight"].reshape(D, -1)
+    assert not kept[:, 2].any()
+    assert np.array_equal(np.delete(kept, 2, 1), np.delete(gradients["wte.weight"], 2, 1))
+    assert gradients["wte.weight"][:, 2].any()
 
 
 TIED = PLAIN | {"tied": True}
