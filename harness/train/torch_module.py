@@ -116,12 +116,15 @@ def _padding(module: Any, path: Path) -> dict[str, int]:
     """Return the token whose row PyTorch does not train, as a key of the network's table: files do not say it."""
     from harness.train.onnx_file import read_onnx
 
-    rows = {name: one.padding_idx for name, one in module.named_modules() if hasattr(one, "padding_idx")}
-    found = read_onnx(path)
-    for origins in found.origins.values():
-        name = origins[0].name.removesuffix(".weight")
-        row = rows.get(name) if found.sequence else None
-        if row is not None:
+    rows = {
+        id(one.weight): one.padding_idx
+        for one in module.modules()
+        if hasattr(one, "padding_idx") and hasattr(one, "weight")
+    }
+    held, found = dict(module.named_parameters(remove_duplicate=False)), read_onnx(path)
+    for origins in found.origins.values() if found.sequence else ():
+        row = rows.get(id(held.get(origins[0].name)))
+        if row is not None and origins[0].columns is not None:  # the table of tokens comes first
             return {"padding": int(row)}
     return {}
 

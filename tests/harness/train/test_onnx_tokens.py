@@ -414,25 +414,26 @@ def test_places_of_a_configuration(folder):
             parse_train(text.replace("[7, 1, 1, 2, 1, 0]", places), "a.toml")
 
 
-MODULES = (
-    "gpt",
-    "gpt tied",
-    "gpt by hand",
-    "bert",
+MODULES = ("gpt", "gpt tied", "gpt by hand", "bert", "llama", "llama shared", "neox", "rows")
+LIBRARY = (
+    "gpt2",
     "llama",
     "llama shared",
+    "qwen2",
+    "phi",
     "neox",
-    "rows",
-    "library gpt2",
-    "library llama",
-    "library llama shared",
-    "library bert",
-    "library classes",
+    "opt",
+    "bert",
+    "classes",
+    "masked",
+    "electra",
+    "albert",
+    "distilbert",
 )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", [*MODULES, *(f"library {name}" for name in LIBRARY)])
 def test_transformers_that_torch_exports_train_as_there(folder, name):
     """Five steps of plain descent on four sequences: losses, weights, and names of weights."""
     torch = pytest.importorskip("torch")

@@ -205,44 +205,67 @@ def rows(torch):
     return Rows()
 
 
+SIZES = {
+    "vocab_size": 20,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 24,
+    "max_position_embeddings": 8,
+}
+STILL = {"hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0}
+LIBRARY = {
+    "gpt2": (
+        "GPT2",
+        "LMHeadModel",
+        {"vocab_size": 20, "n_positions": 8, "n_embd": 16, "n_layer": 2, "n_head": 4}
+        | {"resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0},
+    ),
+    "llama": ("Llama", "ForCausalLM", SIZES | {"rms_norm_eps": 1e-6}),
+    "llama shared": ("Llama", "ForCausalLM", SIZES | {"num_key_value_heads": 2}),
+    "qwen2": ("Qwen2", "ForCausalLM", SIZES | {"num_key_value_heads": 4}),
+    "phi": ("Phi", "ForCausalLM", SIZES | {"partial_rotary_factor": 1.0}),
+    "neox": ("GPTNeoX", "ForCausalLM", SIZES | {"rotary_pct": 1.0, "hidden_dropout": 0, "attention_dropout": 0}),
+    "opt": (
+        "OPT",
+        "ForCausalLM",
+        {"vocab_size": 20, "hidden_size": 16, "word_embed_proj_dim": 16, "num_hidden_layers": 2, "ffn_dim": 24}
+        | {"num_attention_heads": 4, "max_position_embeddings": 8, "dropout": 0, "attention_dropout": 0}
+        | {"pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 2},
+    ),
+    "bert": ("Bert", "ForTokenClassification", SIZES | STILL | {"layer_norm_eps": 1e-12, "hidden_act": "gelu_new"}),
+    "classes": ("Bert", "ForSequenceClassification", SIZES | STILL | {"layer_norm_eps": 1e-12}),
+    "masked": ("Bert", "ForMaskedLM", SIZES | STILL),
+    "electra": ("Electra", "ForSequenceClassification", SIZES | STILL | {"embedding_size": 16}),
+    "albert": (
+        "Albert",
+        "ForSequenceClassification",
+        SIZES | STILL | {"num_hidden_layers": 1, "embedding_size": 16, "classifier_dropout_prob": 0},
+    ),
+    "distilbert": (
+        "DistilBert",
+        "ForSequenceClassification",
+        {"vocab_size": 20, "dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 24, "max_position_embeddings": 8}
+        | {"dropout": 0, "attention_dropout": 0, "seq_classif_dropout": 0},
+    ),
+}
+"""Models of the library: name of the configuration, ending of the model's, sizes; no dropout."""
+
+
 def library(torch, name):
     """Return a model of the library transformers, of random weights."""
     import pytest
 
-    library = pytest.importorskip("transformers")
-    kinds = {
-        "gpt2": ("GPT2", "GPT2LMHeadModel"),
-        "llama": ("Llama", "LlamaForCausalLM"),
-        "llama shared": ("Llama", "LlamaForCausalLM"),
-        "bert": ("Bert", "BertForTokenClassification"),
-        "classes": ("Bert", "BertForSequenceClassification"),
-    }
-    given = {
-        "gpt2": {"n_positions": 8, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0},
-        "llama": {"max_position_embeddings": 8, "rms_norm_eps": 1e-6},
-        "llama shared": {"max_position_embeddings": 8, "rms_norm_eps": 1e-6, "num_key_value_heads": 2},
-        "bert": {
-            "max_position_embeddings": 8,
-            "hidden_dropout_prob": 0,
-            "attention_probs_dropout_prob": 0,
-            "layer_norm_eps": 1e-12,
-            "hidden_act": "gelu_new",
-        },
-    }
-    given["classes"] = given["bert"] | {"hidden_act": "gelu"}
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24}
-    if name == "gpt2":
-        sizes = {"n_embd": 16, "n_layer": 2, "n_head": 4}
-    kind, model = kinds[name]
-    config = getattr(library, f"{kind}Config")(vocab_size=20, **sizes, **given[name])
+    made = pytest.importorskip("transformers")
+    kind, ending, given = LIBRARY[name]
 
     class Logits(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.model = getattr(library, model)(config)
+            self.model = getattr(made, kind + ending)(getattr(made, f"{kind}Config")(**given))
 
         def forward(self, ids):
-            more = {} if name in ("bert", "classes") else {"use_cache": False}
+            more = {"use_cache": False} if ending in ("ForCausalLM", "LMHeadModel") else {}
             return self.model(ids, **more).logits
 
     return Logits()
