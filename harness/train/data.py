@@ -30,7 +30,7 @@ from wse_core.errors import CheckpointError, ConfigError
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
 
-__all__ = ["SOURCES", "DataService", "Dataset", "load"]
+__all__ = ["SOURCES", "DataService", "Dataset", "load", "looked_up"]
 
 SOURCES = ("digits", "digits-ink", "mnist-shaped")
 """Data sets with a name; everything else is a file."""
@@ -92,7 +92,7 @@ def load(config: TrainConfig) -> Dataset:
         found = Dataset(**read_text(source, Path(config.source).parent, *held))
     else:
         found = _read(source, config)
-    found = _looked_up(_labelled(found, config), config)
+    found = looked_up(_labelled(found, config), config)
     for name in ("x_train", "x_test"):
         if len(getattr(found, name)) % config.data.sequence:
             raise ConfigError(
@@ -168,7 +168,7 @@ def _cut(found: Dataset, config: TrainConfig) -> Dataset:
     return Dataset(**arrays)
 
 
-def _looked_up(found: Dataset, config: TrainConfig) -> Dataset:
+def looked_up(found: Dataset, config: TrainConfig) -> Dataset:
     """Return samples with a one among zeros instead of the number of a token, and behind it ones for its places.
 
     So they are if the network takes so many features: what a token has, and `network.places`, or a place each.
@@ -245,7 +245,9 @@ def _mnist_shaped() -> Dataset:
 def _read(source: str, config: TrainConfig) -> Dataset:
     """Return the `Dataset` of a file or directory."""
     data = config.data
-    return Dataset(**read_source(Path(config.source).parent / source, SOURCES, data.held_out, data.seed, data.scale))
+    return Dataset(
+        **read_source(Path(config.source).parent / source, SOURCES, data.held_out, data.seed, data.scale, data.sequence)
+    )
 
 
 class DataService:

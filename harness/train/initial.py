@@ -76,7 +76,7 @@ def initial_parameters(
     every = [*matrices, *(norms[k] for k in sorted(norms))]
     updates = _from_files(config, every)
     if config.tie is not None:
-        config.tie.begin(matrices)
+        config.tie.begin(matrices, config.network.weights)
     return matrices, norms, updates
 
 

@@ -104,6 +104,9 @@ class AttentionReader(ShownReader):
             self._show(node.output[0], found._replace(factor=found.factor * (number if op == "Mul" else 1 / number)))
         elif op in ("Add", "Sub"):
             mask = np.broadcast_to(constant if op == "Add" else -constant, found.shape)
+            if (other in self.derived or other in self.origin) and np.all(mask > LOWEST):
+                self._refuse(node, "adds parameters to scores")
+                return
             self._mask(node, found, mask > LOWEST, np.where(mask > LOWEST, mask, 0))
         else:
             self._refuse(node, "changes scores in another way than scale and mask")

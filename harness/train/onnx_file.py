@@ -49,9 +49,11 @@ from wse_core.errors import ConfigError
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
 
-__all__ = ["OTHER_NAME", "export_onnx", "read_onnx", "save_onnx"]
+__all__ = ["KEPT", "OTHER_NAME", "export_onnx", "read_onnx", "save_onnx"]
 
 OPSETS = range(13, 24)
+KEPT = "wse.kept:"
+"""A property of a file whose key begins so names an array that a module keeps: its value is the name there."""
 OTHER_NAME = "wse.also_called:"
 """A property of a file whose key begins so says how else a module calls a parameter: its value is the name there."""
 
@@ -109,7 +111,9 @@ def _network(path: Path, model: Any) -> OnnxNetwork:
     """Return what the graph of a file says."""
     reader = TokenReader if has_sequences(model.graph) else OnnxReader
     names = {item.key.removeprefix(OTHER_NAME): item.value for item in model.metadata_props if OTHER_NAME in item.key}
-    return reader(path, model).network()._replace(other_names=names)
+    made = reader(path, model)
+    kept = {item.key.removeprefix(KEPT): made.known[item.value] for item in model.metadata_props if KEPT in item.key}
+    return made.network()._replace(other_names=names, kept=kept)
 
 
 def _write(path: str | Path, model: Any) -> None:

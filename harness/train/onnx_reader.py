@@ -96,6 +96,8 @@ class OnnxNetwork(NamedTuple):
         The product that shares the table of the first one.
     other_names : dict[str, str]
         Names that a module has besides for a parameter of the file.
+    kept : dict[str, ndarray]
+        What a module keeps besides its parameters, and is not trained.
     """
 
     inputs: int
@@ -112,6 +114,7 @@ class OnnxNetwork(NamedTuple):
     epsilon: float = EPSILON
     tied: str = ""
     other_names: Mapping[str, str] = MappingProxyType({})
+    kept: Mapping[str, np.ndarray] = MappingProxyType({})
 
     def back(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return trained tensors under the names, and with the axes, that came in."""
@@ -127,7 +130,8 @@ class OnnxNetwork(NamedTuple):
                 (whole.T if turned else whole)[list(origin.rows)] = ours
         shapes = {origin.name: origin.shape for origins in self.origins.values() for origin in origins}
         named = {name: values.reshape(shapes[name]) for name, values in found.items()}
-        return named | {other: named[name] for other, name in self.other_names.items() if name in named}
+        named |= {other: named[name] for other, name in self.other_names.items() if name in named}
+        return dict(self.kept) | named
 
 
 class FileTensor(NamedTuple):
@@ -183,6 +187,7 @@ class OnnxReader:
         self.origins: dict[str, tuple[Origin, ...]] = {}
         self.used: Counter[str] = Counter()
         self.takes = Counter(name for node in self.graph.node for name in node.input)
+        self.left = Counter(self.takes)  # of a tensor: nodes that are still to take it
         self.samples = SAMPLES
         self.inputs = 0
         self.epsilon: float | None = None  # of the first normalisation
@@ -204,10 +209,11 @@ class OnnxReader:
         image = self._begin(given[0])
         takes = self.takes
         for node in self.graph.node:
-            if self._constant(node):
-                continue
-            self._node(node)
-            for name in node.output[:1]:
+            known = self._constant(node)
+            if not known:
+                self._node(node)
+            self._release(node)
+            for name in node.output[:1] if not known else ():
                 self.values.setdefault(name, FileTensor("", ()))
                 if not takes[name] and name != self.graph.output[0].name and not self.refused:
                     self._refuse(node, "nothing takes its result")
@@ -217,6 +223,11 @@ class OnnxReader:
             what = "; ".join(self.refused) or "there is no product in it"
             raise UnsupportedError(what, where=self.path, feature="onnx", hint="the operations of docs/training.md")
         return self._network(image)._replace(epsilon=EPSILON if self.epsilon is None else self.epsilon)
+
+    def _release(self, node: Any) -> None:
+        """Count what a node takes."""
+        for name in node.input:
+            self.left[name] -= 1
 
     def _network(self, image: tuple[int, ...]) -> OnnxNetwork:
         """Return what was found."""
@@ -505,7 +516,8 @@ class OnnxReader:
             self._affine(node, places[0], x, "bias")
             return
         last = self.nodes[-1] if self.nodes else {}
-        if len(places) == 1 and last and x.node == last["name"] and last.get("bias") is False and not x.groups:
+        bare = last.get("bias") is False and x.node == last["name"] and not self._elsewhere(x.node)
+        if len(places) == 1 and bare and not x.groups:
             if not self._broadcast(node, places[0], x):
                 return
             self._bias(node, places[0], x.node)
@@ -515,6 +527,11 @@ class OnnxReader:
                 self._shift(node, places[0], x)
         elif x.node:
             self._refuse(node, "only the bias of a product, or a parameter per channel or feature, is added here")
+
+    def _elsewhere(self, name: str) -> bool:
+        """Return whether more than the present node takes what a node of ours gives."""
+        taken = any(name in one["inputs"] for one in self.nodes)
+        return taken or sum(self.left[tensor] for tensor, value in self.values.items() if value.node == name) > 1
 
     def _shift(self, node: Any, place: int, x: FileTensor) -> None:
         """Append what adds a parameter per channel, or feature."""
@@ -690,8 +707,12 @@ class OnnxReader:
             self._refuse(node, f"epsilon is 1e-12 to 1 here, not {epsilon:g}")
         self.epsilon = epsilon
 
+    def _over_features(self, node: Any) -> bool:
+        """Return whether the axis of a normalisation is that of features."""
+        return self._of(node, "axis", -1) in (-1, 1)
+
     def _norm(self, node: Any, x: FileTensor) -> None:
-        if self._of(node, "axis", -1) not in (-1, 1) or len(x.shape) > 1:
+        if not self._over_features(node) or len(x.shape) > 1:
             self._refuse(node, "only the features of a sample are normalised here")
         self._small(node)
         name = self._add_node(node, "norm", x, name=self._named(node, 1).removesuffix(".norm"))

@@ -5,7 +5,6 @@ What arranges, cuts and joins is done to places; `harness.train.onnx_tokens` say
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -152,7 +151,6 @@ class ShownReader(OnnxReader):
             if values.size == 1 and LOST.fullmatch(name):  # an exporter's own constant
                 self.origin.pop(name, None)
         self.shown: dict[str, Any] = {}
-        self.left = Counter(self.takes)  # nodes that are still to take a tensor
         self.lists: dict[str, list[Any]] = {}
         self.rows: dict[str, Shown] = {}  # parameters of which rows are taken
         self.derived: set[str] = set()  # made of parameters, and no longer one
@@ -227,6 +225,12 @@ class ShownReader(OnnxReader):
         """Make a node of an unfinished function or look-up; readers of those have this."""
         raise NotImplementedError
 
+    def _elsewhere(self, name: str) -> bool:
+        listed = any(one.node == name for key, many in self.lists.items() if self.left[key] for one in many)
+        bases = [getattr(found, "of", found) for found in self.shown.values()]  # of functions that are no nodes yet
+        shown = sum(getattr(base, "node", "") == name for base in bases) > 1
+        return listed or shown or name in self.parts or super()._elsewhere(name)
+
     def _plain(self, name: str, node: Any) -> Shown | None:
         """Return what a tensor shows, unfinished functions and look-ups made nodes; None if it was refused."""
         found = self.shown[name]
@@ -270,6 +274,9 @@ class ShownReader(OnnxReader):
         one = self.nodes[place] if place >= 0 else {}
         if one.get("op") != "linear":
             self._refuse(at, f"takes a part of {node}, and only products are parted here")
+            return ""
+        if any(len(self.origins.get(f"{node}.{what}", ())) > 1 for what in ("weight", "bias")):
+            self._refuse(at, f"takes a part of {node}, which looks places up too")
             return ""
         parts = self.parts.setdefault(node, [])
         name = f"{node}.{called or len(parts)}"
@@ -363,8 +370,11 @@ class ShownReader(OnnxReader):
             self._cast(node, FileTensor("-", ()))
         elif node.op_type == "Dropout":
             self._dropout(node, FileTensor("-", ()))
+        found = self.shown[node.input[0]]
+        if self.left[node.input[0]] > 1 and isinstance(found, (Looked, Function)):  # made once for all that take it
+            found = self._plain(node.input[0], node)
         if len(self.refused) == before:
-            self._show(node.output[0], self.shown[node.input[0]])
+            self._show(node.output[0], found)
         return True
 
     def _join(self, node: Any, names: list[str]) -> bool:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,10 @@ BINARY: dict[str, Callable[..., np.ndarray]] = {
     "Div": np.divide,
     "Pow": np.power,
 }
-GRID = np.concatenate([np.linspace(-8, 8, 399), [0.0]])
+CHANNELS = ("BatchNormalization", "InstanceNormalization", "GroupNormalization")
+"""The second axis of what these take has channels."""
+FAR = 20.0, 100.0, 1e3, 3e4
+GRID = np.array([*np.linspace(-8, 8, 399), *FAR, *(-x for x in FAR), 8.0, 0.0])
 """Functions are told by what they give here."""
 
 
@@ -100,19 +104,11 @@ class TokenReader(AttentionReader):
             self._read(node)
         except (IndexError, KeyError, ValueError) as error:  # of arrays whose shapes no operation here has
             self._refuse(node, f"cannot be followed: {' '.join(str(error).split())[:100]}")
-        self._release(node)
-
-    def _constant(self, node: Any) -> bool:
-        found = super()._constant(node)
-        if found:
-            self._release(node)
-        return found
 
     def _release(self, node: Any) -> None:
-        """Forget what no later node takes."""
+        super()._release(node)
         for name in node.input:
-            self.left[name] -= 1
-            if not self.left[name]:  # a tensor of a large model shows a great deal
+            if self.left[name] < 1:  # a tensor of a large model shows a great deal
                 self.shown.pop(name, None)
 
     def _read(self, node: Any) -> None:
@@ -161,6 +157,9 @@ class TokenReader(AttentionReader):
         if node.op_type not in self._readers():
             self._refuse(node, "is not trained here")
             return
+        if node.op_type in CHANNELS and len(self.shown[names[0]].shape) != 2:
+            self._refuse(node, "tokens stand where it has its channels: rows of features are normalised here")
+            return
         order = None
         for name in names:
             found = self._all_features(name, node)
@@ -182,7 +181,8 @@ class TokenReader(AttentionReader):
         output = self.graph.output[0].name
         if self.refused:
             return
-        found = self._all_features(output, self.graph.output[0]) if output in self.shown else None
+        result = SimpleNamespace(name=output, op_type="the result", output=[output])
+        found = self._all_features(output, result) if output in self.shown else None
         self._parted()
         if self.refused:
             return
@@ -213,6 +213,9 @@ class TokenReader(AttentionReader):
         self.tied = found[0].removesuffix(".weight") if whole and self.used[name] == 2 else ""
         return bool(self.tied)
 
+    def _over_features(self, node: Any) -> bool:
+        return self._of(node, "axis", -1) in (-1, len(self.shown[node.input[0]].shape) - 1)
+
     # --- look-ups -----------------------------------------------------------------------------------------------------
 
     def _gather(self, node: Any, names: list[str]) -> bool:
@@ -231,7 +234,8 @@ class TokenReader(AttentionReader):
         return True
 
     def _in_order(self, found: Shown) -> bool:
-        return bool(np.array_equal(found.places.ravel(), np.arange(self.samples * self.sequence)))
+        own = np.all(found.factors == 1)
+        return bool(own and np.array_equal(found.places.ravel(), np.arange(self.samples * self.sequence)))
 
     def _table_of(self, name: str, features: int) -> tuple[str, np.ndarray] | None:
         """Return a table of parameters and its row for each place, if a constant is that."""
@@ -306,6 +310,9 @@ class TokenReader(AttentionReader):
         """Add a table of places to what a product makes of the samples."""
         found = self._all_features(x, node)
         if found is None:
+            return True
+        if not np.array_equal(found[1].ravel(), np.arange(self.samples * self.sequence)):
+            self._refuse(node, "places are added to tokens that stand in another order")
             return True
         one = next((one for one in self.nodes if one["name"] == found[0]), {})
         first = one.get("op") == "linear" and one["inputs"] == [INPUT]
@@ -432,6 +439,9 @@ class TokenReader(AttentionReader):
                 new = (lambda x: call(inner(x), scale)) if place == 0 else (lambda x: call(scale, inner(x)))
                 self._show(node.output[0], own._replace(call=new))
                 return True
+        if (trained or other in self.derived) and np.all(constant == constant.flat[0]):
+            self._refuse(node, "takes numbers that are parameters, or made of them")
+            return True
         if isinstance(found, Shown) and op == "Mul" and constant.ndim <= len(found.shape):
             factors = np.broadcast_to(found.factors, found.places.shape) * constant
             self._show(node.output[0], found._replace(factors=factors))
@@ -519,6 +529,9 @@ class TokenReader(AttentionReader):
         if whole is None:
             return
         count = self.shapes[whole[0]][0]
+        if self.known.get(node.input[place], np.zeros(())).shape[-1:] != (count,):
+            self._refuse(node, f"factors of a normalisation are one for each of {count} features here")
+            return
         named = self._named(node, place).removesuffix(".norm")
         name = self._add_node(node, "rms", FileTensor(whole[0], (count,)), name=named)
         self._vector(node, place, f"{name}.norm.weight", count, "a weight")

@@ -123,7 +123,9 @@ def check_labels(labels: np.ndarray, image: Sequence[int], where: str | Path, wh
     raise ConfigError(f"{what} have shape {labels.shape}, {said} is {wanted}", where=where, hint=hint)
 
 
-def read_source(path: Path, names: tuple[str, ...], held_out: float, seed: int, scale: float) -> dict[str, Any]:
+def read_source(
+    path: Path, names: tuple[str, ...], held_out: float, seed: int, scale: float, sequence: int = 1
+) -> dict[str, Any]:
     """Return the arrays of a file or directory by name: samples as `Samples`, classes as ndarrays of int64.
 
     Parameters
@@ -136,6 +138,8 @@ def read_source(path: Path, names: tuple[str, ...], held_out: float, seed: int, 
     seed : int
     scale : float
         Samples are divided by this.
+    sequence : int
+        Samples that are sequences have so many tokens, or a multiple.
 
     Raises
     ------
@@ -155,7 +159,7 @@ def read_source(path: Path, names: tuple[str, ...], held_out: float, seed: int, 
         raise ConfigError(f"{path.name!r} is no data set", where="data.source", value=path.name, hint=hint)
     found: dict[str, Any] = {}
     for part in ("train", "test"):
-        found |= _checked(path, part, given[f"x_{part}"], given[f"y_{part}"], scale)
+        found |= _checked(path, part, given[f"x_{part}"], given[f"y_{part}"], scale, sequence)
     if found["x_train"].shape[1] != found["x_test"].shape[1]:
         raise ConfigError("x_train and x_test have different numbers of features", where=path)
     return found
@@ -259,7 +263,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _checked(path: Path, part: str, x: Any, y: Any, scale: float) -> dict[str, Any]:
+def _checked(path: Path, part: str, x: Any, y: Any, scale: float, sequence: int) -> dict[str, Any]:
     """Return a part of the arrays, as rows and int64; what was in memory as float32, what lies in a file there."""
     if x.dtype.kind not in "fiu" or y.dtype.kind not in "iu":
         raise ConfigError(
@@ -268,6 +272,9 @@ def _checked(path: Path, part: str, x: Any, y: Any, scale: float) -> dict[str, A
     if (
         y.ndim == 2 and len(x.shape) in (2, 3) and tuple(x.shape[:2]) == y.shape
     ):  # tokens of sequences, or their numbers
+        if y.shape[1] % sequence:
+            what = f"x_{part} has sequences of {y.shape[1]} tokens"
+            raise ConfigError(what, where="data.sequence", value=sequence, hint=str(y.shape[1]))
         x, y = np.asarray(x).reshape(y.size, -1), y.reshape(-1)
     if len(x.shape) < 2 or y.ndim not in (1, 3) or len(x) != len(y) or not x.size:
         raise ConfigError(

@@ -85,9 +85,20 @@ class Tie(NamedTuple):
             raise ConfigError("weights that are shared have no gaps", where=where, hint="sparsity.density = 1")
         return found._replace(tokens=last.outputs)
 
-    def begin(self, matrices: Sequence[Parameter]) -> None:
-        """Let the last product begin with the table of the first one."""
+    def begin(self, matrices: Sequence[Parameter], given: str = "") -> None:
+        """Let the last product begin with the table of the first one.
+
+        Raises
+        ------
+        ConfigError
+            The file of weights that was `given` has others for the two, or another state of their optimizer.
+        """
         last, first = matrices[self.last], matrices[self.first]
+        both = [(last.dense, first.dense), *((last.state[slot], first.state[slot]) for slot in last.state)]
+        for ours, table in both if given else ():
+            if not np.array_equal(ours[:, : self.features], table[: self.features, : self.tokens].T):
+                what = f"{last.name} and {first.name} share weights, and differ there"
+                raise ConfigError(what, where=f"network.weights: {given}", hint="network.tied = '', or equal ones")
         last.dense[:, : self.features] = first.dense[: self.features, : self.tokens].T
         last.refresh()
 

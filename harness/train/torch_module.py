@@ -47,7 +47,8 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
         PyTorch or its exporter is missing, the module cannot be exported or has parameters that it does not use, the
         file cannot be written.
     UnsupportedError
-        Operations that are not trained here: a line per node; weights that PyTorch does not train.
+        Operations that are not trained here: a line per node; weights that PyTorch does not train, or whose gradient,
+        of the example, is another one there.
 
     Examples
     --------
@@ -55,6 +56,8 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
     >>> trainer = Trainer(config)  # doctest: +SKIP
     """
     from harness.train.config import TrainConfig
+    from harness.train.onnx_file import read_onnx
+    from harness.train.torch_check import check_gradients
 
     torch = need("torch", "a PyTorch module")
     need("onnxscript", "a PyTorch module")
@@ -85,17 +88,23 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
     network = {"file": str(path.resolve())} | _padding(module, path) | dict(tables.pop("network", {}))
     config = TrainConfig.of(network=network, **tables)
     _check_names(module, path)
+    check_gradients(module, example, config, read_onnx(path))
     return config
 
 
 def _say_more(module: Any, path: Path) -> None:
     """Let the file say what the exporter does not note: that batch normalisations are trained, and second names."""
-    from harness.train.onnx_file import OTHER_NAME
+    from harness.train.onnx_file import KEPT, OTHER_NAME
 
     onnx = need("onnx", "a PyTorch module")
     model, changed = onnx.load(path), False
     held, called = {one.name for one in model.graph.initializer}, dict[int, list[str]]()
-    for name, one in module.named_parameters(remove_duplicate=False):
+    trained = dict(module.named_parameters(remove_duplicate=False))
+    for name in set(module.state_dict()) & held - set(trained):
+        if not name.endswith((*STATISTICS, COUNTER)):
+            model.metadata_props.add(key=f"{KEPT}{name}", value=name)
+            changed = True
+    for name, one in trained.items():
         called.setdefault(id(one), []).append(name)
     for names in called.values():
         kept = next((name for name in names if name in held), "")
@@ -146,7 +155,7 @@ def _check_names(module: Any, path: Path) -> None:
             feature="weights that stay",
             hint="nn.Parameter, requires_grad_(True)",
         )
-    unused = sorted(name for name in set(module.state_dict()) - names if not name.endswith(COUNTER))
+    unused = sorted(name for name in set(module.state_dict()) - names - set(read.kept) if not name.endswith(COUNTER))
     if unused:
         raise ConfigError(
             f"{', '.join(unused[:5])}{', ...' * (len(unused) > 5)}: the logits do not depend on it",

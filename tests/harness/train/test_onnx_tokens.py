@@ -338,6 +338,38 @@ def between(f, x):
     return f.op("Add", x, f.parameter("place", S, D))
 
 
+def flipped(f, x):
+    back = [f.constant([k], np.int64) for k in (-1, -99, 1, -1)]
+    return f.op("Add", f.op("Slice", x, *back), f.parameter("place", S, D))
+
+
+def over_tokens(f, x):
+    names = [f.parameter(f"bn.{name}", S, around=1.0) for name in ("weight", "bias", "running_mean", "running_var")]
+    return f.op("BatchNormalization", x, *names, training_mode=1, outputs=3)[0]
+
+
+def per_token(f, x):
+    square = f.op("ReduceMean", f.op("Mul", x, x), f.constant([-1], np.int64), keepdims=1)
+    unit = f.op("Div", x, f.op("Sqrt", f.op("Add", square, f.constant(1e-5))))
+    return f.op("Mul", unit, f.parameter("norm.weight", S, 1, around=1.0))
+
+
+def far(f, x):
+    """Nearly a rectifier: only numbers above nine tell."""
+    return f.op("Sub", f.op("Relu", x), f.op("Relu", f.op("Sub", x, f.constant(9.0))))
+
+
+def neutral(f, x):
+    f.given["gain"] = np.ones((S, D), np.float32)
+    return f.op("Mul", x, "gain")
+
+
+def biased_scores(f, x):
+    f.given["relative"] = np.zeros((S, S), np.float32)
+    scores = f.op("Add", f.op("MatMul", x, f.op("Transpose", x, perm=[0, 2, 1])), "relative")
+    return f.op("MatMul", f.op("Softmax", scores, axis=-1), x)
+
+
 def half(f, x):
     return f.op("Split", x, outputs=2, axis=2, num_outputs=2)[0]
 
@@ -358,6 +390,12 @@ ENDS = {
     bare: "a mean of squares that is no normalisation",
     mixed: "in an order, or with factors, that no operation here gives",
     between: "places are added to what the first product gives",
+    flipped: "places are added to tokens that stand in another order",
+    over_tokens: "tokens stand where it has its channels",
+    per_token: "one for each of 8 features",
+    far: "a function of numbers that is none of",
+    neutral: "numbers that are parameters, or made of them",
+    biased_scores: "adds parameters to scores",
     half: "not every feature of it is taken once",
     normed: "epsilon is 0.001 in another normalisation, not 1e-05",
 }
@@ -373,6 +411,76 @@ def test_what_is_no_operation_here_is_named(folder, end):
     tokens(PLAIN)
     with pytest.raises(UnsupportedError, match=ENDS[end]):
         config()
+
+
+def bare_and_biased(f, x):
+    """Write a product that is taken with a parameter and without."""
+    h = f.linear(x, "a", D, D, bias=False)
+    return f.op("Add", f.op("Relu", f.op("Add", h, f.parameter("b", D))), h)
+
+
+def bare_before(f, x):
+    h = f.linear(x, "a", D, D, bias=False)
+    return f.op("Add", f.op("Relu", h), f.op("Add", h, f.parameter("b", D)))
+
+
+@pytest.mark.parametrize("end", [bare_and_biased, bare_before])
+def test_a_product_that_is_taken_bare_too_keeps_its_bias_apart(folder, end):
+    f = SequenceFile(0)
+    y = end(f, f.op("Gather", f.parameter("wte.weight", VOCABULARY, D), "x"))
+    f.write("m.onnx", f.linear(y, "head", 5, D))
+    x = tokens(PLAIN)
+    run = PlainTrainer(config())
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    found = PlainGraph(run.config.graph, "f64").forward(run._active(), load(run.config).x_test[:])
+    assert np.allclose(found, wanted.reshape(found.shape), atol=3e-5)
+    assert "shift" in {node.op for node in run.config.network.nodes}
+
+
+def test_numbers_of_tokens_are_looked_up_as_they_are(folder):
+    f = SequenceFile(0)
+    doubled = f.op("Mul", "x", f.constant(2, np.int64))
+    f.write("m.onnx", f.linear(f.op("Gather", f.parameter("wte.weight", 40, D), doubled), "head", 5, D))
+    with pytest.raises(UnsupportedError, match="looks up what is no number of a token"):
+        config()
+
+
+def test_results_that_are_cut_or_scaled_are_named(folder):
+    for what in ("cut", "scaled"):
+        f = SequenceFile(0)
+        x = f.op("Gather", f.parameter("wte.weight", VOCABULARY, D), "x")
+        x = f.op("Add", x, f.parameter("place", S, D))
+        if what == "cut":
+            y = f.op("Slice", x, *(f.constant([k], np.int64) for k in (0, 5, 2)))
+        else:
+            y = f.op("Div", f.linear(x, "head", 5, D), f.constant(2.0))
+        f.write("m.onnx", y)
+        with pytest.raises(UnsupportedError, match="which looks places up too|with factors"):
+            config()
+
+
+def test_weights_that_are_shared_and_differ_in_a_file_are_refused(folder):
+    transformer("m.onnx", TIED)
+    tokens(TIED, VOCABULARY)
+    run = PlainTrainer(config())
+    run.step()
+    kept = run.tensors()
+    np.savez("w.npz", **kept)
+    text = TEXT.format(wafers=1, batch=8 * S, height=2).replace('"m.onnx"', '"m.onnx"\nweights = "w.npz"')
+    again = PlainTrainer(parse_train(text, "a.toml")).tensors()
+    assert all(np.array_equal(again[name], kept[name]) for name in kept)
+    for name in (f"{run.config.network.tied}.weight", f"{run.config.network.tied}.weight.v"):
+        np.savez("w.npz", **(kept | {name: kept[name] + 1}))
+        with pytest.raises(ConfigError, match="share weights, and differ there"):
+            PlainTrainer(parse_train(text, "a.toml"))
+
+
+def test_sequences_of_another_length_are_refused(folder):
+    transformer("m.onnx", PLAIN)
+    x = np.zeros((32, S - 2), int)
+    np.savez("tokens.npz", x_train=x, y_train=x, x_test=x, y_test=x)
+    with pytest.raises(ConfigError, match=f"x_train has sequences of {S - 2} tokens"):
+        PlainTrainer(config())
 
 
 def test_files_and_data_that_do_not_fit_each_other(folder):
@@ -463,3 +571,55 @@ def test_transformers_that_torch_exports_train_as_there(folder, name):
     assert got.keys() == wanted.keys()
     assert all(np.allclose(got[name], wanted[name].numpy(), atol=1e-3) for name in got)
     module.load_state_dict({name: torch.from_numpy(array) for name, array in got.items()}, strict=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["detached", "without", "hooked", "frequent", "still places"])
+def test_what_a_module_leaves_out_on_the_way_back_is_named(folder, what):
+    """A file does not say it: one gradient of the example does."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    nn = torch.nn
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens = nn.Embedding(9, 8, scale_grad_by_freq=what == "frequent")
+            self.places = nn.Embedding(4, 8, padding_idx=0 if what == "still places" else None)
+            self.inner, self.head = nn.Linear(8, 8), nn.Linear(8, 5)
+            if what == "hooked":
+                self.inner.weight.register_hook(lambda gradient: gradient * 0)
+
+        def forward(self, ids):
+            x = self.tokens(ids) + self.places(torch.arange(4))
+            if what == "without":
+                with torch.no_grad():
+                    still = torch.relu(self.inner(x))
+                return self.head(x + still)
+            return self.head(x + torch.relu(self.inner(x.detach() if what == "detached" else x)))
+
+    torch.manual_seed(0)
+    x = torch.tensor([[1, 1, 1, 2], [3, 3, 4, 1]])
+    given = {"data": {"batch": 8}, "mesh": {"width": 2, "height": 2}, "train": {"iterations": 1}}
+    with pytest.raises(UnsupportedError, match="its gradient is another one in PyTorch"):
+        wse.train.from_torch(Model(), x, folder / "m.onnx", **given)
+    what = "nothing"
+    wse.train.from_torch(Model(), x, folder / "m.onnx", **given)
+
+
+@pytest.mark.slow
+def test_masks_that_a_module_keeps_come_back(folder):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    from tests.harness.train.torch_transformers import transformer
+
+    torch.manual_seed(0)
+    module = transformer(torch, "gpt by hand")
+    for block in module.blocks:
+        block.mix.register_buffer("mask", torch.tril(torch.ones(8, 8)).bool(), persistent=True)
+    x = torch.randint(0, 20, (4, 8))
+    np.savez("t.npz", x_train=x, y_train=x, x_test=x, y_test=x)
+    given = {"data": {"source": str(folder / "t.npz"), "batch": 32}, "mesh": {"width": 4, "height": 2}}
+    out = Trainer(wse.train.from_torch(module, x, folder / "m.onnx", train={"iterations": 1}, **given)).state_dict()
+    assert out.keys() == module.state_dict().keys()
+    module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in out.items()}, strict=True)

@@ -1,0 +1,126 @@
+"""A module of PyTorch and the network that was read from its file have one loss and one gradient.
+
+A file has what a module calculates, and not what it leaves out on the way back: `detach`, `no_grad`, hooks, gradients
+that are scaled by how often a token occurs.  So both calculate them once, of the example, in f64.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fabric.networks.graph.plain import PlainGraph
+from harness.kit.modules import need
+from harness.train import weights
+from harness.train.data import Dataset, looked_up
+from harness.train.initial import initial_parameters
+from harness.train.tied import without_padding
+from wse_core import numerics
+from wse_core.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from harness.train.config import TrainConfig
+    from harness.train.onnx_reader import OnnxNetwork
+
+__all__ = ["check_gradients"]
+
+NEAR, FAR = 2e-3, 1e-5
+"""Gradients differ by less than this share of the largest of their parameter, or of all."""
+
+
+def check_gradients(module: Any, example: Any, config: TrainConfig, read: OnnxNetwork) -> None:
+    """Refuse a module whose loss or gradients are not those of the network that was read.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    example : torch.Tensor, shape (samples, ...)
+    config : TrainConfig
+        Of the network that was read.
+    read : OnnxNetwork
+
+    Raises
+    ------
+    UnsupportedError
+        A parameter whose gradient differs, by name; or another loss.
+    """
+    hooked = [name for name, one in module.named_parameters() if getattr(one, "_backward_hooks", None)]
+    if hooked:
+        what = f"{', '.join(hooked)}: its gradient is another one in PyTorch, where a hook changes it"
+        raise UnsupportedError(what, where="module", feature="gradients", hint="no register_hook")
+    loss, wanted, labels = _of_module(module, example, config, read)
+    found_loss, found = _of_network(example.detach().numpy(), labels, config, read)
+    if not math.isclose(loss, found_loss, rel_tol=NEAR, abs_tol=NEAR):
+        raise UnsupportedError(
+            f"the module has a loss of {loss:g} on the example, what was read from its file {found_loss:g}",
+            where="module",
+            feature="onnx",
+            hint="functions of very large numbers, or operations that the file does not say",
+        )
+    largest = max((float(np.abs(array).max()) for array in wanted.values()), default=0.0)
+    for name, array in wanted.items():
+        apart = float(np.abs(array - found[name]).max()) if name in found else 0.0
+        if apart > NEAR * float(np.abs(array).max()) + FAR * largest:
+            raise UnsupportedError(
+                f"{name}: its gradient is another one in PyTorch than that of the operations of the file",
+                where="module",
+                feature="gradients",
+                hint="no detach, no_grad, hooks, scale_grad_by_freq, nor padding_idx of another table than the tokens'",
+            )
+
+
+def _of_module(
+    module: Any, example: Any, config: TrainConfig, read: OnnxNetwork
+) -> tuple[float, dict[str, np.ndarray], np.ndarray]:
+    """Return the loss, gradients by name, and the labels that were drawn, as rows of the network have them."""
+    torch = need("torch", "a PyTorch module")
+    for wide in (True, False):  # what casts numbers itself is calculated as it wants
+        twin = copy.deepcopy(module).train()
+        try:
+            given = example.detach().double() if wide and example.is_floating_point() else example.detach()
+            logits = (twin.double() if wide else twin)(given)
+            break
+        except RuntimeError:
+            if not wide:
+                raise
+    planes = bool(read.planes)
+    shape = (len(logits), *logits.shape[2:]) if planes else tuple(logits.shape[:-1])
+    labels = np.random.default_rng(0).integers(0, config.classes, shape)
+    flat = logits if planes else logits.reshape(-1, logits.shape[-1])
+    target = torch.from_numpy(labels if planes else labels.ravel())
+    loss = torch.nn.functional.cross_entropy(flat, target, reduction="sum")
+    if loss.requires_grad:
+        loss.backward()
+    found = {
+        name: (torch.zeros_like(one) if one.grad is None else one.grad).double().numpy()
+        for name, one in twin.named_parameters(remove_duplicate=False)
+    }
+    if planes:
+        labels = labels.reshape(len(labels), -1)
+    elif read.first:
+        every = np.full((len(labels), read.sequence), -1)
+        every[:, 0] = labels
+        labels = every
+    return float(loss.detach()), found, labels if planes else labels.ravel()
+
+
+def _of_network(
+    x: np.ndarray, labels: np.ndarray, config: TrainConfig, read: OnnxNetwork
+) -> tuple[float, dict[str, np.ndarray]]:
+    """Return the loss and gradients by the names of the file."""
+    matrices, norms, _ = initial_parameters(config, numerics.BIAS_DEFAULT)
+    parameters = [*matrices, *(norms[k] for k in sorted(norms))]
+    rows = x.reshape(len(x) * read.sequence, -1) if read.sequence else x.reshape(len(x), -1)
+    samples = looked_up(Dataset(rows, labels, rows, labels), config).x_train[:]
+    graph = PlainGraph(config.graph, "f64")
+    held = {one.name: one.dense.astype(np.float64) for one in parameters}
+    loss, gradients = graph.gradients(held, samples.astype(np.float64), labels)
+    found = without_padding(config, matrices, [gradients[one.name].ravel() for one in parameters])
+    if config.tie is not None:
+        found = config.tie.added(matrices, found)
+    for one, array in zip(parameters, found, strict=True):
+        one.dense[...] = array.reshape(one.dense.shape)
+    return float(loss), read.back(weights.taken(parameters, [one.row for one in config.matrices], 0))
