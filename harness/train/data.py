@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from harness.kit.samples import load_digits
-from harness.train.sources import Samples, blocks, check_labels, marked, read_source
+from harness.train.sources import NONE, Samples, blocks, check_labels, marked, read_source
 from harness.train.text import TokenRows, is_text, read_text
 from wse_core import numerics
 from wse_core.errors import CheckpointError, ConfigError
@@ -117,6 +117,7 @@ def load(config: TrainConfig) -> Dataset:
     if labels.min() < 0 or labels.max() >= classes:
         raise ConfigError(
             f"labels of {source} are {labels.min()} to {labels.max()}, the network has {classes} classes",
+            hint='data.labels = "token"' if labels.min() == NONE else None,
             where="network.nodes"
             if config.network.nodes
             else f"network.layers[{len(config.network.layers) - 1}].outputs",

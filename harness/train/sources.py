@@ -33,7 +33,7 @@ import numpy as np
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
-__all__ = ["ARRAYS", "RowsOnDemand", "Samples", "blocks", "check_labels", "marked", "read_source"]
+__all__ = ["ARRAYS", "NONE", "RowsOnDemand", "Samples", "blocks", "check_labels", "marked", "read_source"]
 
 NONE = -100
 """A token, or pixel, without a label has this one in files and batches."""
