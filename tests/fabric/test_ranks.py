@@ -81,13 +81,16 @@ def test_ranks_change_nothing(case, size, turn, seed):
                 assert (one.last_active, one.wavelet_hops) == (many.last_active, many.wavelet_hops)
 
 
-@pytest.mark.parametrize("seed", [2, 92, 249])
+@pytest.mark.parametrize("seed", range(0, 300, 7))
 def test_ranks_put_off_what_one_engine_does(seed):
     """A main thread comes to a DSR that a starved microthread keeps: when that is seen depends on what was put off."""
     case = seeded(seed)
     one, many = case.start(Engine(case.spec)), case.start(Chorus(case.spec, 2))
     assert (one.run(3000), one.cycle) == (many.run(3000), many.cycle)
-    assert one.last_active == many.last_active
+    if one.status == "fault":  # elsewhere a row may have gone on to the end of its turn
+        assert one.fault == many.fault
+    else:
+        assert one.last_active == many.last_active
 
 
 def test_the_last_cycle_of_a_cut_run_is_that_of_one_engine():

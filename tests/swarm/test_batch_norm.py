@@ -119,7 +119,7 @@ def test_wafers_are_bit_exact(network, width, height, wafers, tokens, form, seed
     assert same(Trained(*place, form=form).facts(), Trained(*place, "numpy", form=form).facts())
 
 
-@examples(4)
+@examples(2)
 @given(network=networks(2), wafers=st.integers(1, 2), seed=st.integers(0, 99))
 def test_both_machines_take_the_same_cycles(network, wafers, seed):
     """So do ways that make a wafer wait: links that are slow, a round trip that takes no time."""
