@@ -84,8 +84,7 @@ class Looked(NamedTuple):
     ----------
     tables : tuple of (str, ndarray of int or None)
         A parameter, and the row of each place in a sequence; None: a token says it.
-    node : str
-        Name of the product, if it is one already.
+    shape : tuple of int
     """
 
     tables: tuple[tuple[str, np.ndarray | None], ...]
@@ -100,7 +99,9 @@ class Scores(NamedTuple):
     queries, keys : Heads
     shape : tuple of int
     factor : float
+        They are multiplied with it.
     seen : ndarray of bool, shape (queries, keys)
+        Which keys a query sees.
     shares : bool
         The softmax has been taken.
     """

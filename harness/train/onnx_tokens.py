@@ -46,6 +46,7 @@ FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "Reciprocal": lambda x: 1 / x,
     "Softplus": lambda x: np.logaddexp(x, 0),
     "Abs": np.abs,
+    "Erf": np.vectorize(math.erf, otypes=[float]),
     "Relu": lambda x: np.maximum(x, 0),
 }
 """Functions of a number."""
@@ -133,7 +134,6 @@ class TokenReader(AttentionReader):
             "Split": self._cut,
             "SplitToSequence": self._cut,
             "Neg": self._scaled,
-            "Erf": self._function,
             "Add": self._combine,
             "Sub": self._combine,
             "Mul": self._combine,
@@ -341,12 +341,8 @@ class TokenReader(AttentionReader):
         return None
 
     def _function(self, node: Any, names: list[str]) -> bool:
-        found = self.shown[node.input[0]]
+        found, call = self.shown[node.input[0]], FUNCTIONS[node.op_type]
         if isinstance(found, Root):
-            call = FUNCTIONS.get(node.op_type)
-            if call is None:
-                self._refuse(node, "of a mean of squares is no normalisation")
-                return True
             self._show(node.output[0], found._replace(call=_after(call, found.call)))
             return True
         own = self._as_function(node.input[0])
@@ -355,7 +351,6 @@ class TokenReader(AttentionReader):
         if own is None:
             self._refuse(node, "is a function of what cannot be followed")
             return True
-        call = _erf if node.op_type == "Erf" else FUNCTIONS[node.op_type]
         self._show(node.output[0], own._replace(call=_after(call, own.call)))
         return True
 
@@ -550,8 +545,3 @@ class TokenReader(AttentionReader):
 def _after(outer: Callable[..., np.ndarray], inner: Callable[..., np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function of what another gives."""
     return lambda x: outer(inner(x))
-
-
-def _erf(x: np.ndarray) -> np.ndarray:
-    """Return the error function."""
-    return np.vectorize(math.erf)(x)
