@@ -30,12 +30,12 @@ from harness.config import toml
 from harness.config.assignments import assigned
 from harness.config.machine import of_parts, of_table
 from harness.config.options import field_of, from_table, place
+from harness.train.lookup import Tie, first_product
 from harness.train.loss_scale import MOST
 from harness.train.nodes import PLACED, PRESETS, SIZES, preset_nodes
 from harness.train.sparsity import phases, widened
 from harness.train.tables import MemxConfig, RunConfig, TrainFile
 from harness.train.text import characters, is_text, text_of
-from harness.train.tied import Tie, first_product
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.schema import suggestion
 

@@ -27,8 +27,8 @@ import numpy as np
 from harness.train import sparsity
 from harness.train.clipping import factor, global_norm
 from harness.train.initial import with_bias
+from harness.train.lookup import without_padding
 from harness.train.loop import Loop, Step
-from harness.train.tied import without_padding
 from memx.pattern import Pattern
 
 __all__ = ["BatchResult", "MasterLoop"]

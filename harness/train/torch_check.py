@@ -7,6 +7,7 @@ that are scaled by how often a token occurs.  So both calculate them once, of th
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,8 @@ from harness.kit.modules import need
 from harness.train import weights
 from harness.train.data import Dataset, looked_up
 from harness.train.initial import initial_parameters
-from harness.train.tied import without_padding
+from harness.train.lookup import without_padding
+from harness.train.tables import SparsityConfig
 from wse_core import numerics
 from wse_core.errors import UnsupportedError
 
@@ -51,6 +53,10 @@ def check_gradients(module: Any, example: Any, config: TrainConfig, read: OnnxNe
     if hooked:
         what = f"{', '.join(hooked)}: its gradient is another one in PyTorch, where a hook changes it"
         raise UnsupportedError(what, where="module", feature="gradients", hint="no register_hook")
+    if config.sparsity.schedule == "sparse-ift":  # a wider network than the module's
+        return
+    network = dataclasses.replace(config.network, weights="")  # the weights of the module, all of them
+    config = dataclasses.replace(config, network=network, sparsity=SparsityConfig())
     loss, wanted, labels = _of_module(module, example, config, read)
     found_loss, found = _of_network(example.detach().numpy(), labels, config, read)
     if not math.isclose(loss, found_loss, rel_tol=NEAR, abs_tol=NEAR):

@@ -15,6 +15,7 @@ from wse_core.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
+    from harness.train.onnx_reader import OnnxNetwork
 
 __all__ = ["from_torch"]
 
@@ -85,10 +86,11 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
     finally:
         module.train(trained)
     _say_more(module, path)
-    network = {"file": str(path.resolve())} | _padding(module, path) | dict(tables.pop("network", {}))
+    read = read_onnx(path)
+    network = {"file": str(path.resolve())} | _padding(module, read) | dict(tables.pop("network", {}))
     config = TrainConfig.of(network=network, **tables)
-    _check_names(module, path)
-    check_gradients(module, example, config, read_onnx(path))
+    _check_names(module, read)
+    check_gradients(module, example, config, read)
     return config
 
 
@@ -121,28 +123,24 @@ def _say_more(module: Any, path: Path) -> None:
             stream.write(model.SerializeToString())
 
 
-def _padding(module: Any, path: Path) -> dict[str, int]:
+def _padding(module: Any, read: OnnxNetwork) -> dict[str, int]:
     """Return the token whose row PyTorch does not train, as a key of the network's table: files do not say it."""
-    from harness.train.onnx_file import read_onnx
-
     rows = {
         id(one.weight): one.padding_idx
         for one in module.modules()
         if hasattr(one, "padding_idx") and hasattr(one, "weight")
     }
-    held, found = dict(module.named_parameters(remove_duplicate=False)), read_onnx(path)
-    for origins in found.origins.values() if found.sequence else ():
+    held = dict(module.named_parameters(remove_duplicate=False))
+    for origins in read.origins.values() if read.sequence else ():
         row = rows.get(id(held.get(origins[0].name)))
         if row is not None and origins[0].columns is not None:  # the table of tokens comes first
             return {"padding": int(row)}
     return {}
 
 
-def _check_names(module: Any, path: Path) -> None:
+def _check_names(module: Any, read: OnnxNetwork) -> None:
     """Refuse what is trained here and not by PyTorch, and parameters that the module does not use."""
-    from harness.train.onnx_file import read_onnx
-
-    read, kept = read_onnx(path), dict(module.named_buffers())
+    kept = dict(module.named_buffers())
     names = {one.name for origins in read.origins.values() for one in origins} | set(read.other_names)
     found = {name for name in names if not (name in kept and name.endswith(STATISTICS))}
     free = {name for name, one in module.named_parameters(remove_duplicate=False) if one.requires_grad}

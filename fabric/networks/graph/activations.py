@@ -191,13 +191,9 @@ class Tanh(Smooth):
 
         Errors below 3e-7 and, of the slope, 1e-6.
         """
-        v, w, q, t = f.v, f.w, f.q, f.t
+        v, q = f.v, f.q
         with f.call():
-            f.mul(t, source, -2.0)
-            f.minimum(t, t, LARGEST_EXPONENT)
-            f.power(w, t)
-            f.add(w, w, 1.0)
-            f.inverse(v)  # s
+            _logistic(f, source, 2.0)  # s
             f.sub(q, 1.0, v)
             f.mul(q, q, v)
             f.mul(slope, q, 4.0)
@@ -218,14 +214,10 @@ class Silu(Smooth):
 
         Errors below 2e-7 and, of the slope, 2e-6, times the larger of the exact value and 1.
         """
-        v, w, x, q, t = f.v, f.w, f.x, f.q, f.t
+        v, x, q = f.v, f.x, f.q
         with f.call():
             f.move(x, source)
-            f.mul(t, x, -1.0)
-            f.minimum(t, t, LARGEST_EXPONENT)
-            f.power(w, t)
-            f.add(w, w, 1.0)
-            f.inverse(v)  # s
+            _logistic(f, x, 1.0)  # s
             f.sub(q, 1.0, v)
             f.mul(q, q, x)
             f.mul(q, q, v)
@@ -236,6 +228,15 @@ class Silu(Smooth):
         with np.errstate(over="ignore"):  # then s is zero
             s = 1 / (1 + np.exp(-x))
         return x * s, s + x * s * (1 - s)
+
+
+def _logistic(f: Functions, source: Any, rate: float) -> None:
+    """Set v = 1 / (1 + exp(-rate source)); u, w and t change."""
+    f.mul(f.t, source, -rate)
+    f.minimum(f.t, f.t, LARGEST_EXPONENT)
+    f.power(f.w, f.t)
+    f.add(f.w, f.w, 1.0)
+    f.inverse(f.v)
 
 
 ACTIVATIONS = {row.name: row for row in (Relu(), Gelu(), Silu(), GeluErf(), Tanh())}

@@ -13,9 +13,9 @@ import wse
 from fabric.networks.graph.plain import PlainGraph
 from harness.train.config import parse_train
 from harness.train.data import load
+from harness.train.lookup import without_padding
 from harness.train.plain import PlainTrainer
 from harness.train.text import TokenRows
-from harness.train.tied import without_padding
 from harness.train.trainer import Trainer
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -604,7 +604,12 @@ def test_what_a_module_leaves_out_on_the_way_back_is_named(folder, what):
     with pytest.raises(UnsupportedError, match="its gradient is another one in PyTorch"):
         wse.train.from_torch(Model(), x, folder / "m.onnx", **given)
     what = "nothing"
-    wse.train.from_torch(Model(), x, folder / "m.onnx", **given)
+    module = Model()
+    read = wse.train.from_torch(module, x, folder / "m.onnx", **given, sparsity={"density": 0.5})
+    assert read.density == pytest.approx(0.5, abs=0.02)  # the whole module is compared, not what masks leave of it
+    np.savez("w.npz", **{"head.weight": np.zeros((5, 8), np.float32)})
+    first = {"weights": str(folder / "w.npz")}
+    assert wse.train.from_torch(module, x, folder / "m.onnx", **given, network=first).network.weights
 
 
 @pytest.mark.slow

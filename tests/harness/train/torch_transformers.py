@@ -23,6 +23,7 @@ def transformer(torch, name):
 
 
 def attention(torch, d, heads, joined, by_hand, tokens):
+    """Return causal attention; queries, keys and values `joined` in a product, scores masked `by_hand`."""
     nn = torch.nn
 
     class Attention(nn.Module):

@@ -1,8 +1,8 @@
-"""Two products that share weights: the last one multiplies with the table that the first one looks tokens up in.
+"""The table that the first product looks tokens up in: its padding is not trained, and another product may share it.
 
-The memory service has both, equal in every bit: both gradients are added in f32, that of the last product first, and
-both weights are updated with the sum, so that they stay equal with any optimizer, which works number by number.  Norms
-count the sum once.
+A product that shares it multiplies with it, turned.  The memory service has both, equal in every bit: both gradients
+are added in f32, that of the last product first, and both weights are updated with the sum, so that they stay equal
+with any optimizer, which works number by number.  Norms count the sum once.
 
 Source: O. Press and L. Wolf, "Using the output embedding to improve language models", 2017.
 """
