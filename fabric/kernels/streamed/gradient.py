@@ -133,6 +133,8 @@ class GradientTasks:
         The present row of dY in f32, to write and to read.
     features : Dsr
         Reads 16-bit numbers and moves behind what it has read: lent for answers from a turned copy.
+    parity : int
+        Of the row of PEs.
     """
 
     features: Dsr
@@ -159,6 +161,7 @@ class GradientTasks:
         self.columns = columns = place.columns
         height = place.height
         parity = row if isinstance(row, int) else {"only": 0, "top": 0, "bottom": (height - 1) % 2}[row]
+        self.parity = parity
         self.product = p.array("product", max(tokens, longest), "f32", bank=0)
         self.gradient = p.array("gradient", max(tokens, longest), "f32", bank=2)
         self.row_words = p.reg16("words of a row of gradients") if longest else None

@@ -32,10 +32,12 @@ from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.plan import MemoryPlan, PlannedArray
 from fabric.networks.streamed.commands import FORMS, MOST
-from fabric.networks.streamed.operations.attention import shares_of
+from fabric.networks.streamed.operations.attention import head_of, shares_of, the_form
+from fabric.networks.streamed.operations.blocks import PLACE, route_blocks, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.gradients import copies, lacks_memory
 from fabric.networks.streamed.operations.linear import TURN, dense_tasks, turn_task
+from fabric.networks.streamed.operations.rotary import TABLE, tables_of
 from fabric.networks.streamed.operations.rows import slope_task
 from fabric.networks.streamed.operations.shapes import padded_rows, shapes_of
 from fabric.networks.streamed.operations.table import STREAMED, ids_of, present
@@ -136,7 +138,7 @@ class Resident:
         if padded:
             self.plan.arrays["padded"] = PlannedArray(padded)
         if sizes:
-            shares = max((shares_of(node) for node in network.nodes if node.op == "attention"), default=0)
+            shares = max((shares_of(node, self.tokens) for node in network.nodes if node.op == "attention"), default=0)
             self.plan.arrays["by_token"] = PlannedArray(max(*sizes.values(), -(-shares // self.tokens)))
             self.plan.arrays["totals"] = PlannedArray(max(sizes.values()), "f32", single=True)
         self._views = [(name, 0) for name in self.plan.arrays]
@@ -177,20 +179,25 @@ class Resident:
         return self._made[key]
 
     def _check_sequences(self) -> None:
-        """Refuse sequences that do not lie in a PE whole, and more of them than a command can count."""
+        """Refuse sequences whose tokens and those of a PE do not divide, and more of them than a command can count."""
         for node in self.network.nodes:
             if node.op not in ("attention", "rotary"):
                 continue
             sequence = node.size("sequence")
-            if self.tokens % sequence:
-                near = [
-                    rows for rows in range(1, self.samples // sequence + 1) if self.samples % (rows * sequence) == 0
-                ]
+            if self.samples % sequence:
+                raise ConfigError(
+                    f"{node.name}: {self.samples} samples of a wafer are no whole sequences of {sequence} tokens",
+                    where="data.batch",
+                )
+            if self.tokens % sequence and sequence % self.tokens:
+                able = [rows for rows in range(1, self.samples + 1) if self._lies(sequence, rows)]
+                near = sorted(sorted(able, key=lambda rows: abs(rows - self.height))[:4])
                 raise UnsupportedError(
-                    f"{node.name}: sequences of {sequence} tokens do not lie whole in PEs of {self.tokens} tokens",
-                    feature="attention over several rows of PEs",
+                    f"{node.name}: of sequences of {sequence} tokens and PEs of {self.tokens} tokens neither divides "
+                    "the other",
+                    feature="attention over rows of PEs",
                     where="mesh.height",
-                    hint=f"{', '.join(map(str, near[-3:])) or 'more samples than a sequence has, and 1'} rows of PEs",
+                    hint=f"{', '.join(map(str, near))} rows of PEs",
                 )
             heads = -(-kv_heads_of(node) // self.width)
             if max(self.tokens // sequence, heads) > MOST_COUNTED:
@@ -200,6 +207,28 @@ class Resident:
                     where="mesh",
                     hint=f"at most {MOST_COUNTED} of each: more PEs",
                 )
+
+    def _lies(self, sequence: int, height: int) -> bool:
+        """Return whether sequences lie whole in PEs, or on whole rows of them, of a mesh of so many rows."""
+        tokens, rest = divmod(self.samples, height)
+        return not rest and (tokens % sequence == 0 or sequence % tokens == 0)
+
+    def _place_sequences(self, layout: Layout) -> None:
+        """Route blocks of sequences that lie on several rows of PEs, and tell each row which one of them it is."""
+        rows = {
+            node.op: rows_of(node.size("sequence"), self.tokens)
+            for node in self.network.nodes
+            if node.op in ("attention", "rotary")
+        }
+        route_blocks(layout, rows.get("attention", 1))
+        for y in range(self.height):
+            line = 0, y, self.width, 1
+            if rows.get("attention", 1) > 1:
+                layout.set_param(PLACE, y % rows["attention"], line)
+            if rows.get("rotary", 1) > 1:
+                node = the_form(self.network, "rotary")
+                table = tables_of(head_of(self.network, node), node.size("sequence"), self.tokens)
+                layout.set_param(TABLE, table[y % rows["rotary"]], line)
 
     def _largest(self) -> tuple[str, int]:
         """Return (name, bytes) of the largest array."""
@@ -322,6 +351,7 @@ class Resident:
                 for y in range(self.height):
                     if key == (x == 0, x == self.width - 1, x % 2, row_kind(y, self.height)):
                         layout.set_param("table", addresses, (x, y, 1, 1))
+        self._place_sequences(layout)
         self.inputs = [layout.input_stream(x, 0, "N", COLOR_W) for x in range(self.width)]
         south = DOWN[(self.height - 1) % 2]
         self.outputs = [layout.output_stream(x, self.height - 1, "S", south) for x in range(self.width)]

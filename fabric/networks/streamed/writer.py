@@ -142,7 +142,8 @@ class _Words(StepWriter):
         self.script.turn()
 
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
-        each = np.arange(self.resident.tokens // step.node.size("sequence") if sequences else 1)
+        whole = self.resident.tokens // step.node.size("sequence")
+        each = np.arange(max(1, whole) if sequences else 1)  # of one on several rows each row does its block
         y = self.resident.network.tensors[step.node.name]
         unit = OPERATIONS[step.op].units(step.node, y.rows)[1]
         for column, count in enumerate(self.plan.layout(y).counts):

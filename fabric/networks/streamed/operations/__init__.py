@@ -7,6 +7,9 @@ module          content
 `code`          what the tasks of a program share: pointers, rows of f32 numbers, the ring that joins sums
 `linear`        products and gradients of weights
 `rows`          what works on single rows: activations and their slopes
+`attention`     attention of whole heads in a column, block by block of a sequence
+`blocks`        what rows of PEs on which a sequence lies hand on to each other
+`rotary`        turned places
 `norm`          normalisation over the features
 `loss`          softmax cross-entropy, and how many samples are classified right
 `table`         all of them by name

@@ -1,23 +1,33 @@
-"""Attention where whole sequences lie in a PE and whole heads in a column: nothing moves.
+"""Attention where whole heads lie in a column: of whole sequences in a PE nothing moves, else blocks along the column.
 
 A command says which head of the column and which sequence of the PE; the PE does it by itself, key after key: scores
 are sums of a query row times one number of a key, as products are sums of rows times weights.  Query heads that share a
 head of keys and values lie in the same column and are done one after the other by one command.
 
+A sequence that lies on several rows of PEs has a block of tokens in each.  All of them get the same command, and each
+does block after block of what the others hand on (`fabric.networks.streamed.operations.blocks`): keys for the scores,
+values for the results, on the way back keys and values once more for the gradients of the own queries, and then queries
+with their gradients, logs and dots for those of the own keys.  A causal PE has no use for keys behind its queries, nor
+for queries before its keys.  What is done to a block is what is done to a whole sequence.
+
 Memory
-    Scores of a sequence in f32, shares and their gradients in 16 bits: 8 bytes times the square of the sequence.  Where
-    query heads share a head, its gradients are f32 sums until the last of them has added to them, 8 bytes per feature
-    and token; they take the place of the scores, which nobody has on the way back, so that only heads of more features
-    than half a sequence has tokens need more memory.
+    Scores of the tokens of a PE with those of their sequence in f32, shares and their gradients in 16 bits: 8 bytes
+    times the square of the sequence where it lies whole.  Where query heads share a head, or a sequence lies on several
+    rows, gradients are f32 sums until the last of them is added, 8 bytes per feature and token, and 12 on several rows;
+    they take the place of the scores, which nobody has on the way back, so that only heads of many features need more
+    memory.  Blocks of the others take 4 bytes per feature and token, and 8 per token.
 
 Order of additions (bit exact)
     Scores: from 0 over the features.  Largest score and sum: over the keys.  Results and gradients: from 0 over keys or
-    queries; gradients of a shared head over its query heads, of each over the queries; each rounded once.
+    queries; gradients of a shared head over its query heads, of each over the queries; each rounded once.  On how many
+    rows a sequence lies does not change a bit.
 
 Cycles
     Of a sequence of S tokens and a head of e features: four products forward and back of S e (S / 2 + 7) each, one
     more for the gradients of keys and values, and 2 S exponentials of rows.  All that is per query head; where
-    heads share one, that one takes 2 e (S + 11) more to round its sums and 2 e S to begin them.
+    heads share one, that one takes 2 e (S + 11) more to round its sums and 2 e S to begin them.  On R rows a product
+    takes R blocks of T e (T / 2 + 7), T = S / R; the scores of the other blocks are made twice on the way back, those
+    of the own too if tokens see those behind them.
 
 Source: `fabric.networks.graph.attention`; weight streaming white paper, section 4.2 (what has no weights is done on the
 wafer).
@@ -29,10 +39,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from fabric.asm.operands import Reg
+from fabric.asm.operands import Dsd, Reg, Var
 from fabric.networks.graph.attention import group_of, scale_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep, Node
+from fabric.networks.streamed.operations.blocks import BlockTasks, Travelling, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from wse_core.errors import UnsupportedError
@@ -80,23 +91,30 @@ class AttentionTasks:
         self.code, p = code, code.p
         node = the_form(code.network)
         self.size, self.group = head_of(code.network, node), group_of(node)
-        self.sequence, self.causal, self.tokens = node.size("sequence"), bool(node.size("causal")), code.tokens
-        s = self.sequence
+        self.causal, self.tokens = bool(node.size("causal")), code.tokens
+        self.rows = rows_of(node.size("sequence"), self.tokens)
+        self.length = s = node.size("sequence") // self.rows
         self.operands, self.at = p.array("operands", len(BACK), "u16"), p.array("places", len(BACK), "u16")
         self.named = p.scalar("operands named", "u16", 0)
         if self.group > 1:
             self.left = p.scalar("heads left", "u16")
-        self.work = p.array("scores", max(s * s, 2 * self.size * s * (self.group > 1)), "f32", bank=0)
+        kept = 3 if self.rows > 1 else 2 * (self.group > 1)
+        self.work = p.array("scores", max(s * s * self.rows, kept * self.size * s), "f32", bank=0)
         # And behind them their gradients.  They live in a command, turned copies in a phase of gradients: one place.
-        self.shares = code.held.get("by_token") or p.array("shares", shares_of(node), "half", bank=1)
+        self.shares = code.held.get("by_token") or p.array("shares", shares_of(node, self.tokens), "half", bank=1)
         self.share, self.dot = (
             p.array("share of a query", s, "f32", bank=4),
             p.array("dot of a query", s, "f32", bank=4),
         )
         self.sums = p.dsr("src0")
         # These are set by commands before they are used again: attention borrows them.
-        self.rows, self.numbers = code.reads["label"], code.reads["wide"]
+        self.row, self.numbers = code.reads["label"], code.reads["wide"]
         self.halves, self.wide = code.writes["row"], code.writes["wide"]
+        self.dot_now = self.dot
+        if self.rows > 1:
+            self.blocks = BlockTasks(code, self.rows, self.row, self.numbers)
+            self.dot_now = p.array("dot of a query of the block", s, "f32", bank=4)
+            self.travelling = self.parts()
 
     def tasks(self) -> None:
         """Write the tasks of both ways and of the list of operands."""
@@ -116,19 +134,60 @@ class AttentionTasks:
             self.softmax()
             self.mix()
         with code.command("attend_back") as t, self.borrowed(t.data, BACK):
-            if self.group > 1:
-                p.mov32(p.mem1d(self.work, 2 * self.size * self.sequence), 0)
+            if self.kept("d keys"):
+                p.mov32(self.sums_of("d keys", 2), 0)
             with self.each_head(BACK):
                 self.dots()
-                self.gradients_of_scores()
-                self.gradients()
-            if self.group > 1:
-                self.rounded()
+                if self.kept("d queries"):
+                    p.mov32(self.sums_of("d queries", 1), 0)
+                with self.each_block("keys", "values"):
+                    self.gradients_of_scores(self.dot, self.causal)
+                    self.gradients()
+                if self.rows > 1:
+                    self.rounded("d queries")
+                    with self.each_block("queries", "logs", "d results", "dot"):
+                        self.gradients_of_scores(self.dot_now, False)
+                        self.gradients_of_keys()
+            if self.kept("d keys"):
+                self.rounded("d keys", "d values")
+
+    def parts(self) -> dict[str, Travelling]:
+        """Declare where blocks of other rows are taken to; return what travels, by the names of operands."""
+        p, words = self.code.p, self.size * self.tokens
+        taken = [p.array(f"block of {side}", words, "half", bank=1) for side in ("keys or queries", "the others")]
+        logs = p.array("logs of a block", self.tokens, "f32")
+        own = {name: p.scalar(f"own {name}", "u16") for name in ("keys", "values", "queries", "logs", "d results")}
+        found = {
+            name: Travelling(words, False, taken[side], own[name], (self.at, BACK.index(name)))
+            for name, side in (("keys", 0), ("values", 1), ("queries", 0), ("d results", 1))
+        }
+        found["logs"] = Travelling(self.tokens, True, logs, own["logs"], (self.at, BACK.index("logs")))
+        return found | {"dot": Travelling(self.tokens, True, self.dot_now, self.dot)}
+
+    @contextmanager
+    def each_block(self, *names: str) -> Iterator[None]:
+        """Repeat what is inside for each block of some operands that the PE has a use for: once if there is but one.
+
+        Keys and what belongs to them go to those behind, queries and what belongs to them to those before.  Causal
+        PEs have worked on their own queries when they had their own keys.
+        """
+        if self.rows == 1:
+            yield
+            return
+        with_keys = names[0] in SHARED
+        ways = "SN" if not self.causal else "S" if with_keys else "N"
+        with self.blocks.each([self.travelling[name] for name in names], ways, with_keys or not self.causal):
+            self.loads()
+            yield
+
+    def kept(self, name: str) -> bool:
+        """Return whether gradients, or results, are f32 sums until the last of their parts has been added."""
+        return self.rows > 1 or (self.group > 1 and name in SHARED)
 
     @contextmanager
     def borrowed(self, data: Reg, names: tuple[str, ...]) -> Iterator[None]:
         """Begin a task with the places of its operands for a head and sequence; give the pointers back at its end."""
-        p, s = self.code.p, self.sequence
+        p, s = self.code.p, self.length
         head, behind, place = p.reg16("head"), p.reg16("words"), p.reg16("place")
         p.sar16(head, data, 8)
         p.and16(behind, data, 0xFF)
@@ -180,8 +239,8 @@ class AttentionTasks:
 
     def loads(self) -> None:
         """Emit the loads of the pointers."""
-        p, s = self.code.p, self.sequence
-        p.load(self.rows, p.mem1d(self.code.held["a0"], s))
+        p, s = self.code.p, self.length
+        p.load(self.row, p.mem1d(self.code.held["a0"], s))
         p.load(self.numbers, p.mem1d(self.work, s))
         p.load(self.halves, p.mem1d(self.shares, s))
         p.load(self.wide, p.mem1d(self.work, s))
@@ -194,32 +253,40 @@ class AttentionTasks:
         return found
 
     def vector(self, var: Any) -> Any:
-        """Return the first numbers of a row of tokens, as many as a sequence has."""
-        return self.code.p.mem1d(var, self.sequence)
+        """Return the first numbers of a row of tokens, as many as a sequence has in the PE."""
+        return self.code.p.mem1d(var, self.length)
 
     def products(self, rows: str, numbers: str, left: Reg) -> None:
         """Emit sums = sum over the features of a row times a number of a token, `left` tokens from the end."""
         p = self.code.p
         p.mov32(self.sums, 0)
         at, factor = self.place(rows, "at"), p.reg16("factor")
-        p.dsr_base(self.rows, at)
+        p.dsr_base(self.row, at)
         p.ld16(at, self.at, offset=BACK.index(numbers))
-        p.add16(at, at, self.sequence)
+        p.add16(at, at, self.length)
         p.sub16(at, at, left)
         with p.loop(self.size):
             p.ld16(factor, at)
             p.add16(at, at, self.tokens)
-            p.fmachs(self.sums, self.sums, self.rows, factor)
-            p.dsr_off(self.rows, self.tokens)
+            p.fmachs(self.sums, self.sums, self.row, factor)
+            p.dsr_off(self.row, self.tokens)
         p.free(at, factor)
 
     @contextmanager
     def before(self, left: Reg) -> Iterator[Reg]:
-        """Emit how many tokens come before the one that is `left` from the end; a register has the number inside."""
+        """Emit how many tokens come before the one that is `left` from the end; a register has the number inside.
+
+        Those of another block all come behind: 0.
+        """
         p = self.code.p
         count = p.reg16("tokens before")
-        p.ldi(count, self.sequence)
+        p.ldi(count, self.length)
         p.sub16(count, count, left)
+        if self.rows > 1:
+            own = p.reg16("block is the own one")
+            p.ld16(own, self.blocks.is_own)
+            p.mul16(count, count, own)
+            p.free(own)
         yield count
         p.free(count)
 
@@ -233,7 +300,7 @@ class AttentionTasks:
         p.mov32(peak, LOWEST)
         row = p.reg16("row of scores")
         p.ldi(row, self.work)
-        with p.loop(self.sequence) as left:
+        with self.each_block("keys"), p.loop(self.length) as left:
             p.dsr_base(self.sums, row)
             p.dsr_base(self.numbers, row)
             self.products("queries", "keys", left)
@@ -244,8 +311,22 @@ class AttentionTasks:
                     p.dsr_len(self.wide, count)
                 p.mov32(self.wide, LOWEST)
             p.fmaxs(peak, peak, self.numbers)
-            p.add16(row, row, 2 * self.sequence)
+            p.add16(row, row, 2 * self.length)
         p.free(row)
+
+    @contextmanager
+    def each_key(self) -> Iterator[None]:
+        """Repeat what is inside for each key that has scores."""
+        p = self.code.p
+        if self.rows == 1:
+            with p.loop(self.length):
+                yield
+            return
+        keys = self.blocks.seen("S" if self.causal else "SN")
+        p.mul16(keys, keys, self.length)
+        with p.loop(keys, counter=keys):
+            yield
+        p.free(keys)
 
     def softmax(self) -> None:
         """Emit shares = exp(scores - peak) in 16 bits, share = 1 / their sum, and the logs of the sums."""
@@ -255,48 +336,44 @@ class AttentionTasks:
         row, share = p.reg16("row of scores"), p.reg16("row of shares")
         p.ldi(row, self.work)
         p.ldi(share, self.shares)
-        with p.loop(self.sequence):
+        with self.each_key():
             p.dsr_base(self.sums, row)
             p.fsubs(self.sums, self.sums, peak)
-            with code.functions.first(self.sequence):
+            with code.functions.first(self.length):
                 code.functions.exp(code.one, row)
             p.fadds(two, two, one)
             p.dsr_base(self.halves, share)
             p.fs2h(self.halves, one)
-            p.add16(row, row, 2 * self.sequence)
-            p.add16(share, share, self.sequence)
+            p.add16(row, row, 2 * self.length)
+            p.add16(share, share, self.length)
         p.free(row, share)
-        with code.functions.first(self.sequence):
+        with code.functions.first(self.length):
             code.functions.reciprocal(self.share, code.two)
             code.functions.log(code.one, code.two)
         p.fadds(one, one, peak)
         logs = self.place("logs")
-        p.load(self.wide, p.mem1d(self.work, self.sequence))
+        p.load(self.wide, p.mem1d(self.work, self.length))
         p.dsr_base(self.wide, logs)
         p.mov32(self.wide, one)
         p.free(logs)
 
     def mix(self) -> None:
         """Emit the results: values times shares over the keys, times one over the sum."""
-        code, p = self.code, self.code.p
-        one = self.vector(code.one)
-        p.load(self.sums, one)
-        value, result, at, factor = self.place("values"), self.place("results"), p.reg16("at"), p.reg16("factor")
-        with p.loop(self.size):
-            p.mov32(self.sums, 0)
-            p.load(self.rows, p.mem1d(self.shares, self.sequence))
-            p.mov16(at, value)
-            with p.loop(self.sequence):
-                p.ld16(factor, at)
-                p.add16(at, at, 1)
-                p.fmachs(self.sums, self.sums, self.rows, factor)
-                p.dsr_off(self.rows, self.sequence)
-            p.fmuls(one, one, self.share)
-            p.dsr_base(self.halves, result)
-            p.fs2h(self.halves, one)
-            p.add16(value, value, self.tokens)
-            p.add16(result, result, self.tokens)
-        p.free(value, result, at, factor)
+        p = self.code.p
+        if self.rows == 1:
+            self.summed(("results", "values"), self.vector(self.shares), self.length, self.share)
+            return
+        p.mov32(self.sums_of("results", 1), 0)
+        with self.each_block("values"):
+            block, first = p.reg16("block"), p.reg16("shares of the block")
+            p.ld16(block, self.blocks.block)
+            p.mul16(block, block, self.length**2)
+            p.ldi(first, self.shares)
+            p.add16(first, first, block)
+            p.free(block)
+            self.summed(("results", "values"), self.vector(self.shares), self.length, at=first)
+            p.free(first)
+        self.rounded("results", factor=self.share)
 
     # --- back ---------------------------------------------------------------------------------------------------------
 
@@ -307,19 +384,19 @@ class AttentionTasks:
         p.mov32(self.dot, 0)
         result, delta = self.place("results"), self.place("d results")
         with p.loop(self.size):
-            p.dsr_base(self.rows, delta)
-            p.fh2s(one, self.rows)
-            p.dsr_base(self.rows, result)
-            p.fh2s(two, self.rows)
+            p.dsr_base(self.row, delta)
+            p.fh2s(one, self.row)
+            p.dsr_base(self.row, result)
+            p.fh2s(two, self.row)
             p.fmuls(one, one, two)
             p.fadds(self.dot, self.dot, one)
             p.add16(result, result, self.tokens)
             p.add16(delta, delta, self.tokens)
         p.free(result, delta)
 
-    def gradients_of_scores(self) -> None:
+    def gradients_of_scores(self, dot: Var, masked: bool) -> None:
         """Emit shares and their gradients in 16 bits, key after key."""
-        code, p, s = self.code, self.code.p, self.sequence
+        code, p, s = self.code, self.code.p, self.length
         one, two = self.vector(code.one), self.vector(code.two)
         logs, row = self.place("logs"), p.reg16("row of shares")
         p.dsr_base(self.numbers, logs)
@@ -333,83 +410,115 @@ class AttentionTasks:
             with code.functions.first(s):
                 code.functions.exp(code.one, code.one)
             p.mov32(two, one)
-            self.stored(row, two, left)
+            self.stored(row, two, left, masked)
             self.products("d results", "values", left)
-            p.fsubs(one, one, self.dot)
+            p.fsubs(one, one, dot)
             p.fmuls(one, two, one)
             self.scale(one, one)
             p.add16(row, row, s * s)
-            self.stored(row, one, left)
+            self.stored(row, one, left, masked)
             p.sub16(row, row, s * s - s)
         p.free(row)
 
-    def stored(self, row: Reg, numbers: Any, left: Reg) -> None:
+    def stored(self, row: Reg, numbers: Any, left: Reg, masked: bool) -> None:
         """Emit a row in 16 bits; what a causal query does not see is zero."""
         p = self.code.p
         p.dsr_base(self.halves, row)
-        p.dsr_len(self.halves, self.sequence)
+        p.dsr_len(self.halves, self.length)
         p.fs2h(self.halves, numbers)
-        if self.causal:
+        if masked:
             with self.before(left) as count:
                 p.dsr_len(self.halves, count)
             p.fmovh(self.halves, 0.0)
 
     def gradients(self) -> None:
-        """Emit the gradients: rows of slopes times keys, columns of slopes times queries, of shares times deltas."""
-        p, s = self.code.p, self.sequence
+        """Emit the gradients of queries: rows of slopes times keys; and, of the own block, those of its keys."""
+        p, s = self.code.p, self.length
         p.dsr_len(self.halves, s)
-        slopes = s * s
-        self.summed(("d queries", "keys"), p.mem1d(self.shares, s, offset=slopes), s)
-        self.summed(("d keys", "queries"), p.mem1d(self.shares, s, stride=s, offset=slopes), 1)
+        self.summed(("d queries", "keys"), p.mem1d(self.shares, s, offset=s * s), s)
+        if self.rows == 1:
+            self.gradients_of_keys()
+        elif self.causal:
+            end, own = p.new_label(), p.reg16("block is the own one")
+            p.ld16(own, self.blocks.is_own)
+            p.br16("eq", own, 0, end)
+            p.free(own)
+            self.gradients_of_keys()
+            p.place(end)
+
+    def gradients_of_keys(self) -> None:
+        """Emit the gradients of keys and values: columns of slopes times queries, of shares times deltas."""
+        p, s = self.code.p, self.length
+        self.summed(("d keys", "queries"), p.mem1d(self.shares, s, stride=s, offset=s * s), 1)
         self.summed(("d values", "d results"), p.mem1d(self.shares, s, stride=s), 1)
 
-    def summed(self, names: tuple[str, str], first: Any, behind: int) -> None:
-        """Emit, per feature, sums over tokens of a vector, each `behind` the one before, times a number."""
-        p, s = self.code.p, self.sequence
-        one, kept = self.vector(self.code.one), self.group > 1 and names[0] in SHARED
-        into, numbers, at, factor = self.place(names[0], "into"), self.place(names[1], "numbers"), p.reg16(), p.reg16()
+    def summed(
+        self, names: tuple[str, str], first: Any, behind: int, factor: Var | None = None, at: Reg | None = None
+    ) -> None:
+        """Emit, per feature, sums over tokens of a vector, each `behind` the one before, times a number.
+
+        What is not kept in f32 is multiplied by a factor, if there is one.  A register may have the place of the first
+        vector.
+        """
+        p, s = self.code.p, self.length
+        one, kept = self.vector(self.code.one), self.kept(names[0])
+        into, numbers, at_number, number = (
+            self.place(names[0], "into"),
+            self.place(names[1], "numbers"),
+            p.reg16(),
+            p.reg16(),
+        )
         p.load(self.sums, self.sums_of(names[0]) if kept else one)
         with p.loop(self.size):
             if not kept:
                 p.mov32(self.sums, 0)
-            p.load(self.rows, first)
-            p.mov16(at, numbers)
+            p.load(self.row, first)
+            if at is not None:
+                p.dsr_base(self.row, at)
+            p.mov16(at_number, numbers)
             with p.loop(s):
-                p.ld16(factor, at)
-                p.add16(at, at, 1)
-                p.fmachs(self.sums, self.sums, self.rows, factor)
-                p.dsr_off(self.rows, behind)
+                p.ld16(number, at_number)
+                p.add16(at_number, at_number, 1)
+                p.fmachs(self.sums, self.sums, self.row, number)
+                p.dsr_off(self.row, behind)
             if kept:
                 p.dsr_off(self.sums, 2 * s)
             else:
+                if factor is not None:
+                    p.fmuls(one, one, self.vector(factor))
                 p.dsr_base(self.halves, into)
                 p.fs2h(self.halves, one)
                 p.add16(into, into, self.tokens)
             p.add16(numbers, numbers, self.tokens)
-        p.free(into, numbers, at, factor)
+        p.free(into, numbers, at_number, number)
 
-    def sums_of(self, name: str) -> Any:
-        """Return the first row of the sums of a shared head."""
-        behind = self.size * self.sequence if name == "d values" else 0
-        return self.code.p.mem1d(self.work, self.sequence, offset=behind)
+    def sums_of(self, name: str, arrays: int = 0) -> Dsd:
+        """Return the first row of the sums of an operand of a head, or all of so many operands."""
+        behind = {"d values": 1, "d queries": 2}.get(name, 0) * self.size * self.length
+        return self.code.p.mem1d(self.work, arrays * self.size * self.length or self.length, offset=behind)
 
-    def rounded(self) -> None:
-        """Emit the sums of the query heads, each rounded once."""
-        p = self.code.p
-        for name in ("d keys", "d values"):
+    def rounded(self, *names: str, factor: Var | None = None) -> None:
+        """Emit the sums of operands, times a factor if there is one, each rounded once."""
+        p, one = self.code.p, self.vector(self.code.one)
+        for name in names:
             into = self.place(name, "into")
             p.load(self.numbers, self.sums_of(name))
             with p.loop(self.size):
                 p.dsr_base(self.halves, into)
-                p.fs2h(self.halves, self.numbers)
-                p.dsr_off(self.numbers, 2 * self.sequence)
+                if factor is None:
+                    p.fs2h(self.halves, self.numbers)
+                else:
+                    p.fmuls(one, self.numbers, self.vector(factor))
+                    p.fs2h(self.halves, one)
+                p.dsr_off(self.numbers, 2 * self.length)
                 p.add16(into, into, self.tokens)
             p.free(into)
 
 
-def shares_of(node: Node) -> int:
-    """Return how many shares, and gradients of shares, attention keeps while it works on a sequence."""
-    return 2 * node.size("sequence") ** 2
+def shares_of(node: Node, tokens: int) -> int:
+    """Return how many shares, or shares of a block and their gradients, attention keeps, given the tokens of a PE."""
+    rows = rows_of(node.size("sequence"), tokens)
+    return max(2, rows) * (node.size("sequence") // rows) ** 2
 
 
 LOWEST = 0xFF800000

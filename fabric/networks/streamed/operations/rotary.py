@@ -1,7 +1,7 @@
 """Rotary embedding where whole heads lie in a column: nothing moves.
 
 A command per head turns its pairs of rows, all tokens of the PE at once, by cosines and sines that lie in its memory: 8
-bytes per pair and token.
+bytes per pair and token.  Where a sequence lies on several rows of PEs, each has those of its own places.
 
 Rounding
     Products, sums and differences in f32, each rounded; the result to 16 bits.
@@ -15,14 +15,19 @@ Source: RoFormer, as `fabric.networks.graph.rotary` has it.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.rotary import turns
 from fabric.networks.streamed.operations.attention import head_of, the_form
+from fabric.networks.streamed.operations.blocks import rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 
-__all__ = ["ROTARY"]
+__all__ = ["ROTARY", "TABLE", "tables_of"]
+
+TABLE = "cosines and sines"
+"""A PE has them in an array of this name."""
 
 COMMANDS = {
     "rotary": "data = number of the array whose heads are turned next",
@@ -43,6 +48,25 @@ def back(w: StepWriter, step: NetworkStep) -> None:
     w.heads(step, "rotate_back", sequences=False)
 
 
+def tables_of(features: int, sequence: int, tokens: int) -> NDArray[np.float32]:
+    """Return the cosines and sines of the PEs of each row of a sequence.
+
+    Parameters
+    ----------
+    features : int
+        Of a head.
+    sequence, tokens : int
+        Tokens of a sequence, and of a PE.
+
+    Returns
+    -------
+    ndarray of float32, shape (rows, numbers of a PE)
+    """
+    places = np.arange(rows_of(sequence, tokens) * tokens) % sequence
+    table = turns(features, sequence)[..., places].reshape(features // 2, 2, -1, tokens)
+    return np.moveaxis(table, 2, 0).reshape(-1, features * tokens)
+
+
 class RotaryTasks:
     """What the tasks hold between commands, and the tasks."""
 
@@ -50,8 +74,8 @@ class RotaryTasks:
         self.code, p = code, code.p
         node = the_form(code.network, "rotary")
         self.size, tokens = head_of(code.network, node), code.tokens
-        table = turns(self.size, node.size("sequence"))[..., np.arange(tokens) % node.size("sequence")]
-        self.table = p.array("cosines and sines", table.size, "f32", init=table.ravel(), bank=6)
+        table = tables_of(self.size, node.size("sequence"), tokens)
+        self.table = p.array(TABLE, table[0].size, "f32", init=table[0], bank=6)
         self.head = p.scalar("head that is turned next", "u16")
         self.turned = p.array("turned", tokens, "f32", bank=6)
 
