@@ -22,7 +22,7 @@ from wse_core.errors import InternalError
 from wse_core.image import N_CONTROL_IDS, N_TASK_IDS, NO_TASK, ProgramImage
 from wse_core.params import Machine
 
-__all__ = ["Odds", "Pricer"]
+__all__ = ["Odds", "Pricer", "mean_price"]
 
 Odds = Mapping[str, float] | float | None
 """How often branches are taken that depend on data: by source line, or for all; None: that is not known."""
@@ -234,14 +234,14 @@ class Pricer:
         if any(walker.moved for _, walker in ends.ways):
             for row in range(1, self.machine["mem.banks"]):
                 found.append(self._of_ways(self._follow(self._walker(entry, state, row, array)), name))
-        return _mean([1.0] * len(found), found)
+        return mean_price([1.0] * len(found), found)
 
     def _of_ways(self, ends: _Ends, name: str) -> TaskPrice:
         """Return the price of the ways through a task."""
         unknown = tuple(Unknown(one.what, self.where(one.at), name) for one in ends.unknown)
         prices = [self._of_way(walker) for _, walker in ends.ways]
         cycles = [one.alone for one in prices]
-        one = prices[int(np.argmin(cycles))] if unknown else _mean([weight for weight, _ in ends.ways], prices)
+        one = prices[int(np.argmin(cycles))] if unknown else mean_price([weight for weight, _ in ends.ways], prices)
         return replace(one, unknown=unknown, least=min(cycles), most=float("inf") if ends.open else max(cycles))
 
     def _of_way(self, walker: Walker) -> TaskPrice:
@@ -255,6 +255,35 @@ class Pricer:
             return TaskPrice(end, beside=walker.beside, lines=lines)
         first = meetings[0]
         return TaskPrice(first.first, first.length, end - first.end, meetings, walker.beside, lines)
+
+    # --- one task after the other -------------------------------------------------------------------------------------
+
+    def begun(self) -> State:
+        """Return what is known of the PE when the task that runs first has ended."""
+        return self._begin.copy() if self._first is None else self._after(self._entry(*self._first), self._begin)
+
+    def told(self, state: State, kind: str, number: int, data: int | None = None) -> tuple[TaskPrice, State]:
+        """Return the price of a task that begins in a state, and what is known behind it.
+
+        Parameters
+        ----------
+        state : State
+            What `begun` returned, or this.
+        kind, number, data
+            As of `task`.
+        """
+        entry, state = self._entry(kind, number), self._wavelet(state, data)
+        ends = self._follow(self._walker(entry, state))
+        found = [self._of_ways(ends, self._named(kind, number))]
+        for row in range(1, self.machine["mem.banks"]) if any(walker.moved for _, walker in ends.ways) else ():
+            found.append(self._of_ways(self._follow(self._walker(entry, state, row)), self._named(kind, number)))
+        behind = left_behind(self.image, self.code, entry, state) if ends.open else ends.ways[0][1].state
+        for _, walker in () if ends.open else ends.ways[1:]:
+            behind = joined_states(behind, walker.state)
+        return mean_price([1.0] * len(found), found), behind
+
+    def _named(self, kind: str, number: int) -> str:
+        return next(name for name, known in self.names().items() if known == (kind, number))
 
     # --- prices -------------------------------------------------------------------------------------------------------
 
@@ -301,12 +330,11 @@ class Pricer:
                     name: replace(one, base=array) if one is not None and one.moves else one
                     for name, one in state.held.items()
                 }
-            name = next(name for name, known in self.names().items() if known == (kind, number))
-            self._known[key] = self._price(entry, state, array, name)
+            self._known[key] = self._price(entry, state, array, self._named(kind, number))
         return self._known[key]
 
 
-def _mean(weights: list[float], prices: list[TaskPrice]) -> TaskPrice:
+def mean_price(weights: list[float], prices: list[TaskPrice]) -> TaskPrice:
     """Return the mean of prices; meetings and the length of the first are those of the first price."""
     if len(prices) == 1:
         return prices[0]

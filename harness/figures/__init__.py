@@ -25,6 +25,7 @@ __all__ = ["FIGURES", "NAMES", "Result", "Spec", "figure", "load"]
 NAMES = {
     "gemm-scaling": "gemm_scaling",
     "gemv-scaling": "gemv_scaling",
+    "graph-model": "graph_model",
     "layer-model": "layer_model",
     "modes": "modes",
     "throughput": "throughput",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from harness.kit.console import Progress
     from wse_core.params import Machine
 
-__all__ = ["SEEN", "ClusterCase", "drawn", "layer_model", "points"]
+__all__ = ["SEEN", "ClusterCase", "draw", "drawn", "errors_of", "layer_model", "points"]
 
 SEED, UNSEEN = 20261122, 10
 """Of the networks that were drawn, and how many."""
@@ -183,13 +183,18 @@ def layer_model(
         raise ConfigError(
             f"no network has a mesh of at most {side} PEs a side", where="--max-cycle-level", hint=f"{SMALL} or more"
         )
+    return Result(rows, errors_of(rows), lambda picture: draw(picture, rows))
+
+
+def errors_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return mean and largest error of each half."""
     notes: dict[str, Any] = {}
     for kind in ("seen", "unseen"):
         errors = [abs(row["error"]) for row in rows if row["set"] == kind]
         if errors:
             notes[f"mean absolute error, {kind}"] = sum(errors) / len(errors)
             notes[f"largest error, {kind}"] = max(errors)
-    return Result(rows, notes, lambda picture: draw(picture, rows))
+    return notes
 
 
 def draw(picture: Figure, rows: Sequence[dict[str, Any]]) -> None:

@@ -9,7 +9,8 @@ fixed batch
     The batch of the configuration is divided over the systems, where it divides.
 
 What the model says is held against cycles: for the numbers of systems that the host can simulate in seconds, or, if
-even one system is too large, for a narrower and lower part of it with as many features per column and samples per PE.
+even one system is too large, for a narrower and lower part of it with as many features per column and samples per PE;
+of a graph, which cannot be made narrower, for fewer rows of PEs.
 Every other figure is an extrapolation, and carries the error at the nearest size that was simulated.  Of a batch that
 passes in parts one part is simulated.
 """
@@ -27,9 +28,10 @@ from fabric.kernels.streamed.placement import random_mask
 from fabric.networks.graph.network import Layer, Network
 from harness.train import sparsity
 from harness.train.config import TrainConfig
-from swarm.cluster.check import Both, compare, tasks
+from swarm.cluster.check import Both, compare, layers_of, tasks
 from swarm.cluster.cluster import Cluster
-from swarm.cluster.shapes import Mesh, shapes_of
+from swarm.cluster.graph_costs import GraphShape
+from swarm.cluster.shapes import Mesh
 from swarm.cluster.timeline import ClusterTimeline, iteration
 from swarm.replay import NOTED
 from wse_core.errors import ConfigError, UnsupportedError
@@ -41,6 +43,8 @@ __all__ = ["MOST_TASKS", "Checked", "draw", "project", "systems_of"]
 
 MOST_TASKS = 1.5e6
 """Tasks of PEs in an iteration that the host simulates to hold the model against: some seconds."""
+PATIENCE = 20
+"""Times as many are simulated of a graph, of which nothing smaller can be taken than a row of PEs."""
 LIMITS = {"compute": "wafers", "stream": "link out", "receive": "link back"}
 """What `swarm.cluster.timeline.ClusterTimeline.busy` calls them; others keep their names."""
 Masks = Sequence[NDArray[np.bool_]]
@@ -107,12 +111,6 @@ def project(
     dict
         ``rows``: one per kind and number of systems; ``checked``: what was simulated cycle by cycle.
     """
-    if config.network.nodes:
-        raise UnsupportedError(
-            "the layer-level model follows chains of layers",
-            where="network.preset" if config.network.preset else "network.nodes",
-            feature="layer-level model",
-        )
     network, masks = config.build_network(), sparsity.initial_masks(config)
     mesh = Mesh(config.build_machine(), config.mesh.width, config.mesh.height)
     share, batch, parts = config.data.batch // config.wafers, config.data.batch, config.train.accumulate
@@ -121,15 +119,16 @@ def project(
         return Cluster(systems, mesh, optimizer=config.train.optimizer.build(), form=config.form)
 
     points = [("fixed share", n, share * n) for n in systems]
-    points += [("fixed batch", n, batch) for n in systems if batch % (n * mesh.height * parts) == 0]
-    sizes = _simulated(network, masks, mesh, systems)
+    unit = mesh.height * parts * (config.data.sequence if _has_sequences(network) else 1)
+    points += [("fixed batch", n, batch) for n in systems if batch % (n * unit) == 0]
+    sizes = _simulated(network, masks, mesh, systems, share // parts // mesh.height)
     todo, checked, rows = len(points) + len(sizes), [], []
     for done, (count, part, its_masks, its_mesh) in enumerate(sizes):
         if tell is not None:
             tell(done, todo, f"{count} systems, cycle by cycle")
         both = compare(part, its_masks, cluster_of(its_mesh, count), share // parts // mesh.height)
         checked.append(Checked(count, its_mesh.width, its_mesh.height, part.features, both))
-    layers = shapes_of(network, masks)
+    layers = layers_of(network, masks)
     first: dict[str, float] = {}
     for done, (kind, count, samples) in enumerate(points, len(sizes)):
         if tell is not None:
@@ -169,15 +168,22 @@ def _limit(timeline: ClusterTimeline) -> str:
     return LIMITS.get(timeline.bottleneck, timeline.bottleneck)
 
 
+def _has_sequences(network: Network) -> bool:
+    """Whether tokens of a sequence lie in a PE together."""
+    return any("sequence" in dict(node.sizes) for node in network.nodes)
+
+
 def _simulated(
-    network: Network, masks: Masks, mesh: Mesh, systems: Sequence[int]
+    network: Network, masks: Masks, mesh: Mesh, systems: Sequence[int], tokens: int
 ) -> list[tuple[int, Network, Masks, Mesh]]:
     """Return the sizes that the host simulates: some of the numbers of systems, or a part of the smallest."""
-    fit = [n for n in systems if tasks(network, masks, mesh, n) <= MOST_TASKS]
+    fit = [n for n in systems if tasks(network, masks, mesh, n, tokens) <= MOST_TASKS]
     if fit:
         return [(n, network, masks, mesh) for n in sorted({fit[0], fit[-1]})]
     count = systems[0]
     part, its_masks, its_mesh = network, masks, Mesh(mesh.machine, mesh.width, min(2, mesh.height))
+    if isinstance(layers_of(network, masks), GraphShape):
+        return [_lower(network, masks, mesh, count, tokens)]
     while tasks(part, its_masks, its_mesh, count) > MOST_TASKS:
         if its_mesh.width == 1 and max(part.features) < 4:
             count = 1
@@ -190,6 +196,29 @@ def _simulated(
         ]
         its_mesh = Mesh(mesh.machine, max(1, its_mesh.width // 2), its_mesh.height)
     return [(count, part, its_masks, its_mesh)]
+
+
+def _lower(network: Network, masks: Masks, mesh: Mesh, count: int, tokens: int) -> tuple[int, Network, Masks, Mesh]:
+    """Return the size of a graph that the host simulates: all of its columns, but fewer rows of PEs, or systems.
+
+    Raises
+    ------
+    UnsupportedError
+        Even a single row of PEs is too much to simulate, so that no error could be given.
+    """
+    for systems, height in ((count, 2), (count, 1), (1, 1)):
+        its_mesh = Mesh(mesh.machine, mesh.width, min(height, mesh.height))
+        found = tasks(network, masks, its_mesh, systems, tokens)
+        if found <= MOST_TASKS:
+            break
+    if found > PATIENCE * MOST_TASKS:
+        raise UnsupportedError(
+            f"{found:,.0f} tasks of one row of PEs are too many to hold the layer-level model against",
+            where="--project",
+            feature="layer-level model",
+            hint="a network of fewer blocks",
+        )
+    return systems, network, masks, its_mesh
 
 
 def _narrower(network: Network) -> Network:

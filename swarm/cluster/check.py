@@ -9,15 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.graph.network import Network
+from fabric.networks.graph.operations import wanted_of
 from memx.parameter import Parameter
 from memx.pattern import Pattern
+from swarm.cluster import graph_costs
 from swarm.cluster.cluster import Cluster
+from swarm.cluster.graph_costs import GraphShape
 from swarm.cluster.programs import form_of
-from swarm.cluster.shapes import Mesh, shapes_of
+from swarm.cluster.shapes import LayerShape, Mesh, shapes_of
 from swarm.cluster.timeline import iteration
 from swarm.system import System
+from wse_core.errors import UnsupportedError
 
-__all__ = ["Both", "compare", "tasks"]
+__all__ = ["Both", "compare", "layers_of", "tasks"]
 
 ITERATIONS = 2
 """Until iterations take the same time: the first one has no updates to wait for."""
@@ -44,8 +48,36 @@ class Both:
         return self.model / self.cycles - 1
 
 
-def tasks(network: Network, masks: Sequence[NDArray[np.bool_]], mesh: Mesh, systems: int) -> float:
-    """Return the tasks of all PEs in an iteration: what its simulation costs the host grows with them."""
+def layers_of(network: Network, masks: Sequence[NDArray[np.bool_]]) -> tuple[LayerShape, ...] | GraphShape:
+    """Return a network as the layer-level model takes it: the layers of a chain, or a graph.
+
+    Parameters
+    ----------
+    network, masks
+        As of `compare`.
+    """
+    try:
+        return shapes_of(network, masks)
+    except UnsupportedError:
+        return GraphShape.of(network, masks)
+
+
+def tasks(network: Network, masks: Sequence[NDArray[np.bool_]], mesh: Mesh, systems: int, tokens: int = 1) -> float:
+    """Return the tasks of all PEs in an iteration: what its simulation costs the host grows with them.
+
+    Parameters
+    ----------
+    network, masks
+        As of `compare`.
+    mesh : Mesh
+    systems : int
+    tokens : int, optional
+        Samples of a PE, as many as a sequence has at least.
+    """
+    layers = layers_of(network, masks)
+    if isinstance(layers, GraphShape):
+        words = sum(one.cost.words for one in graph_costs.phases(layers, tokens * mesh.height, mesh))
+        return float(words * mesh.height * systems)
     found = 0.0
     for layer, mask in zip(network.layers, masks, strict=True):
         found += 3 * (mask.sum() / mesh.width + 2 * layer.outputs + layer.inputs)
@@ -59,7 +91,7 @@ def compare(network: Network, masks: Sequence[NDArray[np.bool_]], cluster: Clust
     ----------
     network : Network
     masks : sequence of ndarray of bool, shape (outputs, inputs)
-        Which weights exist; biases always do.
+        Which weights exist, of each matrix; biases always do.
     cluster : Cluster
         Both levels have its systems, mesh, machine, optimizer and form.
     tokens : int
@@ -68,26 +100,38 @@ def compare(network: Network, masks: Sequence[NDArray[np.bool_]], cluster: Clust
         Of values, on which nothing depends.
     """
     mesh, systems = cluster.mesh, cluster.systems
-    rng, matrices, norms = np.random.default_rng(seed), [], {}
-    for k, (layer, mask) in enumerate(zip(network.layers, masks, strict=True)):
-        exists = np.concatenate([mask, np.ones((layer.outputs, int(layer.bias)), bool)], axis=1)
-        values = rng.standard_normal(layer.shape) / np.sqrt(1 + mask.sum() / layer.outputs)
-        matrices.append(Parameter(f"layer{k}", values, network.dtype, pattern=Pattern.of_mask(exists)))
-        if layer.norm:
-            both = np.stack([np.ones(layer.outputs), np.zeros(layer.outputs)])
-            norms[k] = Parameter(f"norm{k}", both, network.dtype)
-    samples = mesh.height * tokens
-    layers = shapes_of(network, masks)
+    rng, samples = np.random.default_rng(seed), mesh.height * tokens
+    matrices, others = _parameters(network, masks, rng)
+    layers = layers_of(network, masks)
+    form = cluster.form or (graph_costs.form_of(layers) if isinstance(layers, GraphShape) else form_of(layers))
     place = mesh.width, mesh.height, systems, systems * samples, cluster.optimizer.bytes_per_parameter
-    system = System(network, matrices, norms, mesh.machine, *place, form=cluster.form or form_of(layers))
+    system = System(network, matrices, others, mesh.machine, *place, form=form)
     try:
         shards: list[tuple[NDArray[np.uint16], NDArray[np.uint16] | None]] = []
         for _ in range(systems):
-            inputs = rng.standard_normal((network.features[0], samples)).astype(np.float16)
-            labels = np.eye(network.features[-1], dtype=np.float16)[rng.integers(0, network.features[-1], samples)]
-            shards.append((inputs.view(np.uint16), np.ascontiguousarray(labels.T).view(np.uint16)))
+            inputs = rng.standard_normal((network.inputs, samples)).astype(np.float16)
+            labels = rng.integers(0, network.classes, (samples, *[network.label_pixels] * bool(network.label_image)))
+            wanted = wanted_of(labels, network.classes).T.astype(np.float16)
+            shards.append((inputs.view(np.uint16), np.ascontiguousarray(wanted).view(np.uint16)))
         cycles = [system.train(shards).total_cycles for _ in range(ITERATIONS)][-1]
     finally:
         system.close()
     timeline = iteration(layers, systems * samples, cluster)
     return Both(cycles, timeline.seconds * mesh.hertz)
+
+
+def _parameters(
+    network: Network, masks: Sequence[NDArray[np.bool_]], rng: np.random.Generator
+) -> tuple[list[Parameter], dict[int, Parameter]]:
+    """Return random weights of the matrices, and factors and shifts of all else that is trained."""
+    matrices, others = [], {}
+    for k, tensor in enumerate(network.parameters):
+        if k >= len(masks):
+            both = np.stack([np.ones(tensor.columns), np.zeros(tensor.columns)])[: tensor.rows]
+            others[k] = Parameter(tensor.name, both, network.dtype)
+            continue
+        exists = np.ones(tensor.shape, bool)
+        exists[:, : masks[k].shape[1]] = masks[k]
+        values = rng.standard_normal(tensor.shape) / np.sqrt(1 + masks[k].sum() / tensor.rows)
+        matrices.append(Parameter(tensor.name, values, network.dtype, pattern=Pattern.of_mask(exists)))
+    return matrices, others

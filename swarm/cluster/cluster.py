@@ -8,6 +8,7 @@ from functools import cached_property
 
 from memx.optimizer import Adam, Optimizer
 from memx.tiers import Tiers
+from swarm.cluster.graph_costs import GraphLayer
 from swarm.cluster.shapes import LayerShape, Mesh
 from swarm.timing import Links, Updates
 from swarm.tree import levels
@@ -79,7 +80,7 @@ class Cluster:
     @property
     def updates(self) -> Updates:
         """From gradients to new weights."""
-        return Updates(self.update_rate, self.update_latency)
+        return Updates(self.update_rate, self.update_latency, self.mesh.machine["answer.latency"] * 1e-9)
 
     @property
     def receive_rate(self) -> float:
@@ -101,6 +102,6 @@ class Cluster:
         """One way from the memory service to each kind of system, ascending [s]: systems hang at different depths."""
         return tuple(sorted({depth * self.links.latency for depth in levels(self.systems, self.links.ways)}))
 
-    def check(self, layers: Iterable[LayerShape]) -> None:
+    def check(self, layers: Iterable[LayerShape | GraphLayer]) -> None:
         """Raise `ConfigError` if the memory service has no room for the layers' parameters."""
         self.tiers.check(sum(layer.dense_weights + layer.norms for layer in layers), self.optimizer.bytes_per_parameter)

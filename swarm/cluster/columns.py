@@ -38,7 +38,7 @@ class Columns:
     machine : Machine
     count : int
     tokens : int
-        Of a PE: elements of a row.
+        Of a PE: elements of a row; rows may have others from some time on.
     owner : int
         Column that sent the last row of gradients of the iteration before: routes still lead away from it.
 
@@ -49,18 +49,15 @@ class Columns:
     """
 
     def __init__(self, machine: Machine, count: int, tokens: int, owner: int = 0) -> None:
-        self.machine, self.count, self.tokens = machine, count, tokens
+        self.machine, self.count = machine, count
         self.free: Times = np.zeros(count)
         self._place = np.arange(count)
-        queues = QUEUE_RING, QUEUE_RING
-        self._train = timing.train(machine, tokens, *queues)
-        self._sending = timing.sending(machine, tokens, *queues)
         m = machine
-        waiting = m["queue.in_depth"][QUEUE_RING] + m["ramp.in_buffer"] + m["router.depth"]
-        self._late = timing.train(m, tokens - waiting, *queues) if tokens > waiting else 0
-        self._room = np.full(count, waiting + m["queue.out_depth"][QUEUE_RING] + m["router.depth"])
+        self._waiting = m["queue.in_depth"][QUEUE_RING] + m["ramp.in_buffer"] + m["router.depth"]
+        self._room = np.full(count, self._waiting + m["queue.out_depth"][QUEUE_RING] + m["router.depth"])
         self._room[0] += m["router.depth"] * max(0, count - 2)  # on the way back from the last column to the first
         self._row_room = m["queue.in_depth"][QUEUES[0]] + m["ramp.in_buffer"]
+        self.tokens = tokens
         self._taken_rows: list[Times] = []
         self._got = np.full(count, -np.inf)  # when each column had the last sums that came round the ring
         self._owner = owner
@@ -76,6 +73,19 @@ class Columns:
         self.free = self.free + cycles
 
     # --- what goes from column to column ------------------------------------------------------------------------------
+
+    @property
+    def tokens(self) -> int:
+        """A row has so many elements."""
+        return self._tokens
+
+    @tokens.setter
+    def tokens(self, tokens: int) -> None:
+        m, queues = self.machine, (QUEUE_RING, QUEUE_RING)
+        self._tokens, waiting = tokens, self._waiting
+        self._train = timing.train(m, tokens, *queues)
+        self._sending = timing.sending(m, tokens, *queues)
+        self._late = timing.train(m, tokens - waiting, *queues) if tokens > waiting else 0
 
     def _taken(self, ready: Times, arrival: Times) -> tuple[Times, Times]:
         """Return the first step of receivers that can begin at `ready`, and the cycle behind their last one."""

@@ -13,7 +13,7 @@ pattern of the same density that alone is some percent for small layers.
 Rows of PEs further south do the same later: a command comes a hop after another, and a sum of gradients leaves a row
 of PEs a stage after the one before.  That shows once, as `Cost.latency` of the last phase.
 
-Not included: attention between tokens, which has no weights and no program here.
+Networks of any other form are followed by `swarm.cluster.graph_costs`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from swarm.cluster.programs import Tasks, form_of, tasks_of
 from swarm.cluster.shapes import LayerShape, Mesh
 from wse_core.errors import UnsupportedError
 
-__all__ = ["FOLLOWED", "Cost", "PhaseCost", "backward", "forward", "gradient", "phases"]
+__all__ = ["FOLLOWED", "Cost", "PhaseCost", "PhaseFollower", "backward", "forward", "gradient", "latency_of", "phases"]
 
 FOLLOWED = 1024
 """Most rows of a matrix that are followed one by one."""
@@ -78,19 +78,24 @@ class PhaseCost:
 
     Attributes
     ----------
-    phase : {"forward", "normalise", "loss", "norm", "backward", "gradient"}
-        ``norm`` is the backward pass of ``normalise``.
+    phase : str
+        ``forward``, ``normalise``, ``loss``, ``norm``, ``backward``, ``gradient``; of graphs also those that their
+        operations have (`fabric.networks.streamed.operations.lowering.Lowering.phases`).  ``norm`` is the backward pass
+        of ``normalise``.
     layer : int
         From 1.
     cost : Cost
+    waits : bool
+        Its words carry what the memory service makes of the numbers of the phase before.
     """
 
     phase: str
     layer: int
     cost: Cost
+    waits: bool = False
 
 
-class _Follower(StepWriter):
+class PhaseFollower(StepWriter):
     """Follows steps on a row of PEs.
 
     Parameters
@@ -215,6 +220,22 @@ class _Follower(StepWriter):
             found = np.diff(np.pad(before, ((0, 0), (1, 0)))[:, starts], axis=1)
         return lambda followed: found[followed].astype(np.float64)
 
+    # --- where things are ---------------------------------------------------------------------------------------------
+
+    def tile(self, step: NetworkStep) -> NDArray[np.int64]:
+        """Return how many features each column has of what a product or a request multiplies."""
+        features = self.layer.outputs if step.direction == "back" else self.layer.inputs
+        return np.diff(chunks(features, self.mesh.width))
+
+    def owners(self, step: NetworkStep) -> NDArray[np.int64]:
+        """Return the column where each row of a product lands, or that sends each row of gradients."""
+        rows = self.layer.inputs if step.direction == "back" else self.layer.outputs
+        return np.searchsorted(chunks(rows, self.mesh.width), np.arange(rows), side="right") - 1
+
+    def turned(self, step: NetworkStep) -> bool:
+        """Whether gradients of a matrix without gaps are made from a turned copy."""
+        return self.tasks.turned[self.number - 1]
+
     # --- matrices -----------------------------------------------------------------------------------------------------
 
     def in_pairs(self, step: NetworkStep) -> bool:
@@ -225,13 +246,13 @@ class _Follower(StepWriter):
         transposed, mixed = step.direction == "back", self.form == "both"
         array = f"d{(self.number - 1) % 2}" if transposed else f"a{self.number - 1}"
         bias = layer.bias and not transposed
-        outputs, inputs = (layer.inputs, layer.outputs) if transposed else (layer.outputs, layer.inputs)
+        outputs = layer.inputs if transposed else layer.outputs
         names = after(step)
         ending = sum(tasks.command(name, array if transposed else None).alone for name in names)
         if mixed:
             self.tell("pairs" if layer.density == 1 else "steps")
         if self.in_pairs(step):
-            tile = np.diff(chunks(inputs, self.mesh.width))
+            tile = self.tile(step)
             pair, last = tasks.weight(array, "pairs", mixed), tasks.alone("last")
             constant, works = tasks.alone("bias"), tile // 2 * pair + tile % 2 * last
             self.words += outputs * int((-(-tile // 2)).sum())
@@ -239,7 +260,7 @@ class _Follower(StepWriter):
             constant, works = tasks.weight(array, "steps", mixed), None
             self.words += layer.weights - layer.bias * layer.outputs
         entries = self.entries(step)
-        owners = np.searchsorted(chunks(outputs, self.mesh.width), np.arange(outputs), side="right") - 1
+        owners = self.owners(step)
         land = self.tasks.command("land")
         alone = self.mesh.width == 1
         begin, through = (land, land) if alone else (self.tasks.command("begin"), self.tasks.command("pass"))
@@ -257,13 +278,12 @@ class _Follower(StepWriter):
 
     def ask(self, step: NetworkStep) -> None:
         layer, columns, width = self.layer, self.columns, self.mesh.width
-        owners = np.searchsorted(chunks(layer.outputs, width), np.arange(layer.outputs), side="right") - 1
-        turned = self.in_pairs(step) and self.tasks.turned[self.number - 1]
+        owners, turned = self.owners(step), self.in_pairs(step) and self.turned(step)
         copied = TURNED * turned
         send = self.tasks.command("send", data=copied)
         take = send if width == 1 else self.tasks.command("from_west", data=copied)
         if self.in_pairs(step):
-            tile = np.diff(chunks(layer.inputs, width))
+            tile = self.tile(step)
             if turned:
                 self._turn(tile, layer.bias)
             kinds = {int(n): self._row(int(n), layer.bias, turned) for n in np.unique(tile)}
@@ -305,7 +325,8 @@ class _Follower(StepWriter):
         for step in steps:
             STREAMED[step.op].write[step.direction](self, step)
         rows = 1 if phase == "loss" else self.layer.inputs if phase == "backward" else self.layer.outputs
-        return Cost(rows, self.columns.end - before, self.words, self.numbers, _latency(phase, self.mesh))
+        latency = latency_of(phase in ("gradient", "norm", "loss"), self.mesh)
+        return Cost(rows, self.columns.end - before, self.words, self.numbers, latency)
 
 
 def _network(layers: Sequence[LayerShape], below: Sequence[bool | None]) -> tuple[Network, dict[str, int]]:
@@ -339,10 +360,10 @@ def _phases(network: Network, numbers: Mapping[str, int]) -> list[tuple[str, int
     return [one for one in found if one[1]]
 
 
-def _latency(phase: str, mesh: Mesh) -> float:
-    """Return the cycles between the edges of the wafer and the PEs of a phase."""
+def latency_of(answers: bool, mesh: Mesh) -> float:
+    """Return the cycles between the edges of the wafer and the PEs: of numbers on their way out, or words in."""
     m = mesh.machine
-    if phase in ("gradient", "norm", "loss"):
+    if answers:
         return timing.stage(m) * (mesh.height - 1) + m["ramp.execute"] + m["ramp.out"] + m["router.hop"]
     return m["ramp.in"] + m["router.hop"] * mesh.height
 
@@ -357,7 +378,7 @@ def _followed(
     layers: tuple[LayerShape, ...], below: tuple[bool | None, ...], tokens: int, mesh: Mesh, form: str
 ) -> dict[tuple[str, int], Cost]:
     """Return the cost of each phase of an iteration, one after the other."""
-    follower = _Follower(layers, below, tokens, mesh, form)
+    follower = PhaseFollower(layers, below, tokens, mesh, form)
     return {(phase, number): follower.cost(phase, number, steps) for phase, number, steps in follower.phases}
 
 
@@ -382,7 +403,7 @@ def phases(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str | No
 
 def _alone(phase: str, layer: LayerShape, tokens: int, mesh: Mesh, form: str | None) -> Cost:
     """Return the `Cost` of a phase of a layer by itself."""
-    follower = _Follower((layer,), (False,), _tokens(tokens, mesh), mesh, form or form_of((layer,)))
+    follower = PhaseFollower((layer,), (False,), _tokens(tokens, mesh), mesh, form or form_of((layer,)))
     return follower.cost(phase, 1, next(steps for name, _, steps in follower.phases if name == phase))
 
 

@@ -33,10 +33,12 @@ import math
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
-from swarm.cluster import layer_costs
+from swarm.cluster import graph_costs, layer_costs
 from swarm.cluster.cluster import Cluster
+from swarm.cluster.graph_costs import GraphLayer, GraphShape
 from swarm.cluster.shapes import LayerShape
 from swarm.service import VALUE_BYTES, WEIGHT_BYTES
 from swarm.timing import WORD
@@ -44,8 +46,8 @@ from wse_core.errors import ConfigError, InternalError, UnsupportedError
 
 __all__ = ["FINE", "ClusterTimeline", "LayerSpan", "iteration", "round_trip"]
 
-FINE, COARSE = 256, 16
-"""Most parts of the first layer, and of any other."""
+FINE, COARSE, FEW = 256, 16, 4
+"""Most parts of the first matrix, of any other, and of what has none in a graph; in layers that is one part."""
 TRIPS, PER_BUFFER, MOST_PARTS = 4, 32, 4096
 """Round trips whose words a buffer holds that is no matter; parts that a smaller one holds; most parts for that."""
 ROUNDING = 1e-12
@@ -53,6 +55,8 @@ ROUNDING = 1e-12
 
 Process = Generator[Any, Any, None]
 """A process of SimPy: it yields the events it waits for and is given what they carry."""
+Layers = Sequence[LayerShape] | GraphShape
+"""Layers, or the operations of a graph."""
 _Work = tuple[int, str, str, int]
 """Iteration, kind, phase and layer of what was done."""
 
@@ -103,6 +107,8 @@ class ClusterTimeline:
     waits : dict[tuple[str, int], float]
         Seconds of waiting after that, by phase and layer.  In the first layer's forward phase weights may have to be
         waited for that come no faster than their gradients were computed.
+    late : float
+        Of those, seconds in the first phase.
     bytes_out, bytes_back : float
         On the link of the memory service, per iteration.
     busy : dict[str, float]
@@ -115,6 +121,7 @@ class ClusterTimeline:
     idle: float = 0.0
     edges: float = 0.0
     waits: dict[tuple[str, int], float] = field(default_factory=dict)
+    late: float = 0.0
     bytes_out: float = 0.0
     bytes_back: float = 0.0
     busy: dict[str, float] = field(default_factory=dict)
@@ -134,7 +141,7 @@ class ClusterTimeline:
     @property
     def lost(self) -> float:
         """Seconds that the boundary between iterations costs: max(0, round trip - shorter pass of the first layer)."""
-        return self.idle + self.waits["forward", 1]
+        return self.idle + self.late
 
     @property
     def bottleneck(self) -> str:
@@ -156,6 +163,7 @@ class _Job:
     latency: float  # seconds to or from the edge of the wafer
     read: float  # bytes from flash
     write: float  # bytes to flash
+    waits: bool = False  # for what the memory service makes of the numbers of the job before
 
     @property
     def enters(self) -> bool:
@@ -181,15 +189,23 @@ def round_trip(layer: LayerShape, tokens: int, cluster: Cluster) -> float:
     )
 
 
-def jobs(layers: Sequence[LayerShape], tokens: int, cluster: Cluster) -> list[_Job]:
+def _costs(layers: Layers, tokens: int, cluster: Cluster) -> tuple[layer_costs.PhaseCost, ...]:
+    """Return the phases of an iteration."""
+    if isinstance(layers, GraphShape):
+        return graph_costs.phases(layers, tokens, cluster.mesh, cluster.form)
+    return layer_costs.phases(layers, tokens, cluster.mesh, cluster.form)
+
+
+def jobs(layers: Layers, tokens: int, cluster: Cluster) -> list[_Job]:
     """Return what is done in an iteration, in order."""
     each = cluster.optimizer.bytes_per_parameter
     pinned = cluster.tiers.pinned([each * n.dense_weights for n in layers])
-    phases = layer_costs.phases(layers, tokens, cluster.mesh, cluster.form)
-    parts = _parts(phases, cluster)
-    found = []
-    for phase, number, cost in ((one.phase, one.layer, one.cost) for one in phases):
-        layer = layers[number - 1]
+    phases = _costs(layers, tokens, cluster)
+    parts = _parts(phases, cluster, FEW if isinstance(layers, GraphShape) else 1)
+    found, every = [], list[LayerShape | GraphLayer](layers)
+    for one in phases:
+        phase, number, cost = one.phase, one.layer, one.cost
+        layer = every[number - 1]
         flash = phase in ("forward", "backward", "gradient") and number > pinned
         weights = layer.weights * flash
         state = (each - 8) * layer.dense_weights * flash  # without gradient, index, copy
@@ -201,31 +217,42 @@ def jobs(layers: Sequence[LayerShape], tokens: int, cluster: Cluster) -> list[_J
                 parts[phase, number],
                 WORD * cost.words,
                 WORD * cost.numbers,
-                {"gradient": layer.weights, "norm": layer.norms}.get(phase, 0),
+                _updates(layer, phase),
                 cost.busy / cluster.mesh.hertz,
                 cost.latency / cluster.mesh.hertz,
                 state if phase == "gradient" else read,
                 state + WEIGHT_BYTES * weights if phase == "gradient" else 0.0,
+                one.waits,
             )
         )
     return found
 
 
-def _parts(phases: Sequence[layer_costs.PhaseCost], cluster: Cluster) -> dict[tuple[str, int], int]:
-    """Return in how many parts each phase of each layer moves: the streams of a layer in equally many."""
+def _updates(layer: LayerShape | GraphLayer, phase: str) -> int:
+    """Return the parameters that are updated with what a phase gives."""
+    return {"gradient": layer.weights, "norm": layer.norms, "shift back": layer.norms}.get(phase, 0)
+
+
+def _parts(phases: Sequence[layer_costs.PhaseCost], cluster: Cluster, few: int) -> dict[tuple[str, int], int]:
+    """Return in how many parts each phase of each layer moves: the streams of a layer in equally many.
+
+    What has no matrix moves in a `few` at most.
+    """
     trip = 2 * max(cluster.latencies) + cluster.links.turn
     small = cluster.buffer < TRIPS * trip * cluster.stream_rate
     found: dict[tuple[str, int], int] = {}
+    first = min((one.layer for one in phases if one.phase == "forward"), default=1)
     for one in phases:
         streamed = one.phase in ("forward", "backward", "gradient")
-        count = min(one.cost.rows, FINE if one.layer == 1 else COARSE) if streamed else 1
+        most = (FINE if one.layer == first else COARSE) if streamed else few
+        count = min(one.cost.rows, most)
         if small:
             size = WORD * max(one.cost.words, one.cost.numbers)
             count = max(count, min(MOST_PARTS, math.ceil(PER_BUFFER * size / cluster.buffer)))
         found[one.phase, one.layer] = count
     for layer in {layer for _, layer in found}:
         streams = [key for key in found if key[1] == layer and key[0] in ("forward", "backward", "gradient")]
-        most = max(found[key] for key in streams)
+        most = max((found[key] for key in streams), default=1)
         found |= dict.fromkeys(streams, most) if small else {}
     return found
 
@@ -262,7 +289,7 @@ class _Lanes:
 class _Simulation:
     """One run."""
 
-    def __init__(self, layers: Sequence[LayerShape], tokens: int, cluster: Cluster, iterations: int) -> None:
+    def __init__(self, layers: Layers, tokens: int, cluster: Cluster, iterations: int) -> None:
         try:
             simpy = importlib.import_module("simpy")
         except ImportError:
@@ -271,6 +298,7 @@ class _Simulation:
             ) from None
         self.cluster, self.iterations, self.jobs = cluster, iterations, jobs(layers, tokens, cluster)
         self.load = cluster.load(layers[0].inputs, tokens)
+        self.following = {job: behind for job, behind in pairwise(self.jobs) if behind.waits}
         self.env = env = simpy.Environment()
         self.wafers = range(len(cluster.latencies))
         self.down, self.up = ([simpy.Store(env) for _ in self.wafers] for _ in range(2))
@@ -280,6 +308,7 @@ class _Simulation:
         self.received, self.updated = simpy.Store(env), simpy.Store(env)
         self.dram = simpy.Container(env, dram, dram)
         self.fetched = simpy.Store(env)
+        self.made: dict[tuple[int, _Job], Any] = {}  # (iteration, job) -> event: its words can be made
         self.ready: dict[tuple[int, ...], Any] = {}  # (iteration, layer, part) -> event: its weights are up to date
         self.first: dict[_Work, float] = {}
         self.last: dict[_Work, float] = {}
@@ -297,6 +326,10 @@ class _Simulation:
             if key[0] == 0:
                 self.ready[key].succeed()
         return self.ready[key]
+
+    def answer(self, turn: int, job: _Job) -> Any:
+        """Return the event that what a job's words carry has been made."""
+        return self.made.setdefault((turn, job), self.env.event())
 
     def note(self, kind: str, turn: int, job: _Job, start: float, end: float = 0.0, busy: float | None = None) -> None:
         """Record work on a part that ends now, or later than that; by default it was at work all the time."""
@@ -332,6 +365,8 @@ class _Simulation:
         for turn, job, part in self.plan():
             if job.phase == "forward":
                 yield self.event(turn, job.layer, part)
+            if job.waits and not part:
+                yield self.answer(turn, job)
             if job.read:
                 yield self.fetched.get()
             size = job.size / job.parts
@@ -384,6 +419,16 @@ class _Simulation:
                 self.env.process(self.told(self.room_back[wafer], wafer, size, done))
             if job.updates:
                 yield self.received.put((done, turn, job, part))
+            following = self.following.get(job)
+            if following is not None and part == job.parts - 1:
+                self.env.process(self.makes(turn, job, following, done))
+
+    def makes(self, turn: int, job: _Job, following: _Job, done: float) -> Process:
+        """Make what the words of a job carry from the numbers of the one before."""
+        updates = self.cluster.updates
+        yield self.at(done)
+        yield self.env.timeout(updates.seconds(job.back / WORD) + updates.answer)
+        self.answer(turn, following).succeed()
 
     def update(self) -> Process:
         """Update what was received; another process counts the latency, so that updates follow at their rate."""
@@ -480,26 +525,28 @@ class _Simulation:
             if span.iteration == last:
                 busy[span.kind] += span.busy
         waits = {(phase, layer): seconds for (turn, phase, layer), seconds in self.waits.items() if turn == last}
-        waits["forward", 1] -= self.ends[last, "idle"]
+        first = self.jobs[0].phase, self.jobs[0].layer
+        waits[first] = waits.get(first, 0.0) - self.ends[last, "idle"]
         return ClusterTimeline(
             spans,
             self.ends[last] - self.ends[last - 1],
             self.ends[last, "idle"],
             self.load + self.jobs[0].latency + self.jobs[-1].latency,
             waits,
+            waits[first],
             self.bytes[last, "out"],
             self.bytes[last, "back"],
             busy,
         )
 
 
-def iteration(layers: Sequence[LayerShape], batch: int, cluster: Cluster, iterations: int = 2) -> ClusterTimeline:
+def iteration(layers: Layers, batch: int, cluster: Cluster, iterations: int = 2) -> ClusterTimeline:
     """Simulate iterations of training.
 
     Parameters
     ----------
-    layers : sequence of LayerShape
-        First to last.
+    layers : sequence of LayerShape, or GraphShape
+        First to last; or a network of any form.
     batch : int
         Tokens of all systems together; each takes an equal part.
     cluster : Cluster

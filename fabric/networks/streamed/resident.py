@@ -43,6 +43,7 @@ from fabric.networks.streamed.operations.shapes import padded_rows, shapes_of
 from fabric.networks.streamed.operations.table import STREAMED, ids_of, present
 from fabric.program.program import Program
 from wse_core.errors import ConfigError, ProgramError, UnsupportedError
+from wse_core.image import ProgramImage
 from wse_core.params import Machine
 
 __all__ = ["Resident"]
@@ -345,8 +346,7 @@ class Resident:
         last = above.owners(np.array([above.features - 1]))[0]  # its row of gradients is the last one that a pass sends
         route_gradient(layout, self._mesh(below), int(last))
         for key, program in self._made.items():
-            symbols = program.assemble().symbols
-            addresses = [symbols[name].address + offset for name, offset in self._views]
+            addresses = self.addresses(program.assemble())
             for x in range(self.width):
                 for y in range(self.height):
                     if key == (x == 0, x == self.width - 1, x % 2, row_kind(y, self.height)):
@@ -356,6 +356,10 @@ class Resident:
         south = DOWN[(self.height - 1) % 2]
         self.outputs = [layout.output_stream(x, self.height - 1, "S", south) for x in range(self.width)]
         return layout
+
+    def addresses(self, image: ProgramImage) -> list[int]:
+        """Return what the table of addresses holds in a PE with a program, in the order of `arrays`."""
+        return [image.symbols[name].address + offset for name, offset in self._views]
 
     def _fitting(self, column: int, row: int | str) -> Program:
         try:

@@ -22,7 +22,6 @@ Source: weight streaming white paper, sections 4.3 (order of an iteration), 7.3 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,15 +29,13 @@ from numpy.typing import ArrayLike, NDArray
 from fabric.kernels.streamed.gradient import SKIP, TURNED, row_commands
 from fabric.kernels.streamed.placement import cut, interleave, sum_tasks
 from fabric.networks.graph.batch_norm import NUMBERS
-from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import NetworkTensor
-from fabric.networks.graph.windows import Window, window_of
 from fabric.networks.streamed import commands
+from fabric.networks.streamed.filters import asked_filters_of, filters_of
 from fabric.networks.streamed.operations.lowering import PASSING, Stage, StepWriter
-from fabric.networks.streamed.operations.shapes import ConvolutionShape
 from fabric.networks.streamed.operations.table import STREAMED, after
 from fabric.networks.streamed.parameters import StreamedParameter, StreamedPattern
 from fabric.networks.streamed.resident import Resident
@@ -76,25 +73,6 @@ def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParame
             title = found
         lowering.write[step.direction](writer, step)
     return writer.script.close()
-
-
-class _FilterPlaces(NamedTuple):
-    """Each entry of filters has its place.
-
-    Attributes
-    ----------
-    owner, local : ndarray of int
-        Column that has the plane, and row in its padded planes where the walk over them begins.
-    channel : ndarray of int
-        Of what is given.
-    bias : ndarray of bool
-        It is a bias, which belongs to the column of the result.
-    """
-
-    owner: NDArray[np.int64]
-    local: NDArray[np.int64]
-    channel: NDArray[np.int64]
-    bias: NDArray[np.bool_]
 
 
 class _Words(StepWriter):
@@ -336,80 +314,31 @@ class _Words(StepWriter):
         self.script.turn(len(landing) * (columns + 1))
 
     def filters(self, step: NetworkStep) -> None:
-        parameter, node = self._parameter(step), step.node
-        pattern, entries = parameter.pattern, np.arange(parameter.pattern.count)
-        window, above, below = self._images(step)
-        back = (step.direction == "back") != (node.op == "transposed")
-        places = self._places(step, pattern, "back" if back else "forward")
-        if back:
-            kept = ~places.bias
-            order = np.flatnonzero(kept)
-            landing = below.owners(np.arange(window.channels) * window.plane)
-            rows = places.channel[order]
-        else:
-            order = np.lexsort((~places.bias, pattern.rows))  # the bias of a row first
-            landing = above.owners(np.arange(node.size("outputs")) * window.out_plane)
-            rows = pattern.rows[order]
-        self._rows(
-            step, rows, entries[order], places.owner[order], places.local[order], landing, biases=places.bias[order]
-        )
+        found, landing = filters_of(self.plan, step, self._parameter(step).pattern)
+        self._rows(step, found.rows, found.entries, found.owner, found.local, landing, biases=found.bias)
 
     def ask_filters(self, step: NetworkStep) -> None:
-        pattern, n_rows = self._parameter(step).gradient_pattern, step.node.size("outputs")
-        window, above, _ = self._images(step)
-        places = self._places(step, pattern, "forward")
-        sender = above.owners(np.arange(n_rows) * window.out_plane)
-        first = np.lexsort((~places.bias, pattern.rows))  # the bias of a row first
-        rows, bias = pattern.rows[first], places.bias[first]
-        for column, (order, between) in enumerate(
-            cut(rows, places.owner[first], places.local[first], self.script.columns)
-        ):
+        asked, sender = asked_filters_of(self.plan, step, self._parameter(step).gradient_pattern)
+        n_rows, bias = len(sender), asked.bias
+        for column, (order, between) in enumerate(cut(asked.rows, asked.owner, asked.local, self.script.columns)):
             heads = row_commands(sender, column)
-            words, at = interleave(rows[order], np.ones(n_rows, np.int64), before=True)
+            words, at = interleave(asked.rows[order], np.ones(n_rows, np.int64), before=True)
             payload = np.zeros(len(words) + n_rows, np.uint32)
-            asked = np.where(bias[order], self.word("ask_plane"), self.word("ask", between))
-            payload[words], payload[at] = asked, heads
+            payload[words] = np.where(bias[order], self.word("ask_plane"), self.word("ask", between))
+            payload[at] = heads
             turns = np.empty(len(payload), np.int64)  # commands that move a row, then what is asked
-            turns[at], turns[words] = 2 * np.arange(n_rows), 2 * rows[order] + 1
+            turns[at], turns[words] = 2 * np.arange(n_rows), 2 * asked.rows[order] + 1
             self.script.words(
                 column,
                 payload,
                 np.ones(len(payload), bool),
                 parameter=self._number(step),
-                places=first[order],
+                places=asked.entries[order],
                 rows=turns,
                 asked=turns[words],
                 asks=words,
             )
         self.script.turn(2 * n_rows)
-
-    def _images(self, step: NetworkStep) -> tuple[Window, ColumnLayout, ColumnLayout]:
-        """Return the window of a convolution, the layout of what it gives, and of what it is given.
-
-        Of a transposed one they are those of the convolution that goes the other way.
-        """
-        names = step.node.inputs[0], step.node.name
-        below, above = names[::-1] if step.node.op == "transposed" else names
-        layouts, level = self.plan.layouts, self.plan.level
-        window = window_of(step.node, self.resident.network.tensors[below].rows)
-        return window, layouts[level(above)], layouts[level(below)]
-
-    def _places(self, step: NetworkStep, pattern: StreamedPattern, direction: str) -> _FilterPlaces:
-        """Return where the entries of filters belong: whose planes they meet, and at which rows of those."""
-        window, above, below = self._images(step)
-        node, around = step.node, ConvolutionShape.of(window, direction).around
-        of_group, results = window.channels // node.size("groups"), node.size("outputs") // node.size("groups")
-        bias = pattern.indices == of_group * window.taps
-        tap = np.where(bias, 0, pattern.indices)
-        channel = pattern.rows // results * of_group + tap // window.taps
-        u, v = tap % window.taps // window.kernel_width, tap % window.kernel_width
-        met, layout, plane = channel, below, window.plane
-        if direction == "back":
-            met, layout, plane = pattern.rows, above, window.out_plane
-            u, v = window.kernel_height - 1 - u, window.kernel_width - 1 - v
-        local = layout.local(met * plane) // plane * around[0] * around[1] + u * around[1] + v
-        owner = np.where(bias, above.owners(pattern.rows * window.out_plane), layout.owners(met * plane))
-        return _FilterPlaces(owner, np.where(bias, 0, local), channel, bias)
 
     def _number(self, step: NetworkStep) -> int:
         assert step.parameter is not None

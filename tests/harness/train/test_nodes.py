@@ -285,15 +285,13 @@ def test_digits_read_row_by_row_are_told():
 
 
 def test_what_a_command_says_of_a_graph(capsys):
-    """Operations and nothing unsupported before a training; a projection is refused by name."""
+    """Operations and nothing unsupported before a training."""
     Path("a.toml").write_text(TEXT, encoding="utf-8")
     assert cli.main(["train", "a.toml", "--validate-only", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["valid"]
     assert said["unsupported"] == []
     assert "attention: block1.mix.attention" in said["kernels"]
-    assert cli.main(["train", "a.toml", "--project", "2"]) == 2
-    assert "the layer-level model follows chains of layers" in capsys.readouterr().err
 
 
 def test_networks_of_nodes_go_out_as_onnx_files():

@@ -8,8 +8,9 @@ import pytest
 
 from harness.cli import main
 from harness.train import project as module
-from harness.train.config import parse_train
-from wse_core.errors import ConfigError
+from harness.train.config import load_train, parse_train
+from tests.examples import few
+from wse_core.errors import ConfigError, UnsupportedError
 
 TEXT = """
 wafers = 2
@@ -83,6 +84,35 @@ def test_what_is_too_large_is_held_against_a_part_of_it(monkeypatch):
     assert max(checked["features"]) < 12
     assert abs(checked["error"]) < 0.05
     assert all(row["measured_cycles"] is None for row in found["rows"])
+
+
+@pytest.mark.parametrize("name", few(["digits-bert", "digits-unet", "digits-cnn", "chars"], 2))
+def test_graphs_are_projected(name):
+    """Attention, convolutions and round trips: the error is that of a simulation, and small."""
+    found = module.project(load_train(name), [1, 64])
+    share = [row for row in found["rows"] if row["kind"] == "fixed share"]
+    assert [row["systems"] for row in share] == [1, 64]
+    assert share[0]["measured_cycles"]
+    assert abs(share[0]["error"]) < 0.02
+    assert share[1]["efficiency"] <= 1
+
+
+def test_a_graph_that_is_too_large_is_held_against_fewer_rows(monkeypatch):
+    """All of its columns; beyond some limit nothing would say how far it is off, so it is refused."""
+    monkeypatch.setattr(module, "MOST_TASKS", 1e5)
+    found = module.project(load_train("digits-bert"), [4])
+    (checked,) = found["checked"]
+    assert checked["mesh"] == [4, 1]
+    assert abs(checked["error"]) < 0.02
+    monkeypatch.setattr(module, "MOST_TASKS", 100)
+    with pytest.raises(UnsupportedError, match="too many to hold"):
+        module.project(load_train("digits-bert"), [4])
+
+
+def test_sequences_of_a_divided_batch_stay_whole():
+    """512 tokens on 16 rows of PEs: eight systems would cut sequences of eight tokens."""
+    found = module.project(load_train("digits-bert"), [1, 2, 4, 8])
+    assert [row["systems"] for row in found["rows"] if row["kind"] == "fixed batch"] == [1, 2, 4]
 
 
 def test_slow_links_and_updates_are_what_limits():

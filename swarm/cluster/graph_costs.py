@@ -1,0 +1,390 @@
+"""Cycles of the phases of an iteration of any network that wafers train, operation by operation.
+
+What `swarm.cluster.layer_costs` does for layers, this does for graphs: the steps that every operation writes
+(`fabric.networks.streamed.operations`) are followed on a row of PEs, and each command costs what its task costs in the
+program of the network, told in this order (`swarm.cluster.told`).  An operation that has steps has a cost; there is no
+other table.
+
+Of phases that are alike, behind phases that are alike, the first one is followed and stands for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.networks.graph.network import Network
+from fabric.networks.graph.nodes import NetworkStep
+from fabric.networks.graph.reverse import schedule
+from fabric.networks.graph.table import OPERATIONS
+from fabric.networks.graph.tensors import NetworkTensor
+from fabric.networks.streamed.filters import FilterEntries, asked_filters_of, filters_of
+from fabric.networks.streamed.operations.lowering import Stage
+from fabric.networks.streamed.operations.shapes import ConvolutionShape, LossShape, shapes_of
+from fabric.networks.streamed.operations.table import STREAMED, after
+from fabric.networks.streamed.resident import Resident
+from memx.pattern import Pattern
+from swarm.cluster.columns import Columns
+from swarm.cluster.layer_costs import FOLLOWED, Cost, PhaseCost, PhaseFollower, latency_of
+from swarm.cluster.shapes import LayerShape, Mask, Mesh
+from swarm.cluster.told import ToldPrices
+
+__all__ = ["GraphLayer", "GraphShape", "phases"]
+
+AGAIN = "{} of the batch"
+"""Name of what a phase does with numbers that the memory service has made of its sums."""
+
+
+@dataclass(frozen=True)
+class GraphLayer:
+    """An operation of a graph, as the memory service sees it.
+
+    Attributes
+    ----------
+    name : str
+    inputs : int
+        Features that it is given.
+    weights, dense_weights : int
+        Weights of its matrix that exist, and all, biases among them.
+    norms : int
+        Its other numbers that are trained: factors and shifts.
+    """
+
+    name: str
+    inputs: int
+    weights: int = 0
+    dense_weights: int = 0
+    norms: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class GraphShape(Sequence[GraphLayer]):
+    """A network and which of its weights exist; as a sequence, its operations.
+
+    Attributes
+    ----------
+    network : Network
+    masks : mapping of str to ndarray of bool
+        Which weights exist of matrices that have gaps, biases left out, by the name of the parameter.
+    """
+
+    network: Network
+    masks: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+
+    @cached_property
+    def _key(self) -> tuple[object, ...]:
+        return self.network, tuple(sorted((name, mask.tobytes()) for name, mask in self.masks.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GraphShape) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @classmethod
+    def of(cls, network: Network, masks: Sequence[NDArray[np.bool_]]) -> GraphShape:
+        """Return the shape of a network with the masks of its matrices, in the order of `Network.parameters`."""
+        named = zip((one.name for one in network.parameters), masks, strict=False)
+        return cls(network, {name: mask for name, mask in named if not mask.all()})
+
+    def pattern(self, parameter: NetworkTensor) -> Pattern:
+        """Return which entries of a matrix exist; biases always do."""
+        mask = np.ones(parameter.shape, bool)
+        if parameter.name in self.masks:
+            mine = self.masks[parameter.name]
+            mask[:, : mine.shape[1]] = mine
+        return Pattern.of_mask(mask)
+
+    def density(self, parameter: NetworkTensor) -> float:
+        """Return the share of a matrix, biases left out, that exists."""
+        return float(self.masks[parameter.name].mean()) if parameter.name in self.masks else 1.0
+
+    def _layers(self) -> Iterator[GraphLayer]:
+        for node in self.network.nodes:
+            given = self.network.tensors[node.inputs[0]].rows
+            parameter, row = self.network.parameter(node), OPERATIONS[node.op]
+            if parameter is None:
+                yield GraphLayer(node.name, given)
+                continue
+            every = parameter.rows * parameter.columns
+            if not row.matrix:
+                yield GraphLayer(node.name, given, norms=every)
+                continue
+            mask = self.masks.get(parameter.name)
+            yield GraphLayer(node.name, given, every - (0 if mask is None else int((~mask).sum())), every)
+
+    @property
+    def layers(self) -> tuple[GraphLayer, ...]:
+        """The operations, in the order of the network; the first is number 1."""
+        return tuple(self._layers())
+
+    def __len__(self) -> int:
+        return len(self.network.nodes)
+
+    @overload
+    def __getitem__(self, at: int) -> GraphLayer: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[GraphLayer, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> GraphLayer | tuple[GraphLayer, ...]:
+        return self.layers[at]
+
+
+class GraphFollower(PhaseFollower):
+    """Follows the steps of a network on a row of PEs.
+
+    Parameters
+    ----------
+    shape : GraphShape
+    resident : Resident
+        The network on a wafer, or one that has its programs.
+    mesh : Mesh
+    """
+
+    tasks: ToldPrices  # type: ignore[assignment]
+
+    def __init__(self, shape: GraphShape, resident: Resident, mesh: Mesh) -> None:
+        self.shape, self.resident, self.mesh, self.form = shape, resident, mesh, resident.form
+        self.plan, self.tasks = resident.plan, ToldPrices(resident)
+        last = max(step.reads[1].rows for step in self.plan.steps if step.direction == "ask")
+        self.columns = Columns(mesh.machine, mesh.width, resident.tokens, min(mesh.width, last) - 1)
+        self.words = self.numbers = self.number = 0
+        self.planes = {number: one for one, number in shapes_of(resident.network).items()}
+        self.parts: list[Cost] = []
+        self._begun = 0.0
+        self.first = self.step = self.plan.steps[0]  # of the phase that is followed, and the present one
+
+    @property
+    def layer(self) -> LayerShape:
+        """The product that is followed, as one of a layer."""
+        step = self.step
+        assert step.parameter is not None
+        bias, name = step.node.size("bias"), step.parameter.name
+        mask = Mask(self.shape.masks[name]) if name in self.shape.masks else None
+        sizes = step.parameter.columns - bias, step.parameter.rows
+        return LayerShape(*sizes, self.shape.density(step.parameter), name, bias=bool(bias), mask=mask)
+
+    # --- pieces -------------------------------------------------------------------------------------------------------
+
+    def tell(self, *names: str, columns: Iterable[int] | None = None, **data: str | int) -> None:
+        told = [*((name, None) for name in names), *data.items()]
+        cycles = sum(self.tasks.tell(*one) for one in told)
+        chosen = range(self.mesh.width) if columns is None else list(columns)
+        self.columns.free[chosen] += cycles
+        self.words += len(told) * len(chosen)
+        if "shape" in data:
+            self.columns.tokens = self._elements(int(data["shape"]))
+
+    def _elements(self, number: int) -> int:
+        """Return the numbers of a row under a shape, as products and joins see it."""
+        shape = self.planes.get(number)
+        rows = shape.rows if isinstance(shape, ConvolutionShape | LossShape) else 1
+        return rows * self.resident.tokens
+
+    def _blocks(self, counts: NDArray[np.int64], *blocks: Sequence[tuple[str, int | None]]) -> None:
+        """Let every column do so many blocks of commands, each the ones of `blocks` in turn."""
+        taken = self.tasks.each(blocks, int(counts.max(initial=0)))
+        self.columns.spend(taken[counts])
+        self.words += int(counts.sum()) * len(blocks[0])
+
+    def each(self, tensor: NetworkTensor, *names: str, unit: int = 1) -> None:
+        self._blocks(self.plan.layout(tensor).counts // unit, [(name, None) for name in names])
+
+    def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
+        each = self.resident.tokens // step.node.size("sequence") if sequences else 1
+        y = self.resident.network.tensors[step.node.name]
+        unit = OPERATIONS[step.op].units(step.node, y.rows)[1]
+        counts = self.plan.layout(y).counts // unit
+        data = [head << 8 | one for head in range(int(counts.max())) for one in range(each)]
+        self._blocks(counts * each, *([(name, one)] for one in data))
+
+    def factors(
+        self, step: NetworkStep, names: Sequence[str], shift: bool = False, gradient: int | None = None
+    ) -> None:
+        self.each(step.reads[0], "gamma", *names)
+        self.numbers += 0 if gradient is None else step.reads[0].rows
+
+    def channels(
+        self, step: NetworkStep, words: Sequence[Stage], answers: Sequence[int] = (), made: bool = False
+    ) -> None:
+        layout, parameter = self.plan.layout(step.writes[0]), step.parameter
+        assert parameter is not None
+        groups = dict(step.node.sizes).get("groups", parameter.columns)
+        of_group = parameter.columns // groups
+        block: list[tuple[str, int | None]] = []
+        for stage in words:
+            names = [stage] if isinstance(stage, str) else [name for name, _ in stage] * of_group
+            block += [(name, None) for name in names]
+        self._blocks(layout.counts // (layout.features // groups), block)
+        self.numbers += len(answers) * parameter.columns
+
+    def round_trip(self, step: NetworkStep) -> None:
+        self._ends()
+
+    # --- where things are ---------------------------------------------------------------------------------------------
+
+    def tile(self, step: NetworkStep) -> NDArray[np.int64]:
+        return self.plan.layout(step.reads[0]).counts
+
+    def owners(self, step: NetworkStep) -> NDArray[np.int64]:
+        tensor = step.reads[1] if step.direction == "ask" else step.writes[0]
+        return self.plan.layout(tensor).owners(np.arange(tensor.rows))
+
+    def turned(self, step: NetworkStep) -> bool:
+        return step.parameter is not None and step.parameter.name in self.resident.turned
+
+    def entries(self, step: NetworkStep) -> Callable[[int], NDArray[np.float64]]:
+        """Return a function that gives the entries in each column of a row, given how many were followed before."""
+        tile, mask = self.tile(step).astype(np.float64), self.layer.mask
+        if mask is None:
+            return lambda followed: tile
+        exists = mask.exists.T if step.direction == "back" else mask.exists
+        layout, most = self.plan.layout(step.reads[0]), min(len(exists), FOLLOWED)
+        mine = np.zeros((layout.features, self.mesh.width))
+        mine[np.arange(layout.features), layout.owners(np.arange(layout.features))] = 1
+        found = exists[np.arange(most) * len(exists) // most] @ mine
+        return lambda followed: found[followed]
+
+    # --- filters ------------------------------------------------------------------------------------------------------
+
+    def _entries(self, found: FilterEntries, rows: int) -> NDArray[np.float64]:
+        """Return the weights of each row in each column, without biases."""
+        counted = np.zeros((rows, self.mesh.width))
+        np.add.at(counted, (found.rows[~found.bias], found.owner[~found.bias]), 1)
+        return counted
+
+    def filters(self, step: NetworkStep) -> None:
+        assert step.parameter is not None
+        found, landing = filters_of(self.plan, step, self.shape.pattern(step.parameter))
+        if self.form == "both":
+            self.tell("steps")
+        tasks, columns, width = self.tasks, self.columns, self.mesh.width
+        entries, constant = self._entries(found, len(landing)), tasks.weight("", "steps", False)
+        bias = np.bincount(found.rows[found.bias], minlength=len(landing))
+        of_bias = tasks.alone("plane_bias") if found.bias.any() else 0
+        land, names = tasks.command("land"), after(step)
+        begin, through = (land, land) if width == 1 else (tasks.command("begin"), tasks.command("pass"))
+        ending = tasks.alone(*names)
+
+        def follow(row: int, followed: int) -> None:
+            owner = int(landing[row])
+            columns.spend(entries[row] * constant)
+            columns.free[owner] += bias[row] * of_bias
+            columns.ring(owner, begin, through, land)
+            columns.free[owner] += ending
+
+        self.rows(len(landing), follow)
+        self.words += len(found.rows) + len(landing) * (width + len(names))
+
+    def ask_filters(self, step: NetworkStep) -> None:
+        assert step.parameter is not None
+        found, sender = asked_filters_of(self.plan, step, self.shape.pattern(step.parameter))
+        tasks, columns, width = self.tasks, self.columns, self.mesh.width
+        send = tasks.command("send", data=0)
+        take = send if width == 1 else tasks.command("from_west", data=0)
+        entries, constant = self._entries(found, len(sender)), tasks.alone("ask")
+        bias = np.bincount(found.rows[found.bias], minlength=len(sender))
+        of_bias = tasks.alone("ask_plane") if found.bias.any() else 0
+
+        def follow(row: int, followed: int) -> None:
+            owner = int(sender[row])
+            columns.broadcast(owner, send, take)
+            columns.free[owner] += bias[row] * of_bias
+            columns.spend(entries[row] * constant)
+
+        self.rows(len(sender), follow)
+        self.words += len(found.rows) + len(sender) * width
+        self.numbers += len(found.rows)
+
+    # --- phases -------------------------------------------------------------------------------------------------------
+
+    def _ends(self) -> None:
+        """End a part of a phase."""
+        latency = latency_of(self.numbers > 0, self.mesh)
+        parameter = self.first.parameter
+        matrix = parameter is not None and OPERATIONS[self.first.node.op].matrix
+        rows = parameter.rows if parameter is not None and matrix else max(1, self.words // self.mesh.width)
+        self.parts.append(Cost(rows, self.columns.end - self._begun, self.words, self.numbers, latency))
+        self._begun, self.words, self.numbers = self.columns.end, 0, 0
+
+    def costs(self, steps: Sequence[NetworkStep]) -> list[Cost]:
+        """Follow the steps of a phase; return its `Cost`, or those between its round trips."""
+        self.parts, self._begun, self.words, self.numbers = [], self.columns.end, 0, 0
+        self.first = steps[0]
+        for step in steps:
+            self.step = step
+            STREAMED[step.op].write[step.direction](self, step)
+        self._ends()
+        return self.parts
+
+
+def _phases(network: Network) -> list[tuple[str, int, list[NetworkStep]]]:
+    """Return (phase, number of the operation, its steps) of an iteration, in order."""
+    numbers = {node.name: number for number, node in enumerate(network.nodes, 1)}
+    found: list[tuple[str, int, list[NetworkStep]]] = []
+    for step in schedule(network, "train", STREAMED):
+        phase = STREAMED[step.op].phases.get(step.direction)
+        if phase is not None or not found:
+            name = step.direction if phase is None else phase[1]
+            found.append((name, numbers[step.node.name], []))
+        found[-1][2].append(step)
+    return found
+
+
+def _alike(phase: str, steps: Sequence[NetworkStep], resident: Resident, shape: GraphShape) -> tuple[object, ...]:
+    """Return what a phase's cost depends on, besides what comes before it."""
+    layouts = resident.plan
+
+    def of(step: NetworkStep) -> tuple[object, ...]:
+        tensors = tuple(layouts.layout(one) for one in (*step.reads, *step.writes))
+        masked = step.parameter is not None and step.parameter.name in shape.masks and step.parameter.name
+        kept = tuple(one.kind for one in (*step.reads, *step.writes))
+        parameter = step.parameter and step.parameter.shape
+        return step.op, step.direction, step.node.op, step.node.sizes, tensors, kept, parameter, masked
+
+    return phase, *((of(step), tuple(of(later) for later in step.then)) for step in steps)
+
+
+@lru_cache(maxsize=16)
+def _resident(network: Network, mesh: Mesh, tokens: int, form: str) -> Resident:
+    return Resident(network, mesh.machine, mesh.width, mesh.height, tokens * mesh.height, form)
+
+
+@lru_cache(maxsize=16)
+def _followed(shape: GraphShape, tokens: int, mesh: Mesh, form: str) -> tuple[PhaseCost, ...]:
+    resident = _resident(shape.network, mesh, tokens, form)
+    follower = GraphFollower(shape, resident, mesh)
+    known: dict[object, list[Cost]] = {}
+    found: list[PhaseCost] = []
+    before: object = None
+    for phase, number, steps in _phases(shape.network):
+        alike = _alike(phase, steps, resident, shape)
+        key = before, alike
+        if key not in known:
+            known[key] = follower.costs(steps)
+        before = alike
+        for part, cost in enumerate(known[key]):
+            found.append(PhaseCost(AGAIN.format(phase) if part else phase, number, cost, waits=part > 0))
+    return tuple(found)
+
+
+def form_of(shape: GraphShape) -> str:
+    """Return how weights go out: in pairs if all matrices are dense, with steps if none is, else both."""
+    every = [node for node in shape.network.nodes if OPERATIONS[node.op].matrix]
+    parameters = [shape.network.parameter(node) for node in every]
+    dense = {
+        node.op == "linear" and one is not None and shape.density(one) == 1
+        for node, one in zip(every, parameters, strict=True)
+    }
+    return "both" if len(dense) > 1 else "pairs" if True in dense else "steps"
+
+
+def phases(shape: GraphShape, tokens: int, mesh: Mesh, form: str | None = None) -> tuple[PhaseCost, ...]:
+    """Return the phases of an iteration for so many tokens of a wafer, in order; `form` as of `layer_costs.phases`."""
+    return _followed(shape, -(-tokens // mesh.height), mesh, form or form_of(shape))

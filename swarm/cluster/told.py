@@ -1,0 +1,101 @@
+"""The commands of a network are priced in the order in which a PE is told them.
+
+What a command takes depends on what was told before it: planes and windows, pointers, lists of operands.  So one PE is
+followed: each command is walked through (`fabric.price`) with what is known of the PE behind the one before.  The
+program is that of a PE in the middle of the mesh; those of other columns do the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fabric.kernels.streamed.forward import COLOR_W
+from fabric.kernels.streamed.gradient import row_kind
+from fabric.networks.streamed.resident import Resident
+from fabric.price.prices import TaskPrice
+from fabric.price.tasks import Pricer, mean_price
+
+__all__ = ["ToldPrices"]
+
+
+class ToldPrices:
+    """Prices of the commands of a PE, as told.
+
+    Parameters
+    ----------
+    resident : Resident
+        What it says of its arrays is what the PE's table of addresses has.
+    """
+
+    def __init__(self, resident: Resident) -> None:
+        width, height = resident.width, resident.height
+        image = resident.program(min(1, width - 1), row_kind(min(1, height - 1), height)).assemble()
+        given: dict[str | int, Any] = {
+            name: _first_of(image.data, symbol.address)
+            for name, symbol in image.symbols.items()
+            if symbol.count == 1 and symbol.words == 1
+        }
+        given["table"] = resident.addresses(image)
+        self._pricer = Pricer(image, resident.machine, given)
+        self._ids, self._arrays = resident.ids, resident.arrays
+        self._alike = resident.machine["mem.banks"]  # so many rows behind one another have all addresses there are
+        self._state = self._pricer.begun()
+        self._known: dict[tuple[object, ...], TaskPrice] = {}
+
+    def tell(self, name: str, data: int | str | None = None) -> float:
+        """Return the cycles of a command; the next ones come behind it."""
+        number = self._arrays[data] if isinstance(data, str) else data
+        price, self._state = self._pricer.told(self._state, "control", self._ids[name], number)
+        self._known = {}
+        return price.alone
+
+    def each(self, blocks: Sequence[Sequence[tuple[str, int | None]]], most: int) -> np.ndarray:
+        """Return the cycles of none to `most` blocks of commands, one behind the other.
+
+        Parameters
+        ----------
+        blocks : sequence of sequence of (str, int or None)
+            Commands and their data; behind the last block the first one comes again.
+        """
+        taken: list[float] = []
+        while len(taken) < min(most, max(len(blocks), self._alike)):
+            taken.append(sum(self.tell(*one) for one in blocks[len(taken) % len(blocks)]))
+        rest = [float(np.mean(taken))] * (most - len(taken)) if taken else []
+        return np.concatenate([[0.0], np.cumsum(taken + rest)])
+
+    def command(self, name: str, array: str | None = None, data: int | None = None) -> TaskPrice:
+        """Return the mean cost of a command that comes again and again from here on."""
+        return self._mean("control", self._ids[name], data)
+
+    def alone(self, *names: str) -> float:
+        """Return the cycles of commands one after the other, if none has to wait."""
+        return sum(self.command(name).alone for name in names)
+
+    def row(self, name: str, places: int, none: int = 0) -> float:
+        """Return what a command that begins a row takes longer if its data ask for gradients, not for `none`."""
+        return self.command(name, data=places).alone - self.command(name, data=none).alone
+
+    def weight(self, array: str, form: str, mixed: bool) -> float:
+        """Return the cycles of a wavelet with a weight and a step, or with a pair of weights, as was told."""
+        return self._mean("task", COLOR_W).alone
+
+    def _mean(self, kind: str, number: int, data: int | None = None) -> TaskPrice:
+        key = kind, number, data
+        if key not in self._known:
+            state, found = self._state, list[TaskPrice]()
+            for _ in range(self._alike):
+                before = state
+                price, state = self._pricer.told(state, kind, number, data)
+                found.append(price)
+                if state.held == before.held:
+                    break
+            self._known[key] = mean_price([1.0] * len(found), found)
+        return self._known[key]
+
+
+def _first_of(data: Sequence[tuple[int, Any]], address: int) -> int:
+    """Return the word at an address before a program runs."""
+    return next((int(words[address - at]) for at, words in data if at <= address < at + len(words)), 0)

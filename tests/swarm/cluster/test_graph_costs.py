@@ -1,0 +1,207 @@
+"""The layer-level model of graphs: every word has a price, and an iteration takes what it says."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from fabric.networks.graph.network import Layer, Network
+from fabric.networks.graph.table import OPERATIONS
+from fabric.networks.streamed.operations.table import STREAMED
+from fabric.price.tasks import Pricer
+from harness.figures.graph_model import (
+    SEEN,
+    ConvolutionStack,
+    ConvolutionStage,
+    GraphCase,
+    TransformerBlocks,
+    drawn,
+    graph_model,
+    points,
+)
+from swarm.cluster import graph_costs
+from swarm.cluster.check import _parameters, compare, layers_of
+from swarm.cluster.cluster import Cluster
+from swarm.cluster.graph_costs import GraphShape, phases
+from swarm.cluster.shapes import LayerShape, Mesh
+from swarm.cluster.timeline import iteration
+from swarm.system import System
+from tests.conftest import ROOT
+from tests.examples import few
+from wse_core.errors import ConfigError
+from wse_core.params import machine
+
+MEAN, MOST = 0.02, 0.07
+"""Errors that the model may have at most, in the mean and anywhere."""
+EVERY = [*SEEN, *drawn()]
+
+
+def masks_of(network, density=1.0, seed=0):
+    """Return masks of all matrices of a network, some of them with gaps."""
+    rng, found = np.random.default_rng(seed), []
+    for node in network.nodes:
+        if OPERATIONS[node.op].matrix:
+            parameter = network.parameter(node)
+            shape = parameter.rows, parameter.columns - node.size("bias")
+            found.append(rng.random(shape) < (density if len(found) % 2 else 1))
+    return found
+
+
+def written(case, masks, form):
+    """Return (words, numbers) of an iteration, as they are written."""
+    network = case.of.network
+    parameters = _parameters(network, masks, np.random.default_rng(0))
+    sizes = case.width, case.height, 1, case.height * case.tokens
+    system = System(network, *parameters, machine(), *sizes, form=form)
+    try:
+        script = system.coordinator.script("train")
+        return script.n_words, len(script.back)
+    finally:
+        system.close()
+
+
+@pytest.mark.parametrize("case", few(EVERY, 6), ids=lambda case: case.of.name)
+@pytest.mark.parametrize("density", [1.0, 0.4])
+def test_what_is_followed_is_what_is_written(case, density):
+    """Every word that a wafer gets and every number that it gives is in a phase, and none twice."""
+    network = case.of.network
+    masks = masks_of(network, density)
+    shape = GraphShape.of(network, masks)
+    form = "both" if density < 1 else graph_costs.form_of(shape)
+    found = phases(shape, case.tokens * case.height, Mesh(machine(), case.width, case.height), form)
+    assert (sum(one.cost.words for one in found), sum(one.cost.numbers for one in found)) == written(case, masks, form)
+
+
+def small(op):
+    """Return a case of a small network that has an operation."""
+    if op in ("convolution", "maxpool", "avgpool", "groupnorm", "batchnorm"):
+        stage = ConvolutionStage(4, norm=op if "norm" in op else "", pool=op if "pool" in op else "")
+        return GraphCase(ConvolutionStack((1, 4, 4), (stage,), 3), 2, 2, 2)
+    if op in ("transposed", "shift", "concat"):
+        return GraphCase(
+            ConvolutionStack((1, 4, 4), (ConvolutionStage(4, pool="maxpool"), ConvolutionStage(2)), 3, pixels=True),
+            1,
+            2,
+            2,
+        )
+    activation = op if op in ("relu", "gelu", "silu", "gelu_erf", "tanh") else "relu"
+    norm = "rms" if op == "rms" else "norm"
+    return GraphCase(TransformerBlocks(6, 8, 2, 2, 8, 4, 1, norm, activation, op == "mul", op == "rotary"), 2, 1, 4)
+
+
+@pytest.mark.parametrize("op", OPERATIONS)
+def test_every_operation_has_a_price(op, monkeypatch):
+    """A row of the table without commands that are priced fails here by its name."""
+    case, told = small(op), {}
+    assert op in {node.op for node in case.of.network.nodes}, f"{op} has no price: no network here has it"
+    priced = Pricer.told
+
+    def noted(self, state, kind, number, data=None):
+        found = priced(self, state, kind, number, data)
+        told[self._named(kind, number)] = found[0].alone
+        return found
+
+    monkeypatch.setattr(Pricer, "told", noted)
+    graph_costs._followed.cache_clear()
+    phases(GraphShape(case.of.network), case.tokens * case.height, Mesh(machine(), case.width, case.height))
+    mine = set(STREAMED[op].commands) & set(told)
+    assert mine, f"{op} has no price"
+    assert min(told[command] for command in mine) > machine()["task.start"]
+
+
+@pytest.mark.parametrize("case", few([case for case in EVERY if case.width * case.height < 20], 3))
+@pytest.mark.parametrize("numbers", [{}, {"vec.start": 4}], ids=str)
+def test_an_iteration_takes_what_the_model_says(case, numbers):
+    """Transformers and convolutions, also on a machine with other prices."""
+    (row,) = points(machine("wse2", numbers), [("seen", case)])
+    assert abs(row["error"]) < MEAN
+
+
+@pytest.mark.parametrize(
+    ("numbers", "most"),
+    [({"link.rate": 10**9}, 0.04), ({"answer.latency": 60_000}, 0.03), ({"update.rate": 5 * 10**6}, 0.04)],
+    ids=str,
+)
+def test_other_links_and_answers_are_followed(numbers, most):
+    """Two round trips of a normalisation over the batch, of sums and gradients."""
+    (row,) = points(machine("wse2", numbers), [("seen", SEEN[6])])
+    assert abs(row["error"]) < most
+
+
+def test_a_later_answer_makes_every_round_trip_longer():
+    """Two of them, forward and back: the model waits for them as wafers do."""
+    case, seconds = SEEN[6], []
+    for latency in (10_000, 110_000):
+        mesh = Mesh(machine("wse2", {"answer.latency": latency}), case.width, case.height)
+        seconds.append(iteration(GraphShape(case.of.network), case.tokens * case.height, Cluster(1, mesh)).seconds)
+    assert seconds[1] - seconds[0] == pytest.approx(2e-4, rel=1e-3)
+
+
+def test_gaps_and_filters_with_gaps_are_followed():
+    """Weights of every second matrix are four in ten."""
+    for case in (SEEN[3], SEEN[7]):
+        masks, mesh = masks_of(case.of.network, 0.4), Mesh(machine(), case.width, case.height)
+        assert abs(compare(case.of.network, masks, Cluster(1, mesh), case.tokens).error) < MEAN
+
+
+def test_blocks_that_are_alike_are_followed_once(monkeypatch):
+    """A third block takes what the second one took."""
+    case = GraphCase(TransformerBlocks(12, 8, 2, 2, 8, 4, 4), 2, 2, 4)
+    mesh, tokens = Mesh(machine(), 2, 2), case.tokens * case.height
+    calls, costs = [], graph_costs.GraphFollower.costs
+    monkeypatch.setattr(graph_costs.GraphFollower, "costs", lambda self, steps: calls.append(1) or costs(self, steps))
+    graph_costs._followed.cache_clear()
+    found = phases(GraphShape(case.of.network), tokens, mesh)
+    assert len(calls) < 0.75 * len(found)
+    both = compare(case.of.network, masks_of(case.of.network), Cluster(1, mesh), case.tokens)
+    assert abs(both.error) < MEAN
+
+
+def test_a_chain_takes_the_same_as_a_graph():
+    """Both followers, one of layers and one of operations."""
+    network = Network.of([Layer(30, 24, "gelu", True, True), Layer(24, 9)])
+    masks, cluster = masks_of(network), Cluster(2, Mesh(machine(), 3, 2))
+    layers = layers_of(network, masks)
+    assert all(isinstance(one, LayerShape) for one in layers)
+    chain, graph = (iteration(one, 24, cluster).seconds for one in (layers, GraphShape(network)))
+    assert graph == pytest.approx(chain, rel=0.01)
+
+
+def test_networks_that_were_not_seen_were_drawn_once():
+    """The seeds decide; four of each kind were looked at and four drawn, no two alike."""
+    cases = drawn()
+    assert cases == drawn()
+    assert len({*cases, *SEEN}) == 16
+    assert all(sum(isinstance(case.of, kind) for case in EVERY) == 8 for kind in (TransformerBlocks, ConvolutionStack))
+    with pytest.raises(ConfigError, match="mesh of at most 0"):
+        graph_model(machine(), 0, None, SEEN[:1], [])
+
+
+def rows_of_the_page():
+    """Return the rows of the table in the docs, cell by cell."""
+    text = (ROOT / "docs" / "weight-streaming.md").read_text(encoding="utf-8")
+    lines = (line for line in text.splitlines() if re.match(r"\| (seen|unseen) \| (transformer|convolutions) ", line))
+    return [re.split(r"\s*\|\s*", line)[1:-1] for line in lines]
+
+
+def test_the_table_of_the_page_holds_what_is_allowed():
+    """Mean and worst error of each half, as the page prints cycles and model."""
+    rows = rows_of_the_page()
+    for kind in ("seen", "unseen"):
+        errors = [float(row[6].replace(",", "")) / float(row[5].replace(",", "")) - 1 for row in rows if row[0] == kind]
+        assert len(errors) == 8
+        assert sum(map(abs, errors)) / 8 <= MEAN
+        assert max(map(abs, errors)) <= MOST
+
+
+def test_the_table_of_the_page_is_what_the_command_gives():
+    """Small networks again at both levels; the others are simulated by the command only, their names are compared."""
+    page = {tuple(row[:5]): row[5:7] for row in rows_of_the_page()}
+    cases = [("seen", case) for case in SEEN] + [("unseen", case) for case in drawn()]
+    for kind, case in cases:
+        assert (kind, case.of.name, f"{case.width} x {case.height}", f"{case.tokens}", f"{case.systems}") in page
+    for row in graph_model(machine(), 8, None, SEEN[3:4], [case for case in drawn() if case.tokens <= 4][1:2]).rows:
+        cycles, model = page[row["set"], row["network"], row["mesh"], str(row["samples"]), str(row["systems"])]
+        assert (row["cycles"], row["model"]) == (int(cycles.replace(",", "")), int(model.replace(",", "")))
