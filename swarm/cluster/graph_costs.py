@@ -24,6 +24,7 @@ from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed.filters import FilterEntries, asked_filters_of, filters_of
+from fabric.networks.streamed.operations.blocks import rows_of
 from fabric.networks.streamed.operations.lowering import Stage
 from fabric.networks.streamed.operations.shapes import ConvolutionShape, LossShape, shapes_of
 from fabric.networks.streamed.operations.table import STREAMED, after
@@ -197,12 +198,17 @@ class GraphFollower(PhaseFollower):
         self._blocks(self.plan.layout(tensor).counts // unit, [(name, None) for name in names])
 
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
-        each = self.resident.tokens // step.node.size("sequence") if sequences else 1
+        each = max(1, self.resident.tokens // step.node.size("sequence")) if sequences else 1
         y = self.resident.network.tensors[step.node.name]
         unit = OPERATIONS[step.op].units(step.node, y.rows)[1]
         counts = self.plan.layout(y).counts // unit
         data = [head << 8 | one for head in range(int(counts.max())) for one in range(each)]
-        self._blocks(counts * each, *([(name, one)] for one in data))
+        rows = rows_of(step.node.size("sequence"), self.resident.tokens) if step.op == "attention" else 1
+        if rows == 1:
+            self._blocks(counts * each, *([(name, one)] for one in data))
+            return
+        self.columns.spend(self.tasks.on_rows([(name, one) for one in data], int(counts.max()), rows)[counts])
+        self.words += int(counts.sum())
 
     def factors(
         self, step: NetworkStep, names: Sequence[str], shift: bool = False, gradient: int | None = None

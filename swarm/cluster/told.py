@@ -14,11 +14,17 @@ import numpy as np
 
 from fabric.kernels.streamed.forward import COLOR_W
 from fabric.kernels.streamed.gradient import row_kind
+from fabric.networks.streamed.operations.blocks import PLACE, QUEUES_NORTH, QUEUES_SOUTH
 from fabric.networks.streamed.resident import Resident
+from fabric.price.code import Meeting
+from fabric.price.lines import Bond, follow
 from fabric.price.prices import TaskPrice
 from fabric.price.tasks import Pricer, mean_price
 
 __all__ = ["ToldPrices"]
+
+TOGETHER = 4
+"""Most commands that are followed on several rows of PEs at once; more take as long as the last of them each."""
 
 
 class ToldPrices:
@@ -40,8 +46,9 @@ class ToldPrices:
         }
         given["table"] = resident.addresses(image)
         self._pricer = Pricer(image, resident.machine, given)
-        self._ids, self._arrays = resident.ids, resident.arrays
+        self._machine, self._ids, self._arrays = resident.machine, resident.ids, resident.arrays
         self._alike = resident.machine["mem.banks"]  # so many rows behind one another have all addresses there are
+        self._place = image.symbols[PLACE].address if PLACE in image.symbols else None
         self._state = self._pricer.begun()
         self._known: dict[tuple[object, ...], TaskPrice] = {}
 
@@ -65,6 +72,33 @@ class ToldPrices:
             taken.append(sum(self.tell(*one) for one in blocks[len(taken) % len(blocks)]))
         rest = [float(np.mean(taken))] * (most - len(taken)) if taken else []
         return np.concatenate([[0.0], np.cumsum(taken + rest)])
+
+    def on_rows(self, commands: Sequence[tuple[str, int | None]], most: int, rows: int) -> np.ndarray:
+        """Return the cycles of none to `most` commands that rows of PEs do together, each with its own part.
+
+        Parameters
+        ----------
+        commands : sequence of (str, int or None)
+            Commands and their data.
+        most : int
+        rows : int
+            Of PEs that hand blocks on to each other (`fabric.networks.streamed.operations.blocks`).
+        """
+        assert self._place is not None
+        done: list[list[TaskPrice]] = [[] for _ in range(rows)]
+        taken, before = [0.0], self._state
+        for name, data in commands[: min(most, TOGETHER)]:
+            for row in range(rows):
+                state = self._state.copy()
+                state.memory[self._place] = row
+                price, behind = self._pricer.told(state, "control", self._ids[name], data)
+                done[row].append(price)
+            self._state, self._known = behind, {}
+            taken.append(max(follow(self._machine, *_joined(done))))
+        if self._place in before.memory:
+            self._state.memory[self._place] = before.memory[self._place]
+        last = taken[-1] - taken[-2] if len(taken) > 1 else 0.0
+        return np.array(taken + [taken[-1] + last * (k + 1) for k in range(most + 1 - len(taken))])
 
     def command(self, name: str, array: str | None = None, data: int | None = None) -> TaskPrice:
         """Return the mean cost of a command that comes again and again from here on."""
@@ -94,6 +128,33 @@ class ToldPrices:
                     break
             self._known[key] = mean_price([1.0] * len(found), found)
         return self._known[key]
+
+
+def _joined(tasks: Sequence[Sequence[TaskPrice]]) -> tuple[list[TaskPrice], list[Bond]]:
+    """Return the tasks of each row as one, and what they send to the rows beside: the first to be sent is taken first.
+
+    Each row sends south and takes from the north in two queues, and north and from the south in two others.
+    """
+    found = []
+    for every in tasks:
+        meetings: list[Meeting] = []
+        start = 0.0
+        for one in every:
+            meetings += [meeting._replace(first=meeting.first + start) for meeting in one.meetings]
+            start += one.alone
+        if meetings:
+            first, length = meetings[0].first, meetings[0].length
+            found.append(TaskPrice(first, length, start - first - length, tuple(meetings)))
+        else:
+            found.append(TaskPrice(start))
+    bonds = []
+    for (into, out), step in ((QUEUES_SOUTH, 1), (QUEUES_NORTH, -1)):
+        for row in range(max(0, -step), len(found) - max(0, step)):
+            sent = [k for k, meeting in enumerate(found[row].meetings) if out in meeting.sends]
+            came = [k for k, meeting in enumerate(found[row + step].meetings) if into in meeting.takes]
+            pairs = zip(sent, came, strict=True)
+            bonds += [Bond((row, a), (row + step, b), 1, out, into) for a, b in pairs]
+    return found, bonds
 
 
 def _first_of(data: Sequence[tuple[int, Any]], address: int) -> int:

@@ -130,6 +130,16 @@ def test_other_links_and_answers_are_followed(numbers, most):
     assert abs(row["error"]) < most
 
 
+@pytest.mark.parametrize(
+    ("causal", "kv_heads", "width"), few([(True, 2, 2), (False, 4, 4), (False, 2, 1), (True, 4, 3)], 3)
+)
+def test_rows_of_pes_that_hand_blocks_on_wait_for_each_other(causal, kv_heads, width):
+    """Sequences of 16 tokens lie on four rows of PEs, blocks of which go south and north."""
+    of = TransformerBlocks(12, 16, 4, kv_heads, 16, 16, causal=causal, rotary=True)
+    (row,) = points(machine(), [("seen", GraphCase(of, width, 8, 4))])
+    assert abs(row["error"]) < MEAN
+
+
 def test_a_later_answer_makes_every_round_trip_longer():
     """Two of them, forward and back: the model waits for them as wafers do."""
     case, seconds = SEEN[6], []

@@ -30,7 +30,7 @@ from fabric.layout.layout import Layout
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.code import ProgramCode
 
-__all__ = ["PLACE", "BlockTasks", "Travelling", "route_blocks", "rows_of"]
+__all__ = ["PLACE", "QUEUES_NORTH", "QUEUES_SOUTH", "BlockTasks", "Travelling", "route_blocks", "rows_of"]
 
 SOUTH, NORTH = (12, 13), (14, 15)
 QUEUES_SOUTH, QUEUES_NORTH = (4, 5), (5, 1)
