@@ -10,7 +10,6 @@ import numpy as np
 
 from harness.train import sparsity, weights
 from harness.train.config import TrainConfig
-from harness.train.onnx_file import read_onnx
 from memx.parameter import Parameter
 from memx.pattern import Pattern
 from memx.statistics import MOMENTUM, BatchStatistics
@@ -84,6 +83,8 @@ def _from_files(config: TrainConfig, parameters: Sequence[Parameter]) -> int:
     """Put what files say into parameters; return the updates that were made before."""
     folder, updates, rows = Path(config.source).parent, 0, [one.row for one in config.matrices]
     if config.network.file:
+        from harness.train.onnx_file import read_onnx
+
         model = read_onnx(folder / config.network.file)
         weights.put(model.tensors, parameters, rows, f"network.file: {config.network.file}")
     for key, name, kinds in (

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,13 +24,14 @@ from harness.train.data import DataService, Dataset, load
 from harness.train.feed import BatchFeed
 from harness.train.initial import initial_parameters
 from harness.train.loss_scale import LossScale
-from harness.train.onnx_file import export_onnx, read_onnx, save_onnx
-from harness.train.onnx_reader import OnnxNetwork
 from harness.train.sources import Samples
 from memx.parameter import Parameter
 from memx.pattern import Pattern
 from memx.store import FileStore, MemoryStore
 from wse_core.errors import CheckpointError, ConfigError, TrainingError
+
+if TYPE_CHECKING:
+    from harness.train.onnx_reader import OnnxNetwork
 
 __all__ = ["HeldOut", "Loop", "Step", "by_label", "judged"]
 
@@ -359,6 +360,8 @@ class Loop(ABC):
 
     def save_onnx(self, path: str | PathLike[str]) -> None:
         """Write the network with the weights of now: the file that it came from again, or a new one."""
+        from harness.train.onnx_file import export_onnx, save_onnx
+
         if self.config.network.file:
             save_onnx(self._network_file, Path(path), self.tensors())
         else:
@@ -369,6 +372,8 @@ class Loop(ABC):
         return Path(self.config.source).parent / self.config.network.file
 
     def _origin(self) -> OnnxNetwork:
+        from harness.train.onnx_file import read_onnx
+
         if not self.config.network.file:
             hint = 'network.file = "m.onnx"'
             raise ConfigError("the network came from no ONNX file", where="network.file", hint=hint)
