@@ -28,7 +28,7 @@ PERMITTED = {
     "wse_core.isa": ("wse_core.encoding",),
     "wse_core.numbers": ("wse_core.encoding", "wse_core.isa"),
     "wse_core.params": ("wse_core.errors", "wse_core.isa", "wse_core.numbers", "wse_core.schema"),
-    "traces": (*BASE, "wse_core.events", "traces"),
+    "traces": (*BASE, "wse_core.counters", "wse_core.events", "traces"),
     "wse_core.events": (*BASE, "wse_core.encoding"),
     "fabric": ("wse_core", "fabric"),
     # A run file is what a run leaves behind: the one module that records a fabric knows its writer.  Traces know

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from traces.atomic import atomic_file
 from traces.naming import clean
-from traces.run_format import LINKS
 from traces.style import DPI, grouped, integer_axes, new_figure, short, styled
+from wse_core.counters import LINKS
 from wse_core.errors import TraceError
 
 __all__ = ["plane", "write_heatmap"]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from wse_core.counters import MOVED
+
 __all__ = ["COUNTERS", "RESULTS", "of_counter", "of_result"]
 
 COUNTERS = {
@@ -71,6 +73,9 @@ RESULTS = {
     "expected_cycles": ("cycles", "what the closed form of the kernel's page says"),
     "cycle_error": ("1", "cycles / expected cycles - 1"),
     "lower_bound": ("cycles", "no algorithm on this machine needs fewer"),
+    "lower_bound_share": ("1", "lower bound / cycles: 1 cannot be improved on"),
+    "bottleneck_share": ("1", "share of the run that the bottleneck takes"),
+    "bottleneck_at": ("", "PE or link that is the bottleneck"),
     "bound_reason": ("", "why the closed form is a bound"),
     "expected_hops": ("wavelets", "wavelet hops by the formula of the kernel's page"),
     "expected_macs": ("multiply-adds", "multiply-adds by the formula of the kernel's page"),
@@ -147,7 +152,7 @@ RESULTS = {
     "curve_accuracy": ("1", "share of the samples of each iteration that were classified rightly"),
     "test_cycles": ("cycles", "cycles in which held-out samples were classified"),
     "lost_cycles": ("cycles", "cycles in which wafers waited for words, or for room for gradients"),
-    "bottleneck": ("", "what wafers wait for most: the cause of the change that would save most"),
+    "bottleneck": ("", "what limits the run; of a training, the change that would save most of what wafers wait"),
     "curve_boundary": ("cycles", "cycles of each iteration in which wafers waited"),
     "curve_cycles": ("cycles", "cycles from each iteration to the next"),
     # digits
@@ -166,7 +171,7 @@ RESULTS = {
 }
 """Each result has a unit and a meaning by its name."""
 
-LINK = re.compile(r"moved_color_(\d+)")
+LINK = re.compile(rf"{MOVED}(\d+)")
 
 
 OF_TRAINING = {

@@ -44,7 +44,7 @@ class Counter:
     window_cycles : int
         Length of a window [cycles]; 0 = one window covers the run.
     values : numpy.ndarray
-        (n_window, height, width), per link with a last axis in the order of `traces.run_format.LINKS`.
+        (n_window, height, width), per link with a last axis in the order of `wse_core.counters.LINKS`.
     """
 
     name: str

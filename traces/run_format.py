@@ -6,8 +6,8 @@ place               content
 ``/`` attributes    ``format`` = "wse-run", ``format_version`` = [major, minor]
 ``/meta``           attributes: one per field of `RunMeta`; the machine is JSON text
 ``/counters/NAME``  (n_window, height, width) per PE, or (n_window, height, width, 5) per link in the order of
-                    `LINKS`; attributes ``unit``, ``doc``, ``kind`` ("pe" or "link"), ``window_cycles`` (0 = one
-                    window covers the run)
+                    `wse_core.counters.LINKS`; attributes ``unit``, ``doc``, ``kind`` ("pe" or "link"),
+                    ``window_cycles`` (0 = one window covers the run)
 ``/window /y /x``   the axes of counters, as dimension scales; ``/port`` the last one of those per link
 ``/results/NAME``   numbers, texts or arrays; attributes ``unit``, ``doc``, and ``json`` = true for structured
                     values, which are stored as JSON text
@@ -29,14 +29,10 @@ from typing import Any
 
 from wse_core.errors import TraceError
 
-__all__ = ["CHUNK", "FORMAT", "FORMAT_VERSION", "LINKS", "SEGMENT", "STATUSES", "RunMeta", "check_name"]
+__all__ = ["CHUNK", "FORMAT", "FORMAT_VERSION", "SEGMENT", "STATUSES", "RunMeta", "check_name"]
 
 FORMAT = "wse-run"
 FORMAT_VERSION = (1, 3)
-LINKS = ("W", "E", "N", "S", "R")
-"""The last axis of a per-link counter has this order: the five ports of a router as the machine numbers them
-(`wse_core.image.DIRS`), R being the ramp.
-"""
 
 CHUNK = 1 << 14
 """A chunk of a column has so many events, which is what the least read costs."""

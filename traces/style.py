@@ -10,12 +10,13 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from wse_core.counters import USES
+
 __all__ = [
     "COLOURS",
     "DPI",
     "OTHER",
     "TASKS",
-    "USES",
     "USE_TEXT",
     "WAIT_COLOURS",
     "grouped",
@@ -52,7 +53,6 @@ RC: Any = {
     "figure.facecolor": "white",
 }
 
-USES = ("busy", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output", "stall_fifo", "idle")
 USE_TEXT = {
     "busy": "issuing or calculating",
     "stall_pipe": "waiting for the pipeline",

@@ -32,7 +32,8 @@ from numpy.typing import ArrayLike
 from traces.atomic import PendingFile
 from traces.marks import PhaseMark
 from traces.meanings import of_counter, of_result
-from traces.run_format import CHUNK, FORMAT, FORMAT_VERSION, LINKS, RunMeta, check_name
+from traces.run_format import CHUNK, FORMAT, FORMAT_VERSION, RunMeta, check_name
+from wse_core.counters import LINKS
 from wse_core.errors import TraceError
 from wse_core.events import COLUMNS, EVENT_DTYPE, HOST, KINDS, WAITS, TraceFilter
 

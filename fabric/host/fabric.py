@@ -44,6 +44,7 @@ from fabric.layout.layout import Layout
 from fabric.layout.rectangles import runs
 from fabric.layout.streams import Stream
 from fabric.ranks import joined
+from wse_core.counters import MOVED, Limit, limits
 from wse_core.errors import ConfigError, CycleLimitError, UnsupportedError
 from wse_core.image import FabricSpec
 from wse_core.params import Machine
@@ -507,5 +508,13 @@ class Fabric:
         """Return both as a run file takes them: dict name -> (array, unit); links have shape (1, height, width, 5)."""
         found = {name: (values, _UNITS.get(name, "cycles")) for name, values in self.counters().items()}
         for color, values in self.link_counts().items():
-            found[f"moved_color_{color}"] = values[np.newaxis], "wavelets"
+            found[f"{MOVED}{color}"] = values[np.newaxis], "wavelets"
         return found
+
+    def limits(self) -> list[Limit]:
+        """Return what kept the fabric from being done sooner, the bottleneck first, see `wse_core.counters`.
+
+        The classes are arithmetic and bank conflicts of the busiest PE, the wavelets of the busiest link, and the
+        latency that neither explains, each with its cycles since the fabric was built and their share.
+        """
+        return limits({name: values for name, (values, _) in self.all_counters().items()})

@@ -18,10 +18,9 @@ from traces.heatmap import plane, sent, write_heatmap
 from traces.line_cycles import line_cycles, line_table
 from traces.page.write import write_page
 from traces.paths import follow, identify
-from traces.run_format import LINKS
 from traces.state import RegionStates
-from traces.style import USES
 from traces.trace import DERIVED, Trace
+from wse_core.counters import LINKS, MOVED, USES, limits, said
 from wse_core.errors import ConfigError, TraceError
 from wse_core.events import KINDS
 
@@ -203,6 +202,8 @@ def describe(trace: Trace, args: argparse.Namespace) -> None:
         first = run.counter(run.counters[0])
         facts["windows"] = len(first.values)
         facts["window_cycles"] = first.window_cycles
+        found = limits({name: run.counter(name).values for name in run.counters})
+        facts |= {"limits": [limit._asdict() for limit in found] if args.json else said(found)} if found else {}
     phases = [mark for mark in trace.marks if mark.begin < mark.end]
     if args.json:
         names = ("track", "label", "begin", "end")
@@ -329,7 +330,7 @@ def possible(trace: Trace) -> list[str]:
     found = {
         "heat": "busy" in counters,
         "stalls": set(USES) <= counters,
-        "links": any(name.startswith("moved_color_") for name in counters),
+        "links": any(name.startswith(MOVED) for name in counters),
         "timeline": {"task_start", "wait"} <= kinds,
         "utilisation": {"task_start", "wait"} <= kinds,
         "animation": "depart" in kinds,
@@ -358,7 +359,7 @@ def heat(trace: Trace, args: argparse.Namespace, stem: Path, chosen: dict[str, A
 def traffic_of(trace: Trace, window: int | None = None) -> NDArray[np.uint64]:
     """Return (height, width, 4): wavelets that left each PE to W, E, N and S, from the counters of arrivals."""
     run = trace.files[0]
-    counters = [run.counter(name) for name in run.counters if name.startswith("moved_color_")]
+    counters = [run.counter(name) for name in run.counters if name.startswith(MOVED)]
     if not counters:
         raise TraceError("holds no counters of links", path=run.path, exit_code=2)
     parts = [plane(counter.values, window, link) for counter in counters for link in LINKS]

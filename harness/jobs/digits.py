@@ -295,10 +295,11 @@ def write_files(
 def draw(out_dir: Path, counters: Mapping[str, tuple[NDArray[np.uint64], str]], cycles: int) -> None:
     """Draw where PEs were busy and what came from the west."""
     from traces.heatmap import plane, write_heatmap
+    from wse_core.counters import MOVED
 
     share = 100.0 * counters["busy"][0] / cycles
     write_heatmap(out_dir / "utilisation.png", share, "digits: busy cycles of each PE", "% of the run")
-    links = [plane(values, link="W") for name, (values, _) in counters.items() if name.startswith("moved_color_")]
+    links = [plane(values, link="W") for name, (values, _) in counters.items() if name.startswith(MOVED)]
     if links:
         write_heatmap(
             out_dir / "traffic_from_west.png", sum(links), "digits: wavelets from the western neighbour", "wavelets"

@@ -10,8 +10,8 @@ import numpy as np
 
 from harness.config import toml
 from traces.meanings import of_result
-from traces.run_format import LINKS
 from traces.style import USE_TEXT
+from wse_core.counters import LINKS, limits
 from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS
 
@@ -44,7 +44,7 @@ def summary(trace: Trace) -> dict[str, Any]:
     dict
         ``job``, ``status``, ``command``, ``cycles``, ``accounted`` (cycles of a PE's account), ``pes``, ``uses``
         (share of PE-cycles by `USE_TEXT`), ``results``
-        (numbers and texts), ``busiest_pes``, ``busiest_links``, ``roofline``.
+        (numbers and texts), ``limits`` (of `wse_core.counters`), ``busiest_pes``, ``busiest_links``, ``roofline``.
     """
     run = trace.files[0]
     results = {}
@@ -72,6 +72,7 @@ def summary(trace: Trace) -> dict[str, Any]:
         "ghz": trace.meta.machine.get("clock.ghz"),
         "pes": list(shape[::-1]),
         "uses": {name: value / total for name, value in uses.items()} if total else {},
+        "limits": [one._asdict() for one in limits({name: one.values for name, one in counters.items()})],
         "busiest_pes": _busiest_pes(counters),
         "busiest_links": _busiest_links(counters),
         "roofline": _roofline(counters),

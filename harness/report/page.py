@@ -21,7 +21,8 @@ from traces import pictures
 from traces.heatmap import plane, write_heatmap
 from traces.line_cycles import NEEDED, line_cycles, line_table
 from traces.meanings import of_result
-from traces.style import COLOURS, DPI, USE_TEXT, USES, integer_axes, new_figure, styled
+from traces.style import COLOURS, DPI, USE_TEXT, integer_axes, new_figure, styled
+from wse_core.counters import LIMITS, USES
 from wse_core.params import PARAMETERS
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def page(trace: Trace, interactive: bool = False) -> str:
         *(_closer(trace) if interactive else ()),
         "<h2>Result</h2>",
         _results(facts["results"]),
+        *_limits(facts["limits"]),
         "<h2>Busiest PEs and links</h2>",
         _busiest(facts),
     ]
@@ -226,6 +228,15 @@ def _meant(keys: Sequence[str], results: Mapping[str, Any]) -> str:
 def _uses(facts: Mapping[str, Any]) -> str:
     rows = [(USE_TEXT[name], f"{100 * share:.2f} %") for name, share in facts["uses"].items()]
     return table(("of all PE-cycles", ""), rows, right=(1,)) if rows else "<p>No counters were recorded.</p>"
+
+
+def _limits(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the table of what limits the run, the bottleneck first."""
+    rows = [
+        (one["name"], LIMITS[one["name"]], one["where"], number(one["cycles"]), f"{one['share']:.0%}") for one in found
+    ]
+    heads = ("", "", "where", "cycles", "of the run")
+    return ["<h2>What limits it</h2>", table(heads, rows, right=(3, 4))] if rows else []
 
 
 def _busiest(facts: Mapping[str, Any]) -> str:

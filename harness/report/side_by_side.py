@@ -20,7 +20,8 @@ import numpy as np
 from harness.report.changes import NOT_THERE, asked_for, differences, names_of
 from harness.report.facts import HOST, summary
 from traces.meanings import of_counter, of_result
-from traces.style import USE_TEXT, USES
+from traces.style import USE_TEXT
+from wse_core.counters import USES
 from wse_core.errors import ConfigError
 
 if TYPE_CHECKING:

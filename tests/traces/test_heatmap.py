@@ -9,8 +9,8 @@ import pytest
 
 from traces import writer
 from traces.heatmap import plane, write_heatmap
-from traces.run_format import LINKS
 from traces.style import integer_axes, new_figure, short
+from wse_core.counters import LINKS
 from wse_core.errors import TraceError
 from wse_core.image import DIRS
 

@@ -26,9 +26,9 @@ from traces.page.counted import counted
 from traces.page.packing import packed
 from traces.page.write import HERE, page_text, write_page
 from traces.run_format import RunMeta
-from traces.style import USES
 from traces.trace import Trace
 from traces.writer import RunWriter
+from wse_core.counters import USES
 from wse_core.errors import TraceError
 from wse_core.events import EVENT_DTYPE, KINDS, LEVELS, TraceFilter
 
@@ -299,11 +299,12 @@ def test_counters_that_make_no_page_are_refused(tmp_path, monkeypatch):
 @pytest.mark.parametrize("level", ["counters", "events"])
 def test_what_cycles_went_to_is_said(tmp_path, level):
     with windowed(tmp_path / "run.h5", level) as trace:
-        bound, said = facts_of(trace, (0, 0, 3, 3), (0, 9))["spent"]
+        bound, limit, said = facts_of(trace, (0, 0, 3, 3), (0, 9))["spent"]
         busy = trace.files[0].counter("busy").values.sum() / sum(
             trace.files[0].counter(use).values.sum() for use in USES
         )
     assert bound.startswith("lower bound ")
+    assert limit.startswith("limits: arithmetic ")
     assert said.startswith("most cycles: ")
     assert f"{busy:.0%}" in said or "issuing" not in said
 

@@ -32,7 +32,7 @@ from traces.export.trackevent import Facts, TrackEventWriter
 from traces.marks import lanes
 from traces.naming import operation_name, task_name, task_number
 from traces.paths import identify
-from traces.run_format import LINKS
+from wse_core.counters import LINKS
 from wse_core.events import HOST as HOST_ACCESSES
 from wse_core.events import KINDS, NO_COLOR, WAITS
 

@@ -31,8 +31,9 @@ from traces.naming import clean, operation_name, task_name
 from traces.paths import identify
 from traces.pictures import longest
 from traces.state import OPEN, THREADS, spans
-from traces.style import COLOURS, OTHER, TASKS, USE_TEXT, USES, WAIT_COLOURS
+from traces.style import COLOURS, OTHER, TASKS, USE_TEXT, WAIT_COLOURS
 from traces.trace import Trace
+from wse_core.counters import LIMITS, USES, limits, said
 from wse_core.errors import TraceError
 from wse_core.events import FOREVER, HOST, KINDS, WAITS
 
@@ -272,8 +273,10 @@ def _spent(trace: Trace) -> list[str]:
     bound, cycles = (run.result(name) if name in run.results else None for name in ("lower_bound", "cycles"))
     if isinstance(bound, int | float) and isinstance(cycles, int | float) and cycles > 0:
         found.append(f"lower bound {bound:,.0f} cycles, {bound / cycles:.0%} of the {cycles:,.0f} measured")
-    if "bottleneck" in run.results:
+    if "bottleneck" in run.results and run.result("bottleneck") not in LIMITS:  # of a training: its system's
         found.append(f"bottleneck: {clean(run.result('bottleneck'))}")
+    if limited := limits({name: run.counter(name).values for name in run.counters}):
+        found.append(f"limits: {said(limited)}")
     if set(USES) <= set(run.counters):
         sums = {use: int(run.counter(use).values.sum(dtype=np.uint64)) for use in USES}
         most = max((use for use in USES if use != "idle"), key=lambda use: sums[use])

@@ -1,7 +1,7 @@
 """Counters per window become one table of a page, for a run that was recorded without events.
 
-A row of the table ``windows`` is a PE in a window, PE by PE, window by window: per use of cycles (`traces.style.USES`)
-the cycles that went to it, and in ``W``, ``E``, ``N`` and ``S`` the wavelets that left there.
+A row of the table ``windows`` is a PE in a window, PE by PE, window by window: the cycles that went to each of
+`wse_core.counters.USES`, and in ``W``, ``E``, ``N`` and ``S`` the wavelets that left there.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from traces.heatmap import sent
 from traces.page.columns import PageColumns, facts_of, refuse_many
-from traces.run_format import LINKS
-from traces.style import COLOURS, USE_TEXT, USES
+from traces.style import COLOURS, USE_TEXT
 from traces.trace import Trace
+from wse_core.counters import LINKS, MOVED, USES
 from wse_core.errors import TraceError
 
 __all__ = ["counted"]
@@ -99,7 +99,7 @@ def counted(
 
 def _moved(run: Any, colors: Sequence[int] | None) -> NDArray[np.uint64] | None:
     """Return the wavelets that left each PE per window and direction; None if links were not counted."""
-    names = [name for name in run.counters if name.startswith("moved_color_")]
+    names = [name for name in run.counters if name.startswith(MOVED)]
     if not names:
         return None
     chosen = [name for name in names if colors is None or int(name.rpartition("_")[2]) in colors]

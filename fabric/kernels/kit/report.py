@@ -11,9 +11,12 @@ from numpy.typing import NDArray
 
 from fabric.kernels.kit.check import Check
 from fabric.kernels.kit.session import Session
+from wse_core.counters import limits
 
 __all__ = ["report", "without_counters"]
 
+MOST_PES = 1 << 16
+"""PEs up to which a run is asked what limited it also where its counters are not kept: they are copied for that."""
 _COUNTED: contextvars.ContextVar[bool] = contextvars.ContextVar("counted", default=True)
 
 
@@ -79,10 +82,21 @@ def report(
     if lanes:
         result["mac_utilisation"] = run.macs / max(1, lanes * pe_cycles)
     result |= extra
-    result |= {
+    counters = session.counters() if _COUNTED.get() or run.n_pe <= MOST_PES else {}
+    result |= _limited(counters, result) | {
         "run_seconds": run.host_seconds,
         "run_cpu_seconds": run.cpu_seconds,
         "hops_per_second": run.wavelet_hops / seconds,
         "pe_cycles_per_second": pe_cycles / seconds,
     }
-    return result | {"counters": session.counters() if _COUNTED.get() else {}, "arrays": arrays or {}}
+    return result | {"counters": counters if _COUNTED.get() else {}, "arrays": arrays or {}}
+
+
+def _limited(counters: Mapping[str, tuple[NDArray[Any], str]], result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how near a result came to its lower bound, and what limited the run."""
+    found: dict[str, Any] = {}
+    if "lower_bound" in result:
+        found["lower_bound_share"] = result["lower_bound"] / max(1, result["cycles"])
+    for first in limits({name: values for name, (values, _) in counters.items()})[:1]:
+        found |= {"bottleneck": first.name, "bottleneck_share": first.share, "bottleneck_at": first.where}
+    return found

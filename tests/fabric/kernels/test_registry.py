@@ -17,7 +17,7 @@ from harness.cli.cmd_kernel import KEYS, run_kernel
 from harness.cli.kernel_pages import describe
 from tests.examples import examples
 from traces.reader import RunFile
-from traces.run_format import LINKS
+from wse_core.counters import LINKS
 from wse_core.errors import ConfigError, PlanError
 from wse_core.params import machine
 

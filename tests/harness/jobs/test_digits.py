@@ -14,7 +14,7 @@ from harness.jobs import default_config, digits, options_of
 from harness.jobs.job_file import parse_job
 from harness.kit.console import Progress
 from traces.reader import RunFile
-from traces.run_format import LINKS
+from wse_core.counters import LINKS
 from wse_core.errors import ConfigError
 
 pytestmark = pytest.mark.skipif(find_spec("sklearn") is None, reason="needs scikit-learn")
