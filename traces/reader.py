@@ -149,8 +149,15 @@ class RunFile:
         """Names of the results, in the order in which they were written."""
         return tuple(self._results)
 
-    def counter(self, name: str) -> Counter:
-        """Return one `Counter`; a name that is not there raises `TraceError`."""
+    @property
+    def windows(self) -> int:
+        """Windows that the counters have."""
+        dataset = self._dataset("counters", "busy")
+        with self._guarded():
+            return int(dataset.shape[0])
+
+    def counter(self, name: str, windows: slice = slice(None)) -> Counter:
+        """Return one `Counter`, of some windows; a name that is not there raises `TraceError`."""
         dataset = self._dataset("counters", name)
         with self._guarded():
             attributes = _attributes(dataset)
@@ -160,7 +167,7 @@ class RunFile:
                 doc=attributes["doc"],
                 kind=attributes["kind"],
                 window_cycles=attributes["window_cycles"],
-                values=dataset[()],
+                values=dataset[slice(*windows.indices(dataset.shape[0]))],
             )
 
     def result(self, name: str) -> Any:
@@ -200,10 +207,15 @@ class RunFile:
             found = _attributes(self._event_group())
             return {key: json.loads(value) if isinstance(value, str) else value for key, value in found.items()}
 
+    def chunk_cycles(self) -> np.ndarray:
+        """Return the cycle of the first event of each chunk of `CHUNK` events."""
+        with self._guarded():
+            return self._event_group()["chunk_cycle"][()]
+
     def event_range(self, first: int, stop: int) -> tuple[int, int]:
         """Return (first event, event after the last) of chunks that may hold cycles `first` to `stop` - 1."""
         with self._guarded():
-            starts = self._event_group()["chunk_cycle"][()]
+            starts = self.chunk_cycles()
             begin = max(0, int(np.searchsorted(starts, np.uint64(first), side="left")) - 1)
             end = int(np.searchsorted(starts, np.uint64(stop), side="left"))
             count = self._event_group()["cycle"].size

@@ -28,7 +28,7 @@ LIMITS = {
     "link": "wavelets of the busiest link, one a cycle",
     "latency": "cycles that neither of them explains",
 }
-"""What each class counts."""
+"""Each class counts this."""
 
 
 class Limit(NamedTuple):

@@ -96,7 +96,7 @@ def main(args: argparse.Namespace) -> None:
             profile(trace, args)
         elif args.tasks:
             x, y = _numbers(args.tasks, 2, "--tasks")
-            _inside(trace, (x, y, 1, 1), "--tasks")
+            selection.inside(trace, (x, y, 1, 1), "--tasks")
             _print_lines(args, terminal.task_table(RegionStates(trace, (x, y, 1, 1)), x, y, trace.names))
         elif args.step:
             cycle = _cycle_of(trace, args.cycle or trace.meta.first_cycle)
@@ -129,7 +129,7 @@ def page(trace: Trace, args: argparse.Namespace) -> None:
     if args.cycles is None:
         chosen["cycles"] = None
     if chosen["region"] is not None:
-        _inside(trace, chosen["region"], "--region")
+        selection.inside(trace, chosen["region"], "--region")
     written = write_page(args.page, trace, **chosen)
     if args.json:
         print_json({"written": args.page, **written})
@@ -142,7 +142,7 @@ def profile(trace: Trace, args: argparse.Namespace) -> None:
     """Print the measured cycles of each source line."""
     region = None if args.region is None else selection.rectangle(args.region)
     if region is not None:
-        _inside(trace, region, "--region")
+        selection.inside(trace, region, "--region")
     cycles = None if args.cycles is None else selection.cycle_range(args.cycles)
     found = line_cycles(trace, region, cycles)
     if args.json:
@@ -170,14 +170,6 @@ def _cycle_of(trace: Trace, cycle: int) -> int:
             f"the file holds cycles {trace.meta.first_cycle} to {trace.clock}, not {cycle}", where="--cycle"
         )
     return cycle
-
-
-def _inside(trace: Trace, region: tuple[int, ...], where: str) -> None:
-    """Refuse a rectangle that reaches outside the fabric."""
-    height, width = trace.shape
-    x, y, w, h = region
-    if min(x, y) < 0 or x + w > width or y + h > height:
-        raise ConfigError(f"reaches outside the {width} x {height} PEs of the run", where=where)
 
 
 def describe(trace: Trace, args: argparse.Namespace) -> None:
@@ -234,7 +226,7 @@ def region_of(trace: Trace, args: argparse.Namespace) -> tuple[int, int, int, in
             where="--region",
             hint=f"at most {MOST_CELLS}; --figure for more",
         )
-    _inside(trace, region, "--region")
+    selection.inside(trace, region, "--region")
     return region
 
 

@@ -32,8 +32,8 @@ from wse_core.errors.base import EXIT_RUN
 __all__ = ["COMMANDS", "build_parser", "main"]
 
 COMMANDS = (
-    "run", "train", "generate", "kernel", "kernels", "price", "sweep", "csl", "validate", "figure", "view", "export",
-    "report", "compare", "plan", "place", "doctor",
+    "run", "train", "generate", "kernel", "kernels", "price", "sweep", "csl", "validate", "figure", "view", "serve",
+    "export", "report", "compare", "plan", "place", "doctor",
 )  # fmt: skip
 """The subcommands are in the order of the help text."""
 

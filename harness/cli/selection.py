@@ -6,17 +6,18 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from traces.trace import DERIVED
+from traces.trace import DERIVED, Trace
 from wse_core.errors import ConfigError
 from wse_core.events import FOREVER, KINDS
 
-__all__ = ["add_options", "cycle_range", "of_args", "rectangle"]
+__all__ = ["add_options", "cycle_range", "inside", "of_args", "rectangle"]
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Give a parser the options of a selection."""
+def add_options(parser: argparse.ArgumentParser, cycles: bool = True) -> None:
+    """Give a parser the options of a selection; a command that shows all cycles has none of them."""
     group = parser.add_argument_group("selection")
-    group.add_argument("--cycles", metavar="A:B", help="cycles A to B - 1; either may be missing")
+    if cycles:
+        group.add_argument("--cycles", metavar="A:B", help="cycles A to B - 1; either may be missing")
     group.add_argument("--region", metavar="X,Y,W,H", help="rectangle of PEs: corner, width, height")
     group.add_argument("--kinds", metavar="K,K", help=f"kinds of events: {', '.join((*KINDS, *DERIVED))}")
     group.add_argument("--colors", metavar="C,C", help="events of these colors only, of those that have one")
@@ -56,8 +57,16 @@ def of_args(args: argparse.Namespace, kinds: Sequence[str] | None = None) -> dic
     except ValueError:
         raise ConfigError(f"{args.colors!r} are no colors", where="--colors", hint="such as 0,1") from None
     selection = {
-        "cycles": cycle_range(args.cycles) if args.cycles else (0, FOREVER),
+        "cycles": cycle_range(args.cycles) if getattr(args, "cycles", None) else (0, FOREVER),
         "colors": colors,
         "region": rectangle(args.region) if args.region else None,
     }
     return selection | ({"kinds": chosen} if chosen else {})
+
+
+def inside(trace: Trace, region: tuple[int, ...], where: str = "--region") -> None:
+    """Refuse a rectangle that reaches outside the fabric."""
+    height, width = trace.shape
+    x, y, w, h = region
+    if min(x, y) < 0 or x + w > width or y + h > height:
+        raise ConfigError(f"reaches outside the {width} x {height} PEs of the run", where=where)

@@ -83,6 +83,8 @@ const plain = table => Object.fromEntries(Object.entries(table).map(([key, colum
   found.search = asked.words.map(words => run.search(words, asked.cycles[0], 5));
   found.addresses = asked.addresses.map(text => Model.fromAddress(text));
   found.address = Model.address({cycle: 7, place: [3, 4], hidden: [1, 5]});
+  found.played = Model.address({cycle: 7, place: null, hidden: [], speed: 60});
+  found.parts = asked.cycles.map(cycle => Model.partOf(asked.edges, cycle));
   console.log(JSON.stringify(found));
 })();
 """
@@ -92,7 +94,16 @@ def ask(tmp_path, text, **asked):
     """Return what the script says of a page."""
     data, questions = tmp_path / "data.json", tmp_path / "asked.json"
     data.write_text(json.dumps(data_of(text)), "utf-8")
-    empty = {"cycles": [0], "spans": [[0, 1]], "rows": [], "parts": 1, "words": [], "addresses": [], "most": 4}
+    empty = {
+        "cycles": [0],
+        "spans": [[0, 1]],
+        "rows": [],
+        "parts": 1,
+        "words": [],
+        "addresses": [],
+        "most": 4,
+        "edges": [0],
+    }
     questions.write_text(json.dumps(empty | asked), "utf-8")
     done = subprocess.run(
         [NODE, "-e", ASK, str(HERE / "model.js"), str(data), str(questions)],
@@ -243,7 +254,7 @@ def test_wavelets_are_found_and_followed(run_file, tmp_path):
     row = next(k for k, move in enumerate(moves) if move["x"] == 2 and KINDS[move["kind"]] == "inject")
     sent = events[(events["x"] == 2) & (events["kind"] == KINDS.index("inject"))][0]
     words = ["2,0", "9,9", "17", "MAIN", "fadds", "color 1", hex(sent["data"]), "nothing of that name", ""]
-    addresses = ["#cycle=40&pe=2,0&without=0", "", "#cycle=x&pe=1&without=&q=1", "#pe=1,2"]
+    addresses = ["#cycle=40&pe=2,0&without=0", "", "#cycle=x&pe=1&without=&q=1", "#pe=1,2&play=60"]
     found = ask(tmp_path, text, words=words, rows=[row], cycles=[int(sent["cycle"])], addresses=addresses)
     assert [KINDS[moves[k]["kind"]] for k in found["ways"][0]] == ["inject", "depart", "depart", "take"]
     place, outside, cycle, task, operation, color, payload, nothing, empty = found["search"]
@@ -256,11 +267,20 @@ def test_wavelets_are_found_and_followed(run_file, tmp_path):
     assert ["moves", row] in payload["found"]
     assert nothing["total"] == empty["total"] == 0
     assert found["addresses"] == [
-        {"cycle": 40, "place": [2, 0], "hidden": [0]},
-        *[{"cycle": None, "place": None, "hidden": []}] * 2,
-        {"cycle": None, "place": [1, 2], "hidden": []},
+        {"cycle": 40, "place": [2, 0], "hidden": [0], "speed": 0},
+        *[{"cycle": None, "place": None, "hidden": [], "speed": 0}] * 2,
+        {"cycle": None, "place": [1, 2], "hidden": [], "speed": 60},
     ]
     assert found["address"] == "#cycle=7&pe=3,4&without=1,5"
+    assert found["played"] == "#cycle=7&play=60"
+
+
+@needs_node
+def test_the_part_of_a_cycle_is_found(run_file, tmp_path):
+    with Trace.open(run_file) as trace:
+        text = page_text(columns(trace))
+    found = ask(tmp_path, text, cycles=[0, 4, 5, 11, 12, 29, 30, 99], edges=[5, 12, 13, 30])
+    assert found["parts"] == [-1, -1, 0, 0, 1, 2, -1, -1]
 
 
 @needs_node

@@ -28,21 +28,31 @@ from numpy.typing import NDArray
 
 from traces.marks import lanes
 from traces.naming import clean, operation_name, task_name
+from traces.page.lasting import LASTING, Lasting
 from traces.paths import identify
-from traces.pictures import longest
-from traces.state import OPEN, THREADS, spans
+from traces.state import OPEN, THREADS
 from traces.style import COLOURS, OTHER, TASKS, USE_TEXT, WAIT_COLOURS
 from traces.trace import Trace
-from wse_core.counters import LIMITS, USES, limits, said
+from wse_core.counters import LIMITS, USES, limits
+from wse_core.counters import said as in_words
 from wse_core.errors import TraceError
 from wse_core.events import FOREVER, HOST, KINDS, WAITS
 
-__all__ = ["ENDLESS", "MOST_ROWS", "PageColumns", "columns", "facts_of", "refuse_many"]
+__all__ = [
+    "ENDLESS",
+    "MOST_ROWS",
+    "PageColumns",
+    "chosen_kinds",
+    "columns",
+    "cycles_of",
+    "facts_of",
+    "refuse_many",
+    "spent",
+]
 
 ENDLESS = (1 << 32) - 1
 MOST_ROWS = 1 << 24
 """Rows that a page may have: a browser keeps them all in memory."""
-LASTING = {"tasks": ("task_start", "task_end"), "operations": ("op_start", "op_end"), "waits": ("wait",)}
 SINGLE = {
     "moves": ("inject", "depart", "enter", "take"),
     "notes": ("activate", "conflict", "switch", "route", "teardown", "host"),
@@ -81,6 +91,8 @@ def columns(
     region: tuple[int, int, int, int] | None = None,
     colors: Sequence[int] | None = None,
     kinds: Sequence[str] | None = None,
+    lasting: Lasting | None = None,
+    said: Sequence[str] | None = None,
 ) -> PageColumns:
     """Return the `PageColumns` of a part of a trace.
 
@@ -90,21 +102,26 @@ def columns(
     cycles, region, colors, kinds : optional
         As for `Trace.events`; default all.  What lasts is there if it lasts in one of the cycles, with its true begin
         and end.
+    lasting : Lasting, optional
+        Reads what lasts, of the same region and colors; with it cycles without events are a page too.
+    said : sequence of str, optional
+        What `spent` returns, if it is known.
 
     Raises
     ------
     TraceError
         The file has no events, none of the kinds that a page shows, or none in the selection; or too many.
     """
-    chosen = _kinds(trace, kinds)
+    chosen = chosen_kinds(trace, kinds)
     height, width = trace.shape
     region = region or (0, 0, width, height)
-    first, stop = _cycles(trace, cycles)
+    first, stop = cycles_of(trace, cycles)
+    whole = lasting or Lasting(trace, region, colors)
     tables: dict[str, dict[str, NDArray[Any]]] = {}
-    facts = facts_of(trace, region, (first, stop))
+    facts = facts_of(trace, region, (first, stop), said)
     for name, needed in LASTING.items():
         if set(needed) <= set(chosen):
-            tables[name] = _lasting(trace, name, (first, stop), region, colors, facts)
+            tables[name] = _lasting(whole, name, (first, stop), region, facts)
     for name, wanted in SINGLE.items():
         found = [kind for kind in wanted if kind in chosen]
         if found:
@@ -117,7 +134,7 @@ def columns(
                 facts["activated"] = {str(number): task_name(trace.names, number) for number in activated}
             tables[name] = _by_pe(events, region, fields, events["cycle"])
     rows = sum(len(table["pe"]) for table in tables.values())
-    if not rows:
+    if not rows and lasting is None:
         raise TraceError("has no events in this selection", path=trace.files[0].path, exit_code=2)
     refuse_many(trace, rows, "events", "--cycles, --region or --kinds")
     facts["missing"] = _missing(chosen)
@@ -127,7 +144,7 @@ def columns(
     return PageColumns(facts, tables)
 
 
-def _kinds(trace: Trace, kinds: Sequence[str] | None) -> list[str]:
+def chosen_kinds(trace: Trace, kinds: Sequence[str] | None) -> list[str]:
     """Return the kinds of events that are there and wanted; of those that begin and end, only both."""
     path = trace.files[0].path
     hint = "record it with --trace events or --trace full"
@@ -150,8 +167,8 @@ def _kinds(trace: Trace, kinds: Sequence[str] | None) -> list[str]:
     return found
 
 
-def _cycles(trace: Trace, cycles: tuple[int, int] | None) -> tuple[int, int]:
-    """Return the first cycle of a page and the one after its last."""
+def cycles_of(trace: Trace, cycles: tuple[int, int] | None = None) -> tuple[int, int]:
+    """Return the first cycle of a page and the one after its last, of cycles or of all that the file has."""
     first, stop = cycles or (0, FOREVER)
     first = max(first, trace.meta.first_cycle, trace.filter.cycles[0])
     stop = min(stop, int(trace.clock), trace.filter.cycles[1])
@@ -179,37 +196,28 @@ def _by_pe(
 
 
 def _lasting(
-    trace: Trace,
-    name: str,
-    cycles: tuple[int, int],
-    region: tuple[int, int, int, int],
-    colors: Sequence[int] | None,
-    facts: dict[str, Any],
+    lasting: Lasting, name: str, cycles: tuple[int, int], region: tuple[int, int, int, int], facts: dict[str, Any]
 ) -> dict[str, NDArray[Any]]:
     """Return a table of what lasts in some cycles; note in the facts what its numbers mean."""
-    events = trace.events(kinds=LASTING[name], region=region, colors=colors)
-    found = spans(events, LASTING[name][0].partition("_")[0])
-    inside = (found["begin"] < cycles[1]) & (found["end"] > cycles[0])
-    found, table = found[inside], {"begin": found["begin"][inside]}
+    found, waits = lasting.of(name, cycles)
+    names, table = lasting.trace.names, {"begin": found["begin"]}
     table["length"] = np.where(found["end"] == np.uint64(OPEN), np.uint64(ENDLESS), found["end"] - found["begin"])
     if name == "tasks":
         numbers, table["what"] = np.unique(found["what"], return_inverse=True)
-        shown = longest(found, cycles)
+        shown = lasting.longest(found, cycles)
         facts["tasks"] = [
-            [task_name(trace.names, number), TASKS[shown.index(number)] if number in shown else OTHER]
+            [task_name(names, number), TASKS[shown.index(number)] if number in shown else OTHER]
             for number in numbers.tolist()
         ]
     elif name == "operations":
         codes, table["what"] = np.unique(found["what"] << 16 | found["word"], return_inverse=True)
-        lines = trace.names.get("lines", {})
+        lines = names.get("lines", {})
         facts["operations"] = [
-            [operation_name(trace.names, code >> 16), clean(lines.get(str(code & 0xFFFF), ""))]
-            for code in codes.tolist()
+            [operation_name(names, code >> 16), clean(lines.get(str(code & 0xFFFF), ""))] for code in codes.tolist()
         ]
         table |= {"lane": found["lane"], "done": found["done"]}
         return _by_pe(found, region, table, found["begin"], found["lane"])
     else:
-        waits = events[inside]
         table |= {"what": found["what"], "color": waits["color"], "queue": waits["flags"] >> 1 & 7}
     return _by_pe(found, region, table, found["begin"])
 
@@ -238,8 +246,10 @@ def refuse_many(trace: Trace, rows: int, what: str, options: str) -> None:
         )
 
 
-def facts_of(trace: Trace, region: tuple[int, int, int, int], cycles: tuple[int, int]) -> dict[str, Any]:
-    """Return what a page says of the run and what numbers in its tables mean."""
+def facts_of(
+    trace: Trace, region: tuple[int, int, int, int], cycles: tuple[int, int], said: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Return what a page says of the run and what numbers in its tables mean; `said` is what `spent` returns."""
     marks = [mark for mark in trace.marks if mark.begin < cycles[1] and mark.end >= cycles[0]]
     return {
         "job": clean(trace.meta.job),
@@ -261,13 +271,13 @@ def facts_of(trace: Trace, region: tuple[int, int, int, int], cycles: tuple[int,
             [mark.begin, mark.end, clean(mark.track), clean(mark.label), lane]
             for mark, lane in zip(marks, lanes(marks), strict=True)
         ],
-        "spent": _spent(trace),
+        "spent": spent(trace) if said is None else list(said),
         "tasks": [],
         "operations": [],
     }
 
 
-def _spent(trace: Trace) -> list[str]:
+def spent(trace: Trace) -> list[str]:
     """Return how near the whole run came to its lower bound, and what most of its cycles went to, if the file knows."""
     run, found = trace.files[0], []
     bound, cycles = (run.result(name) if name in run.results else None for name in ("lower_bound", "cycles"))
@@ -276,7 +286,7 @@ def _spent(trace: Trace) -> list[str]:
     if "bottleneck" in run.results and run.result("bottleneck") not in LIMITS:  # of a training: its system's
         found.append(f"bottleneck: {clean(run.result('bottleneck'))}")
     if limited := limits({name: run.counter(name).values for name in run.counters}):
-        found.append(f"limits: {said(limited)}")
+        found.append(f"limits: {in_words(limited)}")
     if set(USES) <= set(run.counters):
         sums = {use: int(run.counter(use).values.sum(dtype=np.uint64)) for use in USES}
         most = max((use for use in USES if use != "idle"), key=lambda use: sums[use])

@@ -19,7 +19,7 @@ from traces.trace import Trace
 from wse_core.counters import LINKS, MOVED, USES
 from wse_core.errors import TraceError
 
-__all__ = ["counted"]
+__all__ = ["counted", "windows_of"]
 
 WORKS = ("busy", "stall_pipe", "stall_conflict")
 """A PE that spends its cycles on these is said to calculate; on others but ``idle``, to wait."""
@@ -32,6 +32,7 @@ def counted(
     region: tuple[int, int, int, int] | None = None,
     colors: Sequence[int] | None = None,
     kinds: Sequence[str] | None = None,
+    said: Sequence[str] | None = None,
 ) -> PageColumns:
     """Return the `PageColumns` of the counters of a trace, window by window.
 
@@ -46,6 +47,8 @@ def counted(
         Wavelets of these colors are counted; default all.
     kinds : None
         Counters have no kinds of events.
+    said : sequence of str, optional
+        What `traces.page.columns.spent` returns, if it is known.
 
     Raises
     ------
@@ -53,22 +56,11 @@ def counted(
         The file has no counters per window, or none in the selection; or kinds were chosen.
     """
     run, path = trace.files[0], trace.files[0].path
-    counters = {name: run.counter(name) for name in run.counters}
-    if not set(USES) <= set(counters) or not counters["busy"].window_cycles:
-        raise TraceError(
-            "holds neither events nor counters per window, which a page shows",
-            path=path,
-            hint="record it with --trace full, --trace events or --trace-window N",
-            exit_code=2,
-        )
+    start, length, _, end = windows_of(trace)
     if kinds is not None:
         raise TraceError(
             "holds no events, so there are no kinds to choose", path=path, hint="without --kinds", exit_code=2
         )
-    length, count = counters["busy"].window_cycles, len(counters["busy"].values)
-    start = trace.meta.first_cycle
-    whole = np.sum([counters[use].values[-1] for use in USES], axis=0)
-    end = start + (count - 1) * length + int(whole.max(initial=0))
     first, stop = (start, end) if cycles is None else (max(start, cycles[0]), min(end, cycles[1]))
     if first >= stop:
         raise TraceError(
@@ -76,13 +68,13 @@ def counted(
         )
     low, high = (first - start) // length, (stop - 1 - start) // length + 1
     left, top, width, height = region or (0, 0, *trace.shape[::-1])
-    cut = np.s_[low:high, top : top + height, left : left + width]
-    table = {use: counters[use].values[cut].ravel() for use in USES}
+    cut, windows = np.s_[:, top : top + height, left : left + width], slice(low, high)
+    table = {use: run.counter(use, windows).values[cut].ravel() for use in USES}
     refuse_many(trace, len(table["busy"]) * (len(USES) + 4), "numbers", "--cycles or --region")
-    moved = _moved(run, colors)
+    moved = _moved(run, colors, windows)
     table |= {link: moved[cut][..., k].ravel() for k, link in enumerate(LINKS[:4])} if moved is not None else {}
     shown = start + low * length, min(end, start + high * length)
-    facts = facts_of(trace, (left, top, width, height), shown)
+    facts = facts_of(trace, (left, top, width, height), shown, said)
     facts["window"] = length
     facts["uses"] = [
         [use, USE_TEXT[use], COLOURS[use], "idle" if use == "idle" else "works" if use in WORKS else "waits"]
@@ -97,11 +89,34 @@ def counted(
     return PageColumns(facts, {"windows": table})
 
 
-def _moved(run: Any, colors: Sequence[int] | None) -> NDArray[np.uint64] | None:
+def windows_of(trace: Trace) -> tuple[int, int, int, int]:
+    """Return the first cycle, the cycles of a window, the windows, and the cycle after the last one of counters.
+
+    Raises
+    ------
+    TraceError
+        The file has no counters per window.
+    """
+    run = trace.files[0]
+    last = {use: run.counter(use, slice(-1, None)) for use in USES if use in run.counters}
+    if len(last) < len(USES) or not last["busy"].window_cycles:
+        raise TraceError(
+            "holds neither events nor counters per window, which a page shows",
+            path=run.path,
+            hint="record it with --trace full, --trace events or --trace-window N",
+            exit_code=2,
+        )
+    start, length, count = trace.meta.first_cycle, last["busy"].window_cycles, run.windows
+    whole = np.sum([counter.values[-1] for counter in last.values()], axis=0)
+    return start, length, count, start + (count - 1) * length + int(whole.max(initial=0))
+
+
+def _moved(run: Any, colors: Sequence[int] | None, windows: slice) -> NDArray[np.uint64] | None:
     """Return the wavelets that left each PE per window and direction; None if links were not counted."""
     names = [name for name in run.counters if name.startswith(MOVED)]
     if not names:
         return None
     chosen = [name for name in names if colors is None or int(name.rpartition("_")[2]) in colors]
-    shape = run.counter(names[0]).values.shape
-    return sent(sum((run.counter(name).values.astype(np.uint64) for name in chosen), np.zeros(shape, np.uint64)))
+    shape = run.counter(names[0], windows).values.shape
+    found = (run.counter(name, windows).values.astype(np.uint64) for name in chosen)
+    return sent(sum(found, np.zeros(shape, np.uint64)))

@@ -495,16 +495,17 @@ async function read(data, own) {
 
 // ---- addresses ---------------------------------------------------------------------------------------------
 
-// The part of an address behind # says cycle, PE and hidden colors.
-function address({cycle, place, hidden}) {
+// The part of an address behind # says cycle, PE, hidden colors, and how fast the run plays on.
+function address({cycle, place, hidden, speed}) {
   const parts = [`cycle=${cycle}`];
   if (place) parts.push(`pe=${place.join(",")}`);
   if (hidden && hidden.length) parts.push(`without=${hidden.join(",")}`);
+  if (speed) parts.push(`play=${speed}`);
   return `#${parts.join("&")}`;
 }
 
 function fromAddress(text) {
-  const found = {cycle: null, place: null, hidden: []};
+  const found = {cycle: null, place: null, hidden: [], speed: 0};
   for (const part of text.replace(/^#/, "").split("&")) {
     const [key, value] = part.split("=");
     if (!/^\d+(,\d+)*$/.test(value || "")) continue;
@@ -512,10 +513,17 @@ function fromAddress(text) {
     if (key === "cycle") found.cycle = numbers[0];
     if (key === "pe" && numbers.length === 2) found.place = numbers;
     if (key === "without") found.hidden = numbers;
+    if (key === "play") found.speed = numbers[0];
   }
   return found;
 }
 
-return {ENDLESS, HOST, STEPS, address, after, averages, fromAddress, inflate, lasts, orderOf, read, unpack};
+// Return the part of a run, cut at some cycles, that has a cycle; -1 if none has.
+function partOf(edges, cycle) {
+  const part = after(edges, cycle, 0, edges.length) - 1;
+  return part < edges.length - 1 ? part : -1;
+}
+
+return {ENDLESS, HOST, STEPS, address, after, averages, fromAddress, inflate, lasts, orderOf, partOf, read, unpack};
 })();
 if (typeof module !== "undefined") module.exports = Model;

@@ -595,7 +595,21 @@ function seek(cycle) {
   now.cycle = Math.max(facts.first, Math.min(last, Math.round(cycle)));
   now.part = 0.5;
 }
-function go(cycle) { pause(); seek(cycle); changed(); }
+function go(cycle) {
+  pause();
+  if (elsewhere(cycle)) return;
+  seek(cycle);
+  changed();
+}
+
+// Of a run in parts: go to the part that has a cycle, and say so; how fast it plays there, if it does.
+function elsewhere(cycle, speed) {
+  const {parts} = facts, part = parts ? Model.partOf(parts.edges, cycle) : -1;
+  if (part < 0 || part === parts.at) return false;
+  const place = now.pe >= 0 ? run.place(now.pe) : null;
+  location.assign(part + Model.address({cycle, place, hidden: [...run.hidden].sort((a, b) => a - b), speed}));
+  return true;
+}
 
 function pause() {
   now.playing = false;
@@ -615,7 +629,11 @@ function play() {
     if (Math.floor(exact) !== now.cycle) exact = now.cycle;  // somebody went elsewhere
     exact += Math.max(0, at - before) / 1000 * now.speed;
     before = at;
-    if (exact >= facts.stop) { go(last); return; }
+    if (exact >= facts.stop) {
+      if (!elsewhere(facts.stop, now.speed)) go(last);
+      now.playing = false;
+      return;
+    }
     const cycle = Math.floor(exact), moved = cycle !== now.cycle;
     now.cycle = cycle;
     now.part = now.speed <= 16 ? exact - cycle : 0.5;
@@ -678,6 +696,7 @@ function find(words) {
 
 function fromAddress() {
   const asked = Model.fromAddress(location.hash);
+  if (asked.cycle !== null && elsewhere(asked.cycle)) return;
   if (asked.cycle !== null) seek(asked.cycle);
   run.hide(asked.hidden.filter(color => colors.includes(color)));
   now.pe = asked.place ? run.at(...asked.place) : -1;
@@ -729,6 +748,34 @@ function buttons() {
     event.preventDefault();
     keys[event.key]();
   });
+}
+
+// The whole run above one of its parts: a bar for each, as high as it has events per cycle.
+function drawStrip() {
+  const {edges, events, at} = facts.parts, [pen, width, height] = sized($("strip"));
+  const x = cycle => (cycle - edges[0]) / (edges[edges.length - 1] - edges[0]) * width;
+  const rates = events.map((count, k) => count / (edges[k + 1] - edges[k])), most = Math.max(...rates, 1e-9);
+  rates.forEach((rate, k) => {
+    const high = Math.max(2, rate / most * height), left = x(edges[k]);
+    pen.fillStyle = k === at ? look.mark : look.link;
+    pen.fillRect(left, height - high, Math.max(1, x(edges[k + 1]) - left), high);
+  });
+}
+
+function partsOfRun() {
+  if (!facts.parts) return;
+  const {edges, at} = facts.parts, count = edges.length - 1, strip = $("strip");
+  $("parts").hidden = false;
+  $("part").textContent = `part ${whole(at + 1)} of ${whole(count)}`;
+  $("earlier").disabled = at === 0;
+  $("later").disabled = at === count - 1;
+  $("earlier").addEventListener("click", () => go(edges[at] - 1));
+  $("later").addEventListener("click", () => go(edges[at + 1]));
+  strip.addEventListener("click", event => {
+    const box = strip.getBoundingClientRect(), part = (event.clientX - box.left) / box.width;
+    go(Math.floor(edges[0] + part * (edges[count] - edges[0])));
+  });
+  new ResizeObserver(drawStrip).observe(strip);
 }
 
 function pointers() {
@@ -792,13 +839,24 @@ theme();
 say();
 choices();
 buttons();
+partsOfRun();
 pointers();
 legend();  // it takes room from the fabric
 fit();
 fromAddress();
 addEventListener("hashchange", () => { fromAddress(); changed(); });
 new ResizeObserver(() => { if (now.fitted) fit(); redraw(); }).observe($("sight"));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { theme(); legend(); changed(); });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  theme();
+  legend();
+  if (facts.parts) drawStrip();
+  changed();
+});
+const {speed} = Model.fromAddress(location.hash);
+if (SPEEDS.includes(speed)) {  // it played on from the part before
+  $("speed").value = now.speed = speed;
+  play();
+}
 changed();
 document.documentElement.dataset.ready = "yes";
 })();

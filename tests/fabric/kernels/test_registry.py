@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fabric.kernels.kit import report as kit_report
 from fabric.kernels.kit.kernel import KernelParam
 from fabric.kernels.kit.session import Session
 from fabric.kernels.registry import KERNELS
@@ -92,11 +93,15 @@ def test_command_line(name, capsys, tmp_path, monkeypatch):
     assert moved == found["wavelet_hops"]
 
 
-def test_counters_are_copied_only_for_a_run_file(tmp_path, monkeypatch, wse):
+def test_counters_of_many_pes_are_copied_only_for_a_run_file(tmp_path, monkeypatch, wse):
     asked = []
+    monkeypatch.setattr(kit_report, "MOST_PES", 16)
     monkeypatch.setattr(Session, "counters", lambda self, kept=Session.counters: asked.append(1) or kept(self))
-    assert wse("kernel", "ping").returncode == 0
+    assert wse("kernel", "ping").returncode == 0  # 17 PEs
     assert asked == []
+    assert "bottleneck" not in wse("kernel", "ping").stdout
+    assert "bottleneck" in wse("kernel", "ping", "hops=15").stdout
+    assert asked.pop() == 1
     assert wse("kernel", "ping", "--out", "run.h5").returncode == 0
     assert asked == [1]
     with RunFile(tmp_path / "run.h5") as file:
