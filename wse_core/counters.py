@@ -28,7 +28,7 @@ LIMITS = {
     "link": "wavelets of the busiest link, one a cycle",
     "latency": "cycles that neither of them explains",
 }
-"""Each class counts this."""
+"""The classes are these, with what each counts."""
 
 
 class Limit(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness.cli import selection
 from harness.kit.console import make_progress, print_json
-from traces.page.parts import PART, Parts
+from traces.page.parts import PART, RunParts
 from traces.page.server import HOST, RunServer
 from traces.trace import Trace
 from wse_core.errors import ConfigError
@@ -41,7 +41,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
 
 
 def main(args: argparse.Namespace) -> None:
-    """Serve until the user ends it."""
+    """Show the run at an address until the user ends it."""
     if not 0 <= args.port <= MOST_PORT:
         raise ConfigError(f"{args.port} is no port", where="--port", hint=f"0 (any) to {MOST_PORT}")
     if args.part < 1:
@@ -53,7 +53,7 @@ def main(args: argparse.Namespace) -> None:
             selection.inside(trace, chosen["region"])
         with make_progress(args.progress) as progress:
             progress.phase(f"reading {args.file}")
-            parts = Parts(trace, args.part, **chosen, progress=progress.update)
+            parts = RunParts(trace, args.part, **chosen, progress=progress.update)
         try:
             server = RunServer(parts, args.port)
         except OSError as error:

@@ -24,7 +24,7 @@ from traces import reader, writer
 from traces.page import parts as parts_module
 from traces.page.columns import columns
 from traces.page.counted import counted
-from traces.page.parts import Parts
+from traces.page.parts import RunParts
 from traces.page.server import RunServer
 from traces.reader import RunFile
 from traces.run_format import RunMeta
@@ -79,7 +79,7 @@ def test_parts_are_the_pages_of_their_cycles(draw, tmp_path_factory, data, most)
                 return
             region = data.draw(st.sampled_from([None, (0, 0, 1, 1)]))
             colors = data.draw(st.sampled_from([None, (0, 1)]))
-            parts = Parts(trace, most, region=region, colors=colors)
+            parts = RunParts(trace, most, region=region, colors=colors)
             assert_as_alone(parts, region=region, colors=colors)
 
 
@@ -94,7 +94,7 @@ def test_what_is_at_work_across_parts_is_in_each_of_them(tmp_path, small_chunks)
         run.add_counter("busy", np.ones((1, 1, 1), np.uint64), "cycles")
         run.add_events(events, 200, TraceFilter(), {})
     with Trace.open(tmp_path / "run.h5") as trace:
-        parts = Parts(trace, 4)
+        parts = RunParts(trace, 4)
         assert parts.edges == [*range(0, 200, 20), 200]
         assert_as_alone(parts)
         tasks = [parts.columns(k).tables["tasks"]["begin"].tolist() for k in range(10)]
@@ -105,7 +105,7 @@ def test_what_is_at_work_across_parts_is_in_each_of_them(tmp_path, small_chunks)
 def test_a_part_reads_only_its_own_events(tmp_path, monkeypatch, small_chunks):
     chain(tmp_path / "run.h5", pes=8, n=60)
     with Trace.open(tmp_path / "run.h5") as trace:
-        parts = Parts(trace, 100)
+        parts = RunParts(trace, 100)
         assert len(parts) > 10
         read = []
         plain = RunFile.read_events
@@ -122,7 +122,7 @@ def test_a_part_reads_only_its_own_events(tmp_path, monkeypatch, small_chunks):
 def test_windows_of_counters_have_parts_too(tmp_path, monkeypatch):
     with windowed(tmp_path / "run.h5") as trace:
         whole = counted(trace)
-        parts = Parts(trace, 20)  # of nine PEs: two windows
+        parts = RunParts(trace, 20)  # of nine PEs: two windows
         assert len(parts) > 2
         read = []
         plain = RunFile.counter
@@ -139,13 +139,13 @@ def test_a_run_without_events_and_windows_is_refused(tmp_path):
     with RunWriter(tmp_path / "run.h5", RunMeta()) as run:
         run.add_counter("busy", np.ones((1, 1, 1), np.uint64), "cycles")
     with Trace.open(tmp_path / "run.h5") as trace, pytest.raises(TraceError, match="neither events nor counters"):
-        Parts(trace)
+        RunParts(trace)
 
 
 @contextmanager
 def served(path, most=100):
     """Serve a run while the block runs."""
-    with Trace.open(path) as trace, RunServer(Parts(trace, most)) as server:
+    with Trace.open(path) as trace, RunServer(RunParts(trace, most)) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         try:

@@ -1,4 +1,4 @@
-"""What lasts in a run, tasks, operations and waits, as spans of cycles: of a whole file, or of one part after another.
+"""Tasks, operations and waits are spans of cycles, which are read of a whole file or of one part after another.
 
 A span that began long ago is at work in a part of which the events do not say so.  `LastingByPart` goes through the
 file once and keeps the spans that cross the border of a part; a part is read alone then, and has the same spans.

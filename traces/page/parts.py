@@ -17,14 +17,14 @@ from traces.run_format import CHUNK
 from traces.trace import Trace
 from wse_core.errors import TraceError
 
-__all__ = ["PART", "Parts"]
+__all__ = ["PART", "RunParts"]
 
 PART = 1 << 20
 """A part has about so many events, or numbers of counters."""
 
 
-class Parts:
-    """The `Parts` of a run are pages, one after the other.
+class RunParts:
+    """The `RunParts` of a run are pages, one after the other.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Parts:
         self._lasting = LastingByPart(trace, region, colors, self.edges, names, lambda done: progress(done, len(self)))
 
     def _cut_windows(self, most: int) -> None:
-        """Cut the windows of a run's counters."""
+        """Find the edges of parts among the windows of a run's counters."""
         start, length, count, end = windows_of(self.trace)
         height, width = self.trace.shape
         step = max(1, most // max(1, height * width))
@@ -88,7 +88,7 @@ class Parts:
         return len(self.edges) - 1
 
     def __repr__(self) -> str:
-        return f"Parts({len(self)} of cycles {self.edges[0]:,} to {self.edges[-1] - 1:,})"
+        return f"RunParts({len(self)} of cycles {self.edges[0]:,} to {self.edges[-1] - 1:,})"
 
     def columns(self, number: int) -> PageColumns:
         """Return what the page of a part shows, and where it lies in the run."""

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from traces.page.parts import Parts
+from traces.page.parts import RunParts
 from traces.page.write import page_text
 from wse_core.errors import WseError
 
@@ -39,7 +39,7 @@ class RunServer(ThreadingHTTPServer):
 
     Parameters
     ----------
-    parts : Parts
+    parts : RunParts
         Of a trace that stays open as long as the server.
     port : int, optional
         Default: one that is free.
@@ -52,15 +52,15 @@ class RunServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, parts: Parts, port: int = 0) -> None:
-        super().__init__((HOST, port), _Handler)
+    def __init__(self, parts: RunParts, port: int = 0) -> None:
+        super().__init__((HOST, port), _Answer)
         self.parts, self.token = parts, secrets.token_urlsafe(16)
         self._lock = threading.Lock()  # HDF5 reads one thing at a time
         self._page = functools.lru_cache(KEPT)(lambda number: page_text(parts.columns(number)).encode("utf-8"))
 
     @property
     def address(self) -> str:
-        """The address to open in a browser."""
+        """A browser opens this address."""
         return f"http://{HOST}:{self.server_port}/{self.token}/"
 
     def page(self, number: int) -> bytes:
@@ -69,8 +69,8 @@ class RunServer(ThreadingHTTPServer):
             return self._page(number)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    """Answers one request."""
+class _Answer(BaseHTTPRequestHandler):
+    """An `_Answer` is given to one request."""
 
     server: RunServer
     protocol_version = "HTTP/1.1"
