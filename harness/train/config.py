@@ -190,7 +190,7 @@ class TrainConfig(TrainFile):
             found = graph_of(*sizes, dtype, some, self.network.image, pixels)
         else:
             found = Network.of(self.layers, dtype)
-        return dataclasses.replace(found, epsilon=self.network.epsilon)
+        return dataclasses.replace(found, epsilon=self.network.epsilon, head_columns=self.mesh.head_columns)
 
     @property
     def classes(self) -> int:
@@ -322,6 +322,7 @@ class TrainConfig(TrainFile):
             (facts["network"], "padding", None),
             (facts["network"], "tied", ""),
             (facts["network"], "epsilon", EPSILON),
+            (facts["mesh"], "head_columns", 1),
             (facts["network"], "preset", ""),
             *((facts["network"], key, () if key in ("hidden_sizes", "depths") else None) for key in SIZES),
             (facts["train"]["schedule"], "rise", 0.3),
@@ -374,6 +375,8 @@ class TrainConfig(TrainFile):
         if self.data.labels != "class" and not self.network.nodes:
             raise ConfigError("layers take a class for every sample", where="data.labels", hint="nodes, or a preset")
         self._check_places()
+        if self.mesh.head_columns > 1 and not any(node.op == "attention" for node in self.network.nodes):
+            raise ConfigError("the network has no heads of attention", where="mesh.head_columns", hint="1")
         if self.network.tied and not self.network.nodes:
             raise ConfigError("layers share no weights", where="network.tied", hint="nodes, or a preset")
         if self.network.nodes:

@@ -181,6 +181,9 @@ class MeshConfig:
 
     width: int = option(4, doc="PEs along x: features", low=1)
     height: int = option(4, doc="PEs along y: samples", low=1)
+    head_columns: int = option(
+        1, doc="columns that a head of attention lies on, a part of its features in each", low=1, high=10**6
+    )
 
 
 @dataclass(frozen=True)

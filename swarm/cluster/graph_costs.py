@@ -34,6 +34,7 @@ from swarm.cluster.columns import Columns
 from swarm.cluster.layer_costs import FOLLOWED, Cost, PhaseCost, PhaseFollower, latency_of
 from swarm.cluster.shapes import LayerShape, Mask, Mesh
 from swarm.cluster.told import ToldPrices
+from wse_core.errors import UnsupportedError
 
 __all__ = ["GraphLayer", "GraphShape", "phases"]
 
@@ -198,6 +199,13 @@ class GraphFollower(PhaseFollower):
         self._blocks(self.plan.layout(tensor).counts // unit, [(name, None) for name in names])
 
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
+        if self.resident.network.head_columns > 1:
+            raise UnsupportedError(
+                f"{step.node.name}: the layer-level model does not follow heads on several columns of PEs",
+                feature="heads on several columns",
+                where="mesh.head_columns",
+                hint="1",
+            )
         each = max(1, self.resident.tokens // step.node.size("sequence")) if sequences else 1
         y = self.resident.network.tensors[step.node.name]
         unit = OPERATIONS[step.op].units(step.node, y.rows)[1]

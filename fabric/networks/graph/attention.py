@@ -57,7 +57,7 @@ class SelfAttention(NetworkOperation):
     """
 
     name, meaning, operands, again, in_place = "attention", "y = softmax(q k) v", 3, True, False
-    channelwise = True
+    channelwise = headwise = True
     keeps = (("l", "unit", "f32"),)
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode has no tokens that see each other"}
 

@@ -2,7 +2,8 @@
 
 This is the only place where it is known which column has a feature, and which row of the column's tile.  Products give
 their results in nearly equal chunks; what works feature by feature, or channel by channel, leaves them where they are;
-two tensors side by side have in each column what both have there.
+two tensors side by side have in each column what both have there.  A head of attention, with those of queries that
+share it, lies whole in a column, or in parts on several neighbouring ones (`Network.head_columns`).
 
 Source: weight streaming white paper, section 7.2.
 """
@@ -21,6 +22,7 @@ from wse_core.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from fabric.networks.graph.network import Network
+    from fabric.networks.graph.tensors import NetworkTensor
 
 __all__ = ["ColumnLayout", "layouts_of"]
 
@@ -44,6 +46,35 @@ class ColumnLayout:
     def even(cls, features: int, columns: int, unit: int = 1) -> ColumnLayout:
         """Return the layout in nearly equal chunks; `unit` neighbouring features stay together."""
         return cls(tuple((unit * chunks(features // unit, columns)).tolist()))
+
+    @classmethod
+    def of_heads(cls, features: int, columns: int, unit: int, head: int, parts: int, halves: int = 1) -> ColumnLayout:
+        """Return the layout in which a unit lies on so many neighbouring columns, a part of each of its heads in each.
+
+        Parameters
+        ----------
+        features, columns : int
+        unit, head : int
+            Neighbouring features of both; a unit has whole heads.
+        parts : int
+            Columns of a unit; what is left of the columns is empty.
+        halves : int
+            Whole pairs of the first and the second half of a head are in one column if this is 2.
+        """
+        cuts = chunks(head // halves, parts)
+        held = [
+            [
+                first + half * (head // halves) + np.arange(cuts[part], cuts[part + 1])
+                for first in range(start, start + unit, head)
+                for half in range(halves)
+            ]
+            for start in range(0, features, unit)
+            for part in range(parts)
+        ]
+        mine = [np.concatenate(column) for column in held]
+        starts = np.cumsum([0, *map(len, mine)]).tolist()
+        starts += [features] * (columns + 1 - len(starts))
+        return cls(tuple(starts), tuple(np.concatenate(mine).tolist()))
 
     def beside(self, other: ColumnLayout) -> ColumnLayout:
         """Return the layout of what lies so, and behind it, in every column, of what lies as `other` says."""
@@ -145,10 +176,17 @@ def layouts_of(network: Network, columns: int) -> dict[str, ColumnLayout]:
     from fabric.networks.graph.tensors import INPUT
 
     tensors = network.tensors
-    found = {INPUT: ColumnLayout.even(tensors[INPUT].rows, columns, tensors[INPUT].unit)}
+    found = {INPUT: _laid(network, tensors[INPUT], columns)}
     for node in network.nodes:
         row, given = OPERATIONS[node.op], [found[name] for name in node.inputs]
         tensor, sizes = tensors[node.name], [tensors[name].rows for name in node.inputs]
+        if row.headwise and network.head_columns > 1:
+            wanted = [_laid(network, tensors[name], columns) for name in node.inputs]
+            if given != wanted or len({tensors[name].rows // tensors[name].unit for name in node.inputs}) > 1:
+                what = f"{node.name}: its heads do not lie on {network.head_columns} columns each as what it takes does"
+                raise UnsupportedError(what, feature="layout", where="graph", hint="a column of PEs for each head")
+            found[node.name] = given[0]
+            continue
         units, above = row.units_of(node, sizes), row.units(node, sizes[0])[1]
         parts = list(zip(given, units, strict=True))
         if not row.differ and not all(layout.whole(unit) for layout, unit in parts):
@@ -158,7 +196,7 @@ def layouts_of(network: Network, columns: int) -> dict[str, ColumnLayout]:
         if alike and len({layout.scaled(unit, 1) for layout, unit in parts}) > 1:
             what = f"{node.name}: the tensors that it takes do not lie in the same columns: {' and '.join(node.inputs)}"
             raise UnsupportedError(what, feature="layout", where="graph", hint="a single column of PEs")
-        found[node.name] = ColumnLayout.even(tensor.rows, columns, tensor.unit)
+        found[node.name] = _laid(network, tensor, columns)
         if row.differ:
             found[node.name] = given[0].beside(given[1])
         elif row.channelwise:
@@ -166,3 +204,26 @@ def layouts_of(network: Network, columns: int) -> dict[str, ColumnLayout]:
         elif row.featurewise or row.in_place:
             found[node.name] = given[0]
     return found
+
+
+def _laid(network: Network, tensor: NetworkTensor, columns: int) -> ColumnLayout:
+    """Return the layout of what a product gives: nearly equal chunks of whole units, or heads on several columns."""
+    parts, halves = network.head_columns, network.halves
+    if parts == 1 or not tensor.head:
+        return ColumnLayout.even(tensor.rows, columns, tensor.unit)
+    heads = tensor.rows // tensor.unit
+    if parts > tensor.head // halves:
+        raise UnsupportedError(
+            f"{tensor.name}: {tensor.head} features of a head do not lie on {parts} columns of PEs",
+            feature="layout",
+            where="mesh.head_columns",
+            hint=f"at most {tensor.head // halves}",
+        )
+    if heads * parts > columns:
+        raise UnsupportedError(
+            f"{tensor.name}: {heads} heads on {parts} columns of PEs each do not lie on {columns}",
+            feature="layout",
+            where="mesh.head_columns",
+            hint=f"{heads * parts} columns, or at most {max(1, columns // heads)} of a head",
+        )
+    return ColumnLayout.of_heads(tensor.rows, columns, tensor.unit, tensor.head, parts, halves)

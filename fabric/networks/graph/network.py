@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -83,6 +83,8 @@ class Network:
         False: features need not fit from one operation to the next, since only what each costs is asked for.
     epsilon : float
         Normalisations add this to variances, or to means of squares.
+    head_columns : int
+        A head of attention lies on so many neighbouring columns of PEs, a part of its features in each.
 
     Raises
     ------
@@ -95,6 +97,7 @@ class Network:
     dtype: str = "f16"
     joined: bool = True
     epsilon: float = EPSILON
+    head_columns: int = 1
 
     def __post_init__(self) -> None:
         if len(self.nodes) < 2:
@@ -167,11 +170,12 @@ class Network:
                 right, said = (" and ".join(map(str, features)) for features in (wanted, sizes))
                 right = "one size" if len(set(wanted)) == 1 else f"{right} features"
                 raise ConfigError(f"{node.name}: {node.op} takes tensors of {right}, not of {said}", where="network")
-        units = self._units(found)
-        return {name: replace(tensor, unit=units[name]) for name, tensor in found.items()}
+        first = self._alike(found)
+        units, heads = self._units(found, first), self._heads(found, first)
+        return {name: replace(tensor, unit=units[name], head=heads[name]) for name, tensor in found.items()}
 
-    def _units(self, tensors: Mapping[str, NetworkTensor]) -> dict[str, int]:
-        """Return the unit of each tensor: what an operation works on feature by feature lies alike."""
+    def _alike(self, tensors: Iterable[str]) -> Callable[[str], str]:
+        """Return what gives, of all tensors that lie alike, the same one: what is worked on feature by feature does."""
         alike = {name: name for name in tensors}
 
         def first(name: str) -> str:
@@ -179,13 +183,29 @@ class Network:
                 name = alike[name]
             return name
 
-        wanted: list[tuple[str, int]] = []
         for node in self.nodes:
             row = OPERATIONS[node.op]
+            for name in node.inputs if row.in_place or row.featurewise else ():
+                alike[first(name)] = first(node.name)
+        return first
+
+    def _heads(self, tensors: Mapping[str, NetworkTensor], first: Callable[[str], str]) -> dict[str, int]:
+        """Return the features of a head of each tensor, 0 if it has none."""
+        found: dict[str, int] = {}
+        for node in self.nodes:
+            row = OPERATIONS[node.op]
+            for name in (*node.inputs, node.name) if row.headwise else ():
+                size = row.unit(node, tensors[node.inputs[0]].rows)
+                if found.setdefault(first(name), size) != size and self.head_columns > 1:
+                    what = f"{name} has heads of {found[first(name)]} and of {size} features"
+                    raise UnsupportedError(what, feature="layout", where="graph", hint="a column of PEs for each head")
+        return {name: found.get(first(name), 0) for name in tensors}
+
+    def _units(self, tensors: Mapping[str, NetworkTensor], first: Callable[[str], str]) -> dict[str, int]:
+        """Return the unit of each tensor: what an operation works on feature by feature lies alike."""
+        wanted: list[tuple[str, int]] = []
+        for node in self.nodes:
             wanted += self._wanted(node, tensors)
-            if row.in_place or row.featurewise:
-                for name in node.inputs:
-                    alike[first(name)] = first(node.name)
         found: dict[str, int] = {}
         for name, unit in wanted:
             found[first(name)] = math.lcm(found.get(first(name), 1), unit)
@@ -263,6 +283,11 @@ class Network:
         if not isinstance(row, CrossEntropy):
             raise UnsupportedError(f"{self.nodes[-1].name}: a graph ends with its loss", where="graph")
         return row
+
+    @property
+    def halves(self) -> int:
+        """Features of a head stay together in pairs of its first and second half if places are turned into them: 2."""
+        return 1 + any(node.op == "rotary" for node in self.nodes)
 
     @property
     def some(self) -> bool:

@@ -93,6 +93,8 @@ class NetworkOperation:
     channelwise : bool
         A channel of the result, of attention heads that share keys and values, is made of those of the tensors that it
         takes, in the same PEs.
+    headwise : bool
+        What it takes and gives are heads, so many features each as `unit` says, which may lie on several columns.
     matrix : bool
         Its parameter is a matrix of weights, a row per feature of the result, or per channel.
     over_batch : bool
@@ -114,6 +116,7 @@ class NetworkOperation:
     rowwise: ClassVar[bool] = False
     in_place: ClassVar[bool] = True
     channelwise: ClassVar[bool] = False
+    headwise: ClassVar[bool] = False
     matrix: ClassVar[bool] = False
     over_batch: ClassVar[bool] = False
     keeps: ClassVar[tuple[tuple[str, str, str], ...]] = ()

@@ -36,7 +36,7 @@ def turns(features: int, sequence: int) -> NDArray[np.float32]:
 class RotaryEmbedding(NetworkOperation):
     """This operation turns pairs of features by places in a sequence; its node has ``heads`` and ``sequence``."""
 
-    name, meaning = "rotary", "y = pairs of x, turned by their place"
+    name, meaning, headwise = "rotary", "y = pairs of x, turned by their place", True
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode has no places in a sequence"}
 
     def features(self, node: Node, given: int) -> int:

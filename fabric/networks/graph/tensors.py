@@ -25,6 +25,8 @@ class NetworkTensor:
         Of a parameter's matrix, else 0.
     unit : int
         So many neighbouring features stay in one column of PEs: those of a head.
+    head : int
+        If attention works on it: so many neighbouring features are a head, one or more of which are a unit; else 0.
     part : int
         Of a gradient: 0, or the number of what is added to it when it is whole.
     """
@@ -34,6 +36,7 @@ class NetworkTensor:
     kind: str = "activation"
     columns: int = 0
     unit: int = 1
+    head: int = 0
     part: int = 0
 
     @property
@@ -44,4 +47,4 @@ class NetworkTensor:
     @property
     def gradient(self) -> NetworkTensor:
         """An activation has a gradient of the same name and size."""
-        return NetworkTensor(self.name, self.rows, "gradient", unit=self.unit)
+        return NetworkTensor(self.name, self.rows, "gradient", unit=self.unit, head=self.head)

@@ -25,17 +25,19 @@ from numpy.typing import NDArray
 from fabric.asm.operands import Reg
 from fabric.kernels.streamed.forward import COLOR_W, ProductTasks, route_product
 from fabric.kernels.streamed.gradient import DOWN, GradientTasks, route_gradient, row_kind
-from fabric.kernels.streamed.placement import Placement
+from fabric.kernels.streamed.placement import Placement, chunks
 from fabric.layout.layout import Layout
 from fabric.networks.graph.attention import kv_heads_of
 from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.plan import MemoryPlan, PlannedArray
+from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.streamed.commands import FORMS, MOST
 from fabric.networks.streamed.operations.attention import head_of, shares_of, the_form
 from fabric.networks.streamed.operations.blocks import PLACE, route_blocks, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.gradients import copies, lacks_memory
+from fabric.networks.streamed.operations.head_columns import FIRST_KEY, KEYS, HeadPart, keys_of, route_heads
 from fabric.networks.streamed.operations.linear import TURN, dense_tasks, turn_task
 from fabric.networks.streamed.operations.rotary import TABLE, tables_of
 from fabric.networks.streamed.operations.rows import slope_task
@@ -48,8 +50,8 @@ from wse_core.params import Machine
 
 __all__ = ["Resident"]
 
-ProgramKey: TypeAlias = tuple[bool, bool, int, int | str]
-"""PEs have the same program in the first column, in the last, by parity, by `row_kind`."""
+ProgramKey: TypeAlias = tuple[bool, bool, int, int | str, tuple[bool, bool, int, int] | None]
+"""PEs have the same program in the first column, in the last, by parity, by `row_kind`, by `HeadPart.kind`."""
 
 BANKS = {"by_token": 1, "totals": 0}
 """Memory banks of arrays that are read side by side, two numbers at a time: one odd, one even, and they never meet."""
@@ -139,7 +141,8 @@ class Resident:
         if padded:
             self.plan.arrays["padded"] = PlannedArray(padded)
         if sizes:
-            shares = max((shares_of(node, self.tokens) for node in network.nodes if node.op == "attention"), default=0)
+            nodes = [node for node in network.nodes if node.op == "attention"]
+            shares = max((shares_of(node, self.tokens, network.head_columns) for node in nodes), default=0)
             self.plan.arrays["by_token"] = PlannedArray(max(*sizes.values(), -(-shares // self.tokens)))
             self.plan.arrays["totals"] = PlannedArray(max(sizes.values()), "f32", single=True)
         self._views = [(name, 0) for name in self.plan.arrays]
@@ -174,10 +177,25 @@ class Resident:
 
     def _program(self, column: int, row: int | str) -> Program:
         """Return the program of a PE, which those of its kind share."""
-        key = column == 0, column == self.width - 1, column % 2, row
+        key = self._key(column, row)
         if key not in self._made:
             self._made[key] = self.program(column, row)
         return self._made[key]
+
+    def _key(self, column: int, row: int | str) -> ProgramKey:
+        """Return what PEs with the same program agree in."""
+        part = self.part(column)
+        return column == 0, column == self.width - 1, column % 2, row, None if part is None else part.kind
+
+    def part(self, column: int) -> HeadPart | None:
+        """Return the part of the heads of attention that a column has; None if they lie whole in one."""
+        columns = self.network.head_columns
+        node = next((node for node in self.network.nodes if OPERATIONS[node.op].headwise), None)
+        if columns == 1 or node is None:
+            return None
+        place, halves = column % columns, self.network.halves
+        cuts = np.diff(chunks(self.network.tensors[node.name].head // halves, columns))
+        return HeadPart(columns, place, int(cuts[place]) * halves)
 
     def _check_sequences(self) -> None:
         """Refuse sequences whose tokens and those of a PE do not divide, and more of them than a command can count."""
@@ -222,14 +240,36 @@ class Resident:
             if node.op in ("attention", "rotary")
         }
         route_blocks(layout, rows.get("attention", 1))
-        for y in range(self.height):
-            line = 0, y, self.width, 1
-            if rows.get("attention", 1) > 1:
-                layout.set_param(PLACE, y % rows["attention"], line)
-            if rows.get("rotary", 1) > 1:
-                node = the_form(self.network, "rotary")
-                table = tables_of(head_of(self.network, node), node.size("sequence"), self.tokens)
-                layout.set_param(TABLE, table[y % rows["rotary"]], line)
+        for y in range(self.height if rows.get("attention", 1) > 1 else 0):
+            layout.set_param(PLACE, y % rows["attention"], (0, y, self.width, 1))
+        if rows.get("rotary", 1) > 1 or ("rotary" in rows and self.network.head_columns > 1):
+            self._place_tables(layout, rows["rotary"])
+
+    def _place_tables(self, layout: Layout, rows: int) -> None:
+        """Give each PE the cosines and sines of the places, and of the pairs, that it has."""
+        node, first = the_form(self.network, "rotary"), 0
+        features = head_of(self.network, node)
+        for x in range(self.width):
+            part = self.part(x)
+            first = 0 if part is None or part.place == 0 else first
+            pairs = slice(first, first + (features if part is None else part.features) // 2)
+            table, first = tables_of(features, node.size("sequence"), self.tokens, pairs), pairs.stop
+            for y in range(self.height):
+                layout.set_param(TABLE, table[y % rows], (x, y, 1, 1))
+
+    def _place_heads(self, layout: Layout) -> None:
+        """Route rings of heads that lie on several columns, and tell each column which keys are its own."""
+        columns = self.network.head_columns
+        route_heads(layout, columns)
+        lengths = [
+            node.size("sequence") // rows_of(node.size("sequence"), self.tokens)
+            for node in self.network.nodes
+            if node.op == "attention"
+        ]
+        for x in range(self.width if columns > 1 and lengths else 0):
+            place = x % columns
+            layout.set_param(FIRST_KEY, -place % columns, (x, 0, 1, self.height))
+            layout.set_param(KEYS, keys_of(place, columns, lengths[0]), (x, 0, 1, self.height))
 
     def _largest(self) -> tuple[str, int]:
         """Return (name, bytes) of the largest array."""
@@ -285,7 +325,8 @@ class Resident:
         gradient = GradientTasks(p, column, place, row, 0, *given, held.get("by_token"), held.get("totals"))
         there = present(self.network)
         lowerings = [lowering for name, lowering in STREAMED.items() if name in there]
-        code = ProgramCode(p, self.ids, table, product, gradient, held, tokens, lowerings, self.network)
+        own = self.part(column)
+        code = ProgramCode(p, self.ids, table, product, gradient, held, tokens, lowerings, self.network, own)
         gradient.features = code.reads["label"]  # set by a command before the loss needs it again
         constant = p.dsr("src1") if dense else None
         with p.task("prepare"):
@@ -349,9 +390,10 @@ class Resident:
             addresses = self.addresses(program.assemble())
             for x in range(self.width):
                 for y in range(self.height):
-                    if key == (x == 0, x == self.width - 1, x % 2, row_kind(y, self.height)):
+                    if key == self._key(x, row_kind(y, self.height)):
                         layout.set_param("table", addresses, (x, y, 1, 1))
         self._place_sequences(layout)
+        self._place_heads(layout)
         self.inputs = [layout.input_stream(x, 0, "N", COLOR_W) for x in range(self.width)]
         south = DOWN[(self.height - 1) % 2]
         self.outputs = [layout.output_stream(x, self.height - 1, "S", south) for x in range(self.width)]

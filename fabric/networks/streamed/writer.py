@@ -125,7 +125,10 @@ class _Words(StepWriter):
         y = self.resident.network.tensors[step.node.name]
         unit = OPERATIONS[step.op].units(step.node, y.rows)[1]
         for column, count in enumerate(self.plan.layout(y).counts):
-            data = (np.arange(count // unit)[:, None] << 8 | each).ravel()
+            heads = count // unit
+            if self.resident.network.head_columns > 1:
+                heads = y.unit // unit if count else 0  # a part of each head of a unit
+            data = (np.arange(heads)[:, None] << 8 | each).ravel()
             self.script.words(column, self.word(name, data), np.ones(len(data), bool))
         self.script.turn()
 

@@ -152,21 +152,33 @@ def lying(sequence, rows, sequences, height):
     return (sequence // rows, rows * height) if sequence % rows == 0 and rows > 1 else (sequences * sequence, height)
 
 
-@examples(40)
+def spread(network, columns, more):
+    """Return (network, columns of PEs): heads on so many columns or as many as they have parts; some may be empty."""
+    heads = [tensor for tensor in network.tensors.values() if tensor.head]
+    columns = min([columns, *(tensor.head // network.halves for tensor in heads)])
+    if columns == 1 or not heads:
+        return network, more
+    width = columns * max(tensor.rows // tensor.unit for tensor in heads) + more - 1
+    return replace(network, head_columns=columns), width
+
+
+@examples(60)
 @given(
     drawn=graphs(),
     width=st.integers(1, 4),
     height=st.integers(1, 3),
     rows=st.sampled_from([1, 2, 3, 4, 6]),
+    columns=st.integers(1, 4),
     sequences=st.integers(1, 2),
     form=st.sampled_from(["steps", "pairs", "both"]),
     scale=st.sampled_from([1.0, 2.0**6]),
     seed=st.integers(0, 99),
 )
-def test_graphs_are_bit_exact(drawn, width, height, rows, sequences, form, scale, seed):
+def test_graphs_are_bit_exact(drawn, width, height, rows, columns, sequences, form, scale, seed):
     """Gradients of all parameters and losses, twice; the logits; then a test pass."""
     network, sequence = drawn
     tokens, height = lying(sequence, rows, sequences, height)
+    network, width = spread(network, columns, width)
     ran = Ran(network, width, height, tokens, seed, form)
     expected = ran.expected(scale)
     for _ in range(2):
@@ -178,12 +190,13 @@ def test_graphs_are_bit_exact(drawn, width, height, rows, sequences, form, scale
     assert found.view(np.uint32).tolist() == ran.oracle.right(ran.labels).tolist()
 
 
-@examples(8)
-@given(drawn=graphs(), rows=st.sampled_from([1, 2, 3]), seed=st.integers(0, 99))
-def test_both_machines_take_the_same_cycles(drawn, rows, seed):
+@examples(12)
+@given(drawn=graphs(), rows=st.sampled_from([1, 2, 3]), columns=st.integers(1, 3), seed=st.integers(0, 99))
+def test_both_machines_take_the_same_cycles(drawn, rows, columns, seed):
     network, sequence = drawn
     tokens, height = lying(sequence, rows, 1, 1)
-    on_both(lambda: Ran(network, 2, height, tokens, seed))
+    network, width = spread(network, columns, 2)
+    on_both(lambda: Ran(network, width, height, tokens, seed))
 
 
 def on_both(made):
@@ -368,13 +381,14 @@ def test_on_how_many_rows_a_sequence_lies_changes_no_bit(kind, causal):
     assert cycles[0] > cycles[1] > cycles[2]
 
 
-def test_sequences_on_rows_take_the_same_cycles_in_bands_and_threads():
+@pytest.mark.parametrize("columns", [1, 2])
+def test_sequences_on_rows_take_the_same_cycles_in_bands_and_threads(columns):
     """Bands whose borders cut sequences, with two threads."""
-    built = Built(3, 6, 6)
+    built = Built(3, 12, 6)
     built.block("rotary", 1, 3, 0)
-    network, runs = built.network(3), []
+    network, runs = replace(built.network(3), head_columns=columns), []
     for bands in (1, [2, 2, 2]):
-        ran = Ran(network, 3, 6, 2, 1)
+        ran = Ran(network, 6, 6, 2, 1)
         ran.wafer.fabric.run(bands=bands, threads=2)
         ran.wafer.load(ran.inputs, ran.labels)
         passed = ran.wafer.run(ran.coordinator.streams("train"))
@@ -398,6 +412,82 @@ def test_blocks_do_not_cross_the_border_of_a_sequence(causal):
     numbers = ran.oracle.half.decode(after)
     assert np.array_equal(after[:, [0, 1, 2, 3, 8, 9, 10, 11]], before[:, [0, 1, 2, 3, 8, 9, 10, 11]])
     assert np.isnan(numbers[:, 4:8]).all()
+
+
+HEADS = [  # columns of a head, kind, causal, group, heads of keys, features, sequence, columns, rows, tokens
+    (2, "attention", 1, 1, 2, 3, 4, 4, 1, 8),
+    (3, "attention", 0, 2, 2, 4, 5, 7, 1, 5),  # a column is empty, keys do not divide over columns
+    (5, "attention", 1, 1, 1, 5, 6, 5, 3, 2),  # fewer keys of a block than columns
+    (4, "rotary", 0, 1, 2, 8, 6, 8, 2, 3),
+    (2, "rotary", 1, 3, 2, 6, 8, 5, 4, 4),
+    (3, "self", 1, 1, 2, 4, 6, 6, 3, 2),
+]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "cb16"])
+@pytest.mark.parametrize("case", HEADS, ids=str)
+def test_heads_on_several_columns_are_bit_exact(case, dtype):
+    """Gradients of two blocks and losses, twice; logits; logs of sums, in f32; no column has parts of two heads."""
+    columns, kind, causal, group, shared, size, sequence, width, height, tokens = case
+    built = Built(3, group * shared * size, sequence, group)
+    for number in (1, 2):
+        built.block(kind, number, group * shared, causal)
+    ran = Ran(replace(built.network(3, dtype), head_columns=columns), width, height, tokens, 1, "both")
+    network, expected = ran.network, ran.expected()
+    assert np.array_equal(ran.found(), expected)
+    assert np.array_equal(ran.found(), expected)
+    level = network.level[network.logits.name]
+    assert np.array_equal(ran.wafer.activations(level), ran.oracle.results[network.logits.name])
+    for block in ("block1.attention", "block2.attention"):
+        logs = ran.oracle._kept[block][4].reshape(shared, group, height, tokens)  # sums that no rounding hides
+        held = ran.wafer.fabric.read(f"l{network.level[block]}").view(np.uint32).reshape(height, width, -1, tokens)
+        for column in range(columns * shared):
+            assert np.array_equal(held[:, column, :group].swapaxes(0, 1), logs[column // columns])
+    tensor = network.tensors["block2.attention"]
+    layout, parts = ran.resident.plan.layout(tensor), columns * shared
+    for column in range(width):
+        heads = np.unique(layout.column(column) // (group * size))
+        assert heads.tolist() == ([column // columns] if column < parts else [])
+        assert np.array_equal(layout.column(column), ran.oracle.columns(tensor)[column])
+    for head in range(shared):
+        assert layout.counts[head * columns : (head + 1) * columns].sum() == group * size
+
+
+def test_heads_on_columns_agree_with_whole_ones_up_to_the_order_of_sums():
+    """Loss and gradients of heads on 1, 2 and 4 columns are near each other."""
+    built = Built(3, 16, 8)
+    built.block("rotary", 1, 2, 1)
+    network, found = built.network(3), []
+    for columns in (1, 2, 4):
+        ran = Ran(replace(network, head_columns=columns), 8, 1, 8, 1)
+        numbers = ran.found().view(np.float32)
+        count = sum(tensor.rows * tensor.columns for tensor in network.parameters)
+        found.append(np.append(numbers[:count], numbers[count:].sum()))
+    for other in found[1:]:
+        assert np.abs(other - found[0]).max() < 2e-3 * np.abs(found[0]).max()
+
+
+def test_heads_that_columns_cannot_share_are_refused_by_name():
+    built = Built(3, 8, 4)
+    built.block("rotary", 1, 2, 1)
+    network = built.network(3)
+    with pytest.raises(UnsupportedError, match=r"4 features of a head do not lie on 3 columns of PEs. Try: at most 2"):
+        Resident(replace(network, head_columns=3), machine(), 8, 1, 4)
+    with pytest.raises(UnsupportedError, match="2 heads on 2 columns of PEs each do not lie on 3") as e:
+        Resident(replace(network, head_columns=2), machine(), 3, 1, 4)
+    assert "4 columns, or at most 1 of a head" in str(e.value)
+    sided = Built(3, 8, 2)
+    side = [sided.linear(name, sided.at, 8, 4) for name in ("q0", "q1")]
+    q = sided.node("q", "concat", *side)
+    k, v = (sided.linear(name, sided.at, 8, 4) for name in "kv")
+    sided.at = sided.node("mix", "attention", q, k, v, heads=4, kv_heads=2, sequence=2, causal=1)
+    with pytest.raises(UnsupportedError, match="mix: its heads do not lie on 2 columns each as what it takes does"):
+        Resident(replace(sided.network(2), head_columns=2), machine(), 4, 1, 2)
+    other = Built(3, 8, 2)
+    other.block("self", 1, 2, 1)
+    other.at = other.node("block2.attention", "attention", *[other.at] * 3, heads=4, sequence=2, causal=1)
+    with pytest.raises(UnsupportedError, match="block1.attention has heads of 4 and of 2 features"):
+        replace(other.network(2), head_columns=2)
 
 
 GROUPED = [  # group, heads of keys, features of a head, sequence, columns, rows, sequences of a PE, form

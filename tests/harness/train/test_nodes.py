@@ -39,6 +39,7 @@ height = 2
 iterations = 5
 optimizer = {name = "adamw", lr = 0.02}
 """
+SHARED = ("network.hidden_size=16", "network.num_key_value_heads=2")
 NODES = """
 [network]
 inputs = 5
@@ -114,11 +115,15 @@ def test_wafers_train_a_transformer_as_numpy_does_bit_for_bit(wafers, words, dty
         (2, 8, "f16", "bert", ["train.accumulate=1", "train.clip=0.5"]),
         (4, 2, "cb16", "bert", []),
         (1, 4, "f16", "llama", ["train.accumulate=2", "sparsity.density=0.6"]),
+        (1, 1, "f16", "gpt", ["mesh.head_columns=2", "mesh.width=8"]),
+        (2, 4, "cb16", "bert", ["mesh.head_columns=2", "mesh.width=9", "train.accumulate=2"]),
+        (4, 2, "f16", "llama", ["mesh.head_columns=2", "mesh.width=9", "network.hidden_size=16"]),
+        (2, 2, "f16", "llama", ["mesh.head_columns=2", "mesh.width=4", *SHARED, "sparsity.density=0.6"]),
     ],
     ids=str,
 )
-def test_sequences_on_several_rows_train_as_in_numpy(wafers, height, dtype, preset, more):
-    """Sequences of four tokens on two or four rows of PEs: weights, losses and tests, bit for bit."""
+def test_sequences_on_rows_and_heads_on_columns_train_as_in_numpy(wafers, height, dtype, preset, more):
+    """Sequences of four tokens on several rows of PEs, heads on columns: weights, losses and tests, bit for bit."""
     words = [f"network.preset={preset}", f"wafers={wafers}", f"mesh.height={height}", f"train.dtype={dtype}", *more]
     words.append("csconfig.use_cbfloat16=true")
     (one, steps), (other, expected) = run(words=words), run(words=words, backend="numpy")

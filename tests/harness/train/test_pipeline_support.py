@@ -101,6 +101,15 @@ WRONG = {
         for key in ("places", "padding", "tied")
     },
     "network.epsilon": {"network.epsilon": 1e-6},
+    "mesh.head_columns": {
+        "mesh.head_columns": 2,
+        "network.layers": [],
+        "network.nodes": [
+            {"name": "a", "op": "linear", "outputs": 8},
+            {"name": "b", "op": "attention", "inputs": ["a", "a", "a"], "heads": 2},
+            {"name": "c", "op": "linear", "outputs": 10},
+        ],
+    },
     "data.sequence": {"data.sequence": 2},
     "data.labels": {
         "data.labels": "token",

@@ -405,6 +405,7 @@ KEYS = {
     "data.seed": "data.seed=1",
     "mesh.width": "mesh.width=7",
     "mesh.height": "mesh.height=4",
+    "mesh.head_columns": (GPT, f"{GPT} mesh.head_columns=2"),
     "train.iterations": "train.iterations=2",
     "train.epochs": "train.epochs=1",
     "train.evaluate": "train.evaluate=2",
@@ -477,7 +478,17 @@ SAID = {"train.dtype", "csconfig.use_cbfloat16"}
 CHOOSES = {"mode"}
 """What the choice of a trainer here overrules."""
 NUMPY_WITHOUT = {
-    *("wafers", "mesh.width", "mesh.height", "train.accumulate", "memx.files", "memx.dense_rows", "swarm", "machine"),
+    *(
+        "wafers",
+        "mesh.width",
+        "mesh.height",
+        "mesh.head_columns",
+        "train.accumulate",
+        "memx.files",
+        "memx.dense_rows",
+        "swarm",
+        "machine",
+    ),
     *("pipeline.updates", "pipeline.minibatch", "pipeline.run"),
 }
 """What decides nothing without wafers, as the reason in the first line of a run by numpy says."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from swarm.cluster.timeline import iteration
 from swarm.system import System
 from tests.conftest import ROOT
 from tests.examples import few
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.params import machine
 
 MEAN, MOST = 0.02, 0.07
@@ -138,6 +139,12 @@ def test_rows_of_pes_that_hand_blocks_on_wait_for_each_other(causal, kv_heads, w
     of = TransformerBlocks(12, 16, 4, kv_heads, 16, 16, causal=causal, rotary=True)
     (row,) = points(machine(), [("seen", GraphCase(of, width, 8, 4))])
     assert abs(row["error"]) < MEAN
+
+
+def test_heads_on_several_columns_are_refused_by_name():
+    network = replace(TransformerBlocks(12, 16, 2, 2, 16, 4).network, head_columns=2)
+    with pytest.raises(UnsupportedError, match="attention: the layer-level model does not follow heads on"):
+        phases(GraphShape(network), 4, Mesh(machine(), 4, 1))
 
 
 def test_a_later_answer_makes_every_round_trip_longer():

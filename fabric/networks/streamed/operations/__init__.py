@@ -7,8 +7,9 @@ module          content
 `code`          what the tasks of a program share: pointers, rows of f32 numbers, the ring that joins sums
 `linear`        products and gradients of weights
 `rows`          what works on single rows: activations and their slopes
-`attention`     attention of whole heads in a column, block by block of a sequence
+`attention`     attention, key after key of a block of a sequence
 `blocks`        what rows of PEs on which a sequence lies hand on to each other
+`head_columns`  the ring of columns on which a head lies
 `rotary`        turned places
 `norm`          normalisation over the features
 `loss`          softmax cross-entropy, and how many samples are classified right

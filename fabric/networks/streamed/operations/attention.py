@@ -1,4 +1,4 @@
-"""Attention where whole heads lie in a column: of whole sequences in a PE nothing moves, else blocks along the column.
+"""Attention key after key: whole heads in a column and sequences in a PE move nothing, else blocks and rows of numbers.
 
 A command says which head of the column and which sequence of the PE; the PE does it by itself, key after key: scores
 are sums of a query row times one number of a key, as products are sums of rows times weights.  Query heads that share a
@@ -10,17 +10,21 @@ values for the results, on the way back keys and values once more for the gradie
 with their gradients, logs and dots for those of the own keys.  A causal PE has no use for keys behind its queries, nor
 for queries before its keys.  What is done to a block is what is done to a whole sequence.
 
+A head that lies on several columns has a part of its features in each: products are joined where the key's owner is,
+and what it makes of them goes to the others (`fabric.networks.streamed.operations.head_columns`).
+
 Memory
     Scores of the tokens of a PE with those of their sequence in f32, shares and their gradients in 16 bits: 8 bytes
     times the square of the sequence where it lies whole.  Where query heads share a head, or a sequence lies on several
     rows, gradients are f32 sums until the last of them is added, 8 bytes per feature and token, and 12 on several rows;
     they take the place of the scores, which nobody has on the way back, so that only heads of many features need more
-    memory.  Blocks of the others take 4 bytes per feature and token, and 8 per token.
+    memory.  Blocks of the others take 4 bytes per feature and token, and 8 per token.  Columns of a head have scores
+    and shares of their own keys only, and shares of a block.
 
 Order of additions (bit exact)
     Scores: from 0 over the features.  Largest score and sum: over the keys.  Results and gradients: from 0 over keys or
     queries; gradients of a shared head over its query heads, of each over the queries; each rounded once.  On how many
-    rows a sequence lies does not change a bit.
+    rows a sequence lies does not change a bit; over columns of a head sums go as `head_columns` says.
 
 Cycles
     Of a sequence of S tokens and a head of e features: four products forward and back of S e (S / 2 + 7) each, one
@@ -45,6 +49,7 @@ from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep, Node
 from fabric.networks.streamed.operations.blocks import BlockTasks, Travelling, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
+from fabric.networks.streamed.operations.head_columns import HeadColumnTasks, keys_of
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from wse_core.errors import UnsupportedError
 
@@ -90,7 +95,8 @@ class AttentionTasks:
     def __init__(self, code: ProgramCode) -> None:
         self.code, p = code, code.p
         node = the_form(code.network)
-        self.size, self.group = head_of(code.network, node), group_of(node)
+        self.scaling, self.group = scale_of(head_of(code.network, node)), group_of(node)
+        self.size = head_of(code.network, node) if code.part is None else code.part.features
         self.causal, self.tokens = bool(node.size("causal")), code.tokens
         self.rows = rows_of(node.size("sequence"), self.tokens)
         self.length = s = node.size("sequence") // self.rows
@@ -98,10 +104,12 @@ class AttentionTasks:
         self.named = p.scalar("operands named", "u16", 0)
         if self.group > 1:
             self.left = p.scalar("heads left", "u16")
-        kept = 3 if self.rows > 1 else 2 * (self.group > 1)
-        self.work = p.array("scores", max(s * s * self.rows, kept * self.size * s), "f32", bank=0)
+        kept, columns = 3 if self.rows > 1 else 2 * (self.group > 1), code.network.head_columns
+        own = s * self.rows * keys_of(0, columns, s)
+        self.work = p.array("scores", max(own, kept * self.size * s), "f32", bank=0)
         # And behind them their gradients.  They live in a command, turned copies in a phase of gradients: one place.
-        self.shares = code.held.get("by_token") or p.array("shares", shares_of(node, self.tokens), "half", bank=1)
+        shares = shares_of(node, self.tokens, columns)
+        self.shares = code.held.get("by_token") or p.array("shares", shares, "half", bank=1)
         self.share, self.dot = (
             p.array("share of a query", s, "f32", bank=4),
             p.array("dot of a query", s, "f32", bank=4),
@@ -110,6 +118,9 @@ class AttentionTasks:
         # These are set by commands before they are used again: attention borrows them.
         self.row, self.numbers = code.reads["label"], code.reads["wide"]
         self.halves, self.wide = code.writes["row"], code.writes["wide"]
+        self.columns = None
+        if code.part is not None:
+            self.columns = HeadColumnTasks(code, code.part, s, (self.halves, self.row))
         self.dot_now = self.dot
         if self.rows > 1:
             self.blocks = BlockTasks(code, self.rows, self.row, self.numbers)
@@ -156,7 +167,9 @@ class AttentionTasks:
         p, words = self.code.p, self.size * self.tokens
         taken = [p.array(f"block of {side}", words, "half", bank=1) for side in ("keys or queries", "the others")]
         logs = p.array("logs of a block", self.tokens, "f32")
-        own = {name: p.scalar(f"own {name}", "u16") for name in ("keys", "values", "queries", "logs", "d results")}
+        own = {
+            name: p.scalar(f"place of own {name}", "u16") for name in ("keys", "values", "queries", "logs", "d results")
+        }
         found = {
             name: Travelling(words, False, taken[side], own[name], (self.at, BACK.index(name)))
             for name, side in (("keys", 0), ("values", 1), ("queries", 0), ("d results", 1))
@@ -292,7 +305,7 @@ class AttentionTasks:
 
     def scale(self, dest: Any, source: Any) -> None:
         """Emit a product with the scale of the scores."""
-        self.code.p.fmuls(dest, source, scale_of(self.size))
+        self.code.p.fmuls(dest, source, self.scaling)
 
     def scores(self) -> None:
         """Emit the scores of all keys, a row of queries each, and the largest of each query."""
@@ -300,30 +313,71 @@ class AttentionTasks:
         p.mov32(peak, LOWEST)
         row = p.reg16("row of scores")
         p.ldi(row, self.work)
-        with self.each_block("keys"), p.loop(self.length) as left:
-            p.dsr_base(self.sums, row)
-            p.dsr_base(self.numbers, row)
-            self.products("queries", "keys", left)
-            self.scale(self.sums, self.numbers)
-            if self.causal:
-                p.dsr_base(self.wide, row)
-                with self.before(left) as count:
-                    p.dsr_len(self.wide, count)
-                p.mov32(self.wide, LOWEST)
-            p.fmaxs(peak, peak, self.numbers)
-            p.add16(row, row, 2 * self.length)
+        with self.each_block("keys"), self.each_of_block() as left:
+            if self.columns is None:
+                p.dsr_base(self.sums, row)
+                p.dsr_base(self.numbers, row)
+                self.products("queries", "keys", left)
+                self.score(row, left, self.numbers)
+            else:
+                self.sum_over_columns("queries", "keys", left, self.code.one)
+                with self.columns.mine():
+                    p.dsr_base(self.sums, row)
+                    p.dsr_base(self.numbers, row)
+                    self.score(row, left, self.vector(self.code.one))
         p.free(row)
+        if self.columns is not None:
+            self.columns.everywhere(self.code.peak, p.fmaxs)
+
+    def score(self, row: Reg, left: Reg, given: Any) -> None:
+        """Emit a row of scores of sums of products, the largest of each query with it, and the way to the next row."""
+        p, peak = self.code.p, self.vector(self.code.peak)
+        self.scale(self.sums, given)
+        if self.causal:
+            p.dsr_base(self.wide, row)
+            with self.before(left) as count:
+                p.dsr_len(self.wide, count)
+            p.mov32(self.wide, LOWEST)
+        p.fmaxs(peak, peak, self.numbers)
+        p.add16(row, row, 2 * self.length)
+
+    @contextmanager
+    def each_of_block(self) -> Iterator[Reg]:
+        """Repeat what is inside for each key of a block; a register has how many are left."""
+        if self.columns is not None:
+            self.columns.start()
+        with self.code.p.loop(self.length) as left:
+            yield left
+            if self.columns is not None:
+                self.columns.next()
+
+    def sum_over_columns(self, rows: str, numbers: str, left: Reg, into: Var) -> None:
+        """Emit products of a key in all columns of the head: whole at the key's owner, in a row of f32 numbers."""
+        assert self.columns is not None
+        self.code.p.load(self.sums, self.vector(into))
+        self.products(rows, numbers, left)
+        self.columns.sum(into)
 
     @contextmanager
     def each_key(self) -> Iterator[None]:
-        """Repeat what is inside for each key that has scores."""
+        """Repeat what is inside for each key that has scores here."""
         p = self.code.p
-        if self.rows == 1:
+        if self.rows == 1 and self.columns is None:
             with p.loop(self.length):
                 yield
             return
-        keys = self.blocks.seen("S" if self.causal else "SN")
-        p.mul16(keys, keys, self.length)
+        if self.rows > 1:
+            keys = self.blocks.seen("S" if self.causal else "SN")
+        else:
+            keys = p.reg16("blocks")
+            p.ldi(keys, 1)
+        if self.columns is None:
+            p.mul16(keys, keys, self.length)
+        else:
+            own = p.reg16("own keys")
+            p.ld16(own, self.columns.keys)
+            p.mul16(keys, keys, own)
+            p.free(own)
         with p.loop(keys, counter=keys):
             yield
         p.free(keys)
@@ -335,7 +389,7 @@ class AttentionTasks:
         p.mov32(two, 0)
         row, share = p.reg16("row of scores"), p.reg16("row of shares")
         p.ldi(row, self.work)
-        p.ldi(share, self.shares)
+        self.own_shares(share)
         with self.each_key():
             p.dsr_base(self.sums, row)
             p.fsubs(self.sums, self.sums, peak)
@@ -347,6 +401,8 @@ class AttentionTasks:
             p.add16(row, row, 2 * self.length)
             p.add16(share, share, self.length)
         p.free(row, share)
+        if self.columns is not None:
+            self.columns.everywhere(code.two, p.fadds)
         with code.functions.first(self.length):
             code.functions.reciprocal(self.share, code.two)
             code.functions.log(code.one, code.two)
@@ -361,19 +417,48 @@ class AttentionTasks:
         """Emit the results: values times shares over the keys, times one over the sum."""
         p = self.code.p
         if self.rows == 1:
+            if self.columns is not None:
+                first = p.reg16("own shares")
+                self.own_shares(first)
+                self.columns.spread(self.shares, 0, first)
+                p.free(first)
             self.summed(("results", "values"), self.vector(self.shares), self.length, self.share)
             return
         p.mov32(self.sums_of("results", 1), 0)
         with self.each_block("values"):
-            block, first = p.reg16("block"), p.reg16("shares of the block")
-            p.ld16(block, self.blocks.block)
-            p.mul16(block, block, self.length**2)
-            p.ldi(first, self.shares)
-            p.add16(first, first, block)
-            p.free(block)
-            self.summed(("results", "values"), self.vector(self.shares), self.length, at=first)
+            first = self.shares_of_block()
+            at = first if self.columns is None else None
+            if self.columns is not None:
+                self.columns.spread(self.shares, 0, first)
+            self.summed(("results", "values"), self.vector(self.shares), self.length, at=at)
             p.free(first)
         self.rounded("results", factor=self.share)
+
+    def own_shares(self, place: Reg) -> None:
+        """Emit the address of the first row of shares that is made here: behind those of a block if heads share."""
+        p = self.code.p
+        p.ldi(place, self.shares)
+        if self.columns is not None:
+            behind = p.reg16("shares of a block")
+            p.ldi(behind, self.length**2)
+            p.add16(place, place, behind)
+            p.free(behind)
+
+    def shares_of_block(self) -> Reg:
+        """Emit the address of those rows of the present block; return the register with it."""
+        p = self.code.p
+        block, first = p.reg16("block"), p.reg16("shares of the block")
+        p.ld16(block, self.blocks.block)
+        p.mul16(block, block, self.length if self.columns is not None else self.length**2)
+        if self.columns is not None:
+            own = p.reg16("own keys")
+            p.ld16(own, self.columns.keys)
+            p.mul16(block, block, own)
+            p.free(own)
+        self.own_shares(first)
+        p.add16(first, first, block)
+        p.free(block)
+        return first
 
     # --- back ---------------------------------------------------------------------------------------------------------
 
@@ -393,32 +478,58 @@ class AttentionTasks:
             p.add16(result, result, self.tokens)
             p.add16(delta, delta, self.tokens)
         p.free(result, delta)
+        if self.columns is not None:
+            self.columns.everywhere(self.dot, p.fadds)
 
     def gradients_of_scores(self, dot: Var, masked: bool) -> None:
         """Emit shares and their gradients in 16 bits, key after key."""
         code, p, s = self.code, self.code.p, self.length
-        one, two = self.vector(code.one), self.vector(code.two)
+        one = self.vector(code.one)
         logs, row = self.place("logs"), p.reg16("row of shares")
         p.dsr_base(self.numbers, logs)
         p.free(logs)
         p.ldi(row, self.shares)
         p.load(self.sums, one)
-        with p.loop(s) as left:
-            self.products("queries", "keys", left)
-            self.scale(one, one)
-            p.fsubs(one, one, self.numbers)
-            with code.functions.first(s):
-                code.functions.exp(code.one, code.one)
-            p.mov32(two, one)
-            self.stored(row, two, left, masked)
-            self.products("d results", "values", left)
-            p.fsubs(one, one, dot)
-            p.fmuls(one, two, one)
-            self.scale(one, one)
-            p.add16(row, row, s * s)
-            self.stored(row, one, left, masked)
-            p.sub16(row, row, s * s - s)
+        with self.each_of_block() as left:
+            if self.columns is None:
+                self.products("queries", "keys", left)
+                self.share_of_key(row, left, masked)
+                self.products("d results", "values", left)
+                p.fsubs(one, one, dot)
+                self.slope_of_key(row, left, masked)
+                p.sub16(row, row, s * s - s)
+            else:
+                self.sum_over_columns("queries", "keys", left, code.one)
+                self.sum_over_columns("d results", "values", left, code.peak)
+                with self.columns.mine():
+                    self.share_of_key(row, left, masked)
+                    p.fsubs(one, self.vector(code.peak), dot)
+                    self.slope_of_key(row, left, masked)
+                    p.sub16(row, row, s * s)
+                p.add16(row, row, s)
         p.free(row)
+        if self.columns is not None:
+            for behind in (0, s * s):
+                self.columns.spread(self.shares, behind)
+
+    def share_of_key(self, row: Reg, left: Reg, masked: bool) -> None:
+        """Emit the shares of a key of its products, in f32 too."""
+        code, p = self.code, self.code.p
+        one, two = self.vector(code.one), self.vector(code.two)
+        self.scale(one, one)
+        p.fsubs(one, one, self.numbers)
+        with code.functions.first(self.length):
+            code.functions.exp(code.one, code.one)
+        p.mov32(two, one)
+        self.stored(row, two, left, masked)
+
+    def slope_of_key(self, row: Reg, left: Reg, masked: bool) -> None:
+        """Emit the gradients of the shares of a key; `row` is left at them."""
+        p, one = self.code.p, self.vector(self.code.one)
+        p.fmuls(one, self.vector(self.code.two), one)
+        self.scale(one, one)
+        p.add16(row, row, self.length**2)
+        self.stored(row, one, left, masked)
 
     def stored(self, row: Reg, numbers: Any, left: Reg, masked: bool) -> None:
         """Emit a row in 16 bits; what a causal query does not see is zero."""
@@ -515,10 +626,21 @@ class AttentionTasks:
             p.free(into)
 
 
-def shares_of(node: Node, tokens: int) -> int:
-    """Return how many shares, or shares of a block and their gradients, attention keeps, given the tokens of a PE."""
+def shares_of(node: Node, tokens: int, columns: int) -> int:
+    """Return how many shares, or shares of a block and their gradients, attention keeps.
+
+    Parameters
+    ----------
+    node : Node
+    tokens : int
+        Of a PE.
+    columns : int
+        Of a head: if there are several, each has shares of its own keys, and those of all keys of a block.
+    """
     rows = rows_of(node.size("sequence"), tokens)
-    return max(2, rows) * (node.size("sequence") // rows) ** 2
+    length = node.size("sequence") // rows
+    own = rows * keys_of(0, columns, length) * length + length**2 * (columns > 1)
+    return max(2 * length**2, own)
 
 
 LOWEST = 0xFF800000

@@ -33,6 +33,7 @@ from fabric.program import functions
 from fabric.program.program import Program
 
 if TYPE_CHECKING:
+    from fabric.networks.streamed.operations.head_columns import HeadPart
     from fabric.networks.streamed.operations.pooling import PoolTasks
 
 __all__ = ["JOINS", "ProgramCode"]
@@ -70,6 +71,8 @@ class ProgramCode:
     lowerings : sequence of Lowering
         Operations that the program has, besides products.
     network : Network
+    part : HeadPart, optional
+        That of the heads of attention which the PE's column has, if a head lies on several.
 
     Attributes
     ----------
@@ -99,7 +102,9 @@ class ProgramCode:
         tokens: int,
         lowerings: Sequence[Lowering],
         network: Network,
+        part: HeadPart | None = None,
     ) -> None:
+        self.part = part
         self.p, self.ids, self.table, self.product, self.gradient = p, ids, table, product, gradient
         self.held, self.tokens, self.network = held, tokens, network
         self.reads = {name: p.dsr("src1") for name in POINTERS}

@@ -1,7 +1,8 @@
-"""Rotary embedding where whole heads lie in a column: nothing moves.
+"""Rotary embedding where whole pairs lie in a column: nothing moves.
 
 A command per head turns its pairs of rows, all tokens of the PE at once, by cosines and sines that lie in its memory: 8
-bytes per pair and token.  Where a sequence lies on several rows of PEs, each has those of its own places.
+bytes per pair and token.  Where a sequence lies on several rows of PEs, each has those of its own places, and a column
+with a part of a head those of its pairs.
 
 Rounding
     Products, sums and differences in f32, each rounded; the result to 16 bits.
@@ -48,7 +49,7 @@ def back(w: StepWriter, step: NetworkStep) -> None:
     w.heads(step, "rotate_back", sequences=False)
 
 
-def tables_of(features: int, sequence: int, tokens: int) -> NDArray[np.float32]:
+def tables_of(features: int, sequence: int, tokens: int, pairs: slice) -> NDArray[np.float32]:
     """Return the cosines and sines of the PEs of each row of a sequence.
 
     Parameters
@@ -57,14 +58,16 @@ def tables_of(features: int, sequence: int, tokens: int) -> NDArray[np.float32]:
         Of a head.
     sequence, tokens : int
         Tokens of a sequence, and of a PE.
+    pairs : slice
+        Those of a head that a column has.
 
     Returns
     -------
     ndarray of float32, shape (rows, numbers of a PE)
     """
     places = np.arange(rows_of(sequence, tokens) * tokens) % sequence
-    table = turns(features, sequence)[..., places].reshape(features // 2, 2, -1, tokens)
-    return np.moveaxis(table, 2, 0).reshape(-1, features * tokens)
+    table = turns(features, sequence)[pairs][..., places]
+    return np.moveaxis(table.reshape(*table.shape[:2], -1, tokens), 2, 0).reshape(len(places) // tokens, -1)
 
 
 class RotaryTasks:
@@ -72,9 +75,10 @@ class RotaryTasks:
 
     def __init__(self, code: ProgramCode) -> None:
         self.code, p = code, code.p
-        node = the_form(code.network, "rotary")
-        self.size, tokens = head_of(code.network, node), code.tokens
-        table = tables_of(self.size, node.size("sequence"), tokens)
+        node, tokens = the_form(code.network, "rotary"), code.tokens
+        features = head_of(code.network, node)
+        self.size = features if code.part is None else code.part.features
+        table = tables_of(features, node.size("sequence"), tokens, slice(self.size // 2))
         self.table = p.array(TABLE, table[0].size, "f32", init=table[0], bank=6)
         self.head = p.scalar("head that is turned next", "u16")
         self.turned = p.array("turned", tokens, "f32", bank=6)

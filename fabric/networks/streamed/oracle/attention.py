@@ -1,11 +1,14 @@
 """The oracle of attention takes every head for itself, sums in the order of features, keys and queries.
 
-Query heads that share a head of keys and values add to its gradients one behind the other, in f32 until the last.
+Query heads that share a head of keys and values add to its gradients one behind the other, in f32 until the last.  Of
+heads that lie on several columns, sums over features begin in each column, and are joined from the one behind the
+key's owner to the owner; sums over keys begin with those of each owner, and are joined from the first column on.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +17,9 @@ from fabric.networks.graph.attention import scale_of
 from fabric.networks.graph.nodes import Node
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 
+if TYPE_CHECKING:
+    from fabric.networks.streamed.oracle.table import StreamedArithmetic
+
 __all__ = ["back", "forward"]
 
 Halves = NDArray[np.uint16]
@@ -21,39 +27,45 @@ Bits = NDArray[np.uint32]
 LOWEST = 0xFF800000
 
 
-def forward(a: MeshArithmetic, node: Node, x: tuple[Halves, ...], weights: None) -> tuple[Halves, tuple[Any, ...]]:
+def forward(a: StreamedArithmetic, node: Node, x: tuple[Halves, ...], weights: None) -> tuple[Halves, tuple[Any, ...]]:
     """Return (result, what is kept by head of queries: q, k, v, result, logs; and how many heads of keys there are)."""
     size = len(x[0]) // node.size("heads")
     q, *own = (_by_head(node, rows, size) for rows in x)
     k, v = (np.repeat(rows, len(q) // len(rows), axis=0) for rows in own)  # each as often as query heads share it
-    scores = a.times(_products(a, k, q), scale_of(q.shape[1]))
+    parts = _parts(a, node, x[0], size)
+    scores = a.times(_products(a, k, q, parts), scale_of(q.shape[1]))
     if node.size("causal"):
         scores[..., _behind(node)] = LOWEST
     peak = np.full(scores.shape[:2] + scores.shape[3:], LOWEST, np.uint32)
-    sums = np.zeros_like(peak)
     for key in range(scores.shape[2]):
         peak = a.larger(peak, scores[:, :, key])
     powers = a.functions.exp(a.sub(scores, np.broadcast_to(peak[:, :, None], scores.shape)))
+    owned = [np.zeros_like(peak) for _ in parts]
     for key in range(scores.shape[2]):
-        sums = a.add(sums, powers[:, :, key])
+        owner = _owner(a, key, parts)
+        owned[owner] = a.add(owned[owner], powers[:, :, key])
+    sums = a.joined(owned, a.add)
     share, logs = a.functions.reciprocal(sums), a.add(a.functions.log(sums), peak)
     mixed = a.mul(_mixed(a, v, a.narrow(powers)), np.broadcast_to(share[:, None], q.shape))
     result = a.narrow(mixed)
-    return _by_feature(result), (q, k, v, result, logs, len(own[0]))
+    return _by_feature(result), (q, k, v, result, logs, len(own[0]), parts)
 
 
-def back(a: MeshArithmetic, node: Node, delta: Halves, kept: tuple[Any, ...]) -> tuple[Halves, ...]:
+def back(a: StreamedArithmetic, node: Node, delta: Halves, kept: tuple[Any, ...]) -> tuple[Halves, ...]:
     """Return the gradients of queries, keys and values."""
-    q, k, v, o, logs, shared = kept
+    q, k, v, o, logs, shared, parts = kept
     do = _by_head(node, delta, q.shape[1])
-    dot = np.zeros_like(logs)
-    for feature in range(q.shape[1]):
-        dot = a.add(dot, a.mul(a.widen(do[:, feature]), a.widen(o[:, feature])))
+    dots = [np.zeros_like(logs) for _ in parts]
+    for column, mine in enumerate(parts):
+        for feature in mine:
+            product = a.mul(a.widen(do[:, feature]), a.widen(o[:, feature]))
+            dots[column] = a.add(dots[column], product)
+    dot = a.joined(dots, a.add)
     wide = logs.shape[:2] + (logs.shape[2],) * 2
     scale = scale_of(q.shape[1])
-    scores = a.times(_products(a, k, q), scale)
+    scores = a.times(_products(a, k, q, parts), scale)
     p = a.functions.exp(a.sub(scores, np.broadcast_to(logs[:, :, None], wide)))
-    below = a.sub(_products(a, v, do), np.broadcast_to(dot[:, :, None], wide))
+    below = a.sub(_products(a, v, do, parts), np.broadcast_to(dot[:, :, None], wide))
     ds, shares = a.narrow(a.times(a.mul(p, below), scale)), a.narrow(p)
     if node.size("causal"):
         ds[..., _behind(node)] = 0
@@ -82,13 +94,33 @@ def _behind(node: Node) -> NDArray[np.bool_]:
     return np.tri(node.size("sequence"), k=-1, dtype=bool)
 
 
-def _products(a: MeshArithmetic, keys: Halves, queries: Halves) -> Bits:
+def _parts(a: StreamedArithmetic, node: Node, x: Halves, size: int) -> list[NDArray[np.int64]]:
+    """Return the features of a head that each of its columns has, in the order in which they lie there."""
+    if a.head_columns == 1:
+        return [np.arange(size)]
+    columns = a.columns(a.network.tensors[node.inputs[0]])[: a.head_columns]
+    return [mine[mine < size] for mine in columns]
+
+
+def _owner(a: StreamedArithmetic, key: int, parts: Sequence[object]) -> int:
+    """Return the column that owns a key: those of a PE's tokens in turns."""
+    return key % a.tokens % len(parts)
+
+
+def _products(a: StreamedArithmetic, keys: Halves, queries: Halves, parts: Sequence[NDArray[np.int64]]) -> Bits:
     """Return the products of keys with queries in f32, (heads, sequences, keys, queries), over features in order."""
-    heads, features, sequences, tokens = keys.shape
-    found = np.zeros((heads, sequences, tokens, tokens), np.uint32)
-    for feature in range(features):
-        found = a.fma(keys[:, feature, :, :, None], queries[:, feature, :, None, :], found)
-    return found
+    heads, _, sequences, tokens = keys.shape
+    sums = []
+    for mine in parts:
+        found = np.zeros((heads, sequences, tokens, tokens), np.uint32)
+        for feature in mine:
+            found = a.fma(keys[:, feature, :, :, None], queries[:, feature, :, None, :], found)
+        sums.append(found)
+    whole = np.empty_like(sums[0])
+    for key in range(tokens):
+        order = [(_owner(a, key, parts) + 1 + column) % len(parts) for column in range(len(parts))]
+        whole[:, :, key] = a.joined([sums[column][:, :, key] for column in order], a.add)
+    return whole
 
 
 def _mixed(a: MeshArithmetic, rows: Halves, shares: Halves, sums: Bits | None = None) -> Bits:

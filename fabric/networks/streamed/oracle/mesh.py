@@ -34,7 +34,7 @@ class MeshArithmetic(MixedArithmetic):
     def __init__(self, machine: Machine, dtype: str, width: int, height: int, samples: int) -> None:
         super().__init__(machine, dtype)
         self.width, self.height, self.tokens = width, height, samples // height
-        self.epsilon = EPSILON
+        self.epsilon, self.head_columns = EPSILON, 1
 
     def owners(self, tensor: NetworkTensor) -> NDArray[np.int64]:
         """Return the column that owns each feature of a tensor."""

@@ -26,11 +26,13 @@ def evenly(tensor: NetworkTensor, width: int) -> Columns:
 def placed(network: Network, width: int) -> dict[str, Columns]:
     """Return the features of each column, in the order in which they lie there, of every tensor of a network."""
     tensors = network.tensors
-    found = {INPUT: evenly(tensors[INPUT], width)}
+    found = {INPUT: _laid(network, tensors[INPUT], width)}
     for node in network.nodes:
         row, given = OPERATIONS[node.op], found[node.inputs[0]]
-        found[node.name] = evenly(tensors[node.name], width)
-        if row.differ:
+        found[node.name] = _laid(network, tensors[node.name], width)
+        if row.headwise and network.head_columns > 1:
+            found[node.name] = given
+        elif row.differ:
             behind = tensors[node.inputs[0]].rows
             pairs = zip(given, found[node.inputs[1]], strict=True)
             found[node.name] = [np.concatenate([one, behind + other]) for one, other in pairs]
@@ -42,3 +44,14 @@ def placed(network: Network, width: int) -> dict[str, Columns]:
         elif row.featurewise or row.in_place:
             found[node.name] = given
     return found
+
+
+def _laid(network: Network, tensor: NetworkTensor, width: int) -> Columns:
+    """Return nearly equal chunks, or, of heads on several columns, each column's part of every head of its unit."""
+    parts, halves = network.head_columns, network.halves
+    if parts == 1 or not tensor.head:
+        return evenly(tensor, width)
+    features = np.arange(tensor.rows).reshape(-1, tensor.unit // tensor.head, halves, tensor.head // halves)
+    cuts = [np.split(unit, chunks(tensor.head // halves, parts)[1:-1], axis=2) for unit in features]
+    found = [part.ravel() for unit in cuts for part in unit]
+    return found + [np.arange(0)] * (width - len(found))

@@ -46,6 +46,7 @@ class StreamedOracle(StreamedArithmetic):
     def __init__(self, network: Network, machine: Machine, width: int, height: int, samples: int) -> None:
         super().__init__(machine, network.dtype, width, height, samples)
         self.network, self._placed, self.epsilon = network, placed(network, width), network.epsilon
+        self.head_columns = network.head_columns
         self.results: dict[str, NDArray[np.uint16]] = {}
         self.gradients: dict[str, NDArray[np.uint32]] = {}
 
