@@ -33,7 +33,7 @@ from fabric.networks.graph.network import Network
 from fabric.networks.graph.plan import MemoryPlan, PlannedArray
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.streamed.commands import FORMS, MOST
-from fabric.networks.streamed.operations.attention import head_of, shares_of, the_form
+from fabric.networks.streamed.operations.attention import head_of, scores_of, shares_of, the_form
 from fabric.networks.streamed.operations.blocks import PLACE, route_blocks, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.gradients import copies, lacks_memory
@@ -57,6 +57,8 @@ BANKS = {"by_token": 1, "totals": 0}
 """Memory banks of arrays that are read side by side, two numbers at a time: one odd, one even, and they never meet."""
 MARGIN = 256
 """Words by which programs of other columns and rows may be larger than one of the middle, and more."""
+SCORES = "scores of"
+"""The array of a node of attention that is called so is the one that rows of PEs, and columns of a head, share."""
 MOST_COUNTED = 128
 """Heads, and sequences, that the data of a command of attention can tell apart."""
 
@@ -272,9 +274,15 @@ class Resident:
             layout.set_param(KEYS, keys_of(place, columns, lengths[0]), (x, 0, 1, self.height))
 
     def _largest(self) -> tuple[str, int]:
-        """Return (name, bytes) of the largest array."""
-        sizes = ((name, self.words(name) * 2) for name in self.plan.arrays)
-        return max(sizes, key=lambda item: item[1])
+        """Return (name, bytes) of the largest array, those that attention works in included."""
+        sizes, columns = {name: self.words(name) * 2 for name in self.plan.arrays}, self.network.head_columns
+        part = self.part(0)
+        for node in self.network.nodes:
+            if node.op == "attention":
+                features = head_of(self.network, node) if part is None else part.features
+                sizes[f"{SCORES} {node.name}"] = 4 * scores_of(node, self.tokens, columns, features)
+                sizes[f"shares of {node.name}"] = 2 * shares_of(node, self.tokens, columns)
+        return max(sizes.items(), key=lambda item: item[1])
 
     def words(self, name: str) -> int:
         """Return the SRAM words of an array."""
@@ -289,7 +297,9 @@ class Resident:
             f"{name}{level} alone takes {size} bytes",
             cause=cause,
             where="network",
-            hint="more PEs, or fewer samples per wafer",
+            hint="more rows of PEs, on which a sequence lies, or columns of a head"
+            if name.startswith(SCORES)
+            else "more PEs, or fewer samples per wafer",
         )
 
     @property

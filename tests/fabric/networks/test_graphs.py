@@ -467,6 +467,36 @@ def test_heads_on_columns_agree_with_whole_ones_up_to_the_order_of_sums():
         assert np.abs(other - found[0]).max() < 2e-3 * np.abs(found[0]).max()
 
 
+def test_scores_that_do_not_fit_are_named_with_their_bytes():
+    """Before programs are written if they alone are too large; rows of PEs, or columns of a head, make them fit."""
+    built = Built(3, 16, 128)
+    built.block("attention", 1, 1, 1)
+    network = built.network(3)
+    with pytest.raises(ConfigError, match="scores of block1.attention alone takes 65536 bytes. Try: more rows of PEs"):
+        Resident(network, machine(), 4, 1, 128)
+    with pytest.raises(ConfigError, match="scores of block1.attention alone takes 16384 bytes"):
+        Resident(network, machine(), 4, 4, 128, turned=()).layout  # noqa: B018
+    assert Resident(network, machine(), 4, 8, 128).layout
+    assert Resident(replace(network, head_columns=4), machine(), 4, 4, 128).layout
+
+
+def test_blocks_and_rings_stay_in_their_sequence_and_head():
+    """A route of theirs never leads over a border, and there are none where all is whole in a PE."""
+    built = Built(3, 12, 4)
+    built.block("attention", 1, 2, 0)
+    network = built.network(3)
+    for columns, height in ((1, 2), (1, 4), (3, 2), (3, 4)):
+        resident = Resident(replace(network, head_columns=columns), machine(), 7, height, 8)
+        routes, rows = resident.layout.build().routes, height // 2
+        used = {color for color in range(8, 16) if color in routes}
+        assert used == ({8, 9, 10} if columns > 1 else set()) | ({12, 13, 14, 15} if rows == 2 else set())
+        for color in used:
+            for y, x in np.ndindex(height, 7):
+                for bit, (dy, dx) in {1: (0, -1), 2: (0, 1), 4: (-1, 0), 8: (1, 0)}.items():
+                    if np.asarray(routes[color])["tx"][y, x, 0] & bit:
+                        assert ((y + dy) // rows, (x + dx) // columns) == (y // rows, x // columns), (color, y, x)
+
+
 def test_heads_that_columns_cannot_share_are_refused_by_name():
     built = Built(3, 8, 4)
     built.block("rotary", 1, 2, 1)

@@ -53,7 +53,7 @@ from fabric.networks.streamed.operations.head_columns import HeadColumnTasks, ke
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from wse_core.errors import UnsupportedError
 
-__all__ = ["ATTENTION", "head_of", "shares_of", "the_form"]
+__all__ = ["ATTENTION", "head_of", "scores_of", "shares_of", "the_form"]
 
 COMMANDS = {
     "operand": "data = number of the next array that attention works on",
@@ -104,9 +104,8 @@ class AttentionTasks:
         self.named = p.scalar("operands named", "u16", 0)
         if self.group > 1:
             self.left = p.scalar("heads left", "u16")
-        kept, columns = 3 if self.rows > 1 else 2 * (self.group > 1), code.network.head_columns
-        own = s * self.rows * keys_of(0, columns, s)
-        self.work = p.array("scores", max(own, kept * self.size * s), "f32", bank=0)
+        columns = code.network.head_columns
+        self.work = p.array("scores", scores_of(node, self.tokens, columns, self.size), "f32", bank=0)
         # And behind them their gradients.  They live in a command, turned copies in a phase of gradients: one place.
         shares = shares_of(node, self.tokens, columns)
         self.shares = code.held.get("by_token") or p.array("shares", shares, "half", bank=1)
@@ -624,6 +623,23 @@ class AttentionTasks:
                 p.dsr_off(self.numbers, 2 * self.length)
                 p.add16(into, into, self.tokens)
             p.free(into)
+
+
+def scores_of(node: Node, tokens: int, columns: int, features: int) -> int:
+    """Return how many f32 numbers attention works with: scores of the own keys, or sums of gradients.
+
+    Parameters
+    ----------
+    node : Node
+    tokens : int
+        Of a PE.
+    columns, features : int
+        Of a head, and how many of its features one of them has.
+    """
+    rows = rows_of(node.size("sequence"), tokens)
+    length = node.size("sequence") // rows
+    kept = 3 if rows > 1 else 2 * (group_of(node) > 1)
+    return max(length * rows * keys_of(0, columns, length), kept * features * length)
 
 
 def shares_of(node: Node, tokens: int, columns: int) -> int:
