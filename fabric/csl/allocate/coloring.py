@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from fabric.csl.allocate.interference import Graph
 from fabric.csl.allocate.spill import spill
+from fabric.csl.allocate.thin import thin
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import Function, Memory, Vreg
 from wse_core.encoding import N_REGS
@@ -37,7 +38,7 @@ def allocate(function: Function, frame: Callable[[int], Memory], reserved: froze
         If an operation alone needs more registers than there are.
     """
     _arguments(function)
-    spilled: set[Vreg] = set()
+    spilled = thin(function, frame)
     for _ in range(ROUNDS):
         graph = Graph(function, reserved)
         colors, failed = _color(graph, spilled)

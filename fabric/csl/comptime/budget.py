@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fabric.csl.diagnostics import Fault, Span
+from fabric.csl.syntax.nodes import Node, walk
 from fabric.csl.types import ArrayType, Type
 
 __all__ = ["CALL", "INLINED", "MEMORY", "MOST_IMPORTS", "Budget", "check_size", "check_text"]
 
 CALL, INLINED = 10, 50
-"""Steps that a call at compile time, and a turn of an inlined loop, count for; a turn of a loop counts for one."""
+"""Steps that a call at compile time, and a turn of an inlined loop, count for."""
+NODES_PER_STEP = 3
+"""A turn of a loop counts for one step, and for one more per so many nodes of its condition, step and body."""
 MEMORY = 49_152
 """Bytes of a PE."""
 MOST_ELEMENTS = 1 << 22
@@ -41,6 +44,7 @@ class Budget:
     def __init__(self, steps: int, turns: int, instances: int) -> None:
         self._steps, self._turns, self._instances = steps, turns, instances
         self._spent = 0
+        self._weights: dict[int, tuple[Node, int]] = {}
 
     def begin(self) -> None:
         """Begin with another program, which may spend as much."""
@@ -59,7 +63,14 @@ class Budget:
             what = f"evaluation at compile time took more than {self._steps:,} steps"
             raise Fault(what, span, "does this end? --max-comptime-steps raises the limit")
 
-    def turn(self, number: int, span: Span, steps: int = 1) -> None:
+    def weight(self, loop: Node) -> int:
+        """Return the steps that a turn of a loop counts for, so that a long body does not take long unnoticed."""
+        found = self._weights.get(id(loop))
+        if found is None:
+            found = self._weights[id(loop)] = loop, 1 + len(walk(loop)) // NODES_PER_STEP
+        return found[1]
+
+    def turn(self, number: int, span: Span, steps: int) -> None:
         """Count a turn of a loop, which is its `number`-th."""
         if number > self._turns:
             what = f"a loop at compile time took more than {self._turns:,} iterations"

@@ -63,7 +63,8 @@ class Options:
     max_inlined_iterations : int
         Iterations of an ``inline`` loop, and of a loop at compile time, that are taken for meant.
     max_comptime_steps : int
-        Steps at compile time, of all loops and calls of a program, that are taken for meant.
+        Steps at compile time, of all loops and calls of a program, that are taken for meant; a turn counts for what
+        is in it.
     max_instances : int
         Instances of functions that a program may have.
     sdk : str

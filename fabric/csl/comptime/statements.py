@@ -149,8 +149,10 @@ class Statements(Calls):
         """Run a ``for``."""
         sequence = self.known(node.sequence, scope, "what a loop runs over")
         found = self.items(sequence, node)
+        budget = self.session.budget
+        weight = budget.weight(node)
         for index, value in enumerate(found):
-            self.session.budget.turn(index + 1, node.span)
+            budget.turn(index + 1, node.span, weight)
             signal = self.for_body(node, scope, value, Value(U16, index & 0xFFFF))
             if signal is not None and (signal := self._after(signal, label)) is not None:
                 return None if signal.kind == "end" else signal
@@ -188,10 +190,11 @@ class Statements(Calls):
 
     def while_loop(self, node: n.While, scope: Scope, label: str | None = None) -> Signal | None:
         """Run a ``while``."""
-        turns = 0
+        turns, budget = 0, self.session.budget
+        weight = budget.weight(node)
         while self.decided(node.condition, scope):
             turns += 1
-            self.session.budget.turn(turns, node.span)
+            budget.turn(turns, node.span, weight)
             signal = self.execute(node.body, scope)
             if signal is not None and (signal := self._after(signal, label)) is not None:
                 return None if signal.kind == "end" else signal

@@ -104,7 +104,9 @@ NESTED = {
 
 FORKS = "".join(f"fn f{k}(a: i16) i16 {{ return f{k + 1}(a) + f{k + 1}(a + 1); }}\n" for k in range(40))
 CHAIN = "const c0 = 1;\n" + "".join(f"const c{k} = c{k - 1} + 1;\n" for k in range(1, 2000))
+MANY = "".join(f"var v{k}: i16 = x + {k}; " for k in range(3000))
 GROWING = {
+    "locals": (running(MANY + "".join(f"y += v{k}; " for k in range(3000)), "var x: i16;", "var y: i16;"), BYTES),
     "calls that fork in place": (
         running("x = f0(x);", FORKS + "fn f40(a: i16) i16 { return a; }", "var x: i16;"),
         CODE,

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from fabric.csl.allocate.thin import CROWDED
 from fabric.csl.diagnostics import CslError
 from harness.sdk.compiler import main
 from tests.fabric.csl.hostile import HOSTILE
+from tests.fabric.csl.running import run_task
 from tests.fabric.csl.sources import compile_texts, running
 
 ROOT = Path(__file__).parents[3]
@@ -58,7 +60,7 @@ def test_there_are_forty():
 @pytest.mark.parametrize(
     ("text", "option", "value"),
     [
-        ("comptime { var i: i32 = 0; while (i < 300) { i += 1; } }", "max_comptime_steps", 600),
+        ("comptime { var i: i32 = 0; while (i < 300) { i += 1; } }", "max_comptime_steps", 900),
         ("comptime { var i: i32 = 0; while (i < 300) { i += 1; } }", "max_inlined_iterations", 300),
         (running("f(1);", "fn f(comptime n: i32) void { if (n < 30) { f(n + 1); } }"), "max_instances", 40),
     ],
@@ -76,6 +78,32 @@ def test_the_limit_of_turns_is_that_of_a_loop(tmp_path):
     compile_texts(tmp_path, {"top.csl": text}, max_inlined_iterations=50)
     with pytest.raises(CslError, match="--max-inlined-iterations raises the limit"):
         compile_texts(tmp_path, {"top.csl": text}, max_inlined_iterations=49)
+
+
+def test_a_turn_counts_for_what_is_in_it(tmp_path):
+    """A loop of long turns without an end is found as soon as one of short turns."""
+    loop = "var i: i32 = 0; while (i < 300) {{ i += 1; {} }}"
+    short, long = (f"comptime {{ {loop.format('i += 0; ' * n)} }}" for n in (0, 30))
+    compile_texts(tmp_path, {"top.csl": short}, max_comptime_steps=1500)
+    with pytest.raises(CslError, match="more than 1,500 steps"):
+        compile_texts(tmp_path, {"top.csl": long}, max_comptime_steps=1500)
+    compile_texts(tmp_path, {"top.csl": long}, max_comptime_steps=15_000)
+
+
+def test_more_values_than_anybody_has_registers_for(tmp_path):
+    """What the allocator keeps in memory before it looks at the rest comes back as it was, in loops too."""
+    n = 4 * CROWDED
+    body = "for (@range(i16, 3)) |t| {" + "".join(f"var v{k}: i16 = x * {k + 1} + t; " for k in range(n))
+    body += "".join(f"y ^= v{k}; v{k} += y; " for k in range(n)) + "".join(f"z += v{k} ^ {k}; " for k in range(n)) + "}"
+    found = run_task(tmp_path, body, "var x: i16 = 7;", "var y: i16;", "var z: i16;", results={"y": "u2", "z": "u2"})
+    y = z = 0
+    for t in range(3):
+        values = [7 * (k + 1) + t for k in range(n)]
+        for k, value in enumerate(values):
+            y ^= value & 0xFFFF
+            values[k] = value + y & 0xFFFF
+        z += sum(value ^ k for k, value in enumerate(values))
+    assert [found["y"][0], found["z"][0]] == [y, z & 0xFFFF]
 
 
 CIRCLES = {
