@@ -39,8 +39,8 @@ from wse_core.params import Machine
 from wse_core.params import machine as preset
 
 __all__ = [
-    "COMPILED", "MAPPED", "MAP_SETUP", "NAMED_BASE", "PRIORITIES_UNSAID", "PRODUCT", "ROUTINES", "UNROLLED", "compiled",
-    "powers", "unrolls",
+    "COMPILED", "KEPT", "MAPPED", "MAP_SETUP", "MULTIPLY_ADD", "NAMED_BASE", "PRIORITIES_UNSAID", "PRODUCT", "ROUTINES",
+    "UNROLLED", "VALUES", "compiled", "powers", "unrolls",
 ]  # fmt: skip
 
 _BOTH = {"task.priority_rule": "round_robin", "task.overlap": 3, "ce.dsr_load": 3, "ce.dsr_dimension": 0}
@@ -88,6 +88,25 @@ NAMED_BASE = 3
 
 ELLPACK with 8 elements per row, unrolled and without its multiply-add, takes 13.5 cycles per element: 2 for a load, 5
 for a product, and two bases."""
+
+MULTIPLY_ADD = {"wse2": 1, "wse3": 0}
+"""Cycles of a synchronous multiply-add beside one for itself and one per element, by preset; not of one in a `@map`.
+
+In public traces of the vendor's simulator its first element is executed two cycles after the issue, and 10 elements
+take 12 cycles more than without it.  SUMMA's unrolled loops take 20.5 cycles beside the elements on the machine (20
+with it, 19 without); 9 to 25 multiply-adds of tiled stencils are on WSE-2 as many cycles too few without it, on WSE-3
+they are none.  In a `@map` a turn of one operation takes n + 1 cycles."""
+
+KEPT = frozenset((7, 12, 13, 14, 15))
+"""Registers that hold no values: r7 is the stack pointer (the vendor's page on registers), and four others.
+
+What the four hold is not public: addresses of arrays, which are added from a pool of words, would be one thing.  Loops
+by rows and by columns of sparse products take 49 to 54 cycles per line in the simulator and on the machine, as long as
+with counters that lie in memory.  With four registers less their 28 points are 0.6 % off in the mean, and their loops
+alone within 3 % (`tests.harness.validation`); with two or six less, whole points are 2 % or loops alone up to 9 % off;
+with all, points are 3.7 % off, the worst 9 %."""
+VALUES = 16 - len(KEPT)
+"""How many registers are left."""
 
 MAPPED = 39
 """What a `@map` weighs: the cycles that each of a public matrix-vector product takes beside its turns (MATVEC)."""

@@ -141,8 +141,22 @@ def _choice(graph: Graph, reg: Vreg, taken: set[int], colors: dict[Vreg, int]) -
         at = other.fixed if other.fixed is not None else colors.get(other)
         if at is not None and other.size == reg.size and fits(at):
             return at
+    for other, which in graph.halves.get(reg, ()):
+        at = other.fixed if other.fixed is not None else colors.get(other)
+        if at is not None and other.size != reg.size and fits(at := at + which if step == 1 else at - which):
+            return at
+    # What a neighbour that comes later is copied from or to is left to it, if there is something else.
+    wanted = {
+        move.fixed + k
+        for other in graph.edges[reg]
+        if other not in colors
+        for move in graph.moves[other]
+        if move.fixed is not None
+        for k in range(move.size)
+    }
     if step == 2:
-        return next((at for at in range(0, N_REGS, 2) if fits(at)), None)
+        free = [at for at in range(0, N_REGS, 2) if fits(at)]
+        return min(free, key=lambda at: (not wanted.isdisjoint((at, at + 1)), at)) if free else None
     # Numbers of one word take odd places whose partner is taken first, so that pairs stay free.
     free = [at for at in range(N_REGS) if fits(at)]
-    return min(free, key=lambda at: ((at ^ 1) not in taken, at)) if free else None
+    return min(free, key=lambda at: (at in wanted, (at ^ 1) not in taken, at)) if free else None

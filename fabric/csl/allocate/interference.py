@@ -19,6 +19,8 @@ class Graph:
         Per register the machine registers that it cannot have.
     moves : dict
         Per register those that it is copied from or to.
+    halves : dict
+        Per register the pairs that it is half of, or for a pair its halves, each with which half: 0 the low one.
     cost : dict
         Per register what it would cost to keep it in memory.
     """
@@ -28,6 +30,7 @@ class Graph:
         self.edges: dict[Vreg, set[Vreg]] = {}
         self.banned: dict[Vreg, set[int]] = {}
         self.moves: dict[Vreg, list[Vreg]] = {}
+        self.halves: dict[Vreg, list[tuple[Vreg, int]]] = {}
         self.cost: dict[Vreg, float] = {}
         out = live_out(function)
         for block in function.blocks:
@@ -53,6 +56,10 @@ class Graph:
                 if isinstance(source, Vreg) and instr.dst is not None:
                     self.moves[source].append(instr.dst)
                     self.moves[instr.dst].append(source)
+                if instr.op in ("low", "high") and isinstance(instr.args[0], Vreg) and instr.dst is not None:
+                    which = int(instr.op == "high")
+                    self.halves.setdefault(instr.dst, []).append((instr.args[0], which))
+                    self.halves.setdefault(instr.args[0], []).append((instr.dst, which))
                 live = after | set(uses)
                 if instr.op in ("call", "tail", "ret"):
                     for a in uses:

@@ -2,7 +2,7 @@
 
 All registers but those of its result are after a call what they were before.  The stack pointer, r7 as on the machine,
 moves down before registers are stored and up after they are loaded again; a function that saves none has no frame.  A
-task that calls functions sets it at its begin.  Programs without calls have no stack, and r7 is a register as others.
+task that calls functions sets it at its begin.  Programs without calls have no stack.
 
 Functions of a circle (`Function.circle`) jump to each other and save nothing; who calls them saves what they change.
 
@@ -13,7 +13,7 @@ by rows 47 to 56 per row: more than a loop and the test of two pointers need by 
 from __future__ import annotations
 
 from fabric.csl.ir import Function, Instr, Memory, Sym, Vreg
-from fabric.csl.rules import ROUTINES
+from fabric.csl.rules import KEPT, ROUTINES
 
 __all__ = ["POINTER", "Stack"]
 
@@ -39,7 +39,7 @@ class Stack:
     @property
     def reserved(self) -> frozenset[int]:
         """Registers that no value may lie in."""
-        return frozenset((POINTER,)) if self.memory is not None else frozenset()
+        return KEPT
 
     def save(self, function: Function) -> None:
         """Let a function that has its registers keep those of its caller."""

@@ -29,6 +29,9 @@ HELD = ("base", "extent", "stride")
 class Mapping(Ranges):
     """`@map`; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
+    mapped = 0
+    """How many `@map` the code that is being written stands in."""
+
     def map(self, expr: tree.BuiltinCall) -> None:
         """Write a `@map`; it ends when the first of its vectors does."""
         function, *operands = expr.arguments
@@ -69,7 +72,9 @@ class Mapping(Ranges):
             walk.taken(self, param.type.words or 1) if isinstance(walk, Walk) else walk
             for walk, param in zip(walks, params, strict=False)
         ]
+        self.mapped += 1
         result = self.expand(function, arguments)
+        self.mapped -= 1
         if len(walks) > len(params):
             target = walks[-1]
             assert result is not None

@@ -145,6 +145,8 @@ class Operations(Mapping):
                 scalars.append(self.reg(value, isa.WORDS[op.types[place]]))
         if is_pointer and result is None:
             result = self.new(isa.WORDS[op.types[0]])
+        if op.is_mac and ending is None and self.mapped == 0 and self.program.fills:
+            self.put("idle", None, data=self.program.fills)
         self.put("vector", result, *scalars, data=Vector(name, tuple(slots), ending))
         if result is not None:
             base, offset = self._split(operands[0])

@@ -18,7 +18,7 @@ from fabric.csl.lower.descriptors import Descriptors
 from fabric.csl.lower.dsd import CHANGES, FIELDS, Chosen, Descriptor, DsdVariable, Fixed, chosen
 from fabric.csl.lower.kinds import Kinds, about_descriptors
 from fabric.csl.lower.rebinding import Rebinding
-from fabric.csl.rules import PRIORITIES_UNSAID
+from fabric.csl.rules import MULTIPLY_ADD, PRIORITIES_UNSAID
 from fabric.csl.types import ArrayType
 from wse_core import image as im
 
@@ -47,6 +47,7 @@ class Attributes(ABC):
         self.fresh: dict[ExplicitDsr, tuple[Block, Descriptor]] = {}
         self.high: set[int] = set()
         self.main, self.beside = PRIORITIES_UNSAID[preset]
+        self.fills = MULTIPLY_ADD[preset]
         self._dsd_variables: dict[int, DsdVariable] = {}
         self._assigned: dict[int, list[Any]] = {}
         self._fifos: dict[int, Fifo] = {}

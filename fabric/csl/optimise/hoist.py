@@ -1,7 +1,9 @@
 """Values that do not change in a loop are computed before it, and globals that it adds to lie in registers.
 
-A value that leaves a loop takes a register in all of it, so only as many leave as there are registers free.  Constants
-stay: a comparison with one is two instructions wherever the constant lies (`fabric.csl.rules`).
+A value that leaves a loop takes a register in all of it.  What is loaded leaves only as long as there are registers
+free; what is computed also where another value then lies in memory, as in the public loops of sparse products, which
+take as long by rows as by columns (`fabric.csl.rules`).  Constants stay: a comparison with one is two instructions
+wherever the constant lies.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from fabric.csl.optimise.dead import live_out
 from fabric.csl.optimise.fold import PURE
 from fabric.csl.optimise.loops import before, exits, loops_of
 from fabric.csl.optimise.memory import Touched, templates
+from fabric.csl.rules import VALUES
+from wse_core.encoding import N_REGS
 
 __all__ = ["hoist", "keep"]
 
-REGISTERS = 14
-"""Words of registers that a loop may fill; two are left for what lives for an instruction."""
+REGISTERS = VALUES - 2
+"""Words of registers that a loop may fill with what is loaded; two are left for what lives for an instruction."""
 
 
 def hoist(function: Function) -> bool:
@@ -82,13 +86,15 @@ def _chosen(function: Function, body: set[Block], found: list[Instr]) -> list[In
     needed = {reg for instr in rest for reg in instr.uses()}
     out = live_out(function)
     needed |= {reg for block in body for after in block.successors() if after not in body for reg in out[block]}
-    free = REGISTERS - _pressure(function, body, made, out)
+    pressure = _pressure(function, body, made, out)
     taken: dict[Vreg, Instr] = {}
     for instr in found:
         dst = instr.dst
-        if dst is None or dst not in needed or dst.size > free:
+        if dst is None or dst not in needed:
             continue
-        free -= dst.size
+        if pressure + dst.size > (REGISTERS if instr.op == "load" else N_REGS):
+            continue
+        pressure += dst.size
         for step in _chain(instr, made, taken):
             assert step.dst is not None
             taken[step.dst] = step

@@ -16,7 +16,7 @@ from wse_core.encoding import DIRS
 
 __all__ = ["Machine"]
 
-STAMPS = (4, 8, 11)
+STAMPS = (4, 8, 0)
 """First of the three registers that take a time stamp; others for the next one, so that the one before may stay."""
 FILTER_FIELDS = {"set_counter": 0, "set_max_counter": 1, "set_active_limit": 2}
 IO_MODES = {"set_io_direction": "add", "clear_io_direction": "remove", "toggle_io_direction": "toggle"}
