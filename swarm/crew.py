@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.host.engines import chosen
+from fabric.host.engines import Backend, chosen
 from fabric.host.result import RunResult
 from fabric.host.streams import Received
 from fabric.layout.streams import Stream
@@ -126,7 +126,7 @@ class Crew:
         self._known: list[FarFabric] = []
 
     def wafers(
-        self, count: int, resident: Resident, parts: tuple[Any, ...], backend: str | None
+        self, count: int, resident: Resident, parts: tuple[Any, ...], backend: Backend | None
     ) -> list[Wafer | FarWafer]:
         """Return `count` wafers, in turn on all ranks, with a `Resident` and the arguments that make it elsewhere."""
         far = {k: FarWafer(resident, k % self.world.size) for k in range(count) if k % self.world.size}
@@ -189,7 +189,7 @@ class Crew:
                 wafer.fabric.notes = [("release",)]
 
 
-def wafers_here(count: int, resident: Resident, parts: tuple[Any, ...], backend: str | None) -> list[Wafer]:
+def wafers_here(count: int, resident: Resident, parts: tuple[Any, ...], backend: Backend | None) -> list[Wafer]:
     """Return `count` wafers of this process; called as `Crew.wafers`."""
     return [Wafer(resident, backend) for _ in range(count)]
 
@@ -284,7 +284,7 @@ def _answer(wafers: dict[int, Wafer], key: int, notes: list[tuple[Any, ...]]) ->
     return found
 
 
-def _build(wafers: dict[int, Wafer], key: int, parts: tuple[Any, ...], backend: str | None) -> int:
+def _build(wafers: dict[int, Wafer], key: int, parts: tuple[Any, ...], backend: Backend | None) -> int:
     wafer = wafers[key] = Wafer(Resident(*parts), backend)
     for stream in wafer.resident.inputs:
         wafer.fabric.entered(stream)  # from here on it is kept in mind

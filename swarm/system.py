@@ -27,11 +27,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from fabric.host.engines import around, chosen
+from fabric.host.engines import Backend, around, chosen
 from fabric.networks.graph.network import Network
 from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.script import RoundTrip, Script
@@ -204,7 +204,7 @@ class System:
         wafers: int,
         batch: int,
         bytes_per_parameter: int = 20,
-        backend: str | None = None,
+        backend: Literal["compiled", "reference", "numpy"] | None = None,
         form: str = "steps",
         mark: Callable | None = None,
         workers: int | None = None,
@@ -221,7 +221,9 @@ class System:
         if any(batch * network.pixels(tensor.name) < 2 for tensor in network.over_batches):
             raise ConfigError("a batch of one number per channel has no variance", where="batch", hint="2 or more")
         self.network, self.batch, self.machine, self.mark = network, batch, machine, mark
-        self.backend, self.bytes_per_parameter = backend or chosen()[0], bytes_per_parameter
+        simulated = None if backend == "numpy" else backend
+        self.backend: Backend = simulated or chosen()[0]
+        self.bytes_per_parameter = bytes_per_parameter
         self.crew = current() if backend != "numpy" else None
         self.parts = network, machine, width, height, batch // wafers, form
         self.resident = Resident(*self.parts)
@@ -236,7 +238,7 @@ class System:
         else:
             made = self.crew.wafers if self.crew else wafers_here
             self.ports += [
-                WaferPort(wafer, self.ways.gap) for wafer in made(wafers, self.resident, self.parts, backend)
+                WaferPort(wafer, self.ways.gap) for wafer in made(wafers, self.resident, self.parts, simulated)
             ]
         self.tree = Planes(self.ports, self.links.planes, self.links.ways, self.links.chunk)
         self.done = 0

@@ -153,7 +153,6 @@ LIBRARIES = {
 OPTIONAL = {
     "jupytext",
     "nbclient",
-    "plotly",
     "argcomplete",
     "distributed",
     "jinja2",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import re
 import tomllib
+from typing import get_args
 
 import pytest
 
@@ -68,6 +71,40 @@ def test_gaps_are_seen(tmp_path):
         encoding="utf-8",
     )
     assert unannotated(path) == [("A.f", ["b", "return"]), ("A._g.h", ["x"])]
+
+
+def choices(node):
+    """Yield (parameter, words that its docstring gives as choices, words of its annotation) of a function."""
+    text = ast.get_docstring(node) or ""
+    for arg in [*node.args.args, *node.args.kwonlyargs]:
+        said = re.search(rf"^{arg.arg} : \{{(.*?)\}}", text, re.MULTILINE)
+        if said:
+            yield arg.arg, set(ast.literal_eval(f"[{said[1]}]")), arg.annotation
+
+
+HANDED_OUT = (
+    "fabric/host/fabric.py", "fabric/host/recording.py", "fabric/program/program.py", "fabric/program/tasks.py",
+    "fabric/program/operations.py", "fabric/program/flow.py", "fabric/program/scalar.py", "fabric/program/dsrs.py",
+    "fabric/layout/layout.py", "harness/train/trainer.py", "harness/train/pipelined.py", "traces/trace.py",
+)  # fmt: skip
+"""Modules of the classes that `wse` hands out."""
+
+
+@pytest.mark.parametrize("path", HANDED_OUT)
+def test_choices_are_types_that_a_checker_knows(path):
+    """What a docstring gives as ``{"one", "other"}`` is a `Literal` of the same words, or an alias of one."""
+    module = importlib.import_module(path.removesuffix(".py").replace("/", "."))
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    found = 0
+    for owner in [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef))]:
+        for node in (node for node in owner.body if isinstance(node, ast.FunctionDef)):
+            if node.name == "__init__":
+                node.body.insert(0, ast.Expr(ast.Constant(ast.get_docstring(owner) or "")))
+            for name, words, annotation in choices(node):
+                source = ast.unparse(annotation).removesuffix(" | None")
+                assert set(get_args(eval(source, vars(module)))) == words, (node.name, name)
+                found += 1
+    assert found
 
 
 @pytest.mark.parametrize(("stub", "owner"), [("fabric/engine/engine.pyi", Engine)], ids=["Engine"])

@@ -34,7 +34,7 @@ Written by `python -m tools.stubs --write`; do not edit.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -42,13 +42,14 @@ from fabric.asm.operands import Address, Async, Dsd, Dsr, Label, Queue, Reg, Tas
 from fabric.asm.unit import Unit
 from fabric.program.blocks import Blocks
 from fabric.program.dsrs import Dsrs
-from fabric.program.flow import Flow
+from fabric.program.flow import Flow, Kind
 from fabric.program.memory import Memory
 from fabric.program.operations import Operations
 from fabric.program.ports import Ports
 from fabric.program.registers import ByNumber, Registers
 from fabric.program.scalar import Scalars
 from fabric.program.tasks import Tasks
+from wse_core.formats import Half
 from wse_core.image import ProgramImage
 from wse_core.params import Machine
 
@@ -121,7 +122,8 @@ def _function(name: str, function: Any) -> str:
 
 def _parameter(p: inspect.Parameter) -> str:
     star = "*" if p.kind is p.VAR_POSITIONAL else "**" if p.kind is p.VAR_KEYWORD else ""
-    return f"{star}{p.name}: {p.annotation}" + ("" if p.default is p.empty else f" = {_default(p.default)}")
+    kind = str(p.annotation).replace("'", '"')
+    return f"{star}{p.name}: {kind}" + ("" if p.default is p.empty else f" = {_default(p.default)}")
 
 
 def _default(value: object) -> str:

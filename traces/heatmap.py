@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from traces.atomic import atomic_file
 from traces.naming import clean
-from traces.style import DPI, grouped, integer_axes, new_figure, short, styled
+from traces.picture import Picture
+from traces.style import grouped, integer_axes, new_figure, short, styled
 from wse_core.counters import LINKS
 from wse_core.errors import TraceError
 
-__all__ = ["plane", "write_heatmap"]
+__all__ = ["heatmap", "plane", "write_heatmap"]
 
 INCHES = 7.0
 MOST_INCHES = 9.0
@@ -77,14 +77,37 @@ def plane(values: ArrayLike, window: int | None = None, link: str | None = None)
     return values[window]
 
 
-@styled
 def write_heatmap(path: str | Path, values: ArrayLike, title: str, unit: str) -> tuple[Path, Path]:
-    """Draw an array over the rectangle and write the PNG and the CSV beside it.
+    """Draw a `heatmap` and write it with the CSV beside it.
 
     Parameters
     ----------
     path : path-like
-        The PNG; the CSV has the same name with the suffix ``.csv``.
+        The picture, PNG, SVG or PDF by its suffix; the CSV has the same name with the suffix ``.csv``.
+    values, title, unit
+        As for `heatmap`.
+
+    Returns
+    -------
+    tuple of pathlib.Path
+        Picture and CSV.
+
+    Raises
+    ------
+    TraceError
+        If the array is not two-dimensional or a file cannot be written.
+    """
+    if np.ndim(values) != 2 or not np.size(values):
+        raise TraceError(f"a heat map needs height x width numbers, not shape {np.shape(values)}", path=path)
+    return heatmap(values, title, unit).save(path)
+
+
+@styled
+def heatmap(values: ArrayLike, title: str, unit: str) -> Picture:
+    """Draw an array over the rectangle, with numbers in the cells of small ones.
+
+    Parameters
+    ----------
     values : array_like
         (height, width) numbers; row y, column x.
     title, unit : str
@@ -92,18 +115,9 @@ def write_heatmap(path: str | Path, values: ArrayLike, title: str, unit: str) ->
 
     Returns
     -------
-    tuple of pathlib.Path
-        PNG and CSV.
-
-    Raises
-    ------
-    TraceError
-        If the array is not two-dimensional or a file cannot be written.
+    Picture
     """
-    path = Path(path)
     values = np.asarray(values)
-    if values.ndim != 2 or not values.size:
-        raise TraceError(f"a heat map needs height x width numbers, not shape {values.shape}", path=path)
     height, width = values.shape
     cell = min(0.8, (INCHES - 1.6) / width)  # square cells, a row stays a row
     figure = new_figure(max(2.6, 1.6 + cell * width), min(MOST_INCHES, max(1.6, 1.1 + cell * height)))
@@ -118,16 +132,9 @@ def write_heatmap(path: str | Path, values: ArrayLike, title: str, unit: str) ->
     if values.size <= MOST_TEXTS and width <= MOST_COLUMNS:
         for (y, x), value in np.ndenumerate(shown):
             dark = value < 0.6 * limits["vmax"]
-            axes.text(x, y, short(value), ha="center", va="center", fontsize=6, color="white" if dark else "black")
+            axes.text(x, y, short(value), ha="center", va="center", fontsize=6, color="#f7f7f7" if dark else "#000000")
     bar = figure.colorbar(image, ax=axes, aspect=30, shrink=0.9)
     grouped(bar.ax.yaxis)
     bar.set_label(f"{clean(unit)}: {short(low)} to {short(high)}")
-    table = path.with_suffix(".csv")
-    with atomic_file(path) as stream:
-        figure.savefig(stream, format="png", dpi=DPI, metadata={"Software": None})
-    with atomic_file(table) as stream:
-        stream.write(f"# {title} [{unit}]\n".encode())
-        stream.write(("y\\x," + ",".join(map(str, range(width))) + "\n").encode())
-        for y, row in enumerate(values.tolist()):
-            stream.write(f"{y},{','.join(map(str, row))}\n".encode())
-    return path, table
+    head = ("y\\x", *map(str, range(width)))
+    return Picture(figure, head, [(y, *row) for y, row in enumerate(values.tolist())], f"{title} [{unit}]")

@@ -1,11 +1,11 @@
-"""Pictures of a trace, each with the numbers that it shows as CSV beside it.
+"""Pictures of a trace, each with the numbers that it shows; `Picture.save` writes them as CSV beside it.
 
 =================  ============================================================================  =======================
 figure             shows                                                                         needs
 =================  ============================================================================  =======================
 `links`            link roses: per PE an arrow in each direction, as wide as the traffic         link counters
 `stalls`           where the cycles of each PE row or column went                                PE counters
-`timeline`         tasks and waits of PEs over cycles                                            level events
+`timeline`         tasks, operations and waits of PEs over cycles                                level events
 `utilisation`      share of PEs inside a task, waiting, and grants per PE, over time             level events (full)
 `windows`          what the cycles of all PEs went to, and grants per PE, window by window       counters of windows
 =================  ============================================================================  =======================
@@ -15,22 +15,23 @@ Heat maps of counters are in `traces.heatmap`, animations in `traces.movie`, wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from traces.atomic import atomic_file
 from traces.marks import PhaseMark, lanes
-from traces.naming import clean, task_name
+from traces.naming import clean, operation_at, task_name
+from traces.picture import Picture
 from traces.reader import Counter
-from traces.state import spans
+from traces.state import MAIN, spans
 from traces.style import (
     COLOURS,
-    DPI,
+    INK,
+    OPERATIONS,
     OTHER,
+    OTHER_OPERATION,
     TASKS,
     USE_TEXT,
     USES,
@@ -40,14 +41,18 @@ from traces.style import (
     short,
     styled,
 )
-from traces.trace import Trace
 from wse_core.errors import TraceError
 from wse_core.events import KINDS, WAITS
+
+if TYPE_CHECKING:
+    from traces.trace import Trace
 
 __all__ = ["NothingToDraw", "links", "longest", "stalls", "timeline", "utilisation", "windows"]
 
 STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1))
-OTHERS = "other tasks"
+OTHERS, OTHER_OPERATIONS = "other tasks", "other operations"
+MOST_DRAWN = 1500
+"""Spans up to which each is drawn as itself in an SVG or a PDF; more are one image there."""
 MOST_NUMBERED = 120
 """Links up to which the numbers stand beside the arrows."""
 
@@ -56,27 +61,12 @@ class NothingToDraw(TraceError):
     """The run did nothing of what the picture shows."""
 
 
-def _save(path: str | Path, figure: Any, header: str, rows: Iterable[Sequence[object]]) -> tuple[Path, Path]:
-    """Write the PNG and the CSV; return both paths."""
-    path = Path(path)
-    with atomic_file(path) as stream:
-        figure.savefig(stream, format="png", dpi=DPI, metadata={"Software": None})
-    table = path.with_suffix(".csv")
-    with atomic_file(table) as stream:
-        stream.write((header + "\n").encode())
-        for row in rows:
-            stream.write((",".join(map(str, row)) + "\n").encode())
-    return path, table
-
-
 @styled
-def links(path: str | Path, traffic: ArrayLike, title: str = "wavelets per link") -> tuple[Path, Path]:
+def links(traffic: ArrayLike, title: str = "wavelets per link") -> Picture:
     """Draw a link rose for each PE.
 
     Parameters
     ----------
-    path : path-like
-        PNG; the CSV lies beside it.
     traffic : array_like
         (height, width, 4): wavelets that left each PE to W, E, N and S.
     """
@@ -113,13 +103,11 @@ def links(path: str | Path, traffic: ArrayLike, title: str = "wavelets per link"
     axes.set_title(clean(title))
     integer_axes(axes)
     figure.colorbar(arrows, ax=axes, label="wavelets of a link", shrink=0.9, aspect=30)
-    return _save(path, figure, "x,y,direction,wavelets", sorted(rows))
+    return Picture.of(figure, "x,y,direction,wavelets", sorted(rows))
 
 
 @styled
-def stalls(
-    path: str | Path, counters: Mapping[str, ArrayLike], axis: str = "x", title: str = "where the cycles went"
-) -> tuple[Path, Path]:
+def stalls(counters: Mapping[str, ArrayLike], axis: str = "x", title: str = "where the cycles went") -> Picture:
     """Draw the uses of cycles, averaged over the rows (``axis="x"``) or columns of PEs.
 
     Parameters
@@ -135,7 +123,7 @@ def stalls(
     axes.set(xlim=(-0.5, sums.shape[1] - 0.5), ylim=(0, None))
     integer_axes(axes)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), reverse=True)
-    return _save(path, figure, f"{axis},{','.join(USES)}", ((k, *row) for k, row in enumerate(sums.T.tolist())))
+    return Picture.of(figure, f"{axis},{','.join(USES)}", ((k, *row) for k, row in enumerate(sums.T.tolist())))
 
 
 def _stack(axes: Any, edges: np.ndarray, parts: np.ndarray) -> None:
@@ -150,43 +138,59 @@ def _stack(axes: Any, edges: np.ndarray, parts: np.ndarray) -> None:
     )
 
 
+class Strip(NamedTuple):
+    """A `Strip` has the spans of one name, and how they are drawn in the line of a PE.
+
+    Attributes
+    ----------
+    name, legend : str
+        In the table and in the legend.
+    spans : numpy.ndarray
+        As `traces.state.spans` returns them.
+    colour : str
+    middle, height : float
+        Of the bars, in lines; 0 is the middle of a line.
+    """
+
+    name: str
+    legend: str
+    spans: np.ndarray
+    colour: str
+    middle: float
+    height: float
+
+
 @styled
 def timeline(
-    path: str | Path,
     trace: Trace,
     region: tuple[int, int, int, int] | None = None,
     cycles: tuple[int, int] | None = None,
-    title: str = "tasks and waits",
-) -> tuple[Path, Path]:
-    """Draw tasks (those that take most cycles in colours) and waits (dark) of PEs over cycles, one line per PE."""
+    title: str = "tasks, operations and waits",
+) -> Picture:
+    """Draw what PEs do over cycles, a line per PE: tasks (pale), vector operations with their source lines, and waits.
+
+    In the line of a PE operations of the main thread stand above those of microthreads, and waits of the CE below.
+    Tasks and operations that take most cycles have colours, the others share one.
+    """
     cycles = (trace.meta.first_cycle, trace.clock) if cycles is None else cycles
-    events = trace.events(kinds=("task_start", "task_end", "wait"), region=region)
-    tasks, waits = spans(events, "task"), spans(events, "wait")
-    places = np.unique(np.concatenate([_place(tasks), _place(waits)]))
+    strips = _strips(trace, region, cycles)
+    places = np.unique(np.concatenate([_place(strip.spans) for strip in strips] or [np.zeros(0, np.int64)]))
     if not len(places):
         raise NothingToDraw("nothing ran in this region", path=trace.files[0].path, exit_code=2)
-    figure, axes = _with_phases(9, min(14, 1.5 + 0.22 * len(places)), trace, cycles)
-    shown = longest(tasks, cycles)
+    named = 0.6 + 0.175 * len({strip.legend for strip in strips})
+    figure, axes = _with_phases(9, min(14, max(named, 1.5 + 0.22 * len(places))), trace, cycles)
     rows = [
         (0, 0, f"{mark.track}: {mark.label}", mark.begin, mark.end)
         for mark in trace.marks
         if mark.begin < cycles[1] and mark.end >= cycles[0]
     ]
-    for part, kind in ((tasks, "task"), (waits, "wait")):
-        for number in np.unique(part["what"]).tolist():
-            found = part[part["what"] == number]
-            found = found[(found["begin"] < cycles[1]) & (found["end"] > cycles[0])]
-            if kind == "task":
-                name = task_name(trace.names, number)
-                colour, height = TASKS[shown.index(number)] if number in shown else OTHER, 0.8
-                legend = name if number in shown else OTHERS
-            else:
-                name, legend = f"waits: {WAITS[number]}", USE_TEXT[f"stall_{WAITS[number]}"]
-                colour, height = WAIT_COLOURS[number], 0.4
-            _bars(axes, np.searchsorted(places, _place(found)), found, cycles, height, color=colour, label=legend)
-            ends = np.minimum(found["end"], np.uint64(cycles[1]))
-            columns = (found["x"], found["y"], found["begin"], ends)
-            rows += [(x, y, name, begin, end) for x, y, begin, end in zip(*(c.tolist() for c in columns), strict=True)]
+    many = sum(len(strip.spans) for strip in strips) > MOST_DRAWN
+    for name, legend, found, colour, middle, height in strips:
+        lines = np.searchsorted(places, _place(found)) + middle
+        _bars(axes, lines, found, cycles, height, color=colour, label=legend, rasterized=many)
+        ends = np.minimum(found["end"], np.uint64(cycles[1]))
+        columns = (found["x"], found["y"], found["begin"], ends)
+        rows += [(x, y, name, begin, end) for x, y, begin, end in zip(*(c.tolist() for c in columns), strict=True)]
     step = max(1, len(places) // 40)
     labels = [f"({place & 0xFFFF}, {place >> 16})" for place in places[::step].tolist()]
     axes.set_yticks(range(0, len(places), step), labels, fontsize=7)
@@ -194,7 +198,39 @@ def timeline(
     integer_axes(axes, "x")
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     axes.legend(handles.values(), handles, loc="upper left", bbox_to_anchor=(1, 1))
-    return _save(path, figure, "x,y,what,begin,end", rows)
+    return Picture.of(figure, "x,y,what,begin,end", rows)
+
+
+def _strips(trace: Trace, region: tuple[int, int, int, int] | None, cycles: tuple[int, int]) -> list[Strip]:
+    """Return what a timeline draws: tasks, operations and waits that last in some cycles, each by its name."""
+    kinds = [kind for kind in ("task_start", "task_end", "op_start", "op_end", "wait") if kind in trace.filter.kinds]
+    events = trace.events(kinds=kinds, region=region)
+    tasks, operations, waits = (spans(events, kind) for kind in ("task", "op", "wait"))
+    operations["what"] = operations["what"] << 16 | operations["word"]
+    tasks, operations, waits = (
+        part[(part["begin"] < cycles[1]) & (part["end"] > cycles[0])] for part in (tasks, operations, waits)
+    )
+    found = []
+    coloured = longest(tasks, cycles)
+    for number in np.unique(tasks["what"]).tolist():
+        name, known = task_name(trace.names, number), number in coloured
+        colour = TASKS[coloured.index(number)] if known else OTHER
+        found.append(Strip(name, name if known else OTHERS, tasks[tasks["what"] == number], colour, 0, 0.8))
+    coloured = longest(operations, cycles)
+    for code in np.unique(operations["what"]).tolist():
+        mine, known = operations[operations["what"] == code], code in coloured
+        name = operation_at(trace.names, code)
+        legend, colour = (name, OPERATIONS[coloured.index(code)]) if known else (OTHER_OPERATIONS, OTHER_OPERATION)
+        for beside in (False, True):
+            part = mine[(mine["lane"] != MAIN) == beside]
+            if len(part):
+                where = f"{name} in a microthread" if beside else name
+                found.append(Strip(where, legend, part, colour, 0.07 if beside else -0.22, 0.25))
+    middle, height = (0.31, 0.18) if len(operations) else (0, 0.4)
+    for number in np.unique(waits["what"]).tolist():
+        legend, part = USE_TEXT[f"stall_{WAITS[number]}"], waits[waits["what"] == number]
+        found.append(Strip(legend, legend, part, WAIT_COLOURS[number], middle, height))
+    return found
 
 
 def _place(found: np.ndarray) -> np.ndarray:
@@ -224,12 +260,8 @@ def longest(tasks: np.ndarray, cycles: tuple[int, int]) -> list[int]:
 
 @styled
 def utilisation(
-    path: str | Path,
-    trace: Trace,
-    region: tuple[int, int, int, int] | None = None,
-    bins: int = 200,
-    title: str = "utilisation over time",
-) -> tuple[Path, Path]:
+    trace: Trace, region: tuple[int, int, int, int] | None = None, bins: int = 200, title: str = "utilisation over time"
+) -> Picture:
     """Draw the share of PEs inside a task and of PEs that wait, and the grants per PE and cycle, over time."""
     kinds = [kind for kind in ("task_start", "task_end", "wait", "depart") if kind in trace.filter.kinds]
     events = trace.events(kinds=kinds, region=region)
@@ -251,13 +283,13 @@ def utilisation(
     integer_axes(axes, "x")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     rows = zip(edges[:-1].tolist(), inside.tolist(), waiting.tolist(), grants.tolist(), strict=True)
-    return _save(path, figure, "cycle,inside_task,waiting,grants_per_pe_cycle", rows)
+    return Picture.of(figure, "cycle,inside_task,waiting,grants_per_pe_cycle", rows)
 
 
 @styled
 def windows(
-    path: str | Path, counters: Mapping[str, Counter], title: str = "where the cycles went, over time", first: int = 0
-) -> tuple[Path, Path]:
+    counters: Mapping[str, Counter], title: str = "where the cycles went, over time", first: int = 0
+) -> Picture:
     """Draw the shares of the uses of cycles in each window of the run, and the grants per PE and cycle.
 
     Parameters
@@ -299,11 +331,11 @@ def windows(
     integer_axes(axes, "x")
     traffic = axes.twinx()
     traffic.spines.right.set_visible(True)
-    traffic.stairs(grants, edges, color="black")
+    traffic.stairs(grants, edges, color=INK[0][0])
     traffic.set(ylabel="grants per PE and cycle (line)", ylim=(0, None))
     axes.legend(loc="center left", bbox_to_anchor=(1.12, 0.5), reverse=True)
     rows = zip(edges[:-1].tolist(), cycles.tolist(), *shares.tolist(), grants.tolist(), strict=True)
-    return _save(path, figure, f"cycle,cycles,{','.join(USES)},grants_per_pe_cycle", rows)
+    return Picture.of(figure, f"cycle,cycles,{','.join(USES)},grants_per_pe_cycle", rows)
 
 
 def _phases(axes: Any, marks: Sequence[PhaseMark], cycles: tuple[int, int]) -> None:
@@ -326,7 +358,7 @@ def _phases(axes: Any, marks: Sequence[PhaseMark], cycles: tuple[int, int]) -> N
         line, begin, end = tracks.index((mark.track, lane)), max(mark.begin, cycles[0]), min(mark.end, cycles[1])
         colour = palette(names.index(mark.label) % 9)
         if mark.begin == mark.end:
-            axes.plot([begin], [line], "v", color="black", markersize=5)
+            axes.plot([begin], [line], "v", color=INK[0][0], markersize=5)
         else:
             axes.barh(line, end - begin, left=begin, height=0.8, color=colour)
         behind = [other.begin for other, place in placed if (other.track, place) == (mark.track, lane)]

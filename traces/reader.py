@@ -10,21 +10,23 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 
+from traces.heatmap import heatmap, plane
 from traces.marks import PhaseMark
 from traces.run_format import CHUNK, FORMAT, FORMAT_VERSION, RunMeta
 from traces.writer import crc32
 from wse_core.errors import TraceError
 from wse_core.events import COLUMNS, EVENT_DTYPE
 
-__all__ = ["Counter", "RunFile"]
+__all__ = ["Counter", "RunFile", "as_table"]
 
 # What h5py may raise on damaged bytes; which one depends on where the damage is.
 DAMAGE = (OSError, RuntimeError, ValueError, KeyError, TypeError, UnicodeError, OverflowError, MemoryError)
@@ -57,6 +59,15 @@ class Counter:
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.values.shape))
         return f"Counter({self.name!r}, {self.kind}, {shape} {self.unit or 'values'})"
+
+    def _repr_svg_(self) -> str:
+        return heatmap(plane(self.values), self.name, self.unit)._repr_svg_()
+
+
+def as_table(facts: Mapping[str, object]) -> str:
+    """Return facts as a table for a notebook."""
+    rows = (f"<tr><td>{escape(str(name))}</td><td>{escape(str(value))}</td></tr>" for name, value in facts.items())
+    return f"<table>{''.join(rows)}</table>"
 
 
 class RunFile:
@@ -126,6 +137,15 @@ class RunFile:
             self._results = list(self._file["results"])
             # By the list of names: a group that cannot be opened is damaged, and not one that is not there.
             self._events = self._file["events"] if "events" in list(self._file) else None
+
+    def __repr__(self) -> str:
+        what = f"{len(self._counters)} counters, {len(self._results)} results"
+        return f"RunFile({str(self.path)!r}, {self.meta.job!r}, {self.meta.status}, {what})"
+
+    def _repr_html_(self) -> str:
+        facts: dict[str, object] = {"job": self.meta.job, "status": self.meta.status}
+        facts |= {name: self.result(name) for name in self._results}
+        return as_table({name: value for name, value in facts.items() if isinstance(value, (bool, int, float, str))})
 
     def __enter__(self) -> RunFile:
         return self

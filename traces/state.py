@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from traces.naming import task_number
-from traces.trace import Trace
 from wse_core.events import KINDS, WAITS
+
+if TYPE_CHECKING:
+    from traces.trace import Trace
 
 __all__ = ["MAIN", "OPEN", "PEState", "RegionStates", "spans"]
 

@@ -6,6 +6,7 @@ people who see red and green alike, scales that begin at zero.
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
@@ -15,10 +16,15 @@ from wse_core.counters import USES
 __all__ = [
     "COLOURS",
     "DPI",
+    "INK",
+    "OPERATIONS",
     "OTHER",
+    "OTHER_OPERATION",
+    "PAPER",
     "TASKS",
     "USE_TEXT",
     "WAIT_COLOURS",
+    "fitted",
     "grouped",
     "integer_axes",
     "new_figure",
@@ -28,6 +34,8 @@ __all__ = [
 ]
 
 DPI = 150
+MOST_TITLE = 300
+"""Characters of a title that are looked at: no figure is as wide as more."""
 RC: Any = {
     "font.family": "sans-serif",
     "font.size": 8.5,
@@ -50,8 +58,12 @@ RC: Any = {
     "legend.fontsize": 7.5,
     "lines.linewidth": 1.3,
     "image.cmap": "viridis",
+    "text.color": "#1d2528",
     "figure.facecolor": "white",
 }
+PAPER = ("#ffffff", "#14191b")
+INK = (("#1d2528", "#e4eaec"), ("#3c4a50", "#c3cdd1"), ("#5b6b72", "#9db0b8"), ("#8a979d", "#6b7a80"))
+"""Colours of paper and of text and axes on a light screen, and on a dark one; all of `RC` are among them."""
 
 USE_TEXT = {
     "busy": "issuing or calculating",
@@ -70,8 +82,11 @@ COLOURS = dict(
 WAIT_COLOURS = tuple(COLOURS[f"stall_{reason}"] for reason in ("resource", "input", "output", "fifo"))
 """Each reason to wait has a colour, in the order of `wse_core.events.WAITS`."""
 TASKS = ("#a6cee3", "#b2df8a", "#fdbf6f", "#cab2d6", "#fb9a99", "#ffff99", "#8dd3c7", "#fccde5", "#d9c7a7", "#b3cde3")
-OTHER = "#d0d0d0"
-"""Of tasks; those that take fewer cycles than the first so many share one."""
+OPERATIONS = (
+    "#66c2a5", "#fc8d62", "#8da0cb", "#e78ac3", "#a6d854", "#d8b365", "#5ab4ac", "#bf812d", "#9970ab", "#74add1",
+)  # fmt: skip
+OTHER, OTHER_OPERATION = "#d0d0d0", "#97a3a8"
+"""Of tasks and operations; those that take fewer cycles than the first so many share one."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -98,6 +113,24 @@ def new_figure(width: float, height: float) -> Any:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def fitted(figure: Any) -> None:
+    """Cut titles of axes that would leave the figure, and put three dots where something is missing."""
+    from matplotlib.font_manager import FontProperties
+
+    font = FontProperties(family=RC["font.family"], size=RC["axes.titlesize"], weight=RC["axes.titleweight"])
+    renderer = figure.canvas.get_renderer()
+    room = figure.bbox.width - 0.8 * figure.dpi  # a title begins at the axes, behind their labels
+
+    def too_wide(text: str) -> bool:
+        return renderer.get_text_width_height_descent(text, font, False)[0] > room
+
+    for axes in figure.axes:
+        text = axes.get_title(loc="left")
+        if too_wide(text[:MOST_TITLE]) or len(text) > MOST_TITLE:
+            kept = bisect.bisect_left(range(MOST_TITLE), True, key=lambda k: too_wide(text[:k] + "..."))
+            axes.set_title(text[: max(0, kept - 1)].rstrip(" ,:") + "...", loc="left")
 
 
 def integer_axes(axes: Any, which: str = "xy") -> None:

@@ -19,15 +19,19 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from traces.event_log import segments_of
-from traces.reader import RunFile
+from traces.naming import names_of_events
+from traces.reader import RunFile, as_table
 from traces.run_format import SEGMENT
 from wse_core.errors import TraceError
 from wse_core.events import COLUMNS, EVENT_DTYPE, FOREVER, KINDS, NO_COLOR, TraceFilter, joined, sorted_events
+
+if TYPE_CHECKING:
+    from traces.picture import Picture
 
 __all__ = ["DERIVED", "Trace"]
 
@@ -96,6 +100,11 @@ class Trace:
         state = "" if self.complete else ", incomplete"
         what = f"{self.committed} events before cycle {self.clock}" if self.has_events else "no events"
         return f"Trace({str(self.files[0].path)!r}, {what}, {len(self.marks)} marks{state})"
+
+    def _repr_html_(self) -> str:
+        facts = {"run": self.files[0].path.name, "job": self.meta.job, "status": self.meta.status}
+        facts |= {"cycles": f"{self.clock:,}", "events": f"{self.committed:,}"} if self.has_events else {}
+        return as_table(facts | {"counters": len(self.files[0].counters), "results": len(self.files[0].results)})
 
     def __enter__(self) -> Trace:
         return self
@@ -169,8 +178,51 @@ class Trace:
         first, stop = (np.uint64(cycle) for cycle in cycles)
         return events[(events["cycle"] >= first) & (events["cycle"] < stop)]
 
+    def plot(
+        self,
+        what: Literal["timeline", "utilisation", "stalls", "windows", "links", "heat"] = "timeline",
+        region: tuple[int, int, int, int] | None = None,
+        cycles: tuple[int, int] | None = None,
+        counter: str = "busy",
+    ) -> Picture:
+        """Draw the run: what a notebook shows, and `traces.picture.Picture.save` writes.
+
+        Parameters
+        ----------
+        what : {"timeline", "utilisation", "stalls", "windows", "links", "heat"}
+            Tasks, operations and waits over cycles; shares of PEs over cycles; what cycles went to, by column; the same
+            window by window; wavelets per link; or a map of a counter.
+        region : tuple[int, int, int, int], optional
+            x, y, width, height: of the first two; default all PEs.
+        cycles : tuple[int, int], optional
+            Of a timeline: first cycle and the one after the last; default all.
+        counter : str
+            Of the map.
+
+        Returns
+        -------
+        Picture
+
+        Raises
+        ------
+        TraceError
+            There is no such picture, or the file lacks what it shows.
+
+        Examples
+        --------
+        >>> with Trace.open("run.h5") as trace:  # doctest: +SKIP
+        ...     trace.plot("timeline", region=(0, 0, 4, 1)).save("run.svg")
+        """
+        from traces.plots import plot
+
+        return plot(self, what, region, cycles, counter)
+
     def pandas(self, **selection: Any) -> Any:
-        """Return `events` as a pandas data frame with names of kinds; needs pandas."""
+        """Return `events` as a pandas data frame with names of kinds, tasks, operations and lines; needs pandas.
+
+        Beside the columns that are asked for there are ``task`` (of events of tasks, and of what is activated), ``op``
+        and ``source`` (of operations), as far as the file knows them; where an event has none, the cell is empty.
+        """
         try:
             import pandas
         except ImportError:
@@ -181,6 +233,8 @@ class Trace:
         frame = pandas.DataFrame({name: events[name] for name in events.dtype.names or ()})
         if "kind" in frame:
             frame["kind"] = pandas.Categorical.from_codes(events["kind"], [*KINDS, *DERIVED])
+        for name, column in names_of_events(self.names, events).items():
+            frame[name] = pandas.Categorical(column)
         return frame
 
     def xarray(self, **selection: Any) -> Any:

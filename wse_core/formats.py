@@ -20,8 +20,10 @@ from numpy.typing import ArrayLike, NDArray
 from wse_core import numerics, vector
 from wse_core.params import Machine
 
-__all__ = ["FLOATS", "Arithmetic", "Bits", "Format"]
+__all__ = ["FLOATS", "Arithmetic", "Bits", "Format", "Half"]
 
+Half = Literal["f16", "cb16"]
+"""A 16-bit float is one of these."""
 Format = Literal["f16", "cb16", "f32"]
 Bits: TypeAlias = NDArray[np.unsignedinteger[Any]]
 """An array of numbers is held as bit patterns: uint16 for the 16-bit formats, uint32 for f32."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BACKENDS",
+    "Backend",
     "around",
     "available_bytes",
     "check_backend",
@@ -28,16 +29,17 @@ __all__ = [
     "make_engine",
 ]
 
-BACKENDS = ("compiled", "reference")
+Backend = Literal["compiled", "reference"]
+BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
 
-def check_backend(backend: str) -> None:
+def check_backend(backend: Backend) -> None:
     """Refuse a backend that does not exist."""
     if backend not in BACKENDS:
         raise ConfigError(f"unknown backend {backend!r}", hint=" or ".join(BACKENDS))
 
 
-def make_engine(spec: FabricSpec, backend: str = "compiled") -> Any:
+def make_engine(spec: FabricSpec, backend: Backend = "compiled") -> Any:
     """Return an engine: ``compiled`` is `fabric.engine.engine.Engine`, ``reference`` the plain-Python twin.
 
     Where several ranks have the fabric together (`fabric.ranks.joined`), the first is this rank's side of it.
@@ -62,7 +64,7 @@ def make_engine(spec: FabricSpec, backend: str = "compiled") -> Any:
     return ReferenceMachine(spec)
 
 
-def estimate_bytes(spec: FabricSpec, backend: str = "compiled") -> int:
+def estimate_bytes(spec: FabricSpec, backend: Backend = "compiled") -> int:
     """Return how much host memory an engine can come to need [bytes].
 
     Tables of the compiled engine are backed when touched, so an idle fabric needs far less; the estimate assumes that
@@ -108,13 +110,13 @@ def available_bytes() -> int | None:
     return min(found) if found else None
 
 
-_AROUND: contextvars.ContextVar[tuple[str, Callable[[Fabric], object] | None]] = contextvars.ContextVar(
+_AROUND: contextvars.ContextVar[tuple[Backend, Callable[[Fabric], object] | None]] = contextvars.ContextVar(
     "around", default=("compiled", None)
 )
 
 
 @contextlib.contextmanager
-def around(backend: str = "compiled", on_build: Callable[[Fabric], object] | None = None) -> Iterator[None]:
+def around(backend: Backend = "compiled", on_build: Callable[[Fabric], object] | None = None) -> Iterator[None]:
     """Choose, for every `Fabric` made inside the block, its backend and who hears of it.
 
     This is how a command records or inspects runs of kernels, which make their fabrics themselves.
@@ -133,12 +135,12 @@ def around(backend: str = "compiled", on_build: Callable[[Fabric], object] | Non
         _AROUND.reset(token)
 
 
-def chosen() -> tuple[str, Callable[[Fabric], object] | None]:
+def chosen() -> tuple[Backend, Callable[[Fabric], object] | None]:
     """Return what `around` says here: the backend and who hears of a new fabric."""
     return _AROUND.get()
 
 
-def check_memory(spec: FabricSpec, backend: str, limit: int | None = None) -> None:
+def check_memory(spec: FabricSpec, backend: Backend, limit: int | None = None) -> None:
     """Refuse a fabric that can need more host memory than `limit`, or than there is [bytes]; of ranks: its own rows."""
     ranks = joined.world()
     if ranks is not None:

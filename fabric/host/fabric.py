@@ -26,7 +26,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NoReturn, SupportsIndex
+from typing import Any, Literal, NoReturn, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,6 +36,7 @@ from fabric.host import bands as rows
 from fabric.host import deadlock, engines
 from fabric.host.checks import MemoryChecks
 from fabric.host.copies import Copies, task_names
+from fabric.host.engines import Backend
 from fabric.host.faults import fault_error
 from fabric.host.result import RunResult
 from fabric.host.running import Progress, check_cycles, print_progress, run_pieces
@@ -112,7 +113,7 @@ class Fabric:
     """
 
     def __init__(
-        self, layout: Layout | FabricSpec, backend: str | None = None, memory_limit: int | None = None
+        self, layout: Layout | FabricSpec, backend: Backend | None = None, memory_limit: int | None = None
     ) -> None:
         default, on_build = engines.chosen()
         backend = default if backend is None else backend
@@ -345,7 +346,12 @@ class Fabric:
         """
         return MemoryChecks(self.engine, self.spec, zeros, places)
 
-    def record(self, path: str | os.PathLike[str], trace: str = "counters", **options: Any) -> AbstractContextManager:
+    def record(
+        self,
+        path: str | os.PathLike[str],
+        trace: Literal["counters", "events", "full", "off"] = "counters",
+        **options: Any,
+    ) -> AbstractContextManager:
         """Record what this fabric does while a block runs: ``with fabric.record("run.h5", trace="full"):``.
 
         Parameters
@@ -367,8 +373,8 @@ class Fabric:
         self,
         max_cycles: int | None = None,
         progress: Progress | bool | None = None,
-        on_limit: str = "raise",
-        on_wait: str = "raise",
+        on_limit: Literal["raise", "return"] = "raise",
+        on_wait: Literal["raise", "return"] = "raise",
         bands: int | Sequence[int] | None = None,
         threads: int | None = None,
         trains: bool | None = None,

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
@@ -209,7 +211,7 @@ class Recorder:
 @contextlib.contextmanager
 def record(
     path: str | os.PathLike[str],
-    trace: str = "counters",
+    trace: Literal["counters", "events", "full", "off"] = "counters",
     windows: int | None = None,
     *,
     fabric: Any = None,
@@ -237,7 +239,7 @@ def record(
     fabric : Fabric, optional
         What is recorded; default the first that the block builds.
     job : str, optional
-        What ran, for titles; default the names of the programs.
+        What ran, for titles; default the name of the script, elsewhere that of the file.
     seed : int
         Noted in the file.
     kinds, colors, region, cycles
@@ -262,7 +264,7 @@ def record(
         if outer is not None:
             outer(built)
         if recorder.fabric is None:
-            recorder.meta = _meta_of(recorder.meta, built.spec, job)
+            recorder.meta = _meta_of(recorder.meta, built.spec, job, path)
         recorder.watch(built)
 
     with contextlib.ExitStack() as stack:
@@ -319,10 +321,16 @@ def _prepared(
     return Recorder(path, meta, wanted if trace in LEVELS else None, windows, [])
 
 
-def _meta_of(meta: RunMeta, spec: FabricSpec, job: str | None) -> RunMeta:
-    """Return the provenance of a run, with what its fabric says."""
-    named = ", ".join(dict.fromkeys(program.name for program in spec.programs))
-    return meta.replace(job=job or named or "program", machine=dict(spec.machine), preset=spec.machine.preset)
+def _script() -> str:
+    """Return the name of the script that runs, or nothing: in a notebook, or in a module such as a test's."""
+    main = sys.modules.get("__main__")
+    path = Path(getattr(main, "__file__", None) or "")
+    return path.stem if path.suffix == ".py" and getattr(main, "__spec__", None) is None else ""
+
+
+def _meta_of(meta: RunMeta, spec: FabricSpec, job: str | None, path: str | os.PathLike[str]) -> RunMeta:
+    """Return the provenance of a run, with what its fabric says and, if nobody calls it, the name of its script."""
+    return meta.replace(job=job or _script() or Path(path).stem, machine=dict(spec.machine), preset=spec.machine.preset)
 
 
 def write(recorder: Recorder, writer: RunWriter, trace: str, status: str, seconds: float) -> None:

@@ -27,7 +27,7 @@ Timing: none.  Sources: arch §8 (routers), docs/machine.md, "Router".
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,7 +37,7 @@ from fabric.layout.filters import Filters
 from fabric.layout.parameters import Write, writes_of
 from fabric.layout.rectangles import Rect, RectLike, rect_within
 from fabric.layout.routes import Painting, RouteCall, frozen
-from fabric.layout.streams import Stream, Streams
+from fabric.layout.streams import Side, Stream, Streams
 from fabric.layout.validation import LayoutCheck
 from fabric.program.program import Program
 from wse_core.errors import LayoutError
@@ -208,12 +208,12 @@ class Layout:
         tx: str = "",
         switches: Sequence[Mapping[str, str]] | Mapping[str, str] = (),
         ring: bool = False,
-        pop: str = "no_pop",
+        pop: Literal["no_pop", "always_pop", "pop_on_advance", "pop_on_advance_nop"] = "no_pop",
         pos: int = 0,
         teardown: bool = False,
         filter: Mapping[str, Any] | None = None,
         swap: str = "",
-        inject: str | None = None,
+        inject: Literal["low", "high"] | None = None,
     ) -> None:
         """Paint the routing of a color over a rectangle.
 
@@ -304,7 +304,7 @@ class Layout:
         self._changing()
         self._params.append((name, value, self.rect(rect, f"set_param({name!r})")))
 
-    def input_stream(self, x: int, y: int, side: str, color: int) -> Stream:
+    def input_stream(self, x: int, y: int, side: Side, color: int) -> Stream:
         """Attach the host to a PE: it sends wavelets of `color` into PE (x, y) from a side.
 
         Parameters
@@ -322,7 +322,7 @@ class Layout:
         self._changing()
         return self._streams.attach("input", x, y, side, color)
 
-    def output_stream(self, x: int, y: int, side: str, color: int) -> Stream:
+    def output_stream(self, x: int, y: int, side: Side, color: int) -> Stream:
         """Attach the host to a PE: it takes the wavelets of `color` that PE (x, y) sends to a side.
 
         Parameters

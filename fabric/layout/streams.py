@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -10,7 +11,10 @@ from wse_core import image as im
 from wse_core.errors import LayoutError, RouteError
 from wse_core.image import DIRS
 
-__all__ = ["Stream", "Streams"]
+__all__ = ["Side", "Stream", "Streams"]
+
+Side = Literal["W", "E", "N", "S", "R"]
+"""A side of a PE is one of its four links, or its ramp."""
 
 
 @dataclass(frozen=True)

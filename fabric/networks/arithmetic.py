@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fabric.program import functions
 from wse_core import numerics
-from wse_core.formats import Arithmetic
+from wse_core.formats import Arithmetic, Half
 from wse_core.params import Machine
 
 __all__ = ["MixedArithmetic"]
@@ -32,7 +32,7 @@ class MixedArithmetic:
         Bits of 1 in the 16-bit format.
     """
 
-    def __init__(self, machine: Machine, dtype: str) -> None:
+    def __init__(self, machine: Machine, dtype: Half) -> None:
         self.half, self.single = Arithmetic.of(machine, dtype), Arithmetic.of(machine, "f32")
         self.functions = functions.Evaluate(machine)
         self.one = np.uint16(self.half.encode(1.0))

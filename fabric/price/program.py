@@ -13,6 +13,7 @@ from fabric.program.program import Program
 from wse_core import isa
 from wse_core.encoding import N_TASK_IDS
 from wse_core.errors import ProgramError
+from wse_core.formats import Half
 from wse_core.image import ProgramImage
 from wse_core.params import Machine
 from wse_core.params import machine as default_machine
@@ -98,7 +99,7 @@ def price(
 def price_code(
     write: Callable[[Program], object],
     machine: Machine | None = None,
-    half: str = "f16",
+    half: Half = "f16",
     *,
     declare: Callable[[Program], object] | None = None,
     given: Given | None = None,

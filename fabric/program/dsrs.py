@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from fabric.asm import checks, descriptors
 from fabric.asm.operands import Address, Dsd, Dsr, Reg, Var
 from fabric.asm.unit import Unit
@@ -15,7 +17,7 @@ class Dsrs:
     def __init__(self, unit: Unit) -> None:
         self.unit = unit
 
-    def dsr(self, file: str, id: int | None = None, name: str = "") -> Dsr:
+    def dsr(self, file: Literal["dest", "src0", "src1"], id: int | None = None, name: str = "") -> Dsr:
         """Reserve a data structure register.
 
         Parameters

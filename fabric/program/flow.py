@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import numpy as np
 
@@ -32,6 +33,7 @@ INVERSE = {
 """The condition that holds when another does not (of integers: NaN has no opposite)."""
 SWAPPED = {"gt": "lt", "ge": "le", "gtu": "ltu", "geu": "leu"}
 """The machine lacks these conditions: they are written with operands exchanged."""
+Kind = Literal["16", "32", "h", "s"]
 KINDS = {"16": ("br16", "i"), "32": ("br32", "l"), "h": ("brh", "h"), "s": ("brs", "s")}
 """Each kind of comparison has an instruction and an element type."""
 
@@ -61,7 +63,7 @@ class Flow:
         """Jump to a label (object or name, which may be placed later)."""
         self.unit.emit("jmp", imm=target)
 
-    def branch(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str, kind: str | None = None) -> None:
+    def branch(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str, kind: Kind | None = None) -> None:
         """Jump to `target` if ``a cond b``.
 
         Parameters
@@ -126,7 +128,7 @@ class Flow:
             raise self.unit.error(f"unknown kind of comparison {kind!r}", hint=", ".join(KINDS))
         return KINDS[kind]
 
-    def _branch_unless(self, cond: str, a: Reg | float, b: Reg | float, target: Label, kind: str | None) -> None:
+    def _branch_unless(self, cond: str, a: Reg | float, b: Reg | float, target: Label, kind: Kind | None) -> None:
         """Jump to `target` unless ``a cond b``: exact also for NaN."""
         letter = self._kind(kind, a, b)[1]
         if cond not in INVERSE:
@@ -185,7 +187,7 @@ class Flow:
             self.registers.release([reg for reg in (up, None if counter is not None else down) if reg is not None])
 
     @contextmanager
-    def while_(self, cond: str, a: Reg | float, b: Reg | float, kind: str | None = None) -> Iterator[None]:
+    def while_(self, cond: str, a: Reg | float, b: Reg | float, kind: Kind | None = None) -> Iterator[None]:
         """Repeat the body while ``a cond b`` holds; arguments as `branch`."""
         with self.blocks.whole():
             end = self.new_label()
@@ -196,7 +198,7 @@ class Flow:
             self.place(end)
 
     @contextmanager
-    def if_(self, cond: str, a: Reg | float, b: Reg | float, kind: str | None = None) -> Iterator[None]:
+    def if_(self, cond: str, a: Reg | float, b: Reg | float, kind: Kind | None = None) -> Iterator[None]:
         """Execute the body if ``a cond b`` holds; arguments as `branch`.  `else_` may follow."""
         with self.blocks.whole():
             end = self.new_label()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from fabric.asm.operands import Async, Dsd, Dsr, Reg, Task, Var
 from fabric.asm.unit import Unit
@@ -24,7 +24,7 @@ class Operations:
 
     def async_(
         self,
-        priority: str = "medium",
+        priority: Literal["low", "medium", "high"] = "medium",
         ut: int | None = None,
         activate: Task | str | int | None = None,
         unblock: Task | str | int | None = None,

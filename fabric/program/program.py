@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Any, Literal
 
 from fabric.asm import disasm
 from fabric.asm.unit import Unit
@@ -44,6 +44,7 @@ from fabric.program.registers import ByNumber, Registers
 from fabric.program.scalar import Scalars
 from fabric.program.source import here
 from fabric.program.tasks import Tasks
+from wse_core.formats import Half
 from wse_core.image import ProgramImage
 from wse_core.params import Machine
 
@@ -99,8 +100,8 @@ class Program(OperationMethods):
         self,
         name: str,
         machine: Machine | None = None,
-        half: str = "f16",
-        main_priority: str = "medium_low",
+        half: Half = "f16",
+        main_priority: Literal["medium_low", "medium", "medium_high", "high"] = "medium_low",
         by_address: bool = False,
     ) -> None:
         self.unit = Unit(name, machine, half, main_priority, by_address, here, HINTS)

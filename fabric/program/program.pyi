@@ -5,7 +5,7 @@ Written by `python -m tools.stubs --write`; do not edit.
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from numpy.typing import ArrayLike
 
@@ -13,13 +13,14 @@ from fabric.asm.operands import Address, Async, Dsd, Dsr, Label, Queue, Reg, Tas
 from fabric.asm.unit import Unit
 from fabric.program.blocks import Blocks
 from fabric.program.dsrs import Dsrs
-from fabric.program.flow import Flow
+from fabric.program.flow import Flow, Kind
 from fabric.program.memory import Memory
 from fabric.program.operations import Operations
 from fabric.program.ports import Ports
 from fabric.program.registers import ByNumber, Registers
 from fabric.program.scalar import Scalars
 from fabric.program.tasks import Tasks
+from wse_core.formats import Half
 from wse_core.image import ProgramImage
 from wse_core.params import Machine
 
@@ -54,8 +55,8 @@ class Program:
         self,
         name: str,
         machine: Machine | None = None,
-        half: str = "f16",
-        main_priority: str = "medium_low",
+        half: Half = "f16",
+        main_priority: Literal["medium_low", "medium", "medium_high", "high"] = "medium_low",
         by_address: bool = False,
     ) -> None: ...
     def __repr__(self) -> str: ...
@@ -190,7 +191,7 @@ class Program:
     ) -> Dsd:
         """Describe wavelets leaving for the fabric."""
 
-    def dsr(self, file: str, id: int | None = None, name: str = "") -> Dsr:
+    def dsr(self, file: Literal["dest", "src0", "src1"], id: int | None = None, name: str = "") -> Dsr:
         """Reserve a data structure register."""
 
     def load(self, dsr: Dsr, dsd: Dsd | Var) -> None:
@@ -213,7 +214,7 @@ class Program:
 
     def async_(
         self,
-        priority: str = "medium",
+        priority: Literal["low", "medium", "high"] = "medium",
         ut: int | None = None,
         activate: Task | str | int | None = None,
         unblock: Task | str | int | None = None,
@@ -274,11 +275,16 @@ class Program:
     def q_state(self, dst: Reg, what: str) -> None:
         """Set a register to the set of queues, bit k for queue k, that are in a state."""
 
-    def flt_set(self, filter: int, field: str, value: Reg | int) -> None:
+    def flt_set(self, filter: int, field: Literal["counter", "max", "limit"], value: Reg | int) -> None:
         """Set a field of a counter filter of this PE."""
 
     def task(
-        self, name: str, kind: str = "local", id: int | None = None, color: int | None = None, priority: str = "low"
+        self,
+        name: str,
+        kind: Literal["local", "data", "control"] = "local",
+        id: int | None = None,
+        color: int | None = None,
+        priority: Literal["low", "high"] = "low",
     ) -> AbstractContextManager[Task]:
         """Write a task: its body is what is emitted inside the ``with``; it ends by itself."""
 
@@ -327,7 +333,7 @@ class Program:
     def jmp(self, target: Label | str) -> None:
         """Jump to a label (object or name, which may be placed later)."""
 
-    def branch(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str, kind: str | None = None) -> None:
+    def branch(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str, kind: Kind | None = None) -> None:
         """Jump to `target` if ``a cond b``."""
 
     def br16(self, cond: str, a: Reg | float, b: Reg | float, target: Label | str) -> None:
@@ -346,11 +352,11 @@ class Program:
         """Repeat the body `count` times."""
 
     def while_(
-        self, cond: str, a: Reg | float, b: Reg | float, kind: str | None = None
+        self, cond: str, a: Reg | float, b: Reg | float, kind: Kind | None = None
     ) -> AbstractContextManager[None]:
         """Repeat the body while ``a cond b`` holds; arguments as `branch`."""
 
-    def if_(self, cond: str, a: Reg | float, b: Reg | float, kind: str | None = None) -> AbstractContextManager[None]:
+    def if_(self, cond: str, a: Reg | float, b: Reg | float, kind: Kind | None = None) -> AbstractContextManager[None]:
         """Execute the body if ``a cond b`` holds; arguments as `branch`.  `else_` may follow."""
 
     def else_(self) -> AbstractContextManager[None]:

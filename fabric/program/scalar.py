@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -189,7 +190,7 @@ class Scalars:
             raise self.unit.error(f"q_state: there is no state {what!r}", hint=", ".join(QUEUE_STATES))
         self.unit.emit("q_state", a=self.unit.register_field(dst, "i", "q_state"), imm=QUEUE_STATES.index(what))
 
-    def flt_set(self, filter: int, field: str, value: Reg | int) -> None:
+    def flt_set(self, filter: int, field: Literal["counter", "max", "limit"], value: Reg | int) -> None:
         """Set a field of a counter filter of this PE.
 
         Parameters

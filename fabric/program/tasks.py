@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from fabric.asm.instruction import TaskRef
 from fabric.asm.operands import Label, Queue, Task
@@ -22,7 +23,12 @@ class Tasks:
 
     @contextmanager
     def task(
-        self, name: str, kind: str = "local", id: int | None = None, color: int | None = None, priority: str = "low"
+        self,
+        name: str,
+        kind: Literal["local", "data", "control"] = "local",
+        id: int | None = None,
+        color: int | None = None,
+        priority: Literal["low", "high"] = "low",
     ) -> Iterator[Task]:
         """Write a task: its body is what is emitted inside the ``with``; it ends by itself.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import figures
 from harness.cli.completion import complete_by
-from harness.cli.shared import add_machine_options
+from harness.cli.shared import add_format, add_machine_options
 from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json, table
 from harness.kit.files import write_markdown, write_picture, write_table
@@ -40,6 +40,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         type=int,
         help="simulate meshes of up to P x P PEs (default: what takes tens of seconds)",
     )
+    add_format(parser, "the picture")
     add_machine_options(parser)
     return parser
 
@@ -57,8 +58,8 @@ def main(args: argparse.Namespace) -> None:
             result = spec.function(machine, args.max_cycle_level, progress)
         write_table(stage / f"{spec.name}.csv", result.rows)
         write_markdown(stage / f"{spec.name}.md", f"{spec.name}: {spec.summary}", result.rows, result.notes)
-        write_picture(stage / f"{spec.name}.png", result.draw)
-    files = [str(Path(args.out) / f"{spec.name}.{end}") for end in ("png", "csv", "md")]
+        write_picture(stage / f"{spec.name}.{args.format}", result.draw)
+    files = [str(Path(args.out) / f"{spec.name}.{end}") for end in (args.format, "csv", "md")]
     if args.json:
         print_json(
             {"figure": spec.name, "source": spec.source, "files": files, "notes": result.notes, "rows": result.rows}

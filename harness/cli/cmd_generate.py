@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.cli import generate_answer, generate_batch, generate_regions, generate_speculation
+from harness.cli.completion import complete_paths
 from harness.cli.generate_requests import requests_of
 from harness.cli.shared import add_machine_options, mesh_of, text_of, token_ids_of
 from harness.cli.tracing import add_options as add_trace_options
@@ -46,9 +47,10 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         description="Let a language model answer a prompt. One program of the PEs reads the prompt at once, another "
         "one, on the same weights and cache, decodes: a token goes in, the next one comes out.",
     )
-    parser.add_argument(
+    model = parser.add_argument(
         "model", metavar="MODEL", help="a shipped model, a directory in the layout of the hub, or a GGUF file"
     )
+    complete_paths(model, _models)
     _add_prompt(parser)
     parser.add_argument(
         "--random-layers",
@@ -266,6 +268,14 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
         draft_mesh=None if args.draft_mesh is None else mesh_of(args.draft_mesh, "--draft-mesh"),
     )
     return request, tokenizer
+
+
+def _models(args: argparse.Namespace) -> list[str]:
+    """Return the names of models that need no file: shipped ones, and published ones for random layers."""
+    from harness.models.hub import shipped_models
+    from harness.models.presets import PRESETS
+
+    return [*shipped_models(), *(PRESETS if args.random_layers else ())]
 
 
 def main(args: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 from harness.kit.console import make_progress, print_json, table
 from harness.kit.files import write_picture
 from traces.atomic import atomic_file
+from traces.picture import format_of
 from wse_core.errors import ConfigError
 from wse_core.schema import Field
 
@@ -51,7 +52,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     )
     parser.add_argument("--check", metavar="SOLUTION", help="do not search: check a placement and say its score")
     parser.add_argument("--out", metavar="SOLUTION", help="file for the placement, in the contest's format")
-    parser.add_argument("--picture", metavar="FILE.png", help="file for a picture of the wafer")
+    parser.add_argument("--picture", metavar="FILE.png", help="file for a picture of the wafer: .png, .svg or .pdf")
     parser.add_argument(
         "--mesh", metavar="WxH", help="of a configuration: PEs (default: those of the file, all if it streams weights)"
     )
@@ -61,6 +62,8 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
 
 def main(args: argparse.Namespace) -> int:
     """Place what the file states."""
+    if args.picture:
+        format_of(args.picture)  # refuses others before anything is searched
     return _contest(args) if args.file.endswith(".kgraph") else _network(args)
 
 
@@ -109,7 +112,11 @@ def _network(args: argparse.Namespace) -> int:
     ways |= {f"{name} onward": path.way_out for name, path in found.pipeline.paths.items() if path.way_out}
     if args.picture:
         with atomic_file(args.picture) as stream:
-            write_picture(stream, lambda figure: draw(figure, blocks, [], width, height, str(args.file), ways))
+            write_picture(
+                stream,
+                lambda figure: draw(figure, blocks, [], width, height, str(args.file), ways),
+                format_of(args.picture),
+            )
     files = [args.picture] if args.picture else []
     if args.json:
         facts = {"width": width, "height": height, "minibatch": batch, "slowest": slowest, "how": found.how}
@@ -241,6 +248,7 @@ def _write(args: argparse.Namespace, problem: Any, placed: Any) -> list[str]:
                 lambda figure: draw(
                     figure, _blocks(placed), problem.wires, problem.width, problem.height, problem.name or "placement"
                 ),
+                format_of(args.picture),
             )
     return [path for path in (args.out, args.picture) if path]
 

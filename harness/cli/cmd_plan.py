@@ -7,7 +7,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from harness.cli.completion import complete_by
+from harness.cli.completion import complete_by, complete_list, complete_numbers
+from harness.cli.shared import add_format
 from harness.config.assignments import parse_assignments
 from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json, table
@@ -20,6 +21,7 @@ from harness.plan.strategies import gpu_days
 from harness.plan.units import DAY, amount, printed, span
 from wse_core.errors import ConfigError, UnsupportedError, WseError
 from wse_core.numbers import DEFAULT_PRESET
+from wse_core.numbers import PRESETS as MACHINES
 from wse_core.schema import Field, suggestion
 
 __all__ = ["add_parser", "main"]
@@ -80,8 +82,9 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         "--rules", action="store_true", help="search by the rules of the paper, as its tables do, not everything"
     )
     parser.add_argument("--schedule", metavar="KIND", help="simulate standard, layered or modular instead")
-    parser.add_argument("--preset", help=f"machine to start from (default: {DEFAULT_PRESET})")
-    parser.add_argument(
+    preset = parser.add_argument("--preset", help=f"machine to start from (default: {DEFAULT_PRESET})")
+    complete_by(preset, lambda args: MACHINES)
+    numbers = parser.add_argument(
         "--set",
         metavar="key=value",
         action="append",
@@ -89,6 +92,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         dest="shape",
         help=f"of a wafer: machine.plan.cores and other modelled numbers; of a schedule: {', '.join(SHAPE)}",
     )
+    complete_numbers(numbers)
     inference = parser.add_argument_group("inference", "what answering takes instead, by a model composed of parts")
     inference.add_argument(
         "--inference", action="store_true", help="plan a request; MODEL is a preset or a directory of the hub's layout"
@@ -111,9 +115,17 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         help="beside a plan by weight streaming: what the model that follows the programs of the PEs says, and why",
     )
     parser.add_argument("--reproduce", action="store_true", help="print every published cell and what is derived")
-    parser.add_argument("--figures", metavar="NAME,...", help="write these published figures, or all")
+    drawn = parser.add_argument("--figures", metavar="NAME,...", help="write these published figures, or all")
+    complete_list(drawn, _figure_names)
     parser.add_argument("--out", metavar="DIR", help="directory for figures and timelines")
+    add_format(parser)
     return parser
+
+
+def _figure_names() -> list[str]:
+    from harness.plan.figures import NAMES
+
+    return [*NAMES, "all"]
 
 
 def _models(args: argparse.Namespace) -> list[str]:
@@ -280,10 +292,11 @@ def _schedule(args: argparse.Namespace) -> int | None:
         with staged_directory(args.out) as stage:
             write_table(stage / "timeline.csv", [vars(s) for s in timeline.spans])
             write_picture(
-                stage / "timeline.png", lambda figure: draw_timeline(figure.subplots(), args.schedule, timeline)
+                stage / f"timeline.{args.format}",
+                lambda figure: draw_timeline(figure.subplots(), args.schedule, timeline),
             )
             write_timeline(timeline, stage / "timeline.perfetto-trace")
-        files = [str(Path(args.out) / f"timeline.{end}") for end in ("csv", "png", "perfetto-trace")]
+        files = [str(Path(args.out) / f"timeline.{end}") for end in ("csv", args.format, "perfetto-trace")]
     facts = {"schedule": args.schedule, **values, **timeline.summary()}
     if args.json:
         print_json(facts | {"files": files})
@@ -308,8 +321,8 @@ def _figures(args: argparse.Namespace) -> int | None:
             progress.update(done, len(names), figure=name)
             rows, draw = figure(name)
             write_table(stage / f"{name}.csv", rows)
-            write_picture(stage / f"{name}.png", draw)
-    files = [str(Path(target) / f"{name}.{end}") for name in names for end in ("png", "csv")]
+            write_picture(stage / f"{name}.{args.format}", draw)
+    files = [str(Path(target) / f"{name}.{end}") for name in names for end in (args.format, "csv")]
     if args.json:
         print_json({"files": files})
     else:

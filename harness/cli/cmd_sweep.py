@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from harness.cli.shared import add_format
 from harness.kit.console import make_progress, print_json, printable
 from wse_core.errors import ConfigError
 from wse_core.errors.base import EXIT_RUN
@@ -63,6 +64,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     )
     parser.add_argument("--x", metavar="AXIS", default="", help="axis of the figure, instead of the file's")
     parser.add_argument("--y", metavar="COLUMN", default="", help="column that is drawn, instead of the file's")
+    add_format(parser, "the figure")
     parser.add_argument("--overwrite", action="store_true", help="forget points that an earlier sweep left there")
     parser.add_argument("--dry-run", action="store_true", help="say which points there are, and run none")
     return parser
@@ -89,7 +91,7 @@ def main(args: argparse.Namespace) -> int | None:
     figure = replace(sweep.figure, x=args.x or sweep.figure.x, y=args.y or sweep.figure.y)
     out = args.out or Path("sweeps", Path(args.file).stem)
     with make_progress(args.progress) as progress:
-        outcome = run(sweep, out, processes, args.scheduler, args.overwrite, figure, progress)
+        outcome = run(sweep, out, processes, args.scheduler, args.overwrite, figure, progress, args.format)
     facts = {
         "file": args.file,
         "axes": known,

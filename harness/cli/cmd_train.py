@@ -17,14 +17,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.cli import train_project
+from harness.cli.completion import complete_by, complete_paths
+from harness.cli.shared import add_format
 from harness.cli.tracing import add_options as add_trace_options
 from harness.cli.tracing import recorder
 from harness.cli.train_run import FOLDER, PURPOSE, TrainingRun, folder_of, library, place_of, read_checkpoint
 from harness.kit.console import make_progress, print_json, table
 from harness.kit.modules import need
 from harness.kit.staging import alone
+from traces.picture import FORMATS
 from wse_core.errors import CheckpointError, ConfigError
 from wse_core.events import LEVELS
+from wse_core.numbers import PRESETS
 from wse_core.params import PARAMETERS
 
 if TYPE_CHECKING:
@@ -67,10 +71,12 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         "and wafers, cycle by cycle. Examples by name: digits (default), digits-sparse75, digits-sparse90, "
         "fc-mnist-shaped.",
     )
-    parser.add_argument("config", nargs="?", metavar="CONFIG.toml", help="configuration, or the name of an example")
+    name = parser.add_argument("config", nargs="?", metavar="CONFIG.toml", help="configuration, or that of an example")
+    complete_paths(name, _examples)
     parser.add_argument("--wafers", metavar="N", type=int, help="wafers, instead of what the file says")
-    parser.add_argument("--preset", help="machine to start from: --set machine.preset=... (default: the file's)")
-    parser.add_argument(
+    preset = parser.add_argument("--preset", help="machine to start from (default: the file's)")
+    complete_by(preset, lambda args: PRESETS)
+    keys = parser.add_argument(
         "--set",
         action="append",
         default=[],
@@ -78,6 +84,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         metavar="KEY=VALUE",
         help="set a key of the configuration or a modelled number, as in --set swarm.link.planes=4; may be repeated",
     )
+    complete_by(keys, _keys)
     parser.add_argument(
         "--mode",
         choices=("auto", "pipelined", "streaming"),
@@ -100,24 +107,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         help="train the first N iterations by numpy too: bit for bit in the order of the wafers, and "
         "as a plain trainer does",
     )
-    parser.add_argument(
-        "--report",
-        action=argparse.BooleanOptionalAction,
-        help=f"make loss.png and report.html (default: of runs of at least {SHORT} iterations that come to their end)",
-    )
-    parser.add_argument(
-        "--save-weights", metavar="FILE", help="write the last weights, masks and optimizer state: .safetensors or .npz"
-    )
-    parser.add_argument(
-        "--save-onnx",
-        metavar="FILE",
-        help="write the network with its last weights as an ONNX file: the one that it came from, or a new one",
-    )
-    parser.add_argument(
-        "--save-model",
-        metavar="DIR",
-        help="write the last weights of a preset llama as a model that wse generate answers with",
-    )
+    _add_outputs(parser)
     parser.add_argument(
         "--ranks",
         action="store_true",
@@ -135,6 +125,43 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     )
     add_trace_options(parser)
     return parser
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    """Give a parser the options of what a training leaves behind."""
+    parser.add_argument(
+        "--report",
+        action=argparse.BooleanOptionalAction,
+        help=f"make loss.png and report.html (default: of runs of at least {SHORT} iterations that come to their end)",
+    )
+    add_format(parser, "loss.png and project.png")
+    parser.add_argument(
+        "--save-weights", metavar="FILE", help="write the last weights, masks and optimizer state: .safetensors or .npz"
+    )
+    parser.add_argument(
+        "--save-onnx",
+        metavar="FILE",
+        help="write the network with its last weights as an ONNX file: the one that it came from, or a new one",
+    )
+    parser.add_argument(
+        "--save-model",
+        metavar="DIR",
+        help="write the last weights of a preset llama as a model that wse generate answers with",
+    )
+
+
+def _examples(args: argparse.Namespace) -> Sequence[str]:
+    from harness.train.config import EXAMPLES
+
+    return EXAMPLES
+
+
+def _keys(args: argparse.Namespace) -> list[str]:
+    """Return what ``--set`` takes: keys of the file outside of its lists of tables, and modelled numbers."""
+    from harness.train.pipeline_support import SUPPORT
+
+    keys = [key for key in SUPPORT if not key.startswith(("network.layers.", "network.nodes."))]
+    return [f"{key}=" for key in dict.fromkeys([*keys, *PARAMETERS])]
 
 
 def main(args: argparse.Namespace) -> int:
@@ -342,7 +369,7 @@ def _directory(args: argparse.Namespace, config: TrainConfig, source: Path | Non
 
 def _nothing_in_the_way(out: Path) -> None:
     """Raise `ConfigError` if a file of the run cannot get its name, which would else be found out at the end."""
-    for name in ("log.jsonl", "loss.csv", "loss.png", "run.h5", "report.html"):
+    for name in ("log.jsonl", "loss.csv", *(f"loss.{form}" for form in FORMATS), "run.h5", "report.html"):
         if (out / name).is_dir():
             raise ConfigError("is in the way: a directory", where=out / name, hint="another directory with --out")
 

@@ -9,24 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from harness.cli import selection
+from harness.cli.completion import complete_list
+from harness.cli.shared import add_format
 from harness.kit.console import make_progress, print_json, printable, table
 from traces import movie, pictures, terminal
-from traces.heatmap import plane, sent, write_heatmap
+from traces.heatmap import write_heatmap
 from traces.line_cycles import line_cycles, line_table
 from traces.page.write import write_page
 from traces.paths import follow, identify
+from traces.plots import PLOTS, plot
 from traces.state import RegionStates
 from traces.trace import DERIVED, Trace
-from wse_core.counters import LINKS, MOVED, USES, limits, said
+from wse_core.counters import MOVED, USES, limits, said
 from wse_core.errors import ConfigError, TraceError
 from wse_core.events import KINDS
 
 __all__ = ["FIGURES", "add_parser", "main"]
 
-FIGURES = ("heat", "links", "stalls", "windows", "timeline", "utilisation", "animation")
+FIGURES = (*PLOTS, "animation")
 VIEWS = ("page", "figure", "follow", "profile", "tasks", "step")
 """Options of which each asks for a view of its own."""
 MOST_PHASES = 24
@@ -51,11 +53,12 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     parser.add_argument(
         "--profile", action="store_true", help="measured cycles by source line, of all PEs or those of --region"
     )
-    parser.add_argument(
+    figure = parser.add_argument(
         "--figure",
         metavar="F,F",
         help=f"pictures, each with its CSV: {', '.join(FIGURES)}, or all that the file has numbers for",
     )
+    complete_list(figure, (*FIGURES, "all"))
     parser.add_argument(
         "--counter",
         metavar="NAME",
@@ -74,6 +77,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         type=Path,
         help="write a page that plays the run back in a browser: its events, or windows of its counters",
     )
+    add_format(parser, "pictures; an animation is a GIF")
     selection.add_options(parser)
     return parser
 
@@ -289,30 +293,16 @@ def _drawn(trace: Trace, args: argparse.Namespace, name: str, stem: Path) -> Any
     """Draw one figure; return the paths of the files."""
     chosen = selection.of_args(args)
     cycles = None if args.cycles is None else chosen["cycles"]
-    run, title, path = trace.files[0], trace.meta.job, Path(f"{stem}-{name}.png")
     if name == "heat":
         return heat(trace, args, stem, chosen)
-    if name == "links":
-        return pictures.links(path, traffic_of(trace, args.window), f"{title}: wavelets per link")
-    if name == "stalls":
-        counters = {use: plane(run.counter(use).values, args.window) for use in USES}
-        axis = "x" if next(iter(counters.values())).shape[1] > 1 else "y"
-        return pictures.stalls(path, counters, axis, f"{title}: where the cycles went")
-    if name == "windows":
-        counted = {key: run.counter(key) for key in run.counters}
-        if not set(USES) <= set(counted):
-            raise TraceError("holds no counters of the uses of cycles", path=run.path, exit_code=2)
-        over = f"{title}: where the cycles went, over time"
-        return pictures.windows(path, counted, over, trace.meta.first_cycle)
-    if name == "timeline":
-        return pictures.timeline(path, trace, chosen["region"], cycles, f"{title}: tasks and waits")
-    if name == "utilisation":
-        return pictures.utilisation(path, trace, chosen["region"], title=f"{title}: utilisation")
+    if name != "animation":
+        drawn = plot(trace, name, chosen["region"], cycles, window=args.window)
+        return drawn.save(Path(f"{stem}-{name}.{args.format}"))
     if cycles is None:
         cycles = trace.meta.first_cycle, min(int(trace.clock), trace.meta.first_cycle + 200)
     with make_progress(args.progress) as progress:
-        progress.phase(f"animation of {title}")
-        return [movie.animate(path.with_suffix(".gif"), trace, cycles, chosen["region"], progress=progress.update)]
+        progress.phase(f"animation of {trace.meta.job}")
+        return [movie.animate(Path(f"{stem}-{name}.gif"), trace, cycles, chosen["region"], progress=progress.update)]
 
 
 def possible(trace: Trace) -> list[str]:
@@ -334,29 +324,17 @@ def possible(trace: Trace) -> list[str]:
 def heat(trace: Trace, args: argparse.Namespace, stem: Path, chosen: dict[str, Any]) -> Sequence[Path]:
     """Draw the heat map of a counter, or of how many events of a kind each PE has; return the files."""
     run, name = trace.files[0], args.counter or "busy"
+    path = Path(f"{stem}-{name}.{args.format}")
     if name in run.counters or name not in (*KINDS, *DERIVED):
-        counter = run.counter(name)
-        values, unit = plane(counter.values, args.window), counter.unit
-    else:
-        events = trace.events(**chosen | {"kinds": (name,), "columns": ("x", "y")})
-        values, unit = np.zeros(trace.shape, np.int64), "events"
-        if len(events):
-            size = max(len(values), int(events["y"].max()) + 1), max(len(values[0]), int(events["x"].max()) + 1)
-            values = np.bincount(events["y"].astype(np.int64) * size[1] + events["x"], minlength=size[0] * size[1])
-            values = values.reshape(size)
+        return plot(trace, "heat", counter=name, window=args.window).save(path)
+    events = trace.events(**chosen | {"kinds": (name,), "columns": ("x", "y")})
+    values = np.zeros(trace.shape, np.int64)
+    if len(events):
+        size = max(len(values), int(events["y"].max()) + 1), max(len(values[0]), int(events["x"].max()) + 1)
+        values = np.bincount(events["y"].astype(np.int64) * size[1] + events["x"], minlength=size[0] * size[1])
+        values = values.reshape(size)
     part = "" if args.window is None else f", window {args.window}"
-    return write_heatmap(f"{stem}-{name}.png", values, f"{trace.meta.job}: {name}{part}", unit)
-
-
-def traffic_of(trace: Trace, window: int | None = None) -> NDArray[np.uint64]:
-    """Return (height, width, 4): wavelets that left each PE to W, E, N and S, from the counters of arrivals."""
-    run = trace.files[0]
-    counters = [run.counter(name) for name in run.counters if name.startswith(MOVED)]
-    if not counters:
-        raise TraceError("holds no counters of links", path=run.path, exit_code=2)
-    parts = [plane(counter.values, window, link) for counter in counters for link in LINKS]
-    moved = np.reshape(parts, (len(counters), len(LINKS), *parts[0].shape)).sum(axis=0)
-    return sent(np.moveaxis(moved, 0, -1))
+    return write_heatmap(path, values, f"{trace.meta.job}: {name}{part}", "events")
 
 
 def _numbers(text: str, count: int, where: str) -> list[int]:

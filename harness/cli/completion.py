@@ -11,9 +11,10 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-__all__ = ["complete", "complete_by"]
+__all__ = ["complete", "complete_by", "complete_list", "complete_numbers", "complete_paths"]
 
 
 def complete_by(action: argparse.Action, names: Callable[[argparse.Namespace], Iterable[str]]) -> None:
@@ -23,6 +24,38 @@ def complete_by(action: argparse.Action, names: Callable[[argparse.Namespace], I
         return list(names(parsed_args))
 
     action.completer = completer  # type: ignore[attr-defined]
+
+
+def complete_paths(action: argparse.Action, names: Callable[[argparse.Namespace], Iterable[str]]) -> None:
+    """Say what an argument may be beside a file or a directory: names, and what lies where the shell is."""
+
+    def completer(parsed_args: argparse.Namespace, prefix: str = "", **_: Any) -> list[str]:
+        place = Path(prefix if prefix.endswith("/") or not prefix else Path(prefix).parent)
+        there = sorted(place.iterdir()) if place.is_dir() else []
+        return [*names(parsed_args), *(f"{path}/" if path.is_dir() else str(path) for path in there)]
+
+    action.completer = completer  # type: ignore[attr-defined]
+
+
+def complete_list(action: argparse.Action, names: Sequence[str] | Callable[[], Sequence[str]]) -> None:
+    """Say what the words of an argument may be that takes several with commas between."""
+
+    def completer(prefix: str = "", **_: Any) -> list[str]:
+        before = prefix[: prefix.rfind(",") + 1]
+        return [before + name for name in (names() if callable(names) else names)]
+
+    action.completer = completer  # type: ignore[attr-defined]
+
+
+def complete_numbers(action: argparse.Action, prefix: str = "machine.") -> None:
+    """Say that an argument sets a modelled number, as in ``machine.router.hop=2``, with the prefix or without."""
+
+    def names(args: argparse.Namespace) -> list[str]:
+        from wse_core.params import PARAMETERS
+
+        return [f"{start}{name}=" for start in (prefix, "") for name in PARAMETERS]
+
+    complete_by(action, names)
 
 
 def complete(build_parser: Callable[..., argparse.ArgumentParser], commands: Sequence[str]) -> int:

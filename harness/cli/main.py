@@ -28,6 +28,8 @@ from typing import Any, NoReturn
 from harness.kit.endings import Terminated
 from wse_core.errors import ConfigError, WseError
 from wse_core.errors.base import EXIT_RUN
+from wse_core.errors.values import shown
+from wse_core.schema import suggestion
 
 __all__ = ["COMMANDS", "build_parser", "main"]
 
@@ -51,6 +53,14 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message, hint=f"{self.prog} --help")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse a word that is none of the choices, with the nearest of them; argparse itself names all alone."""
+        if action.choices is None or value in action.choices:
+            return
+        option = action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
+        hint = f"{suggestion(value, action.choices)}; {self.prog} --help"
+        raise ConfigError(f"{shown(value)} is none", where=option, hint=hint)
 
 
 def common_options() -> argparse.ArgumentParser:

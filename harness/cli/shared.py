@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 
+from harness.cli.completion import complete_by, complete_numbers
 from wse_core.errors import ConfigError
 from wse_core.errors.values import shown
-from wse_core.numbers import DEFAULT_PRESET
+from wse_core.numbers import DEFAULT_PRESET, PRESETS
 
-__all__ = ["CLOCKS", "add_machine_options", "add_overrides", "mesh_of", "text_of", "token_ids_of"]
+__all__ = ["CLOCKS", "add_format", "add_machine_options", "add_overrides", "mesh_of", "text_of", "token_ids_of"]
 
 CLOCKS = ("clock.ghz", "plan.core_ghz")
 """Numbers of the machine at which tokens per second are given: the vendor's scripts, and the published rate."""
@@ -20,13 +21,14 @@ def add_machine_options(parser: argparse.ArgumentParser, preset: str | None = DE
     `preset` is the default; None: the machine that a program was written for.
     """
     default = "that of the program" if preset is None else "%(default)s"
-    parser.add_argument("--preset", default=preset, help=f"machine to start from (default: {default})")
+    start = parser.add_argument("--preset", default=preset, help=f"machine to start from (default: {default})")
+    complete_by(start, lambda args: PRESETS)
     add_overrides(parser)
 
 
 def add_overrides(parser: argparse.ArgumentParser) -> None:
     """Give a parser ``--set``."""
-    parser.add_argument(
+    option = parser.add_argument(
         "--set",
         action="append",
         default=[],
@@ -34,6 +36,14 @@ def add_overrides(parser: argparse.ArgumentParser) -> None:
         metavar="machine.key=value",
         help="change a modelled number, for example --set machine.router.hop=2; may be repeated",
     )
+    complete_numbers(option)
+
+
+def add_format(parser: argparse.ArgumentParser, of: str = "pictures") -> None:
+    """Give a parser ``--format`` for its pictures."""
+    from traces.picture import FORMATS
+
+    parser.add_argument("--format", choices=FORMATS, default="png", help=f"of {of} (default: %(default)s)")
 
 
 def mesh_of(text: str, option: str) -> tuple[int, int]:

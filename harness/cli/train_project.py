@@ -19,7 +19,7 @@ __all__ = ["run"]
 
 
 def run(args: argparse.Namespace, config: TrainConfig, out: Path) -> int:
-    """Project, write ``project.png`` and ``project.csv``, print; return 0."""
+    """Project, write ``project.png`` (or what is asked for) and ``project.csv``, print; return 0."""
     module = need("harness.train.project", PURPOSE)
     systems = module.systems_of(args.project)
     with staged_directory(str(out)) as stage:
@@ -27,8 +27,8 @@ def run(args: argparse.Namespace, config: TrainConfig, out: Path) -> int:
             progress.phase(f"project {config.name}")
             found = module.project(config, systems, lambda done, todo, what: progress.update(done, todo, at=what))
         write_table(stage / "project.csv", found["rows"])
-        write_picture(stage / "project.png", lambda picture: module.draw(picture, config.name, found))
-    files = [str(out / f"project.{end}") for end in ("png", "csv")]
+        write_picture(stage / f"project.{args.format}", lambda picture: module.draw(picture, config.name, found))
+    files = [str(out / f"project.{end}") for end in (args.format, "csv")]
     if args.json:
         print_json({"name": config.name, **found, "files": files})
     else:

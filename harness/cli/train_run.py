@@ -255,4 +255,4 @@ class TrainingRun:
             found["checkpoint"] = str(self.last)
         files = [str(self.weights)] if self.weights is not None else []
         title = f"{config.name} on {place_of(self.args, config)}, {config.dtype}"
-        return found | {"files": [*self.log.finish(title, figure), *files]}
+        return found | {"files": [*self.log.finish(title, figure, self.args.format), *files]}

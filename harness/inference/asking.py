@@ -14,7 +14,7 @@ from fabric.networks.inference.rows import POLICIES
 from harness.models.configuration import Configuration
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.errors.values import shown
-from wse_core.formats import Arithmetic
+from wse_core.formats import Arithmetic, Half
 from wse_core.params import Machine
 from wse_core.schema import Field
 
@@ -150,7 +150,7 @@ class AnswerRequest:
     count: int
     mesh: Mesh
     policy: str = "shift"
-    dtype: str = "f16"
+    dtype: Half = "f16"
     sampling: Sampling = Sampling()
     verify: bool = True
     answers: int | None = None

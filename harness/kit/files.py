@@ -1,4 +1,4 @@
-"""Results are written as files that other programs can read: a table as CSV or Markdown, a picture as PNG."""
+"""Results are written as files that others can read: a table as CSV or Markdown, a picture as PNG, SVG or PDF."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from harness.kit.console import plain
-from traces.style import DPI, new_figure, styled
+from traces.picture import format_of, picture_bytes
+from traces.style import new_figure, styled
 
 __all__ = ["write_markdown", "write_picture", "write_table"]
 
@@ -37,8 +38,28 @@ def write_markdown(path: str | Path, title: str, rows: Sequence[Mapping[str, Any
 
 
 @styled
-def write_picture(path: str | Path | BinaryIO, draw: Callable[[Any], object]) -> None:
-    """Write what `draw` paints on a `matplotlib.figure.Figure` as PNG in the style of all pictures."""
+def write_picture(path: str | Path | BinaryIO, draw: Callable[[Any], object], form: str | None = None) -> None:
+    """Write what `draw` paints on a `matplotlib.figure.Figure` in the style of all pictures.
+
+    Parameters
+    ----------
+    path : path-like or binary file
+    draw : callable
+        Given a figure.
+    form : str, optional
+        Of `traces.picture.FORMATS`; default: by the suffix of the path, of an open file PNG.
+
+    Raises
+    ------
+    TraceError
+        The suffix is that of no picture.
+    """
+    if form is None:
+        form = format_of(path) if isinstance(path, (str, Path)) else "png"
     figure = new_figure(9.5, 4.6)
     draw(figure)
-    figure.savefig(path, format="png", dpi=DPI, metadata={"Software": None})
+    data = picture_bytes(figure, form)
+    if isinstance(path, (str, Path)):
+        Path(path).write_bytes(data)
+    else:
+        path.write(data)

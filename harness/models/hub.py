@@ -45,6 +45,7 @@ __all__ = [
     "find_model",
     "load_model",
     "save_model",
+    "shipped_models",
     "tensor_shapes",
     "weight_files",
 ]
@@ -312,7 +313,7 @@ def load_model(directory: str | Path) -> LanguageModel:
     return LanguageModel(directory.resolve().name, configuration, tensors, directory)
 
 
-def _shipped() -> list[str]:
+def shipped_models() -> list[str]:
     """Return the names of the shipped models."""
     return sorted(path.name for path in EXAMPLES.iterdir() if (path / CONFIG).exists()) if EXAMPLES.exists() else []
 
@@ -325,7 +326,7 @@ def find_directory(name: str) -> Path:
     ConfigError
         There is neither; says what can be given in the place of a file, a name on the hub, or a preset.
     """
-    shipped, path = _shipped(), Path(name)
+    shipped, path = shipped_models(), Path(name)
     if name.rstrip("/") in shipped:
         return EXAMPLES / name.rstrip("/")
     if path.is_dir():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,11 +36,10 @@ def write_numbers(folder: Path, trace: Trace) -> list[Path]:
             written.append(folder / f"{name}.csv")
             with atomic_file(written[-1]) as stream:
                 stream.write(csv_text(lines).encode("utf-8"))
-    with tempfile.TemporaryDirectory(prefix="wse-report-") as scratch:
-        for _, table, _ in drawn(trace, Path(scratch)):
-            written.append(folder / table.name)
-            with atomic_file(written[-1]) as stream:
-                stream.write(table.read_bytes())
+    for name, picture, _ in drawn(trace):
+        written.append(folder / f"{name}.csv")
+        with atomic_file(written[-1]) as stream:
+            picture.write_table(stream)
     return written
 
 

@@ -1,20 +1,27 @@
 """The HTML of reports is one document with its style, tables and pictures inside.
 
-The page loads nothing and fits every width: tables scroll in their own box, long lines wrap.  It follows the reader's
-choice of a light or a dark screen; pictures keep their white paper.
+The page loads nothing and fits every width: tables scroll in their own box, which the keyboard reaches, and long lines
+wrap.  Every part has a name and a link at the top.  The page follows the reader's choice of a light or a dark screen,
+and so do its pictures, which are drawn in it; only those with very much in them are PNG, on white paper.
 """
 
 from __future__ import annotations
 
 import base64
 import html
+import re
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from harness.kit.console import printable
+from traces.picture import picture_bytes
 
-__all__ = ["document", "image", "number", "percent", "share", "table", "text"]
+__all__ = ["details", "document", "image", "number", "percent", "share", "table", "text"]
+
+MOST_DRAWN = 250_000
+"""Characters of a picture that is drawn in the page."""
+DISPENSABLE = (r"^.*?(?=<svg )", "<!--.*?-->", "<metadata>.*?</metadata>", r' id="[a-z]+_[0-9]+"')
+"""What a drawing in a page has no use for: head, comments, who made it, names that several would have."""
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2528; --paper: #ffffff; --soft: #5b6b72; --line: #ccd3d6; --box: #f1f4f5;
@@ -30,6 +37,10 @@ td, th { padding: .15em .8em .15em 0; text-align: left; vertical-align: top; } t
 font-weight: 600; } td.n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
 td.t { text-align: right; overflow-wrap: anywhere; min-width: 6em; } td:first-child { min-width: min(10em, 30vw); }
 img { max-width: 100%; height: auto; background: #ffffff; border-radius: 4px; }
+.wide > svg { max-width: 100%; height: auto; } iframe { width: 100%; height: 46em; border: 1px solid var(--line); }
+nav ul { display: flex; flex-wrap: wrap; gap: .2em 1.2em; padding: 0; list-style: none; } a { color: inherit; }
+summary { cursor: pointer; } details { margin: .6em 0; }
+:focus-visible { outline: 2px solid var(--good); outline-offset: 2px; }
 code, pre { background: var(--box); padding: .1em .3em; border-radius: 3px; } pre { white-space: pre-wrap; }
 .head { display: flex; flex-wrap: wrap; gap: .8em; margin: 1em 0; } .head div { flex: 1 1 9em; background: var(--box);
 border-radius: 6px; padding: .6em .8em; } .head b { display: block; font-size: 1.5em; line-height: 1.3; }
@@ -43,7 +54,8 @@ def document(title: str, body: Iterable[str]) -> str:
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{text(title)}</title><style>{STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
+        f"<title>{text(title)}</title><style>{STYLE}</style></head>\n<body>\n{_with_links(chr(10).join(body))}\n"
+        "</body></html>\n"
     )
 
 
@@ -74,7 +86,10 @@ def percent(change: float | None) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[int] = ()) -> str:
     """Return a table; columns `right` hold numbers.  A cell may be (text, class), ``t`` a long text there."""
-    lines = ["<div class='wide'><table>", "<tr>" + "".join(f"<th>{text(cell)}</th>" for cell in head) + "</tr>"]
+    lines = [
+        "<div class='wide' tabindex='0'><table>",
+        "<tr>" + "".join(f"<th>{text(cell)}</th>" for cell in head) + "</tr>",
+    ]
     for row in rows:
         cells = []
         for k, cell in enumerate(row):
@@ -85,7 +100,29 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]], right: Sequence[in
     return "\n".join([*lines, "</table></div>"])
 
 
-def image(path: str | Path, says: str) -> str:
-    """Return a picture with the words for those who do not see it."""
-    data = base64.b64encode(Path(path).read_bytes()).decode("ascii")
+def details(summary: str, inner: str) -> str:
+    """Return a part of the page that is folded away until somebody opens it."""
+    return f"<details><summary>{text(summary)}</summary>\n{inner}\n</details>"
+
+
+def image(figure: Any, says: str) -> str:
+    """Return a figure with the words for those who do not see it: drawn in the page, or as PNG if that is smaller."""
+    drawn = picture_bytes(figure, "svg").decode("utf-8")
+    if len(drawn) <= MOST_DRAWN:
+        for part in DISPENSABLE:
+            drawn = re.sub(part, "", drawn, flags=re.DOTALL)
+        head = f"<svg role='img' aria-label='{text(says)}' "
+        return f"<div class='wide'>{drawn.replace('<svg ', head, 1).strip()}</div>"
+    data = base64.b64encode(picture_bytes(figure, "png")).decode("ascii")
     return f"<p><img alt='{text(says)}' src='data:image/png;base64,{data}'></p>"
+
+
+def _with_links(page: str) -> str:
+    """Return a page with a name at every heading and, before the first one, a list of links to them."""
+    headings = re.findall("<h2>(.*?)</h2>", page)
+    names = {heading: "-".join(re.findall("[a-z0-9]+", html.unescape(heading).lower())) for heading in headings}
+    links = "".join(f"<li><a href='#{names[heading]}'>{heading}</a></li>" for heading in names)
+    for heading, name in names.items():
+        page = page.replace(f"<h2>{heading}</h2>", f"<h2 id='{name}'>{heading}</h2>", 1)
+    head, sign, rest = page.partition("<h2 ")
+    return f"{head}<nav aria-label='parts of this page'><ul>{links}</ul></nav>\n{sign}{rest}" if sign else page

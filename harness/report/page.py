@@ -1,13 +1,13 @@
 """A run, or several side by side, are shown as one self-contained HTML page.
 
-The page loads nothing: style, tables and pictures are in it, and with the package plotly installed a timeline and heat
-maps to zoom into.  What it says comes from the run file alone, except for the names and sources of modelled numbers.
+The page loads nothing: style, tables and pictures are in it, and the page that plays the run back (`traces.page`), as
+long as that is not large.  What it says comes from the run file alone, except for the names and sources of modelled
+numbers.
 """
 
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,19 +15,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.report.facts import HOST, cycles_explained, headline, roofs, summary
-from harness.report.markup import document, image, number, percent, share, table, text
+from harness.report.markup import details, document, image, number, percent, share, table, text
+from harness.report.player import player
 from harness.report.side_by_side import HOST_SECTION, NUMBERS, SHARES, side_by_side
 from traces import pictures
-from traces.heatmap import plane, write_heatmap
+from traces.heatmap import heatmap, plane
 from traces.line_cycles import NEEDED, line_cycles, line_table
 from traces.meanings import of_result
-from traces.style import COLOURS, DPI, USE_TEXT, integer_axes, new_figure, styled
+from traces.naming import clean
+from traces.style import COLOURS, USE_TEXT, integer_axes, new_figure, styled
 from wse_core.counters import LIMITS, USES
-from wse_core.params import PARAMETERS
+from wse_core.params import PARAMETERS, PRESETS, machine
 
 if TYPE_CHECKING:
     from harness.report.side_by_side import ComparedNumber
     from traces.marks import PhaseMark
+    from traces.picture import Picture
     from traces.reader import RunFile
     from traces.trace import Trace
 
@@ -35,6 +38,8 @@ __all__ = ["compare", "drawn", "page"]
 
 MOST_PHASES = 60
 MOST_LINES = 40
+MOST_SHOWN = 24
+"""Lines of a configuration that are shown at once."""
 TIMELINE_EVENTS = 200_000
 FEWER = ("cycles", "run_cycles", "wavelet_hops", "loss", "max_abs_error", *HOST[:5])
 """Results of which less is better; of those in `MORE` more is."""
@@ -48,7 +53,7 @@ def page(trace: Trace, interactive: bool = False) -> str:
     ----------
     trace : Trace
     interactive : bool
-        With a timeline and maps to zoom into, if plotly is installed; the page grows by 5 MB.
+        With the page that plays the run back, if the file has what it shows.
     """
     facts = summary(trace)
     body = [
@@ -59,8 +64,8 @@ def page(trace: Trace, interactive: bool = False) -> str:
         *_curves(trace.files[0]),
         "<h2>Where the cycles went</h2>",
         _uses(facts),
-        *_pictures(trace),
-        *(_closer(trace) if interactive else ()),
+        *(image(picture.figure, says) for _, picture, says in drawn(trace)),
+        *(player(trace) if interactive else ()),
         "<h2>Result</h2>",
         _results(facts["results"]),
         *_limits(facts["limits"]),
@@ -76,8 +81,8 @@ def page(trace: Trace, interactive: bool = False) -> str:
     if trace.marks:
         body += ["<h2>Phases</h2>", _phases(trace.marks)]
     if trace.meta.config_toml:
-        body += ["<h2>Configuration</h2>", f"<pre>{text(trace.meta.config_toml)}</pre>"]
-    body += ["<h2>Modelled numbers</h2>", _assumptions(trace.meta.machine)]
+        body += ["<h2>Configuration</h2>", _long(trace.meta.config_toml)]
+    body += ["<h2>Modelled numbers</h2>", _assumptions(trace.meta.preset, trace.meta.machine)]
     return document(facts["job"], body)
 
 
@@ -136,14 +141,6 @@ def _lines(trace: Trace) -> list[str]:
     return ["<h2>Measured cycles by source line</h2>", table(heading, rows, right=range(1, len(heading)))]
 
 
-def _closer(trace: Trace) -> list[str]:
-    """Return the parts to zoom into under their heading."""
-    from harness.report.interactive import figures
-
-    parts = figures(trace)
-    return ["<h2>Look closer</h2>", *parts] if parts else []
-
-
 def _changes(rows: Sequence[ComparedNumber], names: Sequence[str]) -> str:
     """Return the table of numbers of runs and their changes, marked where less or more is known to be better."""
     lines = []
@@ -172,10 +169,10 @@ def _accounts(facts: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
         if width.any():
             axes.barh(range(len(facts)), width, left=begin, color=COLOURS[use], label=USE_TEXT[use], height=0.7)
             begin += width
-    axes.set(yticks=range(len(facts)), yticklabels=[text(name) for name in names], xlabel="cycles of a PE, on average")
+    axes.set(yticks=range(len(facts)), yticklabels=[clean(name) for name in names], xlabel="cycles of a PE, on average")
     axes.invert_yaxis()
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1.1))
-    return _saved(figure, f"Where the cycles of {', '.join(names)} went: bars on one scale, as in the table.")
+    return image(figure, f"Where the cycles of {', '.join(names)} went: bars on one scale, as in the table.")
 
 
 def _headline(facts: Mapping[str, Any]) -> str:
@@ -253,13 +250,33 @@ def _busiest(facts: Mapping[str, Any]) -> str:
     return pes + links
 
 
-def _assumptions(machine: Mapping[str, Any]) -> str:
+def _long(words: str) -> str:
+    """Return a text of several lines, folded away if it would fill a screen."""
+    inner = f"<pre tabindex='0'>{text(words)}</pre>"
+    lines = words.count("\n")
+    return inner if lines <= MOST_SHOWN else details(f"{lines} lines", inner)
+
+
+def _assumptions(preset: str, numbers: Mapping[str, Any]) -> str:
+    """Return the modelled numbers that are not those of the preset, and all of them folded away."""
+
+    def shown(value: Any) -> Any:
+        return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+
+    usual = {name: shown(value) for name, value in (machine(preset) if preset in PRESETS else {}).items()}
     rows = [
-        (name, value, PARAMETERS[name].unit, PARAMETERS[name].confidence, PARAMETERS[name].source)
-        for name, value in machine.items()
+        (name, shown(value), PARAMETERS[name].unit, PARAMETERS[name].confidence, PARAMETERS[name].source)
+        for name, value in numbers.items()
         if name in PARAMETERS
     ]
-    return table(("name", "value", "unit", "confidence", "source"), rows)
+    heads = ("name", "value", "unit", "confidence", "source")
+    changed = [(name, value, usual[name], *more) for name, value, *more in rows if usual and usual[name] != value]
+    said = (
+        f"{len(changed) or 'None'} of {len(rows)} numbers {'is' if len(changed) == 1 else 'are'} not that of {preset}."
+    )
+    parts = [f"<p>{text(said)}</p>"] if usual else []
+    parts += [table(("name", "value", f"of {preset}", *heads[2:]), changed)] if changed else []
+    return "\n".join([*parts, details(f"All {len(rows)} numbers", table(heads, rows))])
 
 
 def _phases(marks: Sequence[PhaseMark]) -> str:
@@ -268,42 +285,30 @@ def _phases(marks: Sequence[PhaseMark]) -> str:
     return table(("track", "phase", "begin", "cycles"), rows, right=(2, 3)) + more
 
 
-def _pictures(trace: Trace) -> list[str]:
-    """Return the pictures that the file has the numbers for."""
-    with tempfile.TemporaryDirectory(prefix="wse-report-") as folder:
-        return [image(picture, says) for picture, _, says in drawn(trace, Path(folder))]
-
-
-def drawn(trace: Trace, folder: Path) -> Iterator[tuple[Path, Path, str]]:
-    """Draw the pictures that a run has the numbers for; yield picture, table of its numbers, and what it shows."""
+def drawn(trace: Trace) -> Iterator[tuple[str, Picture, str]]:
+    """Draw the pictures that a run has the numbers for; yield a name, the picture, and what it shows."""
     run = trace.files[0]
     counters = {name: run.counter(name) for name in run.counters}
     if set(USES) <= set(counters):
         uses = {use: counters[use].values.sum(axis=0) for use in USES}
         axis = "x" if uses["busy"].shape[1] > 1 else "y"
-        yield *pictures.stalls(folder / "stalls.png", uses, axis), f"Cycles of each {axis} of PEs by use, as bars."
+        yield "stalls", pictures.stalls(uses, axis), f"Cycles of each {axis} of PEs by use, as bars."
         if counters["busy"].window_cycles:
-            yield (
-                *pictures.windows(folder / "windows.png", counters, first=trace.meta.first_cycle),
-                "Share of all PE-cycles by use, window by window, and grants per PE and cycle.",
-            )
-        yield (
-            *write_heatmap(folder / "busy.png", plane(counters["busy"].values), "busy cycles", "cycles"),
-            "Map of the PEs, coloured by their busy cycles, from zero.",
-        )
+            over = pictures.windows(counters, first=trace.meta.first_cycle)
+            yield "windows", over, "Share of all PE-cycles by use, window by window, and grants per PE and cycle."
+        busy = heatmap(plane(counters["busy"].values), "busy cycles", "cycles")
+        yield "busy", busy, "Map of the PEs, coloured by their busy cycles, from zero."
     moved = [plane(counter.values) for counter in counters.values() if counter.kind == "link"]
     if moved:
-        yield (
-            *write_heatmap(folder / "moved.png", sum(moved), "wavelets moved by each router", "wavelets"),
-            "Map of the PEs, coloured by the wavelets that their routers moved, from zero.",
-        )
+        picture = heatmap(sum(moved[1:], moved[0]), "wavelets moved by each router", "wavelets")
+        yield "moved", picture, "Map of the PEs, coloured by the wavelets that their routers moved, from zero."
     if trace.has_events and trace.committed <= TIMELINE_EVENTS:
         for draw, name, says in (
             (pictures.utilisation, "utilisation", "Share of PEs in a task and waiting, and grants, over cycles."),
-            (pictures.timeline, "timeline", "Tasks and waits of each PE over cycles, under the program's phases."),
+            (pictures.timeline, "timeline", "Tasks, operations and waits of each PE over cycles, under the phases."),
         ):
             with contextlib.suppress(pictures.NothingToDraw):
-                yield (*draw(folder / f"{name}.png", trace), says)
+                yield name, draw(trace), says
 
 
 @styled
@@ -318,7 +323,7 @@ def _curves(run: RunFile) -> list[str]:
         axes.set(ylabel=name, ylim=(0, None))
         integer_axes(axes, "x")
     axes.set_xlabel("iteration")
-    return [_saved(figure, f"{' and '.join(names)} over the iterations.".capitalize())]
+    return [image(figure, f"{' and '.join(names)} over the iterations.".capitalize())]
 
 
 @styled
@@ -337,12 +342,4 @@ def _roofline_picture(point: Mapping[str, Any], limits: Mapping[int, str]) -> st
     axes.set(xlabel="multiply-adds per wavelet received", ylabel="multiply-adds per PE-cycle")
     axes.legend()
     words = f"{words}, {intensity:.3g} per wavelet received"
-    return f"<p>{words}.</p>" + _saved(figure, f"The run under the roofs of its machine: {words}.")
-
-
-def _saved(figure: Any, says: str) -> str:
-    """Return a figure as a picture of the page."""
-    with tempfile.TemporaryDirectory(prefix="wse-report-") as folder:
-        path = Path(folder, "figure.png")
-        figure.savefig(path, dpi=DPI, metadata={"Software": None})
-        return image(path, says)
+    return f"<p>{words}.</p>" + image(figure, f"The run under the roofs of its machine: {words}.")

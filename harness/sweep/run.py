@@ -57,6 +57,7 @@ def run(
     overwrite: bool = False,
     figure: FigureOptions | None = None,
     progress: Progress | None = None,
+    form: str = "png",
 ) -> SweepOutcome:
     """Measure the points of a sweep that are not there yet, and write table and figure.
 
@@ -74,6 +75,8 @@ def run(
     figure : FigureOptions, optional
         Instead of what the file says.
     progress : Progress, optional
+    form : str
+        Of the figure, one of `traces.picture.FORMATS`.
 
     Raises
     ------
@@ -102,7 +105,7 @@ def run(
         with staged_directory(out) as stage:
             write_tables(stage, rows)
             tables = sorted(path.name for path in stage.iterdir())
-        pictures = _picture(out, rows, sweep, shown)
+        pictures = _picture(out, rows, sweep, shown, form)
     return SweepOutcome(rows, [str(out / name) for name in (NAME, *tables, *pictures)], earlier)
 
 
@@ -115,9 +118,9 @@ def _measured(points: Sequence[Point], processes: int, scheduler: str | None) ->
         yield points[number], measured
 
 
-def _picture(out: Path, rows: list[dict[str, Any]], sweep: Sweep, shown: FigureOptions) -> list[str]:
+def _picture(out: Path, rows: list[dict[str, Any]], sweep: Sweep, shown: FigureOptions, form: str) -> list[str]:
     """Write the figure; there is none if every point failed."""
-    name = "figure.png"
+    name = f"figure.{form}"
     if all(row[ERROR] is not None for row in rows):
         return []
     x, y = axis_of_x(sweep.axes, shown.x), drawn_column(rows, shown.y)

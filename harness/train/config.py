@@ -37,6 +37,7 @@ from harness.train.sparsity import phases, widened
 from harness.train.tables import MemxConfig, RunConfig, TrainFile
 from harness.train.text import characters, is_text, text_of
 from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.formats import Half
 from wse_core.schema import suggestion
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class TrainConfig(TrainFile):
         from fabric.networks.graph.network import Network
         from harness.train.nodes import graph_of
 
-        dtype = "f16" if self.dtype == "bf16" else self.dtype
+        dtype: Half = "cb16" if self.dtype == "cb16" else "f16"
         if self.network.nodes:
             some, pixels = self.data.labels != "class", self.data.labels == "pixel"
             sizes = self.network.inputs, self.network.nodes, self.data.sequence

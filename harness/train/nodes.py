@@ -30,6 +30,7 @@ from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import INPUT
 from fabric.networks.graph.windows import window_of
 from wse_core.errors import ConfigError
+from wse_core.formats import Half
 from wse_core.schema import suggestion
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def graph_of(
     inputs: int,
     nodes: Sequence[NodeConfig],
     sequence: int,
-    dtype: str = "f16",
+    dtype: Half = "f16",
     some: bool = False,
     image: Sequence[int] = (),
     pixels: bool = False,

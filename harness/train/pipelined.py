@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -83,7 +83,10 @@ class PipelinedTrainer(Loop):
     """
 
     def __init__(
-        self, config: TrainConfig, backend: str | None = None, compiled: str | PathLike[str] | None = None
+        self,
+        config: TrainConfig,
+        backend: Literal["compiled", "reference", "numpy"] | None = None,
+        compiled: str | PathLike[str] | None = None,
     ) -> None:
         refuse_unsupported(config)
         self.backend, self.network = backend, config.build_network()

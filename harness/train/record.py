@@ -101,8 +101,8 @@ class Log:
         with contextlib.suppress(OSError):  # what cannot be written was said by `add`
             self._file.close()
 
-    def finish(self, title: str, figure: bool = True) -> list[str]:
-        """Write the table, and the figure if wanted; return the paths of all files."""
+    def finish(self, title: str, figure: bool = True, form: str = "png") -> list[str]:
+        """Write the table, and the figure if wanted in a format of `traces.picture`; return the paths of all files."""
         names = ["log.jsonl"]
         if self.rows:
             keys = list(dict.fromkeys(key for row in self.rows for key in row if not isinstance(row[key], dict)))
@@ -110,14 +110,14 @@ class Log:
                 with staged_directory(self.directory) as stage:
                     write_table(stage / "loss.csv", [{key: row.get(key) for key in keys} for row in self.rows])
                     if figure:
-                        write_picture(stage / "loss.png", lambda drawn: self._draw(drawn, title))
+                        write_picture(stage / f"loss.{form}", lambda drawn: self._draw(drawn, title))
             except OSError as error:
                 raise ConfigError(
-                    f"loss.csv and loss.png cannot be written: {error.strerror}",
+                    f"loss.csv and loss.{form} cannot be written: {error.strerror}",
                     where=self.directory,
                     hint="free space, then --resume; training itself is done",
                 ) from None
-            names += ["loss.csv", "loss.png"] if figure else ["loss.csv"]
+            names += ["loss.csv", f"loss.{form}"] if figure else ["loss.csv"]
         return [str(self.directory / name) for name in names]
 
     def _draw(self, figure: Figure, title: str) -> None:

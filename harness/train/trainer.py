@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -60,7 +60,7 @@ class Trainer(MasterLoop):
     def __init__(
         self,
         config: TrainConfig,
-        backend: str | None = None,
+        backend: Literal["compiled", "reference", "numpy"] | None = None,
         data: Dataset | Iterable[tuple[ArrayLike, ArrayLike]] | None = None,
     ) -> None:
         self.backend, self.network = backend, config.build_network()

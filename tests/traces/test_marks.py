@@ -145,10 +145,10 @@ def test_perfetto_has_tracks_for_phases_and_the_host(recorded, tmp_path):
 def test_pictures_over_time_show_the_phases(recorded, tmp_path):
     path, ends = recorded
     with Trace.open(path) as trace:
-        pictures.timeline(tmp_path / "with.png", trace)
-        pictures.utilisation(tmp_path / "over.png", trace)
+        pictures.timeline(trace).save(tmp_path / "with.png")
+        pictures.utilisation(trace).save(tmp_path / "over.png")
         trace.marks = []
-        pictures.timeline(tmp_path / "without.png", trace)
+        pictures.timeline(trace).save(tmp_path / "without.png")
     assert (tmp_path / "with.png").read_bytes() != (tmp_path / "without.png").read_bytes()
     with open(tmp_path / "with.csv", newline="") as stream:
         rows = list(csv.DictReader(stream))

@@ -39,8 +39,8 @@ def test_links_of_small_fabrics_have_their_numbers(tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "new_figure", lambda *size: figures.append(made(*size)) or figures[-1])
     traffic = np.zeros((2, 3, 4), int)
     traffic[0, 0, 1], traffic[1, 2, 2] = 1234, 7
-    pictures.links(tmp_path / "a.png", traffic)
-    pictures.links(tmp_path / "b.png", np.ones((20, 20, 4), int))
+    pictures.links(traffic).save(tmp_path / "a.png")
+    pictures.links(np.ones((20, 20, 4), int)).save(tmp_path / "b.png")
     small, large = ([text.get_text() for text in figure.axes[0].texts] for figure in figures)
     assert (small, large) == (["1,234", "7"], [])
 
@@ -55,7 +55,7 @@ def test_a_timeline_draws_its_spans_together(trace, tmp_path, monkeypatch):
         return drawn[-1].figure, drawn[-1]
 
     monkeypatch.setattr(pictures, "_with_phases", seen)
-    _, table = pictures.timeline(tmp_path / "t.png", trace)
+    _, table = pictures.timeline(trace).save(tmp_path / "t.png")
     (axes,) = drawn
     assert len(axes.patches) == 0
     spans = {part.get_label(): part.get_paths() for part in axes.collections}
@@ -86,7 +86,7 @@ def test_every_phase_has_its_name(tmp_path, monkeypatch):
         writer.add_marks(marks)
         writer.add_events(events, 1000, TraceFilter())
     with Trace.open(tmp_path / "run.h5") as opened:
-        pictures.timeline(tmp_path / "t.png", opened)
+        pictures.timeline(opened).save(tmp_path / "t.png")
     strip = figures[0].axes[0]
     beside = {text.get_text().strip() for text in strip.texts}
     assert beside == {"forward, layer 1", "backward, layer 1", "samples of the batch"}

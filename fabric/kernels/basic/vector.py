@@ -47,7 +47,7 @@ from fabric.price import timing
 from fabric.program.program import Program
 from wse_core import isa
 from wse_core.errors import ConfigError
-from wse_core.formats import Arithmetic, Bits
+from wse_core.formats import Arithmetic, Bits, Half
 from wse_core.isa import Op
 from wse_core.params import Machine
 
@@ -109,7 +109,7 @@ def expected_cycles(
     return machine["ce.tsc_read"] + timing.operation(machine, steps + int(lost.sum()))
 
 
-def vector_program(op: Op, n: int, stride: int, half: str, banks: tuple[int, int], machine: Machine) -> Program:
+def vector_program(op: Op, n: int, stride: int, half: Half, banks: tuple[int, int], machine: Machine) -> Program:
     """Return the program: arrays ``b``, ``c`` and, if needed, ``a`` and ``d``; task ``main``."""
     p = Program(f"vector {op.name}", machine, half=half)
     kinds = {"h": half} | _TYPES
@@ -149,7 +149,7 @@ def vector_program(op: Op, n: int, stride: int, half: str, banks: tuple[int, int
     return p
 
 
-def _half(op: Op, dtype: str) -> str:
+def _half(op: Op, dtype: str) -> Half:
     """Return the 16-bit format of the program, or raise if `dtype` is none that the operation works on."""
     letters = set(op.types) - {"-"}
     legal: tuple[str, ...]
@@ -158,12 +158,12 @@ def _half(op: Op, dtype: str) -> str:
     else:
         legal = ("f32",) if "s" in letters else ("i32", "u32") if "l" in letters else ("i16", "u16")
     if dtype == "auto":
-        return legal[0] if "h" in letters else "f16"
+        return "f16"
     if dtype not in legal:
         raise ConfigError(
             f"{op.name} does not work on {dtype}", where=f"{_WHERE}: dtype", hint=" or ".join(legal), value=dtype
         )
-    return dtype if "h" in letters else "f16"
+    return "cb16" if dtype == "cb16" else "f16"
 
 
 def _banks(op: Op, conflict: bool, machine: Machine) -> tuple[int, int]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.asm.operands import Reg
+from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
 from fabric.host.running import Progress
 from fabric.kernels.kit.watch import Watch, listener
@@ -99,7 +100,7 @@ class Session:
         layout: Layout | FabricSpec,
         inputs: Iterable[tuple[str, NDArray[Any], int, int]],
         task: str | None = "main",
-        backend: str | None = None,
+        backend: Backend | None = None,
         progress: Progress | bool | None = None,
         cycle_limit: int = CYCLE_LIMIT,
         streams: Iterable[tuple[Stream, NDArray[np.uint32], NDArray[np.bool_]]] = (),

@@ -33,6 +33,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fabric.host.engines import Backend
 from fabric.host.running import Progress
 from fabric.kernels.kit import tiles
 from fabric.kernels.kit.check import Check, check_sum
@@ -249,7 +250,7 @@ class Product(ABC):
         b: Bits,
         progress: Progress | bool | None = None,
         cycle_limit: int = CYCLE_LIMIT,
-        backend: str | None = None,
+        backend: Backend | None = None,
     ) -> tuple[Session, Bits]:
         """Multiply on the fabric.
 

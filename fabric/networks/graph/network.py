@@ -24,6 +24,7 @@ from fabric.networks.graph.plain import EPSILON
 from fabric.networks.graph.table import CHOICES, OPERATIONS, activation
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
 from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.formats import Half
 
 __all__ = ["Layer", "Network"]
 
@@ -94,7 +95,7 @@ class Network:
 
     nodes: tuple[Node, ...]
     inputs: int
-    dtype: str = "f16"
+    dtype: Half = "f16"
     joined: bool = True
     epsilon: float = EPSILON
     head_columns: int = 1
@@ -128,7 +129,7 @@ class Network:
         assert self.tensors  # features fit
 
     @classmethod
-    def of(cls, layers: Sequence[Layer], dtype: str = "f16", joined: bool = True) -> Network:
+    def of(cls, layers: Sequence[Layer], dtype: Half = "f16", joined: bool = True) -> Network:
         """Return the network of layers, first to last, with its loss."""
         nodes: list[Node] = []
         for number, layer in enumerate(layers, 1):
@@ -141,7 +142,7 @@ class Network:
         cls,
         features: Sequence[int],
         activation: str = "relu",
-        dtype: str = "f16",
+        dtype: Half = "f16",
         bias: bool = True,
         norm: bool = False,
     ) -> Network:

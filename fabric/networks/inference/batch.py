@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.edge import Came, checked, refuse_token
@@ -98,7 +99,7 @@ class BatchResident:
         self,
         decode: Decode,
         weights: Mapping[str, ArrayLike],
-        backend: str | None = None,
+        backend: Backend | None = None,
         tables: Mapping[str, Bits] | None = None,
     ) -> None:
         self.decode, self.place, self.weights = decode, decode.place, weights

@@ -17,6 +17,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike, NDArray
 
+from fabric.host.engines import Backend
 from fabric.networks.inference.batch import BatchResident, BatchStep, LaneToken
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.fit import needed_words
@@ -106,7 +107,7 @@ class Chunks:
         weights: Mapping[str, ArrayLike],
         tables: Mapping[str, Bits],
         tokens: Sequence[int],
-        backend: str | None = None,
+        backend: Backend | None = None,
     ) -> ChunkReading:
         """Let the first program read so many tokens as this is for.
 
@@ -128,7 +129,7 @@ class Chunks:
         return ChunkReading(steps, kept, fabric.all_counters())
 
     def answering(
-        self, weights: Mapping[str, ArrayLike], kept: Mapping[str, Bits], backend: str | None = None
+        self, weights: Mapping[str, ArrayLike], kept: Mapping[str, Bits], backend: Backend | None = None
     ) -> Resident:
         """Return the decoder that goes on behind what was read."""
         return Resident(self.decode, weights, backend, kept=kept)

@@ -53,6 +53,7 @@ from fabric.kernels.collectives.pieces.lines import compose
 from fabric.kernels.kit.session import Stamps
 from fabric.kernels.matvec.line_sum import LineSum
 from fabric.layout.layout import Layout
+from fabric.layout.streams import Side
 from fabric.networks.inference.argmax import ArgMax
 from fabric.networks.inference.attention import Attention
 from fabric.networks.inference.axes import COLOR_HAND, COLOR_HEAD, COLOR_IN, COLOR_OUT, QUEUE_HEAD, QUEUE_IN, axes
@@ -585,7 +586,7 @@ class Decode:
             layout.route(color, (first, 0, 1, height), rx="W", tx="R")
             self.inputs = [layout.input_stream(0, row, "W", color) for row in range(height)]
         if place.last:
-            side = "N" if first else "W"
+            side: Side = "N" if first else "W"
             layout.route(COLOR_OUT, (first, 0), rx="R", tx=side)
             self.output = layout.output_stream(first, 0, side, COLOR_OUT)
         for name, values, rect in self.parameters():

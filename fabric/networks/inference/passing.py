@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from numpy.typing import ArrayLike
 
+from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
 from fabric.networks.inference.edge import Came, Edge
 from fabric.networks.inference.log import noted
@@ -47,7 +48,7 @@ class Passing:
         pipeline: Pipeline,
         weights: Mapping[str, ArrayLike],
         tables: Sequence[Mapping[str, Bits]] | None = None,
-        backend: str | None = None,
+        backend: Backend | None = None,
     ) -> None:
         self.pipeline, self.place = pipeline, pipeline.place
         self.fabric = Fabric(pipeline.layout(), backend)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from fabric.kernels.matmul.local import Shape
 from fabric.networks.inference.decoder import HEAD_NORMS, NORMS, Decoder
 from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.formats import Half
 
 __all__ = ["NOTHING", "Placement", "shares"]
 
@@ -70,7 +71,7 @@ class Placement:
     width: int
     height: int
     tokens_per_row: int
-    dtype: str = "f16"
+    dtype: Half = "f16"
     first: int = 0
     last: bool = True
     requests: int = 1

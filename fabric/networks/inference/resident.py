@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.edge import Came, Edge
@@ -74,7 +75,7 @@ class Resident:
         self,
         decode: Decode,
         weights: Mapping[str, ArrayLike],
-        backend: str | None = None,
+        backend: Backend | None = None,
         tables: Mapping[str, Bits] | None = None,
         kept: Mapping[str, Bits] | None = None,
         fabric: Fabric | None = None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Literal
 
 from fabric.asm.operands import Address, Dsd, Dsr, Reg, Var
 from fabric.kernels.matmul.local import emit_product
@@ -201,7 +202,7 @@ class Idioms:
         p.st16(address, self.pointers[name])
         p.free(address)
 
-    def register(self, kind: str, name: str) -> Dsr:
+    def register(self, kind: Literal["dest", "src0", "src1"], name: str) -> Dsr:
         """Return a register of descriptors, taken when it is first asked for."""
         if name not in self._registers:
             self._registers[name] = self.p.dsr(kind, name=name)

@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 
 from fabric.host.fabric import Fabric
 from fabric.layout.layout import Layout
+from fabric.layout.streams import Side
 from fabric.networks.graph.network import Network
 from fabric.networks.pipelined import colors
 from fabric.networks.pipelined.loss import gate_program
@@ -50,6 +51,7 @@ from fabric.networks.pipelined.updates import Rule
 from fabric.networks.pipelined.wafer import PipelinedWafer
 from fabric.price.timing import stage
 from fabric.program.program import Program
+from wse_core.formats import Half
 from wse_core.params import Machine
 
 __all__ = [
@@ -71,7 +73,7 @@ TURNS = 3
 """That are measured, after those that fill the pipeline."""
 STREAM, BACK = 11, 12
 """Colors of what comes and goes; any two that mean nothing inside a rectangle."""
-Link = tuple[str, int, int]
+Link = tuple[Side, int, int]
 """A link has a side, a color and wavelets per turn."""
 NEVER = 0xFFFF
 """Minibatches of an update that does not come while turns are measured."""
@@ -138,7 +140,7 @@ def _mean(measured: Callable[[int], float], parts: int) -> float:
     return rest + (every - rest) / parts
 
 
-def _tile_program(tile: Tile, rule: Rule, machine: Machine, half: str) -> tuple[Program, Link, Link]:
+def _tile_program(tile: Tile, rule: Rule, machine: Machine, half: Half) -> tuple[Program, Link, Link]:
     """Return the program of a tile alone, its inputs and its sums."""
     place = MatrixPlace(True, True, 0, 0, tile.inputs, False)
     program = matrix_program(tile, place, STREAM, None, rule, tile.kept + 2 * TURNS, machine, half)
@@ -146,14 +148,14 @@ def _tile_program(tile: Tile, rule: Rule, machine: Machine, half: str) -> tuple[
 
 
 @lru_cache(maxsize=4096)
-def _tile_forward(tile: Tile, rule: Rule, machine: Machine, half: str) -> float:
+def _tile_forward(tile: Tile, rule: Rule, machine: Machine, half: Half) -> float:
     """Return the cycles of a minibatch that goes forward only."""
     program, inputs, sums = _tile_program(tile, rule, machine, half)
     return _turn(program, [inputs], [sums], 0, machine, training=False)
 
 
 @lru_cache(maxsize=4096)
-def _tile(tile: Tile, rule: Rule, machine: Machine, half: str, per_update: int = 1) -> tuple[float, float]:
+def _tile(tile: Tile, rule: Rule, machine: Machine, half: Half, per_update: int = 1) -> tuple[float, float]:
     """Return the cycles of a turn, and of it those from its begin until the gradients of the inputs have left."""
     n, batch = tile.outputs, tile.batch
     program, inputs, sums = _tile_program(tile, rule, machine, half)
@@ -169,12 +171,12 @@ def _tile(tile: Tile, rule: Rule, machine: Machine, half: str, per_update: int =
     return (many - few) / TURNS, forward + float(back)
 
 
-def tile_cycles(tile: Tile, rule: Rule, machine: Machine, half: str, parts: int = 1) -> float:
+def tile_cycles(tile: Tile, rule: Rule, machine: Machine, half: Half, parts: int = 1) -> float:
     """Return the cycles of a turn of a PE with a tile."""
     return _mean(lambda count: _tile(_one_tile(tile), rule, machine, half, count)[0], parts)
 
 
-def forward_and_back_cycles(tile: Tile, rule: Rule, machine: Machine, half: str) -> float:
+def forward_and_back_cycles(tile: Tile, rule: Rule, machine: Machine, half: Half) -> float:
     """Return the cycles of a PE with a tile from a minibatch's inputs until gradients of inputs have left it."""
     return _tile(_one_tile(tile), rule, machine, half)[1]
 
@@ -195,7 +197,7 @@ def gate_cycles(batch: int, machine: Machine) -> float:
     return _turn(program, comes, [("N", BACK, words * batch)], 0, machine) - words * batch
 
 
-def _outputs_program(tile: Tile, rule: Rule, machine: Machine, half: str) -> tuple[Program, Link, Link]:
+def _outputs_program(tile: Tile, rule: Rule, machine: Machine, half: Half) -> tuple[Program, Link, Link]:
     """Return the program of the outputs of a row alone, its sums and what it sends on."""
     count, place = tile.outputs * tile.batch, OutputsPlace(0, True, True, tile.outputs)
     program = outputs_program(tile, place, STREAM, BACK, rule, tile.kept + 2 * TURNS, machine, half)
@@ -203,14 +205,14 @@ def _outputs_program(tile: Tile, rule: Rule, machine: Machine, half: str) -> tup
 
 
 @lru_cache(maxsize=4096)
-def _outputs_forward(tile: Tile, rule: Rule, machine: Machine, half: str) -> float:
+def _outputs_forward(tile: Tile, rule: Rule, machine: Machine, half: Half) -> float:
     """Return the cycles of a minibatch that goes forward only."""
     program, sums, leaves = _outputs_program(tile, rule, machine, half)
     return _turn(program, [sums], [leaves], 0, machine, training=False)
 
 
 @lru_cache(maxsize=4096)
-def _outputs(tile: Tile, rule: Rule, machine: Machine, half: str, per_update: int = 1) -> tuple[float, float]:
+def _outputs(tile: Tile, rule: Rule, machine: Machine, half: Half, per_update: int = 1) -> tuple[float, float]:
     """Return the cycles of a turn, and of it those before the first output leaves."""
     count = tile.outputs * tile.batch
     program, sums, on = _outputs_program(tile, rule, machine, half)
@@ -228,24 +230,24 @@ def _one_row(tile: Tile) -> Tile:
     return replace(tile, layer=layer, columns=1, rows=1)
 
 
-def outputs_cycles(tile: Tile, rule: Rule, machine: Machine, half: str, parts: int = 1) -> float:
+def outputs_cycles(tile: Tile, rule: Rule, machine: Machine, half: Half, parts: int = 1) -> float:
     """Return the cycles of a turn of a PE with the outputs of a row, the stream of all rows not counted."""
     return _mean(lambda count: _outputs(_one_row(tile), rule, machine, half, count)[0], parts)
 
 
-def _outputs_ahead(tile: Tile, rule: Rule, machine: Machine, half: str) -> float:
+def _outputs_ahead(tile: Tile, rule: Rule, machine: Machine, half: Half) -> float:
     """Return of these cycles those before the first output leaves."""
     return _outputs(_one_row(tile), rule, machine, half)[1]
 
 
 @lru_cache(maxsize=4096)
-def _gradients(tile: Tile, machine: Machine, half: str) -> float:
+def _gradients(tile: Tile, machine: Machine, half: Half) -> float:
     count = tile.inputs * tile.batch
     program = passing_program(tile, True, True, STREAM, machine, half)
     return _turn(program, [("S", colors.NORTH[0], count)], [("W", STREAM, count // 2)], 0, machine)
 
 
-def gradients_cycles(tile: Tile, machine: Machine, half: str) -> float:
+def gradients_cycles(tile: Tile, machine: Machine, half: Half) -> float:
     """Return the cycles of a turn of a PE that passes gradients back, the stream of all columns not counted."""
     layer = replace(tile.layer, inputs=tile.inputs, outputs=2, activation="none", norm=False)
     return _gradients(replace(tile, layer=layer, columns=1, rows=1, kept=1), machine, half)
@@ -280,7 +282,7 @@ def _marks(pes: Size) -> Size:
 
 
 def layer_parts(
-    tile: Tile, rule: Rule, machine: Machine, half: str, rows_before: int = 1, parts: int = 1
+    tile: Tile, rule: Rule, machine: Machine, half: Half, rows_before: int = 1, parts: int = 1
 ) -> dict[str, float]:
     """Return the cycles of a minibatch in each kind of PE of a layer, and in the streams that enter and leave it."""
     given = machine, tile.batch, tile.first, tile.columns, tile.rows, tile.inputs, tile.outputs, rows_before
@@ -292,17 +294,17 @@ def layer_parts(
     return found | {"gradients": gradients_cycles(tile, machine, half) + behind}
 
 
-def layer_cycles(tile: Tile, rule: Rule, machine: Machine, half: str, rows_before: int = 1, parts: int = 1) -> float:
+def layer_cycles(tile: Tile, rule: Rule, machine: Machine, half: Half, rows_before: int = 1, parts: int = 1) -> float:
     """Return the cycles that a layer takes for a minibatch when nothing else holds it up."""
     return max(layer_parts(tile, rule, machine, half, rows_before, parts).values())
 
 
-def last_cycles(tile: Tile, rule: Rule, machine: Machine, half: str, loss_rows: int, parts: int = 1) -> float:
+def last_cycles(tile: Tile, rule: Rule, machine: Machine, half: Half, loss_rows: int, parts: int = 1) -> float:
     """Return the same of the last layer with the loss, which it waits for in every turn."""
     return _mean(lambda count: _last_turn(tile, rule, machine, half, loss_rows, count), parts)
 
 
-def _last_turn(tile: Tile, rule: Rule, machine: Machine, half: str, loss_rows: int, per_update: int) -> float:
+def _last_turn(tile: Tile, rule: Rule, machine: Machine, half: Half, loss_rows: int, per_update: int) -> float:
     """Return the cycles of a turn of the last layer.
 
     More than `FEW` columns of tiles are not simulated: each adds as many cycles as one of the last few.
@@ -319,7 +321,7 @@ def _last_turn(tile: Tile, rule: Rule, machine: Machine, half: str, loss_rows: i
 
 
 @lru_cache(maxsize=1024)
-def _last(tile: Tile, rule: Rule, machine: Machine, half: str, loss_rows: int, per_update: int) -> float:
+def _last(tile: Tile, rule: Rule, machine: Machine, half: Half, loss_rows: int, per_update: int) -> float:
     network = Network.of((tile.layer,), half)
     turns = 2 * TURNS
     pipeline = Pipeline(
@@ -336,7 +338,7 @@ def _last(tile: Tile, rule: Rule, machine: Machine, half: str, loss_rows: int, p
     return alone + _tile(own, rule, machine, half, per_update)[0] - _tile(first, rule, machine, half, per_update)[0]
 
 
-def there_and_back_cycles(below: Tile, tile: Tile, rule: Rule, machine: Machine, half: str) -> float:
+def there_and_back_cycles(below: Tile, tile: Tile, rule: Rule, machine: Machine, half: Half) -> float:
     """Return the cycles from the gradients that a layer's outputs await to those of the minibatch that then leaves.
 
     Columns of tiles begin one after the other, as their inputs land and as the wave of sums comes; the gradients of the

@@ -19,6 +19,7 @@ from fabric.networks.pipelined.outputs import Leaving
 from fabric.networks.pipelined.tile import Tile
 from fabric.program import functions
 from fabric.program.program import Program
+from wse_core.formats import Half
 from wse_core.params import Machine
 
 __all__ = ["gate_program", "loss_program"]
@@ -40,7 +41,7 @@ class _Loss:
     """The loss has variables and tasks for `samples` samples with `classes` classes, `padded` in the stream."""
 
     def __init__(
-        self, tile: Tile, samples: int, row: int, rows: int, colors: dict[str, int], machine: Machine, half: str
+        self, tile: Tile, samples: int, row: int, rows: int, colors: dict[str, int], machine: Machine, half: Half
     ) -> None:
         self.samples, self.classes, self.padded = samples, tile.layer.outputs, tile.all_outputs
         self.p = p = Program(f"loss of {samples} samples, row {row} of {rows}", machine, half=half)
@@ -153,7 +154,7 @@ class _Loss:
 
 
 def loss_program(
-    tile: Tile, samples: int, row: int, rows: int, colors: dict[str, int], machine: Machine, half: str
+    tile: Tile, samples: int, row: int, rows: int, colors: dict[str, int], machine: Machine, half: Half
 ) -> Program:
     """Return the program of a PE of the loss.
 

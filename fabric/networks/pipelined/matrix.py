@@ -30,6 +30,7 @@ from fabric.networks.pipelined.products import Vectors, accumulate
 from fabric.networks.pipelined.tile import Tile
 from fabric.networks.pipelined.updates import CONSTANTS, Rule, UpdateCode
 from fabric.program.program import Program
+from wse_core.formats import Half
 from wse_core.params import Machine
 
 __all__ = ["MatrixPlace", "matrix_program"]
@@ -66,7 +67,7 @@ def matrix_program(
     rule: Rule,
     updates: int,
     machine: Machine,
-    half: str,
+    half: Half,
 ) -> Program:
     """Return the program of a tile.
 
@@ -97,7 +98,7 @@ class _Matrix:
         rule: Rule,
         updates: int,
         machine: Machine,
-        half: str,
+        half: Half,
     ) -> None:
         self.tile, self.place = tile, place
         self.p = p = Program(f"tile {tile.outputs} x {tile.inputs}, {place}", machine, half=half)

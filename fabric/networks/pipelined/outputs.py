@@ -29,6 +29,7 @@ from fabric.networks.pipelined.tile import Tile
 from fabric.networks.pipelined.updates import Rule
 from fabric.program import functions
 from fabric.program.program import Program
+from wse_core.formats import Half
 from wse_core.params import Machine
 
 __all__ = ["Leaving", "OutputsPlace", "outputs_program", "passing_program"]
@@ -81,7 +82,14 @@ class OutputsPlace:
 
 
 def outputs_program(
-    tile: Tile, place: OutputsPlace, leaving: int, gradients: int, rule: Rule, updates: int, machine: Machine, half: str
+    tile: Tile,
+    place: OutputsPlace,
+    leaving: int,
+    gradients: int,
+    rule: Rule,
+    updates: int,
+    machine: Machine,
+    half: Half,
 ) -> Program:
     """Return the program of a row's outputs.
 
@@ -112,7 +120,7 @@ class _Outputs:
         rule: Rule,
         updates: int,
         machine: Machine,
-        half: str,
+        half: Half,
     ) -> None:
         self.tile, self.place = tile, place
         self.p = p = Program(f"outputs {tile.outputs} of {tile.layer}, {place}", machine, half=half)
@@ -316,7 +324,7 @@ class _Outputs:
             p.activate("forward")
 
 
-def passing_program(tile: Tile, first: bool, last: bool, leaving: int, machine: Machine, half: str) -> Program:
+def passing_program(tile: Tile, first: bool, last: bool, leaving: int, machine: Machine, half: Half) -> Program:
     """Return the program of a column's gradients of the inputs.
 
     Parameters

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fabric.layout.layout import Layout
-from fabric.layout.streams import Stream
+from fabric.layout.streams import Side, Stream
 from wse_core.errors import ConfigError
 
 __all__ = ["Path", "Way", "colored", "paint"]
 
 Place = tuple[int, int]
-STEPS = {"E": (1, 0), "S": (0, 1), "W": (-1, 0), "N": (0, -1)}
+STEPS: dict[Side, tuple[int, int]] = {"E": (1, 0), "S": (0, 1), "W": (-1, 0), "N": (0, -1)}
 BACK = {"E": "W", "W": "E", "N": "S", "S": "N"}
 
 
@@ -133,12 +133,12 @@ def shortest(start: Place, goals: set[Place], blocked: set[Place], width: int, h
     )
 
 
-def towards(a: Place, b: Place) -> str:
+def towards(a: Place, b: Place) -> Side:
     """Return the direction from a PE to its neighbour."""
     return next(name for name, (dx, dy) in STEPS.items() if (a[0] + dx, a[1] + dy) == b)
 
 
-def outside(place: Place, width: int, height: int) -> str:
+def outside(place: Place, width: int, height: int) -> Side:
     """Return the side of a PE at the edge that faces the outside."""
     x, y = place
     return "W" if x == 0 else "E" if x == width - 1 else "N" if y == 0 else "S"

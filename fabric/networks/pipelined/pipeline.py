@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from fabric.layout.layout import Layout
-from fabric.layout.streams import Stream
+from fabric.layout.streams import Side, Stream
 from fabric.networks.graph.network import Network
 from fabric.networks.pipelined import colors
 from fabric.networks.pipelined.kernels import layers_of
@@ -256,7 +256,7 @@ class Pipeline:
                 layout.route(colors.LOSS[row % 2], (x, y + row + 1), rx="N", tx="R")
         for path in self.paths.values():
             paint(path, layout)
-        side = "W" if self.gate[0] == 0 else "E" if self.gate[0] == self.width - 1 else "N"
+        side: Side = "W" if self.gate[0] == 0 else "E" if self.gate[0] == self.width - 1 else "N"
         layout.route(colors.ENTRY, self.gate, rx=side, tx="R")
         self.samples = layout.input_stream(*self.gate, side, colors.ENTRY)
         return layout

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
 from fabric.host.result import RunResult
 from fabric.host.running import Progress
@@ -60,7 +61,7 @@ class PipelinedWafer:
     fabric : Fabric
     """
 
-    def __init__(self, pipeline: Pipeline, backend: str | None = None) -> None:
+    def __init__(self, pipeline: Pipeline, backend: Backend | None = None) -> None:
         self.pipeline = pipeline
         self.fabric = Fabric(pipeline.layout, backend)
         self.half = Arithmetic.of(pipeline.machine, pipeline.network.dtype)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
 from fabric.host.result import RunResult
 from fabric.host.running import Progress
@@ -51,7 +52,7 @@ class Wafer:
     fabric : Fabric
     """
 
-    def __init__(self, resident: Resident, backend: str | None = None) -> None:
+    def __init__(self, resident: Resident, backend: Backend | None = None) -> None:
         self.resident = resident
         self.fabric = Fabric(resident.layout, backend)
         self.fabric.run()

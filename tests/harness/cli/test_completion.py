@@ -43,8 +43,20 @@ def complete(line, tmp_path, child_env):
         ("wse kernels ge", {"gemm", "gemv"}, {"spmv"}),
         ("wse kernel vector n", {"n="}, {"op=fmuls"}),
         ("wse kernel vector --tr", {"--trace", "--trace-window"}, {"--json"}),
+        ("wse train dig", {"digits", "digits-cnn"}, {"chars"}),
+        ("wse train --set swarm", {"swarm="}, set()),
+        ("wse train --set train.ev", {"train.evaluate="}, {"train.epochs="}),
+        ("wse kernel ping --set machine.rou", {"machine.router.hop="}, {"machine.ramp.in="}),
+        ("wse kernel ping --set rou", {"router.hop="}, set()),
+        ("wse kernel ping --preset ", {"wse2", "wse3"}, set()),
+        ("wse plan --set machine.plan", {"machine.plan.cores="}, set()),
+        ("wse plan --figures ", {"all"}, set()),
+        ("wse view run.h5 --figure ti", {"timeline"}, {"links"}),
+        ("wse view run.h5 --figure heat,ti", {"heat,timeline"}, {"timeline"}),
+        ("wse generate ", {"pydoc"}, {"LLaMA3-8B"}),
+        ("wse generate --random-layers 1 LLaMA3", {"LLaMA3-8B"}, {"pydoc"}),
         ("wse swe", {"sweep"}, {"run"}),
-    ][: some(12, 8)],
+    ][: some(25, 20)],
 )
 def test_words_that_may_follow(tmp_path, child_env, line, wanted, unwanted):
     found = set(complete(line, tmp_path, child_env))

@@ -140,6 +140,24 @@ def test_wrong_usage_is_one_message_and_status_two(capsys, words):
     assert "--help" in err
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [("kernle", "kernel"), ("csl chek", "check"), ("kernel a --trace ful", "full"), ("export x --format vdc", "vcd")],
+)
+def test_a_misspelt_word_is_answered_with_the_nearest(capsys, words, meant):
+    status, out, err = run(capsys, *words.split())
+    assert (status, out) == (2, "")
+    assert f"did you mean {meant}?" in err
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_any_command_with_two_letters_changed_places_is_found(capsys, name):
+    misspelt = name[:-2] + name[-1] + name[-2] if name[-1] != name[-2] else name + "x"
+    status, _, err = run(capsys, misspelt)
+    assert status == 2
+    assert re.search("did you mean ([a-z]+)[?]", err)[1] in cli.COMMANDS
+
+
 def test_module_and_console_script_are_the_same(wse_process, root):
     done = wse_process("--version")
     assert (done.returncode, done.stdout) == (0, f"wse-sim {wse_core.__version__}\n")

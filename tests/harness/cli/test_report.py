@@ -13,7 +13,7 @@ import pytest
 
 from harness.cli import main as cli
 from harness.report import facts as facts_of
-from harness.report import interactive, page
+from harness.report import page, player
 from traces.run_format import RunMeta
 from traces.trace import Trace
 from traces.writer import RunWriter
@@ -62,8 +62,8 @@ def test_a_page_stands_alone(wse, runs, tmp_path):
     done = wse("report", runs / "a.h5", "--out", "a.html")
     assert done.returncode == 0, done.stderr
     reader = read(tmp_path / "a.html")
-    assert len(reader.sources) >= 4
-    assert all(source.startswith("data:image/png;base64,") for source in reader.sources)
+    assert all(source.startswith(("data:image/png;base64,", "#")) for source in reader.sources)
+    assert (tmp_path / "a.html").read_text().count("<svg role='img'") >= 4
     text = " ".join(reader.text)
     assert "result verified: yes" in text
     assert "wse kernel chain_reduce pes=4 n=40 dtype=f32" in text
@@ -91,7 +91,7 @@ def test_a_page_of_a_product_in_windows(tmp_path):
     assert 0 < point["macs_per_pe_cycle"] < 4
     assert limits == {1: "fp32", 2: "fp16 with fp32 sums", 4: "fp16"}
     assert all("Roofline" in page for page in pages)
-    assert pages[1].count("data:image/png") == pages[0].count("data:image/png") + 1
+    assert pages[1].count("<svg role='img'") == pages[0].count("<svg role='img'") + 1
 
 
 def test_roofs_are_the_lanes_of_the_machine():
@@ -144,13 +144,13 @@ def test_five_numbers_come_first_and_agree(runs):
     with Trace.open(runs / "a.h5") as trace:
         text, facts = page.page(trace), facts_of.summary(trace)
         clock, whole = trace.clock, trace.files[0].result("run_cycles")
-    first = text[: text.index("Where the cycles went")]
+    first = text[: text.index("<nav")]
     assert first.count("<div><b") == 5
     for number in (facts["cycles"], whole, facts["accounted"]):
         assert f"{number:,}" in first
     assert facts["cycles"] < whole < facts["accounted"] == clock
     assert "host" not in first
-    assert text.index("hops_per_second") > text.index("The host that simulated")
+    assert text.index("hops_per_second") > text.index("The host that simulated</h2>")
     assert first.index("right") < first.index("<p>")
 
 
@@ -160,9 +160,9 @@ def test_a_page_fits_every_screen(runs):
     assert "name='viewport'" in text
     assert "prefers-color-scheme: dark" in text
     assert "pre { white-space: pre-wrap" in text
-    assert text.count("<table>") == text.count("<div class='wide'><table>") > 3  # a wide table scrolls by itself
-    alts = re.findall(r"<img alt='([^']*)'", text)
-    assert len(alts) == text.count("<img") >= 4
+    assert text.count("<table>") == text.count("<div class='wide' tabindex='0'><table>") > 3  # scrolls, also by keys
+    alts = re.findall(r"<svg role='img' aria-label='([^']*)'", text)
+    assert len(alts) == text.count("<svg ") >= 4
     assert all(len(words) > 20 for words in alts)
     assert len(set(alts)) == len(alts)
 
@@ -170,12 +170,13 @@ def test_a_page_fits_every_screen(runs):
 def test_a_comparison_begins_with_what_was_changed(runs, tmp_path):
     with Trace.open(runs / "a.h5") as one, Trace.open(runs / "b.h5") as other:
         text = page.compare(one, other)
-    parts = [text.index(words) for words in ("What was changed", "Numbers", "Where the cycles went", "The host that")]
+    headings = ("What was changed", "Numbers", "Where the cycles went", "The host that simulated")
+    parts = [text.index(f"{words}</h2>") for words in headings]
     assert parts == sorted(parts)
     changed = text[parts[0] : parts[1]]
     assert "<td>n</td><td>40</td><td>80</td>" in changed
     assert "router.hop</td><td>1</td><td>2" in changed
-    assert "<img" in text[parts[2] : parts[3]]
+    assert "<svg" in text[parts[2] : parts[3]]
     numbers = text[parts[1] : parts[2]]
     assert "class='n bad'" in numbers[: numbers.index("</tr>", numbers.index("<td>cycles</td>"))]  # more cycles
     assert "host_seconds" not in numbers
@@ -271,37 +272,71 @@ def test_a_recorded_program_has_no_command(tmp_path):
     assert "wse run mine" not in text
 
 
-def test_a_page_to_zoom_into_stands_alone(runs, tmp_path, capsys):
-    """A timeline with the names of tasks and waits, a map of every counter; the script is inside."""
-    pytest.importorskip("plotly")
+def played(text):
+    """Return the page inside of a report that plays the run back."""
+    (data,) = re.findall(r"<script type='application/json'>(.*?)</script>", text, re.DOTALL)
+    return json.loads(data)
+
+
+def test_a_report_plays_its_run_back_and_stays_small(runs, tmp_path, capsys):
+    """The page of the run is inside, the one that `wse view --page` writes; nothing is loaded."""
     assert cli.main(["report", str(runs / "a.h5"), "--out", str(tmp_path / "a.html"), "--json"]) == 0
+    assert cli.main(["view", str(runs / "a.h5"), "--page", str(tmp_path / "p.html"), "--json"]) == 0
     assert capsys.readouterr().out
     text = (tmp_path / "a.html").read_text()
-    assert len(text) > 10**6
-    assert re.findall(r"<(?:script|link|img)[^>]* (?:src|href)='?\"?(?!data:)", text[text.index("Look closer") :]) == []
-    whole = text[text.index("Look closer") :]
-    for words in ("waits for input", '"main"', "stall_input", "wavelets moved"):
-        assert words in whole
-    with Trace.open(runs / "a.h5") as trace:
-        busy = trace.files[0].counter("busy").values[0].tolist()
-    assert f'"z":{json.dumps(busy, separators=(",", ":"))}' in whole
+    assert len(text) < 500_000
+    assert played(text) == (tmp_path / "p.html").read_text()
+    outside = re.sub(r"<script type=.*?</script>", "", text, flags=re.DOTALL)
+    assert re.findall(r"(?:src|href)=['\"](?!data:|#)", outside) == []
+    read(tmp_path / "a.html")
+    assert cli.main(["report", str(runs / "a.h5"), "--static", "--out", str(tmp_path / "s.html"), "--json"]) == 0
+    assert "<script" not in (tmp_path / "s.html").read_text()
 
 
-def test_a_page_without_plotly_says_what_it_lacks(runs, monkeypatch):
-    monkeypatch.setattr(interactive, "available", lambda: False)
-    with Trace.open(runs / "a.h5") as trace:
-        text = page.page(trace, interactive=True)
-        assert "wse-sim[report]" in text
+def test_a_page_too_large_for_a_report_is_named(runs, monkeypatch):
+    for name in ("MOST_EVENTS", "MOST_BYTES"):
+        with monkeypatch.context() as patch, Trace.open(runs / "a.h5") as trace:
+            patch.setattr(player, name, 10)
+            text = page.page(trace, interactive=True)
         assert "<script" not in text
-        assert "wse-sim[report]" not in page.page(trace)
+        assert "wse view a.h5 --page FILE.html" in text
+    with Trace.open(runs / "b.h5") as trace:  # neither events nor windows
+        assert "Play it back" not in page.page(trace, interactive=True)
 
 
-def test_too_many_spans_leave_out_the_shortest(runs, monkeypatch):
-    pytest.importorskip("plotly")
-    monkeypatch.setattr(interactive, "MOST_SPANS", 3)
-    monkeypatch.setattr(interactive, "MOST_NUMBERS", 8)
+def test_only_changed_numbers_are_shown_at_once(runs):
+    pages = []
+    for name in ("a.h5", "b.h5"):
+        with Trace.open(runs / name) as trace:
+            text, count = page.page(trace), len(trace.meta.machine)
+        pages.append(text[text.index("Modelled numbers</h2>") :])
+    assert f"None of {count} numbers are not that of wse2" in pages[0]
+    assert f"1 of {count} numbers is not that of wse2" in pages[1]
+    at_once, folded = pages[1].split("<details>")
+    assert re.findall("<td>([a-z]+[.][a-z_.]+)</td>", at_once) == ["router.hop"]
+    assert "<td>router.hop</td><td>2</td><td>1</td>" in at_once
+    assert folded.count("<tr>") == count + 1
+
+
+def test_links_of_a_page_lead_to_its_parts(runs):
+    with Trace.open(runs / "a.h5") as one, Trace.open(runs / "b.h5") as other:
+        for text in (page.page(one, interactive=True), page.compare(one, other)):
+            links, names = re.findall(r"<a href='#([^']+)'", text), re.findall(r"<h2 id='([^']+)'", text)
+            assert links == names
+            assert len(set(names)) == len(names) == text.count("<h2 ") >= 5
+            assert "<h2>" not in text
+
+
+def test_pictures_of_a_page_follow_the_dark_scheme(runs):
+    """Paper and ink have other colours there: no colour of text or axes is left that was made for white paper."""
     with Trace.open(runs / "a.h5") as trace:
-        drawn = "".join(interactive.figures(trace)[1:])
-        spans = len(trace.events(kinds=("task_start", "wait")))
-    assert f"({spans - 3:,} of the shortest left out)" in drawn
-    assert "stall_pipe" not in drawn  # two maps of four numbers
+        text = page.page(trace)
+    drawings = re.findall("<svg .*?</svg>", text, re.DOTALL)
+    for drawing in drawings:
+        (style,) = re.findall(r"@media \(prefers-color-scheme: dark\) (.*?)</style>", drawing)
+        changed = set(re.findall('(?:fill|stroke): (#[0-9a-f]{6})"', style))
+        ink = set(re.findall(r"<g style=\"fill: (#[0-9a-f]{6})", drawing))  # of texts
+        assert len(ink) >= 2
+        assert ink - changed <= {"#f7f7f7"}  # numbers in dark cells
+        assert "fill: #ffffff" in drawing
+        assert "#ffffff" in changed

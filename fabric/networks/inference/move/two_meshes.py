@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
 from fabric.layout.layout import Layout
 from fabric.networks.inference.decode import Decode
@@ -228,7 +229,7 @@ class TwoMeshes:
         self,
         weights: Mapping[str, ArrayLike],
         tokens: Sequence[int],
-        backend: str | None = None,
+        backend: Backend | None = None,
         tables: tuple[Mapping[str, Bits], Mapping[str, Bits]] | None = None,
     ) -> tuple[Resident, Move]:
         """Read a prompt and move its keys and values; return the decoder that goes on, and what it took.

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.tiles import embedding_rows
@@ -83,7 +84,7 @@ def read_prompt(
     weights: Mapping[str, ArrayLike],
     tables: Mapping[str, Bits],
     tokens: Sequence[int],
-    backend: str | None = None,
+    backend: Backend | None = None,
 ) -> Reading:
     """Read a prompt.
 

@@ -21,6 +21,7 @@ from fabric.networks.graph.plan import MemoryPlan
 from fabric.price.tasks import Pricer
 from fabric.program.program import Program
 from wse_core.errors import ProgramError
+from wse_core.formats import Half
 from wse_core.params import Machine
 
 __all__ = ["copies", "lacks_memory", "pays"]
@@ -56,7 +57,7 @@ def copies(plan: MemoryPlan, machine: Machine, tokens: int, wanted: Collection[s
     return found
 
 
-def pays(machine: Machine, half: str, tokens: int, rows: int, owned: int, features: int, bias: bool) -> bool:
+def pays(machine: Machine, half: Half, tokens: int, rows: int, owned: int, features: int, bias: bool) -> bool:
     """Whether rows of gradients take fewer cycles from a turned copy, the copy included.
 
     Parameters
@@ -86,7 +87,7 @@ def pays(machine: Machine, half: str, tokens: int, rows: int, owned: int, featur
 
 
 @lru_cache(maxsize=64)
-def _prices(machine: Machine, half: str, tokens: int) -> Pricer | None:
+def _prices(machine: Machine, half: Half, tokens: int) -> Pricer | None:
     """Return the prices of a program that has both forms; its arrays have no size to speak of, but their banks.
 
     So many tokens that not even this program fits have none.

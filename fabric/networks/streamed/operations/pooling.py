@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from fabric.networks.streamed.operations.shapes import SHAPE, PoolShape, shape_n
 from wse_core import numerics
 
 if TYPE_CHECKING:
-    from wse_core.numerics import Half
+    pass
 
 __all__ = ["AVERAGE_POOL", "MAX_POOL", "bordered"]
 
@@ -99,7 +99,7 @@ def back(w: StepWriter, step: NetworkStep, name: str) -> None:
 
 def _border(w: StepWriter, name: str, rows: str) -> None:
     """Write what is outside of the planes, and where those lie that get a border."""
-    outside = numerics.encode(-math.inf if name.startswith("pool_max") else 0.0, cast("Half", w.plan.network.dtype))
+    outside = numerics.encode(-math.inf if name.startswith("pool_max") else 0.0, w.plan.network.dtype)
     w.tell(pool_blank=int(np.asarray(outside)), source=rows)
 
 

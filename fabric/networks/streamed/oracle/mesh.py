@@ -11,6 +11,7 @@ from fabric.networks.arithmetic import MixedArithmetic
 from fabric.networks.graph.plain import EPSILON
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed.oracle.places import evenly
+from wse_core.formats import Half
 from wse_core.params import Machine
 
 __all__ = ["MeshArithmetic"]
@@ -31,7 +32,7 @@ class MeshArithmetic(MixedArithmetic):
         Of the wafer.
     """
 
-    def __init__(self, machine: Machine, dtype: str, width: int, height: int, samples: int) -> None:
+    def __init__(self, machine: Machine, dtype: Half, width: int, height: int, samples: int) -> None:
         super().__init__(machine, dtype)
         self.width, self.height, self.tokens = width, height, samples // height
         self.epsilon, self.head_columns = EPSILON, 1
