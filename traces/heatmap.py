@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from traces.naming import clean
+from traces.naming import plain
 from traces.picture import Picture
 from traces.style import grouped, integer_axes, new_figure, short, styled
 from wse_core.counters import LINKS
@@ -125,7 +125,7 @@ def heatmap(values: ArrayLike, title: str, unit: str) -> Picture:
     shown, low, high = values.astype(np.float64), float(values.min()), float(values.max())
     limits = {"vmin": min(0.0, low), "vmax": max(high, 0.0) or 1.0}  # from zero: small differences look small
     image = axes.imshow(shown, interpolation="nearest", aspect="equal", **limits)
-    axes.set(title=clean(title), xlabel="x (east)", ylabel="y (south)")
+    axes.set(title=plain(title), xlabel="x (east)", ylabel="y (south)")
     for spine in axes.spines.values():
         spine.set_visible(False)
     integer_axes(axes)
@@ -135,6 +135,6 @@ def heatmap(values: ArrayLike, title: str, unit: str) -> Picture:
             axes.text(x, y, short(value), ha="center", va="center", fontsize=6, color="#f7f7f7" if dark else "#000000")
     bar = figure.colorbar(image, ax=axes, aspect=30, shrink=0.9)
     grouped(bar.ax.yaxis)
-    bar.set_label(f"{clean(unit)}: {short(low)} to {short(high)}")
+    bar.set_label(f"{plain(unit)}: {short(low)} to {short(high)}")
     head = ("y\\x", *map(str, range(width)))
     return Picture(figure, head, [(y, *row) for y, row in enumerate(values.tolist())], f"{title} [{unit}]")

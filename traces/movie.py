@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from traces.atomic import atomic_file
-from traces.naming import clean
+from traces.naming import plain
 from traces.pictures import NothingToDraw
 from traces.state import spans
 from traces.style import COLOURS, new_figure, styled
@@ -89,7 +89,7 @@ def animate(
     stage = _Stage(events, region or in_use(trace), pixels)
     states = _states(trace, stage.region, first, stop)
     starts = np.searchsorted(events["cycle"], np.arange(first, stop + 1))
-    title = clean(trace.meta.job)
+    title = plain(trace.meta.job)
 
     def show(k: int) -> None:
         stage.show(events[starts[k] : starts[k + 1]], states[k], f"{title}: cycle {first + k:,}")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from wse_core.errors.values import CONTROLS
 from wse_core.events import KINDS
 
-__all__ = ["CONTROL", "clean", "names_of_events", "operation_at", "operation_name", "task_name", "task_number"]
+__all__ = ["CONTROL", "clean", "names_of_events", "operation_at", "operation_name", "plain", "task_name", "task_number"]
 
 CONTROL = 256
 
@@ -97,3 +97,8 @@ def _codes(events: NDArray[Any]) -> NDArray[np.int64]:
 def clean(text: object) -> str:
     """Return a text of a run file for pictures and other viewers: control characters as ``\\xNN``."""
     return str(text).translate(CONTROLS)
+
+
+def plain(text: object) -> str:
+    """Return a text of a run file as Matplotlib shows it: no sign begins a formula."""
+    return clean(text).replace("$", r"\$")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,9 +54,10 @@ def picture_bytes(figure: Any, form: str) -> bytes:
     """Return a `matplotlib.figure.Figure` as a file of a format, with titles cut to its width."""
     from matplotlib import rc_context
 
-    fitted(figure)
     data = io.BytesIO()
-    with rc_context({"svg.hashsalt": "wse", "svg.fonttype": "path", "pdf.fonttype": 42}):
+    with warnings.catch_warnings(), rc_context({"svg.hashsalt": "wse", "svg.fonttype": "path", "pdf.fonttype": 42}):
+        warnings.filterwarnings("ignore", "Glyph .* missing from")  # a name may have letters of any language
+        fitted(figure)
         figure.savefig(data, format=form, dpi=DPI, metadata=NAMELESS[form])
     return _both_schemes(data.getvalue()) if form == "svg" else data.getvalue()
 

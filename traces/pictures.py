@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from traces.marks import PhaseMark, lanes
-from traces.naming import clean, operation_at, task_name
+from traces.naming import operation_at, plain, task_name
 from traces.picture import Picture
 from traces.reader import Counter
 from traces.state import MAIN, spans
@@ -100,7 +100,7 @@ def links(traffic: ArrayLike, title: str = "wavelets per link") -> Picture:
             at = column + 0.5 * dx + 0.24 * dy, row + 0.5 * dy + 0.24 * dx  # on the outer side of its arrow
             axes.text(*at, short(count), ha="center", va="center", fontsize=6, rotation=90 * abs(dy), color="#3c4a50")
     axes.set(xlim=(-0.8, width - 0.2), ylim=(height - 0.2, -0.8), xlabel="x (east)", ylabel="y (south)", aspect="equal")
-    axes.set_title(clean(title))
+    axes.set_title(plain(title))
     integer_axes(axes)
     figure.colorbar(arrows, ax=axes, label="wavelets of a link", shrink=0.9, aspect=30)
     return Picture.of(figure, "x,y,direction,wavelets", sorted(rows))
@@ -119,7 +119,7 @@ def stalls(counters: Mapping[str, ArrayLike], axis: str = "x", title: str = "whe
     figure = new_figure(7, 3.4)
     axes = figure.add_subplot()
     _stack(axes, np.arange(sums.shape[1] + 1) - 0.5, sums)
-    axes.set(xlabel=f"{axis} of the PE", ylabel="cycles of the run", title=clean(title))
+    axes.set(xlabel=f"{axis} of the PE", ylabel="cycles of the run", title=plain(title))
     axes.set(xlim=(-0.5, sums.shape[1] - 0.5), ylim=(0, None))
     integer_axes(axes)
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), reverse=True)
@@ -187,14 +187,14 @@ def timeline(
     many = sum(len(strip.spans) for strip in strips) > MOST_DRAWN
     for name, legend, found, colour, middle, height in strips:
         lines = np.searchsorted(places, _place(found)) + middle
-        _bars(axes, lines, found, cycles, height, color=colour, label=legend, rasterized=many)
+        _bars(axes, lines, found, cycles, height, color=colour, label=plain(legend), rasterized=many)
         ends = np.minimum(found["end"], np.uint64(cycles[1]))
         columns = (found["x"], found["y"], found["begin"], ends)
         rows += [(x, y, name, begin, end) for x, y, begin, end in zip(*(c.tolist() for c in columns), strict=True)]
     step = max(1, len(places) // 40)
     labels = [f"({place & 0xFFFF}, {place >> 16})" for place in places[::step].tolist()]
     axes.set_yticks(range(0, len(places), step), labels, fontsize=7)
-    axes.set(xlim=cycles, ylim=(len(places) - 0.5, -0.5), xlabel="cycle", title=clean(title))
+    axes.set(xlim=cycles, ylim=(len(places) - 0.5, -0.5), xlabel="cycle", title=plain(title))
     integer_axes(axes, "x")
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     axes.legend(handles.values(), handles, loc="upper left", bbox_to_anchor=(1, 1))
@@ -279,7 +279,7 @@ def utilisation(
         (grants, "grants per PE and cycle", COLOURS["stall_input"]),
     ):
         axes.stairs(values, edges, label=label, color=colour)
-    axes.set(xlabel="cycle", ylabel=f"share of {pes:,} PEs", title=clean(title), xlim=(first, last), ylim=(0, None))
+    axes.set(xlabel="cycle", ylabel=f"share of {pes:,} PEs", title=plain(title), xlim=(first, last), ylim=(0, None))
     integer_axes(axes, "x")
     axes.legend(loc="upper left", bbox_to_anchor=(1, 1))
     rows = zip(edges[:-1].tolist(), inside.tolist(), waiting.tolist(), grants.tolist(), strict=True)
@@ -324,7 +324,7 @@ def windows(
     axes.set(
         xlabel=f"cycle (windows of {length:,})",
         ylabel=f"share of the cycles of {pes:,} PEs",
-        title=clean(title),
+        title=plain(title),
         xlim=(first, edges[-1]),
         ylim=(0, 1),
     )
@@ -351,7 +351,7 @@ def _phases(axes: Any, marks: Sequence[PhaseMark], cycles: tuple[int, int]) -> N
     tracks = sorted({(mark.track, lane) for mark, lane in placed}, key=lambda row: (order.index(row[0]), row[1]))
     palette, names = colormaps["Pastel1"], list(dict.fromkeys(mark.label for mark in marks))
     axes.set(ylim=(len(tracks) - 0.5, -0.5), xlim=cycles)
-    axes.set_yticks(range(len(tracks)), [clean(track) if not number else "" for track, number in tracks], fontsize=7)
+    axes.set_yticks(range(len(tracks)), [plain(track) if not number else "" for track, number in tracks], fontsize=7)
     axes.tick_params(labelbottom=False, bottom=False, left=False)
     letter = 0.009 * (cycles[1] - cycles[0])
     for mark, lane in placed:
@@ -366,9 +366,9 @@ def _phases(axes: Any, marks: Sequence[PhaseMark], cycles: tuple[int, int]) -> N
         wide = letter * (len(mark.label) + 1)
         at = begin if mark.begin == mark.end or end - begin > wide else end if free > wide else None
         if at is not None:
-            axes.text(at, line, f" {clean(mark.label)}", fontsize=7, verticalalignment="center", clip_on=True)
+            axes.text(at, line, f" {plain(mark.label)}", fontsize=7, verticalalignment="center", clip_on=True)
         else:  # the name has no room: the legend has it
-            axes.bar([0], [0], color=colour, label=clean(mark.label))
+            axes.bar([0], [0], color=colour, label=plain(mark.label))
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     if handles:
         axes.legend(handles.values(), handles, loc="upper left", bbox_to_anchor=(1, 1))

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from wse_core.counters import USES
+from wse_core.counters import USE_TEXT, USES
 
 __all__ = [
     "COLOURS",
@@ -65,16 +65,6 @@ PAPER = ("#ffffff", "#14191b")
 INK = (("#1d2528", "#e4eaec"), ("#3c4a50", "#c3cdd1"), ("#5b6b72", "#9db0b8"), ("#8a979d", "#6b7a80"))
 """Colours of paper and of text and axes on a light screen, and on a dark one; all of `RC` are among them."""
 
-USE_TEXT = {
-    "busy": "issuing or calculating",
-    "stall_pipe": "waiting for the pipeline",
-    "stall_conflict": "bank conflicts",
-    "stall_resource": "waiting for a DSR or a microthread",
-    "stall_input": "waiting for wavelets",
-    "stall_output": "waiting for room to send",
-    "stall_fifo": "waiting for a FIFO",
-    "idle": "nothing to do",
-}
 COLOURS = dict(
     zip(USES, ("#1b7f5f", "#8fcbb3", "#e6ab02", "#7b5ea7", "#3a7ebf", "#c8442f", "#a0527a", "#e3e6e8"), strict=True)
 )

@@ -12,10 +12,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LIMITS", "LINKS", "MOVED", "USES", "Limit", "limits", "said"]
+__all__ = ["LIMITS", "LINKS", "MOVED", "USES", "USE_TEXT", "Limit", "limits", "said"]
 
 USES = ("busy", "stall_pipe", "stall_conflict", "stall_resource", "stall_input", "stall_output", "stall_fifo", "idle")
 """Each cycle of a PE is counted under one of these."""
+USE_TEXT = {
+    "busy": "issuing or calculating",
+    "stall_pipe": "waiting for the pipeline",
+    "stall_conflict": "bank conflicts",
+    "stall_resource": "waiting for a DSR or a microthread",
+    "stall_input": "waiting for wavelets",
+    "stall_output": "waiting for room to send",
+    "stall_fifo": "waiting for a FIFO",
+    "idle": "nothing to do",
+}
+"""A cycle is called so in all pictures, pages and notebooks."""
 LINKS = ("W", "E", "N", "S", "R")
 """The last axis of a per-link counter has this order: the five ports of a router as the machine numbers them
 (`wse_core.image.DIRS`), R being the ramp.

@@ -32,9 +32,15 @@ def check_type(unit: Unit, op: isa.Op, dsd: Dsd, letter: str, place: str, ins: I
     if not (same_size if op.name in MOVES else LETTER[dsd.dtype] == letter):
         raise unit.error(
             f"{op.name} {place}: {dsd} has elements of type {dsd.dtype}, the operation wants {LETTER_NAME[letter]}",
-            hint="dtype=... of the descriptor gives a view of equal size" if same_size else None,
+            hint="dtype=... of the descriptor gives a view of equal size" if same_size else _sibling(op, dsd.dtype),
             ins=ins,
         )
+
+
+def _sibling(op: isa.Op, dtype: str) -> str | None:
+    """Return the operation that does the same to elements of another type: the last letter of its name is theirs."""
+    name = op.name[:-1] + LETTER[dtype]
+    return f"{name} works on these" if name in isa.BY_NAME else None
 
 
 def packing(dsd: Dsd, letter: str) -> bool:

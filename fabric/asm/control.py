@@ -174,5 +174,5 @@ def _task_bits(task: int | None) -> int:
 
 def _command(name: str) -> int:
     if name not in COMMANDS:
-        raise ProgramError(f"unknown router command {name!r}", hint=f"one of {', '.join(COMMANDS)}")
+        raise ProgramError(f"unknown router command {name!r}", hint=f"one of {', '.join(COMMANDS)}; a task is task=40")
     return COMMANDS[name]

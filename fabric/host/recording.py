@@ -15,6 +15,7 @@ import contextlib
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +91,15 @@ class Recorder:
         self.windows: Windows | None = None
         self.before: dict[str, np.ndarray] = {}
         self._added: list[tuple[str, Any, str, str]] = []
+
+    @property
+    def lacks(self) -> str:
+        """This is said of a selection in which nothing happened; nothing if events were recorded, or none wanted."""
+        if self.log is None or self.log.count or self.filter is None:
+            return ""
+        first, last = self.filter.cycles[0], self.log.clock
+        when = "" if first < last else f": its first cycle is {first:,}, and the run ended before cycle {last:,}"
+        return f"no event was recorded{when or ': nothing of what was selected happened'}"
 
     def watch(self, fabric: Any) -> None:
         """Begin to record a fabric, if none is recorded yet, or go on with it if those that follow are wanted."""
@@ -283,6 +293,8 @@ def record(
         if recorder.fabric is None:
             raise ConfigError("no fabric was built while it was recorded", where="record", hint="Fabric in the block")
         write(recorder, writer, trace, "completed", time.perf_counter() - before)
+        if recorder.lacks:
+            warnings.warn(recorder.lacks, stacklevel=3)
 
 
 def status_of(error: BaseException) -> str:

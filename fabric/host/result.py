@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from wse_core.counters import USE_TEXT
+
 __all__ = ["RunResult"]
 
 
@@ -72,7 +74,7 @@ class RunResult:
                 f'<div style="background:#4477aa;height:8px;width:{100 * value / whole:.2f}px"></div>' if share else ""
             )
             rows.append(
-                f'<tr><td>{escape(name)}</td><td style="text-align:right">{value:,}</td>'
+                f'<tr><td>{escape(USE_TEXT.get(name, name))}</td><td style="text-align:right">{value:,}</td>'
                 f'<td style="text-align:right">{share}</td><td>{bar}</td></tr>'
             )
         return f"<div>{head}<table>{''.join(rows)}</table></div>"

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from fabric.asm import disasm
 from fabric.asm.unit import Unit
@@ -47,6 +47,7 @@ from fabric.program.tasks import Tasks
 from wse_core.formats import Half
 from wse_core.image import ProgramImage
 from wse_core.params import Machine
+from wse_core.schema import close_match
 
 __all__ = ["Program"]
 
@@ -114,6 +115,11 @@ class Program(OperationMethods):
         self.blocks = Blocks(self.unit, self.registers)
         self.tasks = Tasks(self.unit, self.registers, self.blocks)
         self.flow = Flow(self.unit, self.registers, self.blocks, self.operations, self.scalars)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        near = close_match(name, dir(type(self)))
+        hint = f"; did you mean {near}?" if near else ""
+        raise AttributeError(f"a program has no {name!r}{hint}", name=name, obj=self)
 
     def __repr__(self) -> str:
         unit = self.unit

@@ -207,17 +207,23 @@ def _run(argv: Sequence[str], debug: bool) -> int:
     except MemoryError as error:
         advice = "choose a smaller rectangle or free memory; `wse doctor` shows what is available"
         return _fail(f"error: out of memory{f' ({error})' if str(error) else ''}. Try: {advice}.", EXIT_RUN, debug)
+    except RuntimeError as error:
+        if "start new thread" not in str(error):  # what Python says where memory or a limit of processes is used up
+            return _defect(error, debug)
+        advice = "a higher limit (ulimit -v, ulimit -u), or fewer threads: OMP_NUM_THREADS=1"
+        return _fail(f"error: there is no room for another thread. Try: {advice}.", EXIT_RUN, debug)
     except OSError as error:
         name = f"{error.filename}: " if error.filename else ""
         return _fail(f"error: {name}{error.strerror or error}", EXIT_RUN, debug)
     except Exception as error:
-        text = " ".join(str(error).split())
-        return _fail(
-            f"error: internal error, {type(error).__name__}: {text}. This is a defect of wse-sim; "
-            "the option --debug shows where it happened.",
-            EXIT_RUN,
-            debug,
-        )
+        return _defect(error, debug)
+
+
+def _defect(error: Exception, debug: bool) -> int:
+    """Say that something happened which should not; return the status."""
+    text = " ".join(str(error).split())
+    where = "This is a defect of wse-sim; the option --debug shows where it happened"
+    return _fail(f"error: internal error, {type(error).__name__}: {text}. {where}.", EXIT_RUN, debug)
 
 
 def _fail(message: str, status: int, debug: bool) -> int:

@@ -90,6 +90,8 @@ def recorder(
             if found.log is not None:
                 _keep(found, args.trace, error, time.perf_counter() - before)
             raise
+    if found.lacks:
+        print(f"wse: {found.lacks}", file=sys.stderr)
     if found.log is not None:
         found.log.remove()
 

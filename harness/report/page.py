@@ -213,12 +213,14 @@ def _host(results: Mapping[str, Any]) -> list[str]:
 
 def _meant(keys: Sequence[str], results: Mapping[str, Any]) -> str:
     """Return the table of some results: meaning, name in the file, value, unit."""
-    rows = []
+    rows, last = [], ""
     for key in keys:
         value, (unit, meaning) = results[key], of_result(key)
         if isinstance(value, (int, float, str)) and not isinstance(value, bool):
             shown = (value, "t") if isinstance(value, str) else number(value)
-            rows.append((meaning or key, key, shown, "" if unit == "1" else unit))
+            said = meaning or key
+            rows.append(("" if said == last else said, key, shown, "" if unit == "1" else unit))
+            last = said
     return table(("", "name in the file", "", ""), rows, right=(2,))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.sweep.description import SweepAxis
 from harness.sweep.table import ERROR, columns_of
-from traces.style import grouped, integer_axes
+from traces.style import grouped, integer_axes, powers
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
@@ -16,6 +16,8 @@ __all__ = ["axis_of_x", "draw", "drawn_column"]
 
 NAMED = 16
 """A legend has at most so many lines."""
+MOST_TICKS = 12
+"""Values of an axis up to which each has a tick."""
 MARKERS = "os^Dv<>Pp*"
 
 
@@ -84,8 +86,13 @@ def draw(figure: Any, rows: Sequence[Mapping[str, Any]], axes: Sequence[SweepAxi
         at.set_xticks(range(len(names)), [str(name) for name in names])
     at.set_xlabel(x)
     at.set_ylabel(y.replace("_", " "))
+    at.set_title(f"{y.replace('_', ' ')} over {x}" if x else y.replace("_", " "))
+    at.grid(alpha=0.25)
     if numeric and scale in ("log", "log-x") and all(value > 0 for value in over):
-        at.set_xscale("log")
+        if len(set(over)) <= MOST_TICKS:
+            powers(at.xaxis, sorted(set(over)))
+        else:
+            at.set_xscale("log")
     elif numeric and all(isinstance(value, int) for value in over):
         integer_axes(at, "x")
     positive = all(value > 0 for found in lines.values() for _, value in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import warnings
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -184,3 +185,19 @@ def test_files_runs_and_counters_show_themselves(run):
             assert "completed" in cells
         assert ElementTree.fromstring(file.counter("busy")._repr_svg_()).tag.endswith("svg")
         assert repr(trace.plot()).startswith("Picture(9 x ")
+
+
+@pytest.mark.parametrize(
+    "name", ["\u4e2d\u6587 run", "a$b_{", "$\\frac{$", "\x1b[31mred\x1b[0m", "m" * 400, "<b>&amp;"]
+)
+def test_any_name_is_drawn_without_a_warning(tmp_path, name):
+    """Letters that the font lacks, signs of formulas, control characters, long names."""
+    fabric = wse.Fabric(operations())
+    with fabric.record(tmp_path / "run.h5", trace="full", job=name):
+        fabric.launch("main")
+        fabric.run()
+    with warnings.catch_warnings(), wse.open(tmp_path / "run.h5") as trace:
+        warnings.simplefilter("error")
+        for what in ("timeline", "stalls", "heat"):
+            _, table = trace.plot(what).save(tmp_path / "a.png")
+            assert b"\x1b" not in table.read_bytes()

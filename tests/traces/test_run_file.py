@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -495,3 +497,53 @@ def test_a_name_that_is_not_there(tmp_path):
             file.result("busy")
     with pytest.raises(TraceError, match="closed already"):
         file.counter("busy")
+
+
+@pytest.fixture(scope="module")
+def without_locks(tmp_path_factory):
+    """A library in front of the system's whose locks fail as those of a mount without locks do."""
+    compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no compiler is on this machine")
+    folder = tmp_path_factory.mktemp("locks")
+    libraries = {}
+    for name in ("ENOLCK", "EOPNOTSUPP", "EROFS", "EIO"):
+        source = folder / f"{name}.c"
+        source.write_text(f"#include <errno.h>\nint flock(int fd, int op) {{ errno = {name}; return -1; }}\n")
+        libraries[name] = folder / f"{name}.so"
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", libraries[name], source], check=True)
+    return libraries
+
+
+@pytest.mark.parametrize("error", ["ENOLCK", "EOPNOTSUPP", "EROFS", "EIO"])
+def test_a_mount_without_locks_reads_and_writes(tmp_path, child_env, without_locks, error):
+    """Whatever the lock says: a file that is whole is read, and a recording is no less than elsewhere."""
+    env = child_env | {"LD_PRELOAD": str(without_locks[error])}
+    code = "import sys; from harness.cli.main import main; sys.exit(main(sys.argv[1:]))"
+
+    def wse(*words):
+        return subprocess.run(
+            [sys.executable, "-c", code, *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+        )
+
+    done = wse("kernel", "chain_reduce", "pes=4", "n=8", "--trace", "full", "--out", "run.h5", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    shown = wse("view", "run.h5", "--json")
+    assert shown.returncode == 0, shown.stderr
+    facts = json.loads(shown.stdout)
+    assert facts["complete"]
+    assert facts["events"] > 100
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.h5"]
+
+
+def test_a_recording_on_a_mount_without_locks_is_kept(tmp_path, child_env, without_locks):
+    """Of a training too, which locks its directory."""
+    env = child_env | {"LD_PRELOAD": str(without_locks["ENOLCK"])}
+    code = "import sys; from harness.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    words = ["train", "digits", "--iterations", "1", "--wafers", "1", "--trace", "events", "--out", "t", "--json"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with RunFile(tmp_path / "t" / "run.h5") as file:
+        assert file.has_events

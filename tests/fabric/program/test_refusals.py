@@ -212,3 +212,21 @@ def test_a_fifo_as_first_source_commutes():
         p.add16(b, f, b)
     [(_, fields, _)] = instructions(p.assemble())
     assert fields[:3] == (0x10, 0x10, 0x20)  # in place, the FIFO second
+
+
+@pytest.mark.parametrize(("written", "meant"), [("fmulz", "fmuls"), ("faddz", "fadds"), ("input_que", "input_queue")])
+def test_a_misspelt_operation_is_answered_with_the_nearest(written, meant):
+    with pytest.raises(AttributeError, match=f"a program has no '{written}'; did you mean {meant}"):
+        getattr(Program("p"), written)
+
+
+@pytest.mark.parametrize(
+    ("operation", "dtype", "sibling"),
+    [("fmuls", "f16", "fmulh"), ("fadds", "cb16", "faddh"), ("fmulh", "f32", "fmuls"), ("fmovh", "f32", "fmovs")],
+)
+def test_an_operation_of_another_type_names_its_sibling(operation, dtype, sibling):
+    program = Program("p", half="cb16" if dtype == "cb16" else "f16")
+    variable = program.array("a", 8, dtype)
+    operands = [variable, variable, 2.0] if operation.startswith(("fmul", "fadd")) else [variable, variable]
+    with pytest.raises(ProgramError, match=f"{sibling} works on these"), program.task("main"):
+        getattr(program, operation)(*operands)

@@ -517,3 +517,16 @@ def test_help_of_a_kernel_is_about_that_kernel(capsys):
     status, _, err = run(capsys, "kernel", "gemw", "--help")
     assert status == 2
     assert "did you mean gemv?" in err
+
+
+def test_no_room_for_a_thread_is_no_defect(capsys, monkeypatch):
+    """What Python says where memory or the number of processes is limited; another RuntimeError is a defect."""
+    for text, said in (("can't start new thread", "no room for another thread"), ("else", "a defect of wse-sim")):
+
+        def fail(args, text=text):
+            raise RuntimeError(text)
+
+        monkeypatch.setattr("harness.cli.cmd_kernels.main", fail)
+        status, _, err = run(capsys, "kernels")
+        assert status == 1
+        assert said in err

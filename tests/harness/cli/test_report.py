@@ -340,3 +340,14 @@ def test_pictures_of_a_page_follow_the_dark_scheme(runs):
         assert ink - changed <= {"#f7f7f7"}  # numbers in dark cells
         assert "fill: #ffffff" in drawing
         assert "#ffffff" in changed
+
+
+def test_a_meaning_is_said_once(tmp_path):
+    """Results that mean the same stand below each other, and the sentence stands at the first."""
+    with RunWriter(tmp_path / "run.h5", RunMeta(job="mine", preset="wse2")) as writer:
+        for phase in ("forward", "loss", "backward"):
+            writer.add_result(f"stages_{phase}", 7)
+    with Trace.open(tmp_path / "run.h5") as trace:
+        text = page.page(trace)
+    assert text.count("of all iterations of training, in a phase of") == 1
+    assert all(f"<td>stages_{phase}</td>" in text for phase in ("forward", "loss", "backward"))

@@ -424,3 +424,18 @@ def test_a_page_of_counters_alone_needs_windows(wse, tmp_path):
     assert done.stdout.endswith(" windows)\n"), done.stderr
     done = wse("view", "t.h5", "--page", "a.html", "--kinds", "wait")
     assert (done.returncode, "no kinds to choose" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--trace-cycles", "100000:200000"], "its first cycle is 100,000, and the run ended before cycle"),
+        (["--trace-region", "3,0,40,40", "--trace-kinds", "teardown"], "nothing of what was selected happened"),
+    ],
+)
+def test_a_recording_of_nothing_is_said(tmp_path, capsys, words, said):
+    start = ["kernel", "chain_reduce", "pes=4", "n=8", "--trace", "full", "--out", str(tmp_path / "run.h5"), "--json"]
+    assert cli.main([*start, *words]) == 0
+    assert said in capsys.readouterr().err
+    assert cli.main(start) == 0
+    assert "no event" not in capsys.readouterr().err

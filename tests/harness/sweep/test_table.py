@@ -85,3 +85,18 @@ def test_what_is_drawn_if_nobody_says():
         picture.drawn_column(rows, "cycle")
     with pytest.raises(ConfigError, match="'extra' has no numbers"):
         picture.drawn_column(rows, "extra")
+
+
+@pytest.mark.parametrize(("values", "ticks"), [([1, 16, 64, 256], 4), (list(range(1, 40)), None)])
+def test_values_of_an_axis_have_ticks_and_a_figure_has_a_title(values, ticks):
+    """1, 16, 64, 256 are these numbers and not powers of ten."""
+    from traces.style import new_figure
+
+    figure = new_figure(5, 3)
+    rows = [{"n": value, "cycles": value * 3, "error": None} for value in values]
+    picture.draw(figure, rows, [SweepAxis("n", tuple(values))], "n", "cycles", "log-x")
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") or axes.get_title() == "cycles over n"
+    if ticks:
+        assert [text.get_text() for text in axes.get_xticklabels()] == [str(value) for value in values]
+    assert any(line.get_visible() for line in axes.get_xgridlines())
