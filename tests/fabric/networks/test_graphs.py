@@ -237,12 +237,14 @@ def differentiate(network, samples, seed):
         )
 
 
-@examples(15)
-@given(drawn=graphs(), seed=st.integers(0, 99))
-def test_the_oracle_is_near_real_numbers(drawn, seed):
+@examples(20)
+@given(drawn=graphs(), rows=st.sampled_from([1, 2, 3]), columns=st.integers(1, 3), seed=st.integers(0, 99))
+def test_the_oracle_is_near_real_numbers(drawn, rows, columns, seed):
     """Losses and gradients of the machine's roundings against float64 from the same rounded weights and samples."""
     network, sequence = drawn
-    approximate(Ran(network, 2, 1, 2 * sequence, seed), seed)
+    tokens, height = lying(sequence, rows, 2, 1)
+    network, width = spread(network, columns, 2)
+    approximate(Ran(network, width, height, tokens, seed), seed)
 
 
 def approximate(ran, seed):
