@@ -33,8 +33,7 @@ from memx.pattern import Pattern
 from swarm.cluster.columns import Columns
 from swarm.cluster.layer_costs import FOLLOWED, Cost, PhaseCost, PhaseFollower, latency_of
 from swarm.cluster.shapes import LayerShape, Mask, Mesh
-from swarm.cluster.told import ToldPrices
-from wse_core.errors import UnsupportedError
+from swarm.cluster.told import ToldPrices, together
 
 __all__ = ["GraphLayer", "GraphShape", "phases"]
 
@@ -153,7 +152,9 @@ class GraphFollower(PhaseFollower):
 
     def __init__(self, shape: GraphShape, resident: Resident, mesh: Mesh) -> None:
         self.shape, self.resident, self.mesh, self.form = shape, resident, mesh, resident.form
-        self.plan, self.tasks = resident.plan, ToldPrices(resident)
+        parts = resident.network.head_columns if resident.part(0) is not None else 1
+        self.beside = [ToldPrices(resident, column) for column in range(parts)] if parts > 1 else [ToldPrices(resident)]
+        self.plan, self.tasks = resident.plan, self.beside[-1]
         last = max(step.reads[1].rows for step in self.plan.steps if step.direction == "ask")
         self.columns = Columns(mesh.machine, mesh.width, resident.tokens, min(mesh.width, last) - 1)
         self.words = self.numbers = self.number = 0
@@ -177,6 +178,9 @@ class GraphFollower(PhaseFollower):
     def tell(self, *names: str, columns: Iterable[int] | None = None, **data: str | int) -> None:
         told = [*((name, None) for name in names), *data.items()]
         cycles = sum(self.tasks.tell(*one) for one in told)
+        for other in self.beside[:-1]:  # of the same head, whose part of what comes next depends on it too
+            for one in told:
+                other.tell(*one)
         chosen = range(self.mesh.width) if columns is None else list(columns)
         self.columns.free[chosen] += cycles
         self.words += len(told) * len(chosen)
@@ -199,23 +203,20 @@ class GraphFollower(PhaseFollower):
         self._blocks(self.plan.layout(tensor).counts // unit, [(name, None) for name in names])
 
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
-        if self.resident.network.head_columns > 1:
-            raise UnsupportedError(
-                f"{step.node.name}: the layer-level model does not follow heads on several columns of PEs",
-                feature="heads on several columns",
-                where="mesh.head_columns",
-                hint="1",
-            )
         each = max(1, self.resident.tokens // step.node.size("sequence")) if sequences else 1
         y = self.resident.network.tensors[step.node.name]
         unit = OPERATIONS[step.op].units(step.node, y.rows)[1]
-        counts = self.plan.layout(y).counts // unit
+        counts, several = self.plan.layout(y).counts // unit, len(self.beside) > 1
+        if several:  # a part of each head of a unit
+            counts = np.where(self.plan.layout(y).counts, y.unit // unit, 0)
         data = [head << 8 | one for head in range(int(counts.max())) for one in range(each)]
         rows = rows_of(step.node.size("sequence"), self.resident.tokens) if step.op == "attention" else 1
-        if rows == 1:
+        if rows == 1 and not (several and step.op == "attention"):
             self._blocks(counts * each, *([(name, one)] for one in data))
             return
-        self.columns.spend(self.tasks.on_rows([(name, one) for one in data], int(counts.max()), rows)[counts])
+        counts = counts * each
+        commands = [(name, one) for one in data]
+        self.columns.spend(together(self.mesh.machine, self.beside, rows, commands, int(counts.max()))[counts])
         self.words += int(counts.sum())
 
     def factors(

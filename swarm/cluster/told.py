@@ -14,14 +14,17 @@ import numpy as np
 
 from fabric.kernels.streamed.forward import COLOR_W
 from fabric.kernels.streamed.gradient import row_kind
-from fabric.networks.streamed.operations.blocks import PLACE, QUEUES_NORTH, QUEUES_SOUTH
+from fabric.networks.streamed.operations.attention import the_form
+from fabric.networks.streamed.operations.blocks import PLACE, QUEUES_NORTH, QUEUES_SOUTH, rows_of
+from fabric.networks.streamed.operations.head_columns import FIRST_KEY, KEYS, QUEUES, keys_of
 from fabric.networks.streamed.resident import Resident
 from fabric.price.code import Meeting
 from fabric.price.lines import Bond, follow
 from fabric.price.prices import TaskPrice
 from fabric.price.tasks import Pricer, mean_price
+from wse_core.params import Machine
 
-__all__ = ["ToldPrices"]
+__all__ = ["ToldPrices", "together"]
 
 TOGETHER = 4
 """Most commands that are followed on several rows of PEs at once; more take as long as the last of them each."""
@@ -34,19 +37,28 @@ class ToldPrices:
     ----------
     resident : Resident
         What it says of its arrays is what the PE's table of addresses has.
+    column : int, optional
+        Of the PE; default one in the middle.
     """
 
-    def __init__(self, resident: Resident) -> None:
+    def __init__(self, resident: Resident, column: int | None = None) -> None:
         width, height = resident.width, resident.height
-        image = resident.program(min(1, width - 1), row_kind(min(1, height - 1), height)).assemble()
+        column = min(1, width - 1) if column is None else column
+        image = resident.program(column, row_kind(min(1, height - 1), height)).assemble()
         given: dict[str | int, Any] = {
             name: _first_of(image.data, symbol.address)
             for name, symbol in image.symbols.items()
             if symbol.count == 1 and symbol.words == 1
         }
         given["table"] = resident.addresses(image)
+        part = resident.part(column)
+        if part is not None and KEYS in image.symbols:
+            node = the_form(resident.network)
+            length = node.size("sequence") // rows_of(node.size("sequence"), resident.tokens)
+            given[FIRST_KEY] = -part.place % part.columns
+            given[KEYS] = keys_of(part.place, part.columns, length)
         self._pricer = Pricer(image, resident.machine, given)
-        self._machine, self._ids, self._arrays = resident.machine, resident.ids, resident.arrays
+        self._ids, self._arrays = resident.ids, resident.arrays
         self._alike = resident.machine["mem.banks"]  # so many rows behind one another have all addresses there are
         self._place = image.symbols[PLACE].address if PLACE in image.symbols else None
         self._state = self._pricer.begun()
@@ -73,32 +85,17 @@ class ToldPrices:
         rest = [float(np.mean(taken))] * (most - len(taken)) if taken else []
         return np.concatenate([[0.0], np.cumsum(taken + rest)])
 
-    def on_rows(self, commands: Sequence[tuple[str, int | None]], most: int, rows: int) -> np.ndarray:
-        """Return the cycles of none to `most` commands that rows of PEs do together, each with its own part.
-
-        Parameters
-        ----------
-        commands : sequence of (str, int or None)
-            Commands and their data.
-        most : int
-        rows : int
-            Of PEs that hand blocks on to each other (`fabric.networks.streamed.operations.blocks`).
-        """
-        assert self._place is not None
-        done: list[list[TaskPrice]] = [[] for _ in range(rows)]
-        taken, before = [0.0], self._state
-        for name, data in commands[: min(most, TOGETHER)]:
-            for row in range(rows):
-                state = self._state.copy()
-                state.memory[self._place] = row
-                price, behind = self._pricer.told(state, "control", self._ids[name], data)
-                done[row].append(price)
+    def of_row(self, name: str, data: int | None, row: int, last: bool) -> TaskPrice:
+        """Return the price of a command in some row of a sequence; the next ones come behind the `last` row's."""
+        state = self._state.copy()
+        if self._place is not None:
+            state.memory[self._place] = row
+        price, behind = self._pricer.told(state, "control", self._ids[name], data)
+        if last:
+            if self._place is not None and self._place in self._state.memory:
+                behind.memory[self._place] = self._state.memory[self._place]
             self._state, self._known = behind, {}
-            taken.append(max(follow(self._machine, *_joined(done))))
-        if self._place in before.memory:
-            self._state.memory[self._place] = before.memory[self._place]
-        last = taken[-1] - taken[-2] if len(taken) > 1 else 0.0
-        return np.array(taken + [taken[-1] + last * (k + 1) for k in range(most + 1 - len(taken))])
+        return price
 
     def command(self, name: str, array: str | None = None, data: int | None = None) -> TaskPrice:
         """Return the mean cost of a command that comes again and again from here on."""
@@ -130,31 +127,69 @@ class ToldPrices:
         return self._known[key]
 
 
-def _joined(tasks: Sequence[Sequence[TaskPrice]]) -> tuple[list[TaskPrice], list[Bond]]:
-    """Return the tasks of each row as one, and what they send to the rows beside: the first to be sent is taken first.
+def together(
+    machine: Machine, columns: Sequence[ToldPrices], rows: int, commands: Sequence[tuple[str, int | None]], most: int
+) -> np.ndarray:
+    """Return the cycles of none to `most` commands that several PEs do together, each with its own part.
 
-    Each row sends south and takes from the north in two queues, and north and from the south in two others.
+    Parameters
+    ----------
+    machine : Machine
+    columns : sequence of ToldPrices
+        Of the columns of a head, which are a ring (`fabric.networks.streamed.operations.head_columns`).
+    rows : int
+        Of PEs that hand blocks on to each other (`fabric.networks.streamed.operations.blocks`).
+    commands : sequence of (str, int or None)
+        Commands and their data.
+    most : int
     """
+    done: list[list[TaskPrice]] = [[] for _ in range(rows * len(columns))]
+    taken = [0.0]
+    for name, data in commands[: min(most, TOGETHER)]:
+        for place, column in enumerate(columns):
+            for row in range(rows):
+                done[place * rows + row].append(column.of_row(name, data, row, row == rows - 1))
+        tasks = [_joined(every) for every in done]
+        taken.append(max(follow(machine, tasks, _bonds(tasks, rows))))
+    last = taken[-1] - taken[-2] if len(taken) > 1 else 0.0
+    return np.array(taken + [taken[-1] + last * (k + 1) for k in range(most + 1 - len(taken))])
+
+
+def _joined(tasks: Sequence[TaskPrice]) -> TaskPrice:
+    """Return tasks one behind the other as one."""
+    meetings: list[Meeting] = []
+    start = 0.0
+    for one in tasks:
+        meetings += [meeting._replace(first=meeting.first + start) for meeting in one.meetings]
+        start += one.alone
+    if not meetings:
+        return TaskPrice(start)
+    first, length = meetings[0].first, meetings[0].length
+    return TaskPrice(first, length, start - first - length, tuple(meetings))
+
+
+def _bonds(tasks: Sequence[TaskPrice], rows: int) -> list[Bond]:
+    """Return what the PEs of a head and a sequence send each other: what is sent first is taken first.
+
+    Each has two queues to the row behind and two to the row before, and two of the ring of its head.
+    """
+    columns = len(tasks) // rows
+    pairs = [
+        (place * rows + row, place * rows + row + step, 1, queues)
+        for queues, step in ((QUEUES_SOUTH, 1), (QUEUES_NORTH, -1))
+        for place in range(columns)
+        for row in range(max(0, -step), rows - max(0, step))
+    ]
+    for place in range(columns if columns > 1 else 0):
+        onward = (place + 1) % columns
+        hops = 1 if onward else columns - 1
+        pairs += [(place * rows + row, onward * rows + row, hops, QUEUES) for row in range(rows)]
     found = []
-    for every in tasks:
-        meetings: list[Meeting] = []
-        start = 0.0
-        for one in every:
-            meetings += [meeting._replace(first=meeting.first + start) for meeting in one.meetings]
-            start += one.alone
-        if meetings:
-            first, length = meetings[0].first, meetings[0].length
-            found.append(TaskPrice(first, length, start - first - length, tuple(meetings)))
-        else:
-            found.append(TaskPrice(start))
-    bonds = []
-    for (into, out), step in ((QUEUES_SOUTH, 1), (QUEUES_NORTH, -1)):
-        for row in range(max(0, -step), len(found) - max(0, step)):
-            sent = [k for k, meeting in enumerate(found[row].meetings) if out in meeting.sends]
-            came = [k for k, meeting in enumerate(found[row + step].meetings) if into in meeting.takes]
-            pairs = zip(sent, came, strict=True)
-            bonds += [Bond((row, a), (row + step, b), 1, out, into) for a, b in pairs]
-    return found, bonds
+    for one, other, hops, (into, out) in pairs:
+        sent = [k for k, meeting in enumerate(tasks[one].meetings) if out in meeting.sends]
+        came = [k for k, meeting in enumerate(tasks[other].meetings) if into in meeting.takes]
+        found += [Bond((one, a), (other, b), hops, out, into) for a, b in zip(sent, came, strict=True)]
+    return found
 
 
 def _first_of(data: Sequence[tuple[int, Any]], address: int) -> int:

@@ -35,7 +35,7 @@ from fabric.layout.layout import Layout
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.code import ProgramCode
 
-__all__ = ["FIRST_KEY", "KEYS", "HeadColumnTasks", "HeadPart", "keys_of", "route_heads"]
+__all__ = ["FIRST_KEY", "KEYS", "QUEUES", "HeadColumnTasks", "HeadPart", "keys_of", "route_heads"]
 
 RING, RETURN = (8, 9), 10
 QUEUES = 6, 0
