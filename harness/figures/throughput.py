@@ -11,8 +11,9 @@ fixed batch
     the tokens, or the link, sets the pace.  Here efficiency falls.
 
 Costs of a layer are held against the cycle-level kernels on a mesh of at most `max_cycle_level` PEs a side; the notes
-say how far they are off.  What the model leaves out is in `harness.plan.layers` and `swarm.cluster.layer_costs`;
-nothing here was fitted to the published curve, whose points are not printed.
+say how far they are off.  Tables of tokens, attention, normalisations and sums past blocks are among the layers
+(`harness.plan.layers`); the notes say what of the attention no cycle-level program does (`swarm.cluster.mixing`).
+Nothing here was fitted to the published curve, whose points are not printed.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from harness.figures import Result, figure
 from harness.plan.layers import LADDER, find_model, layers_of, sequences
 from swarm.cluster import layer_costs
 from swarm.cluster.cluster import Cluster
+from swarm.cluster.mixing import beyond
 from swarm.cluster.shapes import LayerShape, Mesh
 from swarm.cluster.timeline import iteration, round_trip
 from traces.style import powers
@@ -115,7 +117,11 @@ def throughput(
         )
         if progress is not None:
             progress.update(done + 1, len(todo), systems=count)
-    return Result(rows, notes(machine, max_cycle_level, rows), lambda picture: draw(picture, rows))
+    said = {}
+    for name in dict.fromkeys(row["model"] for row in rows):
+        most = sequences(find_model(name), SHARE) * find_model(name).sequence
+        said[f"attention of {name} beyond programs"] = beyond(layers_of(find_model(name)), most, Mesh(machine))
+    return Result(rows, notes(machine, max_cycle_level, rows) | said, lambda picture: draw(picture, rows))
 
 
 def notes(machine: Machine, max_cycle_level: int | None, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """GPT-style models as the layers that are streamed, and what of them fits.
 
-A block of a transformer streams four matrices: queries, keys and values together, the attention's output, and the two
-(gated: three) of the feed-forward part; behind the last block stands the output matrix, if the vocabulary is known.
-The activation of the feed-forward part is GELU, and what attention and feed-forward part give is normalised, as the
-next matrix takes it.  Not streamed, and counted in neither time nor bytes: looking up embeddings (a read per token,
-no product), biases (less than a thousandth of the weights) and sums past a block.  Products of tokens with tokens in
-attention have no weights and no kernel here; without them a layer is shorter than in the real network, which makes
-latency harder to hide.
+The table of tokens and places comes first: a token's row is its product with numbers of which all but one are zero.  A
+block of a transformer streams four matrices: queries, keys and values together, the attention's output, and the two
+(gated: three) of the feed-forward part; behind the last block stands the output matrix.  Where the vocabulary is not
+known there is neither table nor output matrix.  The activation of the feed-forward part is GELU, and what attention and
+feed-forward part give is added to what came before; that and what the table gives is normalised, as the next matrix
+takes it.  Attention is causal; where its layout is one that no cycle-level program has, `swarm.cluster.mixing` says so.
+Not counted: biases (less than a thousandth of the weights) and gates (a product per feature).
 
 Models of `harness.plan.models` are used where they exist; `GPT` adds published sizes: GPT-2 (Radford et al. 2019, table
 2), GPT-3 (Brown et al. 2020, table 2.1), GPT-J (Wang and Komatsuzaki 2021) and GPT-NeoX (Black et al. 2022).
@@ -15,15 +15,16 @@ Models of `harness.plan.models` are used where they exist; `GPT` adds published 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from harness.plan.approaches import streaming
 from harness.plan.hardware import CS2, Device
 from harness.plan.models import Model
 from harness.plan.models import find_model as planned
-from swarm.cluster.shapes import LayerShape
+from swarm.cluster.shapes import AttentionShape, LayerShape
 from wse_core.errors import ConfigError
 
-__all__ = ["GPT", "LADDER", "find_model", "layers_of", "saving", "sequences"]
+__all__ = ["GPT", "LADDER", "find_model", "layers_of", "saving", "sequences", "tokens_of"]
 
 GPT = {
     model.name: model
@@ -40,6 +41,10 @@ GPT = {
 }
 """The GPT models are found here by name."""
 
+TOKENS = {"gpt2-xl": 50257, "gpt-3": 50257}
+"""Tokens of models whose published table says nothing of them: those of GPT-2 (Radford et al. 2019), which GPT-3 has
+too (Brown et al. 2020)."""
+
 LADDER = ("gpt2-small", "gpt2-xl", "gpt3-6.7b", "gpt-neox", "gpt-3")
 """The models are here in order of size, from the smallest to GPT-3 with 175 billion parameters."""
 
@@ -49,6 +54,11 @@ def find_model(name: str) -> Model:
     return GPT.get(name.lower()) or planned(name)
 
 
+def tokens_of(model: Model) -> int:
+    """Return how many tokens a model knows; 0 if nothing says it."""
+    return model.vocabulary or TOKENS.get(model.name, 0)
+
+
 def layers_of(model: Model, density: float = 1.0) -> tuple[LayerShape, ...]:
     """Return the streamed layers of a model, first to last.
 
@@ -56,7 +66,7 @@ def layers_of(model: Model, density: float = 1.0) -> tuple[LayerShape, ...]:
     ----------
     model : Model
     density : float
-        Share of the blocks' weights that are not zero; the output matrix is dense.
+        Share of the blocks' weights that are not zero; table and output matrix are dense.
 
     Returns
     -------
@@ -66,19 +76,20 @@ def layers_of(model: Model, density: float = 1.0) -> tuple[LayerShape, ...]:
         raise ConfigError("is described by its tensors, which says nothing of its matrices", where=model.name)
     width, inner = model.width, model.inner
     keys = width // model.heads * model.kv_heads if model.kv_heads else width
+    mix = AttentionShape(model.heads, model.kv_heads or model.heads, width // model.heads, model.sequence)
     block = [
-        ("qkv", width, width + 2 * keys, "none", False),
-        ("output", width, width, "none", True),
-        ("up", width, (2 if model.gated else 1) * inner, "gelu", False),
-        ("down", inner, width, "none", True),
+        LayerShape(width, width + 2 * keys, density, "qkv"),
+        LayerShape(width, width, density, "output", norm=True, attention=mix, residual=True),
+        LayerShape(width, (2 if model.gated else 1) * inner, density, "up", "gelu"),
+        LayerShape(inner, width, density, "down", norm=True, residual=True),
     ]
-    found = [
-        LayerShape(i, o, density, f"block {k} {name}", activation, norm=norm)
-        for k in range(1, model.layers + 1)
-        for name, i, o, activation, norm in block
-    ]
-    if model.vocabulary:
-        found.append(LayerShape(width, model.vocabulary, 1.0, "vocabulary"))
+    found, tokens = [], tokens_of(model)
+    if tokens:
+        found.append(LayerShape(tokens + model.sequence, width, 1.0, "table", norm=True, lookup=True))
+    for k in range(1, model.layers + 1):
+        found += [replace(one, name=f"block {k} {one.name}") for one in block]
+    if tokens:
+        found.append(LayerShape(width, tokens, 1.0, "vocabulary"))
     return tuple(found)
 
 

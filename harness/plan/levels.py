@@ -17,6 +17,7 @@ from harness.plan.models import Model
 from harness.plan.strategies import STEPS
 from harness.plan.units import DAY
 from swarm.cluster.cluster import Cluster
+from swarm.cluster.mixing import beyond
 from swarm.cluster.shapes import Mesh
 from swarm.cluster.timeline import iteration
 from swarm.timing import Links
@@ -39,13 +40,14 @@ def levels(model: Model, numbers: Machine, planned: dict[str, Any]) -> dict[str,
     at_once = int(planned["samples"]) * model.sequence * systems
     links = Links.of(numbers)
     tokens = model.tokens or STEPS * model.critical_batch * model.sequence
-    timeline = iteration(layers_of(model), at_once, Cluster(systems, mesh))
+    layers = layers_of(model)
+    timeline = iteration(layers, at_once, Cluster(systems, mesh))
     passes = tokens / at_once
     lanes = numbers.lanes("fmachs")
     counted = numbers["plan.cores"], numbers["plan.core_operations"], numbers["plan.core_ghz"]
     seen = mesh.width * mesh.height, 2 * lanes, numbers["clock.ghz"]
     ideal = planned["compute"] * (counted[0] * counted[1] * counted[2]) / (seen[0] * seen[1] * seen[2])
-    matrices = 6 * sum(layer.dense_weights for layer in layers_of(model)) * tokens
+    matrices = 6 * sum(layer.dense_weights for layer in layers if not layer.lookup) * tokens
     return {
         "seconds": timeline.seconds * passes,
         "compute": timeline.busy["compute"] * passes,
@@ -59,6 +61,7 @@ def levels(model: Model, numbers: Machine, planned: dict[str, Any]) -> dict[str,
         "compute_at_full_rate_of_pes": ideal * matrices / operations(model),
         "bytes_out_per_pass": timeline.bytes_out,
         "bytes_back_per_pass": timeline.bytes_back,
+        "beyond": beyond(layers, at_once // systems, mesh),
         "systems": systems,
         "planes": links.planes,
         "tree_nodes": links.nodes(systems),
@@ -73,7 +76,7 @@ def paragraph(found: dict[str, Any]) -> str:
         return f"{found[key] / DAY:,.3g} days"
 
     (cores, each, clock), (pes, lanes, hertz) = found["planned_cores"], found["pes"]
-    return (
+    text = (
         f"The layer-level model says {days('seconds')} for what is planned with {days('planned_seconds')}.  The plan "
         f"counts {each:g} operations a cycle on {cores:,} cores at {clock:g} GHz, published figures: "
         f"{days('planned_compute')} of compute.  Programs see {pes:,} PEs at {hertz:g} GHz, each with {lanes} "
@@ -86,3 +89,6 @@ def paragraph(found: dict[str, Any]) -> str:
         f"pass), behind the compute.  Trees of {found['tree_nodes']:,} nodes on {found['planes']} planes tie "
         f"{found['systems']:,} systems to the memory service, {found['tree_seconds'] * 1e6:.3g} us one way."
     )
+    if not found["beyond"]:
+        return text
+    return f"{text}  Of the attention that is priced no cycle-level program does this: {found['beyond']}."

@@ -62,6 +62,11 @@ class GraphLayer:
     dense_weights: int = 0
     norms: int = 0
 
+    @property
+    def comes(self) -> int:
+        """So many numbers of a token come to a wafer, if the operation is the first one."""
+        return self.inputs
+
 
 @dataclass(frozen=True, eq=False)
 class GraphShape(Sequence[GraphLayer]):

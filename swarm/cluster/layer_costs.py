@@ -42,7 +42,18 @@ from swarm.cluster.programs import Tasks, form_of, tasks_of
 from swarm.cluster.shapes import LayerShape, Mesh
 from wse_core.errors import UnsupportedError
 
-__all__ = ["FOLLOWED", "Cost", "PhaseCost", "PhaseFollower", "backward", "forward", "gradient", "latency_of", "phases"]
+__all__ = [
+    "FOLLOWED",
+    "Cost",
+    "PhaseCost",
+    "PhaseFollower",
+    "backward",
+    "forward",
+    "gradient",
+    "latency_of",
+    "phases",
+    "tokens_of",
+]
 
 FOLLOWED = 1024
 """Most rows of a matrix that are followed one by one."""
@@ -368,7 +379,7 @@ def latency_of(answers: bool, mesh: Mesh) -> float:
     return m["ramp.in"] + m["router.hop"] * mesh.height
 
 
-def _tokens(tokens: int, mesh: Mesh) -> int:
+def tokens_of(tokens: int, mesh: Mesh) -> int:
     """Return the tokens of the fullest PE, given those of a wafer."""
     return -(-tokens // mesh.height)
 
@@ -396,14 +407,14 @@ def phases(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str | No
     short = list(dict.fromkeys(kinds[:-1])) + kinds[-1:]
     first = {kind: number for number, kind in enumerate(short, 1)}
     chosen = tuple(layer for _, _, layer in short), tuple(active for _, active, _ in short)
-    found = _followed(*chosen, _tokens(tokens, mesh), mesh, form or form_of(layers))
+    found = _followed(*chosen, tokens_of(tokens, mesh), mesh, form or form_of(layers))
     every = _phases(*_network(bare, below))
     return tuple(PhaseCost(phase, n, found[phase, first[kinds[n - 1]]]) for phase, n, _ in every)
 
 
 def _alone(phase: str, layer: LayerShape, tokens: int, mesh: Mesh, form: str | None) -> Cost:
     """Return the `Cost` of a phase of a layer by itself."""
-    follower = PhaseFollower((layer,), (False,), _tokens(tokens, mesh), mesh, form or form_of((layer,)))
+    follower = PhaseFollower((layer,), (False,), tokens_of(tokens, mesh), mesh, form or form_of((layer,)))
     return follower.cost(phase, 1, next(steps for name, _, steps in follower.phases if name == phase))
 
 

@@ -13,7 +13,7 @@ from fabric.networks.graph.table import activation
 from wse_core.errors import ConfigError
 from wse_core.params import Machine
 
-__all__ = ["LayerShape", "Mask", "Mesh", "shapes_of"]
+__all__ = ["AttentionShape", "LayerShape", "Mask", "Mesh", "shapes_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +26,28 @@ class Mask:
     """
 
     exists: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class AttentionShape:
+    """Attention stands between two matrices.
+
+    Attributes
+    ----------
+    heads, kv_heads : int
+        Of queries, and of keys and values.
+    size : int
+        Features of a head.
+    sequence : int
+        Tokens.
+    causal : bool
+    """
+
+    heads: int
+    kv_heads: int
+    size: int
+    sequence: int
+    causal: bool = True
 
 
 @dataclass(frozen=True)
@@ -46,6 +68,13 @@ class LayerShape:
         Whether the output features are normalised before the activation.
     mask : Mask or None
         Which weights exist, if that is known; any as many as `density` says otherwise.
+    attention : AttentionShape or None
+        Makes what the layer takes of what the layers before it give.
+    residual : bool
+        What the layer gives is added to what came before the block that it ends.
+    lookup : bool
+        What it takes says which inputs are one, that of a token and that of its place; their numbers come to the
+        wafer.
     """
 
     inputs: int
@@ -56,6 +85,9 @@ class LayerShape:
     bias: bool = False
     norm: bool = False
     mask: Mask | None = None
+    attention: AttentionShape | None = None
+    residual: bool = False
+    lookup: bool = False
 
     def __post_init__(self) -> None:
         where = self.name or "layer"
@@ -69,6 +101,11 @@ class LayerShape:
     def weights(self) -> int:
         """Weights that are not zero, biases among them."""
         return round(self.inputs * self.outputs * self.density) + self.bias * self.outputs
+
+    @property
+    def comes(self) -> int:
+        """So many numbers of a token come to a wafer, if the layer is the first one."""
+        return 2 if self.lookup else self.inputs
 
     @property
     def dense_weights(self) -> int:

@@ -36,7 +36,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from swarm.cluster import graph_costs, layer_costs
+from swarm.cluster import graph_costs, layer_costs, mixing
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.graph_costs import GraphLayer, GraphShape
 from swarm.cluster.shapes import LayerShape
@@ -193,7 +193,7 @@ def _costs(layers: Layers, tokens: int, cluster: Cluster) -> tuple[layer_costs.P
     """Return the phases of an iteration."""
     if isinstance(layers, GraphShape):
         return graph_costs.phases(layers, tokens, cluster.mesh, cluster.form)
-    return layer_costs.phases(layers, tokens, cluster.mesh, cluster.form)
+    return mixing.phases(layers, tokens, cluster.mesh, cluster.form)
 
 
 def jobs(layers: Layers, tokens: int, cluster: Cluster) -> list[_Job]:
@@ -297,7 +297,7 @@ class _Simulation:
                 "clusters are simulated with SimPy, which is not installed", hint="pip install 'wse-sim[plan]'"
             ) from None
         self.cluster, self.iterations, self.jobs = cluster, iterations, jobs(layers, tokens, cluster)
-        self.load = cluster.load(layers[0].inputs, tokens)
+        self.load = cluster.load(layers[0].comes, tokens)
         self.following = {job: behind for job, behind in pairwise(self.jobs) if behind.waits}
         self.env = env = simpy.Environment()
         self.wafers = range(len(cluster.latencies))

@@ -13,7 +13,7 @@ from harness.plan.hardware import wafer
 from harness.plan.layers import find_model
 from harness.plan.levels import levels, paragraph
 from harness.plan.units import DAY
-from swarm.cluster import layer_costs
+from swarm.cluster import layer_costs, mixing
 from wse_core.params import machine
 
 MODEL = "gpt2-xl"
@@ -21,12 +21,15 @@ MODEL = "gpt2-xl"
 
 @pytest.fixture(scope="module", autouse=True)
 def _few_rows():
-    """Follow fewer rows of a matrix than users have followed, and those of one machine once for all tests."""
+    """Follow fewer rows, price fewer columns of a head than users, and those of one machine once for all tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(layer_costs, "FOLLOWED", 64)
+        patch.setattr(mixing, "BESIDE", 1)
+        patch.setattr(mixing, "SIZES", (1, 2))
         layer_costs._followed.cache_clear()
         yield
     layer_costs._followed.cache_clear()
+    mixing.attention_cost.cache_clear()
 
 
 def asked(numbers, layers=None):
