@@ -23,7 +23,7 @@ from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import NetworkTensor
-from fabric.networks.streamed.filters import FilterEntries, asked_filters_of, filters_of
+from fabric.networks.streamed.filters import FilterEntries, asked_filters_of, filters_of, windows_asked
 from fabric.networks.streamed.operations.blocks import rows_of
 from fabric.networks.streamed.operations.lowering import Stage
 from fabric.networks.streamed.operations.shapes import ConvolutionShape, LossShape, shapes_of
@@ -304,23 +304,40 @@ class GraphFollower(PhaseFollower):
 
     def ask_filters(self, step: NetworkStep) -> None:
         assert step.parameter is not None
-        found, sender = asked_filters_of(self.plan, step, self.shape.pattern(step.parameter))
+        pattern = self.shape.pattern(step.parameter)
+        found, sender = asked_filters_of(self.plan, step, pattern)
         tasks, columns, width = self.tasks, self.columns, self.mesh.width
         send = tasks.command("send", data=0)
         take = send if width == 1 else tasks.command("from_west", data=0)
-        entries, constant = self._entries(found, len(sender)), tasks.alone("ask")
         bias = np.bincount(found.rows[found.bias], minlength=len(sender))
         of_bias = tasks.alone("ask_plane") if found.bias.any() else 0
+        asked = len(found.rows)
+        if self.turned(step) and pattern.density == 1:
+            taken, asked = self._windows(step, found, len(sender))
+        else:
+            taken = self._entries(found, len(sender)) * tasks.alone("ask")
 
         def follow(row: int, followed: int) -> None:
             owner = int(sender[row])
             columns.broadcast(owner, send, take)
             columns.free[owner] += bias[row] * of_bias
-            columns.spend(entries[row] * constant)
+            columns.spend(taken[row])
 
         self.rows(len(sender), follow)
-        self.words += len(found.rows) + len(sender) * width
+        self.words += asked + len(sender) * width
         self.numbers += len(found.rows)
+
+    def _windows(self, step: NetworkStep, found: FilterEntries, rows: int) -> tuple[NDArray[np.float64], int]:
+        """Return the cycles of the requests for whole windows of each row in each column, and all requests."""
+        taken, asked = np.zeros((rows, self.mesh.width)), 0
+        for column in range(self.mesh.width):
+            mine = found.of(np.flatnonzero(found.owner == column))
+            begins, data = windows_asked(self.plan, step, mine)
+            asked += len(begins)
+            for row, one in zip(mine.rows[begins], data, strict=True):
+                if one & 0xFF:  # no bias
+                    taken[row, column] += self.tasks.command("ask_windows", data=int(one)).alone
+        return taken, asked
 
     # --- phases -------------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ Source: weight streaming white paper, section 7.3.2, figures 20 and 21.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -122,6 +123,9 @@ class GradientTasks:
         Arrays for the features token by token, and for a sum of each in f32.  With them a row that is asked for with
         `TURNED` is made as *rows times scalars*: the features of a token times the token's number in the row of dY,
         token after token, and the sums go south in one vector addition.  `turn` makes the copy.
+    windows : int, optional
+        Numbers of the longest row of dY for which `answer_windows` makes such rows from windows of images; it takes
+        `totals` too.
 
     Attributes
     ----------
@@ -154,6 +158,7 @@ class GradientTasks:
         longest: int = 0,
         turned: Var | None = None,
         totals: Var | None = None,
+        windows: int = 0,
     ) -> None:
         self.whole, self.turned, self.totals = whole, turned, totals
         self.from_copy, self.answers = p.new_label(), p.new_label()
@@ -179,9 +184,11 @@ class GradientTasks:
         if ends and group > 0:
             self.west, self.before = p.dsr("src0"), p.input_queue(4, across(column, group - 1))
         self.out = p.output_queue(4, across(column, group) if ends and group < place.groups - 1 else DOWN[parity])
-        if turned is not None:
-            self.scalars = p.array("scalars", tokens, "half", bank=0)
-            self.sums, self.into, self.leaving = p.dsr("src0"), p.dsr("src0"), p.dsr("dest")
+        if totals is not None:
+            self.scalars = p.array("scalars", max(tokens, windows), "half", bank=0)
+            self.sums = p.dsr("src0")
+            self.into = None if turned is None else p.dsr("src0")
+            self.leaving = p.dsr("dest")
 
     def prepare(self) -> None:
         """Emit the loads of the DSRs."""
@@ -191,9 +198,10 @@ class GradientTasks:
             p.load(self.north, p.fabin(self.above, 1, dtype="f32"))
         if self.west:
             p.load(self.west, p.fabin(self.before, 1, dtype="f32"))
-        if self.turned is not None and self.totals is not None:
+        if self.totals is not None:
             p.load(self.sums, p.mem1d(self.totals, self.totals.count))
-            p.load(self.into, p.mem1d(self.turned, self.tokens, check=False))
+            if self.turned is not None and self.into is not None:
+                p.load(self.into, p.mem1d(self.turned, self.tokens, check=False))
             p.load(self.leaving, p.fabout(self.out, self.totals.count, dtype="f32"))
 
     def over(self, features: Dsd, tokens: int) -> None:
@@ -276,6 +284,7 @@ class GradientTasks:
         not sent.
         """
         assert self.turned is not None
+        assert self.into is not None
         p = self.p
         left, words = p.reg16("rows left"), p.reg16("words")
         p.dsr_base(self.own, self.base)
@@ -344,6 +353,83 @@ class GradientTasks:
                 p.ld32(factors, place, offset=token)
             for factor in (factors.low, factors.high)[: tokens - token]:
                 p.fmachs(self.sums, self.sums, self.features, factor)
+
+    def answer_windows(self, data: Reg, row: Dsr, planes: Var, number: Callable[[str], Reg]) -> None:
+        """Emit the answers to all places of the windows of some channels, as rows times scalars.
+
+        What a number of the row of dY is multiplied by is a window of all these channels, which moves by a number for
+        each: the next sample, the next pixel of a line, the next line.
+
+        Parameters
+        ----------
+        data : Reg
+            The first channel of the column in the upper byte, how many in the lower one.
+        row : Dsr
+            Writes the row of dY to `scalars`, 16 bits wide: a conversion back, which changes no bit.
+        planes : Var
+            Channels with a border, as `features` reads them: channels, lines and pixels of a window.
+        number : callable
+            Emits the load of a number: words of a plane (``plane``), places of a window (``taps``), lines and pixels of
+            the row of dY (``height``, ``width``), words from a pixel's last sample to the next pixel (``gap``) and from
+            a line's end to the next line (``rest``).
+        """
+        assert self.totals is not None
+        p = self.p
+        p.dsr_base(row, self.scalars)
+        p.fs2h(row, self.other)
+        words, each = p.reg16("words"), number("plane")
+        p.slr16(words, data, 8)
+        p.mul16(words, words, each)
+        p.dsr_base(self.features, planes)
+        p.dsr_off(self.features, words)
+        p.free(each)
+        each = number("taps")
+        p.and16(words, data, 0xFF)
+        p.dsr_len(self.features, words)
+        p.mul16(words, words, each)
+        p.dsr_base(self.sums, self.totals)
+        p.dsr_len(self.sums, words)
+        p.mov32(self.sums, 0)
+        p.free(words, each)
+        factors, place = p.reg32("numbers of the row"), data  # registers are few, and the data are done with
+        p.ldi(place, self.scalars)
+        lines = number("height")
+        with p.loop(lines, counter=lines):
+            pixels = number("width")
+            with p.loop(pixels, counter=pixels):
+                self.windows_of(place, factors)
+                self.move(number("gap"))
+            p.free(pixels)
+            self.move(number("rest"))
+        p.free(factors, lines)
+        self.send_all_south(self.totals.count)
+
+    def move(self, words: Reg) -> None:
+        """Emit the move of the window by so many words, and give the register back."""
+        self.p.dsr_off(self.features, words)
+        self.p.free(words)
+
+    def windows_of(self, place: Reg, factors: Reg) -> None:
+        """Emit sums += the window of each sample of a pixel times its number in the row of dY."""
+        p, together = self.p, 1 + (self.tokens % 2 == 0)  # two numbers are loaded from an even place only
+        turns, left = divmod(self.tokens, AT_ONCE) if self.tokens > AT_ONCE else (0, self.tokens)
+
+        def some(count: int) -> None:
+            for sample in range(0, count, together):
+                if together == 2:
+                    p.ld32(factors, place, offset=sample)
+                else:
+                    p.ld16(factors.low, place, offset=sample)
+                for factor in (factors.low, factors.high)[:together]:
+                    p.fmachs(self.sums, self.sums, self.features, factor)
+                    p.dsr_off(self.features, 1)
+            p.add16(place, place, count)
+
+        if turns:
+            with p.loop(turns):
+                some(AT_ONCE)
+        if left:
+            some(left)
 
     def answer_all(self, data: Reg) -> None:
         """Emit the answers to a whole row of a dense mask: `data` are how many features are asked for, 0 for none.

@@ -17,7 +17,7 @@ from fabric.networks.graph.windows import Window, window_of
 from fabric.networks.streamed.operations.shapes import ConvolutionShape
 from fabric.networks.streamed.parameters import StreamedPattern
 
-__all__ = ["FilterEntries", "asked_filters_of", "filters_of"]
+__all__ = ["FilterEntries", "asked_filters_of", "filters_of", "windows_asked"]
 
 Numbers = NDArray[np.int64]
 
@@ -42,6 +42,12 @@ class FilterEntries(NamedTuple):
     owner: Numbers
     local: Numbers
     bias: NDArray[np.bool_]
+
+    def of(self, chosen: Numbers) -> FilterEntries:
+        """Return some of the entries."""
+        return FilterEntries(
+            self.entries[chosen], self.rows[chosen], self.owner[chosen], self.local[chosen], self.bias[chosen]
+        )
 
 
 def filters_of(plan: MemoryPlan, step: NetworkStep, pattern: StreamedPattern) -> tuple[FilterEntries, Numbers]:
@@ -68,6 +74,19 @@ def asked_filters_of(plan: MemoryPlan, step: NetworkStep, pattern: StreamedPatte
     sender = above.owners(np.arange(step.node.size("outputs")) * window.out_plane)
     order = np.lexsort((~bias, pattern.rows))  # the bias of a row first
     return FilterEntries(order, pattern.rows[order], owner[order], local[order], bias[order]), sender
+
+
+def windows_asked(plan: MemoryPlan, step: NetworkStep, mine: FilterEntries) -> tuple[Numbers, Numbers]:
+    """Return the first entry of each request of a column for whole windows, or for a bias, and the data of the former.
+
+    A row without gaps asks for the places of all channels of its group that the column has, one after the other; data
+    are the first of them in the column, times 256, and how many.
+    """
+    window, _, _ = _images(plan, step)
+    around = ConvolutionShape.of(window, "ask").padded
+    first = (np.diff(mine.rows, prepend=-1) != 0) | np.append(False, mine.bias[:-1])  # a bias stands alone
+    begins = np.flatnonzero(first[: len(mine.rows)])
+    return begins, mine.local[begins] // around << 8 | np.diff(begins, append=len(mine.rows)) // window.taps
 
 
 def _images(plan: MemoryPlan, step: NetworkStep) -> tuple[Window, ColumnLayout, ColumnLayout]:

@@ -36,12 +36,13 @@ from fabric.networks.streamed.commands import FORMS, MOST
 from fabric.networks.streamed.operations.attention import head_of, scores_of, shares_of, the_form
 from fabric.networks.streamed.operations.blocks import PLACE, route_blocks, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
-from fabric.networks.streamed.operations.gradients import copies, lacks_memory
+from fabric.networks.streamed.operations.convolution import WINDOWS
+from fabric.networks.streamed.operations.gradients import copies, lacks_memory, sums_of_windows
 from fabric.networks.streamed.operations.head_columns import FIRST_KEY, KEYS, HeadPart, keys_of, route_heads
 from fabric.networks.streamed.operations.linear import TURN, dense_tasks, turn_task
 from fabric.networks.streamed.operations.rotary import TABLE, tables_of
 from fabric.networks.streamed.operations.rows import slope_task
-from fabric.networks.streamed.operations.shapes import padded_rows, shapes_of
+from fabric.networks.streamed.operations.shapes import ConvolutionShape, padded_rows, shapes_of
 from fabric.networks.streamed.operations.table import STREAMED, ids_of, present
 from fabric.program.program import Program
 from wse_core.errors import ConfigError, ProgramError, UnsupportedError
@@ -128,24 +129,34 @@ class Resident:
         self.tokens, self.form = samples // height, form if pairs else "steps"
         self._check_sequences()
         self._made: dict[ProgramKey, Program] = {}
-        sizes: dict[str, int] = {}
-        if self.form != "steps" and len(ids_of(network)) + len(TURN) <= MOST:
-            sizes = copies(MemoryPlan(network, width, STREAMED), machine, self.tokens, turned)
-        while not self._plan(sizes):  # what is large gives way first
-            sizes = {name: rows for name, rows in sizes.items() if rows < max(sizes.values())}
+        copied: dict[str, int] = {}
+        sums: dict[str, int] = {}
+        plan, left = MemoryPlan(network, width, STREAMED), MOST - len(ids_of(network))
+        if self.form != "steps" and left >= len(TURN):
+            copied = copies(plan, machine, self.tokens, turned)
+        if left >= len(TURN) * bool(copied) + len(WINDOWS):
+            sums = sums_of_windows(plan, machine, self.tokens, turned)
+        while not self._plan(copied, sums):  # what is large gives way first
+            most = max([*copied.values(), *sums.values()])
+            copied, sums = ({name: size for name, size in sizes.items() if size < most} for sizes in (copied, sums))
 
-    def _plan(self, sizes: Mapping[str, int]) -> bool:
-        """Plan the memory of a PE with turned copies of so many features; return whether programs fit with them."""
-        network = self.network
+    def _plan(self, copied: Mapping[str, int], sums: Mapping[str, int]) -> bool:
+        """Plan the memory of a PE with turned copies of so many features, and so many sums of windows; say if it fits.
+
+        Programs are written for that only where gradients are made as rows times scalars.
+        """
+        network, sizes = self.network, {**copied, **sums}
         self.turned, self._made = frozenset(sizes), {}
-        self.plan, self.ids = MemoryPlan(network, self.width, STREAMED), ids_of(network, TURN if sizes else ())
+        more = [*(TURN if copied else ()), *(WINDOWS if sums else ())]
+        self.plan, self.ids = MemoryPlan(network, self.width, STREAMED), ids_of(network, more)
         padded = padded_rows(network, self.width)
         if padded:
             self.plan.arrays["padded"] = PlannedArray(padded)
-        if sizes:
+        if copied:
             nodes = [node for node in network.nodes if node.op == "attention"]
             shares = max((shares_of(node, self.tokens, network.head_columns) for node in nodes), default=0)
-            self.plan.arrays["by_token"] = PlannedArray(max(*sizes.values(), -(-shares // self.tokens)))
+            self.plan.arrays["by_token"] = PlannedArray(max(*copied.values(), -(-shares // self.tokens)))
+        if sizes:
             self.plan.arrays["totals"] = PlannedArray(max(sizes.values()), "f32", single=True)
         self._views = [(name, 0) for name in self.plan.arrays]
         self._views += [(name, self.tokens) for name, array in self.plan.arrays.items() if array.ones]
@@ -332,7 +343,9 @@ class Resident:
         dense = self.form != "steps"
         place = self._mesh(self.plan.layouts[0])
         given = held["a0"], held["d0"], tokens, base, dense and not self._all_turned, longest
-        gradient = GradientTasks(p, column, place, row, 0, *given, held.get("by_token"), held.get("totals"))
+        asks = (one.rows for one in shapes_of(self.network) if isinstance(one, ConvolutionShape) and one.asks)
+        asked = max(asks) * tokens if "ask_windows" in self.ids else 0
+        gradient = GradientTasks(p, column, place, row, 0, *given, held.get("by_token"), held.get("totals"), asked)
         there = present(self.network)
         lowerings = [lowering for name, lowering in STREAMED.items() if name in there]
         own = self.part(column)
@@ -350,7 +363,7 @@ class Resident:
         self._row_tasks(code)
         if constant is not None:
             dense_tasks(code, constant)
-        if self.turned:
+        if "turn" in self.ids:
             turn_task(code)
         self._pointer_tasks(code, base)
         p.assemble()

@@ -34,7 +34,7 @@ from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed import commands
-from fabric.networks.streamed.filters import asked_filters_of, filters_of
+from fabric.networks.streamed.filters import asked_filters_of, filters_of, windows_asked
 from fabric.networks.streamed.operations.lowering import PASSING, Stage, StepWriter
 from fabric.networks.streamed.operations.table import STREAMED, after
 from fabric.networks.streamed.parameters import StreamedParameter, StreamedPattern
@@ -321,25 +321,31 @@ class _Words(StepWriter):
         self._rows(step, found.rows, found.entries, found.owner, found.local, landing, biases=found.bias)
 
     def ask_filters(self, step: NetworkStep) -> None:
-        asked, sender = asked_filters_of(self.plan, step, self._parameter(step).gradient_pattern)
-        n_rows, bias = len(sender), asked.bias
+        pattern = self._parameter(step).gradient_pattern
+        asked, sender = asked_filters_of(self.plan, step, pattern)
+        whole = pattern.density == 1 and step.parameter is not None and step.parameter.name in self.resident.turned
+        n_rows = len(sender)
         for column, (order, between) in enumerate(cut(asked.rows, asked.owner, asked.local, self.script.columns)):
             heads = row_commands(sender, column)
-            words, at = interleave(asked.rows[order], np.ones(n_rows, np.int64), before=True)
+            mine = asked.of(order)
+            begins, data = windows_asked(self.plan, step, mine) if whole else (np.arange(len(order)), between)
+            words, at = interleave(mine.rows[begins], np.ones(n_rows, np.int64), before=True)
             payload = np.zeros(len(words) + n_rows, np.uint32)
-            payload[words] = np.where(bias[order], self.word("ask_plane"), self.word("ask", between))
+            places = self.word("ask_windows" if whole else "ask", data)
+            payload[words] = np.where(mine.bias[begins], self.word("ask_plane"), places)
             payload[at] = heads
             turns = np.empty(len(payload), np.int64)  # commands that move a row, then what is asked
-            turns[at], turns[words] = 2 * np.arange(n_rows), 2 * asked.rows[order] + 1
+            turns[at], turns[words] = 2 * np.arange(n_rows), 2 * mine.rows[begins] + 1
+            asks = np.repeat(words, np.diff(begins, append=len(order)))
             self.script.words(
                 column,
                 payload,
                 np.ones(len(payload), bool),
                 parameter=self._number(step),
-                places=asked.entries[order],
+                places=mine.entries,
                 rows=turns,
-                asked=turns[words],
-                asks=words,
+                asked=turns[asks],
+                asks=asks,
             )
         self.script.turn(2 * n_rows)
 

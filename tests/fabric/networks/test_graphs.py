@@ -97,13 +97,13 @@ class Built:
 class Ran:
     """A graph with random weights on a wafer, and its oracle."""
 
-    def __init__(self, network, width, height, tokens, seed, form="steps"):
+    def __init__(self, network, width, height, tokens, seed, form="steps", turned=None):
         self.network, self.tokens = network, tokens * height
         rng = np.random.default_rng(seed)
         self.values = {tensor.name: rng.standard_normal(tensor.shape) / 2 for tensor in network.parameters}
         parameters = [Parameter(name, value, network.dtype) for name, value in self.values.items()]
         matrices = sum(OPERATIONS[node.op].matrix for node in network.nodes)
-        self.resident = Resident(network, machine(), width, height, self.tokens, form)
+        self.resident = Resident(network, machine(), width, height, self.tokens, form, turned)
         self.coordinator = Coordinator(self.resident, parameters[:matrices], dict(enumerate(parameters[matrices:])))
         self.oracle = StreamedOracle(network, machine(), width, height, self.tokens)
         self.wafer = Wafer(self.resident)

@@ -147,13 +147,15 @@ def fitting(network, width):
     height=st.integers(1, 3),
     samples=st.integers(1, 4),
     form=st.sampled_from(["steps", "both"]),
+    turned=st.sampled_from([None, "none", "all"]),
     scale=st.sampled_from([1.0, 2.0**6]),
     seed=st.integers(0, 99),
 )
-def test_networks_of_images_are_bit_exact(network, width, height, samples, form, scale, seed):
-    """Gradients of all parameters and losses, twice; the logits; then a test pass."""
+def test_networks_of_images_are_bit_exact(network, width, height, samples, form, turned, scale, seed):
+    """Gradients of all parameters and losses, twice; the logits; then a test pass; in both forms of gradients."""
     fitting(network, width)
-    exact(Ran(network, width, height, samples, seed, form), scale)
+    names = turned and [tensor.name for tensor in network.parameters if turned == "all"]
+    exact(Ran(network, width, height, samples, seed, form, names), scale)
 
 
 def exact(ran, scale):
@@ -367,7 +369,7 @@ def test_what_has_gaps_costs_less():
     network = built.network(3)
     runs = []
     for kept in (1.0, 0.5):
-        ran = Ran(network, 2, 1, 2, 7)
+        ran = Ran(network, 2, 1, 2, 7, turned=())
         mask = np.random.default_rng(1).random(ran.coordinator.parameters[0].dense.shape) < kept
         mask[:, -1] = True
         ran.coordinator.parameters[0].set_pattern(Pattern.of_mask(mask))

@@ -31,7 +31,7 @@ from fabric.networks.streamed.operations.linear import COMMANDS as PRODUCTS
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from fabric.networks.streamed.operations.shapes import SHAPE, shape_number
 
-__all__ = ["CONVOLUTION"]
+__all__ = ["CONVOLUTION", "WINDOWS"]
 
 COMMANDS = {
     "blank": "padded planes: zero",
@@ -39,6 +39,11 @@ COMMANDS = {
     "plane_bias": "sums: plus data, the bias of a channel",
     "ask_plane": "send the sum of the present plane of output gradients south",
 }
+WINDOWS = {
+    "ask_windows": "gradients of all places of some channels' windows as rows times scalars; "
+    "data = the first channel of the column, 8 bits, and how many"
+}
+"""Only programs have this command in which that pays (`fabric.networks.streamed.operations.gradients`)."""
 
 
 def product(w: StepWriter, step: NetworkStep) -> None:
@@ -104,6 +109,9 @@ class ConvolutionTasks:
             p.fadds(found, found, code.gradient.other)
             code.gradient.send_south(found)
             p.free(found)
+        if "ask_windows" in code.ids:
+            with code.command("ask_windows") as t:
+                code.gradient.answer_windows(t.data, code.writes["row"], code.held["padded"], code.shapes.number)
 
 
 CONVOLUTION = Lowering(

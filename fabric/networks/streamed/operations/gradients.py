@@ -15,16 +15,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import lru_cache
 
+from fabric.asm.operands import Reg
 from fabric.kernels.streamed.gradient import SKIP, TASKS, TURNED, GradientTasks
 from fabric.kernels.streamed.placement import Placement
+from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
+from fabric.networks.graph.windows import window_of
+from fabric.networks.streamed.operations.shapes import ConvolutionShape
 from fabric.price.tasks import Pricer
 from fabric.program.program import Program
 from wse_core.errors import ProgramError
 from wse_core.formats import Half
 from wse_core.params import Machine
 
-__all__ = ["copies", "lacks_memory", "pays"]
+__all__ = ["asks_of", "copies", "lacks_memory", "pays", "sums_of_windows", "windows_pay"]
 
 TURN = max(TASKS.values()) + 1
 """Id of the command that copies, in the program whose tasks are priced."""
@@ -117,3 +121,73 @@ def _prices(machine: Machine, half: Half, tokens: int) -> Pricer | None:
 def lacks_memory(error: ProgramError) -> bool:
     """Whether a program was refused since it does not fit the memory of a PE."""
     return getattr(error, "limit", None) == "memory"
+
+
+def asks_of(plan: MemoryPlan) -> list[NetworkStep]:
+    """Return the requests for gradients of filters."""
+    kinds = ("convolution", "transposed")
+    return [step for step in plan.steps if step.direction == "ask" and step.op == step.node.op and step.op in kinds]
+
+
+def sums_of_windows(
+    plan: MemoryPlan, machine: Machine, tokens: int, wanted: Collection[str] | None = None
+) -> dict[str, int]:
+    """Return the sums that a column makes at once for each parameter of filters for which windows times numbers pay.
+
+    Parameters
+    ----------
+    plan, machine, tokens, wanted
+        As of `copies`.
+    """
+    found = {}
+    for step in asks_of(plan):
+        assert step.parameter is not None
+        below = step.node.name if step.op == "transposed" else step.node.inputs[0]
+        window = window_of(step.node, plan.network.tensors[below].rows)
+        held = plan.layouts[plan.level(below)].most // window.plane
+        channels = min(held, window.channels // step.node.size("groups"))
+        shape = ConvolutionShape.of(window, "ask")
+        taken = windows_pay(machine, plan.network.dtype, tokens, shape, channels) if wanted is None else None
+        if taken or (wanted is not None and step.parameter.name in wanted):
+            found[step.parameter.name] = channels * window.taps
+    return found
+
+
+@lru_cache(maxsize=256)
+def windows_pay(machine: Machine, half: str, tokens: int, shape: ConvolutionShape, channels: int) -> bool:
+    """Whether a row's gradients take fewer cycles as windows of so many channels times numbers than as dots.
+
+    Planes so long that not even their sums fit a PE do not.
+    """
+    p, elements = Program("gradients of filters", machine, half=half), shape.rows * tokens
+    x, d = p.array("x", tokens, "half", bank=1), p.array("d", tokens, "half")
+    totals = p.array("totals", channels * shape.kernel[0] * shape.kernel[1], "f32", bank=0)
+    try:
+        tasks = GradientTasks(
+            p, 1, Placement(3, 3 * tokens, 3, 3), 1, 0, x, d, tokens, longest=elements, totals=totals, windows=elements
+        )
+        tasks.features, row = p.dsr("src1"), p.dsr("dest")
+        held = {name: p.scalar(name, "i16", value) for name, value in shape.moves(tokens).items()}
+
+        def number(name: str) -> Reg:
+            found = p.reg16(name)
+            p.ld16(found, held[name])
+            return found
+
+        with p.task("prepare"):
+            tasks.prepare()
+            tasks.over(shape.windows(p, x, tokens), elements)
+            p.load(tasks.features, shape.window(p, x, tokens))
+            p.load(row, p.mem1d(tasks.scalars, elements))
+        p.start("prepare")
+        tasks.tasks()
+        with p.task("windows", kind="control", id=TURN) as t:
+            tasks.answer_windows(t.data, row, x, number)
+        given: dict[str | int, object] = dict(shape.moves(tokens).items())
+        prices = Pricer(p.assemble(), machine, given)
+    except ProgramError as error:
+        if not lacks_memory(error):
+            raise
+        return False
+    dots = shape.kernel[0] * shape.kernel[1] * channels * prices.task("control", TASKS["ask"], data=0).alone
+    return prices.task("control", TURN, data=channels).alone < dots

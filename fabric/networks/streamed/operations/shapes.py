@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fabric.asm.operands import Reg
+from fabric.asm.operands import Dsd, Reg, Var
 from fabric.networks.graph.layouts import layouts_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.windows import Window, window_of
+from fabric.program.program import Program
 
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.code import ProgramCode
@@ -43,7 +44,7 @@ SHAPE = {"shape": "data = number of the planes that the next commands work on, 0
 
 OTHER_WAY = {"forward": "back", "back": "forward", "ask": "ask"}
 """What a transposed convolution does is what a convolution does in this direction."""
-NUMBERS = ("plane", "height", "width", "gap", "rest", "result")
+NUMBERS = ("plane", "height", "width", "gap", "rest", "result", "taps")
 """A shape sets these numbers, as far as it has them."""
 
 
@@ -78,6 +79,8 @@ class ConvolutionShape(ImageShape):
         Pixels of the copy from one that is given, and from one window, to the next.
     asks : bool
         What is worked on is the request for gradients of weights, not a product.
+    kernel : (int, int)
+        Lines and pixels of a window, of a request.
     """
 
     given: tuple[int, int]
@@ -87,6 +90,7 @@ class ConvolutionShape(ImageShape):
     spread: int = 1
     stride: int = 1
     asks: bool = False
+    kernel: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(cls, window: Window, direction: str) -> ConvolutionShape:
@@ -97,7 +101,10 @@ class ConvolutionShape(ImageShape):
             border, reach = (w.kernel_height - 1 - p, w.kernel_width - 1 - p), (w.kernel_height - 1, w.kernel_width - 1)
             around = w.height + reach[0], w.width + reach[1]
             return cls(result, border, around, given, spread=w.stride)
-        return cls(given, (p, p), w.around, result, stride=w.stride, asks=direction == "ask")
+        if direction == "ask":
+            kernel = w.kernel_height, w.kernel_width
+            return cls(given, (p, p), w.around, result, stride=w.stride, asks=True, kernel=kernel)
+        return cls(given, (p, p), w.around, result, stride=w.stride)
 
     @property
     def rows(self) -> int:
@@ -115,11 +122,42 @@ class ConvolutionShape(ImageShape):
         into = p.mem4d(copy, extents, strides, offset=top * line + left * tokens, check=False)
         p.load(code.writes["aux"], into)
         code.shapes.set(plane=self.padded * tokens)
-        windows = p.mem4d(copy, [*self.result, tokens], [self.stride * line, self.stride * tokens, 1], check=False)
+        windows = self.windows(p, copy, tokens)
         if self.asks:
             code.gradient.over(windows, self.rows * tokens)
+            if "ask_windows" in code.ids:
+                self._load_windows(code)
         else:
             code.product.over(windows, self.rows * tokens)
+
+    def windows(self, p: Program, planes: Var, tokens: int) -> Dsd:
+        """Return what one place of all windows meets, in planes with a border."""
+        line = self.stride * self.around[1] * tokens
+        return p.mem4d(planes, [*self.result, tokens], [line, self.stride * tokens, 1], check=False)
+
+    def _load_windows(self, code: ProgramCode) -> None:
+        """Emit what `GradientTasks.answer_windows` needs: one channel's window, to be lengthened, and its moves."""
+        p, tokens = code.p, code.tokens
+        p.load(code.writes["row"], p.mem1d(code.gradient.scalars, self.rows * tokens))
+        p.load(code.gradient.features, self.window(p, code.held["padded"], tokens))
+        code.shapes.set(**{name: value for name, value in self.moves(tokens).items() if name != "plane"})
+
+    def moves(self, tokens: int) -> dict[str, int]:
+        """Return the numbers that `GradientTasks.answer_windows` asks for, of so many samples."""
+        step = self.stride * tokens
+        return {
+            "plane": self.padded * tokens,
+            "taps": self.kernel[0] * self.kernel[1],
+            "height": self.result[0],
+            "width": self.result[1],
+            "gap": step - tokens,
+            "rest": self.stride * self.around[1] * tokens - self.result[1] * step,
+        }
+
+    def window(self, p: Program, planes: Var, tokens: int) -> Dsd:
+        """Return the window of a channel in planes with a border; its first extent is that of channels."""
+        strides = [self.padded * tokens, self.around[1] * tokens, tokens]
+        return p.mem4d(planes, [1, *self.kernel], strides, check=False)
 
 
 @dataclass(frozen=True)
