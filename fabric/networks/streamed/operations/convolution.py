@@ -17,6 +17,8 @@ Order of additions (bit exact)
 Cycles
     A weight, a row of sums and a gradient cost what they cost in products of matrices whose rows are a plane of the
     result long (`fabric.kernels.streamed.forward`, `fabric.kernels.streamed.gradient`), plus a copy of the planes each.
+    Gradients of a row without gaps come together where that pays: a window of all channels of the column times each
+    number of the row (`GradientTasks.answer_windows`).
 
 Source: weight streaming white paper, sections 6 to 8; the layout with whole images in a PE is ours.
 """

@@ -4,7 +4,8 @@ Both give the same bits (`fabric.kernels.streamed.gradient`).  A *dot* goes over
 operations each, whatever the machine's width.  *Rows times scalars* go over the features of a token: one multiply-add
 each, two features a cycle, but the tokens' features have to follow one another, so a phase begins with a copy.  The
 form of a phase is the one whose program takes fewer cycles, copy included, in the column with the most features; masks
-with gaps ask place by place.
+with gaps ask place by place.  Filters have both forms too: there a window of all channels of a column takes the place
+of a token's features, and nothing is copied.
 
 Source: weight streaming white paper, section 7.3.2 (a dot product per place of the mask); the other form is ours, and
 the costs of both are those of their tasks' instructions (`fabric.price`).
@@ -31,7 +32,9 @@ from wse_core.params import Machine
 __all__ = ["asks_of", "copies", "lacks_memory", "pays", "sums_of_windows", "windows_pay"]
 
 TURN = max(TASKS.values()) + 1
-"""Id of the command that copies, in the program whose tasks are priced."""
+"""Id of the command that copies, in the program whose tasks are priced; or of the one that asks for windows."""
+MOST_WORDS = 0x7FFF
+"""Planes of more words than this do not fit a PE; numbers that move windows are signed."""
 
 
 def copies(plan: MemoryPlan, machine: Machine, tokens: int, wanted: Collection[str] | None = None) -> dict[str, int]:
@@ -159,6 +162,9 @@ def windows_pay(machine: Machine, half: str, tokens: int, shape: ConvolutionShap
 
     Planes so long that not even their sums fit a PE do not.
     """
+    moves = shape.moves(tokens)
+    if max(moves.values()) > MOST_WORDS:
+        return False
     p, elements = Program("gradients of filters", machine, half=half), shape.rows * tokens
     x, d = p.array("x", tokens, "half", bank=1), p.array("d", tokens, "half")
     totals = p.array("totals", channels * shape.kernel[0] * shape.kernel[1], "f32", bank=0)
@@ -167,7 +173,7 @@ def windows_pay(machine: Machine, half: str, tokens: int, shape: ConvolutionShap
             p, 1, Placement(3, 3 * tokens, 3, 3), 1, 0, x, d, tokens, longest=elements, totals=totals, windows=elements
         )
         tasks.features, row = p.dsr("src1"), p.dsr("dest")
-        held = {name: p.scalar(name, "i16", value) for name, value in shape.moves(tokens).items()}
+        held = {name: p.scalar(name, "i16", value) for name, value in moves.items()}
 
         def number(name: str) -> Reg:
             found = p.reg16(name)
@@ -183,7 +189,7 @@ def windows_pay(machine: Machine, half: str, tokens: int, shape: ConvolutionShap
         tasks.tasks()
         with p.task("windows", kind="control", id=TURN) as t:
             tasks.answer_windows(t.data, row, x, number)
-        given: dict[str | int, object] = dict(shape.moves(tokens).items())
+        given: dict[str | int, object] = dict(moves.items())
         prices = Pricer(p.assemble(), machine, given)
     except ProgramError as error:
         if not lacks_memory(error):
