@@ -121,15 +121,7 @@ class MemoryPlan:
 
         The samples are there before the first step; of gradients there are two places at least, perhaps an empty one.
         """
-        born: dict[tuple[int, int], int] = {(0, 0): -1} if kind == "activation" else {}
-        died = dict(born)
-        for at, step in enumerate(self.steps):
-            for part in (step, *step.then):
-                for tensor in (*part.reads, *part.writes, *self._again(part)):
-                    if tensor.kind == kind:
-                        key = self._level[tensor.name], tensor.part
-                        born.setdefault(key, at)
-                        died[key] = at
+        born, died = self._lives(kind)
         found: list[list[tuple[int, int]]] = [[], []] if kind == "gradient" else []
         for key in sorted(born):
             free = (
@@ -141,6 +133,37 @@ class MemoryPlan:
                 found.append(place)
             place.append(key)
         return found
+
+    def _lives(self, kind: str) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
+        """Return at which steps the (level, part) of tensors of a kind are born, and die; -1 is before the first."""
+        born: dict[tuple[int, int], int] = {(0, 0): -1} if kind == "activation" else {}
+        died = dict(born)
+        for at, step in enumerate(self.steps):
+            for part in (step, *step.then):
+                for tensor in (*part.reads, *part.writes, *self._again(part)):
+                    if tensor.kind == kind:
+                        key = self._level[tensor.name], tensor.part
+                        born.setdefault(key, at)
+                        died[key] = at
+        return born, died
+
+    def live(self, kind: str = "activation") -> list[int]:
+        """Return the rows of tokens that live behind each step in the fullest column, of activations or gradients.
+
+        Parameters
+        ----------
+        kind : {"activation", "gradient"}
+
+        Returns
+        -------
+        list of int
+            Per step of ``steps``.  What operations keep beside their results is not counted.
+        """
+        born, died = self._lives(kind)
+        return [
+            sum(self.layouts[key[0]].most for key in born if born[key] <= at < died[key])
+            for at in range(len(self.steps))
+        ]
 
     def _again(self, step: NetworkStep) -> list[NetworkTensor]:
         """Return what a step back reads of the way forward besides what its operation keeps."""
