@@ -157,7 +157,7 @@ def sums_of_windows(
 
 
 @lru_cache(maxsize=256)
-def windows_pay(machine: Machine, half: str, tokens: int, shape: ConvolutionShape, channels: int) -> bool:
+def windows_pay(machine: Machine, half: Half, tokens: int, shape: ConvolutionShape, channels: int) -> bool:
     """Whether a row's gradients take fewer cycles as windows of so many channels times numbers than as dots.
 
     Planes so long that not even their sums fit a PE do not.
