@@ -311,6 +311,7 @@ class TrainConfig(TrainFile):
         facts["train"].pop("evaluate")
         facts["train"].pop("patience")
         facts["train"].pop("gradient_norms")
+        facts["train"].pop("gradient_histograms")
         for held, key, plain in (  # what was there before there was a choice
             (facts["network"], "file", ""),
             (facts["data"], "scale", 1.0),

@@ -66,6 +66,9 @@ class Step:
         was updated.
     gradient_norms : dict[str, float] or None
         Of the gradients of each parameter's weights that exist, before they were clipped, if the configuration asks.
+    gradient_histograms : dict[str, dict[str, int]] or None
+        Of the same gradients, if the configuration asks: how many have a magnitude from 2^n to below 2^(n + 1), by n in
+        rising order, and how many are ``zero``.
     density : float
         Share of the weights that exist, biases and normalisation left out.
     words, gradient_words : int or None
@@ -88,6 +91,7 @@ class Step:
     skipped: bool = False
     norm: float | None = None
     gradient_norms: Mapping[str, float] | None = None
+    gradient_histograms: Mapping[str, Mapping[str, int]] | None = None
     density: float
     words: int | None = None
     gradient_words: int | None = None

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -59,6 +59,16 @@ class BatchResult:
     clock: Mapping[str, Any] = field(default_factory=dict)
 
 
+Measure = TypeVar("Measure")
+
+
+def histogram(gradients: np.ndarray) -> dict[str, int]:
+    """Return how many numbers lie in each binade, by its exponent in rising order, and how many are ``zero``."""
+    exponents, counts = np.unique(np.frexp(gradients[gradients != 0])[1] - 1, return_counts=True)
+    binades = {str(exponent): count for exponent, count in zip(exponents.tolist(), counts.tolist(), strict=True)}
+    return {"zero": int(gradients.size - counts.sum()), **binades}
+
+
 class MasterLoop(Loop):
     """A training loop whose back end hands gradients over; the base of wafers that stream and of the plain trainer."""
 
@@ -74,7 +84,7 @@ class MasterLoop(Loop):
         if self.iteration and self.iteration == phase.begin:
             self._change_masks(phase.density)
         scale, share = self.loss_scale.value, self._exchanged(number)
-        norm, norms = None, None
+        norm, norms, binades = None, None, None
         with self._asked_everywhere(bool(share) and self.config.sparsity.schedule == "rigl"):
             done = self._batch(scale)
             batch = done.labelled or self.config.data.batch
@@ -86,7 +96,8 @@ class MasterLoop(Loop):
                 mean = without_padding(self.config, self.matrices, mean)
                 if self.config.tie is not None:
                     mean = self.config.tie.added(self.matrices, mean)
-                norms = self._norms(mean) if self.config.train.gradient_norms else None
+                norms = self._of_each(mean, lambda own: global_norm([own]), self.config.train.gradient_norms)
+                binades = self._of_each(mean, histogram, self.config.train.gradient_histograms)
                 norm = self._update(mean, share)
         return [
             Step(
@@ -97,16 +108,19 @@ class MasterLoop(Loop):
                 skipped=not finite,
                 norm=norm,
                 gradient_norms=norms,
+                gradient_histograms=binades,
                 density=self.density,
                 host_seconds=time.perf_counter() - clock,
                 **done.clock,
             )
         ]
 
-    def _norms(self, gradients: list[np.ndarray]) -> dict[str, float]:
-        """Return the norm of the gradients of each parameter, those of weights that exist."""
+    def _of_each(
+        self, gradients: list[np.ndarray], found: Callable[[np.ndarray], Measure], asked: bool
+    ) -> dict[str, Measure] | None:
+        """Return what is found of the gradients of each parameter, those of weights that exist; None if not asked."""
         both = zip(self.parameters, gradients, strict=True)
-        return {parameter.name: global_norm([sparsity.of_existing(parameter, own)]) for parameter, own in both}
+        return {one.name: found(sparsity.of_existing(one, own)) for one, own in both} if asked else None
 
     def _exchanged(self, number: int) -> float:
         """Return the share of the weights that is exchanged in an iteration counted from 1."""

@@ -197,13 +197,14 @@ def refuse_unsupported(config: TrainConfig) -> None:
             where="network.epsilon",
             hint="--mode streaming",
         )
-    if config.train.gradient_norms:
-        raise UnsupportedError(
-            "norms of gradients: gradients never leave the wafer",
-            feature="gradient norms",
-            where="train.gradient_norms",
-            hint="--mode streaming",
-        )
+    for key, asked in (
+        ("gradient_norms", config.train.gradient_norms),
+        ("gradient_histograms", config.train.gradient_histograms),
+    ):
+        if asked:
+            raise UnsupportedError(
+                "gradients never leave the wafer", feature=key, where=f"train.{key}", hint="--mode streaming"
+            )
     if config.train.clip is not None:
         raise UnsupportedError(
             "clipping: no PE knows the norm of all gradients",

@@ -248,6 +248,7 @@ class RunConfig:
     )
     clip: float | None = option(None, doc="largest norm of all gradients together (default: any)", low=0.0)
     gradient_norms: bool = option(False, doc="log the norm of each parameter's gradients, before they are clipped")
+    gradient_histograms: bool = option(False, doc="log how many gradients of each parameter lie in each binade")
     dtype: str = option("f16", doc="format of weights and activations", choices=("f16", "cb16", "bf16"))
     mixed_precision: bool = option(True, doc="16-bit operands with f32 sums; there is nothing else")
     optimizer: OptimizerConfig = option(OptimizerConfig(), doc="optimizer")

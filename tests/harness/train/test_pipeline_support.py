@@ -118,6 +118,7 @@ WRONG = {
     },
     "wafers": {"wafers": 2},
     "train.gradient_norms": {"train.gradient_norms": True},
+    "train.gradient_histograms": {"train.gradient_histograms": True},
     "train.clip": {"train.clip": 1.0},
     "train.loss_scale.dynamic": {"train.loss_scale": {"dynamic": True}},
     "train.optimizer.decays": {"train.optimizer": {"name": "adamw", "decays": "weights"}},

@@ -11,6 +11,7 @@ import argparse
 import json
 import math
 import signal
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,8 @@ from harness.train.trainer import Trainer
 from tests.harness.train.test_pipeline_support import keys
 from traces.trace import Trace
 from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.formats import Arithmetic
+from wse_core.params import machine
 
 pytestmark = pytest.mark.usefixtures("folder", "short_search")
 
@@ -231,6 +234,7 @@ OPTIONS = {
     "--overwrite": ("--overwrite --out earlier", ALL, lambda r: len(found("earlier/checkpoints")) == 1),
     "--compare": ("--compare 4", WAFERS, lambda r: r["bit_exact"] and r["compared_iterations"] == 4),
     "--report": ("--report", ALL, lambda r: Path("runs/a/loss.png").is_file()),
+    "--format": ("--report --format svg", ALL, lambda r: Path("runs/a/loss.svg").is_file()),
     "--save-weights": ("--save-weights w.npz", ALL, lambda r: np.load("w.npz")["updates"] == [4]),
     "--reference": ("", ALL, lambda r: True),
     "--validate-only": ("--validate-only", ALL, lambda r: r["valid"] and not Path("runs").exists()),
@@ -411,6 +415,7 @@ KEYS = {
     "train.evaluate": "train.evaluate=2",
     "train.patience": "train.patience=1",
     "train.gradient_norms": "train.gradient_norms=true",
+    "train.gradient_histograms": "train.gradient_histograms=true",
     "train.accumulate": "train.accumulate=2",
     "train.label_smoothing": "train.label_smoothing=0.1",
     "train.clip": "train.clip=0.1",
@@ -463,6 +468,7 @@ KEYS = {
 """By key: words of which the last one sets it, and the others are set in what it is compared with; or both."""
 FILES = {
     "train.gradient_norms",
+    "train.gradient_histograms",
     "train.evaluate",
     "train.patience",
     "checkpoint.best",
@@ -578,6 +584,53 @@ def test_norms_of_gradients_are_in_the_log(train, mode):
         assert min(norms.values()) > 0
         assert math.hypot(*norms.values()) == pytest.approx(row["norm"], rel=1e-12)
     assert all("gradient_norms" not in row for row in rows if row["skipped"])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_histograms_of_gradients_are_in_the_log(train, mode):
+    """Every weight that exists is counted once; norms lie between what the binades allow."""
+    asked = "--set train.gradient_histograms=true"
+    if mode == "pipelined":
+        status, _, said = train(mode, asked)
+        assert status == 2
+        assert "gradients never leave the wafer" in said
+        return
+    assert train(mode, f"{asked} --set train.gradient_norms=true --set {SPARSE}")[0] == 0
+    rows = [json.loads(line) for line in Path("runs/a/log.jsonl").read_text(encoding="utf-8").splitlines()]
+    used = [row for row in rows if not row["skipped"]]
+    assert used
+    sizes = {name: sum(counts.values()) for name, counts in used[0]["gradient_histograms"].items()}
+    assert set(sizes) == {"layer1.weight", "layer1.norm", "layer2.weight"}
+    for row in used:
+        for name, counts in row["gradient_histograms"].items():
+            assert sum(counts.values()) == sizes[name]
+            squares = [(count, 4.0 ** int(binade)) for binade, count in counts.items() if binade != "zero"]
+            low, high = (sum(count * more * square for count, square in squares) for more in (1, 4))
+            assert low <= row["gradient_norms"][name] ** 2 * (1 + 1e-9)
+            assert row["gradient_norms"][name] ** 2 < high
+            assert [*counts][1:] == sorted([*counts][1:], key=int)
+    assert all("gradient_histograms" not in row for row in rows if row["skipped"])
+
+
+@pytest.mark.skipif(find_spec("sklearn") is None, reason="needs scikit-learn")
+def test_cb16_leaves_fewer_gradients_subnormal_than_f16():
+    """CB16 has 62 binades of normal numbers where f16 has 30 (requirement FMT-04)."""
+    normal = {}
+    for name, exponents in (("f16", 5), ("cb16", 6)):
+        every = Arithmetic.of(machine(), name).decode(np.arange(1 << 15, dtype=np.uint16)).astype(np.float64)
+        binades, numbers = np.unique(np.frexp(every[np.isfinite(every) & (every > 0)])[1] - 1, return_counts=True)
+        full = binades[numbers == numbers.max()].tolist()
+        normal[name] = min(full)
+        assert len(full) == 2**exponents - 2
+    words = "train digits --reference --iterations 60 --no-report --out runs/a --set train.gradient_histograms=true"
+    assert cli.main(words.split()) == 0
+    share = dict.fromkeys(normal, 0)
+    for line in Path("runs/a/log.jsonl").read_text(encoding="utf-8").splitlines():
+        for counts in json.loads(line).get("gradient_histograms", {}).values():
+            for name, least in normal.items():
+                share[name] += sum(n for binade, n in counts.items() if binade != "zero" and int(binade) < least)
+    assert share["f16"] > 100
+    assert share["cb16"] < 0.01 * share["f16"]
 
 
 @pytest.mark.parametrize("mode", MODES)
