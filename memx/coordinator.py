@@ -64,6 +64,8 @@ class Coordinator:
         ConfigError
             A matrix with gaps, for wafers whose programs take pairs of weights only.
         """
+        for tensor, matrix in zip(self.resident.network.parameters, self.matrices, strict=False):
+            matrix.by_rows = self.resident.asks_rows(tensor.name, matrix.pattern.density)
         kept = [(p.pattern, p.gradient_pattern) for p in self.parameters]  # so that their ids stay theirs
         patterns = [(id(pattern), id(asked)) for pattern, asked in kept]
         if kind not in self._made or self._made[kind][0] != patterns:

@@ -11,6 +11,7 @@ The dense store is worked on a block of rows at a time and may lie in files (`me
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -61,7 +62,9 @@ class Parameter:
     pattern : Pattern
         Active weights.
     gradient_pattern : Pattern
-        Elements whose gradients are asked for; follows `pattern` unless set apart.
+        Elements whose gradients are asked for; follows `pattern` unless set apart, or all if `by_rows`.
+    by_rows : bool
+        Whether gradients are asked for by whole rows, also of weights that do not exist: a dense matrix's are cheaper.
     values : numpy.ndarray of uint16
         Active weights in the format of the stream, in row order.
     transposes : int
@@ -92,7 +95,7 @@ class Parameter:
         self.dense = np.require(weights, np.float32, ["C", "W"])
         store = store or MemoryStore()
         self.state = {slot: store.zeros(f"{name}.{slot}", self.dense.shape) for slot in slots}
-        self.transposes, self.decaying = 0, cast("int | None", None)
+        self.transposes, self.decaying, self.by_rows = 0, cast("int | None", None), False
         self.statistics = cast("BatchStatistics | None", None)
         self._gradient_pattern: Pattern | None = None
         self.set_pattern(pattern or Pattern.dense(self.dense.shape))
@@ -110,10 +113,16 @@ class Parameter:
         self._transposed: tuple[Pattern, np.ndarray] | None = None
         self.refresh()
 
+    @cached_property
+    def _everywhere(self) -> Pattern:
+        return Pattern.dense(self.dense.shape)
+
     @property
     def gradient_pattern(self) -> Pattern:
         """Elements whose gradients are asked for."""
-        return self.pattern if self._gradient_pattern is None else self._gradient_pattern
+        if self._gradient_pattern is not None:
+            return self._gradient_pattern
+        return self._everywhere if self.by_rows and self.pattern.density < 1 else self.pattern
 
     @gradient_pattern.setter
     def gradient_pattern(self, pattern: Pattern | None) -> None:
@@ -196,7 +205,7 @@ class Parameter:
         dense, columns = self.dense.reshape(-1), self.dense.shape[1]
         for first, end in row_blocks(self.dense.shape):
             part, places = self.pattern.places(first, end)
-            if self._gradient_pattern is None:
+            if asked is self.pattern:
                 mine = g[part]
             else:
                 block, here = np.zeros((end - first) * columns, np.float32), asked.places(first, end)

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["add_parser", "main"]
 
 SHORT = 10
+LASTING = 50
+"""Iterations from which on it is worth some seconds to know what masks save."""
 """Runs of fewer iterations have neither figure nor report unless they are asked for."""
 MOST = 6
 """A line has at most so many parts of a whole."""
@@ -205,6 +207,8 @@ def _main(args: argparse.Namespace) -> int:
         return _say(args, {"valid": True, **summary, **_kernels(config)})
     if args.reference:
         need("harness.train.plain", PURPOSE).check_memory(config)
+    if args.mode == "streaming" and (args.compile_only or stop >= LASTING):
+        _warn(need("harness.train.project", PURPOSE).idle_masks(config))
     if not args.json:
         print(f"mode: {_mode(summary)}", flush=True)
     with make_progress(args.progress) as progress, contextlib.ExitStack() as stack:

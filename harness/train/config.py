@@ -213,7 +213,24 @@ class TrainConfig(TrainFile):
         dense = {density == 1 for density in self.densities}
         if any(node.op in ("convolution", "transposed") for node in self.graph.nodes):
             dense.add(False)  # filters have steps over rows of pixels
+        if dense == {False} and self._rows_pay:
+            return "both"
         return "both" if len(dense) > 1 else "pairs" if dense == {True} else "steps"
+
+    @cached_property
+    def _rows_pay(self) -> bool:
+        """Whether gradients of a matrix that always has gaps are asked for by whole rows, in chains of layers."""
+        from fabric.networks.streamed.operations.gradients import rows_pay
+
+        if self.network.nodes:
+            return False
+        width, height = self.mesh.width, self.mesh.height
+        place = self.build_machine(), self.graph.dtype, self.at_once // self.wafers // height
+        return any(
+            rows_pay(*place, one.outputs, -(-one.outputs // width), -(-one.inputs // width), one.bias, density)
+            for one in self.matrices
+            for density in self.densities
+        )
 
     @property
     def densities(self) -> set[float]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -85,10 +85,14 @@ class MasterLoop(Loop):
             self._change_masks(phase.density)
         scale, share = self.loss_scale.value, self._exchanged(number)
         norm, norms, binades = None, None, None
-        with self._asked_everywhere(bool(share) and self.config.sparsity.schedule == "rigl"):
+        everywhere = bool(share) and self.config.sparsity.schedule == "rigl"
+        with self._asked_everywhere(everywhere):
             done = self._batch(scale)
             batch = done.labelled or self.config.data.batch
-            finite = all(bool(np.isfinite(part).all()) for part in done.gradients)
+            wanted: Iterable[np.ndarray] = done.gradients
+            if not everywhere:  # what there is no weight for may have come along, and must not decide
+                wanted = map(sparsity.of_existing, self.parameters, done.gradients)
+            finite = all(bool(np.isfinite(part).all()) for part in wanted)
             usable = bool(np.isfinite(done.loss))  # if it is not, `step` says so
             if usable and not self.loss_scale.update(finite, number):
                 self.updates += 1

@@ -211,6 +211,8 @@ def of_existing(parameter: Parameter, gradients: np.ndarray) -> np.ndarray:
     asked, pattern = parameter.gradient_pattern, parameter.pattern
     if asked is pattern:
         return gradients
+    if asked.density == 1:
+        return gradients[pattern.flat]
     return gradients[np.isin(asked.flat, pattern.flat, assume_unique=True)]
 
 

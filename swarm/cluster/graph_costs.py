@@ -256,6 +256,9 @@ class GraphFollower(PhaseFollower):
         tensor = step.reads[1] if step.direction == "ask" else step.writes[0]
         return self.plan.layout(tensor).owners(np.arange(tensor.rows))
 
+    def asks_rows(self, step: NetworkStep) -> bool:
+        return step.parameter is not None and self.resident.asks_rows(step.parameter.name, self.layer.density)
+
     def turned(self, step: NetworkStep) -> bool:
         return step.parameter is not None and step.parameter.name in self.resident.turned
 

@@ -34,6 +34,7 @@ from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.tensors import NetworkTensor
+from fabric.networks.streamed.operations.gradients import rows_pay
 from fabric.networks.streamed.operations.lowering import PASSING, Stage, StepWriter
 from fabric.networks.streamed.operations.table import STREAMED, after
 from fabric.price import timing
@@ -289,11 +290,13 @@ class PhaseFollower(StepWriter):
 
     def ask(self, step: NetworkStep) -> None:
         layer, columns, width = self.layer, self.columns, self.mesh.width
-        owners, turned = self.owners(step), self.in_pairs(step) and self.turned(step)
+        by_rows = self.asks_rows(step)
+        whole = self.in_pairs(step) or by_rows
+        owners, turned = self.owners(step), whole and self.turned(step)
         copied = TURNED * turned
         send = self.tasks.command("send", data=copied)
         take = send if width == 1 else self.tasks.command("from_west", data=copied)
-        if self.in_pairs(step):
+        if whole:
             tile = self.tile(step)
             if turned:
                 self._turn(tile, layer.bias)
@@ -314,7 +317,16 @@ class PhaseFollower(StepWriter):
 
         self.rows(layer.outputs, follow)
         self.words += layer.outputs * width
-        self.numbers += layer.weights
+        self.numbers += layer.outputs * (layer.inputs + layer.bias) if whole else layer.weights
+
+    def asks_rows(self, step: NetworkStep) -> bool:
+        """Whether gradients of a matrix with gaps are asked for by whole rows, as `Resident.asks_rows` says."""
+        layer = self.layer
+        owned, features = (-(-size // self.mesh.width) for size in (layer.outputs, layer.inputs))
+        if layer.density == 1 or not self.turned(step):
+            return False
+        machine, tokens = self.mesh.machine, self.tasks.tokens
+        return rows_pay(machine, "f16", tokens, layer.outputs, owned, features, layer.bias, layer.density)
 
     def _turn(self, tile: NDArray[np.int64], bias: bool) -> None:
         """Follow the copy of the features token by token."""

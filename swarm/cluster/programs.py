@@ -37,7 +37,7 @@ class Tasks:
     """
 
     def __init__(self, resident: Resident, column: int, row: int | str, turned: Sequence[bool]) -> None:
-        image, self._tokens = resident.program(column, row).assemble(), resident.tokens
+        image, self.tokens = resident.program(column, row).assemble(), resident.tokens
         self.turned = turned
         self._costs, self._ids = Pricer(image, resident.machine), resident.ids
         self._address = {name: symbol.address for name, symbol in image.symbols.items()}
@@ -67,7 +67,7 @@ class Tasks:
         """
         address = self._address.get(array)
         if address is not None and form == "pairs" and array[0] == "a":
-            address += self._tokens  # behind the row of ones
+            address += self.tokens  # behind the row of ones
         told = ("control", self._ids[form]) if mixed else None
         return self._costs.task("task", COLOR_W, address, after=told).alone
 

@@ -37,7 +37,7 @@ from fabric.networks.streamed.operations.attention import head_of, scores_of, sh
 from fabric.networks.streamed.operations.blocks import PLACE, route_blocks, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.convolution import WINDOWS
-from fabric.networks.streamed.operations.gradients import copies, lacks_memory, sums_of_windows
+from fabric.networks.streamed.operations.gradients import copies, lacks_memory, rows_pay, sums_of_windows
 from fabric.networks.streamed.operations.head_columns import FIRST_KEY, KEYS, HeadPart, keys_of, route_heads
 from fabric.networks.streamed.operations.linear import TURN, dense_tasks, turn_task
 from fabric.networks.streamed.operations.rotary import TABLE, tables_of
@@ -167,6 +167,18 @@ class Resident:
         if not sizes:
             raise self._too_large()  # before weights are drawn and programs written for nothing
         return False
+
+    def asks_rows(self, name: str, density: float) -> bool:
+        """Whether gradients of a matrix of such a density are asked for by whole rows, for fewer cycles."""
+        if density == 1 or name not in self.turned:
+            return False
+        asks = (one for one in self.plan.steps if one.direction == "ask" and one.op == "linear")
+        step = next((one for one in asks if one.parameter and one.parameter.name == name), None)
+        if step is None:  # filters, whose windows are another matter
+            return False
+        x, delta = (self.plan.layout(one) for one in step.reads)
+        half, bias = self.network.dtype, bool(step.node.size("bias"))
+        return rows_pay(self.machine, half, self.tokens, step.reads[1].rows, delta.most, x.most, bias, density)
 
     @property
     def _all_turned(self) -> bool:

@@ -3,9 +3,10 @@
 Both give the same bits (`fabric.kernels.streamed.gradient`).  A *dot* goes over the tokens of a feature: three vector
 operations each, whatever the machine's width.  *Rows times scalars* go over the features of a token: one multiply-add
 each, two features a cycle, but the tokens' features have to follow one another, so a phase begins with a copy.  The
-form of a phase is the one whose program takes fewer cycles, copy included, in the column with the most features; masks
-with gaps ask place by place.  Filters have both forms too: there a window of all channels of a column takes the place
-of a token's features, and nothing is copied.
+form of a phase is the one whose program takes fewer cycles, copy included, in the column with the most features.  Masks
+with gaps ask place by place, or for whole rows of which the memory service drops what it has no weight for, where that
+takes fewer (`rows_pay`): from about a sixth of the weights on.  Filters have both forms too: there a window of all
+channels of a column takes the place of a token's features, and nothing is copied.
 
 Source: weight streaming white paper, section 7.3.2 (a dot product per place of the mask); the other form is ours, and
 the costs of both are those of their tasks' instructions (`fabric.price`).
@@ -29,7 +30,7 @@ from wse_core.errors import ProgramError
 from wse_core.formats import Half
 from wse_core.params import Machine
 
-__all__ = ["asks_of", "copies", "lacks_memory", "pays", "sums_of_windows", "windows_pay"]
+__all__ = ["asks_of", "copies", "lacks_memory", "pays", "rows_pay", "sums_of_windows", "windows_pay"]
 
 TURN = max(TASKS.values()) + 1
 """Id of the command that copies, in the program whose tasks are priced; or of the one that asks for windows."""
@@ -83,14 +84,37 @@ def pays(machine: Machine, half: Half, tokens: int, rows: int, owned: int, featu
     prices = _prices(machine, half, tokens)
     if prices is None:
         return False
-
-    def all_rows(form: int) -> float:
-        plain = features | SKIP * (bias or not form) | form if features else 0
-        each, own = (prices.task("control", TASKS["from_west"], data=one) for one in (plain, features + bias | form))
-        return rows * each.alone + owned * (own.alone - each.alone)
-
     copied = prices.task("control", TURN, data=features + bias).alone
-    return copied + all_rows(TURNED) < all_rows(0)
+    dots, turned = (_all_rows(prices, form, rows, owned, features, bias) for form in (0, TURNED))
+    return copied + turned < dots
+
+
+def rows_pay(
+    machine: Machine, half: Half, tokens: int, rows: int, owned: int, features: int, bias: bool, density: float
+) -> bool:
+    """Whether all gradients of a matrix with gaps take fewer cycles from a turned copy than those of its mask as dots.
+
+    Parameters
+    ----------
+    machine, half, tokens, rows, owned, features, bias
+        As for `pays`.
+    density : float
+        Share of the weights that exist.
+    """
+    prices = _prices(machine, half, tokens)
+    if prices is None:
+        return False
+    row, place = (prices.task("control", TASKS[name], data=0).alone for name in ("from_west", "ask"))
+    dots = rows * (row + density * features * place) + owned * bias * place
+    by_rows = _all_rows(prices, TURNED, rows, owned, features, bias)
+    return prices.task("control", TURN, data=features + bias).alone + by_rows < dots
+
+
+def _all_rows(prices: Pricer, form: int, rows: int, owned: int, features: int, bias: bool) -> float:
+    """Return the cycles of all rows of a dense matrix, as dots (0) or `TURNED`."""
+    plain = features | SKIP * (bias or not form) | form if features else 0
+    each, own = (prices.task("control", TASKS["from_west"], data=one) for one in (plain, features + bias | form))
+    return rows * each.alone + owned * (own.alone - each.alone)
 
 
 @lru_cache(maxsize=64)
