@@ -18,7 +18,7 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 WORDS = (
     "--headless --no-sandbox --disable-gpu --no-first-run --disable-dev-shm-usage --remote-debugging-pipe about:blank"
 )
-PATIENCE = 90  # seconds for an answer, on a busy host
+PATIENCE = 600  # seconds for an answer, on a busy host
 
 
 class Browser:

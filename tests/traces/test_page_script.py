@@ -109,7 +109,7 @@ def ask(tmp_path, text, **asked):
         [NODE, "-e", ASK, str(HERE / "model.js"), str(data), str(questions)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

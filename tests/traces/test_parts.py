@@ -159,7 +159,7 @@ def get(address, **headers):
     """Return (status, headers, text) of an address."""
     asked = urllib.request.Request(address, headers=headers)
     try:
-        with urllib.request.urlopen(asked, timeout=20) as answer:
+        with urllib.request.urlopen(asked, timeout=300) as answer:
             return answer.status, answer.headers, answer.read().decode("utf-8")
     except urllib.error.HTTPError as answer:
         return answer.code, answer.headers, answer.read().decode("utf-8")
@@ -194,7 +194,7 @@ def test_the_server_answers_nobody_without_its_token_or_by_another_name(tmp_path
         assert get(f"{server.address}0", Host="127.0.0.1:1")[0] == 421
         assert get(f"{server.address}0", Host=f"localhost:{server.server_port}")[0] == 200
         with pytest.raises(urllib.error.HTTPError, match="501"):
-            urllib.request.urlopen(f"{server.address}0", data=b"x", timeout=20)
+            urllib.request.urlopen(f"{server.address}0", data=b"x", timeout=300)
 
 
 def test_names_of_a_run_mean_nothing_to_a_browser(tmp_path):

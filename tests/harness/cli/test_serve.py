@@ -33,10 +33,10 @@ def test_it_answers_at_the_address_that_it_prints_until_it_is_ended(run_file, nu
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
         line = process.stdout.readline()
         address = json.loads(line)["address"] if form else line.strip()
-        with urllib.request.urlopen(f"{address}0", timeout=30) as answer:
+        with urllib.request.urlopen(f"{address}0", timeout=300) as answer:
             assert b'id="parts"' in answer.read()
         process.send_signal(number)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=300)
     assert process.returncode == status
     assert "Traceback" not in errors
 

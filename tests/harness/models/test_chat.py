@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import time
+import resource
 
 import pytest
 
@@ -226,6 +226,12 @@ def test_names_of_special_tokens(files):
     assert find_template(directory).prompt(USER) == ("</s>", [])
 
 
+def used_by_children():
+    """Return the seconds of a processor that ended processes of this one have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 HOSTILE = {
     "{% for i in range(99999) %}{% for j in range(99999) %}{% for k in range(99999) %}{% endfor %}{% endfor %}"
     "{% endfor %}": "not rendered with 5 seconds",
@@ -251,8 +257,10 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=[f"{number}" for number in range(len(HOSTILE))])
-def test_hostile_templates_are_one_line_in_bounded_time(text):
-    started = time.monotonic()
+def test_hostile_templates_are_one_line_in_bounded_time(monkeypatch, text):
+    """In bounded time of a processor: by a clock a busy host takes as long as it likes."""
+    monkeypatch.setattr(chat, "WALL", 1000)
+    started = used_by_children()
     with pytest.raises(ConfigError) as caught:
         ChatTemplate(text, "tokenizer_config.json", "m").prompt(USER)
     said = str(caught.value)
@@ -260,7 +268,7 @@ def test_hostile_templates_are_one_line_in_bounded_time(text):
     assert said.startswith("m: chat template (tokenizer_config.json): ")
     assert len(said.splitlines()) == 1
     assert len(said) < 300
-    assert time.monotonic() - started < chat.WALL
+    assert used_by_children() - started < 4 * chat.SECONDS
 
 
 def test_one_that_sleeps_is_ended_by_the_clock(monkeypatch):
