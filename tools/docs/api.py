@@ -54,6 +54,7 @@ PARTS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
         (
             ("wse", "open"),
             ("traces.trace", "Trace"),
+            ("traces.picture", "Picture"),
             ("traces.reader", "RunFile"),
             ("traces.run_format", "RunMeta"),
             ("wse_core.events", "TraceFilter"),

@@ -171,7 +171,8 @@ class Globals(Expressions):
             return self.convert(uniform(value, self.level), kind, at, f"the value of param '{entry.name}'")
         if decl.value is None:
             top = not entry.module.name
-            hint = f"give one with --params {entry.name}:..." if top else "bind it where the module is used"
+            here = f"--params {entry.name}:..."
+            hint = f"give one with {here}" if top else f"bind it where the module is used; of wse csl call {here}"
             raise Fault(f"the param '{entry.name}' has no value", decl.span, hint)
         value = self.known(decl.value, scope, f"the default of param '{entry.name}'")
         if value.type.words == 0 and kind is not None and kind.words != 0:

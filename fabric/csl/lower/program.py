@@ -38,6 +38,8 @@ SMALL = 14
 """Nodes of a function that is written in place wherever it is called."""
 DEEPEST = 7
 """Calls inside of each other that a task may make; the machine keeps eight addresses."""
+MOST_NAMED = 3
+"""The task that does calls of the host is named after so many of them."""
 RPC, START = 28, 27
 """Ids of the hidden tasks that do calls of the host, and what comes before anything else."""
 TEARDOWN = "<tile_config/teardown>"
@@ -170,8 +172,10 @@ class ProgramLowering(Attributes):
         unit = self.checked.unit
         number = self.hidden("call")
         words = 1
-        made = Function("host calls", "task", next(iter(unit.exports)).span)
-        node = tree.Function("host calls", "task", (), VOID, made.span)
+        called = [entry.name for entry in unit.exports if isinstance(entry.target, FunctionValue)]
+        title = f"host calls {', '.join(called[:MOST_NAMED])}{', ...' * (len(called) > MOST_NAMED)}"
+        made = Function(title, "task", next(iter(unit.exports)).span)
+        node = tree.Function(title, "task", (), VOID, made.span)
         code = FunctionLowering(self, node, made, "local")
         made.blocks[-1].code.pop()
         which = code.load_at(None, Sym(number), 1)

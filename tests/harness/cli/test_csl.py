@@ -114,3 +114,5 @@ def test_call_tells_a_mistake(tmp_path, capsys):
     code.write_text(CODE)
     assert cli.main(["csl", "call", str(code), "add(true)", "--params", "N:3"]) == 1
     assert "the argument 'v' has type bool, but i16 is needed" in capsys.readouterr().err
+    assert cli.main(["csl", "call", str(code), "add(1)"]) == 1
+    assert "of wse csl call --params N:..." in capsys.readouterr().err

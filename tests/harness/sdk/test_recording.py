@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from harness.cli.main import main as cli
 from harness.sdk import compiler
+from traces.trace import Trace
 
 LAYOUT = """
 const memcpy = @import_module("<memcpy/get_params>", .{ .width = 2, .height = 1 });
@@ -75,6 +78,10 @@ def test_a_script_is_recorded_and_looked_at(program, capsys):
     capsys.readouterr()
     assert cli(["view", "run.h5", "--tasks", "1,0"]) == 0
     assert "everything_is_there" in capsys.readouterr().out
+    with Trace.open("run.h5") as trace:  # what a host calls has its own name, not that of calls in general
+        tasks = trace.names["tasks"].values()
+        assert "host calls" not in tasks
+        assert any(re.fullmatch("host calls [a-z_]+.*", name) for name in tasks)
     assert cli(["export", "run.h5", "--format", "perfetto", "--out", "run.pftrace"]) == 0
     exported = (program / "run.pftrace").read_bytes()
     for name in ("everything_is_there", f"pe.csl:{ADD}", f"pe.csl:{MOVE}"):
