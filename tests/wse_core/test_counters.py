@@ -23,6 +23,7 @@ def of_kernel(name, **params):
     assert [limit.cycles for limit in found] == sorted((limit.cycles for limit in found), reverse=True)
     assert {limit.name for limit in found} == set(LIMITS)
     assert (result["bottleneck"], result["bottleneck_share"]) == (found[0].name, found[0].share)
+    assert result.get("bottleneck_at", "") == found[0].where
     return result, {limit.name: limit for limit in found}
 
 

@@ -98,5 +98,6 @@ def _limited(counters: Mapping[str, tuple[NDArray[Any], str]], result: Mapping[s
     if "lower_bound" in result:
         found["lower_bound_share"] = result["lower_bound"] / max(1, result["cycles"])
     for first in limits({name: values for name, (values, _) in counters.items()})[:1]:
-        found |= {"bottleneck": first.name, "bottleneck_share": first.share, "bottleneck_at": first.where}
+        found |= {"bottleneck": first.name, "bottleneck_share": first.share}
+        found |= {"bottleneck_at": first.where} if first.where else {}
     return found
