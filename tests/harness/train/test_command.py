@@ -189,7 +189,7 @@ def test_wafers_and_numpy_are_compared(capsys):
         text = file.read()
     assert "wse train a.toml --wafers 2 --compare 8" in text
     assert "bit-exact against the reference order: yes" in text
-    assert text.count("<img") >= 3  # loss, where cycles went, traffic
+    assert text.count("<svg role='img'") >= 3  # loss, where cycles went, traffic
     for words in ("a.toml --compare 3 --reference", "--resume runs/a --compare 3"):
         assert run(capsys, words)[0] == 2
 
