@@ -64,7 +64,8 @@ def main(args: argparse.Namespace) -> None:
             if args.json:
                 print_json({"address": server.address, "parts": len(parts), "edges": parts.edges})
             else:
-                print(f"{server.address}\n{len(parts):,} parts; Ctrl-C ends it")
+                count = "1 part" if len(parts) == 1 else f"{len(parts):,} parts"
+                print(f"{server.address}\n{count}; Ctrl-C ends it")
             sys.stdout.flush()
             if args.open:
                 import webbrowser

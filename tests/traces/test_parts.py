@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
+import socket
+import struct
 import threading
 import urllib.error
 import urllib.parse
@@ -142,6 +146,11 @@ def test_a_run_without_events_and_windows_is_refused(tmp_path):
         RunParts(trace)
 
 
+def test_kinds_are_refused_before_a_run_without_events_is_served(tmp_path):
+    with windowed(tmp_path / "run.h5") as trace, pytest.raises(TraceError, match="no kinds to choose"):
+        RunParts(trace, kinds=["take"])
+
+
 @contextmanager
 def served(path, most=100):
     """Serve a run while the block runs."""
@@ -195,6 +204,31 @@ def test_the_server_answers_nobody_without_its_token_or_by_another_name(tmp_path
         assert get(f"{server.address}0", Host=f"localhost:{server.server_port}")[0] == 200
         with pytest.raises(urllib.error.HTTPError, match="501"):
             urllib.request.urlopen(f"{server.address}0", data=b"x", timeout=300)
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "status"), [("127.0.0.1", 80, 302), ("localhost:80", 80, 302), ("a", 80, 421)]
+)
+def test_browsers_leave_out_the_port_of_http(tmp_path, small_chunks, host, port, status):
+    chain(tmp_path / "run.h5", pes=4, n=6)
+    with served(tmp_path / "run.h5") as server:
+        address, path = server.server_address, f"/{server.token}/"
+        server.server_port = port
+        with contextlib.closing(http.client.HTTPConnection(*address, timeout=20)) as connection:
+            connection.request("GET", path, headers={"Host": host})
+            assert connection.getresponse().status == status
+
+
+def test_a_browser_that_leaves_is_no_error(tmp_path, capsys, monkeypatch, small_chunks):
+    chain(tmp_path / "run.h5", pes=4, n=6)
+    gone = threading.Event()
+    plain = RunServer.shutdown_request
+    monkeypatch.setattr(RunServer, "shutdown_request", lambda *args: (plain(*args), gone.set()))
+    with served(tmp_path / "run.h5") as server:
+        with socket.create_connection(server.server_address) as browser:
+            browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close resets
+        assert gone.wait(20)
+    assert not capsys.readouterr().err
 
 
 def test_names_of_a_run_mean_nothing_to_a_browser(tmp_path):

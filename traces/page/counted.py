@@ -56,11 +56,7 @@ def counted(
         The file has no counters per window, or none in the selection; or kinds were chosen.
     """
     run, path = trace.files[0], trace.files[0].path
-    start, length, _, end = windows_of(trace)
-    if kinds is not None:
-        raise TraceError(
-            "holds no events, so there are no kinds to choose", path=path, hint="without --kinds", exit_code=2
-        )
+    start, length, _, end = windows_of(trace, kinds)
     first, stop = (start, end) if cycles is None else (max(start, cycles[0]), min(end, cycles[1]))
     if first >= stop:
         raise TraceError(
@@ -89,13 +85,13 @@ def counted(
     return PageColumns(facts, {"windows": table})
 
 
-def windows_of(trace: Trace) -> tuple[int, int, int, int]:
+def windows_of(trace: Trace, kinds: Sequence[str] | None = None) -> tuple[int, int, int, int]:
     """Return the first cycle, the cycles of a window, the windows, and the cycle after the last one of counters.
 
     Raises
     ------
     TraceError
-        The file has no counters per window.
+        The file has no counters per window; or kinds were chosen.
     """
     run = trace.files[0]
     last = {use: run.counter(use, slice(-1, None)) for use in USES if use in run.counters}
@@ -105,6 +101,10 @@ def windows_of(trace: Trace) -> tuple[int, int, int, int]:
             path=run.path,
             hint="record it with --trace full, --trace events or --trace-window N",
             exit_code=2,
+        )
+    if kinds is not None:
+        raise TraceError(
+            "holds no events, so there are no kinds to choose", path=run.path, hint="without --kinds", exit_code=2
         )
     start, length, count = trace.meta.first_cycle, last["busy"].window_cycles, run.windows
     whole = np.sum([counter.values[-1] for counter in last.values()], axis=0)

@@ -62,7 +62,7 @@ class RunParts:
         self.selection: dict[str, Any] = {"region": region, "colors": colors, "kinds": kinds, "said": spent(trace)}
         self._lasting: LastingByPart | None = None
         if not trace.has_events:
-            self._cut_windows(most)
+            self._cut_windows(most, kinds)
             return
         chosen = chosen_kinds(trace, kinds)
         starts = np.concatenate([file.chunk_cycles() for file in trace.files if file.has_events])
@@ -76,9 +76,9 @@ class RunParts:
         names = [name for name, needed in LASTING.items() if set(needed) <= set(chosen)]
         self._lasting = LastingByPart(trace, region, colors, self.edges, names, lambda done: progress(done, len(self)))
 
-    def _cut_windows(self, most: int) -> None:
+    def _cut_windows(self, most: int, kinds: Sequence[str] | None) -> None:
         """Find the edges of parts among the windows of a run's counters."""
-        start, length, count, end = windows_of(self.trace)
+        start, length, count, end = windows_of(self.trace, kinds)
         height, width = self.trace.shape
         step = max(1, most // max(1, height * width))
         self.edges = [start + k * length for k in range(0, count, step)] + [end]

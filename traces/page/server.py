@@ -10,6 +10,7 @@ import functools
 import hmac
 import html
 import secrets
+import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +25,8 @@ __all__ = ["RunServer"]
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost")
 """Names by which a browser may call the server; a page of the web that resolves its own name to here has another."""
+HTTP_PORT = 80
+"""Browsers leave this port out of an address that has it."""
 KEPT = 4
 """Pages that are kept, for a reader who goes back."""
 HEADERS = {
@@ -63,6 +66,11 @@ class RunServer(ThreadingHTTPServer):
         """A browser opens this address."""
         return f"http://{HOST}:{self.server_port}/{self.token}/"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a browser that left before it had its answer."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
     def page(self, number: int) -> bytes:
         """Return the page of a part, read from the file unless it was just shown."""
         with self._lock:
@@ -81,7 +89,7 @@ class _Answer(BaseHTTPRequestHandler):
         """Send a page, or say that there is none."""
         name, _, port = self.headers.get("Host", "").partition(":")
         token, _, rest = self.path.split("?", 1)[0].lstrip("/").partition("/")
-        if name not in NAMES or port != str(self.server.server_port):
+        if name not in NAMES or (port or str(HTTP_PORT)) != str(self.server.server_port):
             self._say(HTTPStatus.MISDIRECTED_REQUEST, "This server answers by the address that wse serve printed.")
         elif not hmac.compare_digest(token.encode(), self.server.token.encode()):
             self._say(HTTPStatus.NOT_FOUND, "Not here. The address that wse serve printed has a token; copy all of it.")
