@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from fabric.kernels.streamed.forward import COLOR_W
+from fabric.kernels.streamed.forward import WEIGHT
 from fabric.kernels.streamed.gradient import row_kind
 from fabric.networks.graph.network import Layer, Network
 from fabric.networks.streamed.operations.gradients import pays
@@ -69,7 +69,7 @@ class Tasks:
         if address is not None and form == "pairs" and array[0] == "a":
             address += self.tokens  # behind the row of ones
         told = ("control", self._ids[form]) if mixed else None
-        return self._costs.task("task", COLOR_W, address, after=told).alone
+        return self._costs.task(*self._costs.names()[WEIGHT], address, after=told).alone
 
 
 def form_of(layers: Sequence[LayerShape]) -> str:

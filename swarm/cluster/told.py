@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fabric.kernels.streamed.forward import COLOR_W
+from fabric.kernels.streamed.forward import WEIGHT
 from fabric.kernels.streamed.gradient import row_kind
 from fabric.networks.streamed.operations.attention import the_form
 from fabric.networks.streamed.operations.blocks import PLACE, QUEUES_NORTH, QUEUES_SOUTH, rows_of
@@ -58,6 +58,7 @@ class ToldPrices:
             given[FIRST_KEY] = -part.place % part.columns
             given[KEYS] = keys_of(part.place, part.columns, length)
         self._pricer = Pricer(image, resident.machine, given)
+        self._weight = self._pricer.names()[WEIGHT]
         self._ids, self._arrays = resident.ids, resident.arrays
         self._alike = resident.machine["mem.banks"]  # so many rows behind one another have all addresses there are
         self._place = image.symbols[PLACE].address if PLACE in image.symbols else None
@@ -111,7 +112,7 @@ class ToldPrices:
 
     def weight(self, array: str, form: str, mixed: bool) -> float:
         """Return the cycles of a wavelet with a weight and a step, or with a pair of weights, as was told."""
-        return self._mean("task", COLOR_W).alone
+        return self._mean(*self._weight).alone
 
     def _mean(self, kind: str, number: int, data: int | None = None) -> TaskPrice:
         key = kind, number, data

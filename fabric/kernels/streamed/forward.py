@@ -60,9 +60,20 @@ from wse_core import isa, numerics
 from wse_core.formats import Arithmetic
 from wse_core.params import Machine
 
-__all__ = ["COLOR_W", "ProductTasks", "expected_cycles", "product_layout", "reference", "route_product", "ws_forward"]
+__all__ = [
+    "COLOR_W",
+    "WEIGHT",
+    "ProductTasks",
+    "expected_cycles",
+    "product_layout",
+    "reference",
+    "route_product",
+    "ws_forward",
+]
 
 COLOR_W, RING, RETURN = 4, (0, 1), 2
+WEIGHT = "weight"
+"""The task of a weight has this name; its id is its color or, with `task.by_queue`, that of its queue."""
 QUEUE_W, QUEUE_RING = 0, 2
 X_BANK = 1
 """Bank of the input features, an odd one: no conflicts with the sums if the tokens are even."""
@@ -146,7 +157,7 @@ class ProductTasks:
     def tasks(self) -> None:
         """Write the tasks: a weight, and the commands of `TASKS`."""
         p, total, column_x, base = self.p, self.total, self.column_x, self.base
-        with p.task("weight", kind="data", color=COLOR_W) as t:
+        with p.task(WEIGHT, kind="data", color=COLOR_W) as t:
             pairs = p.new_label()
             if self.in_pairs is not None:
                 p.br16("ne", self.in_pairs, 0, pairs)  # a branch that is not taken is the cheaper one: fewer per word

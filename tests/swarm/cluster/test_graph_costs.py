@@ -113,10 +113,10 @@ def test_every_operation_has_a_price(op, monkeypatch):
 
 
 @pytest.mark.parametrize("case", few([case for case in EVERY if case.width * case.height < 20], 3))
-@pytest.mark.parametrize("numbers", [{}, {"vec.start": 4}], ids=str)
-def test_an_iteration_takes_what_the_model_says(case, numbers):
-    """Transformers and convolutions, also on a machine with other prices."""
-    (row,) = points(machine("wse2", numbers), [("seen", case)])
+@pytest.mark.parametrize(("preset", "numbers"), [("wse2", {}), ("wse2", {"vec.start": 4}), ("wse3", {})], ids=str)
+def test_an_iteration_takes_what_the_model_says(case, preset, numbers):
+    """Transformers and convolutions, also on machines with other prices, and where tasks have ids of queues."""
+    (row,) = points(machine(preset, numbers), [("seen", case)])
     assert abs(row["error"]) < MEAN
 
 
@@ -182,10 +182,11 @@ def test_blocks_that_are_alike_are_followed_once(monkeypatch):
     assert abs(both.error) < MEAN
 
 
-def test_a_chain_takes_the_same_as_a_graph():
+@pytest.mark.parametrize("preset", ["wse2", "wse3"])
+def test_a_chain_takes_the_same_as_a_graph(preset):
     """Both followers, one of layers and one of operations."""
     network = Network.of([Layer(30, 24, "gelu", True, True), Layer(24, 9)])
-    masks, cluster = masks_of(network), Cluster(2, Mesh(machine(), 3, 2))
+    masks, cluster = masks_of(network), Cluster(2, Mesh(machine(preset), 3, 2))
     layers = layers_of(network, masks)
     assert all(isinstance(one, LayerShape) for one in layers)
     chain, graph = (iteration(one, 24, cluster).seconds for one in (layers, GraphShape(network)))
