@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from harness.cli.main import main
 from harness.train.config import EXAMPLES, load_train, parse_train
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -27,6 +28,13 @@ iterations = 20
 def change(old="", new="", text=TEXT):
     assert old in text
     return parse_train(text.replace(old, new, 1) if old else text + new, "a.toml")
+
+
+def test_help_names_every_example(capsys):
+    assert main(["train", "--help"]) == 0
+    text = " ".join(capsys.readouterr().out.split()).replace("- ", "-")
+    named = text.partition("Examples by name: ")[2].partition(".")[0].replace(" (default)", "").split(", ")
+    assert named == list(EXAMPLES)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
