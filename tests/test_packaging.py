@@ -341,7 +341,6 @@ def test_metadata():
         "notebook",
         "place",
         "plan",
-        "report",
         "site",
         "solver",
         "tables",

@@ -27,7 +27,7 @@ def test_commands_write_pictures_in_the_format_that_is_asked_for(tmp_path, monke
     words = {
         "view": ["view", "run.h5", "--figure", "heat,stalls", "--out", "o"],
         "sweep": ["sweep", "s.toml", "--processes", "1", "--out", "o"],
-        "plan": ["plan", "--figures", "all", "--out", "o"],
+        "plan": ["plan", "--figures", "ws3,lga3", "--out", "o"],
         "project": ["train", "digits", "--project", "1", "--out", "o"],
         "place": ["place", "digits", "--picture", f"p.{form}"],
     }[command]
