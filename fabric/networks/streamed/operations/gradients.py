@@ -34,6 +34,8 @@ __all__ = ["asks_of", "copies", "lacks_memory", "pays", "rows_pay", "sums_of_win
 
 TURN = max(TASKS.values()) + 1
 """Id of the command that copies, in the program whose tasks are priced; or of the one that asks for windows."""
+MOST_CHANNELS = 0xFF
+"""The data of a request for windows name at most so many channels of a column."""
 MOST_WORDS = 0x7FFF
 """Planes of more words than this do not fit a PE; numbers that move windows are signed."""
 
@@ -174,8 +176,11 @@ def sums_of_windows(
         held = plan.layouts[plan.level(below)].most // window.plane
         channels = min(held, window.channels // step.node.size("groups"))
         shape = ConvolutionShape.of(window, "ask")
-        taken = windows_pay(machine, plan.network.dtype, tokens, shape, channels) if wanted is None else None
-        if taken or (wanted is not None and step.parameter.name in wanted):
+        if wanted is None:
+            taken = windows_pay(machine, plan.network.dtype, tokens, shape, channels)
+        else:
+            taken = step.parameter.name in wanted
+        if taken and held <= MOST_CHANNELS:
             found[step.parameter.name] = channels * window.taps
     return found
 

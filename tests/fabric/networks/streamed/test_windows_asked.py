@@ -73,6 +73,16 @@ def test_places_of_a_filter_with_gaps_are_asked_for_one_by_one():
     assert abs(windows - dots) < 0.01 * dots  # a program has more code, and loads what it does not use
 
 
+def test_more_channels_in_a_column_than_a_command_can_name_stay_dots():
+    built = Images(300, 1, 1)
+    built.convolution(3, (1, 1))
+    graph = built.network(2)
+    for width, names in ((1, set()), (2, {NAME})):
+        ran = Ran(graph, width, 1, 1, 7)
+        assert ran.resident.turned == names
+        assert np.array_equal(ran.found(), ran.expected())
+
+
 def test_one_place_of_one_channel_stays_a_dot():
     shape = ConvolutionShape.of(Window(1, 6, 6, 1, 1), "ask")
     assert not gradients.windows_pay(machine(), "f16", 4, shape, 1)
