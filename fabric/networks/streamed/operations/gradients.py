@@ -30,12 +30,12 @@ from wse_core.errors import ProgramError
 from wse_core.formats import Half
 from wse_core.params import Machine
 
-__all__ = ["asks_of", "copies", "lacks_memory", "pays", "rows_pay", "sums_of_windows", "windows_pay"]
+__all__ = ["copies", "lacks_memory", "pays", "rows_pay", "sums_of_windows", "windows_pay"]
 
 TURN = max(TASKS.values()) + 1
 """Id of the command that copies, in the program whose tasks are priced; or of the one that asks for windows."""
 MOST_CHANNELS = 0xFF
-"""The data of a request for windows name at most so many channels of a column."""
+"""A request for windows has room for so many channels of a column in its data."""
 MOST_WORDS = 0x7FFF
 """Planes of more words than this do not fit a PE; numbers that move windows are signed."""
 
@@ -152,7 +152,7 @@ def lacks_memory(error: ProgramError) -> bool:
     return getattr(error, "limit", None) == "memory"
 
 
-def asks_of(plan: MemoryPlan) -> list[NetworkStep]:
+def _asks_of(plan: MemoryPlan) -> list[NetworkStep]:
     """Return the requests for gradients of filters."""
     kinds = ("convolution", "transposed")
     return [step for step in plan.steps if step.direction == "ask" and step.op == step.node.op and step.op in kinds]
@@ -169,7 +169,7 @@ def sums_of_windows(
         As of `copies`.
     """
     found = {}
-    for step in asks_of(plan):
+    for step in _asks_of(plan):
         assert step.parameter is not None
         below = step.node.name if step.op == "transposed" else step.node.inputs[0]
         window = window_of(step.node, plan.network.tensors[below].rows)
