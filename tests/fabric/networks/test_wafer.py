@@ -42,9 +42,8 @@ CASES = {
 @given(scale=st.sampled_from([1.0, 2.0**-4, 2.0**10, 2.0**15]), **CASES)
 def test_iterations_are_bit_exact(scale, **values):
     """Activations of all levels, gradients of all parameters and losses; twice, so that nothing is left behind."""
-    case = Case(
-        **values, turned=() if values["density"] < 1 else None
-    )  # of whole rows some have no weight: test_sparse_asks
+    places = () if values["density"] < 1 else None  # not whole rows, some of which have no weight: test_sparse_asks
+    case = Case(**values, turned=places)
     expected = case.expected(scale)
     for _ in range(2):
         passed, found = case.train(scale)
