@@ -20,6 +20,7 @@ Mt + 1 per operation and 43 more per scalar around it (csl-experiments, code of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fabric.asm.operands import Dsr, Reg, Var
@@ -29,7 +30,7 @@ from wse_core import isa
 from wse_core.isa import Op
 from wse_core.params import Machine
 
-__all__ = ["GROUP", "Shape", "emit_product", "product_cycles"]
+__all__ = ["GROUP", "Shape", "emit_column", "emit_product", "product_cycles"]
 
 GROUP = {1: 6, 2: 3}
 """Scalars loaded ahead, by their words: what the registers of a task have room for."""
@@ -95,9 +96,7 @@ class Shape:
         return size, inner // size, inner % size
 
 
-def emit_product(
-    p: Program, shape: Shape, c: Var, c_dsr: Dsr, a: Var, a_dsr: Dsr, a_base: Reg, b_base: Reg, first: int = 0
-) -> None:
+def emit_product(p: Program, shape: Shape, c: Var, c_dsr: Dsr, a: Var, a_dsr: Dsr, a_base: Reg, b_base: Reg) -> None:
     """Write C += A B into the task of a program that is being written.
 
     Parameters
@@ -105,7 +104,7 @@ def emit_product(
     p : Program
     shape : Shape
     c : Var
-        C; its first element begins at a multiple of 4.
+        C; begins at a multiple of 4.
     c_dsr : Dsr
         Of file src0; loaded here.
     a : Var
@@ -116,17 +115,55 @@ def emit_product(
         Word address of the A to use.
     b_base : Reg
         Word address of the B to use; changed.
-    first : int
-        Element of `c` with which C begins; for one column only.
     """
     rows, words = shape.rows, shape.words
-    size, full, rest = shape.groups()
     outer = shape.columns if shape.inner_k else shape.depth
     moving = shape.inner_k
-    p.load(c_dsr, p.mem1d(c, rows, offset=first, save=not moving))
+    p.load(c_dsr, p.mem1d(c, rows, save=not moving))
     p.load(a_dsr, p.mem1d(a, rows, save=moving))
     p.dsr_base(a_dsr, a_base)
-    scalars = [p.reg16("b") if words == 1 else p.reg32("b") for _ in range(size)]
+    scalars = _scalars(p, shape)
+    if outer == 1:
+        _turn(p, shape, scalars, c_dsr, a_dsr, b_base)
+    else:
+        with p.loop(outer):
+            _turn(p, shape, scalars, c_dsr, a_dsr, b_base)
+            if moving:
+                p.dsr_base(a_dsr, a_base)
+                p.dsr_off(c_dsr, rows * c.words_per_element)
+            else:
+                p.dsr_base(c_dsr, c)
+                p.dsr_off(a_dsr, words * rows)
+    p.free(*scalars)
+
+
+def emit_column(p: Program, shape: Shape, c_dsr: Dsr, a_dsr: Dsr, b_base: Reg) -> None:
+    """Write C += A B of one column, for descriptors that point to A and C.
+
+    Parameters
+    ----------
+    p : Program
+    shape : Shape
+        With one column.
+    c_dsr, a_dsr : Dsr
+        Of files src0 and src1, the second one with save_address.
+    b_base : Reg
+        Word address of the B to use; behind it in the end.
+    """
+    scalars = _scalars(p, shape)
+    _turn(p, shape, scalars, c_dsr, a_dsr, b_base)
+    p.free(*scalars)
+
+
+def _scalars(p: Program, shape: Shape) -> list[Reg]:
+    """Return registers for a group of scalars."""
+    return [p.reg16("b") if shape.words == 1 else p.reg32("b") for _ in range(shape.groups()[0])]
+
+
+def _turn(p: Program, shape: Shape, scalars: Sequence[Reg], c_dsr: Dsr, a_dsr: Dsr, b_base: Reg) -> None:
+    """Write a turn of the outer loop."""
+    words = shape.words
+    size, full, rest = shape.groups()
 
     def group(count: int) -> None:
         for k in range(count):
@@ -135,27 +172,13 @@ def emit_product(
         for k in range(count):
             getattr(p, shape.op.name)(c_dsr, c_dsr, a_dsr, scalars[k])
 
-    def inner() -> None:
-        if full > 1:
-            with p.loop(full):
-                group(size)
-        else:
+    if full > 1:
+        with p.loop(full):
             group(size)
-        if rest:
-            group(rest)
-
-    if outer == 1:
-        inner()
     else:
-        with p.loop(outer):
-            inner()
-            if moving:
-                p.dsr_base(a_dsr, a_base)
-                p.dsr_off(c_dsr, rows * c.words_per_element)
-            else:
-                p.dsr_base(c_dsr, c)
-                p.dsr_off(a_dsr, words * rows)
-    p.free(*scalars)
+        group(size)
+    if rest:
+        group(rest)
 
 
 def product_cycles(shape: Shape, machine: Machine) -> int:

@@ -204,7 +204,7 @@ class Decode:
             "smallest": self.x.sum(lanes, "min"),
         }
         if place.decoder.experts:
-            self.sums["router"] = self.y.sum(shapes["router"].rows)
+            self.sums["router"] = self.y.sum(lanes * shapes["router"].rows)
         if place.batch:
             self.sums["enter"] = self.x.sum(hidden + place.told)
         if place.decoder.projection_norms:
@@ -432,7 +432,7 @@ class Decode:
         done("o")
         self._given(w, "norm 2", summed, done)
         if place.decoder.experts:
-            self._experts(w, ExpertChoice(w), summed, done)
+            self._experts(w, ExpertChoice(w, self.place.lanes), summed, done)
         else:
             given = w.inner_given if place.decoder.norms == "beside" else w.given
             self._product(w, "gate_up", w.gate_up, given, summed("gate_up", w.gate_up))

@@ -207,7 +207,7 @@ def emit_gated(w: Writer, shares: Var | None = None) -> None:
         p.load(w.second, p.mem1d(w.inner, n, save=True))
         p.load(w.written, p.mem1d(w.inner, n, save=True))
         p.ldi(at, shares)
-        with w.times(decoder.chosen):
+        with w.times(w.place.inner_vectors):
             p.ld32(value, at)
             p.fmuls(w.written, w.second, value)
             p.add16(at, at, 2)

@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fabric.networks.inference.argmax import BEYOND, LOWEST, RAISE
-from fabric.networks.inference.writer import Writer
+from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.writer import Idioms
 
 __all__ = ["AWAY", "ExpertChoice"]
 
@@ -30,68 +31,105 @@ class ExpertChoice:
 
     Parameters
     ----------
-    w : Writer
+    w : Idioms
         Of a decoder with experts.
+    tokens : int
+        Tokens that choose, one behind the other.
     """
 
-    def __init__(self, w: Writer) -> None:
+    def __init__(self, w: Idioms, tokens: int = 1) -> None:
         p, experts, chosen = w.p, w.place.decoder.experts, w.place.decoder.chosen
-        self.w = w
-        self.routes = p.array("routes", experts, "f32", bank=0)  # logits of experts
+        self.w, self.tokens = w, tokens
+        self.routes = p.array("routes", tokens * experts, "f32", bank=0)  # logits of experts, of each token
+        self.own = p.array("routes_of_token", experts, "f32", bank=0) if tokens > 1 else self.routes
         self.numbers = p.array("expert_numbers", experts, "f32", bank=0)
         self.distant = p.array("distant", experts, "f32", bank=4)
-        self.shares = p.array("expert_shares", chosen, "f32")
+        self.shares = p.array("expert_shares", tokens * chosen, "f32")
+        self.own_shares = p.array("shares_of_token", chosen, "f32") if tokens > 1 else self.shares
         self.found = p.array("expert", chosen, "f32")  # numbers of the chosen ones, and the same as integers
-        self.picked = p.array("picked", chosen, "u16")
+        self.picked = p.array("picked", tokens * chosen, "u16")
         self.sum = p.array("sum_of_shares", 1, "f32")
+
+    @staticmethod
+    def words(place: Placement, tokens: int) -> int:
+        """Return the words of its variables."""
+        experts, chosen = place.decoder.experts, place.decoder.chosen
+        return (
+            2 * (experts + chosen) * (1 + (tokens > 1))
+            + 2 * experts
+            + 5 * chosen
+            + 2
+            + (tokens - 1) * (2 * experts + 3 * chosen)
+        )
 
     def emit(self, product: Callable[[], None]) -> None:
         """Write picked = the chosen experts, and their shares; `product` emits the logits, summed along y."""
         w, p, decoder = self.w, self.w.p, self.w.place.decoder
         product()
+        if self.tokens == 1:
+            self._choose()
+            p.fs2xp16(self.picked, self.found)
+            return
+        routes = w.register("src1", "logits of experts")
+        shares, picked = w.register("dest", "shares of experts"), w.register("dest", "chosen experts")
+        p.load(routes, p.mem1d(self.routes, decoder.experts, save=True))
+        p.load(shares, p.mem1d(self.shares, decoder.chosen, save=True))
+        p.load(picked, p.mem1d(self.picked, decoder.chosen, save=True))
+        with p.loop(self.tokens):
+            p.mov32(self.own, routes)
+            self._choose()
+            p.mov32(shares, self.own_shares)
+            p.fs2xp16(picked, self.found)
+
+    def _choose(self) -> None:
+        """Write found = the experts of a token, and their shares."""
+        w, p, decoder = self.w, self.w.p, self.w.place.decoder
         if not decoder.renormalised:
             self._sum_all()
-        value = p.reg32("value")
-        for k in range(decoder.chosen):
+        value, share, number = p.reg32("value"), p.reg16("share"), p.reg16("number")
+        p.ldi(share, self.own_shares)
+        p.ldi(number, self.found)
+        with w.times(decoder.chosen):
             p.ldi32(value, LOWEST)
-            p.fmaxs(value, value, self.routes)
-            p.st32(value, self.shares[k])
-            p.fsubs(self.distant, value, self.routes)
+            p.fmaxs(value, value, self.own)
+            p.st32(value, share)
+            p.fsubs(self.distant, value, self.own)
             p.fmuls(self.distant, self.distant, RAISE)
             p.fmuls(self.distant, self.distant, RAISE)
             p.fmins(self.distant, self.distant, BEYOND)
             p.fadds(self.distant, self.distant, self.numbers)
             p.ldi32(value, 2 * BEYOND)
             p.fmins(value, value, self.distant)
-            p.st32(value, self.found[k])
+            p.st32(value, number)
             # Numbers that are not equal lie one apart: the logit of this expert becomes the lowest, others stay.
             p.fsubs(self.distant, self.numbers, value)
             p.fabss(self.distant, self.distant)
             p.fsubs(self.distant, self.distant, 0.5)
             p.fmuls(self.distant, self.distant, AWAY)
-            p.fmins(self.routes, self.routes, self.distant)
-        p.fs2xp16(self.picked, self.found)
-        p.ld32(value, self.shares)
-        p.fsubs(self.shares, self.shares, value)
+            p.fmins(self.own, self.own, self.distant)
+            p.add16(share, share, 2)
+            p.add16(number, number, 2)
+        p.ld32(value, self.own_shares)
+        p.fsubs(self.own_shares, self.own_shares, value)
         with w.functions.first(decoder.chosen):
-            w.functions.exp(self.shares, self.shares)
+            w.functions.exp(self.own_shares, self.own_shares)
         if decoder.renormalised:
             p.ldi32(value, 0.0)
-            p.fadds(value, value, self.shares)
+            p.fadds(value, value, self.own_shares)
             p.st32(value, self.sum)
         with w.functions.first(1):
             w.functions.reciprocal(self.sum, self.sum)
         p.ld32(value, self.sum)
-        p.fmuls(self.shares, self.shares, value)
-        p.free(value)
+        p.fmuls(self.own_shares, self.own_shares, value)
+        p.free(value, share, number)
 
     def _sum_all(self) -> None:
         """Write sum_of_shares = the sum of exp(logit - largest) of all experts."""
         w, p, experts = self.w, self.w.p, self.w.place.decoder.experts
         value = p.reg32("value")
         p.ldi32(value, LOWEST)
-        p.fmaxs(value, value, self.routes)
-        p.fsubs(self.distant, self.routes, value)
+        p.fmaxs(value, value, self.own)
+        p.fsubs(self.distant, self.own, value)
         w.in_pieces(self.distant, experts, lambda at: w.functions.exp(at, at))
         p.ldi32(value, 0.0)
         p.fadds(value, value, self.distant)

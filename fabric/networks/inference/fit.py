@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fabric.networks.inference.experts import ExpertChoice
 from fabric.networks.inference.placement import Placement, shares
 from fabric.networks.inference.writer import CODE_WORDS, code_words, function_room
 from wse_core.errors import PlanError
@@ -39,7 +40,7 @@ def temporary_words(place: Placement) -> int:
     kinds = 1 + place.decoder.is_local
     angles = (4 * (2 + 3 * lanes + bool(place.batch)) * kinds + 4 * lanes * place.turned_heads) * place.pairs
     functions = 6 * 2 * function_room(place) + place.last * 2 * place.vocabulary  # with the numbers of tokens
-    experts = 3 * 2 * place.decoder.experts + 5 * place.decoder.chosen + 2 if place.decoder.experts else 0
+    experts = ExpertChoice.words(place, lanes) if place.decoder.experts else 0
     marks = len(place.marks) + 1 if place.decoder.marked else 0
     return (
         lanes * vectors

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from fabric.kernels.matmul.local import Shape
 from fabric.networks.inference.decoder import HEAD_NORMS, NORMS, Decoder
-from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.errors import ConfigError
 from wse_core.formats import Half
 
 __all__ = ["NOTHING", "Placement", "shares"]
@@ -88,13 +88,6 @@ class Placement:
             raise ConfigError("requests come in turns or together in a batch, not both", where="placement")
         if self.ahead > 1 and not self.batch:
             raise ConfigError("several tokens of a request in a step are for a batch", where="placement")
-        if self.decoder.experts and self.batch:
-            raise UnsupportedError(
-                "a step of several tokens of a model with experts",
-                where="placement",
-                cause="each token chooses experts of its own, and a step has room for those of one",
-                hint="without --batch, --chunk and --draft",
-            )
         if self.lanes > MOST_LANES:
             raise ConfigError(f"a step takes {self.lanes} tokens", where="placement", hint=f"at most {MOST_LANES}")
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Literal
 
 from fabric.asm.operands import Address, Dsd, Dsr, Reg, Var
-from fabric.kernels.matmul.local import emit_product
+from fabric.kernels.matmul.local import emit_column, emit_product
 from fabric.networks.inference.placement import Placement
 from fabric.program.functions import Emit
 from fabric.program.program import Program
@@ -37,8 +38,8 @@ BIAS_WORDS = 40
 """Words kept beside them for each kind of biases but those of queries, keys and values."""
 BATCH_WORDS = 900
 """Words kept beside them for a batch."""
-EXPERT_WORDS, CHOICE_WORDS = 500, 260
-"""Words kept beside them for a router, and for each expert that is chosen."""
+EXPERT_WORDS = 900
+"""Words kept beside them for a router and experts."""
 CENTRED_WORDS, ERF_WORDS = 150, 250
 """Words kept beside them for each norm that subtracts the mean, and for gelu with the error function."""
 
@@ -50,7 +51,7 @@ def code_words(place: Placement) -> int:
     found += BEHIND_WORDS * decoder.norms_behind + MORE_NORMS * (decoder.norms == "both")
     found += WINDOW_WORDS * (decoder.window is not None) + LOCAL_WORDS * decoder.is_local
     found += CAP_WORDS * ((decoder.score_cap is not None) + (decoder.logit_cap is not None))
-    found += EXPERT_WORDS * bool(decoder.experts) + CHOICE_WORDS * decoder.chosen
+    found += EXPERT_WORDS * bool(decoder.experts)
     found += CENTRED_WORDS * 3 * decoder.centred + ERF_WORDS * (decoder.activation == "gelu_erf")
     found += GELU_WORDS * (decoder.activation == "gelu") + BATCH_WORDS * bool(place.batch)
     return (
@@ -351,27 +352,38 @@ class Writer(Idioms):
     # --- idioms -------------------------------------------------------------------------------------------------------
 
     def expert_products(self, name: str, result: Var, vector: Var, picked: Var, before: int = 0) -> None:
-        """Write result = A vector, with the A of each chosen expert, one result behind the other; or their sum.
+        """Write result = A vector of each token, with the A of each chosen expert, one behind the other; or their sum.
 
-        They are added if `vector` has one vector for each.  The pointer of weights is at the first expert, in whose
-        weights this A begins `before` words from the first.
+        They are added if `vector` has one vector for each expert.  The pointer of weights is at the first expert, in
+        whose weights this A begins `before` words from the first.
         """
-        p, shape, place = self.p, self.place.shapes[name], self.place
-        added = name == "down"
-        p.mov32(p.mem1d(result, shape.rows * (1 if added else place.decoder.chosen)), 0)
+        p, place = self.p, self.place
+        shape, added, chosen = replace(place.shapes[name], columns=1), name == "down", place.decoder.chosen
+        p.mov32(p.mem1d(result, shape.rows * place.lanes * (1 if added else chosen)), 0)
         words = place.tile_words(place.shapes["gate_up"]) + place.tile_words(place.shapes["down"])
-        a_base, b_base, first = p.reg16("weights"), p.reg16("vector"), p.reg16("first")
-        p.ld16(first, self.pointers["weights"])
-        for k in range(place.decoder.chosen):
-            p.ld16(a_base, picked, offset=k)
-            p.mul16(a_base, a_base, words)
-            p.add16(a_base, a_base, first)
-            p.add16(a_base, a_base, before)
-            p.ldi(b_base, vector)
-            p.add16(b_base, b_base, added * k * shape.depth)
-            start = 0 if added else k * shape.rows
-            emit_product(p, shape, result, self.total, self.weights, self.column, a_base, b_base, start)
-        p.free(a_base, b_base, first)
+        expert, a_base, b_base = p.reg16("expert"), p.reg16("weights"), p.reg16("vector")
+        p.ldi(expert, picked)
+        p.ldi(b_base, vector)
+        p.load(self.total, p.mem1d(result, shape.rows))
+        p.load(self.column, p.mem1d(self.weights, shape.rows, save=True))
+        with self.times(place.lanes):
+            with self.times(chosen):
+                first = p.reg16("first")
+                p.ld16(a_base, expert)
+                p.ld16(first, self.pointers["weights"])
+                p.mul16(a_base, a_base, words)
+                p.add16(a_base, a_base, first)
+                p.free(first)
+                p.add16(a_base, a_base, before)
+                p.dsr_base(self.column, a_base)
+                emit_column(p, shape, self.total, self.column, b_base)
+                p.add16(expert, expert, 1)
+                if not added:  # the same vector for all experts of a token, another result
+                    p.sub16(b_base, b_base, shape.depth)
+                    p.dsr_off(self.total, 2 * shape.rows)
+            if place.lanes > 1:
+                p.dsr_off(self.total, 2 * shape.rows) if added else p.add16(b_base, b_base, shape.depth)
+        p.free(expert, a_base, b_base)
 
     def product(self, name: str, result: Var, vector: Var) -> None:
         """Write result = A vector with the next tile of weights."""

@@ -31,6 +31,7 @@ def directory(request, tmp_path):
 
 def answered(capsys, directory, *options):
     """Return (exit status, what a command printed)."""
+    options = [word for option in options for word in ((option, directory) if option == "--draft" else (option,))]
     words = ("generate", directory, "--prompt-ids", ",".join(map(str, PROMPT)), "--tokens", 6, *options)
     status = main([str(word) for word in words])
     return status, capsys.readouterr()
@@ -43,6 +44,8 @@ def answered(capsys, directory, *options):
         ("--mesh", "3x2", "--prefill", "token", "--cache", "round", "--preset", "wse3"),
         ("--mesh", "2x2", "--dtype", "cb16", "--cache", "concat"),
         ("--mesh", "3x2", "--regions", "2"),
+        ("--mesh", "3x2", "--chunk", "2", "--cache", "round"),
+        ("--mesh", "3x2", "--draft", "--draft-mesh", "2x2", "--ahead", "3", "--cache", "concat"),
     ],
 )
 def test_bits_and_tokens(directory, options, capsys):
@@ -55,15 +58,19 @@ def test_bits_and_tokens(directory, options, capsys):
     assert found["tokens"] == PlainDecoder(model.decoder, weights, np.float64).generate(PROMPT, 6)[0]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--mesh", "4x3", "--prefill", "mesh"),
-        ("--mesh", "2x2", "--batch", "2"),
-        ("--mesh", "2x2", "--chunk", "2", "--cache", "round"),
-        ("--mesh", "5x3", "--decode-mesh", "2x2"),
-    ],
-)
+def test_requests_share_steps(directory, capsys):
+    """Three requests in two lanes: each has the tokens of numpy."""
+    status, output = answered(capsys, directory, "--mesh", "3x2", "--batch", "2", "--requests", "3", "--json")
+    found = json.loads(output.out)
+    model = load_model(directory)
+    weights, _ = model.rounded(Arithmetic.of(machine(), "f16"))
+    wanted = PlainDecoder(model.decoder, weights, np.float64).generate(PROMPT, 6)[0]
+    assert status == 0
+    assert found["bit_exact"] is True
+    assert [answer["tokens"] for answer in found["requests"]] == [wanted] * 3
+
+
+@pytest.mark.parametrize("options", [("--mesh", "4x3", "--prefill", "mesh"), ("--mesh", "5x3", "--decode-mesh", "2x2")])
 def test_what_is_refused(directory, options, capsys):
     """Ways in which several tokens choose experts at once, in one line that says so."""
     status, output = answered(capsys, directory, *options)

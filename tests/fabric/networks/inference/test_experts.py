@@ -23,6 +23,9 @@ from fabric.networks.inference.writer import code_words
 from harness.models.plain import PlainDecoder
 from tests.examples import examples
 from tests.fabric.networks.inference.small_models import decoders, have_room, random_weights, rounded
+from tests.fabric.networks.inference.test_batch import decode_of
+from tests.fabric.networks.inference.test_batch import run as run_batch
+from tests.fabric.networks.inference.test_chunks import chunks_of, texts
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.params import machine
 
@@ -113,10 +116,11 @@ def test_work_grows_with_what_is_chosen_and_not_with_what_is_there():
 
 
 @pytest.mark.parametrize("decoder", [SMALL, QWEN, OLMOE])
-def test_programs_take_what_is_reckoned(decoder):
-    place = Placement(decoder, 5, 3, 2)
+@pytest.mark.parametrize("lanes", [{}, {"batch": 3}, {"batch": 1, "ahead": 4}])
+def test_programs_take_what_is_reckoned(decoder, lanes):
+    place = Placement(decoder, 5, 3, 2, **lanes)
     counted = {name: words for name, words in needed_words(place).items() if name != "code"}
-    for image in Decode(machine(), place).layout().build().programs:
+    for image in Decode(machine(), place, "round").layout().build().programs:
         assert 2 * len(image.code) <= code_words(place)
         words = sum(symbol.words for symbol in image.symbols.values())
         assert sum(counted.values()) - GAPS <= words + 64
@@ -129,9 +133,62 @@ def test_regions_have_experts_of_their_layers():
     assert first.place.weight_words == Placement(replace(SMALL, layers=1), 3, 2, 4).head_at
 
 
+def with_experts(decoder, experts, share, renormalised):
+    """Return a decoder with experts instead of one feed-forward part."""
+    chosen = max(1, round(share * experts))
+    norms = "before" if decoder.parallel else decoder.norms
+    return replace(decoder, experts=experts, chosen=chosen, renormalised=renormalised, ffn_bias=False, norms=norms)
+
+
+@examples(10)
+@given(
+    decoder=decoders(),
+    experts=st.integers(1, 9),
+    share=st.floats(0, 1),
+    renormalised=st.booleans(),
+    width=st.integers(1, 7),
+    height=st.integers(1, 5),
+    batch=st.integers(2, 4),
+    policy=st.sampled_from(POLICIES),
+    dtype=st.sampled_from(["f16", "cb16"]),
+    seed=st.integers(0, 99),
+)
+def test_tokens_of_a_step_choose_for_themselves(
+    decoder, experts, share, renormalised, width, height, batch, policy, dtype, seed
+):
+    """Each lane of a batch has the bits that its request has alone, by its own experts; cycles are the price's."""
+    decode = decode_of(
+        with_experts(decoder, experts, share, renormalised), width, height, batch, height + 3, policy, dtype=dtype
+    )
+    assume(have_room(needed_words(decode.place)))
+    run_batch(decode, height + 3, 5, seed)
+
+
+@pytest.mark.parametrize("decoder", [SMALL, QWEN, OLMOE])
+def test_a_prompt_in_pieces(decoder):
+    """Tokens of a piece choose their experts, and every bit is that of a prompt that is read token by token."""
+    built = chunks_of(decoder, 4, 3, 7, 3)
+    weights, tokens = random_weights(decoder), texts(decoder, 9)
+    oracle = Oracle(Decode(machine(), built.decode.place, "round"), weights)
+    wanted = [oracle.step(token)[1] for token in tokens]
+    reading = built.read(weights, built.decode.tables(weights), tokens[:7])
+    came = [each for step in reading.steps for each in step.came if each is not None]
+    assert all(np.array_equal(each.logits, bits) for each, bits in zip(came, wanted[:7], strict=True))
+    cycles = [step.cycles for step in reading.steps]
+    assert StepCycles(built.reader).steps(built.pieces()) == pytest.approx(cycles, rel=0.01)
+    resident = built.answering(weights, reading.kept)
+    for token, bits in zip(tokens[7:], wanted[7:], strict=True):
+        assert np.array_equal(resident.step(token).logits, bits)
+
+
+def test_both_engines_give_the_same_to_a_batch():
+    decode = decode_of(TINY, 2, 2, 2, 4)
+    found = [run_batch(decode, 4, 2, backend=backend) for backend in ("compiled", "reference")]
+    for one, other in zip(*found, strict=True):
+        assert (one.cycles, one.hops) == (other.cycles, other.hops)
+
+
 def test_what_is_refused():
-    with pytest.raises(UnsupportedError, match="several tokens"):
-        Placement(SMALL, 3, 2, 4, batch=2)
     with pytest.raises(UnsupportedError, match="read at once"):
         PromptPlacement(Placement(SMALL, 3, 2, 4), 3)
     for change in ({"chosen": 7}, {"chosen": 0}, {"experts": 0}, {"ffn_bias": True}, {"norms": "beside"}):
