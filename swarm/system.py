@@ -47,6 +47,7 @@ from swarm.replay import Course, bottleneck, savings
 from swarm.tree import gather
 from swarm.ways import Ways
 from wse_core.errors import ConfigError
+from wse_core.formats import Arithmetic
 from wse_core.params import Machine
 
 __all__ = ["Iteration", "System"]
@@ -455,32 +456,38 @@ class System:
                 name = f"update of {parameter.name}"
                 mark(int(came.min()), name, track="updates", end=int(np.ceil(new.max())))
 
-    def test(self, inputs: np.ndarray, labels: np.ndarray) -> tuple[int, int]:
+    def test(self, inputs: np.ndarray, labels: np.ndarray) -> tuple[float, int]:
         """Classify up to a batch of samples: forward passes, and the wafers count those that are right.
+
+        Of a network whose loss does not tell right from wrong they add the losses instead.
 
         Parameters
         ----------
         inputs : ndarray of uint16, shape (features, samples)
             Bit patterns.
         labels : ndarray of uint16, shape (classes, samples)
-            Bit patterns: one at the wanted class, else zero.
+            Bit patterns: one at the wanted class, else zero; or targets.
 
         Returns
         -------
-        right : int
-            Samples of which no logit is larger than that of the wanted class; added by wafers and tree.
+        right : float
+            Samples of which no logit is larger than that of the wanted class, or losses; added by wafers and tree.
         cycles : int
             From the end of the pass before.
         """
         given = inputs.shape[1]
         if given > self.batch:
             raise ConfigError(f"{given} samples in a batch of {self.batch}", where="test")
-        padded = [np.pad(part, ((0, 0), (0, self.batch - given))) for part in (inputs, labels)]  # no class: never right
+        none = int(Arithmetic.of(self.machine, self.network.dtype).encode(self.network.loss.none))
+        padded = [  # no class: never right, and no targets
+            np.pad(part, ((0, 0), (0, self.batch - given)), constant_values=value)
+            for part, value in ((inputs, 0), (labels, none))
+        ]
         shards = list(zip(*(np.split(part, len(self.ports), axis=1) for part in padded), strict=True))
         script, begun, _ = self._pass("test", 1.0, shards)
         self._before = []
         self._gather(script, len(script.back))
-        return int(self._numbers.sum()), self.clock - begun
+        return float(self._numbers.sum()), self.clock - begun
 
     def logits(self) -> np.ndarray:
         """Return the logits that the wafers hold, bit patterns of shape (classes, samples)."""

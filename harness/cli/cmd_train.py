@@ -222,7 +222,7 @@ def _main(args: argparse.Namespace) -> int:
         if not status:
             progress.phase("test")
             found = run.trainer.test(dataset.x_test, dataset.y_test)
-            summary |= {"test_accuracy": found.accuracy, "test_loss": found.loss}
+            summary |= found.facts()
         result = _finish(args, run, record, summary, status)
     return _end(args, run, result, status)
 
@@ -473,9 +473,10 @@ def _report(r: Mapping[str, Any]) -> str:
             + (f", {r['skipped']} left out for overflow" if r["skipped"] else ""),
         ),
     ]
-    if "test_accuracy" in r:
-        held_out = f"{r['test_samples']:,} samples not trained on, loss {r['test_loss']:.4g}"
-        rows.append(("accuracy", f"{100 * r['test_accuracy']:.2f} % of {held_out}"))
+    if "test_loss" in r:
+        held_out = f"{r['test_samples']:,} samples not trained on"
+        right = f"{100 * r['test_accuracy']:.2f} % of " if "test_accuracy" in r else ""
+        rows.append(("accuracy" if right else "held out", f"{right}{held_out}, loss {r['test_loss']:.4g}"))
     if "cycles" in r:
         rows += [
             ("wafers", f"{r['wafers']} with {r['mesh'][0]} x {r['mesh'][1]} PEs each"),

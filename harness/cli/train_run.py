@@ -157,7 +157,7 @@ class TrainingRun:
         if config.train.evaluate and step.iteration % config.train.evaluate == 0:
             data = trainer.dataset
             found = trainer.test(data.x_test, data.y_test)
-            tested |= {"test_accuracy": found.accuracy, "test_loss": found.loss}
+            tested |= found.facts()
             self.tested = found.accuracy
         if self.comparison and step.iteration <= self.args.compare:
             tested["numpy_loss"] = self.comparison.step(step)

@@ -188,14 +188,24 @@ class TrainConfig(TrainFile):
         if self.network.nodes:
             some, pixels = self.data.labels != "class", self.data.labels == "pixel"
             sizes = self.network.inputs, self.network.nodes, self.data.sequence
-            found = graph_of(*sizes, dtype, some, self.network.image, pixels)
+            found = graph_of(*sizes, dtype, some, self.network.image, pixels, self.loss)
         else:
-            found = Network.of(self.layers, dtype)
+            found = Network.of(self.layers, dtype, loss=self.loss)
         return dataclasses.replace(found, epsilon=self.network.epsilon, head_columns=self.mesh.head_columns)
 
     @property
+    def loss(self) -> str:
+        """The loss by its name in `fabric.networks.graph.table.LOSSES`."""
+        return self.train.loss.replace("-", "_")
+
+    @property
+    def targets(self) -> bool:
+        """Samples, or tokens, have numbers that are wanted instead of a class."""
+        return self.train.loss == "mse"
+
+    @property
     def classes(self) -> int:
-        """A sample, a token or a pixel has one of so many classes."""
+        """A sample, a token or a pixel has one of so many classes, or so many targets."""
         return self.graph.classes
 
     @property
@@ -345,6 +355,7 @@ class TrainConfig(TrainFile):
             (facts["network"], "preset", ""),
             *((facts["network"], key, () if key in ("hidden_sizes", "depths") else None) for key in SIZES),
             (facts["train"]["schedule"], "rise", 0.3),
+            (facts["train"], "loss", "cross-entropy"),
         ):
             if held[key] == plain:
                 del held[key]
@@ -371,6 +382,7 @@ class TrainConfig(TrainFile):
         """Return self if the keys fit each other; the error that is raised otherwise names file and key."""
         try:
             for part in (
+                self._check_loss,
                 self._check_network,
                 self._check_batch,
                 self._check_sparsity,
@@ -384,6 +396,28 @@ class TrainConfig(TrainFile):
                 error.where = place(self.source, error.where or "")
             raise
         return self
+
+    def _check_loss(self) -> None:
+        if not self.targets:
+            return
+        if self.train.label_smoothing:
+            raise ConfigError(
+                "targets have no probability that could be spread",
+                where="train.label_smoothing",
+                value=self.train.label_smoothing,
+                hint='0, or train.loss = "cross-entropy"',
+            )
+        if self.data.labels == "pixel":
+            raise ConfigError(
+                "pixels have classes, and the loss is mse",
+                where="data.labels",
+                value="pixel",
+                hint='"class": every number of an image has a target',
+            )
+        if is_text(self.data.source):
+            raise ConfigError(
+                "the next character of a text is a class, and the loss is mse", where="train.loss", hint="cross-entropy"
+            )
 
     def _check_network(self) -> None:
         if not self.checkpoint.directory.isprintable():
@@ -401,19 +435,29 @@ class TrainConfig(TrainFile):
         if self.network.nodes:
             if self.network.layers:
                 raise ConfigError("layers stand there too", where="network.nodes", hint="either, not both")
-            if self.classes < 2:
+            if self.classes < 2 and not self.targets:
                 raise ConfigError(
-                    "a classification needs at least 2 classes", where="network.nodes", value=self.classes
+                    "a classification needs at least 2 classes",
+                    where="network.nodes",
+                    value=self.classes,
+                    hint='train.loss = "mse" for numbers that are wanted',
                 )
             return
         if not self.network.layers:
             raise ConfigError("a network without layers", where="network.layers")
         last = self.network.layers[-1]
         where = f"network.layers[{len(self.network.layers) - 1}]"
+        if self.targets:
+            return
         if last.activation != "none" or last.norm:
             raise ConfigError("the last layer gives logits: no activation and no normalisation", where=where)
         if last.outputs < 2:
-            raise ConfigError("a classification needs at least 2 classes", where=where, value=last.outputs)
+            raise ConfigError(
+                "a classification needs at least 2 classes",
+                where=where,
+                value=last.outputs,
+                hint='train.loss = "mse" for numbers that are wanted',
+            )
 
     def _check_places(self) -> None:
         """Refuse tables that have no row for a place, and a padding that is no token."""
@@ -651,13 +695,15 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
     from harness.train.onnx_file import read_onnx
 
     found, data = read_onnx(Path(source).parent / network["file"]), table.get("data")
-    if found.planes and (not isinstance(data, dict) or data.get("labels") != "pixel"):
+    train = table.get("train")
+    targets = isinstance(train, dict) and train.get("loss") == "mse"
+    if found.planes and not targets and (not isinstance(data, dict) or data.get("labels") != "pixel"):
         raise UnsupportedError(
             f"{network['file']} ends in planes of {found.planes[0]} x {found.planes[1]} pixels, which are no logits of "
             "a sample",
             where=place(source, "data.labels"),
             feature="labels",
-            hint='labels = "pixel", and a label for each',
+            hint='labels = "pixel", and a label for each, or train.loss = "mse"',
         )
     network["inputs"] = found.inputs
     if found.layers:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from harness.kit.samples import load_digits
-from harness.train.sources import NONE, Samples, blocks, check_labels, marked, read_source
+from harness.train.sources import NONE, Samples, Targets, blocks, check_labels, marked, read_source
 from harness.train.text import TokenRows, is_text, read_text
 from wse_core import numerics
 from wse_core.errors import CheckpointError, ConfigError
@@ -44,6 +44,7 @@ class Dataset:
     ----------
     x_train, x_test : ndarray of float32, or RowsOnDemand; shape (samples, features)
     y_train, y_test : ndarray of int64, shape (samples,), or (samples, pixels) if each pixel has a label
+        Or targets, ndarray of float32, shape (samples, targets); not numbers (NaN) for a token without.
     """
 
     x_train: Samples
@@ -57,7 +58,8 @@ class Dataset:
         found = hashlib.sha256(str(self.x_train.shape).encode())
         for block in blocks(self.x_train):
             found.update(np.ascontiguousarray(block, "<f4").tobytes())
-        found.update(np.ascontiguousarray(self.y_train, "<i8").tobytes())
+        form = "<f4" if self.y_train.dtype.kind == "f" else "<i8"
+        found.update(np.ascontiguousarray(self.y_train, form).tobytes())
         return found.hexdigest()
 
 
@@ -92,6 +94,10 @@ def load(config: TrainConfig) -> Dataset:
         found = Dataset(**read_text(source, Path(config.source).parent, *held))
     else:
         found = _read(source, config)
+    if config.targets and source in SOURCES:
+        raise ConfigError(
+            f"{source} has classes, and the loss is mse", where="train.loss", value="mse", hint="a file with targets"
+        )
     found = looked_up(_labelled(found, config), config)
     for name in ("x_train", "x_test"):
         if len(getattr(found, name)) % config.data.sequence:
@@ -101,7 +107,7 @@ def load(config: TrainConfig) -> Dataset:
                 where="data.sequence",
                 value=config.data.sequence,
             )
-    inputs, classes = config.network.inputs, config.classes
+    inputs = config.network.inputs
     features = found.x_train.shape[1]
     if features != inputs:
         raise ConfigError(
@@ -109,6 +115,22 @@ def load(config: TrainConfig) -> Dataset:
             where="network.inputs",
             value=inputs,
         )
+    (_check_targets if config.targets else _check_classes)(found, config)
+    if config.data.batch > len(found.x_train):
+        raise ConfigError(
+            f"a batch of {config.data.batch} from {len(found.x_train)} samples of {source}",
+            where="data.batch",
+            value=config.data.batch,
+        )
+    for name in ("x_train", "x_test"):
+        largest = max(float(np.abs(block).max()) for block in blocks(getattr(found, name)))
+        _check_range(np.array([largest]), name, config)
+    return found
+
+
+def _check_classes(found: Dataset, config: TrainConfig) -> None:
+    """Refuse labels that are no classes of the network."""
+    source, classes = config.data.source, config.classes
     labels = np.concatenate([found.y_train.ravel(), found.y_test.ravel()])
     if config.data.labels != "class":
         labels = labels[labels >= 0]
@@ -123,32 +145,44 @@ def load(config: TrainConfig) -> Dataset:
             else f"network.layers[{len(config.network.layers) - 1}].outputs",
             value=classes,
         )
-    if config.data.batch > len(found.x_train):
-        raise ConfigError(
-            f"a batch of {config.data.batch} from {len(found.x_train)} samples of {source}",
-            where="data.batch",
-            value=config.data.batch,
-        )
+
+
+def _check_targets(found: Dataset, config: TrainConfig) -> None:
+    """Refuse targets that 16 bits do not hold, or that are not there."""
+    source = config.data.source
+    for name in ("y_train", "y_test"):
+        targets = getattr(found, name)
+        there = config.graph.loss.labelled(targets)
+        if config.data.labels == "class" and not there.all():
+            raise ConfigError(f"{name} of {source} has targets that are no numbers", where="data.source")
+        if (~np.isnan(targets[~there])).any():
+            what = f"{name} of {source}: some targets of a token are numbers and others are not"
+            raise ConfigError(what, where="data.source")
+        _check_range(targets[there], name, config)
+    if not config.graph.loss.labelled(found.y_train).any():
+        raise ConfigError(f"nothing of {source} has targets", where="data.labels", value=config.data.labels)
+
+
+def _check_range(values: np.ndarray, name: str, config: TrainConfig) -> None:
+    """Refuse numbers that the format of the activations does not hold."""
     bias = config.build_machine()["num.cb16_bias"]
-    for name in ("x_train", "x_test"):
-        largest = max(float(np.abs(block).max()) for block in blocks(getattr(found, name)))
-        if not np.isfinite(numerics.decode(numerics.encode(largest, config.dtype, bias), config.dtype, bias)):
-            raise ConfigError(
-                f"{name} of {source} has {largest:g}, more than {config.dtype} can hold",
-                where="data.source",
-                hint="scale the samples, for example to 0 .. 1",
-            )
-    return found
+    largest = float(np.abs(values).max(initial=0))
+    if not np.isfinite(numerics.decode(numerics.encode(largest, config.dtype, bias), config.dtype, bias)):
+        raise ConfigError(
+            f"{name} of {config.data.source} has {largest:g}, more than {config.dtype} can hold",
+            where="data.source",
+            hint="scale the samples, for example to 0 .. 1",
+        )
 
 
 def _labelled(found: Dataset, config: TrainConfig) -> Dataset:
     """Return samples with the kind of labels that is asked for, -1 for none."""
     both = {name: getattr(found, name) for name in ("y_train", "y_test")}
-    for name, labels in both.items():
+    for name, labels in both.items() if not config.targets else ():
         check_labels(labels, config.graph.label_image, "data.labels", f"{name} of {config.data.source}")
     if config.data.labels == "first":
         return _cut(found, config)
-    if config.data.labels in ("token", "pixel"):
+    if config.data.labels in ("token", "pixel") and not config.targets:
         both = {name: marked(labels, "data.source") for name, labels in both.items()}
     if config.data.labels == "pixel":
         both = {name: labels.reshape(len(labels), -1) for name, labels in both.items()}
@@ -163,9 +197,10 @@ def _cut(found: Dataset, config: TrainConfig) -> Dataset:
         if x.shape[1] % sequence:
             what = f"samples of {x.shape[1]} features are not {sequence} tokens of one size"
             raise ConfigError(what, where="data.sequence", value=sequence)
-        labels = np.full((len(y), sequence), -1, np.int64)
+        labels = np.full((len(y), sequence, *y.shape[1:]), np.nan if config.targets else -1, y.dtype)
         labels[:, 0] = y
-        arrays |= {f"x_{part}": x.reshape(len(x) * sequence, -1), f"y_{part}": labels.ravel()}
+        tokens = len(y) * sequence
+        arrays |= {f"x_{part}": x.reshape(tokens, -1), f"y_{part}": labels.reshape(tokens, *y.shape[1:])}
     return Dataset(**arrays)
 
 
@@ -246,9 +281,9 @@ def _mnist_shaped() -> Dataset:
 def _read(source: str, config: TrainConfig) -> Dataset:
     """Return the `Dataset` of a file or directory."""
     data = config.data
-    return Dataset(
-        **read_source(Path(config.source).parent / source, SOURCES, data.held_out, data.seed, data.scale, data.sequence)
-    )
+    targets = Targets(config.classes, data.labels == "token") if config.targets else None
+    how = data.held_out, data.seed, data.scale, data.sequence, targets
+    return Dataset(**read_source(Path(config.source).parent / source, SOURCES, *how))
 
 
 class DataService:

@@ -25,13 +25,15 @@ class BatchFeed:
     Parameters
     ----------
     batches : iterable of (inputs, labels)
-        Real numbers of shape (batch, features), whole numbers of shape (batch,) or (batch, rows, columns).
+        Real numbers of shape (batch, features), whole numbers of shape (batch,) or (batch, rows, columns), or targets.
     size, wafers, features, classes : int
         Samples of a batch, and what they are cut into and must be.
     some : bool
         Labels may be -100: none.
     image : sequence of int
         Each pixel of so many rows and columns has a label; empty: each sample has one.
+    targets : int
+        Instead of labels so many numbers are wanted of a sample: shape (batch, ...); NaN, if `some`, for none.
 
     Examples
     --------
@@ -49,9 +51,10 @@ class BatchFeed:
         classes: int,
         some: bool = False,
         image: Sequence[int] = (),
+        targets: int = 0,
     ) -> None:
         self.batches, self.size, self.wafers, self.some, self.image = batches, size, wafers, some, tuple(image)
-        self.features, self.classes = features, classes
+        self.features, self.classes, self.targets = features, classes, targets
         self._begin()
 
     def _begin(self) -> None:
@@ -94,6 +97,8 @@ class BatchFeed:
         except (TypeError, ValueError):
             raise ConfigError("is no pair of inputs and labels", where=where) from None
         x = x.reshape(len(x), -1) if x.ndim > 2 else x
+        if self.targets:
+            return x, self._aimed(x, y, where)
         if x.shape != (self.size, self.features) or y.shape != (self.size, *self.image):
             raise ConfigError(
                 f"inputs of shape {x.shape} and labels of shape {y.shape}",
@@ -106,6 +111,25 @@ class BatchFeed:
         if y.min() < -int(self.some) or y.max() >= self.classes:
             raise ConfigError(f"labels are {y.min()} to {y.max()}, there are {self.classes} classes", where=where)
         return x, y.reshape(len(y), -1) if self.image else y
+
+    def _aimed(self, x: np.ndarray, y: np.ndarray, where: str) -> np.ndarray:
+        """Return the targets of a batch as rows."""
+        rows = y.reshape(len(y), -1) if y.ndim else y
+        if x.shape != (self.size, self.features) or rows.shape != (self.size, self.targets):
+            raise ConfigError(
+                f"inputs of shape {x.shape} and targets of shape {y.shape}",
+                where=where,
+                hint=f"{(self.size, self.features)} and {(self.size, self.targets)}",
+            )
+        if y.dtype.kind not in "fiu" or not np.isfinite(x).all():
+            raise ConfigError("targets are numbers and inputs finite ones", where=where)
+        with np.errstate(over="ignore"):
+            rows = rows.astype(np.float32)
+        none = np.isnan(rows)
+        if np.isinf(rows).any() or (none.any() and not self.some) or (none.any(1) != none.all(1)).any():
+            hint = "all NaN for a token without targets" if self.some else None
+            raise ConfigError("targets are not finite", where=where, hint=hint)
+        return rows
 
     def parts(self, iteration: int, count: int) -> list[list[tuple[np.ndarray, np.ndarray]]]:
         """Return the shards of an iteration, as `harness.train.data.DataService.parts` does."""

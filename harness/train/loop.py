@@ -33,7 +33,7 @@ from wse_core.errors import CheckpointError, ConfigError, TrainingError
 if TYPE_CHECKING:
     from harness.train.onnx_reader import OnnxNetwork
 
-__all__ = ["HeldOut", "Loop", "Step", "by_label", "judged"]
+__all__ = ["HeldOut", "Loop", "Step", "by_label", "judged", "missed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +44,10 @@ class Step:
     ----------
     iteration : int
         From 1.
-    loss, accuracy : float
-        Mean over the batch, and share of it whose largest logit is that of its label, before the update.
+    loss : float
+        Mean over the batch, before the update.
+    accuracy : float or None
+        Share of the batch whose largest logit is that of its label, before the update; None where labels are targets.
     cycles : int or None
         From this iteration to the next one; in a pipeline from the loss of the iteration before to its own, and the
         last one of a run until the pipeline is empty.
@@ -81,7 +83,7 @@ class Step:
 
     iteration: int
     loss: float
-    accuracy: float
+    accuracy: float | None
     cycles: int | None = None
     boundary: int | None = None
     stages: Mapping[str, int] | None = None
@@ -105,14 +107,21 @@ class HeldOut(NamedTuple):
 
     Attributes
     ----------
-    accuracy : float
-        Share of the labels, of samples, tokens or pixels, none of whose logits is larger than their own.
+    accuracy : float or None
+        Share of the labels, of samples, tokens or pixels, none of whose logits is larger than their own; None where
+        labels are targets.
     loss : float
-        Mean over the labels of ``-log softmax(logits)[label]``, which the host takes in float64 from the logits.
+        Mean over the labels of ``-log softmax(logits)[label]``, which the host takes in float64 from the logits; or,
+        over the samples or tokens that have targets, of the mean squared difference to them.
     """
 
-    accuracy: float
+    accuracy: float | None
     loss: float
+
+    def facts(self) -> dict[str, float]:
+        """Return what logs and results have of it, by name."""
+        known = {"test_accuracy": self.accuracy, "test_loss": self.loss}
+        return {name: value for name, value in known.items() if value is not None}
 
 
 def by_label(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -154,6 +163,25 @@ def judged(logits: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
         below = values - values.max(1, keepdims=True)
         own = below[np.arange(len(labels)), labels]
         return int((own == 0).sum()), float((np.log(np.exp(below).sum(1)) - own).sum())
+
+
+def missed(results: np.ndarray, targets: np.ndarray) -> float:
+    """Return the sum over samples of the mean squared difference to their targets.
+
+    Parameters
+    ----------
+    results, targets : ndarray, shape (samples, features)
+        A sample whose targets are not all numbers (NaN) does not count.
+
+    Examples
+    --------
+    >>> missed(np.array([[1.0, 2.0], [3.0, 3.0]]), np.array([[1.0, 4.0], [np.nan, np.nan]]))
+    2.0
+    """
+    there = ~np.isnan(targets).any(1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        apart = np.asarray(results, np.float64)[there] - np.asarray(targets, np.float64)[there]
+        return float(np.square(apart).mean(1).sum())
 
 
 class Loop(ABC):
@@ -201,7 +229,8 @@ class Loop(ABC):
                     "batches that are handed over are not cut into tokens", where="data.labels", hint=hint
                 )
             some, sizes = config.data.labels != "class", (config.data.batch, config.wafers, config.widths[0])
-            self.data = BatchFeed(data, *sizes, config.classes, some, config.graph.label_image)
+            targets = config.classes if config.targets else 0
+            self.data = BatchFeed(data, *sizes, config.classes, some, config.graph.label_image, targets)
         self.optimizer, self.loss_scale = config.train.optimizer.build(), LossScale.of(config)
         samples = len(self.dataset.x_train) if isinstance(self.data, DataService) else None
         self.iterations = config.iterations(samples)
@@ -231,7 +260,7 @@ class Loop(ABC):
 
     @abstractmethod
     def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
-        """Return (labels that are told right, sum of their losses), as `judged` does; their time belongs to tests."""
+        """Return (labels that are told right, sum of their losses), as `_judged` does; their time belongs to tests."""
 
     @abstractmethod
     def culprit(self) -> int | None:
@@ -260,6 +289,21 @@ class Loop(ABC):
         return []
 
     # --- parameters and data ------------------------------------------------------------------------------------------
+
+    def _judged(self, logits: np.ndarray, labels: np.ndarray) -> tuple[int, float]:
+        """Return (labels that are told right, sum of their losses); 0 where labels are targets."""
+        return (0, missed(logits, labels)) if self.config.targets else judged(logits, labels)
+
+    def _told_right(self, logits: np.ndarray, labels: np.ndarray) -> int | None:
+        """Return the labels that have the largest logit; None where they are targets."""
+        if self.config.targets:
+            return None
+        rows, flat = by_label(logits, labels)
+        return int((rows.argmax(1) == flat).sum())
+
+    def _labelled(self, labels: np.ndarray) -> int:
+        """Return how many labels, or samples with targets, there are."""
+        return int(self.config.graph.loss.labelled(labels).sum())
 
     @property
     def dataset(self) -> Dataset:
@@ -330,17 +374,26 @@ class Loop(ABC):
         Parameters
         ----------
         inputs : ndarray, shape (samples, features)
-        labels : ndarray of int, shape (samples,), or (samples, rows, columns) if pixels have labels
+        labels : ndarray, shape (samples,), or (samples, rows, columns) if pixels have labels, (samples, ...) of targets
         """
         labels = np.asarray(labels)
-        labels = labels.reshape(len(labels), -1) if labels.ndim > 1 else labels
+        labels = labels.reshape(len(labels), -1) if labels.ndim > 1 or self.config.targets else labels
         right, loss = self._classify(inputs, labels) if len(inputs) else (0, 0.0)
-        count = max(1, int((labels >= 0).sum()))
-        return HeldOut(right / count, loss / count)
+        count = max(1, self._labelled(labels))
+        return HeldOut(None if self.config.targets else right / count, loss / count)
 
     def evaluate(self, inputs: Samples, labels: np.ndarray) -> float:
-        """Return the share of labels that are told right; see `test`."""
-        return self.test(inputs, labels).accuracy
+        """Return the share of labels that are told right; see `test`.
+
+        Raises
+        ------
+        ConfigError
+            Labels are targets, which are not told right or wrong.
+        """
+        found = self.test(inputs, labels).accuracy
+        if found is None:
+            raise ConfigError("targets are not told right or wrong", where="evaluate", hint="test(...).loss")
+        return found
 
     # --- files of weights ---------------------------------------------------------------------------------------------
 

@@ -42,8 +42,8 @@ class BatchResult:
     ----------
     loss : numpy.floating
         Sum over the labels, in FP32.
-    right : int
-        Labels that have the largest logit.
+    right : int or None
+        Labels that have the largest logit; None where they are targets.
     gradients : list of ndarray of float32
         Per parameter, one per entry of its gradient pattern: sums over the samples, times the loss scale.
     labelled : int
@@ -53,7 +53,7 @@ class BatchResult:
     """
 
     loss: np.floating[Any]
-    right: int
+    right: int | None
     gradients: Sequence[np.ndarray]
     labelled: int = 0
     clock: Mapping[str, Any] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class MasterLoop(Loop):
             Step(
                 iteration=number,
                 loss=float(done.loss / np.float32(batch)),
-                accuracy=done.right / batch,
+                accuracy=None if done.right is None else done.right / batch,
                 scale=scale,
                 skipped=not finite,
                 norm=norm,

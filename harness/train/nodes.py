@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
-from fabric.networks.graph.table import OPERATIONS
+from fabric.networks.graph.table import LOSSES, OPERATIONS
 from fabric.networks.graph.tensors import INPUT
 from fabric.networks.graph.windows import window_of
 from wse_core.errors import ConfigError
@@ -38,9 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NODE_OPERATIONS", "PLACED", "PRESETS", "SIZES", "graph_of", "preset_nodes"]
 
-NODE_OPERATIONS = tuple(
-    name for name, row in OPERATIONS.items() if "plain" not in row.refused and name != "cross_entropy"
-)
+NODE_OPERATIONS = tuple(name for name, row in OPERATIONS.items() if "plain" not in row.refused and name not in LOSSES)
 """A node of a file has one of these operations; the loss comes by itself."""
 OWNERS = {
     **dict.fromkeys(("outputs", "bias", "density", "deviation"), ("linear", "convolution", "transposed")),
@@ -68,6 +66,7 @@ def graph_of(
     some: bool = False,
     image: Sequence[int] = (),
     pixels: bool = False,
+    loss: str = "cross_entropy",
 ) -> Network:
     """Return the network of operations.
 
@@ -85,6 +84,8 @@ def graph_of(
         Channels, rows and columns of a sample.
     pixels : bool
         Each pixel of the result has a label.
+    loss : str
+        One of `fabric.networks.graph.table.LOSSES`.
 
     Raises
     ------
@@ -108,17 +109,7 @@ def graph_of(
         if node.name in names or node.name.startswith(f"{INPUT}."):
             raise ConfigError(f"two operations are called {node.name!r}", where=f"{where}.name")
         given = node.inputs or (before,)
-        sizes: dict[str, int] = {}
-        if node.op == "linear":
-            sizes = {"inputs": rows[given[0]], "outputs": node.outputs or 0, "bias": int(node.bias is not False)}
-        elif node.op in ("batchnorm", "shift"):
-            sizes = _sides(images[given[0]] or (rows[given[0]], 1, 1))  # a feature is a channel of one pixel
-        elif node.op in (*OWNERS["kernel"], "groupnorm"):
-            sizes = _image_sizes(node, images[given[0]], given[0], where)
-        elif node.op in OWNERS["heads"]:
-            causal = {"causal": int(node.causal is not False)} if node.op in OWNERS["causal"] else {}
-            fewer = {"kv_heads": node.kv_heads} if node.kv_heads not in (None, node.heads) else {}
-            sizes = {"heads": node.heads or 1, "sequence": sequence, **causal, **fewer}
+        sizes = _sizes(node, given[0], rows[given[0]], images[given[0]], sequence, where)
         names[node.name] = f"{node.name}.{node.op}"
         found.append(Node(names[node.name], node.op, tuple(names[name] for name in given), sizes))
         before, images[node.name] = node.name, () if node.op == "linear" else images[given[0]]
@@ -132,7 +123,7 @@ def graph_of(
         if node.op == "transposed" and node.bias is not False:
             found.append(Node(f"{node.name}.shift", "shift", (names[node.name],), _sides(images[node.name])))
             names[node.name] = found[-1].name
-    found.append(_loss(names[before], some, images[before] if pixels else None, before))
+    found.append(_loss(loss, names[before], some, images[before] if pixels else None, before))
     try:
         network = Network(tuple(found), inputs, dtype)
         network.operations()  # nothing is left over
@@ -142,7 +133,24 @@ def graph_of(
     return network
 
 
-def _loss(given: str, some: bool, image: tuple[int, ...] | None, before: str) -> Node:
+def _sizes(
+    node: NodeConfig, given: str, features: int, image: tuple[int, ...], sequence: int, where: str
+) -> dict[str, int]:
+    """Return what an operation has to know of what it is given, so many features or an image."""
+    if node.op == "linear":
+        return {"inputs": features, "outputs": node.outputs or 0, "bias": int(node.bias is not False)}
+    if node.op in ("batchnorm", "shift"):
+        return _sides(image or (features, 1, 1))  # a feature is a channel of one pixel
+    if node.op in (*OWNERS["kernel"], "groupnorm"):
+        return _image_sizes(node, image, given, where)
+    if node.op in OWNERS["heads"]:
+        causal = {"causal": int(node.causal is not False)} if node.op in OWNERS["causal"] else {}
+        fewer = {"kv_heads": node.kv_heads} if node.kv_heads not in (None, node.heads) else {}
+        return {"heads": node.heads or 1, "sequence": sequence, **causal, **fewer}
+    return {}
+
+
+def _loss(op: str, given: str, some: bool, image: tuple[int, ...] | None, before: str) -> Node:
     """Return the loss behind an operation, of samples, or of the pixels of an image."""
     sizes = {"some": 1} if some else {}
     if image is not None:
@@ -150,7 +158,7 @@ def _loss(given: str, some: bool, image: tuple[int, ...] | None, before: str) ->
             what = f"{before} gives features, and pixels have the labels"
             raise ConfigError(what, where="data.labels", hint='"class", or a convolution at the end')
         sizes |= {"height": image[1], "width": image[2]}
-    return Node("loss", "cross_entropy", (given,), sizes)
+    return Node("loss", op, (given,), sizes if op == "cross_entropy" else {})
 
 
 def _sides(image: tuple[int, ...]) -> dict[str, int]:

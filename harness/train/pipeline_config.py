@@ -173,6 +173,13 @@ def refuse_unsupported(config: TrainConfig) -> None:
             else "data.sequence",
             hint="--mode streaming",
         )
+    if config.targets:
+        raise UnsupportedError(
+            "a loss of mean squares: the last rectangle takes softmax",
+            feature="mse",
+            where="train.loss",
+            hint="--mode streaming",
+        )
     sparse = {
         "sparsity.density": config.sparsity.density != 1,
         "sparsity.schedule": config.sparsity.schedule != "static",

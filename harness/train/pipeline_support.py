@@ -63,6 +63,7 @@ SUPPORT: dict[str, Support] = {
     "train.accumulate": Support(DOES, "as minibatches: so many of an update"),
     "train.gradient_norms": Support(REFUSES, "gradients never leave the wafer"),
     "train.gradient_histograms": Support(REFUSES, "gradients never leave the wafer"),
+    "train.loss": Support(REFUSES, "its last rectangle takes softmax"),
     "train.label_smoothing": Support(DOES),
     "train.clip": Support(REFUSES, "no PE knows the norm of all gradients"),
     "train.dtype": Support(DOES, "f16 and cb16; PEs do not calculate in bf16"),

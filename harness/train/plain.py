@@ -11,7 +11,8 @@ per layer, with a row per sample (r: round to 16 bits; W, b, g, s: weights, bias
 
 Without normalisation n is z.  f is relu, gelu (by tanh) or nothing; its slope f' is rounded to 16 bits as well.  The
 loss is the mean of -log softmax(y)[label]; with the sum of a batch as gradient, the first d is
-``r((softmax(y) - onehot) x scale)``.  Gradients are divided by scale x batch in f32 before the optimizer.
+``r((softmax(y) - onehot) x scale)``; or it is that of squared differences to targets, and the first d
+``r(2 (y - target) x scale / outputs)``.  Gradients are divided by scale x batch in f32 before the optimizer.
 
 With the format ``f64`` nothing is rounded and everything is float64: that is how these formulas are compared with
 finite differences.
@@ -32,7 +33,6 @@ from fabric.networks.graph.plain import PlainGraph
 from harness.config.options import place
 from harness.train.config import TrainConfig
 from harness.train.data import Dataset
-from harness.train.loop import by_label, judged
 from harness.train.masters import BatchResult, MasterLoop
 from harness.train.sources import Samples, blocks
 from memx.parameter import Parameter
@@ -130,15 +130,15 @@ class PlainTrainer(MasterLoop):
             each = zip(*(part.gradients for part in parts), strict=True)
             gradients = [sum(same[1:], start=same[0]) for same in each]
             loss = sum((part.loss for part in parts[1:]), start=parts[0].loss)
-        return BatchResult(loss, sum(p.right for p in parts), gradients, sum(p.labelled for p in parts))
+        right = None if self.config.targets else sum(part.right or 0 for part in parts)
+        return BatchResult(loss, right, gradients, sum(p.labelled for p in parts))
 
     def _part(self, samples: Sequence[tuple[np.ndarray, np.ndarray]], scale: float) -> BatchResult:
         """Let samples pass at once, given by wafers."""
         x, labels = (np.concatenate(parts) for parts in zip(*samples, strict=True))
         with np.errstate(over="ignore", invalid="ignore"):
             loss, found = self.model.gradients(self._active(), x, labels, scale, self.config.train.label_smoothing)
-        rows, flat = by_label(self.model.results[self.model.network.logits.name], labels)
-        right = int((rows.argmax(1) == flat).sum())
+        right = self._told_right(self.model.results[self.model.network.logits.name], labels)
         gradients = [found[p.name].reshape(-1)[p.gradient_pattern.flat] for p in self.parameters]
         network, kept = self.model.network, {p.name: p.statistics for p in self.parameters}
         for node in network.nodes:
@@ -147,14 +147,14 @@ class PlainTrainer(MasterLoop):
             if parameter is not None and statistics is not None:
                 mean, variance = self.model.kept[node.name][2]
                 statistics.seen(mean, variance, len(x) * network.pixels(parameter.name))
-        return BatchResult(loss, right, gradients, int((labels >= 0).sum()))
+        return BatchResult(loss, right, gradients, self._labelled(labels))
 
     def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
         right, loss, start = 0, 0.0, 0
         running = {p.name: p.statistics.running for p in self.parameters if p.statistics is not None}
         for block in blocks(inputs, self.config.data.sequence):
             logits = self.model.forward(self._active(), block, running)
-            found = judged(logits, labels[start : start + len(block)])
+            found = self._judged(logits, labels[start : start + len(block)])
             right, loss, start = right + found[0], loss + found[1], start + len(block)
         return right, loss
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Log"]
 
 
-KEYS = {"iteration", "loss", "accuracy", "scale", "skipped", "host_seconds"}
+KEYS = {"iteration", "loss", "scale", "skipped", "host_seconds"}
 """What every line has."""
 
 

@@ -7,13 +7,15 @@ source              what it holds
 a directory         the same as .npy files, mapped into memory; or the four files of numbers of the form idx, plain or
                     packed by gzip: ``train-images-idx3-ubyte``, ``train-labels-idx1-ubyte``, ``t10k-images...``
 ``data.h5``         the same as data sets of HDF5, of which only the samples of a batch are read
-``data.csv``        a sample per line, numbers; the class is the column called label, class, target or y, else the last
+``data.csv``        a sample per line, numbers; the class is the column called label, class, target or y, else the last;
+                    targets are those called so, perhaps with a number behind it (``y1``), else as many last ones
 ==================  ==================================================================================================
 
 Samples of several axes (images) become rows; with a class per token, (samples, tokens, features) and (samples, tokens)
 become a row per token; so do numbers of tokens, (samples, tokens), which are looked up; with a class per pixel, labels
-have the shape (samples, rows, columns).  Unsigned bytes are taken as they are: pixels of 0 to 255 train badly, and
-`[data] scale` divides them.
+have the shape (samples, rows, columns).  Targets, numbers in the place of classes, have the shape (samples, ...), or
+(samples, tokens, ...); a token whose targets are not numbers (NaN) has none.  Unsigned bytes are taken as they are:
+pixels of 0 to 255 train badly, and `[data] scale` divides them.
 
 Sources: numpy, format of .npy, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html; Y. LeCun et al.,
 the form idx, as the MNIST database distributes it.
@@ -26,14 +28,14 @@ import gzip
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
 
-__all__ = ["ARRAYS", "NONE", "RowsOnDemand", "Samples", "blocks", "check_labels", "marked", "read_source"]
+__all__ = ["ARRAYS", "NONE", "RowsOnDemand", "Samples", "Targets", "blocks", "check_labels", "marked", "read_source"]
 
 NONE = -100
 """A token, or pixel, without a label has this one in files and batches."""
@@ -123,10 +125,33 @@ def check_labels(labels: np.ndarray, image: Sequence[int], where: str | Path, wh
     raise ConfigError(f"{what} have shape {labels.shape}, {said} is {wanted}", where=where, hint=hint)
 
 
+class Targets(NamedTuple):
+    """Samples have numbers that are wanted instead of classes.
+
+    Attributes
+    ----------
+    features : int
+        Of a sample, or token.
+    tokens : bool
+        Each token has its own.
+    """
+
+    features: int
+    tokens: bool = False
+
+
 def read_source(
-    path: Path, names: tuple[str, ...], held_out: float, seed: int, scale: float, sequence: int = 1
+    path: Path,
+    names: tuple[str, ...],
+    held_out: float,
+    seed: int,
+    scale: float,
+    sequence: int = 1,
+    targets: Targets | None = None,
 ) -> dict[str, Any]:
     """Return the arrays of a file or directory by name: samples as `Samples`, classes as ndarrays of int64.
+
+    Targets are ndarrays of float32, a row per sample, or token.
 
     Parameters
     ----------
@@ -140,6 +165,8 @@ def read_source(
         Samples are divided by this.
     sequence : int
         Samples that are sequences have so many tokens, or a multiple.
+    targets : Targets, optional
+        What samples have instead of classes.
 
     Raises
     ------
@@ -153,13 +180,13 @@ def read_source(
     elif path.suffix in (".h5", ".hdf5"):
         given = _guarded(path, _hdf5)
     elif path.suffix == ".csv":
-        given = _guarded(path, lambda name: _table(name, held_out, seed))
+        given = _guarded(path, lambda name: _table(name, held_out, seed, targets))
     else:
         hint = f"{suggestion(path.name, names)}, or an .npz, .h5 or .csv file, or a directory of .npy or idx files"
         raise ConfigError(f"{path.name!r} is no data set", where="data.source", value=path.name, hint=hint)
     found: dict[str, Any] = {}
     for part in ("train", "test"):
-        found |= _checked(path, part, given[f"x_{part}"], given[f"y_{part}"], scale, sequence)
+        found |= _checked(path, part, given[f"x_{part}"], given[f"y_{part}"], scale, sequence, targets)
     if found["x_train"].shape[1] != found["x_test"].shape[1]:
         raise ConfigError("x_train and x_test have different numbers of features", where=path)
     return found
@@ -235,7 +262,7 @@ def _idx(path: Path) -> dict[str, Any]:
     return {"array": np.frombuffer(data, IDX_TYPES[data[2]], offset=4 + 4 * data[3]).reshape(shape)}
 
 
-def _table(path: Path, held_out: float, seed: int) -> dict[str, Any]:
+def _table(path: Path, held_out: float, seed: int, targets: Targets | None) -> dict[str, Any]:
     """Return the samples of a .csv file, a share of them held out."""
     with open(path, newline="", encoding="utf-8-sig") as file:
         lines = [line for line in csv.reader(file) if line]
@@ -244,12 +271,18 @@ def _table(path: Path, held_out: float, seed: int) -> dict[str, Any]:
     names: list[str] = []
     if not all(_is_number(cell) for cell in lines[0]):
         names, lines = [cell.strip().lower() for cell in lines[0]], lines[1:]
-    place = next((names.index(name) for name in LABELS if name in names), -1) % len(names or lines[0])
-    table = np.array([[float(cell) for cell in line] for line in lines])
-    classes = table[:, place]
-    if not np.array_equal(classes, np.round(classes)):
-        raise ConfigError(f"column {place + 1} has no whole numbers", where=path, hint=f"a column {LABELS[0]}")
-    x, y = np.delete(table, place, axis=1), classes.astype(np.int64)
+    table, columns = np.array([[float(cell) for cell in line] for line in lines]), len(names or lines[0])
+    if targets is not None:
+        called = [k for k, name in enumerate(names) if name.rstrip("_0123456789") in LABELS]
+        places = called or list(range(max(0, columns - targets.features), columns))
+        x, y = np.delete(table, places, axis=1), table[:, places]
+    else:
+        place = next((names.index(name) for name in LABELS if name in names), -1) % columns
+        classes = table[:, place]
+        if not np.array_equal(classes, np.round(classes)):
+            hint = f'a column {LABELS[0]}, or train.loss = "mse" for targets'
+            raise ConfigError(f"column {place + 1} has no whole numbers", where=path, hint=hint)
+        x, y = np.delete(table, place, axis=1), classes.astype(np.int64)
     unseen = np.zeros(len(x), bool)
     unseen[np.random.default_rng(seed).permutation(len(x))[: round(held_out * len(x))]] = True
     return {"x_train": x[~unseen], "y_train": y[~unseen], "x_test": x[unseen], "y_test": y[unseen]}
@@ -263,12 +296,39 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _checked(path: Path, part: str, x: Any, y: Any, scale: float, sequence: int) -> dict[str, Any]:
-    """Return a part of the arrays, as rows and int64; what was in memory as float32, what lies in a file there."""
-    if x.dtype.kind not in "fiu" or y.dtype.kind not in "iu":
+def _aimed(path: Path, part: str, x: Any, y: Any, targets: Targets, sequence: int) -> tuple[Any, np.ndarray]:
+    """Return (samples, targets of each as a row of float32); tokens are samples if each has its own."""
+    if x.dtype.kind not in "fiu" or y.dtype.kind not in "fiu":
+        raise ConfigError(f"x_{part} is {x.dtype} and y_{part} is {y.dtype}", where=path, hint="numbers for both")
+    if targets.tokens and y.ndim > 1 and tuple(x.shape[:2]) == y.shape[:2] and (len(x.shape) == 3 or y.ndim == 3):
+        if y.shape[1] % sequence:
+            what = f"x_{part} has sequences of {y.shape[1]} tokens"
+            raise ConfigError(what, where="data.sequence", value=sequence, hint=str(y.shape[1]))
+        rows = y.shape[0] * y.shape[1]
+        x, y = np.asarray(x).reshape(rows, -1), y.reshape(rows, -1)
+    if len(x.shape) < 2 or y.ndim < 1 or len(x) != len(y) or not x.size or y.size != len(y) * targets.features:
+        wanted = "(samples, features) and (samples, targets)"
         raise ConfigError(
-            f"x_{part} is {x.dtype} and y_{part} is {y.dtype}", where=path, hint="numbers for x, whole numbers for y"
+            f"x_{part} of shape {tuple(x.shape)} does not fit y_{part} of shape {y.shape} with {targets.features} "
+            "targets of a sample",
+            where=path,
+            hint=f"{wanted}; with a target for every token (samples, tokens, features) and (samples, tokens, targets)",
         )
+    with np.errstate(over="ignore"):
+        return x, np.asarray(y).reshape(len(y), -1).astype(np.float32)
+
+
+def _checked(
+    path: Path, part: str, x: Any, y: Any, scale: float, sequence: int, targets: Targets | None
+) -> dict[str, Any]:
+    """Return a part of the arrays, as rows and int64; what was in memory as float32, what lies in a file there."""
+    if targets is not None:
+        x, aims = _aimed(path, part, x, y, targets, sequence)
+        return {f"x_{part}": _rows(path, part, x, scale), f"y_{part}": aims}
+    if x.dtype.kind not in "fiu" or y.dtype.kind not in "iu":
+        floats = y.dtype.kind == "f" and x.dtype.kind in "fiu"
+        hint = "numbers for x, whole numbers for y" + ', or train.loss = "mse" for targets' * floats
+        raise ConfigError(f"x_{part} is {x.dtype} and y_{part} is {y.dtype}", where=path, hint=hint)
     if (
         y.ndim == 2 and len(x.shape) in (2, 3) and tuple(x.shape[:2]) == y.shape
     ):  # tokens of sequences, or their numbers
@@ -283,9 +343,13 @@ def _checked(path: Path, part: str, x: Any, y: Any, scale: float, sequence: int)
             hint="(samples, features) and (samples,); (samples, tokens, features), or numbers of tokens as (samples, "
             "tokens), and (samples, tokens); images and (samples, rows, columns)",
         )
+    return {f"x_{part}": _rows(path, part, x, scale), f"y_{part}": np.asarray(y).astype(np.int64)}
+
+
+def _rows(path: Path, part: str, x: Any, scale: float) -> Samples:
+    """Return samples as rows: what was in memory as float32, what lies in a file there."""
     rows = RowsOnDemand(x, scale)
-    held = type(x) is np.ndarray
-    found: Samples = rows[:] if held else rows
+    found: Samples = rows[:] if type(x) is np.ndarray else rows
     if not all(np.isfinite(block).all() for block in blocks(found)):
         raise ConfigError(f"x_{part} has numbers that are not finite", where=path)
-    return {f"x_{part}": found, f"y_{part}": np.asarray(y).astype(np.int64)}
+    return found

@@ -107,7 +107,7 @@ class NodeConfig:
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """Layers, first to last, or operations; softmax and cross-entropy follow the last one."""
+    """Layers, first to last, or operations; the loss follows the last one, softmax and cross-entropy or another."""
 
     inputs: int = option(doc="features of a sample", low=1, high=10**7)
     image: tuple[int, ...] = option(
@@ -127,7 +127,9 @@ class NetworkConfig:
     tied: str = option(
         "", doc="name of a product whose weights are the table that the first product looks tokens up in, turned"
     )
-    layers: tuple[LayerConfig, ...] = option((), doc="list of layers, the last one gives one number per class")
+    layers: tuple[LayerConfig, ...] = option(
+        (), doc="list of layers, the last one gives one number per class, or target"
+    )
     nodes: tuple[NodeConfig, ...] = option(
         (), doc="instead of layers: list of operations, in an order that can be done"
     )
@@ -166,7 +168,8 @@ class DataConfig:
     labels: str = option(
         "class",
         doc="class: every sample has one; token: tokens may have none, -100; first: samples are cut into the tokens of "
-        "a sequence, of which the first one has the class; pixel: every pixel of the result may have one, or -100",
+        "a sequence, of which the first one has the class; pixel: every pixel of the result may have one, or -100; "
+        "with the loss mse targets in the place of a class, and of -100 no numbers: NaN",
         choices=("class", "token", "first", "pixel"),
     )
     scale: float = option(1.0, doc="of files: samples are divided by this, 255 for pixels of a byte", low=1e-30)
@@ -242,6 +245,12 @@ class RunConfig:
     patience: int = option(0, doc="tests without a smaller loss after which training ends; 0: never", low=0)
     accumulate: int = option(
         1, doc="parts of a batch that pass one after the other before weights are updated", low=1, high=2**20
+    )
+    loss: str = option(
+        "cross-entropy",
+        doc="what is made small: cross-entropy of classes; mse: the mean of the squared differences to targets, "
+        "numbers in the place of labels",
+        choices=("cross-entropy", "mse"),
     )
     label_smoothing: float = option(
         0.0, doc="share of a label's probability that is spread over all classes, in training", low=0.0, high=0.99

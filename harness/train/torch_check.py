@@ -92,18 +92,15 @@ def _of_module(
         except RuntimeError:
             if not wide:
                 raise
+    if config.targets:
+        return _of_targets(twin, logits, config, read)
     planes = bool(read.planes)
     shape = (len(logits), *logits.shape[2:]) if planes else tuple(logits.shape[:-1])
     labels = np.random.default_rng(0).integers(0, config.classes, shape)
     flat = logits if planes else logits.reshape(-1, logits.shape[-1])
     target = torch.from_numpy(labels if planes else labels.ravel())
     loss = torch.nn.functional.cross_entropy(flat, target, reduction="sum")
-    if loss.requires_grad:
-        loss.backward()
-    found = {
-        name: (torch.zeros_like(one) if one.grad is None else one.grad).double().numpy()
-        for name, one in twin.named_parameters(remove_duplicate=False)
-    }
+    found = _gradients(twin, loss)
     if planes:
         labels = labels.reshape(len(labels), -1)
     elif read.first:
@@ -111,6 +108,33 @@ def _of_module(
         every[:, 0] = labels
         labels = every
     return float(loss.detach()), found, labels if planes else labels.ravel()
+
+
+def _of_targets(
+    twin: Any, results: Any, config: TrainConfig, read: OnnxNetwork
+) -> tuple[float, dict[str, np.ndarray], np.ndarray]:
+    """Return the same of targets: mean squares of a sample, or token, added."""
+    torch = need("torch", "a PyTorch module")
+    count = config.classes
+    targets = np.random.default_rng(0).standard_normal((math.prod(results.shape) // count, count))
+    loss = (results.reshape(-1, count) - torch.from_numpy(targets).to(results.dtype)).square().mean(1).sum()
+    found = _gradients(twin, loss)
+    if read.first:
+        every = np.full((len(targets), read.sequence, count), np.nan)
+        every[:, 0] = targets
+        targets = every.reshape(-1, count)
+    return float(loss.detach()), found, targets
+
+
+def _gradients(twin: Any, loss: Any) -> dict[str, np.ndarray]:
+    """Return the gradients of a module's parameters by name."""
+    torch = need("torch", "a PyTorch module")
+    if loss.requires_grad:
+        loss.backward()
+    return {
+        name: (torch.zeros_like(one) if one.grad is None else one.grad).double().numpy()
+        for name, one in twin.named_parameters(remove_duplicate=False)
+    }
 
 
 def _of_network(

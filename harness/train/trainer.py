@@ -21,12 +21,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fabric.networks.graph.operations import wanted_of
 from harness.config.machine import numbers_of
 from harness.train import clock_state
 from harness.train.config import TrainConfig
 from harness.train.data import Dataset
-from harness.train.loop import by_label, judged
 from harness.train.masters import BatchResult, MasterLoop
 from harness.train.sources import Samples
 from memx.store import FileStore, MemoryStore
@@ -116,21 +114,21 @@ class Trainer(MasterLoop):
 
         The memory service adds their gradients, and the last pass updates the weights.
         """
-        system, parts, right, labelled = self.compile(), [], 0, 0
+        system, parts, right, labelled = self.compile(), [], list[int | None](), 0
         whole = self.config.train.clip is not None
         batches = self.data.parts(self.iteration, self.config.train.accumulate)
         for number, samples in enumerate(batches, 1):
             smoothing = self.config.train.label_smoothing
             shards = [(self.encode(x.T), self.encode(self._wanted(y, smoothing).T)) for x, y in samples]
             parts.append(system.train(shards, scale, number == len(batches), whole))
-            rows, labels = by_label(self.arithmetic.decode(system.logits()).T, np.concatenate([y for _, y in samples]))
-            labelled += int((labels >= 0).sum())
-            right += int((rows.argmax(1) == labels).sum())
+            labels = np.concatenate([y for _, y in samples])
+            labelled += self._labelled(labels)
+            right.append(self._told_right(self.arithmetic.decode(system.logits()).T, labels))
         done = Iteration.of_parts(parts)
         counts = [parameter.gradient_pattern.count for parameter in self.parameters]
         return BatchResult(
             done.loss,
-            right,
+            None if self.config.targets else sum(one or 0 for one in right),
             np.split(done.gradients, np.cumsum(counts)[:-1]),
             labelled,
             {
@@ -147,8 +145,8 @@ class Trainer(MasterLoop):
         )
 
     def _wanted(self, labels: np.ndarray, smoothing: float = 0.0) -> np.ndarray:
-        """Return the wanted probabilities of samples, a row each; zeros where there is no class."""
-        return wanted_of(labels, self.network.classes, smoothing)
+        """Return what is wanted of samples, a row each, `NetworkLoss.none` where nothing is."""
+        return self.network.loss.wanted(labels, self.network.classes, smoothing)
 
     def _classify(self, inputs: Samples, labels: np.ndarray) -> tuple[int, float]:
         """Test a batch after the other; wafers count what is right, the host takes losses from their logits."""
@@ -158,7 +156,7 @@ class Trainer(MasterLoop):
             wanted = self._wanted(labels[part])
             found, cycles = system.test(self.encode(inputs[part].T), self.encode(wanted.T))
             logits = self.arithmetic.decode(system.logits()).T[: len(wanted)]
-            right, loss = right + found, loss + judged(logits, labels[part])[1]
+            right, loss = right + int(found), loss + self._judged(logits, labels[part])[1]
             self.test_cycles += cycles
         return right, loss
 

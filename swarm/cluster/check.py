@@ -110,8 +110,11 @@ def compare(network: Network, masks: Sequence[NDArray[np.bool_]], cluster: Clust
         shards: list[tuple[NDArray[np.uint16], NDArray[np.uint16] | None]] = []
         for _ in range(systems):
             inputs = rng.standard_normal((network.inputs, samples)).astype(np.float16)
-            labels = rng.integers(0, network.classes, (samples, *[network.label_pixels] * bool(network.label_image)))
-            wanted = wanted_of(labels, network.classes).T.astype(np.float16)
+            shape = samples, *[network.label_pixels] * bool(network.label_image)
+            if network.loss.judges:
+                wanted = wanted_of(rng.integers(0, network.classes, shape), network.classes).T.astype(np.float16)
+            else:
+                wanted = rng.standard_normal((network.classes, samples)).astype(np.float16)
             shards.append((inputs.view(np.uint16), np.ascontiguousarray(wanted).view(np.uint16)))
         cycles = [system.train(shards).total_cycles for _ in range(ITERATIONS)][-1]
     finally:

@@ -19,9 +19,9 @@ from functools import cached_property
 from itertools import pairwise
 
 from fabric.networks.graph.nodes import Node
-from fabric.networks.graph.operations import CrossEntropy, NetworkOperation
+from fabric.networks.graph.operations import CrossEntropy, NetworkLoss, NetworkOperation
 from fabric.networks.graph.plain import EPSILON
-from fabric.networks.graph.table import CHOICES, OPERATIONS, activation
+from fabric.networks.graph.table import CHOICES, LOSSES, OPERATIONS, activation
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.formats import Half
@@ -129,12 +129,14 @@ class Network:
         assert self.tensors  # features fit
 
     @classmethod
-    def of(cls, layers: Sequence[Layer], dtype: Half = "f16", joined: bool = True) -> Network:
-        """Return the network of layers, first to last, with its loss."""
+    def of(
+        cls, layers: Sequence[Layer], dtype: Half = "f16", joined: bool = True, loss: str = CrossEntropy.name
+    ) -> Network:
+        """Return the network of layers, first to last, with its loss, one of `LOSSES`."""
         nodes: list[Node] = []
         for number, layer in enumerate(layers, 1):
             nodes += layer.nodes(f"layer{number}", nodes[-1].name if nodes else INPUT)
-        nodes.append(Node("loss", "cross_entropy", (nodes[-1].name if nodes else INPUT,)))
+        nodes.append(Node("loss", loss, (nodes[-1].name if nodes else INPUT,)))
         return cls(tuple(nodes), layers[0].inputs if layers else 0, dtype, joined)
 
     @classmethod
@@ -278,10 +280,10 @@ class Network:
         return self.tensors[self.nodes[-1].inputs[0]]
 
     @property
-    def loss(self) -> CrossEntropy:
+    def loss(self) -> NetworkLoss:
         """The row of the operation with which the network ends is that of its loss."""
         row = OPERATIONS[self.nodes[-1].op]
-        if not isinstance(row, CrossEntropy):
+        if not isinstance(row, NetworkLoss):
             raise UnsupportedError(f"{self.nodes[-1].name}: a graph ends with its loss", where="graph")
         return row
 
@@ -292,8 +294,8 @@ class Network:
 
     @property
     def some(self) -> bool:
-        """Tokens may be without a label."""
-        return bool(dict(self.nodes[-1].sizes).get("some", 0))
+        """Tokens may be without a label, or targets."""
+        return not self.loss.judges or bool(dict(self.nodes[-1].sizes).get("some", 0))
 
     @property
     def label_image(self) -> tuple[int, ...]:
@@ -362,7 +364,7 @@ class Network:
             if node.inputs != (before,):
                 found.append(f"{node.name}: takes {', '.join(node.inputs)}, not only what {before} gives")
             before = node.name
-        if self.nodes[-1].op != "cross_entropy":
+        if self.nodes[-1].op not in LOSSES:
             found.append(f"{self.nodes[-1].name}: a graph ends with its loss")
         return found + [f"{name}: {count} operations take its result" for name, count in self.used.items() if count > 1]
 
@@ -384,7 +386,7 @@ class Network:
             f"{node.name}: {says} {node.op}" for node in self.nodes if node.op not in (every if done is None else done)
         ]
         refused += [f"{node.name}: nothing takes its result" for node in self.nodes[:-1] if not self.used[node.name]]
-        if self.nodes[-1].op != "cross_entropy":
+        if self.nodes[-1].op not in LOSSES:
             refused.append(f"{self.nodes[-1].name}: a graph ends with its loss")
         if refused:
             raise UnsupportedError("; ".join(refused), feature="operation", where="graph")

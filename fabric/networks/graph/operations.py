@@ -26,6 +26,7 @@ maxpool         `fabric.networks.graph.pooling`                                 
 avgpool         `fabric.networks.graph.pooling`                                                         -
 attention       `fabric.networks.graph.attention`                                                       logs of sums
 cross_entropy   sum over tokens of -log softmax(x)[label]   dx = r((softmax(x) - onehot) scale)         exponentials
+mse             sum over tokens of mean((x - target)^2)     dx = r(2 / features (x - target) scale)     -
 ==============  ==========================================  ==========================================  ============
 
 r rounds to 16 bits, sums are f32; t runs over tokens, means over the features of a token.  A tensor that several
@@ -54,7 +55,9 @@ __all__ = [
     "CrossEntropy",
     "Floats",
     "Linear",
+    "MeanSquares",
     "Mul",
+    "NetworkLoss",
     "NetworkOperation",
     "Norm",
     "Rms",
@@ -309,7 +312,53 @@ def wanted_of(labels: np.ndarray, classes: int, smoothing: float = 0.0) -> np.nd
     return np.asarray(np.moveaxis(found, -1, 1)).reshape(len(labels), -1)
 
 
-class CrossEntropy(NetworkOperation):
+class NetworkLoss(NetworkOperation):
+    """A network ends with its loss, which begins the way back.
+
+    Attributes
+    ----------
+    judges : bool
+        What a network gives is right or wrong: labels are classes.
+    none : float
+        What is wanted of a token without a label, or target, is this number in every feature.
+    """
+
+    judges: ClassVar[bool] = True
+    none: ClassVar[float] = 0.0
+
+    def wanted(self, labels: np.ndarray, classes: int, smoothing: float = 0.0) -> np.ndarray:
+        """Return what the rows of labels, or targets, want of the result, a row per sample; `none` where there is none.
+
+        Parameters
+        ----------
+        labels : ndarray, shape (samples, ...)
+        classes : int
+            Features that the network gives for a label.
+        smoothing : float
+            As of `wanted_of`.
+        """
+        raise NotImplementedError
+
+    def labelled(self, labels: np.ndarray) -> np.ndarray:
+        """Return which labels, or targets of a sample, there are: ndarray of bool."""
+        raise NotImplementedError
+
+    def plain_loss(
+        self, a: PlainArithmetic, logits: np.ndarray, labels: np.ndarray, smoothing: float = 0.0
+    ) -> tuple[Any, np.ndarray]:
+        """Return (sum of the losses, gradients of the result); both are zero where there is no label, or target.
+
+        Parameters
+        ----------
+        a : PlainArithmetic
+        logits : ndarray, shape (samples, features)
+        labels : ndarray, shape (samples, ...)
+        smoothing : float
+        """
+        raise NotImplementedError
+
+
+class CrossEntropy(NetworkLoss):
     """Softmax and cross-entropy against labels, summed over the tokens that have one; it begins the way back.
 
     If its node has ``some`` = 1, tokens may have none: a label below zero.  If it has ``height`` and ``width``, so many
@@ -327,18 +376,15 @@ class CrossEntropy(NetworkOperation):
     def unit(self, node: Node, given: int) -> int:
         return math.prod(dict(node.sizes).get(side, 1) for side in ("height", "width"))
 
+    def wanted(self, labels: np.ndarray, classes: int, smoothing: float = 0.0) -> np.ndarray:
+        return wanted_of(labels, classes, smoothing)
+
+    def labelled(self, labels: np.ndarray) -> np.ndarray:
+        return np.asarray(labels >= 0)
+
     def plain_loss(
         self, a: PlainArithmetic, logits: np.ndarray, labels: np.ndarray, smoothing: float = 0.0
     ) -> tuple[Any, np.ndarray]:
-        """Return (sum of the losses, softmax minus wanted probabilities); both are zero where a label is below zero.
-
-        Parameters
-        ----------
-        a : PlainArithmetic
-        logits : ndarray, shape (samples, features)
-        labels : ndarray of int, shape (samples,) or (samples, pixels)
-        smoothing : float
-        """
         if labels.ndim > 1:  # a pixel is a sample
             count, pixels = labels.shape
             by_pixel = logits.reshape(count, -1, pixels).swapaxes(1, 2)
@@ -351,3 +397,29 @@ class CrossEntropy(NetworkOperation):
         wanted = a.round(wanted_of(labels, logits.shape[1], smoothing))
         loss = (np.log(sums[:, 0]) - (wanted * below).sum(1))[labelled].sum(dtype=a.dtype)
         return loss, np.where(labelled[:, None], powers / sums - wanted, a.dtype.type(0))
+
+
+class MeanSquares(NetworkLoss):
+    """The mean of the squared differences to targets, one for each feature, summed over the tokens that have them.
+
+    A token whose targets are not numbers (NaN) has none.
+    """
+
+    name, meaning = "mse", "mean((x - target)^2), summed over tokens"
+    judges, none = False, math.nan
+    refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode ends with softmax"}
+
+    def wanted(self, labels: np.ndarray, classes: int, smoothing: float = 0.0) -> np.ndarray:
+        return np.asarray(labels).reshape(len(labels), -1)
+
+    def labelled(self, labels: np.ndarray) -> np.ndarray:
+        return ~np.isnan(np.asarray(labels).reshape(len(labels), -1)).any(1)
+
+    def plain_loss(
+        self, a: PlainArithmetic, logits: np.ndarray, labels: np.ndarray, smoothing: float = 0.0
+    ) -> tuple[Any, np.ndarray]:
+        there = self.labelled(labels)[:, None]
+        targets = a.round(np.where(there, self.wanted(labels, logits.shape[1]), 0))
+        apart = np.where(there, logits - targets, a.dtype.type(0))
+        mean = apart * a.dtype.type(1 / logits.shape[1])
+        return (mean * apart).sum(dtype=a.dtype), mean + mean

@@ -95,7 +95,7 @@ class MemoryPlan:
             self.arrays[f"d{number}"] = PlannedArray(max((most[level] for level, _ in place), default=1))
             self._gradients |= dict.fromkeys(place, f"d{number}")
         self.arrays["labels"] = PlannedArray(most[-1])
-        self.arrays["expo"] = PlannedArray(most[-1], "f32")
+        self.arrays["expo"] = PlannedArray(most[-1] if network.loss.judges else 1, "f32")
         if network.some:
             self.arrays["labelled"] = PlannedArray(network.label_pixels, "f32")
 

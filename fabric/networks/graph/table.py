@@ -8,14 +8,24 @@ from fabric.networks.graph.batch_norm import BatchNorm
 from fabric.networks.graph.concat import Concat
 from fabric.networks.graph.convolution import ImageConvolution
 from fabric.networks.graph.group_norm import GroupNorm
-from fabric.networks.graph.operations import Add, CrossEntropy, Linear, Mul, NetworkOperation, Norm, Rms
+from fabric.networks.graph.operations import (
+    Add,
+    CrossEntropy,
+    Linear,
+    MeanSquares,
+    Mul,
+    NetworkLoss,
+    NetworkOperation,
+    Norm,
+    Rms,
+)
 from fabric.networks.graph.pooling import AveragePool, MaxPool
 from fabric.networks.graph.rotary import RotaryEmbedding
 from fabric.networks.graph.shift import ChannelShift
 from fabric.networks.graph.transposed import TransposedConvolution
 from wse_core.errors import ConfigError
 
-__all__ = ["CHOICES", "OPERATIONS", "activation"]
+__all__ = ["CHOICES", "LOSSES", "OPERATIONS", "activation"]
 
 OPERATIONS: dict[str, NetworkOperation] = {
     row.name: row
@@ -37,9 +47,13 @@ OPERATIONS: dict[str, NetworkOperation] = {
         MaxPool(),
         AveragePool(),
         CrossEntropy(),
+        MeanSquares(),
     )
 }
 """Each operation has its row, by name."""
+
+LOSSES = tuple(name for name, row in OPERATIONS.items() if isinstance(row, NetworkLoss))
+"""A network has one of these as its end."""
 
 CHOICES = ("none", *ACTIVATIONS)
 """What may follow a product: names of activations, or nothing."""

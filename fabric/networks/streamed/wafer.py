@@ -13,6 +13,7 @@ from fabric.host.fabric import Fabric
 from fabric.host.result import RunResult
 from fabric.host.running import Progress
 from fabric.networks.streamed.resident import Resident
+from wse_core.formats import Arithmetic
 
 __all__ = ["Pass", "Wafer"]
 
@@ -65,17 +66,23 @@ class Wafer:
         inputs : ndarray of uint16, shape (features, samples)
             Bit patterns.
         labels : ndarray of uint16, shape (features of the logits, samples)
-            Bit patterns of the wanted probabilities; all zero for a token, or pixel, without a label.
+            Bit patterns of the wanted probabilities; all zero for a token, or pixel, without a label.  Or of targets;
+            not numbers for a token without.
         """
-        ones = self.resident.tiles("a0", inputs)
-        ones[..., : self.resident.tokens] = self.resident.one
+        r = self.resident
+        ones = r.tiles("a0", inputs)
+        ones[..., : r.tokens] = r.one
         self.fabric.write("a0", ones)
-        self.fabric.write("labels", self.resident.tiles("labels", labels))
-        if self.resident.network.some:
-            r = self.resident
-            classes = labels.reshape(-1, r.network.label_pixels, r.height, r.tokens)
+        there = np.ones(labels.shape, bool)
+        if r.network.some:
+            there = labels != 0
+            if not r.network.loss.judges:
+                there = ~np.isnan(Arithmetic.of(r.machine, r.network.dtype).decode(labels))
+                there = np.broadcast_to(there.all(0), labels.shape)
+            classes = there.reshape(-1, r.network.label_pixels, r.height, r.tokens)
             rows = np.any(classes.transpose(0, 2, 1, 3), axis=0).reshape(r.height, 1, -1)
             self.fabric.write("labelled", np.tile(rows, (1, r.width, 1)).astype(np.float32))
+        self.fabric.write("labels", r.tiles("labels", np.where(there, labels, np.uint16(0))))
 
     def run(
         self, streams: Sequence[tuple[NDArray[np.uint32], NDArray[np.bool_]]], progress: Progress | bool | None = None

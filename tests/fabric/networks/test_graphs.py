@@ -14,7 +14,7 @@ from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import wanted_of
 from fabric.networks.graph.plain import PlainGraph
 from fabric.networks.graph.reverse import schedule
-from fabric.networks.graph.table import OPERATIONS
+from fabric.networks.graph.table import LOSSES, OPERATIONS
 from fabric.networks.pipelined.kernels import matched
 from fabric.networks.streamed.oracle.table import BACK, FORWARD
 from fabric.networks.streamed.oracle.walk import StreamedOracle
@@ -87,11 +87,13 @@ class Built:
             low = self.linear(f"{group}.out", mixed, n, n)
         self.at = self.node(f"{group}.add", "add", x, low)
 
-    def network(self, classes, dtype="f16", some=0):
+    def network(self, classes, dtype="f16", some=0, loss="cross_entropy"):
         """End it and return the `Network`; with `some`, tokens may have no label."""
         last = self.linear("end", self.at, self.features, classes)
-        sizes = {"some": 1} if some else {}
-        return Network((*self.nodes, Node("loss", "cross_entropy", (last,), sizes)), self.inputs, dtype)
+        if loss == "mse" and classes % 2:
+            last = self.node("end.tanh", "tanh", last)
+        sizes = {"some": 1} if some and loss != "mse" else {}
+        return Network((*self.nodes, Node("loss", loss, (last,), sizes)), self.inputs, dtype)
 
 
 class Ran:
@@ -109,11 +111,15 @@ class Ran:
         self.wafer = Wafer(self.resident)
         self.x = rng.standard_normal((self.tokens, network.inputs))
         shape = (self.tokens, network.label_pixels) if network.label_image else (self.tokens,)
-        self.y = rng.integers(0, network.classes, shape)
+        if network.loss.judges:
+            self.y = rng.integers(0, network.classes, shape)
+        else:
+            half = self.oracle.half
+            self.y = half.decode(half.encode(rng.standard_normal((*shape, network.classes)))).astype(np.float64)
         if network.some:
-            self.y[rng.random(shape) < 0.4] = -1
+            self.y[rng.random(shape) < 0.4] = -1 if network.loss.judges else np.nan
         self.inputs = self.oracle.half.encode(self.x.T)
-        self.labels = self.oracle.half.encode(wanted_of(self.y, network.classes).T)
+        self.labels = self.oracle.half.encode(network.loss.wanted(self.y, network.classes).T)
 
     def expected(self, scale=1.0):
         """Return gradients and losses of the oracle."""
@@ -142,8 +148,9 @@ def graphs(draw, kinds=("mlp", "attention", "rotary", "gate", "row", "norm", "rm
     kinds = tuple(kind for kind in kinds if not no.get(kind))
     for number, kind in enumerate(draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=3)), 1):
         built.block(kind, number, heads, causal)
-    dtype, some = draw(st.sampled_from(["f16", "cb16"])), draw(st.integers(0, 1))
-    network, epsilon = built.network(draw(st.integers(2, 5)), dtype, some), draw(st.sampled_from([1e-5, 1e-12, 0.25]))
+    dtype, some, loss = draw(st.sampled_from(["f16", "cb16"])), draw(st.integers(0, 1)), draw(st.sampled_from(LOSSES))
+    classes = draw(st.integers(2 if loss == "cross_entropy" else 1, 5))
+    network, epsilon = built.network(classes, dtype, some, loss), draw(st.sampled_from([1e-5, 1e-12, 0.25]))
     return replace(network, epsilon=epsilon), sequence
 
 
@@ -226,6 +233,8 @@ def differentiate(network, samples, seed):
     values = {tensor.name: rng.standard_normal(tensor.shape) / 2 for tensor in network.parameters}
     shape = (samples, network.label_pixels) if network.label_image else (samples,)
     x, y = rng.standard_normal((samples, network.inputs)), rng.integers(-network.some, network.classes, shape)
+    if not network.loss.judges:
+        y = np.where(y[:, None] < 0, np.nan, rng.standard_normal((samples, network.classes)))
     _, gradients = model.gradients(values, x, y)
     step = 1e-6
     for name, value in values.items():

@@ -10,7 +10,7 @@ import pytest
 from fabric.networks.graph.activations import ACTIVATIONS, Activation
 from fabric.networks.graph.network import Layer, Network
 from fabric.networks.graph.nodes import Node
-from fabric.networks.graph.operations import CrossEntropy, NetworkOperation
+from fabric.networks.graph.operations import NetworkLoss, NetworkOperation
 from fabric.networks.graph.plain import PlainGraph
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.table import CHOICES, OPERATIONS, activation
@@ -41,7 +41,7 @@ def has(row, name, base=NetworkOperation):
 def missing(name, row):
     """Return what an operation lacks, a line each."""
     found = []
-    loss = isinstance(row, CrossEntropy)
+    loss = isinstance(row, NetworkLoss)
     if "plain" not in row.refused:
         forms = ["plain_loss"] if loss else ["plain", "plain_back"]
         forms += ["numbers", "bits", "emit"] if isinstance(row, Activation) else []

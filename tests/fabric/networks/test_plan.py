@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from fabric.networks.graph.network import Layer, Network
 from fabric.networks.graph.plan import MemoryPlan
+from fabric.networks.graph.table import LOSSES
 from tests.examples import examples
 from tests.fabric.networks import test_graphs, test_images
 
@@ -16,7 +17,7 @@ from tests.fabric.networks import test_graphs, test_images
 def halves(plan):
     """Return the rows that live behind the steps before the loss, and behind those from the loss on."""
     live = plan.live()
-    loss = next(at for at, step in enumerate(plan.steps) if step.node.op == "cross_entropy")
+    loss = next(at for at, step in enumerate(plan.steps) if step.node.op in LOSSES)
     return live[:loss], live[loss:]
 
 

@@ -117,6 +117,7 @@ WRONG = {
         "network.nodes": [{"name": "a", "op": "linear", "outputs": 8}, {"name": "c", "op": "linear", "outputs": 10}],
     },
     "wafers": {"wafers": 2},
+    "train.loss": {"train.loss": "mse"},
     "train.gradient_norms": {"train.gradient_norms": True},
     "train.gradient_histograms": {"train.gradient_histograms": True},
     "train.clip": {"train.clip": 1.0},

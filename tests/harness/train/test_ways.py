@@ -417,6 +417,7 @@ KEYS = {
     "train.gradient_norms": "train.gradient_norms=true",
     "train.gradient_histograms": "train.gradient_histograms=true",
     "train.accumulate": "train.accumulate=2",
+    "train.loss": ("", "data.source=aims.npz train.loss=mse"),
     "train.label_smoothing": "train.label_smoothing=0.1",
     "train.clip": "train.clip=0.1",
     "train.dtype": "train.dtype=cb16",
@@ -536,6 +537,8 @@ def test_every_key_is_used_or_refused_or_said(folder, known, mode, key):
     other = dict(np.load("blobs.npz"))
     ids = np.random.default_rng(1).integers(0, 3, (4, 40, 2))
     np.savez("tokens.npz", **dict(zip(("x_train", "y_train", "x_test", "y_test"), ids, strict=True)))
+    aims = {name: np.eye(4)[y] - 0.5 if name.startswith("y") else y for name, y in other.items()}
+    np.savez("aims.npz", **aims)
     np.savez("other.npz", **{name: values[::-1] for name, values in other.items()})
     table = np.column_stack([other["x_train"], other["y_train"]])
     np.savetxt("table.csv", table, delimiter=",")

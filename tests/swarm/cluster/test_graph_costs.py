@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from fabric.networks.graph.network import Layer, Network
+from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.streamed.operations.table import STREAMED
 from fabric.price.tasks import Pricer
@@ -75,8 +76,21 @@ def test_what_is_followed_is_what_is_written(case, density):
     assert (sum(one.cost.words for one in found), sum(one.cost.numbers for one in found)) == written(case, masks, form)
 
 
+@dataclass(frozen=True)
+class Aimed(TransformerBlocks):
+    """Transformer blocks whose tokens have targets."""
+
+    @property
+    def network(self):
+        """The graph ends with mean squares."""
+        whole = super().network
+        return replace(whole, nodes=(*whole.nodes[:-1], Node("loss", "mse", whole.nodes[-1].inputs)))
+
+
 def small(op):
     """Return a case of a small network that has an operation."""
+    if op == "mse":
+        return GraphCase(Aimed(6, 8, 2, 2, 8, 4), 2, 1, 4)
     if op in ("convolution", "maxpool", "avgpool", "groupnorm", "batchnorm"):
         stage = ConvolutionStage(4, norm=op if "norm" in op else "", pool=op if "pool" in op else "")
         return GraphCase(ConvolutionStack((1, 4, 4), (stage,), 3), 2, 2, 2)
@@ -151,6 +165,16 @@ def test_columns_of_a_head_wait_for_each_other(columns, kv_heads, tokens, height
     network = replace(network, head_columns=columns)
     mesh = Mesh(machine(), columns * kv_heads, 2 * (height // 2) or 1)
     assert abs(compare(network, masks_of(network), Cluster(1, mesh), tokens).error) < 0.01
+
+
+@pytest.mark.parametrize(("width", "height", "systems"), [(1, 1, 1), (3, 2, 2), (5, 1, 1)])
+def test_mean_squares_are_followed(width, height, systems):
+    of = Aimed(12, 16, 4, 2, 16, 4)
+    masks, cluster = masks_of(of.network), Cluster(systems, Mesh(machine(), width, height))
+    assert abs(compare(of.network, masks, cluster, 8).error) < MEAN
+    chain = Network.of([Layer(30, 24, "gelu", True, True), Layer(24, 9, "tanh")], loss="mse")
+    assert isinstance(layers_of(chain, masks_of(chain)), GraphShape)
+    assert abs(compare(chain, masks_of(chain), cluster, 8).error) < MEAN
 
 
 def test_a_later_answer_makes_every_round_trip_longer():

@@ -1,10 +1,11 @@
-"""Softmax cross-entropy, and how many labels are told right; sums over all columns go round their ring.
+"""Softmax cross-entropy, and how many labels are told right; sums over all columns go round their ring.  Mean squares.
 
 A label belongs to a sample, and a command works on a row of samples; or to a pixel, and it works on a plane, pixel
 after pixel with all samples of the PE (`fabric.networks.streamed.operations.shapes.LossShape`).
 
 Order of additions (bit exact)
-    Sums over classes: rows of a column, then round the ring.  Losses: pixel by pixel in a PE, then north to south.
+    Sums over classes: rows of a column, then round the ring.  Losses: pixel by pixel in a PE, then north to south.  Of
+    mean squares nothing goes round: squares of a column row by row, each times the share of a feature before that.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from fabric.networks.streamed.operations.shapes import shape_number
 
-__all__ = ["LOSS"]
+__all__ = ["LOSS", "MEAN_SQUARES"]
 
 COMMANDS = {
     "floor": "sums: minus infinity",
@@ -29,6 +30,12 @@ COMMANDS = {
     "delta_row": "delta row: (wide row times share, minus label) times loss scale",
     "loss": "send the sum of the hits south; hits and sums: zero",
     "right_row": "hits: plus label, where the row is the largest logit",
+}
+OF_SQUARES = {
+    "scale": COMMANDS["scale"],
+    "error_row": "hits: plus (row - label)^2 / features; delta row: 2 (row - label) / features times loss scale",
+    "square_row": "hits: plus (row - label)^2 / features",
+    "loss": "send the sum of the hits south; hits: zero",
 }
 
 
@@ -69,6 +76,22 @@ def _peak(w: StepWriter, step: NetworkStep, wide: bool = False) -> None:
         w.tell("peak", row=rows, label="labels", wide="expo")
     else:
         w.tell("peak", row=rows, label="labels")
+
+
+def squares(w: StepWriter, step: NetworkStep) -> None:
+    """Write the mean squares and the gradients of what is given."""
+    given = step.reads[0]
+    w.scale()
+    w.tell(row=f"{w.plan.array(given)}.rows", label="labels", delta=w.plan.array(step.writes[0]))
+    w.each(given, "error_row")
+    w.answer()
+
+
+def squares_alone(w: StepWriter, step: NetworkStep) -> None:
+    """Write the mean squares."""
+    w.tell(row=f"{w.plan.array(step.reads[0])}.rows", label="labels")
+    w.each(step.reads[0], "square_row")
+    w.answer()
 
 
 class LossTasks:
@@ -168,6 +191,53 @@ class LossTasks:
             self.code.p.fmuls(row, row, self.code.held["labelled"])
 
 
+class SquareTasks:
+    """What the tasks of mean squares hold between commands, and the tasks.
+
+    Parameters
+    ----------
+    code : ProgramCode
+
+    Attributes
+    ----------
+    hits : Var
+        Losses of a row of samples.
+    """
+
+    def __init__(self, code: ProgramCode) -> None:
+        self.code = code
+        self.hits = code.p.array("hits", code.tokens, "f32", bank=4)
+        self.factor = code.p.reg32("loss scale")
+
+    def tasks(self) -> None:
+        """Write the tasks: squares, and those with gradients."""
+        code, p, two = self.code, self.code.p, self.code.two
+        with code.command("scale") as t:
+            p.mov16(self.factor.high, t.data)
+            p.mov16(self.factor.low, 0)
+        with code.command("error_row"):
+            self.square()
+            p.fmuls(two, two, self.factor)
+            p.fadds(two, two, two)
+            p.fs2h(code.writes["delta"], two)
+        with code.command("square_row"):
+            self.square()
+        with code.command("loss"):
+            code.send_sum(self.hits)
+            p.mov32(self.hits, 0)
+
+    def square(self) -> None:
+        """Emit a row of squares, added to the losses; `two` then has the differences times the share of a feature."""
+        code, p, one, two = self.code, self.code.p, self.code.one, self.code.two
+        p.fh2s(one, code.reads["row"])
+        p.fh2s(two, code.reads["label"])
+        p.fsubs(one, one, two)
+        p.fmuls(one, one, code.held["labelled"])
+        p.fmuls(two, one, 1 / code.network.logits.rows)
+        p.fmuls(one, one, two)
+        p.fadds(self.hits, self.hits, one)
+
+
 LOSS = Lowering(
     COMMANDS,
     {"forward": forward, "test": test},
@@ -176,3 +246,12 @@ LOSS = Lowering(
     joins=True,
 )
 """The loss has this form in weight streaming."""
+
+MEAN_SQUARES = Lowering(
+    OF_SQUARES,
+    {"forward": squares, "test": squares_alone},
+    {"forward": ("loss", "loss"), "test": ("squares", "test")},
+    tasks_of=SquareTasks,
+    joins=True,
+)
+"""Mean squares have this form in weight streaming."""

@@ -14,7 +14,7 @@ from fabric.networks.streamed.operations.code import JOINS
 from fabric.networks.streamed.operations.convolution import CONVOLUTION
 from fabric.networks.streamed.operations.elementwise import ADD, CONCAT, MUL
 from fabric.networks.streamed.operations.linear import LINEAR
-from fabric.networks.streamed.operations.loss import LOSS
+from fabric.networks.streamed.operations.loss import LOSS, MEAN_SQUARES
 from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.networks.streamed.operations.norm import NORM
 from fabric.networks.streamed.operations.pooling import AVERAGE_POOL, MAX_POOL, bordered
@@ -40,6 +40,7 @@ STREAMED: dict[str, Lowering] = {
     "maxpool": MAX_POOL,
     "avgpool": AVERAGE_POOL,
     "cross_entropy": LOSS,
+    "mse": MEAN_SQUARES,
     "norm": NORM,
     "rms": NORM,
 }

@@ -13,7 +13,7 @@ from fabric.networks.graph.operations import APART
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 
-__all__ = ["forward", "right"]
+__all__ = ["forward", "right", "squares"]
 
 Halves = NDArray[np.uint16]
 Bits = NDArray[np.uint32]
@@ -56,6 +56,22 @@ def right(a: MeshArithmetic, tensor: NetworkTensor, logits: Halves, labels: Halv
     found = a.plus(a.larger(far, np.full_like(far, np.float32(-1).view(np.uint32))), 1.0)
     hits = a.mul(found, a.widen(labels).reshape(shape))
     return a.south_of_planes(np.array(a.over_columns(hits, a.add, 0, tensor, pixels)))
+
+
+def squares(
+    a: MeshArithmetic, tensor: NetworkTensor, given: Halves, targets: Halves, scale: float
+) -> tuple[Bits, Halves]:
+    """Return (mean squares per column as f32 bits, gradients of what is given), none where targets are no numbers."""
+    wide = a.widen(targets)
+    there = ~np.isnan(wide.view(np.float32)).any(0)
+    labelled = np.asarray(there, np.float32).view(np.uint32)
+    apart = a.sub(a.widen(given), np.where(there, wide, np.uint32(0)))
+    apart = a.mul(apart, np.broadcast_to(labelled, apart.shape))
+    mean = a.times(apart, 1 / tensor.rows)
+    hits = np.array(a.over_columns(a.mul(apart, mean), a.add, 0, tensor))
+    bits = np.uint32(int(np.array(scale, np.float32).view(np.uint32)) & 0xFFFF0000)  # its upper half is sent
+    half = a.mul(mean, np.full_like(mean, bits))
+    return a.south(hits), a.narrow(a.add(half, half))
 
 
 def _below(a: MeshArithmetic, tensor: NetworkTensor, logits: Halves) -> Bits:

@@ -76,6 +76,7 @@ FORWARD: dict[str, Callable[..., Any]] = {
     "maxpool": lambda a, node, x, weights: images.pooled_largest(a, node, x),
     "avgpool": lambda a, node, x, weights: images.pooled_mean(a, node, x),
     "cross_entropy": loss.forward,
+    "mse": loss.squares,
     **{name: _row(name) for name in ACTIVATIONS},
 }
 """Each takes (arithmetic, node, rows, parameter) and returns (rows, what is kept), of several operands tuples; the loss
@@ -100,7 +101,8 @@ BACK: dict[str, Callable[..., Any]] = {
     "maxpool": lambda a, node, delta, kept, weights: (images.pooled_largest_back(a, node, delta, kept), None),
     "avgpool": lambda a, node, delta, kept, weights: (images.pooled_mean_back(a, node, delta, kept), None),
     "attention": lambda a, node, delta, kept, weights: (attention.back(a, node, delta, kept), None),
-    "cross_entropy": loss.forward,  # gives the gradients with the losses
+    "cross_entropy": loss.forward,  # losses give the gradients too
+    "mse": loss.squares,
     **dict.fromkeys(ACTIVATIONS, _slope),
 }
 """Each takes (arithmetic, node, gradients, what was kept, parameter) and returns gradients, also of the parameter."""

@@ -94,12 +94,19 @@ class StreamedOracle(StreamedArithmetic):
     def loss(self, labels: NDArray[np.uint16], scale: float) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
         """Return (losses per column as f32 bits, gradients of the logits)."""
         logits = self.network.logits
+        if not self.network.loss.judges:
+            return loss.squares(self, logits, self.results[logits.name], labels, scale)
         some, pixels = self.network.some, self.network.label_pixels
         return loss.forward(self, logits, self.results[logits.name], labels, scale, some, pixels)
 
     def right(self, labels: NDArray[np.uint16]) -> NDArray[np.uint32]:
-        """Return per column how many labels there are none of whose logits is larger than their own, as f32 bits."""
+        """Return per column how many labels there are none of whose logits is larger than their own, as f32 bits.
+
+        A loss that does not tell right from wrong is what counts in their place.
+        """
         logits = self.network.logits
+        if not self.network.loss.judges:
+            return loss.squares(self, logits, self.results[logits.name], labels, 0.0)[0]
         return loss.right(self, logits, self.results[logits.name], labels, self.network.label_pixels)
 
     def backward(self, delta: NDArray[np.uint16]) -> list[NDArray[np.uint32]]:
