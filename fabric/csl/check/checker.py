@@ -26,6 +26,7 @@ from fabric.csl.types import (
     VOID,
     AnyType,
     ArrayType,
+    ComptimeType,
     DsdType,
     DsrType,
     FnType,
@@ -33,6 +34,7 @@ from fabric.csl.types import (
     PointerType,
     StructType,
     Type,
+    named_type,
 )
 
 __all__ = ["Checker"]
@@ -211,6 +213,12 @@ class Checker(RunTimeStatements):
         if not isinstance(function, Function):
             return self._call_pointer(function, node, scope)
         self.check_count(function, node)
+        if self._is_known_only_result(function):
+            self.forced += 1
+            try:
+                return super().call(node, scope)
+            finally:
+                self.forced -= 1
         arguments = [self.expr(entry, scope) for entry in node.arguments]
         inline = function.decl.inline == "inline" and function.decl.body is not None
         if inline:
@@ -218,6 +226,14 @@ class Checker(RunTimeStatements):
         if inline and arguments and all(isinstance(value, Value) for value in arguments):
             return self._expanded(function, arguments, node)
         return self.call_of(function, arguments, node)
+
+    def _is_known_only_result(self, function: Function) -> bool:
+        """Whether a function gives what exists at compile time only: then it is called at compile time."""
+        if function.decl.body is None:
+            return False
+        result = function.decl.result
+        kind = named_type(result.name) if isinstance(result, n.Name) else None
+        return isinstance(kind, ComptimeType)
 
     def _expanded(self, function: Function, arguments: list[Any], node: n.Call) -> Any:
         """Return the value of an inline function whose arguments are all known, or a call if it does more."""

@@ -6,6 +6,8 @@ gives one message.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from fabric.csl import tree
@@ -33,14 +35,40 @@ from fabric.csl.types import (
     Type,
 )
 
-__all__ = ["RunTimeStatements"]
+__all__ = ["Around", "RunTimeStatements"]
+
+CHOICES = (n.If, n.Switch, n.For, n.While)
+"""Statements of which a known condition may leave only a jump away."""
+ROUND = "+"
+"""Behind the label of an unrolled loop: the label of each of its rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """A loop or a labelled block around a statement.
+
+    Attributes
+    ----------
+    label : str or None
+        Its label in the source.
+    loop : bool
+        Whether `break` and `continue` without a label mean it.
+    place : str or None
+        For a loop whose rounds are written one after the other: the label in the typed tree of the block with all of
+        them; that of a round has `ROUND` behind it.
+    """
+
+    label: str | None
+    loop: bool = True
+    place: str | None = None
 
 
 class RunTimeStatements(VectorOperations):
     """Checks of statements; a mix-in of `fabric.csl.check.checker.Checker`."""
 
     result: Type = VOID
-    loops: list[str | None]
+    loops: list[Around]
+    """The loops and labelled blocks around, the innermost last."""
     givers: list[tuple[str | None, str, list[tuple[tree.Break, Any]]]]
     """Blocks around that give a value: their label, the label in the typed tree, and how they were left so far."""
     wanted: Type | None = None
@@ -57,11 +85,15 @@ class RunTimeStatements(VectorOperations):
         found: list[tree.Statement] = []
         for statement in statements:
             try:
-                found += self.code(statement, inner)
+                code = self.code(statement, inner)
             except Fault as fault:
                 self.report.fault(fault)
                 if isinstance(statement, n.VarDecl):
                     inner.names.setdefault(statement.name, FAULTY)
+                continue
+            found += code
+            if isinstance(statement, CHOICES) and _leaves(code):
+                break  # a known condition ends the body here; what follows is as little analysed as a branch not taken
         return tree.Block(node.span, found, label)
 
     def _code_Block(self, node: n.Block, scope: Scope) -> list[tree.Statement]:
@@ -82,7 +114,7 @@ class RunTimeStatements(VectorOperations):
             self._declare(node, scope)
             return []
         kind = self.type(node.type, scope) if node.type is not None else None
-        if node.value is None:
+        if node.begins_with is None or node.value is None:
             if kind is None:
                 raise Fault(f"'{node.name}' has neither type nor value", node.span)
             return [tree.Declare(node.span, self._local(node, kind, scope), None)]
@@ -167,13 +199,20 @@ class RunTimeStatements(VectorOperations):
     def _leave(self, node: n.Break | n.Continue, what: str) -> None:
         if not self.loops:
             raise Fault(f"'{what}' stands outside of a loop", node.span)
-        if node.label is not None and node.label not in self.loops:
+        if node.label is not None and all(node.label != around.label for around in self.loops):
             raise Fault(f"no loop around has the label '{node.label}'", node.span)
+
+    def _place(self, label: str | None) -> str | None:
+        """Return the label in the typed tree of the unrolled loop that a `break` or `continue` means, if it is one."""
+        for around in reversed(self.loops):
+            if around.loop if label is None else around.label == label:
+                return around.place
+        return None
 
     def _code_Break(self, node: n.Break, scope: Scope) -> list[tree.Statement]:
         self._leave(node, "break")
         if node.value is None:
-            return [tree.Break(node.span, node.label)]
+            return [tree.Break(node.span, self._place(node.label) or node.label)]
         for label, name, left in reversed(self.givers):
             if node.label in (None, label):
                 made = tree.Break(node.span, name)
@@ -183,7 +222,8 @@ class RunTimeStatements(VectorOperations):
 
     def _code_Continue(self, node: n.Continue, scope: Scope) -> list[tree.Statement]:
         self._leave(node, "continue")
-        return [tree.Continue(node.span, node.label)]
+        place = self._place(node.label)
+        return [tree.Break(node.span, place + ROUND) if place else tree.Continue(node.span, node.label)]
 
     # ---- choices
 
@@ -228,7 +268,7 @@ class RunTimeStatements(VectorOperations):
             return self._code_For(node.body, scope, node.label)
         if isinstance(node.body, n.While):
             return self._code_While(node.body, scope, node.label)
-        self.loops.append(node.label)
+        self.loops.append(Around(node.label, loop=False))
         try:
             return [self.body(node.body, scope, node.label)]
         finally:
@@ -236,7 +276,7 @@ class RunTimeStatements(VectorOperations):
 
     def _round(self, node: n.Node, scope: Scope, label: str | None) -> tree.Block:
         """Return the code of a loop's body."""
-        self.loops.append(label)
+        self.loops.append(Around(label))
         try:
             return self.body(node, scope)
         finally:
@@ -250,7 +290,7 @@ class RunTimeStatements(VectorOperations):
             kind = kind.target
         is_tuple = isinstance(sequence, Value) and isinstance(sequence.data, Struct) and sequence.data.is_tuple
         if node.inline or is_tuple:
-            return self._unrolled(node, scope, sequence)
+            return self._unrolled(node, scope, sequence, label)
         if not isinstance(kind, (RangeType, ArrayType)):
             raise Fault(f"a loop runs over a range or an array, not over {kind}", node.sequence.span)
         element = kind.element if kind.element != COMPTIME_INT else I16
@@ -287,30 +327,42 @@ class RunTimeStatements(VectorOperations):
         variable = self.materialised(sequence, "array", node.sequence.span)
         return Load(variable.type, node.sequence.span, VariablePlace(variable.type, node.sequence.span, variable))
 
-    def _unrolled(self, node: n.For, scope: Scope, sequence: Any) -> list[tree.Statement]:
+    def _unrolled(self, node: n.For, scope: Scope, sequence: Any, label: str | None) -> list[tree.Statement]:
         if isinstance(sequence, tree.Expr):
             raise Fault("an inline loop must be known at compile time", node.sequence.span)
+
+        def rounds() -> Iterator[tree.Block]:
+            for number, value in enumerate(self.items(sequence, node)):
+                self.session.budget.turn(number + 1, node.span, INLINED)
+                inner = Scope(scope.module, scope)
+                inner.names[node.item] = Cell(value.type, value, True, node.item)
+                if node.index is not None:
+                    inner.names[node.index] = Cell(U16, Value(U16, number), True, node.index)
+                yield self.body(node.body, inner)
+
+        return self._rounds(node, label, rounds())
+
+    def _rounds(self, node: n.For | n.While, label: str | None, rounds: Iterator[tree.Block]) -> list[tree.Statement]:
+        """Return the rounds of an unrolled loop, up to one that surely leaves it; blocks have labels if they need."""
+        place = f"~{len(self.loops)}"
+        self.loops.append(Around(label, place=place))
         found: list[tree.Statement] = []
-        for number, value in enumerate(self.items(sequence, node)):
-            self.session.budget.turn(number + 1, node.span, INLINED)
-            inner = Scope(scope.module, scope)
-            inner.names[node.item] = Cell(value.type, value, True, node.item)
-            if node.index is not None:
-                inner.names[node.index] = Cell(U16, Value(U16, number), True, node.index)
-            found.append(self.body(node.body, inner))
-        return found
+        used: set[str | None] = set()
+        try:
+            for block in rounds:
+                left = {inner.label for inner in tree.nodes(block) if isinstance(inner, tree.Break)}
+                used |= left
+                block.label = place + ROUND if place + ROUND in left else None
+                found.append(block)
+                if block.label is None and _leaves([block]):
+                    break
+        finally:
+            self.loops.pop()
+        return [tree.Block(node.span, found, place)] if place in used else found
 
     def _code_While(self, node: n.While, scope: Scope, label: str | None = None) -> list[tree.Statement]:
         if node.inline:
-            found: list[tree.Statement] = []
-            turns = 0
-            while self.decided(node.condition, scope):
-                turns += 1
-                self.session.budget.turn(turns, node.span, INLINED)
-                found.append(self.body(node.body, scope))
-                if node.step is not None:
-                    found += self.code(node.step, scope)
-            return found
+            return self._rounds(node, label, self._while_rounds(node, scope))
         condition = self.truth(node.condition, scope)
         if condition is False:
             return []
@@ -319,6 +371,16 @@ class RunTimeStatements(VectorOperations):
         step = self.code(node.step, scope) if node.step is not None else []
         body = self._round(node.body, scope, label)
         return [tree.While(node.span, condition, step[0] if step else None, body, label)]
+
+    def _while_rounds(self, node: n.While, scope: Scope) -> Iterator[tree.Block]:
+        """Give the code of each round of an inline loop; its step changes what is known at compile time."""
+        turns = 0
+        while self.decided(node.condition, scope):
+            turns += 1
+            self.session.budget.turn(turns, node.span, INLINED)
+            yield self.body(node.body, scope)
+            if node.step is not None and (step := self.code(node.step, scope)):
+                yield tree.Block(node.span, step)
 
     def block_value(self, node: n.BlockExpr, scope: Scope) -> Any:
         """Return what a block gives: at compile time if that can be, else by code."""
@@ -347,7 +409,7 @@ class RunTimeStatements(VectorOperations):
         left: list[tuple[tree.Break, Any]] = []
         name = node.label or f"#{len(self.givers)}"
         self.givers.append((node.label, name, left))
-        self.loops.append(node.label)
+        self.loops.append(Around(node.label, loop=False))
         try:
             block = self.body(node.body, scope, name)
         finally:
@@ -390,3 +452,13 @@ class RunTimeStatements(VectorOperations):
                 if call.name == "@assert" and isinstance(call.arguments[0], Value) and not call.arguments[0].data:
                     return True
         return False
+
+
+def _leaves(code: list[tree.Statement]) -> bool:
+    """Whether code as it stands, under no condition any more, ends with a jump away."""
+    if not code:
+        return False
+    last = code[-1]
+    if isinstance(last, tree.Block):
+        return last.label is None and _leaves(last.body)
+    return isinstance(last, (tree.Return, tree.Break, tree.Continue))

@@ -134,6 +134,8 @@ class Expressions(Places):
         kind = named_type(node.name)
         if kind is not None:
             return of_type(self.type(node, scope))
+        if node.name == "undefined":
+            raise Fault("'undefined' is no value; it stands alone behind '=' of a declaration with a type", node.span)
         hint = closest(node.name, scope)
         raise Fault(f"'{node.name}' is not known here", node.span, f"did you mean '{hint}'?" if hint else None)
 

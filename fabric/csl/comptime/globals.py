@@ -202,7 +202,7 @@ class Globals(Expressions):
         """Evaluate a ``const`` or ``var``."""
         kind = self.type(decl.type, scope) if decl.type is not None else None
         name = entry.module.path_of(entry.name)
-        if decl.value is None:
+        if decl.begins_with is None or decl.value is None:
             if kind is None:
                 raise Fault(f"'{entry.name}' has neither type nor value", decl.span)
             self._memory(entry, decl, kind, None, scope)

@@ -11,7 +11,7 @@ from typing import Any
 from fabric.csl import tree
 from fabric.csl.comptime.calls import Calls, Signal
 from fabric.csl.comptime.lanes import Carried, LaneValue, uniform
-from fabric.csl.comptime.values import NOTHING, Cell, Pointer, Range, Scope, Struct, Value, copied
+from fabric.csl.comptime.values import NOTHING, Cell, Pointer, Range, Scope, Struct, Value, blank, copied
 from fabric.csl.diagnostics import Fault
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import TYPE, U16, VOID, ArrayType, RangeType
@@ -61,10 +61,10 @@ class Statements(Calls):
 
     def _declare(self, node: n.VarDecl, scope: Scope) -> None:
         kind = self.type(node.type, scope) if node.type is not None else None
-        if node.value is None:
+        if node.begins_with is None or node.value is None:
             if kind is None:
                 raise Fault(f"'{node.name}' has neither type nor value", node.span)
-            self.declare(scope, node, Cell(kind, None, False, node.name, self.depth))
+            self.declare(scope, node, Cell(kind, blank(kind), False, node.name, self.depth))
             return
         value = self.known(node.value, scope, f"the value of '{node.name}'")
         value = self.convert(value, kind, node.value.span, f"the value of '{node.name}'")

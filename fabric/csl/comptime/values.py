@@ -29,7 +29,10 @@ from fabric.csl.types import (
     VOID,
     ArrayType,
     EnumType,
+    FloatType,
     FnType,
+    IdType,
+    IntType,
     PointerType,
     StructType,
     Type,
@@ -53,6 +56,7 @@ __all__ = [
     "Struct",
     "TensorAccess",
     "Value",
+    "blank",
     "boolean",
     "copied",
     "element",
@@ -330,3 +334,35 @@ def shown(value: Any) -> str:
     if isinstance(kind, PointerType):
         return f"&{data.target.name}{'' if data.offset is None else f'[{data.offset}]'}"
     return str(kind)
+
+
+def blank(kind: Type) -> Value | None:
+    """Return what a variable of some type holds before it is filled in piece by piece: zeros; None if it has no pieces.
+
+    At compile time an array or struct without a value gets one element by element; a number without one has none.
+    """
+    if isinstance(kind, ArrayType):
+        inner = _blank_data(kind.element)
+        return None if inner is None else copied(Value(kind, [inner] * kind.count))
+    if isinstance(kind, StructType) and kind.form == "struct":
+        inner = _blank_data(kind)
+        return None if inner is None else Value(kind, inner)
+    return None
+
+
+def _blank_data(kind: Type) -> Any:
+    if isinstance(kind, FloatType):
+        return 0.0
+    if isinstance(kind, (IntType, EnumType, IdType)) or kind == DIRECTION:
+        return 0
+    if kind == BOOL:
+        return False
+    if isinstance(kind, StructType) and kind.form == "struct":
+        fields = {name: blank(of) or _blank_value(of) for name, of in kind.fields}
+        return None if None in fields.values() else Struct(fields)
+    return None
+
+
+def _blank_value(kind: Type) -> Value | None:
+    data = _blank_data(kind)
+    return None if data is None else Value(kind, data)

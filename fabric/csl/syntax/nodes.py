@@ -101,6 +101,11 @@ class VarDecl(Node):
     comptime: bool = False
     imports: bool | None = field(default=None, compare=False, repr=False)
 
+    @property
+    def begins_with(self) -> Node | None:
+        """The value that the variable begins with; None if it has none, or is said to be ``undefined``."""
+        return None if isinstance(self.value, Name) and self.value.name == "undefined" else self.value
+
 
 @dataclass(slots=True)
 class ParamDecl(Node):

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.csl.comptime.numbers import bits_of, float_of, rounded
+from fabric.csl.diagnostics import CslError
 from fabric.csl.types import F32, FloatType
 from tests.examples import examples
+from tests.fabric.csl.running import run_task
 from tests.fabric.csl.sources import compile_texts, evaluate
 
 INTS = {"i8": (8, True), "u8": (8, False), "i16": (16, True), "u16": (16, False), "i32": (32, True), "u32": (32, False)}
@@ -289,3 +291,46 @@ def test_the_format_of_sixteen_bits(tmp_path):
     compile_texts(tmp_path, {"top.csl": text}, fp16="cb16")
     assert bits_of(6.0, FloatType("cb16")) == 0x5900
     assert rounded(0.1, F32) == float(np.float32(0.1))
+
+
+def test_variables_that_begin_undefined(tmp_path):
+    decl = "var g: [3]i16 = undefined; var y = @zeros([3]i16);"
+    body = (
+        "var a: [3]i16 = undefined; var q: f32 = undefined; q = 2.0; a[1] = 4; g[2] = @as(i16, q); y[0] = a[1] + g[2];"
+    )
+    assert run_task(tmp_path, body, decl, results={"y": "i2"})["y"].tolist() == [6, 0, 0]
+    for text, message in (("var a = undefined;", "neither type nor value"), ("y[0] = undefined;", "is no value")):
+        with pytest.raises(CslError, match=message):
+            run_task(tmp_path, text, decl, results={})
+
+
+FILLED = {
+    "numbers": ("[3]i16", "r[2] = 5;", "t[2] + t[0]"),
+    "bools": ("[3]bool", "r[1] = true;", "if (t[1] and !t[0]) 5 else 0"),
+    "colors": ("[2]color", "r[0] = @get_color(5);", "@as(i16, @get_int(t[0]))"),
+    "a struct": ("S", "r.x = 2; r.v[1] = 3;", "t.x + t.v[1] + t.v[0]"),
+    "structs": ("[3]S", "r[2].x = 5;", "t[2].x + t[1].x"),
+}
+
+
+@pytest.mark.parametrize(("kind", "fill", "read"), FILLED.values(), ids=FILLED)
+def test_what_has_no_value_at_compile_time_is_filled_in_pieces(tmp_path, kind, fill, read):
+    decl = f"""const S = struct {{ x: i16, b: bool, v: [2]i16 }};
+fn make() {kind} {{ var r: {kind}; {fill} return r; }}
+const t = make();
+var y: i16;
+"""
+    assert run_task(tmp_path, f"y = {read};", decl, results={"y": "i2"})["y"].tolist() == [5]
+
+
+def test_a_function_whose_result_exists_at_compile_time_only_is_called_then(tmp_path):
+    decl = """fn config(n: i16) comptime_struct { return .{ .m = n + 1 }; }
+fn more(comptime n: i16) comptime_int { return n + 1; }
+fn word(b: bool) comptime_string { return if (b) "yes" else "no"; }
+var k: i16 = 2;
+var y = @zeros([3]i16);
+"""
+    body = "const c = config(4); y[0] = c.m + config(3).m; y[1] = more(3) * k; y[2] = @as(i16, @strlen(word(true)));"
+    assert run_task(tmp_path, body, decl, results={"y": "i2"})["y"].tolist() == [9, 8, 3]
+    with pytest.raises(CslError, match="compile time"):
+        run_task(tmp_path, "const c = config(k); y[0] = c.m;", decl, results={})

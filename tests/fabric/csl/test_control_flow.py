@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fabric.csl.diagnostics import CslError
+from tests.fabric.csl.running import run_task
 from tests.fabric.csl.test_features import VECTORS, words
 
 
@@ -41,3 +42,62 @@ def test_results_that_nobody_needs_and_those_of_operations(tmp_path):
     fifo = "var store: [4]f32; const f = @allocate_fifo(store);"
     with pytest.raises(CslError, match="whether a FIFO ended an operation early cannot be read"):
         words(tmp_path, "if (@fmovs(f, a_dsd)) { y[0] = 1.0; }", VECTORS, fifo, count=6, kind="f4")
+
+
+UNROLLED = {
+    "break under a known condition": (
+        "for (@range(i16, 3)) |i| { inline for (.{ 1, 2, 3 }) |v| { if (v == 2) break; y[0] += v; } y[1] += 1; }",
+        [3, 3, 0],
+    ),
+    "break while running": (
+        "for (@range(i16, 3)) |i| { inline for (.{ 1, 2, 3 }) |v| { if (i == v) break; y[0] += v; } y[1] += 1; }",
+        [6 + 0 + 1, 3, 0],
+    ),
+    "continue while running": (
+        "for (@range(i16, 3)) |i| { inline for (.{ 1, 2, 3 }) |v| { if (i == v) continue; y[0] += v; } y[1] += 1; }",
+        [6 + 5 + 4, 3, 0],
+    ),
+    "labels from a loop inside": (
+        """outer: inline for (.{ 0, 1, 2 }) |v| {
+             var k: i16 = 0;
+             while (k < 4) : (k += 1) { if (k == v) continue :outer; if (v == two) break :outer; y[v] += 1; }
+           }""",
+        [0, 1, 0],
+    ),
+    "an inline while": (
+        """comptime var i: i16 = 0;
+           inline while (i < 10) : (i += 1) { if (i == 3) { break; } if (i == two - 1) { continue; } y[i] = 1; }""",
+        [1, 0, 1],
+    ),
+    "return": ("y[0] = place(f32); y[1] = place(i32); y[2] = place(u32);", [1, 2, -1]),
+}
+
+
+@pytest.mark.parametrize(("body", "expected"), UNROLLED.values(), ids=UNROLLED)
+def test_an_unrolled_loop_is_left_like_any_other(tmp_path, body, expected):
+    """Its `break` and `continue` mean it, not the loop around it."""
+    decl = """var two: i16 = 2;
+fn place(comptime T: type) i16 { inline for (.{ i16, f32, i32 }) |t, i| { if (t == T) return @as(i16, i); } return -1; }
+"""
+    for level in (0, 1):
+        found = run_task(tmp_path, body, decl, "var y = @zeros([3]i16);", results={"y": "i2"}, optimise=level)
+        assert found["y"].tolist() == expected
+
+
+KNOWN_END = {
+    "after if": "if (T == f32) return 1; if (T == i16) { return 2; } @comptime_assert(false); return 3;",
+    "after switch": "switch (T) { f32 => { return 1; }, i16 => return 2, else => void } const n: T = none; return n;",
+    "after a loop": "inline for (.{ f32, i16 }) |t, i| { if (t == T) { return i + 1; } } @comptime_assert(false);",
+}
+
+
+@pytest.mark.parametrize("body", KNOWN_END.values(), ids=KNOWN_END)
+def test_what_follows_a_known_return_is_not_analysed(tmp_path, body):
+    decl = f"fn which(comptime T: type) i16 {{ {body} }}\nvar y = @zeros([2]i16);"
+    found = run_task(tmp_path, "y[0] = which(f32); y[1] = which(i16);", decl, results={"y": "i2"})
+    assert found["y"].tolist() == [1, 2]
+
+
+def test_a_generic_function_ends_its_own_recursion(tmp_path):
+    decl = "fn fib(comptime n: i16) i16 { if (n < 2) return n; return fib(n - 1) + fib(n - 2); }\nvar y: i16;"
+    assert run_task(tmp_path, "y = fib(9);", decl, results={"y": "i2"})["y"].tolist() == [34]

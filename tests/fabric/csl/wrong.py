@@ -210,7 +210,6 @@ MACHINE = {
     "run-time builtin at compile time": ("comptime { ¶@random16(); }\n", "in code that runs on a PE"),
     "WSE-3 only": (running("¶@queue_flush(@get_output_queue(2));"), "WSE-3 only"),
     "raw configuration": (running("¶@set_config(1, 2);"), "tile_config"),
-    "old builtin": ("const c = @get_color(1);\ncomptime { _ = ¶@get_color_id(c); }\n", "was replaced"),
     "arguments of a builtin": (value("¶@get_color()"), "takes 1 argument, not 0"),
     "no architecture": (value('@is_arch(¶"wse9")'), "no architecture"),
 }

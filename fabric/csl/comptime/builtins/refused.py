@@ -31,7 +31,6 @@ REFUSED = {
     "@addc16": MACHINE,
     "@fnormh": MACHINE,
     "@fnorms": MACHINE,
-    "@get_color_id": "was replaced by @get_int",
 }
 """Names, and why; the sentence begins with the name."""
 

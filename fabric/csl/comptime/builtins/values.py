@@ -133,6 +133,7 @@ _part("@range_stop", "stop")
 _part("@range_step", "step")
 
 
+@builtin("@get_color_id", 1, 1, "any", GROUP, "old: the number of a color")
 @builtin("@get_int", 1, 1, "any", GROUP, "the number of a color, task id, queue or enum")
 def _get_int(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     value = ev.expr(node.arguments[0], scope)
@@ -142,7 +143,7 @@ def _get_int(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     elif isinstance(kind, IdType):
         target = U16
     else:
-        raise Fault(f"@get_int takes a color, task id, queue or enum, not {kind}", node.span)
+        raise Fault(f"{node.name} takes a color, task id, queue or enum, not {kind}", node.span)
     if isinstance(value, tree.Expr):
         return ev.run_bitcast(value, target, node.span)
     return Value(target, uniform(value, ev.level).data)
