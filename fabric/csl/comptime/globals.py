@@ -172,7 +172,9 @@ class Globals(Expressions):
         if decl.value is None:
             top = not entry.module.name
             here = f"--params {entry.name}:..."
-            hint = f"give one with {here}" if top else f"bind it where the module is used; of wse csl call {here}"
+            hint = f"give one with {here}" if top else f"bind it where the file is used: .{{ .{entry.name} = ... }}"
+            if not top and not decl.span.source.is_library:
+                hint += f"; of wse csl call {here}"
             raise Fault(f"the param '{entry.name}' has no value", decl.span, hint)
         value = self.known(decl.value, scope, f"the default of param '{entry.name}'")
         if value.type.words == 0 and kind is not None and kind.words != 0:
