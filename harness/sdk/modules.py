@@ -14,7 +14,7 @@ from typing import Any
 
 from wse_core.errors import ConfigError
 
-__all__ = ["Finder", "provided"]
+__all__ = ["Finder", "absent", "provided"]
 
 NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "cerebras.sdk.runtime.sdkruntimepybind": {
@@ -51,6 +51,8 @@ MISSING: dict[str, dict[str, str]] = {
     "cerebras.sdk.runtime.sdkruntimepybind": {"get_system": "there is no machine but the modelled one"}
 }
 """Per module what the vendor's has and this one has not, with the reason."""
+OLDER = ("cerebras.elf",)
+"""Packages of host interfaces before `SdkRuntime`, which name colors and port maps instead of symbols."""
 PACKAGES = {name.rsplit(".", k)[0] for name in NAMES for k in range(1, name.count(".") + 1)}
 
 
@@ -81,6 +83,13 @@ def _missing(module: str, name: str) -> Any:
     if reason is not None:
         raise ConfigError(f"{reason}; this script needs {name}", hint="a layout block in CSL, and cslc")
     raise AttributeError(f"module '{module}' has no attribute '{name}'")
+
+
+def absent(name: str) -> str:
+    """Return what is said of a module of the vendor's that is not here."""
+    if name.startswith(OLDER):
+        return f"the host interface {name}, of SDK 0.x, is not supported; SdkRuntime copies, launches and streams"
+    return f"there is no module {name} here; there are {', '.join(sorted(NAMES))}"
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from types import ModuleType
 
 from harness.sdk.device import checking_memory
 from harness.sdk.log import close_all
-from harness.sdk.modules import provided
+from harness.sdk.modules import absent, provided
 from harness.sdk.promotion import compiled, scripted
 from harness.sdk.runtime import MachineOf, running_on
 from wse_core.errors import WseError
@@ -51,6 +51,11 @@ def run_script(
         return 1
     except WseError as error:
         print(f"{_place(error, path)}{error}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "cerebras":
+            raise
+        print(f"{_place(error, path)}{absent(error.name)}", file=sys.stderr)
         return 1
     finally:
         close_all()

@@ -268,6 +268,26 @@ def test_a_mistake_of_a_script_has_its_line(compiled, tmp_path, capsys, monkeypa
     sys.modules.pop("helper", None)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("cerebras.elf.cs_elf_runner", "of SDK 0.x, is not supported; SdkRuntime"),
+        ("cerebras.sdk.other", "there are cerebras.appliance"),
+    ],
+)
+def test_a_module_of_the_vendor_that_is_not_here_is_said(tmp_path, capsys, name, said):
+    script = tmp_path / "run.py"
+    script.write_text(f"import numpy\nfrom {name} import Runner\n")
+    assert python.main([str(script)]) == 1
+    out = capsys.readouterr().err
+    assert "run.py:2: error:" in out
+    assert said in out
+    assert "Traceback" not in out
+    script.write_text(f"try:\n  import {name}\nexcept ImportError:\n  print('another way')\n")
+    assert python.main([str(script)]) == 0
+    assert capsys.readouterr().out == "another way\n"
+
+
 def test_a_copy_with_strides_reaches_every_other_pe(compiled):
     runner = started(compiled)
     place, how = runner.get_id("a"), {"order": MemcpyOrder.ROW_MAJOR, "streaming": False, "nonblock": False}
