@@ -237,6 +237,7 @@ class CodeRegion:
         self.paints: dict[tuple[Color, Place], tuple[RoutingPosition, ...]] = {}
         self.ports: list[Port] = []
         self.symbols: dict[str, NDArray[Any]] = {}
+        self._colors: dict[str, Color] = {}
 
     def __repr__(self) -> str:
         return f"CodeRegion({self.name!r}, {self.width} x {self.height} PEs of {self.source} at ({self.x}, {self.y}))"
@@ -275,8 +276,17 @@ class CodeRegion:
     # ---- colors and params
 
     def color(self, name: str, value: int | None = None) -> Color:
-        """Return a new color of this region."""
-        return Color(name, value, self.name)
+        """Return the color of a name of this region: the same one whenever it is asked for.
+
+        Raises
+        ------
+        ConfigError
+            It was made with another value.
+        """
+        made = self._colors.setdefault(str(name), Color(name, value, self.name))
+        if value is not None and made.fixed != int(value):
+            raise ConfigError(f"the color '{name}' of the region '{self.name}' has the value {made.fixed}, not {value}")
+        return made
 
     def _set(self, places: Sequence[Place], *given: Any) -> None:
         value: int | Color

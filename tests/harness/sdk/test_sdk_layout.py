@@ -365,3 +365,15 @@ def test_a_way_is_the_shortest_one(taken, random):
             delta = (after[0] - cell[0], after[1] - cell[1])
             assert {"E": (1, 0), "W": (-1, 0), "S": (0, 1), "N": (0, -1)}[leaves] == delta
             assert comes == {"E": "W", "W": "E", "S": "N", "N": "S"}[leaves]
+
+
+def test_a_region_has_one_color_of_a_name():
+    region = SdkLayout(SdkTarget.WSE3).create_code_region("hold.csl", "h", 1, 1)
+    other = SdkLayout(SdkTarget.WSE3).create_code_region("hold.csl", "g", 1, 1)
+    assert region.color("rx") is region.color("rx")
+    assert region.color("rx") is not other.color("rx")
+    fixed = region.color("tx", 3)
+    assert region.color("tx") is fixed
+    assert region.color("tx", 3) is fixed
+    with pytest.raises(ConfigError, match="has the value 3, not 4"):
+        region.color("tx", 4)
