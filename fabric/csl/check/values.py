@@ -275,11 +275,7 @@ class RunTimeValues(Interpreter):
         return tree.AddressOf(PointerType(place.type, place.const), span, place)
 
     def run_element(self, node: n.Index, scope: Scope, base: Any, subscripts: list[Any]) -> Any:
-        operands = []
-        for value, at in zip(subscripts, node.subscripts, strict=True):
-            if not is_integer(value.type):
-                raise Fault(f"an index must be an integer, not {value.type}", at.span)
-            operands.append(self.as_expr(value, at.span))
+        operands = [self.as_expr(value, at.span) for value, at in zip(subscripts, node.subscripts, strict=True)]
         kind = base.type
         where: Any
         if isinstance(kind, ArrayType):

@@ -101,6 +101,8 @@ class Asking(ABC):
             self.session.dialect.use(node.name if known else "an integer of this width", node.span)
             return plain
         value = self.scalar(node, scope, "a type")
+        if value is None:
+            raise Fault("a type is needed here, not what this is a part of", node.span)
         if value.type != TYPE:
             raise Fault(f"a type is needed here, not {shown(value)} of type {value.type}", node.span)
         return value.data

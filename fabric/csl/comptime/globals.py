@@ -175,7 +175,11 @@ class Globals(Expressions):
             hint = f"give one with {here}" if top else f"bind it where the file is used: .{{ .{entry.name} = ... }}"
             if not top and not decl.span.source.is_library:
                 hint += f"; of wse csl call {here}"
-            raise Fault(f"the param '{entry.name}' has no value", decl.span, hint)
+            site = entry.module.site
+            if site is not None and decl.span.source.is_library:
+                raise Fault(f"the param '{entry.name}' of {entry.module.source.name} has no value", site, hint)
+            notes = () if site is None else (("imported here", site),)
+            raise Fault(f"the param '{entry.name}' has no value", decl.span, hint, notes)
         value = self.known(decl.value, scope, f"the default of param '{entry.name}'")
         if value.type.words == 0 and kind is not None and kind.words != 0:
             return value  # `param x: T = {}` is void until somebody binds it
@@ -326,7 +330,7 @@ class Globals(Expressions):
             module = earlier.module(self.session, path, self.naming, bindings)
         else:
             module = self.session.module(path, self.naming, bindings)
-        module.chain = (*importer.chain, importer.source.name)
+        module.chain, module.site = (*importer.chain, importer.source.name), span
         for given, (_, at) in bindings.items():
             entry = module.globals.get(given)
             unknown = entry is None or not isinstance(entry.decl, (n.ParamDecl, n.ColorDecl))

@@ -70,7 +70,10 @@ class Places(Asking):
                 assert isinstance(variable.type, ArrayType)
                 offset = 0
                 for subscript, size in zip(place.subscripts, variable.type.dims, strict=True):
-                    offset = offset * size + subscript.value.data  # type: ignore[attr-defined]
+                    index = subscript.value.data  # type: ignore[attr-defined]
+                    if not 0 <= index < size:
+                        raise Fault(f"index {index} is outside of {variable.type}", subscript.span)
+                    offset = offset * size + index
                 return Value(kind, Pointer(variable, offset))
         return self.run_address(place, span)
 
@@ -114,6 +117,9 @@ class Places(Asking):
     def _index(self, node: n.Index, scope: Scope) -> Any:
         base = self.expr(node.base, scope)
         subscripts = [self.expr(entry, scope) for entry in node.subscripts]
+        for value, at in zip(subscripts, node.subscripts, strict=True):
+            if not is_integer(value.type):
+                raise Fault(f"an index must be an integer, not {value.type}", at.span)
         kind = base.type
         if base.__class__ is Value and isinstance(base.data, Pointer) and isinstance(kind, PointerType):
             if isinstance(kind.target, ArrayType):

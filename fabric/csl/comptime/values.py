@@ -163,6 +163,8 @@ class Module:
     builtin: bool = False
     chain: tuple[str, ...] = ()
     """The files that import each other down to this one."""
+    site: Span | None = None
+    """Where it is imported; None if the compiler takes it by itself."""
 
     def path_of(self, name: str) -> str:
         """Return the symbol of a global of this module."""

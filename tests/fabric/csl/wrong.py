@@ -214,6 +214,7 @@ MACHINE = {
     "no architecture": (value('@is_arch(¶"wse9")'), "no architecture"),
 }
 
+INDEXED = "var a: [8]f32; var ab: [3, 3]i16; const two = .{ 1, 2 }; fn nothing() void { }\n"
 VECTORS = {
     "no kind of DSD": (value("@get_dsd(¶i16, .{})"), "no kind of DSD"),
     "unknown field of a DSD": (
@@ -288,6 +289,48 @@ VECTORS = {
         "takes 2 operands, not 1",
     ),
     "no such DSR": (value("@get_dsr(dsr_dest, ¶16)"), "no dsr_dest 16"),
+    **{
+        f"mem4d with {fields}": (
+            running(f"_ = @get_dsd(mem4d_dsd, .{{ .base_address = &m, {fields} }});", "var m: [8]f32; var n: u16;"),
+            message,
+        )
+        for fields, message in (
+            (".extent = ¶.{ n, 2 }", "must be known at compile time"),
+            (".extent = .{ 2, 2 }, .stride = ¶.{ 1, n }", "must be known at compile time"),
+            (".extent = ¶.{ 2.5, 2 }", "must be integers, not comptime_float"),
+            (".extent = ¶.{ -1, 2 }", "an extent of -1"),
+            (".extent = ¶.{ 1, 1, 1, 1, 1 }", "one to four integers"),
+            (".extent = ¶.{}", "one to four integers"),
+            (".extent = ¶3", "must be a tuple"),
+        )
+    },
+    "strides for other dimensions": (
+        value("@get_dsd(mem4d_dsd, ¶.{ .base_address = &m, .extent = .{ 2, 2 }, .stride = .{1} })", "var m: [8]f32;"),
+        "as many strides, not 1",
+    ),
+    "param of a library": (
+        'const d = @import_module(¶"<debug>", .{ .buffer_size = 9 });\n' + running("d.trace_u16(1);"),
+        "the param 'key' of <debug>",
+    ),
+    "task of its own type": (
+        "task t(¶t) void { }\ncomptime { @bind_local_task(t, @get_local_task_id(9)); }\n",
+        "a type is needed",
+    ),
+    **{
+        f"{when} {text}": (make(text), message)
+        for text, message in (
+            ("_ = &a[¶nothing];", "an index must be an integer, not fn()void"),
+            ("_ = a[¶true];", "an index must be an integer, not bool"),
+            ("_ = two[¶i16];", "an index must be an integer, not type"),
+            ("_ = &a[¶9];", "index 9 is outside of [8]f32"),
+            ("_ = &a[¶-1];", "index -1 is outside of [8]f32"),
+            ("_ = &ab[2, ¶3];", "index 3 is outside of [3, 3]i16"),
+        )
+        for when, make in (
+            ("while running", lambda text: running(text, INDEXED)),
+            ("while compiling", lambda text: f"{INDEXED}comptime {{ {text} }}\n"),
+        )
+    },
     "FIFO of a number": (value("@allocate_fifo(¶w)", "var w: i16;"), "FIFO needs a var array"),
 }
 

@@ -26,6 +26,7 @@ from fabric.csl.types import (
     is_byte,
     leads_to_bytes,
 )
+from fabric.csl.types.rules import is_integer
 
 if TYPE_CHECKING:
     from fabric.csl.comptime.interpreter import Interpreter
@@ -132,6 +133,8 @@ def _checked(ev: Interpreter, kind: DsdType, name: str, value: Any, at: n.Node) 
         raise Fault(f"base_address must be a pointer, not {value.type}", at.span)
     elif rule in ("struct", "tuple") and not isinstance(getattr(value, "data", None), Struct):
         raise Fault(f"'{name}' must be a {rule}, not {value.type}", at.span)
+    elif rule == "tuple":
+        _check_numbers(name, value.data, at)
     elif rule == "priority":
         if not isinstance(getattr(value, "data", None), Struct):
             raise Fault(f"'{name}' must be a struct, not {value.type}", at.span)
@@ -144,6 +147,20 @@ def _checked(ev: Interpreter, kind: DsdType, name: str, value: Any, at: n.Node) 
                 raise Fault(f"there is no simd mode '{mode}'{where}", at.span, f"one of {', '.join(there)}")
             ev.session.dialect.use(f"the simd mode {mode}", at.span)
     return value
+
+
+def _check_numbers(name: str, numbers: Struct, at: n.Node) -> None:
+    """Refuse extents or strides of a DSD of several dimensions that are not one to four known integers."""
+    if not numbers.is_tuple or not 1 <= len(numbers.fields) <= 4:
+        raise Fault(f"'{name}' must be a tuple of one to four integers", at.span, f".{name} = .{{ 2, 4 }}")
+    for entry in numbers.fields.values():
+        if not is_integer(entry.type):
+            raise Fault(f"the numbers in '{name}' must be integers, not {entry.type}", at.span)
+        if not isinstance(entry, Value):
+            hint = "the extent of a mem1d_dsd may be known at run time only"
+            raise Fault(f"the numbers in '{name}' of a mem4d_dsd must be known at compile time", at.span, hint)
+        if name == "extent" and not 0 <= entry.data <= U16.high:
+            raise Fault(f"an extent of {entry.data}: it can be 0 to {U16.high:,}", at.span)
 
 
 def _complete(kind: DsdType, fields: dict[str, Any], at: n.Node) -> None:
@@ -163,6 +180,10 @@ def _complete(kind: DsdType, fields: dict[str, Any], at: n.Node) -> None:
             raise Fault(f"a {kind} needs tensor_access, or base_address and extent", at.span)
         elif "extent" not in fields:
             raise Fault(f"a {kind} needs an extent", at.span)
+        elif kind.name == "mem4d_dsd" and "stride" in fields:
+            sizes = [len(fields[name].data.fields) for name in ("extent", "stride")]
+            if sizes[0] != sizes[1]:
+                raise Fault(f"a mem4d_dsd with {sizes[0]} extents needs as many strides, not {sizes[1]}", at.span)
     for name in NEEDED.get(kind.name, ()):
         if name not in fields:
             raise Fault(f"a {kind} needs the field '{name}'", at.span)
