@@ -27,9 +27,12 @@ def read_by(at_once: bool, pieces: int) -> str:
 
 def estimated(request: AnswerRequest) -> dict[str, Any]:
     """Return what an answer will take, by the prices of its programs; nothing is run."""
-    from harness.inference.estimate import MOVED, WITHIN, estimate
+    from harness.inference.estimate import BY_EXPERTS, MOVED, WITHIN, estimate
 
     found, machine = estimate(request), request.machine
+    within = WITHIN | ({"transition": MOVED} if request.last_mesh != request.mesh else {})
+    if request.decoder.experts and found.at_once and not found.pieces:
+        within |= {"prefill": BY_EXPERTS}
     total = found.prefill + found.transition + found.first_token + sum(found.tokens)
     return {
         "model": request.model.name,
@@ -43,7 +46,7 @@ def estimated(request: AnswerRequest) -> dict[str, Any]:
             "first_token": found.first_token,
             "tokens": found.tokens,
         },
-        "within": WITHIN | ({"transition": MOVED} if request.last_mesh != request.mesh else {}),
+        "within": within,
         "seconds": {f"{machine[key]} GHz": total / (machine[key] * 1e9) for key in CLOCKS},
         "memory_per_pe": sum(found.memory.values()),
         "memory_parts": found.memory,

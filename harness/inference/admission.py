@@ -6,15 +6,19 @@ from dataclasses import dataclass, replace
 
 from fabric.networks.inference.chunks import Chunks
 from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.fit import admit, needed_words, tokens_per_row
 from fabric.networks.inference.log import PAIRS
 from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.pipeline import Pipeline
 from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.prefill.cycles import PromptCycles
 from fabric.networks.inference.prefill.fit import admit_prompt, prompt_words
 from fabric.networks.inference.prefill.placement import PromptPlacement
+from fabric.networks.inference.prefill.program import Prefill
 from harness.inference.asking import AnswerRequest, Model
 from wse_core.errors import PlanError
+from wse_core.params import Machine
 
 __all__ = ["Built", "Drafted", "Words", "admitted"]
 
@@ -74,15 +78,24 @@ def _on_one_mesh(request: AnswerRequest) -> tuple[Decode, list[Words]]:
     room = tokens_per_row(request.tokens, mesh[1], policy)
     place = Placement(request.decoder, *mesh, room, request.dtype)
     admit(place, machine, request.tokens, policy)
-    by_token = request.prefill == "token" or (request.prefill == "auto" and place.decoder.experts)
-    if not by_token:
+    if request.prefill != "token":
         prompt = PromptPlacement(place, len(request.prompt))
         words = max(prompt_words(prompt), needed_words(place, prompt.slots), key=lambda found: sum(found.values()))
         if request.prefill == "mesh":
             admit_prompt(prompt, machine)
-        if sum(words.values()) <= machine["mem.words"]:
+        fits = sum(words.values()) <= machine["mem.words"]
+        if fits and (request.prefill == "mesh" or not place.decoder.experts or _is_faster(machine, prompt)):
             return Decode(machine, place, policy, answers=request.answers, prompt=prompt), [words]
     return Decode(machine, place, policy, answers=request.answers), [needed_words(place)]
+
+
+def _is_faster(machine: Machine, prompt: PromptPlacement) -> bool:
+    """Whether a prompt that is read at once takes fewer cycles than token by token, by the prices of both.
+
+    With experts it may take more: all of them go round the columns, whoever chose them.
+    """
+    steps = StepCycles(Decode(machine, prompt.place)).step(prompt.length // 2) * prompt.length
+    return PromptCycles(Prefill(machine, prompt)).prompt_cycles() < steps
 
 
 def _in_a_batch(request: AnswerRequest, batch: int) -> tuple[Decode, list[Words]]:

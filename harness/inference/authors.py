@@ -57,7 +57,7 @@ def _side(decoder: Decoder, width: int, height: int) -> int:
         raise UnsupportedError(
             "program A of a model that is no LLaMA",
             cause="its authors' layer has RMSNorm, a gate, no experts, and one part behind the other",
-            hint="--program B",
+            hint="program B, which stands beside it",
         )
     if width != height:
         raise UnsupportedError(

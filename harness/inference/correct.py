@@ -37,10 +37,9 @@ from harness.inference.costs import (
     vector_function,
 )
 from harness.inference.phase import Phase
-from wse_core.errors import UnsupportedError
 from wse_core.params import Machine
 
-__all__ = ["Tiles", "decode", "prefill", "refuse_experts", "tiles"]
+__all__ = ["Tiles", "decode", "prefill", "tiles"]
 
 
 @dataclass(frozen=True)
@@ -81,16 +80,6 @@ class Tiles:
     def turned(self) -> int:
         """Heads of queries and of keys of a column."""
         return self.rounds * (self.queries + 1)
-
-
-def refuse_experts(decoder: Decoder) -> None:
-    """Refuse a decoder with experts; UnsupportedError."""
-    if decoder.experts:
-        raise UnsupportedError(
-            "a plan of a model with experts",
-            cause="its parts are not composed by hand; programs with experts are run and priced",
-            hint="wse generate MODEL --estimate",
-        )
 
 
 def tiles(decoder: Decoder, width: int, height: int) -> Tiles:
@@ -163,6 +152,21 @@ def _softmax(machine: Machine, heads: int, tokens: int, values: int) -> int:
     return heads * (each + elementwise(m, "fmuls", values)) + whole + vector_function(m, "reciprocal", heads)
 
 
+def _choice(machine: Machine, decoder: Decoder, tokens: int = 1) -> dict[str, float]:
+    """Return the cycles in which so many tokens find their experts and shares, if there are experts to be chosen.
+
+    For each choice the largest logit and its number, the lowest of equal ones, are looked for among all.
+    """
+    m, experts, chosen = machine, decoder.experts, decoder.chosen
+    if not experts:
+        return {}
+    search = 4 * elementwise(m, "fmaxs", experts) + 3 * elementwise(m, "fsubs", experts)
+    search += 3 * elementwise(m, "fmuls", experts)
+    summed = chosen if decoder.renormalised else experts
+    shares = vector_function(m, "exp", summed) + vector_function(m, "reciprocal", 1)
+    return {"choice of experts": tokens * (chosen * search + shares)}
+
+
 def _gated(machine: Machine, n: int, decoder: Decoder) -> int:
     """Return the cycles of act(gate) * up over n values: exp and reciprocal, and what stands around them."""
     m = machine
@@ -179,9 +183,8 @@ def _gated(machine: Machine, n: int, decoder: Decoder) -> int:
 
 def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096, sums: str = "f32") -> Phase:
     """Return a step of decode over a cache of so many tokens; `sums` is f32, or f16 as in program A."""
-    refuse_experts(decoder)
     m, t = machine, tiles(decoder, width, height)
-    rows, heads = cdiv(tokens, height), t.rounds * t.queries
+    rows, heads, chosen = cdiv(tokens, height), t.rounds * t.queries, max(1, decoder.chosen)
     along_y = {
         "norm": 1,
         **{f"norm {k}": 1 for k in range(3, 1 + decoder.norm_sums)},
@@ -190,7 +193,8 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
         "sum": heads,
         "P V": heads * t.values,
         **({"second norm": 1} if decoder.norm_sums > 1 else {}),
-        "gate, up": len(decoder.inward) * t.inner,
+        **({"router": decoder.experts} if decoder.experts else {}),
+        "gate, up": chosen * len(decoder.inward) * t.inner,
     }
     along_x = {"O": t.along, "down": t.along}
     kind = "f32" if sums == "f32" else "same"
@@ -206,7 +210,8 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
     if decoder.projection_norms:
         found["norms of projections"] = axis_sums(m, width, (2,), sums)[0][0]
         local["norms of projections"] = _norm(m, (t.queries + 1) * t.rounds * t.keys)
-    local |= _biases(m, decoder, t.along, t.inner) | _limits(m, decoder, heads * rows)
+    local |= _biases(m, decoder, t.along, t.inner) | _limits(m, decoder, heads * rows) | _choice(m, decoder)
+    router = {"router": matrix_vector(m, decoder.experts, t.along, kind)} if decoder.experts else {}
     return Phase(
         "B",
         "decode",
@@ -217,14 +222,15 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
             "scores": heads * matrix_vector(m, rows, t.keys, kind),
             "P V": heads * matrix_vector(m, t.values, rows, kind),
             "O": matrix_vector(m, t.along, heads * t.values, kind),
-            "gate, up": matrix_vector(m, len(decoder.inward) * t.inner, t.along, kind),
-            "down": matrix_vector(m, t.along, t.inner, kind),
+            **router,
+            "gate, up": chosen * matrix_vector(m, len(decoder.inward) * t.inner, t.along, kind),
+            "down": chosen * matrix_vector(m, t.along, t.inner, kind),
         },
         {
             "norms": _norms(m, decoder, t.along),
             "rotation": _of_turning(decoder, t.rounds * _rotation(m, (t.queries + 1) * t.keys)),
             "softmax": _softmax(m, heads, rows, t.values),
-            "silu": _gated(m, t.inner, decoder),
+            "silu": _gated(m, chosen * t.inner, decoder),
             "residuals": 2 * elementwise(m, "fadds", t.along),
             **local,
         },
@@ -235,9 +241,8 @@ def prefill(
     machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096, sums: str = "f32"
 ) -> Phase:
     """Return the prefill of so many tokens; `sums` is f32, or f16 as in program A."""
-    refuse_experts(decoder)
     m, t = machine, tiles(decoder, width, height)
-    rows, heads = cdiv(tokens, height), t.rounds * t.queries
+    rows, heads, chosen = cdiv(tokens, height), t.rounds * t.queries, max(1, decoder.chosen)
     slices = math.lcm(width, height)
     kind = "f32" if sums == "f32" else "same"
     depth, attention, inner = (cdiv(n, slices) for n in (decoder.hidden, heads * t.values * width, decoder.ffn))
@@ -247,6 +252,11 @@ def prefill(
 
     def gemm(k: int, columns: int) -> float:
         return mesh_gemm(m, width, height, rows, k, columns, kind) + left(k)
+
+    def by_experts(k: int, columns: int) -> float:
+        """Products of all experts, each with the tokens that chose it: all are chosen as often."""
+        count = cdiv(rows * chosen, decoder.experts or 1)
+        return max(1, decoder.experts) * mesh_gemm(m, width, height, count, k, columns, kind) + left(k)
 
     def tile(k: int, columns: int) -> int:
         return wavelets_of(even(k * columns), "f16")
@@ -267,7 +277,7 @@ def prefill(
         own["norms of projections"] = axis_sums(m, width, (2 * rows,), sums)[0][0]
         local["norms of projections"] = _norm(m, (t.queries + 1) * t.rounds * t.keys, rows)
     local |= _biases(m, decoder, rows * t.across, rows * t.inner)
-    local |= _limits(m, decoder, heads * rows * width_of_scores)
+    local |= _limits(m, decoder, heads * rows * width_of_scores) | _choice(m, decoder, rows)
     return Phase(
         "B",
         "prefill",
@@ -278,14 +288,15 @@ def prefill(
             "scores": asked,
             "P V": float(weighted),
             "O": gemm(attention, t.across),
-            "gate, up": gemm(depth, len(decoder.inward) * t.inner),
-            "down": gemm(inner, t.across),
+            **({"router": gemm(depth, decoder.experts)} if decoder.experts else {}),
+            "gate, up": by_experts(depth, len(decoder.inward) * t.inner),
+            "down": by_experts(inner, t.across),
         },
         {
             "norms": _norms(m, decoder, t.across, rows),
             "rotation": _of_turning(decoder, t.rounds * _rotation(m, rows * (t.queries + 1) * t.keys)),
             "softmax": _softmax(m, heads * rows, width_of_scores, t.values),
-            "silu": _gated(m, rows * t.inner, decoder),
+            "silu": _gated(m, rows * chosen * t.inner, decoder),
             "residuals": 2 * elementwise(m, "fadds", rows * t.across),
             **local,
         },

@@ -21,6 +21,7 @@ from harness.inference.asking import AnswerRequest
 from harness.inference.serving import schedule
 
 __all__ = [
+    "BY_EXPERTS",
     "MOVED",
     "WITHIN",
     "BatchEstimate",
@@ -33,6 +34,8 @@ __all__ = [
 
 WITHIN = {"prefill": 0.02, "transition": 0.05, "first_token": 0.02, "tokens": 0.01}
 """Largest relative error of each part of an estimate against the engine that tests allow."""
+BY_EXPERTS = 0.1
+"""The same of a prompt that a model with experts reads at once: how many tokens choose which is drawn by lot."""
 MOVED = 0.1
 """The same of the transition to another mesh, from when each PE has read the prompt."""
 

@@ -58,6 +58,10 @@ class PricedPlacement(Placement):
         numbers = {field.name: getattr(place, field.name) for field in fields(Placement)}
         return PricedPlacement(**numbers | {"decoder": place.decoder.of_kinds(place.decoder.kinds)})
 
+    def copies(self, name: str) -> int:
+        """Return 1: experts lie in one place."""
+        return 1
+
     @property
     def weight_words(self) -> int:
         """Words of a layer's matrices, and where the output matrix begins; a column of each has room."""

@@ -101,10 +101,9 @@ class ExpertChoice:
             p.ldi32(value, 2 * BEYOND)
             p.fmins(value, value, self.distant)
             p.st32(value, number)
-            # Numbers that are not equal lie one apart: the logit of this expert becomes the lowest, others stay.
-            p.fsubs(self.distant, self.numbers, value)
-            p.fabss(self.distant, self.distant)
-            p.fsubs(self.distant, self.distant, 0.5)
+            # What is not this expert lies one farther at least: its logit becomes the lowest, others stay.
+            p.fadds(value, value, 0.5)
+            p.fsubs(self.distant, self.distant, value)
             p.fmuls(self.distant, self.distant, AWAY)
             p.fmins(self.own, self.own, self.distant)
             p.add16(share, share, 2)

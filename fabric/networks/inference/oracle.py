@@ -386,23 +386,30 @@ class Oracle:
 
     def _by_experts(self, tiles: dict[str, Bits], given: Bits) -> Bits:
         """Return what the chosen experts give, each with its share."""
-        place, single = self.place, self.single
-        logits = self._along_y("router", tiles["router"], given)[0]  # the same in all columns
-        values = single.decode(logits)
-        picked = sorted(range(len(values)), key=lambda k: (-values[k], k))[: place.decoder.chosen]
+        place = self.place
+        picked, shares = self.routed(self._along_y("router", tiles["router"], given)[0])  # the same in all columns
+        whole = np.concatenate([tiles[f"gate_up {k}"] for k in picked], axis=2)
+        gate_up = self._along_y("gate_up", whole, given).reshape(place.width, len(picked), -1)
+        inner = self.shared(gate_up, shares)
+        down = np.concatenate([tiles[f"down {k}"] for k in picked], axis=3)
+        return self._along_x(down, inner.reshape(place.width, -1))
+
+    def routed(self, logits: Bits) -> tuple[list[int], Bits]:
+        """Return the experts that a token with such logits of the router is given to, and their shares."""
+        values, decoder = self.single.decode(logits), self.place.decoder
+        picked = sorted(range(len(values)), key=lambda k: (-values[k], k))[: decoder.chosen]
         peak = np.broadcast_to(logits[picked[0]], logits.shape)
         powers = self.functions.exp(self.do("sub", logits, peak))
         chosen = powers[picked]
-        inverse = self.functions.reciprocal(self.in_order(0.0, chosen if place.decoder.renormalised else powers))
-        shares = self.do("mul", chosen, np.broadcast_to(inverse, chosen.shape))
-        whole = np.concatenate([tiles[f"gate_up {k}"] for k in picked], axis=2)
-        gate_up = self._along_y("gate_up", whole, given).reshape(place.width, len(picked), -1)
-        active = self.active(gate_up[..., : place.ffn])
-        if place.decoder.gated:
-            active = self.do("mul", active, gate_up[..., place.ffn :])
-        inner = self.rounded(self.do("mul", active, np.broadcast_to(shares[:, np.newaxis], active.shape)))
-        down = np.concatenate([tiles[f"down {k}"] for k in picked], axis=3)
-        return self._along_x(down, inner.reshape(place.width, -1))
+        inverse = self.functions.reciprocal(self.in_order(0.0, chosen if decoder.renormalised else powers))
+        return picked, self.do("mul", chosen, np.broadcast_to(inverse, chosen.shape))
+
+    def shared(self, gate_up: Bits, shares: Bits) -> Bits:
+        """Return what is inside of experts, (..., experts, ffn), each with its share, rounded to 16 bits."""
+        active = self.active(gate_up[..., : self.place.ffn])
+        if self.place.decoder.gated:
+            active = self.do("mul", active, gate_up[..., self.place.ffn :])
+        return self.rounded(self.do("mul", active, np.broadcast_to(shares[..., np.newaxis], active.shape)))
 
     def active(self, gate: Bits) -> Bits:
         """Return the activation of numbers."""

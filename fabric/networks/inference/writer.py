@@ -38,7 +38,7 @@ BIAS_WORDS = 40
 """Words kept beside them for each kind of biases but those of queries, keys and values."""
 BATCH_WORDS = 900
 """Words kept beside them for a batch."""
-EXPERT_WORDS = 900
+EXPERT_WORDS = 1200
 """Words kept beside them for a router and experts."""
 CENTRED_WORDS, ERF_WORDS = 150, 250
 """Words kept beside them for each norm that subtracts the mean, and for gelu with the error function."""

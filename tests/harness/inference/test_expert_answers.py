@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from harness.cli.main import main
+from harness.inference.estimate import BY_EXPERTS
 from harness.models.hub import load_model
 from harness.models.plain import PlainDecoder
 from harness.models.tensors import write_tensors
@@ -41,6 +42,8 @@ def answered(capsys, directory, *options):
     "options",
     [
         ("--mesh", "4x3"),
+        ("--mesh", "4x3", "--prefill", "mesh"),
+        ("--mesh", "5x3", "--decode-mesh", "2x2"),
         ("--mesh", "3x2", "--prefill", "token", "--cache", "round", "--preset", "wse3"),
         ("--mesh", "2x2", "--dtype", "cb16", "--cache", "concat"),
         ("--mesh", "3x2", "--regions", "2"),
@@ -70,17 +73,34 @@ def test_requests_share_steps(directory, capsys):
     assert [answer["tokens"] for answer in found["requests"]] == [wanted] * 3
 
 
-@pytest.mark.parametrize("options", [("--mesh", "4x3", "--prefill", "mesh"), ("--mesh", "5x3", "--decode-mesh", "2x2")])
-def test_what_is_refused(directory, options, capsys):
-    """Ways in which several tokens choose experts at once, in one line that says so."""
-    status, output = answered(capsys, directory, *options)
-    assert status == 2
-    assert "experts" in output.err
+def test_a_prompt_is_read_at_once_if_that_is_faster(directory, capsys):
+    """The way that takes fewer cycles, by the prices of both; the estimate is of the same way, and near the run."""
+    found = {}
+    for way in ("auto", "mesh", "token"):
+        words = "--mesh", "3x2", "--tokens", 1, "--prefill", way, "--verify", "off", "--json"
+        status, output = answered(capsys, directory, *words)
+        assert status == 0
+        found[way] = json.loads(output.out)
+    at_once = found["mesh"]["cycles"]["prefill"] < found["token"]["cycles"]["prefill"]
+    assert found["auto"]["cycles"] == found["mesh" if at_once else "token"]["cycles"]
+    _, output = answered(capsys, directory, "--mesh", "3x2", "--prefill", "mesh", "--estimate", "--json")
+    estimated = json.loads(output.out)
+    assert estimated["within"]["prefill"] == BY_EXPERTS
+    cycles = found["mesh"]["cycles"]["prefill"]
+    assert estimated["estimated_cycles"]["prefill"] == pytest.approx(cycles, rel=BY_EXPERTS)
 
 
-def test_a_plan_is_refused(directory, capsys):
-    assert main(["plan", str(directory), "--inference", "--mesh", "8x8"]) == 2
-    assert "experts" in capsys.readouterr().err
+def test_a_plan_counts_all_experts_and_prices_the_chosen(capsys):
+    """Memory of all experts of a layer, cycles by program B and the resident decoder, rates and a batch."""
+    words = ["plan", "OLMoE-1B-7B", "--inference", "--mesh", "224x224", "--prompt-length", "64", "--batch", "2"]
+    assert main([*words, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    columns, rows = -(-1024 // 224), 2 * -(-2048 // 224 // 2)
+    assert facts["memory_per_pe"]["parts"]["gate_up"] == 64 * 2 * 4 * -(-2 * columns * rows // 4)
+    assert facts["programs"]["B"]["decode"]["layer"] == pytest.approx(facts["resident"]["layer"], rel=0.1)
+    assert facts["one_user"]["user_tokens_per_s"]["0.85 GHz"] > 0
+    assert facts["batch"]["times_alone"] > 1
+    assert main(words) == 0
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pytest
 from fabric.networks.inference.decoder import Decoder
 from harness.inference import authors, correct, costs
 from harness.inference.parts import COUNT, measured
+from harness.inference.running import running
 from harness.models.presets import PRESETS
 from wse_core.errors import UnsupportedError
 from wse_core.params import machine
@@ -95,6 +96,20 @@ def test_norms_of_heads_cost_a_sum_in_the_group():
         own = more.sums["norms of heads"] + more.local["norms of heads"]
         assert more.layer - less.layer == pytest.approx(own)
         assert own > 0
+
+
+@pytest.mark.parametrize(("name", "side"), [("Mixtral-8x7B", 384), ("Qwen3-30B-A3B", 256), ("OLMoE-1B-7B", 192)])
+def test_experts_are_priced_as_they_run(name, side):
+    """Steps within 10 % of the resident decoder's; work grows with what is chosen, prompts with what is there."""
+    decoder = PRESETS[name]
+    phase = correct.decode(WSE2, decoder, side, side, 2048)
+    assert phase.layer == pytest.approx(running(WSE2, decoder, side, side, 2048).layer, rel=0.1)
+    more = correct.decode(WSE2, replace(decoder, chosen=decoder.chosen + 1), side, side, 2048)
+    assert more.products["down"] == pytest.approx(phase.products["down"] * (1 + 1 / decoder.chosen))
+    twice = replace(decoder, experts=2 * decoder.experts)
+    assert correct.decode(WSE2, twice, side, side, 2048).products["down"] == phase.products["down"]
+    before, behind = (correct.prefill(WSE2, each, side, side, 2048) for each in (decoder, twice))
+    assert behind.products["down"] > 1.3 * before.products["down"]
 
 
 @pytest.mark.parametrize("name", ["router.hop", "ce.dsr_load"])

@@ -13,6 +13,7 @@ Measured against the engine, part by part: tests/fabric/networks/inference/test_
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -38,6 +39,8 @@ __all__ = ["PromptCycles"]
 
 STEPS = 48
 """Most steps of a product that are followed; times of more are drawn on from this number and half of it."""
+EXPERTS = 8
+"""Most experts that are followed, liked and disliked ones; the others take as long."""
 STEADY = 1e-3
 """Part of a layer by which its PEs may differ in how long it takes: those that follow take as long."""
 LAYER = PARTS[PARTS.index("norm 1") : PARTS.index("down")]
@@ -72,12 +75,42 @@ class RingProduct(NamedTuple):
     spreads: bool
 
 
+class ExpertProduct(NamedTuple):
+    """The products of all experts, whose matrices go round one after the other.
+
+    Attributes
+    ----------
+    name : str
+    turn, last : Turn
+        A step and the last one: until its tile is there, until the next one is on its way, until the first token that
+        chose the expert or, if there is none, until it ends; and behind the last token.
+    entry, end : Turn
+        A token that others follow, and the last one of an expert: of `Turn` work and behind.
+    none : int
+        Cycles of a step without tokens instead of `Turn.work` and `Turn.behind`.
+    again : int
+        Cycles from the end of an expert's last step to the first step of the next one.
+    channel : Channel
+    spreads : bool
+    """
+
+    name: str
+    turn: Turn
+    last: Turn
+    entry: Turn
+    end: Turn
+    none: int
+    again: int
+    channel: Channel
+    spreads: bool
+
+
 def cut_of(program: MarkedProgram, name: str) -> str:
     """Return the mark of the cut of a name; empty if there is none."""
     return next((mark for mark in program.marks if mark.partition(" ")[2] == name), "")
 
 
-Item = tuple[str, int, "RingProduct | None"]
+Item = tuple[str, int, "RingProduct | ExpertProduct | None"]
 """An event of a stretch of the program, the cycles from the one before to it, and what goes round there."""
 
 
@@ -92,6 +125,7 @@ class PromptCycles:
     def __init__(self, prefill: Prefill) -> None:
         self.prefill, self.prompt, self.place, self.m = prefill, prefill.prompt, prefill.place, prefill.machine
         self._programs: dict[int, MarkedProgram] = {}
+        self._sorting: dict[int, int] = {}
 
     # --- programs -----------------------------------------------------------------------------------------------------
 
@@ -126,6 +160,25 @@ class PromptCycles:
         local = {"passed_local": 0} if self.place.decoder.is_local else {}
         outside = [prompt.keys // 4] * (prompt.key_slots * prompt.tokens)
         return found | local | {"marks": self.priced.place.marks, "outside": outside}
+
+    def sorting(self, tokens: int) -> int:
+        """Return the cycles in which a PE sorts so many tokens by their experts."""
+        if tokens not in self._sorting:
+            program, chosen, experts = self.program(0), self.place.decoder.chosen, self.place.decoder.experts
+            cut = cut_of(program, "sort")
+            picked = np.tile(np.arange(chosen), self.prompt.tokens) % experts
+            given = {"picked": picked, "tokens_there": tokens}
+            self._sorting[tokens] = sum(program.follow(cut, cut.replace(" ", " behind ", 1), given).cycles)
+        return self._sorting[tokens]
+
+    def chosen(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return how many tokens of each row, of so many, choose each expert, (rows, experts), by lot."""
+        decoder, rng = self.place.decoder, np.random.default_rng(0)
+        found = np.zeros((len(counts), decoder.experts), np.int64)
+        for row, count in enumerate(counts.tolist()):
+            for _ in range(count):
+                found[row, rng.permutation(decoder.experts)[: decoder.chosen]] += 1
+        return found
 
     def _ways(self, mark: str, columns: int) -> Ways:
         """Return what the PEs of a line of so many columns do in a channel, the home being anywhere."""
@@ -164,22 +217,77 @@ class PromptCycles:
         state.registers[register] = 0
         return found, state
 
+    def _experts(self, mark: str, state: State) -> tuple[ExpertProduct, State]:
+        """Return the products of experts that begin at a mark, and what is known behind them."""
+        program, name = self.program(0), mark.split()[1]
+        steps = next(each for each in program.marks if each.startswith(f"steps {name} "))
+        register, entry, through = int(steps.split()[-1]), f"entry {name}", f"through {name}"
+        cut = cut_of(program, f"spread {name}") or cut_of(program, f"sum {name}")
+        behind, first, last = cut.replace(" ", " behind ", 1), program.address("expert_begins"), "expert_ends"
+
+        def entries(count: int) -> None:
+            """Let the first expert have so many tokens."""
+            state.store(program.address("current_expert"), 1, 0)
+            state.store(first, 1, 0)
+            state.store(program.address(last), 1, count)
+
+        state = program.follow(mark, steps, None, state).state
+
+        def turn(left: int) -> tuple[Turn, Turn, Turn, int]:
+            """Return a step, a token of it and the last token, and a step without tokens."""
+            nonlocal state
+            found = []
+            for count in (2, 0):
+                entries(count)
+                state.registers[register] = left
+                found.append(program.follow(steps, [entry, through], None, state))
+            before, none = found
+            tile, begun = before.cycles[:2] if len(before.events) > 2 else (0, 0)
+            work = sum(before.cycles) - tile - begun
+            tokens, now = [], before.state
+            for _ in range(2):
+                course = program.follow(entry, cut, None, now)
+                more = program.follow(behind, [entry, through], None, course.state)
+                tokens.append(Turn(0, 0, sum(course.cycles) + course.pending, sum(more.cycles)))
+                now = more.state
+            end = program.follow(through, steps, None, now)
+            skipped = sum(none.cycles) - tile - begun + sum(end.cycles)
+            return Turn(tile, begun, work, sum(end.cycles)), tokens[0], tokens[1], skipped
+
+        most = max(2, self.place.height)
+        (step, one, other, none), (final, *_) = turn(most), turn(1)
+        columns, hidden = self.place.width, self.place.hidden
+        spreads = "spread" in cut
+        wavelets = wavelets_of(hidden, self.place.dtype if spreads else "f32")
+        channel = Channel(self.m, self._ways(cut.partition(" ")[2], columns), wavelets)
+        entries(0)
+        state.registers[register] = 0
+        again = program.follow(steps, steps, None, state)
+        state.store(program.address("current_expert"), 1, self.place.decoder.experts - 1)
+        found = ExpertProduct(name, step, final, one, other, none, sum(again.cycles), channel, spreads)
+        return found, program.follow(steps, f"behind experts {name}", None, state).state
+
     def _script(self, first: str, last: str, state: State | None) -> tuple[list[Item], State]:
         """Return the events from one mark to another, with the products between, and what is known in the end."""
         program = self.program(0)
         found: list[Item] = []
         loops = [mark for mark in program.marks if mark.startswith("steps ")]
+        experts = [mark for mark in program.marks if mark.startswith("experts ")]
         while True:
-            course = program.follow(first, [last, *loops], self.given, state)
-            ring = course.events[-1] in loops
+            course = program.follow(first, [last, *experts, *loops], self.given, state)
             events = zip(course.events, course.cycles, strict=True)
             found += [(event, cycles, None) for event, cycles in events]
-            state = course.state
-            if not ring:
+            state, first = course.state, course.events[-1]
+            product: RingProduct | ExpertProduct
+            if first in experts:
+                product, state = self._experts(first, state)
+            elif first in loops:
+                product, state = self._ring(first, state)
+            else:
                 return found, state
-            first = course.events[-1]
-            product, state = self._ring(first, state)
             found[-1] = (first, found[-1][1], product)
+            if first in experts:
+                first = f"behind {first}"
 
     @cached_property
     def stretches(self) -> tuple[Course, list[list[Item]], int, list[Item]]:
@@ -305,8 +413,8 @@ class PromptRun:
         count = 1 if columns == self.width else self.lines
         return np.array(at[:, : count * columns]).reshape(len(at), count, columns)
 
-    def _on_ring(self, at: Times, product: RingProduct) -> None:
-        """Move the times over a product."""
+    def _on_ring(self, at: Times, product: RingProduct | ExpertProduct, chosen: NDArray[np.int64] | None) -> None:
+        """Move the times over a product, of an expert if `chosen` says how many tokens of each row chose it."""
         m, height = self.m, self.height
         columns = self.group if product.name in ("scores", "mix") else self.width
         channel = product.channel.over(columns)
@@ -325,13 +433,56 @@ class PromptRun:
             now += turn.begun
             begun = now.copy()
             owed[:] = 0 if number == height - 1 else 2 * wavelets
-            self._works(now, owed, turn.work)
-            move(now, owed, homes[:, number, np.newaxis, np.newaxis])
-            self._works(now, owed, turn.behind)
+            home = homes[:, number, np.newaxis, np.newaxis]
+            if chosen is None:
+                self._works(now, owed, turn.work)
+                move(now, owed, home)
+                self._works(now, owed, turn.behind)
+            else:
+                assert isinstance(product, ExpertProduct)
+                self._tokens(now, owed, home, turn, product, move, chosen)
             if number < height - 1:
                 busy = np.minimum(3 * wavelets, now + owed - begun)
                 arrival = (begun + busy)[senders] + ways
         at[:, : now.shape[1] * columns] = now.reshape(len(at), -1)
+
+    def _tokens(
+        self, now: Times, owed: Times, home: NDArray[np.int64], turn: Turn, product: ExpertProduct,
+        move: Callable[[Times, Times, NDArray[np.int64]], None], chosen: NDArray[np.int64],
+    ) -> None:  # fmt: skip
+        """Move the times over the tokens of a step of an expert, so many of each row."""
+
+        def of(rows: NDArray[np.bool_], act: Callable[[Times, Times], None]) -> None:
+            if rows.any():
+                own, due = now[rows], owed[rows]
+                act(own, due)
+                now[rows], owed[rows] = own, due
+
+        def works(cycles: int) -> Callable[[Times, Times], None]:
+            return lambda own, due: self._works(own, due, cycles)
+
+        some = chosen > 0
+        of(~some, works(product.none))
+        of(some, works(turn.work))
+        for k in range(int(chosen.max(initial=0))):
+            rows = chosen > k
+            of(rows, works(product.entry.work))
+            of(rows, lambda own, due, rows=rows: move(own, due, home[rows]))  # type: ignore[misc]
+            of(chosen > k + 1, works(product.entry.behind))
+            of(chosen == k + 1, works(product.end.behind))
+        of(some, works(turn.behind))
+
+    def _by_experts(self, at: Times, product: ExpertProduct) -> None:
+        """Move the times over the products of all experts: as far as some of them move them, drawn by lot."""
+        rows = np.arange(self.height) * self.place.height // self.height
+        chosen = self.form.chosen(np.array(self.prompt.counts)[rows])
+        order, count = np.argsort(chosen.sum(axis=0), kind="stable"), chosen.shape[1]
+        few = min(EXPERTS, count)
+        before = at.copy()
+        for expert in np.sort(order[(2 * np.arange(few) + 1) * count // (2 * few)]).tolist():
+            self._on_ring(at, product, chosen[:, expert])
+            at += product.again
+        at += (at - before).mean() * (count / few - 1)
 
     def _all(self, at: Times, mark: str, count: int) -> None:
         """Move the times over an all-reduce inside a head: to its last column and back."""
@@ -379,7 +530,14 @@ class PromptRun:
             at[:, : busy if inside else None] += cycles
             if product is not None:
                 inside = product.name in ("scores", "mix")
-                self._on_ring(at, product)
+                if isinstance(product, ExpertProduct):
+                    self._by_experts(at, product)
+                else:
+                    self._on_ring(at, product, None)
+            elif event == "sort":
+                rows = np.arange(self.height) * self.place.height // self.height
+                sorting = [self.form.sorting(self.prompt.counts[row]) for row in rows.tolist()]
+                at += np.array(sorting)[:, np.newaxis]
             elif event == "squares":
                 self._along_rows(at, self.form.prefill.squares)
             elif event == "projections" and self.form.prefill.projections is not None:

@@ -126,17 +126,20 @@ def emit_biases(w: PromptWriter, name: str, result: Var) -> None:
         p.faddhs(biased, bias, result)
 
 
-def emit_gated(w: PromptWriter) -> None:
-    """Write inner_half = act(gate) * up, or act(up) without a gate."""
-    p, s, n, decoder = w.p, w.prompt.tokens, w.place.ffn, w.place.decoder
+def emit_gated(w: PromptWriter, shares: Var | None = None) -> None:
+    """Write inner_half = act(gate) * up, or act(up) without a gate; of experts each with its share."""
+    p, count, n, decoder = w.p, w.prompt.inner_vectors, w.place.ffn, w.place.decoder
     each = w.prompt.shapes["gate_up"].rows
-    gate = p.mem4d(w.gate_up, (s, n), (each, 1))
+    gate = p.mem4d(w.gate_up, (count, n), (each, 1))
     if decoder.activation in PLAIN:
-        emit_plain(w, w.inner, gate, s * n)
+        emit_plain(w, w.inner, gate, count * n)
     else:
         _emit_smooth(w, gate)
     if decoder.gated:
-        p.fmuls(w.inner, w.inner, p.mem4d(w.gate_up, (s, n), (each, 1), offset=n))
+        p.fmuls(w.inner, w.inner, p.mem4d(w.gate_up, (count, n), (each, 1), offset=n))
+    if shares is not None:
+        by_vector = p.mem4d(w.inner, (count, n), (n, 1))
+        p.fmuls(by_vector, by_vector, p.mem4d(shares, (count, n), (1, 0)))
     p.fs2h(w.inner_half, w.inner)
 
 
@@ -149,7 +152,7 @@ def _emit_smooth(w: PromptWriter, gate: Dsd) -> None:
         w.functions.add(at, at, 1.0)
         w.functions.reciprocal(at, at)
 
-    w.in_pieces(w.inner, w.prompt.tokens * w.place.ffn, inverse)
+    w.in_pieces(w.inner, w.prompt.inner_vectors * w.place.ffn, inverse)
     w.p.fmuls(w.inner, w.inner, gate)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fabric.networks.inference.fit import GAPS
+from fabric.networks.inference.prefill.experts import PromptExperts
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.writer import CHUNK, code_words
 from wse_core.errors import PlanError
@@ -25,12 +26,14 @@ def prompt_words(prompt: PromptPlacement) -> dict[str, int]:
         "partial sums": 2 * max(prompt.block, prompt.piece),
         "scores": (2 + 1) * heads * s * wide + prompt.block + 2 * s * wide + 4 * heads * s,
         "mixed values": (2 + 1) * heads * s * place.part,
-        "inner features": 2 * s * prompt.shapes["gate_up"].rows + (2 + 1) * s * place.ffn,
+        "inner features": prompt.inner_vectors * (2 * prompt.shapes["gate_up"].rows + (2 + 1) * place.ffn),
         "squares of heads": 2 * s * place.squares,
         "angles": (4 * 4 + 2 + 4 + 4 * s + 4 * s * turned) * place.pairs,
         "lists": 2 * place.height + prompt.key_slots * s + 2 * s + 3 * 15,
         "functions": 6 * 2 * CHUNK + GAPS,
     }
+    if place.decoder.experts:
+        found["choice of experts"] = PromptExperts.words(prompt)
     if place.decoder.is_local:
         found["local angles"] = (5 * 4 + 4 * s) * place.pairs
     if place.decoder.window is not None:

@@ -126,6 +126,38 @@ class PrefillOracle:
                 found[row, chunk] = self._home(np.array(parts), self.homes[chunk][0])
         return found
 
+    def _by_experts(self, tiles: dict[str, Bits], x: Bits, given: Bits, norms: Norms) -> Bits:
+        """Return the residual stream, (height, chunks, tokens, hidden), with what the experts of each token give.
+
+        They come in their order, and each is added where the features are at home.
+        """
+        place, oracle = self.place, self.oracle
+        logits = self._spread(tiles["router"], given)[:, 0]
+        behind = place.decoder.norms_behind
+        found = np.zeros_like(x) if behind else x.copy()
+        for row, count in enumerate(self.prompt.counts):
+            for token in range(count):
+                picked, shares = oracle.routed(logits[row, token])
+                inner = []
+                for expert in picked:
+                    matrix = tiles[f"gate_up {expert}"]
+                    total = np.zeros((place.width * matrix.shape[2], 1), np.uint32)
+                    for chunk in self.prompt.sequence[row]:
+                        own = given[row, chunk, token][:, np.newaxis]
+                        total = oracle.product(matrix[chunk].reshape(-1, matrix.shape[3]), own, total)
+                    inner.append(total.reshape(place.width, -1))
+                vectors = oracle.shared(np.stack(inner, axis=1), shares)  # (width, experts, ffn)
+                for k in sorted(range(len(picked)), key=picked.__getitem__):
+                    matrix = tiles[f"down {picked[k]}"]
+                    for chunk in range(place.height):
+                        parts = [
+                            oracle.product(matrix[chunk, c], vectors[c, k][:, np.newaxis])[:, 0]
+                            for c in range(place.width)
+                        ]
+                        total = self._home(np.array(parts), self.homes[chunk][0])
+                        found[row, chunk, token] = self.do("add", found[row, chunk, token], total)
+        return self.do("add", x, self._norm(found, next(norms))) if behind else found
+
     def _biased(self, name: str, layer: int, result: Bits) -> Bits:
         """Return a result with the biases of its product, (height, places, tokens, rows)."""
         return self.oracle.biased(name, layer, result.swapaxes(1, 2)).swapaxes(1, 2)
@@ -263,6 +295,9 @@ class PrefillOracle:
             back = self._summed(tiles["o"], self._attention(layer, oracle.kept(qkv)))
             x = self._added(x, "o", layer, back, norms)
             given = self._given(x, norms) if inner is None else inner
+            if self.place.decoder.experts:
+                x = self._by_experts(tiles, x, given, norms)
+                continue
             gate_up = self._biased("gate_up", layer, self._spread(tiles["gate_up"], given))
             x = self._added(x, "down", layer, self._summed(tiles["down"], oracle.gated(gate_up)), norms)
         oracle.rows.begin(self.prompt.counts)

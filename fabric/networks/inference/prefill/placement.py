@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from fabric.kernels.collectives.pieces.ring import Ring
 from fabric.kernels.matmul.local import Shape
 from fabric.networks.inference.placement import Placement
-from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.errors import ConfigError
 
 __all__ = ["EAST", "HERE", "WEST", "PromptPlacement", "TokenShape"]
 
@@ -61,13 +61,6 @@ class PromptPlacement:
     length: int
 
     def __post_init__(self) -> None:
-        if self.place.decoder.experts:
-            raise UnsupportedError(
-                "a prompt that is read at once by a model with experts",
-                where="prefill",
-                cause="each of its tokens chooses experts of its own",
-                hint="--prefill token",
-            )
         if self.length < 1:
             raise ConfigError("an empty prompt", where="prefill", hint="at least one token")
         if self.length > self.place.tokens:
@@ -178,7 +171,12 @@ class PromptPlacement:
     def shapes(self) -> dict[str, TokenShape]:
         """The local products of a step of each product, by name."""
         place, s = self.place, self.tokens
-        sizes = {name: (shape.rows, shape.depth, s) for name, shape in place.shapes.items() if name != "head"}
+        by_expert = ("gate_up", "down") if place.decoder.experts else ()  # of one token at a time
+        sizes = {
+            name: (shape.rows, shape.depth, 1 if name in by_expert else s)
+            for name, shape in place.shapes.items()
+            if name != "head"
+        }
         sizes["scores"] = (self.keys, place.part, place.decoder.group * s)
         sizes["mix"] = (place.part, self.keys, place.decoder.group * s)
         return {
@@ -189,9 +187,14 @@ class PromptPlacement:
     def tile_elements(self) -> dict[str, int]:
         """Numbers of 16 bits that go round the ring in a step of each product."""
         place = self.place
-        found = {name: place.tile_words(place.shapes[name]) for name in ("qkv", "o", "gate_up", "down")}
+        found = {name: place.tile_words(shape) for name, shape in place.shapes.items() if name != "head"}
         found["scores"] = found["mix"] = place.kv_rows * self.keys
         return found
+
+    @property
+    def inner_vectors(self) -> int:
+        """Vectors inside of feed-forward parts in a PE: of each token, or of each expert that a token chose."""
+        return self.tokens * max(1, self.place.decoder.chosen)
 
     @property
     def block(self) -> int:

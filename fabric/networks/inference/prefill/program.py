@@ -28,7 +28,7 @@ Source: WaferLLM, sections 4.1, 5 and 5.4; the same weights for both phases are 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -48,6 +48,7 @@ from fabric.networks.inference.move.code import MovingRow, Sender
 from fabric.networks.inference.prefill.attention import PromptAttention
 from fabric.networks.inference.prefill.channels import COLOR_EAST, Channels, Ends, route_channels
 from fabric.networks.inference.prefill.elementwise import Angles, emit_biases, emit_gated, emit_norm
+from fabric.networks.inference.prefill.experts import PromptExperts
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.ring import COLOR_RING, TileRing
 from fabric.networks.inference.prefill.writer import PromptWriter
@@ -132,6 +133,7 @@ class Prefill:
         behind, answering = p.param("columns_behind", "u16"), p.param("last_token", "u16")
         stamps = Stamps(p, len(PARTS) + 1)
         parts = _Parts(self, w, ring, channels, column, goes)
+        experts = PromptExperts(w, ring, channels, column.ends, goes) if place.decoder.experts else None
         walks = w.second_half, w.written_half
         sender = None if onward is None else Sender(p, place, column.parity, column.ends, onward, w.cache, walks)
 
@@ -183,12 +185,7 @@ class Prefill:
                 if not place.decoder.parallel:
                     parts.given()
                 done("norm 2")
-                parts.spread("gate_up", w.gate_up, w.inner_given if place.decoder.norms == "beside" else w.given)
-                emit_biases(w, "gate_up", w.gate_up)
-                done("gate_up")
-                emit_gated(w)
-                done("swiglu")
-                parts.summed("down", w.inner_half)
+                parts.feed_forward(experts, done)
                 w.mark("layer done")
             w.mark("hand over")
             parts.hand_over(answering)
@@ -259,6 +256,11 @@ class Prefill:
             found[f"passed{end}"] = np.broadcast_to(passed[:, np.newaxis, np.newaxis], (height, width, 1))
             for name in ("step", "leap", "fine", "coarse"):
                 found[name + end] = np.stack([state[name] for state in states]).view(np.float32)
+        if place.decoder.experts:
+            numbers = np.arange(place.decoder.experts, dtype=np.float32)
+            found["expert_numbers"] = np.broadcast_to(numbers, (height, width, len(numbers)))
+            there = np.array(prompt.counts, np.uint16)[:, np.newaxis, np.newaxis]
+            found["tokens_there"] = np.broadcast_to(there, (height, width, 1))
         if place.decoder.window is not None:
             found["outside"] = prompt.outside(place.decoder.window).reshape(height, width, -1)
         if place.decoder.marked:
@@ -375,6 +377,34 @@ class _Parts:
         emit_biases(w, name, w.back)
         self._norm(True)
         p.fadds(w.x, w.x, w.back)
+
+    def feed_forward(self, experts: PromptExperts | None, done: Callable[[str], None]) -> None:
+        """Write the feed-forward part of a layer; `done` notes the end of a part."""
+        w = self.w
+        if experts is not None:
+            self._by_experts(experts, done)
+            return
+        self.spread("gate_up", w.gate_up, w.inner_given if w.place.decoder.norms == "beside" else w.given)
+        emit_biases(w, "gate_up", w.gate_up)
+        done("gate_up")
+        emit_gated(w)
+        done("swiglu")
+        self.summed("down", w.inner_half)
+
+    def _by_experts(self, experts: PromptExperts, done: Callable[[str], None]) -> None:
+        """Write the feed-forward part of a layer with experts."""
+        w = self.w
+        experts.choice.emit(lambda: self.spread("router", experts.choice.routes, w.given))
+        with w.cut("sort"):
+            experts.sort()
+        experts.inward()
+        done("gate_up")
+        emit_gated(w, experts.choice.shares)
+        done("swiglu")
+        experts.outward()
+        if w.place.decoder.norms_behind:
+            self._norm(True)
+            w.p.fadds(w.x, w.x, w.back)
 
     def _keep(self, slot: Reg) -> None:
         """Write that partial sums come into ``back``."""

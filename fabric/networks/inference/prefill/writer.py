@@ -69,9 +69,10 @@ class PromptWriter(Idioms):
         self.totals = p.array("totals", heads * s, "f32")
         self.mixed = p.array("mixed", heads * s * part, "f32", bank=0)
         self.mixed_half = p.array("mixed_half", s * place.query_rows, half)
-        self.gate_up = p.array("gate_up", s * prompt.shapes["gate_up"].rows, "f32", bank=0)
-        self.inner = p.array("inner", s * place.ffn, "f32", bank=4)
-        self.inner_half = p.array("inner_half", s * place.ffn, half)
+        inner = prompt.inner_vectors
+        self.gate_up = p.array("gate_up", inner * prompt.shapes["gate_up"].rows, "f32", bank=0)
+        self.inner = p.array("inner", inner * place.ffn, "f32", bank=4)
+        self.inner_half = p.array("inner_half", inner * place.ffn, half)
         if place.squares:
             self.squares = p.array("squares", s * place.squares, "f32")  # sums over the features of each norm
         self.declare_pointers()
