@@ -18,7 +18,16 @@ from harness.models.tensors import Tensor
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.errors.values import named, shown
 
-__all__ = ["GGUF_ARCHITECTURES", "architecture_of", "configuration_table", "gguf_stops", "judged_gguf"]
+__all__ = [
+    "GGUF_ARCHITECTURES",
+    "OLDER",
+    "WITH_EXPERTS",
+    "architecture_of",
+    "configuration_table",
+    "gguf_stops",
+    "hub_architecture_of",
+    "judged_gguf",
+]
 
 GGUF_ARCHITECTURES = {
     "llama": "LlamaForCausalLM",
@@ -31,8 +40,23 @@ GGUF_ARCHITECTURES = {
     "gemma3": "Gemma3ForCausalLM",
     "olmo2": "Olmo2ForCausalLM",
     "smollm3": "SmolLM3ForCausalLM",
+    "qwen3moe": "Qwen3MoeForCausalLM",
+    "olmoe": "OlmoeForCausalLM",
+    "gpt2": "GPT2LMHeadModel",
+    "gptneox": "GPTNeoXForCausalLM",
+    "phi2": "PhiForCausalLM",
+    "stablelm": "StableLmForCausalLM",
 }
 """What is read, and what the hub calls it."""
+
+OTHERWISE = {"llama": ("expert_count", "MixtralForCausalLM"), "olmo2": ("attention.sliding_window", "Olmo3ForCausalLM")}
+"""What an architecture is to the hub if a file has a key of it that is not zero."""
+
+WITH_EXPERTS = ("llama", "qwen3moe", "olmoe")
+"""Architectures whose layers may have experts."""
+
+OLDER = ("gpt2", "gptneox", "phi2", "stablelm")
+"""Architectures with LayerNorm."""
 
 STOPS = ("eos_token_id", "eot_token_id", "eom_token_id")
 """Tokens that end an answer, by the ends of their keys."""
@@ -63,6 +87,13 @@ def architecture_of(metadata: Metadata) -> str:
     return found
 
 
+def hub_architecture_of(metadata: Metadata) -> str:
+    """Return the hub's name of a file's architecture."""
+    own = architecture_of(metadata)
+    key, name = OTHERWISE.get(own, ("", ""))
+    return name if key and metadata.get(f"{own}.{key}") else GGUF_ARCHITECTURES[own]
+
+
 def _only(values: Collection[Any], why: str) -> Refuses:
     """Return what refuses all other values."""
     return lambda value, _: None if not isinstance(value, list) and value in values else why
@@ -81,6 +112,10 @@ def _one_number(value: Any, table: Metadata) -> str | None:
 def _no_scaling_of_its_own(value: Any, table: Metadata) -> str | None:
     kinds = ("none", "linear", "yarn", "longrope")
     return None if value in kinds else f"positions of type {shown(value)} are not modelled; {', '.join(kinds)} are"
+
+
+def _truth(value: Any, table: Metadata) -> str | None:
+    return None if isinstance(value, bool) else "it is neither true nor false"
 
 
 def _whole(value: Any, table: Metadata) -> str | None:
@@ -131,7 +166,13 @@ def _own_keys(name: str) -> dict[str, Key]:
         found[key] = unless(NOTHING, UNLESS)
     for key in ("attention.scale", "embedding_scale", "residual_scale", "logit_scale"):
         found[key] = unless((*ONE, 0), UNLESS)
-    window = used("window of attention")
+    found |= _keys_of_one(name)
+    return {f"{name}.{key}": value for key, value in found.items()}
+
+
+def _keys_of_one(name: str) -> dict[str, Key]:
+    """Return the keys that are known in one architecture only, or otherwise than in others."""
+    window, found = used("window of attention"), dict[str, Key]()
     if name == "granite":
         found |= {
             "attention.scale": used("factor of the scores, given to the queries"),
@@ -139,8 +180,28 @@ def _own_keys(name: str) -> dict[str, Key]:
             "residual_scale": used("factor of what a part adds, given to its last product"),
             "logit_scale": used("what logits are divided by, as the output matrix is"),
         }
+    elif name in WITH_EXPERTS:
+        found |= {
+            "expert_count": used("experts of a layer"),
+            "expert_used_count": used("experts that a token is given to"),
+        }
+        if name == "qwen3moe":
+            found["feed_forward_length"] = ignored("all layers have experts")
+            found["expert_feed_forward_length"] = used("width of an expert")
     elif name == "phi3":
         found["attention.sliding_window"] = window
+    elif name == "olmo2":
+        found["attention.sliding_window"] = used("window of attention, with which it is an OLMo 3")
+        found["attention.sliding_window_pattern"] = used("which layers have a window", missing="3 of 4")
+    elif name in OLDER:
+        found |= {
+            "attention.layer_norm_epsilon": used("added to the variance in each norm"),
+            "attention.layer_norm_rms_epsilon": unless(NOTHING, UNLESS),
+        }
+        if name in ("gptneox", "stablelm"):
+            found["use_parallel_residual"] = used("whether both parts of a layer read the same stream", _truth)
+        if name == "gpt2":
+            found["rope.freq_base"] = found["rope.dimension_count"] = ignored("its positions are those of a table")
     elif name in ("gemma2", "gemma3"):
         found |= {
             "attention.sliding_window": window,
@@ -151,7 +212,7 @@ def _own_keys(name: str) -> dict[str, Key]:
             found["attn_logit_softcapping"] = used("cap of scores", missing="50")
         else:
             found["attention.sliding_window_pattern"] = used("which layers have a window", missing="5 of 6")
-    return {f"{name}.{key}": value for key, value in found.items()}
+    return found
 
 
 GENERAL: dict[str, Key] = {
@@ -280,6 +341,27 @@ def _own_table(
     found: dict[str, Any] = {}
     own = architecture_of(metadata)
     head, window = table["head_dim"], key("attention.sliding_window", 0)
+    if hub_architecture_of(metadata) == "Olmo3ForCausalLM":
+        found["sliding_window"] = window
+        pattern = metadata.get(f"{own}.attention.sliding_window_pattern", 4)
+        every = range(1, table["num_hidden_layers"] + 1) if isinstance(table["num_hidden_layers"], int) else ()
+        if not isinstance(pattern, list) and (isinstance(pattern, bool) or not isinstance(pattern, int) or pattern < 1):
+            raise ConfigError(f"{own}.attention.sliding_window_pattern is {shown(pattern)}, no number of layers")
+        each = pattern if isinstance(pattern, list) else [number % pattern for number in every]
+        found["layer_types"] = [SLIDING if one else "full_attention" for one in each]
+        # A file has one base; positions of layers with a window are not scaled.
+        full = {"rope_type": "default", "rope_theta": table["rope_theta"], **(scaling or {})}
+        local = {"rope_type": "default", "rope_theta": table["rope_theta"]}
+        found["rope_parameters"] = {"full_attention": full, SLIDING: local}
+    if key("expert_count"):
+        mixtral = own == "llama"
+        found["num_local_experts" if mixtral else "num_experts"] = key("expert_count")
+        found["num_experts_per_tok"] = key("expert_used_count")
+        if own == "qwen3moe":  # as llama.cpp has it: shares add up to one
+            found |= {"moe_intermediate_size": key("expert_feed_forward_length"), "norm_topk_prob": True}
+        if own == "olmoe":
+            found["norm_topk_prob"] = False
+        return found
     if own == "granite":
         names = {"attention_multiplier": "attention.scale", "embedding_multiplier": "embedding_scale",
                  "residual_multiplier": "residual_scale", "logits_scaling": "logit_scale"}  # fmt: skip
@@ -341,14 +423,16 @@ def configuration_table(metadata: Metadata, tensors: Tensors) -> dict[str, Any]:
         raise ConfigError(f"{shown(heads)} heads of {shown(hidden)} features")
     head = key("attention.key_length", hidden // heads)
     turned = key("rope.dimension_count", head)
+    if own in OLDER:
+        return _older_table(metadata, tensors, key, needed)
     table: dict[str, Any] = {
-        "architectures": [GGUF_ARCHITECTURES[own]],
+        "architectures": [hub_architecture_of(metadata)],
         "hidden_size": hidden,
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "num_key_value_heads": key("attention.head_count_kv", heads),
         "head_dim": head,
-        "intermediate_size": needed("feed_forward_length"),
+        "intermediate_size": needed("expert_feed_forward_length" if own == "qwen3moe" else "feed_forward_length"),
         "vocab_size": embedding.shape[0],
         "max_position_embeddings": needed("context_length"),
         "rms_norm_eps": needed("attention.layer_norm_rms_epsilon"),
@@ -365,11 +449,58 @@ def configuration_table(metadata: Metadata, tensors: Tensors) -> dict[str, Any]:
     elif turned != head:
         raise UnsupportedError(f"{shown(turned)} of {shown(head)} features of a head turn with its position")
     scaling = _rope(key, tensors, table["max_position_embeddings"])
-    if own not in ("qwen2", "phi3"):
+    if own not in ("qwen2", "phi3") and hub_architecture_of(metadata) != "MixtralForCausalLM":
         table["attention_bias"] = has("attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_output.bias")
-    if own in ("llama", "granite", "smollm3"):
+    if own in ("llama", "granite", "smollm3") and not key("expert_count"):
         table["mlp_bias"] = has("ffn_gate.bias", "ffn_up.bias", "ffn_down.bias")
     table |= _own_table(metadata, key, table, scaling)
+    if scaling is not None and "rope_parameters" not in table:
+        table["rope_scaling"] = scaling
+    return table
+
+
+def _older_table(
+    metadata: Metadata, tensors: Tensors, key: Callable[..., Any], needed: Callable[[str], Any]
+) -> dict[str, Any]:
+    """Return the ``config.json`` of a file of one of `OLDER`; activations, of which it says nothing, are the hub's."""
+    own, embedding = architecture_of(metadata), tensors["token_embd.weight"]
+    hidden, heads = needed("embedding_length"), needed("attention.head_count")
+    head = max(1, hidden // heads)
+    grouped = own in ("phi2", "stablelm")
+    if key("attention.key_length", head) != head or (not grouped and key("attention.head_count_kv", heads) != heads):
+        raise UnsupportedError(f"heads of other sizes than those of a {GGUF_ARCHITECTURES[own]}")
+    table = {
+        "architectures": [GGUF_ARCHITECTURES[own]],
+        "vocab_size": embedding.shape[0],
+        "tie_word_embeddings": "output.weight" not in tensors,
+        "eos_token_id": gguf_stops(metadata) or None,
+    }
+    sizes = {
+        "n_embd": hidden,
+        "n_layer": needed("block_count"),
+        "n_head": heads,
+        "n_positions": needed("context_length"),
+        "n_inner": needed("feed_forward_length"),
+    }
+    epsilon = needed("attention.layer_norm_epsilon")
+    if own == "gpt2":
+        return table | sizes | {"layer_norm_epsilon": epsilon}
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings", "intermediate_size")
+    table |= dict(zip(names, sizes.values(), strict=True)) | {"layer_norm_eps": epsilon}
+    base, turned = key("rope.freq_base", 10_000.0), key("rope.dimension_count", head)
+    if isinstance(turned, bool) or not isinstance(turned, int):
+        raise ConfigError(f"{own}.rope.dimension_count is {shown(turned)}, no number of features")
+    part = turned / head
+    scaling = _rope(key, tensors, table["max_position_embeddings"])
     if scaling is not None:
         table["rope_scaling"] = scaling
+    if own == "gptneox":
+        parallel = needed("use_parallel_residual")
+        return table | {"rotary_emb_base": base, "rotary_pct": part, "use_parallel_residual": parallel}
+    table |= {"rope_theta": base, "partial_rotary_factor": part}
+    table["num_key_value_heads"] = key("attention.head_count_kv", heads)
+    if own == "stablelm":
+        biased = any(name.endswith("attn_q.bias") for name in tensors)
+        parallel = not any(name.endswith("ffn_norm.weight") for name in tensors)
+        table |= {"use_qkv_bias": biased, "use_parallel_residual": parallel}
     return table

@@ -6,6 +6,8 @@ them is undone:
 ==========================  =========================================================================================
 llama, granite, smollm3     rows of queries and keys, which lie pair by pair, get back to half layout
 gemma, gemma2, gemma3       weights of norms are 1 + w already
+gpt2, gptneox, phi2         queries, keys and values in one matrix are one behind the other, [outputs, inputs]
+experts                     one tensor has the matrices of all of them, or each its own
 quantized types             values are those of the package `gguf`, rounded to the 16 bits of the PEs as others are
 ==========================  =========================================================================================
 """
@@ -19,10 +21,11 @@ from typing import Any
 
 import numpy as np
 
+from fabric.networks.inference.decoder import Decoder
 from harness.models.chat import NAMES, ChatTemplate
 from harness.models.configuration import Configuration, configuration_of
 from harness.models.gguf_file import GgufFile, read_gguf
-from harness.models.gguf_keys import architecture_of, configuration_table, judged_gguf
+from harness.models.gguf_keys import OLDER, WITH_EXPERTS, architecture_of, configuration_table, judged_gguf
 from harness.models.keys import KeyVerdict, refuse_first, warnings_of
 from harness.models.pieces import UNKNOWN, Vocabulary, byte_table, piece_table
 from harness.models.tensors import BLOCKS, Tensor
@@ -32,12 +35,15 @@ from wse_core.errors.values import named, shown
 
 __all__ = ["GgufText", "explained_gguf", "gguf_text", "read_gguf_model"]
 
+FUSED = "qkv_proj"
+"""Last part of the name of a matrix of queries, keys and values."""
+
 NAMES_OF_PARTS = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
     "attn_k": "self_attn.k_proj",
     "attn_v": "self_attn.v_proj",
-    "attn_qkv": "self_attn.qkv_proj",
+    "attn_qkv": f"self_attn.{FUSED}",
     "attn_output": "self_attn.o_proj",
     "attn_q_norm": "self_attn.q_norm",
     "attn_k_norm": "self_attn.k_norm",
@@ -45,13 +51,18 @@ NAMES_OF_PARTS = {
     "ffn_gate": "mlp.gate_proj",
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
+    "ffn_gate_inp": "mlp.gate",
     "post_attention_norm": "post_attention_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
 }
 """Parts of a layer, by the format's names."""
 
-OTHERS = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+OTHERS = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
+          "position_embd": "model.embed_positions"}  # fmt: skip
 """Tensors beside the layers."""
+
+EXPERTS = {"ffn_gate": "gate_proj", "ffn_up": "up_proj", "ffn_down": "down_proj"}
+"""Products of experts: a tensor of all has an "_exps" behind its name, one of a single expert its number."""
 
 OWN_PARTS = {
     "gemma2": {"ffn_norm": "pre_feedforward_layernorm"},
@@ -159,8 +170,11 @@ def _hub_name(name: str, own: str) -> str:
     if stem in OTHERS:
         return f"{OTHERS[stem]}.{kind}"
     parts = stem.split(".")
-    if len(parts) != 3 or parts[0] != "blk" or not parts[1].isdecimal():
+    if parts[0] != "blk" or len(parts) not in (3, 4) or not parts[1].isdecimal():
         return name
+    if len(parts) == 4:
+        single = own in WITH_EXPERTS and parts[2] in EXPERTS and parts[3].isdecimal()
+        return f"model.layers.{parts[1]}.mlp.experts.{parts[3]}.{EXPERTS[parts[2]]}.{kind}" if single else name
     known = NAMES_OF_PARTS | OWN_PARTS.get(own, {})
     return f"model.layers.{parts[1]}.{known[parts[2]]}.{kind}" if parts[2] in known else name
 
@@ -171,6 +185,28 @@ def _halves(count: int, size: int) -> np.ndarray[Any, np.dtype[np.int64]]:
     return (np.arange(count)[:, np.newaxis] * size + pairs).ravel()
 
 
+def _apart(name: str, own: str, tensor: Tensor, decoder: Decoder) -> dict[str, Tensor]:
+    """Return the tensors that one of a file stands for, by the decoder's names: itself, or its parts."""
+    stem, _, kind = name.rpartition(".")
+    parts = stem.split(".")
+    product = EXPERTS.get(parts[2].removesuffix("_exps")) if len(parts) == 3 and parts[2].endswith("_exps") else None
+    if product and own in WITH_EXPERTS and kind == "weight":
+        if len(tensor.shape) != 3 or tensor.shape[0] != decoder.experts:
+            raise ConfigError(f"tensor {named(name)} is {list(tensor.shape)}, not the matrices of {decoder.experts} "
+                              "experts")  # fmt: skip
+        room = f"model.layers.{parts[1]}.mlp.experts"
+        return {f"{room}.{k}.{product}.{kind}": replace(tensor, data=data) for k, data in enumerate(tensor.data)}
+    hub = _hub_name(name, own)
+    if own not in OLDER or not hub.endswith((f".{FUSED}.weight", f".{FUSED}.bias")):
+        return {hub: tensor}
+    counts = [decoder.query_features, decoder.kv_features, decoder.kv_features]
+    if not tensor.shape or tensor.shape[0] != sum(counts):
+        raise ConfigError(f"tensor {named(name)} is {list(tensor.shape)}; its products have {sum(counts)} rows")
+    cut = np.cumsum(counts)[:-1].tolist()
+    return {hub.replace(FUSED, f"{part}_proj"): replace(tensor, data=data)
+            for part, data in zip("qkv", np.split(tensor.data, cut), strict=True)}  # fmt: skip
+
+
 def _as_on_the_hub(file: GgufFile, own: str, configuration: Configuration) -> dict[str, Tensor]:
     """Return the tensors under the hub's names, rows of queries and keys in half layout."""
     decoder, found = configuration.decoder, {}
@@ -178,13 +214,13 @@ def _as_on_the_hub(file: GgufFile, own: str, configuration: Configuration) -> di
     for name, tensor in file.tensors.items():
         if name in POSITIONS:
             continue
-        hub = _hub_name(name, own)
-        count = counts.get(hub.split(".")[-2] if hub.count(".") > 1 else "")
-        rows = count and count * decoder.head_size
-        order = _halves(count, decoder.head_size) if count and tensor.shape[0] == rows else None
-        if hub in found:
-            raise ConfigError(f"tensor {named(name)} is in it twice under other names")
-        found[hub] = replace(tensor, name=hub, order=order)
+        for hub, part in _apart(name, own, tensor, decoder).items():
+            count = counts.get(hub.split(".")[-2] if hub.count(".") > 1 else "")
+            rows = count and count * decoder.head_size
+            order = _halves(count, decoder.head_size) if count and part.shape[0] == rows else None
+            if hub in found:
+                raise ConfigError(f"tensor {named(name)} is in it twice under other names")
+            found[hub] = replace(part, name=hub, order=order)
     return found
 
 

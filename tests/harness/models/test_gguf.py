@@ -7,6 +7,7 @@ and keys pair by pair, norms of 1 + w) is done here as its converter does it.
 from __future__ import annotations
 
 import json
+import re
 import struct
 
 import numpy as np
@@ -15,10 +16,11 @@ import pytest
 from harness.cli.main import main
 from harness.models.configuration import configuration_of
 from harness.models.gguf_file import KINDS, read_gguf
-from harness.models.gguf_keys import GGUF_ARCHITECTURES
+from harness.models.gguf_keys import GGUF_ARCHITECTURES, OLDER
 from harness.models.hub import find_decoder, find_model, load_model
 from harness.models.pieces import CUTS
 from harness.models.tensors import BLOCKS, write_tensors
+from tests.harness.models.classic_twin import CLASSIC_BASES, classic_tensors
 from tests.harness.models.hub_twin import BASES, tensors_of
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.formats import Arithmetic
@@ -27,21 +29,28 @@ from wse_core.params import machine
 gguf = pytest.importorskip("gguf")
 
 PROMPT = [3, 1, 4, 1, 5]
-NAMES = {hub: own for own, hub in GGUF_ARCHITECTURES.items()}
-PAIRED = ("LlamaForCausalLM", "GraniteForCausalLM", "SmolLM3ForCausalLM")
+NAMES = {hub: own for own, hub in GGUF_ARCHITECTURES.items()} | {
+    "MixtralForCausalLM": "llama", "Olmo3ForCausalLM": "olmo2"
+}  # fmt: skip
+PAIRED = ("LlamaForCausalLM", "GraniteForCausalLM", "SmolLM3ForCausalLM", "MixtralForCausalLM")
 GEMMAS = ("GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")
+MASKS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", "inv_freq")
+"""Tensors of old files of the hub that nobody needs, and that the converter drops."""
+HEADS = ("lm_head.weight", "embed_out.weight")
 TOKENS = [f"t{number}" for number in range(12)]
 OWN = {
     "SmolLM3ForCausalLM": {"no_rope_layers": [1, 1]},
     "Gemma2ForCausalLM": {"query_pre_attn_scalar": 4},
     "Gemma3ForCausalLM": {"query_pre_attn_scalar": 4},
+    "Qwen3MoeForCausalLM": {"norm_topk_prob": True, "intermediate_size": 8},
+    "OlmoeForCausalLM": {"norm_topk_prob": False},
 }
 """What a file of the format cannot say otherwise."""
 
 
 def table_of(architecture, **keys):
     """Return the ``config.json`` of a small model that the format can hold."""
-    return BASES[architecture] | OWN.get(architecture, {}) | keys
+    return (BASES | CLASSIC_BASES)[architecture] | OWN.get(architecture, {}) | keys
 
 
 def permuted(values, heads):
@@ -49,8 +58,32 @@ def permuted(values, heads):
     return values.reshape(heads, 2, len(values) // heads // 2, -1).swapaxes(1, 2).reshape(values.shape)
 
 
+def said_of_older(writer, table, name):
+    """Write the keys of a ``config.json`` of a model that is older than LLaMA."""
+    hidden, heads = table.get("n_embd", table.get("hidden_size")), table.get("n_head", table.get("num_attention_heads"))
+    writer.add_context_length(table.get("n_positions", table.get("max_position_embeddings")))
+    writer.add_embedding_length(hidden)
+    writer.add_block_count(2)
+    writer.add_feed_forward_length(table.get("n_inner", table.get("intermediate_size")))
+    writer.add_head_count(heads)
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_add_bos_token(False)
+    writer.add_eos_token_id(table["eos_token_id"])
+    if name == "gptneox":
+        writer.add_rope_dimension_count(int(table["rotary_pct"] * hidden / heads))
+        writer.add_parallel_residual(table.get("use_parallel_residual", True))
+    elif name != "gpt2":
+        writer.add_rope_dimension_count(int(table.get("partial_rotary_factor", 0.5) * hidden / heads))
+        writer.add_head_count_kv(table["num_key_value_heads"])
+    if name == "stablelm":
+        writer.add_parallel_residual(table.get("use_parallel_residual", False))
+
+
 def said(writer, table, name):
     """Write the keys of a ``config.json``."""
+    if name in OLDER:
+        said_of_older(writer, table, name)
+        return
     head = table["head_dim"]
     writer.add_context_length(table["max_position_embeddings"])
     writer.add_embedding_length(table["hidden_size"])
@@ -61,7 +94,18 @@ def said(writer, table, name):
     writer.add_key_length(head)
     writer.add_value_length(head)
     writer.add_layer_norm_rms_eps(table["rms_norm_eps"])
-    writer.add_rope_freq_base(table.get("rope_theta", 2e6 if name == "smollm3" else 1e6 if name == "gemma3" else 1e4))
+    bases = {"SmolLM3": 2e6, "Gemma3": 1e6, "Mixtral": 1e6, "Olmo3": 5e5}
+    base = bases.get(table["architectures"][0].removesuffix("ForCausalLM"), 1e4)
+    writer.add_rope_freq_base(table.get("rope_theta", base))
+    experts = table.get("num_local_experts", table.get("num_experts"))
+    if experts:
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(table.get("num_experts_per_tok", 2))
+    if "moe_intermediate_size" in table:
+        writer.add_expert_feed_forward_length(table["moe_intermediate_size"])
+    if "layer_types" in table:
+        kinds = [kind == "sliding_attention" for kind in table["layer_types"]]
+        writer.add_array(f"{name}.attention.sliding_window_pattern", kinds)
     writer.add_rope_dimension_count(int(head * table.get("partial_rotary_factor", 1)))
     writer.add_vocab_size(table["vocab_size"])
     for key, write in (
@@ -80,6 +124,27 @@ def said(writer, table, name):
         writer.add_float32(f"{name}.rope.freq_base_swa", table["rope_local_base_freq"])
 
 
+EXPERT = re.compile(r"model\.layers\.(\d+)\.(?:block_sparse_moe|mlp)\.experts\.(\d+)\.(\w+)\.weight")
+PRODUCTS = {"w1": "gate", "w2": "down", "w3": "up", "gate_proj": "gate", "down_proj": "down", "up_proj": "up"}
+
+
+def converted(weights, architecture):
+    """Return weights as the format's converter makes them, by the hub's names or by those of the format."""
+    found, together = {}, {}
+    for name, values in weights.items():
+        expert = EXPERT.fullmatch(name)
+        if expert:
+            together.setdefault(f"blk.{expert[1]}.ffn_{PRODUCTS[expert[3]]}_exps.weight", []).append(values)
+            continue
+        if architecture == "GPT2LMHeadModel" and values.ndim == 2 and ".h." in name:
+            values = values.T
+        if architecture == "GPTNeoXForCausalLM" and "query_key_value" in name:
+            heads = values.reshape(2, 3, 4, *values.shape[1:])  # head after head has query, key and value
+            values = heads.swapaxes(0, 1).reshape(values.shape)
+        found[name] = values
+    return found | {name: np.stack(each) for name, each in together.items()}
+
+
 def write_model(path, table, weights, kind="F16", more=(), extra=()):
     """Write a model as a GGUF file; `more` adds keys by the writer, `extra` tensors."""
     architecture = table["architectures"][0]
@@ -88,13 +153,12 @@ def write_model(path, table, weights, kind="F16", more=(), extra=()):
     said(writer, table, name)
     for write in more:
         write(writer)
-    names = gguf.get_tensor_name_map(
-        next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == name), table["num_hidden_layers"]
-    )
-    for hub, values in [*weights.items(), *extra]:
+    names = gguf.get_tensor_name_map(next(key for key, value in gguf.MODEL_ARCH_NAMES.items() if value == name), 2)
+    paired = architecture in PAIRED
+    for hub, values in [*converted(weights, architecture).items(), *extra]:
         values = np.asarray(values, np.float32)
-        counts = {"q_proj": table["num_attention_heads"], "k_proj": table["num_key_value_heads"]}
-        count = counts.get(hub.split(".")[-2] if "." in hub else "") if architecture in PAIRED else None
+        counts = {"q_proj": table["num_attention_heads"], "k_proj": table["num_key_value_heads"]} if paired else {}
+        count = counts.get(hub.split(".")[-2] if "." in hub else "")
         values = values if count is None else permuted(values, count)
         own = names.get_name(hub, (".weight", ".bias")) or hub
         if hub.endswith("norm.weight") and architecture in GEMMAS:
@@ -121,7 +185,9 @@ def write_hub(directory, table, weights, dtype=np.float16):
 
 def halves(architecture, seed=5):
     """Return weights that f16 has."""
-    return {name: values.astype(np.float16) for name, values in tensors_of(architecture, seed=seed).items()}
+    made = classic_tensors if architecture in CLASSIC_BASES else tensors_of
+    found = made(architecture, seed=seed)
+    return {name: values.astype(np.float16) for name, values in found.items() if not name.endswith(MASKS)}
 
 
 def same(one, other, dtype="f16"):
@@ -138,12 +204,13 @@ def same(one, other, dtype="f16"):
 @pytest.mark.parametrize("tied", [False, True])
 def test_the_same_model_by_both_formats(tmp_path, architecture, kind, tied):
     tied = tied or architecture in GEMMAS[:2]  # the format has no other ones of these
+    tied = tied and architecture != "PhiForCausalLM"  # whose output matrix has a bias
     weights = halves(architecture)
     if kind == "BF16":
         weights = {name: (values.astype(np.float32).view(np.uint32) >> 16 << 16).view(np.float32)
                    for name, values in weights.items()}  # fmt: skip
     if tied:
-        del weights["lm_head.weight"]
+        weights = {name: values for name, values in weights.items() if name not in HEADS}
     table = table_of(architecture, tie_word_embeddings=tied)
     hub = load_model(write_hub(tmp_path / "hub", table, weights, np.float32))
     own = find_model(str(write_model(tmp_path / "m.gguf", table, weights, kind)))
@@ -154,11 +221,13 @@ def test_the_same_model_by_both_formats(tmp_path, architecture, kind, tied):
 
 
 @pytest.mark.parametrize(
-    "architecture", ["LlamaForCausalLM", "Qwen3ForCausalLM", "Gemma2ForCausalLM", "Phi3ForCausalLM"]
-)
+    "architecture",
+    ["LlamaForCausalLM", "Qwen3ForCausalLM", "Gemma2ForCausalLM", "Phi3ForCausalLM", "MixtralForCausalLM",
+     "GPT2LMHeadModel", "GPTNeoXForCausalLM"],
+)  # fmt: skip
 def test_the_same_tokens_on_pes(tmp_path, capsys, architecture):
     weights, table = halves(architecture), table_of(architecture, tie_word_embeddings=True)
-    del weights["lm_head.weight"]
+    weights = {name: values for name, values in weights.items() if name not in HEADS}
     write_hub(tmp_path / "hub", table, weights)
     write_model(tmp_path / "m.gguf", table, weights)
     words = ["--prompt-ids", ",".join(map(str, PROMPT)), "--tokens", "4", "--mesh", "2x2", "--json"]
@@ -170,6 +239,43 @@ def test_the_same_tokens_on_pes(tmp_path, capsys, architecture):
     assert found[0][0]["cycles"] == found[1][0]["cycles"]
     assert found[1][0]["bit_exact"]
     assert np.array_equal(found[0][1].view(np.uint32), found[1][1].view(np.uint32))
+
+
+def test_experts_of_old_files_and_blocks(tmp_path):
+    """Tensors of single experts are those of all together; blocks of a tensor of three axes are the package's."""
+    weights, table = halves("MixtralForCausalLM"), table_of("MixtralForCausalLM")
+    whole = load_model(write_model(tmp_path / "m.gguf", table, weights))
+    single = {}
+    for name, values in weights.items():
+        expert = EXPERT.fullmatch(name)
+        single[f"blk.{expert[1]}.ffn_{PRODUCTS[expert[3]]}.{expert[2]}.weight" if expert else name] = values
+    assert same(load_model(write_model(tmp_path / "old.gguf", table, single)), whole)
+    with pytest.raises(ConfigError, match="not the matrices of 3 experts"):
+        load_model(write_model(tmp_path / "few.gguf", table | {"num_local_experts": 3}, weights))
+
+
+def test_experts_in_blocks(tmp_path, wide):
+    """Values of a quantized tensor of three axes are the package's, matrix by matrix."""
+    table, dense = wide
+    table = table | {"architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "rope_theta": 1e4,
+                     "num_local_experts": 2, "num_experts_per_tok": 1}  # fmt: skip
+    r, type_, weights = np.random.default_rng(4), gguf.GGMLQuantizationType["Q8_0"], {}
+    for name, values in dense.items():
+        part, _, product = name.removesuffix(".weight").rpartition(".mlp.")
+        if not part:
+            weights[name] = values
+            continue
+        for expert in range(2):
+            own = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}[product]
+            values = (values * (1 + expert)).astype(np.float16)
+            weights[f"{part}.block_sparse_moe.experts.{expert}.{own}.weight"] = values
+        weights[f"{part}.block_sparse_moe.gate.weight"] = r.standard_normal((2, 32)).astype(np.float16)
+    own = load_model(write_model(tmp_path / "m.gguf", table, weights, "Q8_0"))
+    for name in (name for name in weights if EXPERT.fullmatch(name)):
+        layer, expert, product = EXPERT.fullmatch(name).groups()
+        tensor = own.tensors[f"model.layers.{layer}.mlp.experts.{expert}.{PRODUCTS[product]}_proj.weight"]
+        values = gguf.quants.quantize(weights[name].astype(np.float32), type_)
+        assert np.array_equal(tensor.f32(), gguf.quants.dequantize(values, type_))
 
 
 def test_biases_and_turned_rows(tmp_path):
@@ -451,7 +557,7 @@ def test_every_key_has_a_row(tmp_path, capsys, wide):
     ("write", "key", "does"),
     [
         (lambda w: w.add_uint32("llama.colour", 1), "llama.colour", "unknown"),
-        (lambda w: w.add_expert_count(8), "llama.expert_count", "refused"),
+        (lambda w: w.add_uint32("llama.expert_shared_count", 1), "llama.expert_shared_count", "refused"),
         (lambda w: w.add_string("llama.rope.scaling.type", "dynamic"), "llama.rope.scaling.type", "refused"),
         (lambda w: w.add_bool("llama.attention.causal", False), "llama.attention.causal", "refused"),
         (lambda w: w.add_sliding_window(3), "llama.attention.sliding_window", "refused"),
@@ -488,7 +594,7 @@ def test_what_does_not_fit_together(tmp_path, wide):
         (
             [],
             weights | {"blk.0.ffn_gate_inp.weight": weights["lm_head.weight"]},
-            "blk.0.ffn_gate_inp.weight belongs to",
+            "model.layers.0.mlp.gate.weight belongs to",
         ),
         ([], weights | {"lm_head.weight": weights["lm_head.weight"][:5]}, "tensor lm_head.weight is [5, 32]"),
     ):
