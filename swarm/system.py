@@ -487,7 +487,8 @@ class System:
         script, begun, _ = self._pass("test", 1.0, shards)
         self._before = []
         self._gather(script, len(script.back))
-        return float(self._numbers.sum()), self.clock - begun
+        found = float(self._numbers.sum())
+        return int(found) if self.network.loss.judges else found, self.clock - begun
 
     def logits(self) -> np.ndarray:
         """Return the logits that the wafers hold, bit patterns of shape (classes, samples)."""

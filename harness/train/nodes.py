@@ -147,7 +147,7 @@ def _sizes(
         causal = {"causal": int(node.causal is not False)} if node.op in OWNERS["causal"] else {}
         fewer = {"kv_heads": node.kv_heads} if node.kv_heads not in (None, node.heads) else {}
         return {"heads": node.heads or 1, "sequence": sequence, **causal, **fewer}
-    return {}
+    return {"sequence": sequence} if node.op == "tokenmean" else {}
 
 
 def _loss(op: str, given: str, some: bool, image: tuple[int, ...] | None, before: str) -> Node:

@@ -15,6 +15,7 @@ a sum of pairs times cosines and sines                       `rotary`
 a tensor of which parts are taken                            a product of each part
 functions of numbers, of any steps                           the activation that gives the same at 400 points
 x / sqrt(mean x x + epsilon) times a parameter               `rms`
+the mean, or sum, of all tokens of a sequence                `tokenmean`
 ===========================================================  ========================================================
 
 Sources: ONNX operators, https://onnx.ai/onnx/operators/, versions 13 to 23; `fabric.networks.graph`.
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -144,7 +145,9 @@ class TokenReader(AttentionReader):
             "Softmax": self._softmax_of,
             "Where": self._where,
             "IsNaN": self._is_none,
-            "ReduceMean": self._root,
+            "ReduceMean": self._over_tokens,
+            "ReduceSum": self._over_tokens,
+            "GlobalAveragePool": self._over_tokens,
             "RMSNormalization": self._rms,
             "SimplifiedLayerNormalization": self._rms,
         }
@@ -478,6 +481,63 @@ class TokenReader(AttentionReader):
             self._show(node.output[0], Shown(one.node, places, np.concatenate(both)))
             return True
         return False
+
+    # --- means over tokens --------------------------------------------------------------------------------------------
+
+    def _over_tokens(self, node: Any, names: list[str]) -> bool:
+        """Take the mean over the tokens of a sequence, or begin a normalisation by the mean of squares."""
+        found = self.shown[node.input[0]]
+        axes = self._axes_of(node, len(found.shape))
+        along = [axis for axis in axes if found.shape[axis] > 1] or axes[:1]
+        if node.op_type == "ReduceMean" and axes == [len(found.shape) - 1] and not self._along_tokens(found, along):
+            return self._root(node, names)
+        plain = self._plain(node.input[0], node)
+        if plain is None:
+            return True
+        if not self._along_tokens(plain, along):
+            self._refuse(node, "only means over all tokens of a sequence are taken here, and over features in norms")
+            return True
+        self._averaged(node, plain, along[0], axes)
+        return True
+
+    def _axes_of(self, node: Any, count: int) -> list[int]:
+        """Return the axes over which a node takes a mean or a sum."""
+        if node.op_type == "GlobalAveragePool":
+            return list(range(2, count))
+        axes = self._of(node, "axes", None)
+        if axes is None and len(node.input) > 1 and node.input[1]:
+            axes = self.known.get(node.input[1], np.array([])).ravel().tolist()
+        return sorted(int(axis) % count for axis in axes or []) or list(range(count))
+
+    def _along_tokens(self, found: Any, axes: list[int]) -> bool:
+        """Return whether an axis has all tokens of a sequence, each once, at one feature."""
+        if not isinstance(found, Shown):
+            base = getattr(found, "of", None)
+            return isinstance(base, Shown) and self._along_tokens(base, axes)
+        if len(found.places) > 1 or not self.shapes.get(found.node):
+            return False
+        if len(axes) != 1 or found.shape[axes[0]] != self.sequence or np.ndim(found.factors):
+            return False
+        count = self.shapes[found.node][0]
+        moved = np.moveaxis(found.places[0], axes[0], -1)
+        tokens = np.sort(moved // count, axis=-1)
+        begin = tokens[..., :1]
+        whole = np.array_equal(tokens, begin + np.arange(self.sequence)) and np.all(begin % self.sequence == 0)
+        return bool(whole and np.all(moved % count == moved[..., :1] % count))
+
+    def _averaged(self, node: Any, found: Shown, axis: int, axes: Sequence[int]) -> None:
+        """Append a mean over the tokens of a sequence, an axis; what is shown is that of its first token."""
+        count = self.shapes[found.node][0]
+        name = next(
+            (one["name"] for one in self.nodes if one["op"] == "tokenmean" and one["inputs"] == [found.node]), ""
+        )
+        name = name or self._add_node(node, "tokenmean", FileTensor(found.node, (count,)), name=f"{found.node}.mean")
+        own = np.take(found.places[0], [0], axis)
+        places = own // count // self.sequence * (self.sequence * count) + own % count
+        if node.op_type != "GlobalAveragePool" and not self._of(node, "keepdims", 1):
+            places = places.squeeze(tuple(axes))
+        factor = self.sequence if node.op_type == "ReduceSum" else 1
+        self._show(node.output[0], Shown(name, places[None], found.factors * factor))
 
     # --- normalisation without a mean ---------------------------------------------------------------------------------
 

@@ -207,6 +207,17 @@ class GraphFollower(PhaseFollower):
     def each(self, tensor: NetworkTensor, *names: str, unit: int = 1) -> None:
         self._blocks(self.plan.layout(tensor).counts // unit, [(name, None) for name in names])
 
+    def owned(self, tensor: NetworkTensor, name: str) -> None:
+        counts, node = self.plan.layout(tensor).counts, self.step.node
+        rows, taken = rows_of(node.size("sequence"), self.resident.tokens), np.zeros(int(counts.max()) + 1)
+        for count in np.unique(counts).tolist():
+            if rows > 1:
+                taken[count] = together(self.mesh.machine, [self.tasks], rows, [(name, count)], 1)[1]
+            else:
+                taken[count] = self.tasks.of_row(name, count, 0, count == counts.max()).alone
+        self.columns.spend(taken[counts])
+        self.words += len(counts)
+
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
         each = max(1, self.resident.tokens // step.node.size("sequence")) if sequences else 1
         y = self.resident.network.tensors[step.node.name]

@@ -170,6 +170,9 @@ class PhaseFollower(StepWriter):
     def ask_filters(self, step: NetworkStep) -> None:
         self._refuse(step)
 
+    def owned(self, tensor: NetworkTensor, name: str) -> None:
+        raise UnsupportedError(f"{tensor.name}: the layer-level model does not follow {name}", feature=name)
+
     def channels(
         self, step: NetworkStep, words: Sequence[Stage], answers: Sequence[int] = (), made: bool = False
     ) -> None:

@@ -25,6 +25,7 @@ batchnorm       `fabric.networks.graph.batch_norm`                              
 maxpool         `fabric.networks.graph.pooling`                                                         x, y
 avgpool         `fabric.networks.graph.pooling`                                                         -
 attention       `fabric.networks.graph.attention`                                                       logs of sums
+tokenmean       `fabric.networks.graph.token_mean`                                                      -
 cross_entropy   sum over tokens of -log softmax(x)[label]   dx = r((softmax(x) - onehot) scale)         exponentials
 mse             sum over tokens of mean((x - target)^2)     dx = r(2 / features (x - target) scale)     -
 ==============  ==========================================  ==========================================  ============

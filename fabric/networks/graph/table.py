@@ -22,6 +22,7 @@ from fabric.networks.graph.operations import (
 from fabric.networks.graph.pooling import AveragePool, MaxPool
 from fabric.networks.graph.rotary import RotaryEmbedding
 from fabric.networks.graph.shift import ChannelShift
+from fabric.networks.graph.token_mean import TokenMean
 from fabric.networks.graph.transposed import TransposedConvolution
 from wse_core.errors import ConfigError
 
@@ -39,6 +40,7 @@ OPERATIONS: dict[str, NetworkOperation] = {
         Concat(),
         RotaryEmbedding(),
         SelfAttention(),
+        TokenMean(),
         ImageConvolution(),
         TransposedConvolution(),
         ChannelShift(),

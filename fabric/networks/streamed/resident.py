@@ -44,6 +44,7 @@ from fabric.networks.streamed.operations.rotary import TABLE, tables_of
 from fabric.networks.streamed.operations.rows import slope_task
 from fabric.networks.streamed.operations.shapes import ConvolutionShape, padded_rows, shapes_of
 from fabric.networks.streamed.operations.table import STREAMED, ids_of, present
+from fabric.networks.streamed.operations.token_mean import SUMS
 from fabric.program.program import Program
 from wse_core.errors import ConfigError, ProgramError, UnsupportedError
 from wse_core.image import ProgramImage
@@ -60,6 +61,8 @@ MARGIN = 256
 """Words by which programs of other columns and rows may be larger than one of the middle, and more."""
 SCORES = "scores of"
 """The array of a node of attention that is called so is the one that rows of PEs, and columns of a head, share."""
+SEQUENTIAL = ("attention", "rotary", "tokenmean")
+"""Operations that take whole sequences have these names."""
 MOST_COUNTED = 128
 """Heads, and sequences, that the data of a command of attention can tell apart."""
 
@@ -152,6 +155,10 @@ class Resident:
         padded = padded_rows(network, self.width)
         if padded:
             self.plan.arrays["padded"] = PlannedArray(padded)
+        averaged = [node for node in network.nodes if node.op == "tokenmean"]
+        if any(rows_of(node.size("sequence"), self.tokens) > 1 for node in averaged):
+            most = max(self.plan.layout(network.tensors[node.name]).most for node in averaged)
+            self.plan.arrays |= dict.fromkeys(SUMS, PlannedArray(most, "f32", single=True))
         if copied:
             nodes = [node for node in network.nodes if node.op == "attention"]
             shares = max((shares_of(node, self.tokens, network.head_columns) for node in nodes), default=0)
@@ -225,7 +232,7 @@ class Resident:
     def _check_sequences(self) -> None:
         """Refuse sequences whose tokens and those of a PE do not divide, and more of them than a command can count."""
         for node in self.network.nodes:
-            if node.op not in ("attention", "rotary"):
+            if node.op not in SEQUENTIAL:
                 continue
             sequence = node.size("sequence")
             if self.samples % sequence:
@@ -243,7 +250,7 @@ class Resident:
                     where="mesh.height",
                     hint=f"{', '.join(map(str, near))} rows of PEs",
                 )
-            heads = -(-kv_heads_of(node) // self.width)
+            heads = -(-kv_heads_of(node) // self.width) if OPERATIONS[node.op].headwise else 1
             if max(self.tokens // sequence, heads) > MOST_COUNTED:
                 raise UnsupportedError(
                     f"{node.name}: {heads} heads of a column, {self.tokens // sequence} sequences of a PE",
@@ -260,13 +267,12 @@ class Resident:
     def _place_sequences(self, layout: Layout) -> None:
         """Route blocks of sequences that lie on several rows of PEs, and tell each row which one of them it is."""
         rows = {
-            node.op: rows_of(node.size("sequence"), self.tokens)
-            for node in self.network.nodes
-            if node.op in ("attention", "rotary")
+            node.op: rows_of(node.size("sequence"), self.tokens) for node in self.network.nodes if node.op in SEQUENTIAL
         }
-        route_blocks(layout, rows.get("attention", 1))
-        for y in range(self.height if rows.get("attention", 1) > 1 else 0):
-            layout.set_param(PLACE, y % rows["attention"], (0, y, self.width, 1))
+        meeting = max(rows.get(op, 1) for op in ("attention", "tokenmean"))
+        route_blocks(layout, meeting)
+        for y in range(self.height if meeting > 1 else 0):
+            layout.set_param(PLACE, y % meeting, (0, y, self.width, 1))
         if rows.get("rotary", 1) > 1 or ("rotary" in rows and self.network.head_columns > 1):
             self._place_tables(layout, rows["rotary"])
 

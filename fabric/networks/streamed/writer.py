@@ -119,6 +119,11 @@ class _Words(StepWriter):
             self.script.words(column, payload, np.ones(len(payload), bool))
         self.script.turn()
 
+    def owned(self, tensor: NetworkTensor, name: str) -> None:
+        for column, count in enumerate(self.plan.layout(tensor).counts):
+            self.script.words(column, self.word(name, [count]), np.ones(1, bool))
+        self.script.turn()
+
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
         whole = self.resident.tokens // step.node.size("sequence")
         each = np.arange(max(1, whole) if sequences else 1)  # of one on several rows each row does its block

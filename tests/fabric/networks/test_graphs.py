@@ -59,6 +59,9 @@ class Built:
             op = "attention" if kind == "self" else "mul"
             self.at = self.node(f"{group}.{op}", op, *[x] * (3 if kind == "self" else 2), **sizes)
             return
+        if kind == "mean":
+            self.at = self.node(f"{group}.tokenmean", "tokenmean", x, sequence=self.sequence)
+            return
         if kind == "twice":
             self.at = self.node(f"{group}.add", "add", x, x)
             return
@@ -138,7 +141,7 @@ class Ran:
 
 
 @st.composite
-def graphs(draw, kinds=("mlp", "attention", "rotary", "gate", "row", "norm", "rms", "twice", "square", "self")):
+def graphs(draw, kinds=("mlp", "attention", "rotary", "gate", "row", "norm", "rms", "twice", "square", "self", "mean")):
     """Draw a network, and the tokens of a PE."""
     heads, size, sequence = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 6))
     group = draw(st.sampled_from([n for n in range(1, heads + 1) if heads % n == 0]))

@@ -252,6 +252,14 @@ def transformer(path, form, classes=5, seed=0):
     x = f.op("Add", _fed(f, _normed(f, x, "ln2", form), "mlp", form), x)
     if form["result"] == "first":
         x = f.op("Gather", x, f.constant(0, np.int64), axis=1)
+    if form["result"] == "mean":
+        x = f.op("ReduceMean", x, f.constant([1], np.int64), keepdims=0)
+    if form["result"] == "sum":
+        x = f.op("Div", f.op("ReduceSum", x, f.constant([-2], np.int64), keepdims=1), f.constant(float(S)))
+        x = f.op("Squeeze", x, f.constant([1], np.int64))
+    if form["result"] == "pooled":
+        x = f.op("GlobalAveragePool", f.op("Transpose", x, perm=[0, 2, 1]))
+        x = f.op("Squeeze", x, f.constant([2], np.int64))
     x = _normed(f, x, "ln", form)
     if form.get("tied"):
         y = f.op("Add", f.op("MatMul", x, f.op("Transpose", "wte.weight", perm=[1, 0])), f.parameter("b", VOCABULARY))

@@ -58,9 +58,13 @@ FORMS = {
     "mask": ("none", "add", "where", "filled"),
     "function": ("gelu", "gelu steps", "silu", "relu", "gelu_erf", "gelu_erf steps", "tanh"),
     "gate": ("no", "yes", "joined"),
-    "result": ("all", "first", "rows"),
+    "result": ("all", "first", "rows", "mean", "sum", "pooled"),
     "attention": ("steps", "node", "side by side"),
 }
+
+
+ONE = ("first", "mean", "sum", "pooled")
+"""Of these results a sequence has one."""
 
 
 @pytest.fixture
@@ -71,7 +75,7 @@ def folder(tmp_path, monkeypatch):
 
 def tokens(form, classes=5, samples=8, seed=1):
     """Write data for a file; return the samples that are for tests."""
-    rng, first = np.random.default_rng(seed), form["result"] == "first"
+    rng, first = np.random.default_rng(seed), form["result"] in ONE
     features = form.get("features", 0)
 
     def drawn():
@@ -98,7 +102,7 @@ def compare(form):
     (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
     graph = PlainGraph(run.config.graph, "f64")
     found = graph.forward(run._active(), load(run.config).x_test[:])
-    if form["result"] == "first":
+    if form["result"] in ONE:
         found = found[::S]
     assert np.allclose(found, wanted.reshape(found.shape), atol=3e-5)
     out = run.state_dict()
@@ -123,11 +127,11 @@ def test_any_form_of_a_transformer_gives_the_logits_of_the_reference_evaluator(t
     assert form["function"].split()[0] in ops
     (attention,) = [node for node in read.network.nodes if node.op == "attention"]
     assert (attention.heads, attention.causal) == (HEADS, form["mask"] != "none")
-    assert read.data.labels == ("first" if form["result"] == "first" else "class")
+    assert read.data.labels == ("first" if form["result"] in ONE else "class")
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("result", ["all", "first"])
+@pytest.mark.parametrize("result", ["all", "first", "mean"])
 def test_tokens_may_have_features_of_their_own(folder, bias, result):
     read = compare(PLAIN | {"features": 3, "bias": bias, "result": result})
     assert (read.network.inputs, read.network.places) == (3 + S, (S, 0, 1))
@@ -305,7 +309,12 @@ def test_attention_of_another_kind_is_named(folder, name):
 
 
 def mean(f, x):
-    return f.op("ReduceMean", x, f.constant([1], np.int64), keepdims=0)
+    few = f.op("Slice", x, f.constant([0], np.int64), f.constant([S // 2], np.int64), f.constant([1], np.int64))
+    return f.op("ReduceMean", few, f.constant([1], np.int64), keepdims=0)
+
+
+def mean_of_features(f, x):
+    return f.op("Mul", x, f.op("ReduceMean", x, f.constant([-1], np.int64)))
 
 
 def last(f, x):
@@ -382,7 +391,8 @@ def normed(f, x):
 
 
 ENDS = {
-    mean: "only the mean of squares of all features is taken here",
+    mean: "only means over all tokens of a sequence are taken here",
+    mean_of_features: "only the mean of squares of all features is taken here",
     last: "results of all tokens, or of the first of a sequence, are trained here",
     learned_scale: "takes a number that is a parameter, or made of them",
     learned_number: "takes a number that is a parameter, or made of them",

@@ -78,18 +78,19 @@ def test_what_is_followed_is_what_is_written(case, density):
 
 @dataclass(frozen=True)
 class Aimed(TransformerBlocks):
-    """Transformer blocks whose tokens have targets."""
+    """Transformer blocks whose sequences have targets."""
 
     @property
     def network(self):
-        """The graph ends with mean squares."""
+        """The graph ends with means over tokens and mean squares."""
         whole = super().network
-        return replace(whole, nodes=(*whole.nodes[:-1], Node("loss", "mse", whole.nodes[-1].inputs)))
+        mean = Node("mean.tokenmean", "tokenmean", whole.nodes[-1].inputs, {"sequence": self.sequence})
+        return replace(whole, nodes=(*whole.nodes[:-1], mean, Node("loss", "mse", (mean.name,))))
 
 
 def small(op):
     """Return a case of a small network that has an operation."""
-    if op == "mse":
+    if op in ("mse", "tokenmean"):
         return GraphCase(Aimed(6, 8, 2, 2, 8, 4), 2, 1, 4)
     if op in ("convolution", "maxpool", "avgpool", "groupnorm", "batchnorm"):
         stage = ConvolutionStage(4, norm=op if "norm" in op else "", pool=op if "pool" in op else "")
@@ -175,6 +176,19 @@ def test_mean_squares_are_followed(width, height, systems):
     chain = Network.of([Layer(30, 24, "gelu", True, True), Layer(24, 9, "tanh")], loss="mse")
     assert isinstance(layers_of(chain, masks_of(chain)), GraphShape)
     assert abs(compare(chain, masks_of(chain), cluster, 8).error) < MEAN
+
+
+@pytest.mark.parametrize(("rows", "width"), [(1, 1), (2, 3), (4, 2)])
+def test_means_over_tokens_are_followed(rows, width):
+    """Sequences of 16 tokens lie on some rows of PEs, which hand sums on."""
+    nodes = (
+        Node("in.linear", "linear", ("input",), {"inputs": 8, "outputs": 20, "bias": 1}),
+        Node("mean.tokenmean", "tokenmean", ("in.linear",), {"sequence": 16}),
+        Node("out.linear", "linear", ("mean.tokenmean",), {"inputs": 20, "outputs": 4, "bias": 1}),
+        Node("loss", "cross_entropy", ("out.linear",), {"some": 1}),
+    )
+    network, cluster = Network(nodes, 8), Cluster(1, Mesh(machine(), width, rows))
+    assert abs(compare(network, masks_of(network), cluster, 16 // rows).error) < MEAN
 
 
 def test_a_later_answer_makes_every_round_trip_longer():

@@ -47,7 +47,7 @@ from fabric.asm.operands import Dsd, Reg, Var
 from fabric.networks.graph.attention import group_of, scale_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep, Node
-from fabric.networks.streamed.operations.blocks import BlockTasks, Travelling, rows_of
+from fabric.networks.streamed.operations.blocks import Travelling, blocks_of, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.head_columns import HeadColumnTasks, keys_of
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
@@ -122,7 +122,7 @@ class AttentionTasks:
             self.columns = HeadColumnTasks(code, code.part, s, (self.halves, self.row))
         self.dot_now = self.dot
         if self.rows > 1:
-            self.blocks = BlockTasks(code, self.rows, self.row, self.numbers)
+            self.blocks = blocks_of(code, self.rows)
             self.dot_now = p.array("dot of a query of the block", s, "f32", bank=4)
             self.travelling = self.parts()
 

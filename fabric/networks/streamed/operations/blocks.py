@@ -30,7 +30,7 @@ from fabric.layout.layout import Layout
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.code import ProgramCode
 
-__all__ = ["PLACE", "QUEUES_NORTH", "QUEUES_SOUTH", "BlockTasks", "Travelling", "route_blocks", "rows_of"]
+__all__ = ["PLACE", "QUEUES_NORTH", "QUEUES_SOUTH", "BlockTasks", "Travelling", "blocks_of", "route_blocks", "rows_of"]
 
 SOUTH, NORTH = (12, 13), (14, 15)
 QUEUES_SOUTH, QUEUES_NORTH = (4, 5), (5, 1)
@@ -249,3 +249,10 @@ class BlockTasks:
                 p.ld16(place, part.own)
                 p.st16(place, part.place[0], offset=part.place[1])
         p.free(place)
+
+
+def blocks_of(code: ProgramCode, rows: int) -> BlockTasks:
+    """Return what works on blocks of a sequence in a program, the same one for all of its operations."""
+    if code.blocks is None:
+        code.blocks = BlockTasks(code, rows, code.reads["label"], code.reads["wide"])
+    return code.blocks

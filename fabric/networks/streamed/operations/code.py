@@ -33,6 +33,7 @@ from fabric.program import functions
 from fabric.program.program import Program
 
 if TYPE_CHECKING:
+    from fabric.networks.streamed.operations.blocks import BlockTasks
     from fabric.networks.streamed.operations.head_columns import HeadPart
     from fabric.networks.streamed.operations.pooling import PoolTasks
 
@@ -86,10 +87,13 @@ class ProgramCode:
         Those of operations on images; programs without have none.
     pool : PoolTasks
         Those of pooling, likewise.
+    blocks : BlockTasks or None
+        What works on blocks of sequences on several rows of PEs, once an operation has asked for it.
     """
 
     shapes: ProgramShapes
     pool: PoolTasks
+    blocks: BlockTasks | None = None
 
     def __init__(
         self,

@@ -48,6 +48,10 @@ class StepWriter(ABC):
         """Send commands to every column, once per feature, or `unit` features, of a tensor that it owns."""
 
     @abstractmethod
+    def owned(self, tensor: NetworkTensor, name: str) -> None:
+        """Send a command to every column: data = how many features of a tensor it owns."""
+
+    @abstractmethod
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
         """Send a command to every column per head that it owns, and sequence of a PE: data = head x 256 + sequence.
 

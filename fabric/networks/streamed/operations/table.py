@@ -21,6 +21,7 @@ from fabric.networks.streamed.operations.pooling import AVERAGE_POOL, MAX_POOL, 
 from fabric.networks.streamed.operations.rotary import ROTARY
 from fabric.networks.streamed.operations.rows import ROWS
 from fabric.networks.streamed.operations.shapes import SHAPE, shapes_of
+from fabric.networks.streamed.operations.token_mean import TOKEN_MEAN
 
 __all__ = ["STREAMED", "after", "ids_of", "present"]
 
@@ -32,6 +33,7 @@ STREAMED: dict[str, Lowering] = {
     "concat": CONCAT,
     "rotary": ROTARY,
     "attention": ATTENTION,
+    "tokenmean": TOKEN_MEAN,
     "convolution": CONVOLUTION,
     "transposed": CONVOLUTION,
     "shift": SHIFT,

@@ -12,7 +12,7 @@ from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
-from fabric.networks.streamed.oracle import attention, batch, images, linear, loss, norm, rotary
+from fabric.networks.streamed.oracle import attention, batch, images, linear, loss, norm, rotary, token_mean
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 
 __all__ = ["BACK", "FORWARD"]
@@ -68,6 +68,7 @@ FORWARD: dict[str, Callable[..., Any]] = {
     "concat": lambda a, node, x, weights: (np.concatenate(x), len(x[0])),
     "rotary": lambda a, node, x, weights: (rotary.turned(a, node, x), None),
     "attention": attention.forward,
+    "tokenmean": lambda a, node, x, weights: (token_mean.averaged(a, node, x), None),
     "convolution": lambda a, node, x, weights: images.convolved(a, node, *_tensors(a, node), x, weights),
     "transposed": lambda a, node, x, weights: images.enlarged(a, node, *_tensors(a, node), x, weights),
     "shift": images.shifted,
@@ -101,6 +102,7 @@ BACK: dict[str, Callable[..., Any]] = {
     "maxpool": lambda a, node, delta, kept, weights: (images.pooled_largest_back(a, node, delta, kept), None),
     "avgpool": lambda a, node, delta, kept, weights: (images.pooled_mean_back(a, node, delta, kept), None),
     "attention": lambda a, node, delta, kept, weights: (attention.back(a, node, delta, kept), None),
+    "tokenmean": lambda a, node, delta, kept, weights: (token_mean.averaged(a, node, delta), None),
     "cross_entropy": loss.forward,  # losses give the gradients too
     "mse": loss.squares,
     **dict.fromkeys(ACTIVATIONS, _slope),
