@@ -212,8 +212,8 @@ class System:
     ) -> None:
         if wafers < 1:
             raise ConfigError(f"{wafers} wafers", where="system", hint="at least 1")
-        if batch < 1 or batch % (wafers * height):
-            unit = wafers * height
+        unit = wafers * max(1, height // network.image_rows)
+        if batch < 1 or batch % unit:
             raise ConfigError(
                 f"a batch of {batch} does not divide over {wafers} wafer{'s' * (wafers > 1)} of {height} rows of PEs",
                 where="batch",

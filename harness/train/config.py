@@ -191,7 +191,10 @@ class TrainConfig(TrainFile):
             found = graph_of(*sizes, dtype, some, self.network.image, pixels, self.loss)
         else:
             found = Network.of(self.layers, dtype, loss=self.loss)
-        return dataclasses.replace(found, epsilon=self.network.epsilon, head_columns=self.mesh.head_columns)
+        mesh = self.mesh
+        return dataclasses.replace(
+            found, epsilon=self.network.epsilon, head_columns=mesh.head_columns, image_rows=mesh.image_rows
+        )
 
     @property
     def loss(self) -> str:
@@ -352,6 +355,7 @@ class TrainConfig(TrainFile):
             (facts["network"], "tied", ""),
             (facts["network"], "epsilon", EPSILON),
             (facts["mesh"], "head_columns", 1),
+            (facts["mesh"], "image_rows", 1),
             (facts["network"], "preset", ""),
             *((facts["network"], key, () if key in ("hidden_sizes", "depths") else None) for key in SIZES),
             (facts["train"]["schedule"], "rise", 0.3),
@@ -430,6 +434,10 @@ class TrainConfig(TrainFile):
         self._check_places()
         if self.mesh.head_columns > 1 and not any(node.op == "attention" for node in self.network.nodes):
             raise ConfigError("the network has no heads of attention", where="mesh.head_columns", hint="1")
+        if self.mesh.image_rows > 1:
+            from fabric.networks.graph.strips import strips_of
+
+            strips_of(self.graph)  # refuses networks that cannot lie so
         if self.network.tied and not self.network.nodes:
             raise ConfigError("layers share no weights", where="network.tied", hint="nodes, or a preset")
         if self.network.nodes:
@@ -513,13 +521,14 @@ class TrainConfig(TrainFile):
         """Refuse a batch that wafers and rows of PEs cannot share equally, as streaming has it."""
         mesh, batch = self.mesh, self.data.batch
         parts = self.train.accumulate
-        unit = self.wafers * mesh.height * parts
+        unit = self.wafers * mesh.groups * parts
         if batch % unit:
             near = [str(number) for number in (batch // unit * unit, (batch // unit + 1) * unit) if number]
             passes, factor = (f"{parts} passes over ", f"{parts} x ") if parts > 1 else ("", "")
+            rows = f"{mesh.groups} times {mesh.image_rows}" if mesh.image_rows > 1 else f"{mesh.height}"
             raise ConfigError(
                 f"a batch of {batch} does not divide over {passes}{self.wafers} wafer{'s' * (self.wafers > 1)} of "
-                f"{mesh.height} rows of PEs: {batch} / ({factor}{self.wafers} x {mesh.height}) leaves {batch % unit}",
+                f"{rows} rows of PEs: {batch} / ({factor}{self.wafers} x {mesh.groups}) leaves {batch % unit}",
                 where="data.batch",
                 hint=" or ".join(near),
                 value=batch,
@@ -803,7 +812,18 @@ def _oddities(config: TrainConfig) -> list[str]:
             )
     if config.sparsity.schedule in ("rigl", "set") and config.densities == {1.0}:
         found.append(f"sparsity.schedule is {config.sparsity.schedule} and no layer has gaps: no weight is exchanged")
-    return found
+    return found + (_whole_images(config) if config.mesh.image_rows > 1 else [])
+
+
+def _whole_images(config: TrainConfig) -> list[str]:
+    """Return from which operations on images lie whole in several rows of PEs, which do the same, and why."""
+    from fabric.networks.graph.strips import strips_of
+
+    rows = config.mesh.image_rows
+    return [
+        f"{name} takes whole images, in each of the {rows} rows of PEs of one: {why}"
+        for name, why in strips_of(config.graph).whole.items()
+    ]
 
 
 def _format(file: TrainFile) -> tuple[RunConfig, tuple[str, ...]]:

@@ -56,6 +56,7 @@ SUPPORT: dict[str, Support] = {
     "mesh.width": Support(DOES, "PEs that the layers share"),
     "mesh.height": Support(DOES, "PEs that the layers share"),
     "mesh.head_columns": _CHAINS,
+    "mesh.image_rows": _CHAINS,
     "train.iterations": Support(DOES),
     "train.epochs": Support(DOES),
     "train.evaluate": Support(DOES, "when the pipeline is empty"),

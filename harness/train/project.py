@@ -121,14 +121,15 @@ def project(
         return Cluster(systems, mesh, optimizer=config.train.optimizer.build(), form=config.form)
 
     points = [("fixed share", n, share * n) for n in systems]
-    unit = mesh.height * parts * (config.data.sequence if _has_sequences(network) else 1)
+    groups = config.mesh.groups
+    unit = groups * parts * (config.data.sequence if _has_sequences(network) else 1)
     points += [("fixed batch", n, batch) for n in systems if batch % (n * unit) == 0]
-    sizes = _simulated(network, masks, mesh, systems, share // parts // mesh.height)
+    sizes = _simulated(network, masks, mesh, systems, share // parts // groups)
     todo, checked, rows = len(points) + len(sizes), [], []
     for done, (count, part, its_masks, its_mesh) in enumerate(sizes):
         if tell is not None:
             tell(done, todo, f"{count} systems, cycle by cycle")
-        both = compare(part, its_masks, cluster_of(its_mesh, count), share // parts // mesh.height)
+        both = compare(part, its_masks, cluster_of(its_mesh, count), share // parts // groups)
         checked.append(Checked(count, its_mesh.width, its_mesh.height, part.features, both))
     layers = layers_of(network, masks)
     first: dict[str, float] = {}
@@ -237,8 +238,8 @@ def _lower(network: Network, masks: Masks, mesh: Mesh, count: int, tokens: int) 
     UnsupportedError
         Even a single row of PEs is too much to simulate, so that no error could be given.
     """
-    for systems, height in ((count, 2), (count, 1), (1, 1)):
-        its_mesh = Mesh(mesh.machine, mesh.width, min(height, mesh.height))
+    for systems, groups in ((count, 2), (count, 1), (1, 1)):
+        its_mesh = Mesh(mesh.machine, mesh.width, min(groups * network.image_rows, mesh.height))
         found = tasks(network, masks, its_mesh, systems, tokens)
         if found <= MOST_TASKS:
             break

@@ -187,6 +187,14 @@ class MeshConfig:
     head_columns: int = option(
         1, doc="columns that a head of attention lies on, a part of its features in each", low=1, high=10**6
     )
+    image_rows: int = option(
+        1, doc="rows of PEs that an image lies on, a strip of its rows of pixels in each", low=1, high=10**6
+    )
+
+    @property
+    def groups(self) -> int:
+        """Samples are shared by so many rows of PEs, or groups of them that an image lies on."""
+        return max(1, self.height // self.image_rows)
 
 
 @dataclass(frozen=True)

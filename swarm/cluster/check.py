@@ -76,7 +76,8 @@ def tasks(network: Network, masks: Sequence[NDArray[np.bool_]], mesh: Mesh, syst
     """
     layers = layers_of(network, masks)
     if isinstance(layers, GraphShape):
-        words = sum(one.cost.words for one in graph_costs.phases(layers, tokens * mesh.height, mesh))
+        share = tokens * graph_costs.groups_of(network, mesh)
+        words = sum(one.cost.words for one in graph_costs.phases(layers, share, mesh))
         return float(words * mesh.height * systems)
     found = 0.0
     for layer, mask in zip(network.layers, masks, strict=True):
@@ -100,7 +101,7 @@ def compare(network: Network, masks: Sequence[NDArray[np.bool_]], cluster: Clust
         Of values, on which nothing depends.
     """
     mesh, systems = cluster.mesh, cluster.systems
-    rng, samples = np.random.default_rng(seed), mesh.height * tokens
+    rng, samples = np.random.default_rng(seed), graph_costs.groups_of(network, mesh) * tokens
     matrices, others = _parameters(network, masks, rng)
     layers = layers_of(network, masks)
     form = cluster.form or (graph_costs.form_of(layers) if isinstance(layers, GraphShape) else form_of(layers))

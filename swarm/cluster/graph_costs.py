@@ -35,7 +35,7 @@ from swarm.cluster.layer_costs import FOLLOWED, Cost, PhaseCost, PhaseFollower, 
 from swarm.cluster.shapes import LayerShape, Mask, Mesh
 from swarm.cluster.told import ToldPrices, together
 
-__all__ = ["GraphLayer", "GraphShape", "phases"]
+__all__ = ["GraphLayer", "GraphShape", "groups_of", "phases"]
 
 AGAIN = "{} of the batch"
 """Name of what a phase does with numbers that the memory service has made of its sums."""
@@ -157,13 +157,13 @@ class GraphFollower(PhaseFollower):
 
     def __init__(self, shape: GraphShape, resident: Resident, mesh: Mesh) -> None:
         self.shape, self.resident, self.mesh, self.form = shape, resident, mesh, resident.form
-        parts = resident.network.head_columns if resident.part(0) is not None else 1
+        parts = resident.inner.head_columns if resident.part(0) is not None else 1
         self.beside = [ToldPrices(resident, column) for column in range(parts)] if parts > 1 else [ToldPrices(resident)]
         self.plan, self.tasks = resident.plan, self.beside[-1]
         last = max(step.reads[1].rows for step in self.plan.steps if step.direction == "ask")
         self.columns = Columns(mesh.machine, mesh.width, resident.tokens, min(mesh.width, last) - 1)
         self.words = self.numbers = self.number = 0
-        self.planes = {number: one for one, number in shapes_of(resident.network).items()}
+        self.planes = {number: one for one, number in shapes_of(resident.inner).items()}
         self.parts: list[Cost] = []
         self._begun = 0.0
         self.first = self.step = self.plan.steps[0]  # of the phase that is followed, and the present one
@@ -220,7 +220,7 @@ class GraphFollower(PhaseFollower):
 
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
         each = max(1, self.resident.tokens // step.node.size("sequence")) if sequences else 1
-        y = self.resident.network.tensors[step.node.name]
+        y = self.resident.inner.tensors[step.node.name]
         unit = OPERATIONS[step.op].units(step.node, y.rows)[1]
         counts, several = self.plan.layout(y).counts // unit, len(self.beside) > 1
         if several:  # a part of each head of a unit
@@ -370,16 +370,22 @@ class GraphFollower(PhaseFollower):
         self.first = steps[0]
         for step in steps:
             self.step = step
+            self.say_what_counts(step)
             STREAMED[step.op].write[step.direction](self, step)
         self._ends()
         return self.parts
 
 
-def _phases(network: Network) -> list[tuple[str, int, list[NetworkStep]]]:
-    """Return (phase, number of the operation, its steps) of an iteration, in order."""
-    numbers = {node.name: number for number, node in enumerate(network.nodes, 1)}
+def _phases(resident: Resident) -> list[tuple[str, int, list[NetworkStep]]]:
+    """Return (phase, number of the operation, its steps) of an iteration, in order.
+
+    What gathers strips of images belongs to the operation that gives them, or to the first one.
+    """
+    numbers = {node.name: number for number, node in enumerate(resident.network.nodes, 1)}
+    for node in resident.inner.nodes:
+        numbers.setdefault(node.name, numbers.get(node.inputs[0], 1))
     found: list[tuple[str, int, list[NetworkStep]]] = []
-    for step in schedule(network, "train", STREAMED):
+    for step in schedule(resident.inner, "train", STREAMED):
         phase = STREAMED[step.op].phases.get(step.direction)
         if phase is not None or not found:
             name = step.direction if phase is None else phase[1]
@@ -402,9 +408,14 @@ def _alike(phase: str, steps: Sequence[NetworkStep], resident: Resident, shape: 
     return phase, *((of(step), tuple(of(later) for later in step.then)) for step in steps)
 
 
+def groups_of(network: Network, mesh: Mesh) -> int:
+    """Return how many rows of PEs, or groups of them that an image lies on, share the samples of a wafer."""
+    return max(1, mesh.height // network.image_rows)
+
+
 @lru_cache(maxsize=16)
 def _resident(network: Network, mesh: Mesh, tokens: int, form: str) -> Resident:
-    return Resident(network, mesh.machine, mesh.width, mesh.height, tokens * mesh.height, form)
+    return Resident(network, mesh.machine, mesh.width, mesh.height, tokens * groups_of(network, mesh), form)
 
 
 @lru_cache(maxsize=16)
@@ -414,7 +425,7 @@ def _followed(shape: GraphShape, tokens: int, mesh: Mesh, form: str) -> tuple[Ph
     known: dict[object, list[Cost]] = {}
     found: list[PhaseCost] = []
     before: object = None
-    for phase, number, steps in _phases(shape.network):
+    for phase, number, steps in _phases(resident):
         alike = _alike(phase, steps, resident, shape)
         key = before, alike
         if key not in known:
@@ -438,4 +449,4 @@ def form_of(shape: GraphShape) -> str:
 
 def phases(shape: GraphShape, tokens: int, mesh: Mesh, form: str | None = None) -> tuple[PhaseCost, ...]:
     """Return the phases of an iteration for so many tokens of a wafer, in order; `form` as of `layer_costs.phases`."""
-    return _followed(shape, -(-tokens // mesh.height), mesh, form or form_of(shape))
+    return _followed(shape, -(-tokens // groups_of(shape.network, mesh)), mesh, form or form_of(shape))

@@ -126,6 +126,8 @@ class GradientTasks:
     windows : int, optional
         Numbers of the longest row of dY for which `answer_windows` makes such rows from windows of images; it takes
         `totals` too.
+    counted : Var, optional
+        The PE's own sums are zero while this is 0.
 
     Attributes
     ----------
@@ -159,7 +161,9 @@ class GradientTasks:
         turned: Var | None = None,
         totals: Var | None = None,
         windows: int = 0,
+        counted: Var | None = None,
     ) -> None:
+        self.counted = counted
         self.whole, self.turned, self.totals = whole, turned, totals
         self.from_copy, self.answers = p.new_label(), p.new_label()
         self.p, self.x, self.d, self.tokens, self.base = p, x, d, tokens, x if base is None else base
@@ -470,6 +474,7 @@ class GradientTasks:
     def send_south(self, total: Reg) -> None:
         """Emit the addition of a register to what comes from the north, and from the west, and send it on."""
         p = self.p
+        self.count(total)
         if self.north and self.west:
             p.fadds(total, self.north, total)
         if self.north and not self.west:
@@ -479,11 +484,22 @@ class GradientTasks:
         else:
             p.mov32(self.on, total)
 
+    def count(self, own: Reg | Dsr) -> None:
+        """Emit zeros for what the PE adds to a sum, where that does not count."""
+        if self.counted is not None:
+            p, counted, behind = self.p, self.p.reg16("counts"), self.p.new_label()
+            p.ld16(counted, self.counted)
+            p.br16("ne", counted, 0, behind)
+            p.mov32(own, 0)
+            p.place(behind)
+            p.free(counted)
+
     def send_all_south(self, most: int) -> None:
         """Emit the addition of the sums of a turned copy, `most` at most, to the north's, while those pass."""
         p = self.p
         if self.west:
             raise InternalError("sums of groups go on one by one", where="kernel: gradient")
+        self.count(self.sums)
         if self.north:
             p.fadds(self.leaving, self.sums, p.fabin(self.above, most, dtype="f32"))
         else:

@@ -86,6 +86,9 @@ class Network:
         Normalisations add this to variances, or to means of squares.
     head_columns : int
         A head of attention lies on so many neighbouring columns of PEs, a part of its features in each.
+    image_rows : int
+        An image lies on so many neighbouring rows of PEs, a strip of its rows of pixels on each
+        (`fabric.networks.graph.strips`).
 
     Raises
     ------
@@ -99,6 +102,7 @@ class Network:
     joined: bool = True
     epsilon: float = EPSILON
     head_columns: int = 1
+    image_rows: int = 1
 
     def __post_init__(self) -> None:
         if len(self.nodes) < 2:
@@ -381,7 +385,7 @@ class Network:
         UnsupportedError
             Operations that are not done, results that nothing takes, a graph without a loss at its end; all are named.
         """
-        every = [name for name, row in OPERATIONS.items() if "plain" not in row.refused]
+        every = [name for name, row in OPERATIONS.items() if "plain" not in row.refused or row.inner]
         refused = [
             f"{node.name}: {says} {node.op}" for node in self.nodes if node.op not in (every if done is None else done)
         ]

@@ -101,6 +101,8 @@ class NetworkOperation:
         What it takes and gives are heads, so many features each as `unit` says, which may lie on several columns.
     matrix : bool
         Its parameter is a matrix of weights, a row per feature of the result, or per channel.
+    inner : bool
+        A layout puts it into the network that a row of PEs works on; no other network has it.
     over_batch : bool
         Sums over all samples of all wafers make a round trip to the memory service, which keeps running statistics.
     keeps : tuple of (letter, per, format)
@@ -122,6 +124,7 @@ class NetworkOperation:
     channelwise: ClassVar[bool] = False
     headwise: ClassVar[bool] = False
     matrix: ClassVar[bool] = False
+    inner: ClassVar[bool] = False
     over_batch: ClassVar[bool] = False
     keeps: ClassVar[tuple[tuple[str, str, str], ...]] = ()
     refused: ClassVar[Mapping[str, str]] = {}

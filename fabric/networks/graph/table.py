@@ -7,6 +7,7 @@ from fabric.networks.graph.attention import SelfAttention
 from fabric.networks.graph.batch_norm import BatchNorm
 from fabric.networks.graph.concat import Concat
 from fabric.networks.graph.convolution import ImageConvolution
+from fabric.networks.graph.gather import GatherStrips
 from fabric.networks.graph.group_norm import GroupNorm
 from fabric.networks.graph.operations import (
     Add,
@@ -48,6 +49,7 @@ OPERATIONS: dict[str, NetworkOperation] = {
         BatchNorm(),
         MaxPool(),
         AveragePool(),
+        GatherStrips(),
         CrossEntropy(),
         MeanSquares(),
     )

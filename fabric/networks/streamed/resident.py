@@ -31,7 +31,9 @@ from fabric.networks.graph.attention import kv_heads_of
 from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.plan import MemoryPlan, PlannedArray
+from fabric.networks.graph.strips import on_strips, strips_of
 from fabric.networks.graph.table import OPERATIONS
+from fabric.networks.graph.tensors import INPUT
 from fabric.networks.streamed.commands import FORMS, MOST
 from fabric.networks.streamed.operations.attention import head_of, scores_of, shares_of, the_form
 from fabric.networks.streamed.operations.blocks import PLACE, route_blocks, rows_of
@@ -43,6 +45,7 @@ from fabric.networks.streamed.operations.linear import TURN, dense_tasks, turn_t
 from fabric.networks.streamed.operations.rotary import TABLE, tables_of
 from fabric.networks.streamed.operations.rows import slope_task
 from fabric.networks.streamed.operations.shapes import ConvolutionShape, padded_rows, shapes_of
+from fabric.networks.streamed.operations.strips import STRIP
 from fabric.networks.streamed.operations.table import STREAMED, ids_of, present
 from fabric.networks.streamed.operations.token_mean import SUMS
 from fabric.program.program import Program
@@ -121,15 +124,12 @@ class Resident:
             raise ConfigError(f"weights do not come as {form!r}", where="network", hint=", ".join(FORMS))
         if form == "pairs" and any(node.op in ("convolution", "transposed") for node in network.nodes):
             raise ConfigError("filters go out with steps, not in pairs", where="network", hint='form = "both"')
-        if samples < 1 or samples % height:
-            raise ConfigError(
-                f"{samples} samples of a wafer do not divide into {height} rows of PEs",
-                where="mesh",
-                hint=f"{max(1, samples // height) * height} samples per wafer",
-            )
+        self.strips = strips_of(network)
+        self._check_rows(samples, height)
         self.network, self.machine, self.width, self.height, self.samples = network, machine, width, height, samples
         pairs = any(node.op == "linear" for node in network.nodes)  # filters never go out in pairs
-        self.tokens, self.form = samples // height, form if pairs else "steps"
+        self.tokens, self.form = samples * self.strips.rows // height, form if pairs else "steps"
+        network = self.inner
         self._check_sequences()
         self._made: dict[ProgramKey, Program] = {}
         copied: dict[str, int] = {}
@@ -143,12 +143,35 @@ class Resident:
             most = max([*copied.values(), *sums.values()])
             copied, sums = ({name: size for name, size in sizes.items() if size < most} for sizes in (copied, sums))
 
+    @property
+    def inner(self) -> Network:
+        """What a row of PEs works on: the network, or that of a strip of its images."""
+        return self.strips.network
+
+    def _check_rows(self, samples: int, height: int) -> None:
+        """Refuse rows of PEs that do not divide into images, and samples that do not divide into those."""
+        rows = self.strips.rows
+        if height % rows:
+            raise ConfigError(
+                f"images on {rows} rows of PEs each do not lie on {height}",
+                where="mesh.image_rows",
+                hint=f"{-(-height // rows) * rows} rows of PEs",
+            )
+        groups = height // rows
+        if samples < 1 or samples % groups:
+            into = f"{height} rows of PEs" if rows == 1 else f"{groups} times {rows} rows of PEs"
+            raise ConfigError(
+                f"{samples} samples of a wafer do not divide into {into}",
+                where="mesh",
+                hint=f"{max(1, samples // groups) * groups} samples per wafer",
+            )
+
     def _plan(self, copied: Mapping[str, int], sums: Mapping[str, int]) -> bool:
         """Plan the memory of a PE with turned copies of so many features, and so many sums of windows; say if it fits.
 
         Programs are written for that only where gradients are made as rows times scalars.
         """
-        network, sizes = self.network, {**copied, **sums}
+        network, sizes = self.inner, {**copied, **sums}
         self.turned, self._made = frozenset(sizes), {}
         more = [*(TURN if copied else ()), *(WINDOWS if sums else ())]
         self.plan, self.ids = MemoryPlan(network, self.width, STREAMED), ids_of(network, more)
@@ -288,6 +311,14 @@ class Resident:
             for y in range(self.height):
                 layout.set_param(TABLE, table[y % rows], (x, y, 1, 1))
 
+    def _place_strips(self, layout: Layout) -> None:
+        """Route what rows of PEs of an image hand each other, and tell each which strip it has."""
+        rows = self.strips.rows
+        for y in range(self.height if rows > 1 else 0):
+            layout.set_param(STRIP, y % rows, (0, y, self.width, 1))
+        if rows > 1:
+            route_blocks(layout, rows)
+
     def _place_heads(self, layout: Layout) -> None:
         """Route rings of heads that lie on several columns, and tell each column which keys are its own."""
         columns = self.network.head_columns
@@ -356,18 +387,20 @@ class Resident:
             count = array.rows * (1 if array.single else tokens)
             held[name] = p.array(name, count, array.format, init=ones, bank=1 if array.ones else BANKS.get(name))
         base = p.reg16("address of the source")
-        longest = max((shape.rows for shape in shapes_of(self.network)), default=0) * tokens
+        longest = max((shape.rows for shape in shapes_of(self.inner)), default=0) * tokens
         product = ProductTasks(p, column, self.width, held["a0"], held["a1"], tokens, base, self.form, longest)
         dense = self.form != "steps"
         place = self._mesh(self.plan.layouts[0])
         given = held["a0"], held["d0"], tokens, base, dense and not self._all_turned, longest
-        asks = (one.rows for one in shapes_of(self.network) if isinstance(one, ConvolutionShape) and one.asks)
+        asks = (one.rows for one in shapes_of(self.inner) if isinstance(one, ConvolutionShape) and one.asks)
         asked = max(asks) * tokens if "ask_windows" in self.ids else 0
-        gradient = GradientTasks(p, column, place, row, 0, *given, held.get("by_token"), held.get("totals"), asked)
-        there = present(self.network)
+        counted = p.scalar("counted", "u16", 1) if "once" in self.ids else None
+        more = held.get("by_token"), held.get("totals"), asked, counted
+        gradient = GradientTasks(p, column, place, row, 0, *given, *more)
+        there = present(self.inner)
         lowerings = [lowering for name, lowering in STREAMED.items() if name in there]
         own = self.part(column)
-        code = ProgramCode(p, self.ids, table, product, gradient, held, tokens, lowerings, self.network, own)
+        code = ProgramCode(p, self.ids, table, product, gradient, held, tokens, lowerings, self.inner, own)
         gradient.features = code.reads["label"]  # set by a command before the loss needs it again
         constant = p.dsr("src1") if dense else None
         with p.task("prepare"):
@@ -389,7 +422,7 @@ class Resident:
 
     def _mesh(self, layout: ColumnLayout) -> Placement:
         """Return a level as the kernels of products place it: which columns and rows of PEs there are."""
-        return Placement(layout.features, self.samples, self.width, self.height)
+        return Placement(layout.features, self.tokens * self.height, self.width, self.height)
 
     def _row_tasks(self, code: ProgramCode) -> None:
         """Write the tasks of what is done to rows."""
@@ -400,6 +433,8 @@ class Resident:
             slope_task(code)
         if "shape" in self.ids:
             code.shapes.task()
+        if code.strips is not None and "edges" in self.ids:
+            code.strips.edges()
         code.ring_tasks()
         for part in code.joining:
             part.tasks()
@@ -435,6 +470,7 @@ class Resident:
                         layout.set_param("table", addresses, (x, y, 1, 1))
         self._place_sequences(layout)
         self._place_heads(layout)
+        self._place_strips(layout)
         self.inputs = [layout.input_stream(x, 0, "N", COLOR_W) for x in range(self.width)]
         south = DOWN[(self.height - 1) % 2]
         self.outputs = [layout.output_stream(x, self.height - 1, "S", south) for x in range(self.width)]
@@ -464,13 +500,37 @@ class Resident:
         values : ndarray of uint16, shape (features, samples)
         """
         layout, first = self.plan.layouts[0 if name == "a0" else -1], int(name == "a0")
-        by_row = values.reshape(len(values), self.height, self.tokens)
+        by_row = self.by_row(name, values)
         found = layout.tiles(by_row, first).transpose(2, 0, 1, 3)
         behind = self.plan.arrays[name].rows - found.shape[2]  # larger tensors may take the place later
         found = np.pad(found, ((0, 0), (0, 0), (0, behind), (0, 0)))
         return found.reshape(self.height, self.width, -1)
 
-    def rows(self, level: int, tiles: NDArray[np.uint16]) -> NDArray[np.uint16]:
-        """Return the features of a level from what the PEs hold, shape (features, samples); inverse of `tiles`."""
+    def by_row(self, name: str, values: NDArray[np.uint16]) -> NDArray[np.uint16]:
+        """Return what each row of PEs holds of samples or labels, shape (features of a row, height, tokens).
+
+        Parameters
+        ----------
+        name : str
+            As of `tiles`.
+        values : ndarray of uint16, shape (features, samples)
+        """
+        rows, channels = self.strips.rows, self.strips.channels.get(INPUT)
+        if name == "labels":
+            striped = on_strips(self.inner.nodes[-1])
+            channels = self.strips.channels[self.network.logits.name] if striped else None
+        parts = values.reshape(len(values) if channels is None else channels, 1, -1, self.height // rows, self.tokens)
+        if channels is not None:
+            shape = *parts.shape[:1], rows, parts.shape[2] // rows, *parts.shape[3:]
+            parts = parts.reshape(shape)
+        whole = np.broadcast_to(parts, (parts.shape[0], rows, *parts.shape[2:]))
+        return whole.transpose(0, 2, 3, 1, 4).reshape(-1, self.height, self.tokens)
+
+    def rows(self, name: str, tiles: NDArray[np.uint16]) -> NDArray[np.uint16]:
+        """Return the features of a tensor from what the PEs hold, shape (features, samples); inverse of `tiles`."""
         held = tiles.reshape(self.height, self.width, -1, self.tokens).transpose(1, 2, 0, 3)
-        return self.plan.layouts[level].rows(held, 1).reshape(-1, self.samples)
+        found, rows = self.plan.layouts[self.plan.level(name)].rows(held, 1), self.strips.rows
+        if name not in self.strips.channels:
+            return found[:, ::rows].reshape(-1, self.samples)
+        parts = found.reshape(self.strips.channels[name], -1, self.height // rows, rows, self.tokens)
+        return parts.transpose(0, 3, 1, 2, 4).reshape(-1, self.samples)

@@ -79,7 +79,7 @@ class Wafer:
             if not r.network.loss.judges:
                 there = ~np.isnan(Arithmetic.of(r.machine, r.network.dtype).decode(labels))
                 there = np.broadcast_to(there.all(0), labels.shape)
-            classes = there.reshape(-1, r.network.label_pixels, r.height, r.tokens)
+            classes = r.by_row("labels", there).reshape(-1, r.inner.label_pixels, r.height, r.tokens)
             rows = np.any(classes.transpose(0, 2, 1, 3), axis=0).reshape(r.height, 1, -1)
             self.fabric.write("labelled", np.tile(rows, (1, r.width, 1)).astype(np.float32))
         self.fabric.write("labels", r.tiles("labels", np.where(there, labels, np.uint16(0))))
@@ -113,5 +113,6 @@ class Wafer:
 
     def activations(self, level: int) -> NDArray[np.uint16]:
         """Return the activations of a level as bit patterns, shape (features, samples)."""
-        tiles = self.fabric.read(self.resident.plan.place(level))
-        return self.resident.rows(level, tiles.view(np.uint16))
+        name = self.resident.network.levels[level]
+        tiles = self.fabric.read(self.resident.plan.activation(name))
+        return self.resident.rows(name, tiles.view(np.uint16))

@@ -63,7 +63,7 @@ def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParame
     """
     writer = _Words(resident, parameters)
     title = ""
-    for step in schedule(resident.network, kind, STREAMED):
+    for step in schedule(resident.inner, kind, STREAMED):
         lowering = STREAMED[step.op]
         words = {"place": step.node.place, "number": step.node.number}
         found = lowering.phases.get(step.direction, (title, ""))[0].format(**words)
@@ -71,6 +71,7 @@ def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParame
             asked = writer.numbers[step.parameter.name] if step.direction == "ask" and step.parameter else None
             writer.script.phase(found, asked)
             title = found
+        writer.say_what_counts(step)
         lowering.write[step.direction](writer, step)
     return writer.script.close()
 
@@ -80,7 +81,7 @@ class _Words(StepWriter):
 
     def __init__(self, resident: Resident, parameters: Sequence[StreamedParameter]) -> None:
         self.resident, self.plan, self.ids = resident, resident.plan, resident.ids
-        tensors = resident.network.parameters
+        tensors = resident.inner.parameters
         self.numbers = {tensor.name: number for number, tensor in enumerate(tensors)}
         self.parameters = dict(zip(self.numbers, parameters, strict=True))
         for tensor in tensors if resident.form == "pairs" else ():
@@ -92,7 +93,7 @@ class _Words(StepWriter):
                     hint='form = "both"',
                 )
         self.loss = len(parameters)  # the number of what carries the loss scale, and brings losses back
-        tables = resident.network.over_batches
+        tables = resident.inner.over_batches
         self.tables = {tensor.name: number for number, tensor in enumerate(tables)}
         channels = [tensor.columns for tensor in tables]
         self.sums = resident.width + 2 * np.cumsum([0, *channels])  # places of sums, behind those of the losses
@@ -127,11 +128,11 @@ class _Words(StepWriter):
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
         whole = self.resident.tokens // step.node.size("sequence")
         each = np.arange(max(1, whole) if sequences else 1)  # of one on several rows each row does its block
-        y = self.resident.network.tensors[step.node.name]
+        y = self.resident.inner.tensors[step.node.name]
         unit = OPERATIONS[step.op].units(step.node, y.rows)[1]
         for column, count in enumerate(self.plan.layout(y).counts):
             heads = count // unit
-            if self.resident.network.head_columns > 1:
+            if self.resident.inner.head_columns > 1:
                 heads = y.unit // unit if count else 0  # a part of each head of a unit
             data = (np.arange(heads)[:, None] << 8 | each).ravel()
             self.script.words(column, self.word(name, data), np.ones(len(data), bool))

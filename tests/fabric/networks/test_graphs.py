@@ -103,7 +103,7 @@ class Ran:
     """A graph with random weights on a wafer, and its oracle."""
 
     def __init__(self, network, width, height, tokens, seed, form="steps", turned=None):
-        self.network, self.tokens = network, tokens * height
+        self.network, self.tokens = network, tokens * height // network.image_rows
         rng = np.random.default_rng(seed)
         self.values = {tensor.name: rng.standard_normal(tensor.shape) / 2 for tensor in network.parameters}
         parameters = [Parameter(name, value, network.dtype) for name, value in self.values.items()]

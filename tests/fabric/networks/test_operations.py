@@ -48,6 +48,7 @@ def missing(name, row):
         base = Activation if isinstance(row, Activation) else NetworkOperation
         found += [f"{name}: no form {form!r}" for form in forms if not (has(row, form) and has(row, form, base))]
         found = [line for line in found if not (isinstance(row, Activation) and "'plain" in line)]
+    assert not row.inner or "plain" in row.refused  # no file names it
     if "streaming" not in row.refused:
         lowering = STREAMED.get(name)
         if lowering is None:
@@ -58,7 +59,8 @@ def missing(name, row):
             found += [f"{name}: no command per row {way}" for way in ways if row.rowwise and way not in lowering.after]
             if lowering.tasks_of is None and name != "linear":
                 found.append(f"{name}: no tasks")
-        found += [f"{name}: no oracle {way}" for way, of in (("forward", FORWARD), ("back", BACK)) if name not in of]
+        oracles = () if row.inner else (("forward", FORWARD), ("back", BACK))  # whole networks have no such
+        found += [f"{name}: no oracle {way}" for way, of in oracles if name not in of]
     if "pipelined" not in row.refused and name not in KERNELS and name not in EPILOGUE:
         found.append(f"{name}: no kernel of the pipelined mode")
     return found

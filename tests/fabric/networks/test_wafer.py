@@ -247,7 +247,7 @@ def test_every_command_has_its_own_task():
 def test_rows_go_where_they_belong():
     case = Case((7, 5), 3, 2, 2)
     tiles = case.resident.tiles("a0", case.inputs)
-    assert np.array_equal(case.resident.rows(0, tiles), case.inputs)
+    assert np.array_equal(case.resident.rows("input", tiles), case.inputs)
     assert case.resident.plan.layouts[0].starts == (0, 3, 5, 7)
 
 

@@ -110,6 +110,15 @@ WRONG = {
             {"name": "c", "op": "linear", "outputs": 10},
         ],
     },
+    "mesh.image_rows": {
+        "mesh.image_rows": 2,
+        "network.layers": [],
+        "network.image": [1, 8, 8],
+        "network.nodes": [
+            {"name": "a", "op": "convolution", "outputs": 2, "kernel": 3, "padding": 1},
+            {"name": "b", "op": "linear", "outputs": 10},
+        ],
+    },
     "data.sequence": {"data.sequence": 2},
     "data.labels": {
         "data.labels": "token",

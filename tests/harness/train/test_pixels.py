@@ -71,6 +71,8 @@ OPTIONS = [
     ("train.label_smoothing=0.2", "train.loss_scale.initial=32768.0"),
     ("sparsity.density=0.6", "sparsity.schedule=rigl", "sparsity.every=1", "sparsity.fraction=0.5"),
     ("mesh.width=1", "memx.dense_rows=steps"),
+    ("mesh.image_rows=2",),
+    ("mesh.image_rows=2", "mesh.height=4", "train.dtype=cb16", "csconfig.use_cbfloat16=true"),
 ]
 
 

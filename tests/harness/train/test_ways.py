@@ -340,6 +340,12 @@ def images(more="", groups=1):
     )
 
 
+def striped(rows):
+    """Return the words of a network of images that lie on so many rows of PEs."""
+    words = images().replace("[1,3,4]", "[1,4,3]").replace("kernel=2", "kernel=3,padding=1")
+    return f"{words} mesh.image_rows={rows}"
+
+
 def batches(more=""):
     """Return the words of a network that normalises over batches."""
     return images().replace('"groupnorm",groups=1', f'"batchnorm"{more}')
@@ -410,6 +416,7 @@ KEYS = {
     "mesh.width": "mesh.width=7",
     "mesh.height": "mesh.height=4",
     "mesh.head_columns": (GPT, f"{GPT} mesh.head_columns=2"),
+    "mesh.image_rows": (striped(1), striped(2)),
     "train.iterations": "train.iterations=2",
     "train.epochs": "train.epochs=1",
     "train.evaluate": "train.evaluate=2",
@@ -490,6 +497,7 @@ NUMPY_WITHOUT = {
         "mesh.width",
         "mesh.height",
         "mesh.head_columns",
+        "mesh.image_rows",
         "train.accumulate",
         "memx.files",
         "memx.dense_rows",

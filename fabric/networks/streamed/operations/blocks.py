@@ -30,9 +30,21 @@ from fabric.layout.layout import Layout
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.code import ProgramCode
 
-__all__ = ["PLACE", "QUEUES_NORTH", "QUEUES_SOUTH", "BlockTasks", "Travelling", "blocks_of", "route_blocks", "rows_of"]
+__all__ = [
+    "NORTH",
+    "PLACE",
+    "QUEUES_NORTH",
+    "QUEUES_SOUTH",
+    "SOUTH",
+    "BlockTasks",
+    "Travelling",
+    "blocks_of",
+    "route_blocks",
+    "rows_of",
+]
 
 SOUTH, NORTH = (12, 13), (14, 15)
+"""Colors of what goes to the next row south, and north, by parity of the row that sends."""
 QUEUES_SOUTH, QUEUES_NORTH = (4, 5), (5, 1)
 """Each way has an input queue and an output queue."""
 PLACE = "row of the sequence"

@@ -27,8 +27,10 @@ from fabric.asm.operands import Dsd, Reg, Task, Var
 from fabric.kernels.streamed.forward import ProductTasks
 from fabric.kernels.streamed.gradient import GradientTasks
 from fabric.networks.graph.network import Network
+from fabric.networks.graph.strips import image_rows_of
 from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.networks.streamed.operations.shapes import ProgramShapes
+from fabric.networks.streamed.operations.strips import StripTasks
 from fabric.program import functions
 from fabric.program.program import Program
 
@@ -85,6 +87,8 @@ class ProgramCode:
         Of rows of tokens; `Emit.first` tells them of longer ones, up to those of a loss per pixel.
     shapes : ProgramShapes
         Those of operations on images; programs without have none.
+    strips : StripTasks or None
+        Those of images on several rows of PEs.
     pool : PoolTasks
         Those of pooling, likewise.
     blocks : BlockTasks or None
@@ -108,6 +112,7 @@ class ProgramCode:
         network: Network,
         part: HeadPart | None = None,
     ) -> None:
+        rows = image_rows_of(network)
         self.part = part
         self.p, self.ids, self.table, self.product, self.gradient = p, ids, table, product, gradient
         self.held, self.tokens, self.network = held, tokens, network
@@ -117,6 +122,7 @@ class ProgramCode:
             self.joined, self.spread = p.dsr("src0"), p.dsr("dest")
         planes = network.label_pixels > 1  # sums of rows and sums of planes are joined
         self.everywhere = p.dsr("src1") if product.arriving and planes else None
+        self.strips = StripTasks(self, rows) if rows > 1 else None
         if "shape" in ids:
             self.shapes = ProgramShapes(self)
         self.one, self.two = p.array("one", tokens, "f32", bank=0), p.array("two", tokens, "f32", bank=2)

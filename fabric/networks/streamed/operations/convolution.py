@@ -31,7 +31,7 @@ from fabric.networks.graph.windows import window_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.linear import COMMANDS as PRODUCTS
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
-from fabric.networks.streamed.operations.shapes import SHAPE, shape_number
+from fabric.networks.streamed.operations.shapes import SHAPE, edge_number, shape_number
 
 __all__ = ["CONVOLUTION", "WINDOWS"]
 
@@ -74,9 +74,12 @@ def _padded(w: StepWriter, step: NetworkStep, given: NetworkTensor) -> None:
     """Write the copy of the planes that an operation reads."""
     larger = step.node.name if step.node.op == "transposed" else step.node.inputs[0]
     window = window_of(step.node, w.plan.network.tensors[larger].rows)
-    w.tell(shape=shape_number(w.plan.network, step.node, step.direction))
+    shape, edged = (number(w.plan.network, step.node, step.direction) for number in (shape_number, edge_number))
+    w.tell(shape=edged or shape)
     w.tell("blank", row=_rows(w, given))
-    w.each(given, "halo", unit=window.plane if given.name == larger else window.out_plane)
+    w.each(given, "edges" if edged else "halo", unit=window.plane if given.name == larger else window.out_plane)
+    if edged:
+        w.tell(shape=shape)
 
 
 class ConvolutionTasks:

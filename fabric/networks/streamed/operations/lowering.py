@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
+from fabric.networks.graph.strips import counts_once, on_strips
 from fabric.networks.graph.tensors import NetworkTensor
 
 if TYPE_CHECKING:
@@ -38,6 +39,14 @@ class StepWriter(ABC):
     """
 
     plan: MemoryPlan
+    _once: int | None = None
+
+    def say_what_counts(self, step: NetworkStep) -> None:
+        """Say of which rows of PEs of an image the sums of a step count, where that is not as before."""
+        once = int(not on_strips(step.node))
+        if counts_once(self.plan.network) and once != self._once:
+            self.tell(once=once)
+            self._once = once
 
     @abstractmethod
     def tell(self, *names: str, columns: Iterable[int] | None = None, **data: str | int) -> None:

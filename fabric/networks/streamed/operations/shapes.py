@@ -22,6 +22,7 @@ from fabric.networks.graph.layouts import layouts_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.reverse import schedule
+from fabric.networks.graph.strips import Edges, edges_of, on_strips
 from fabric.networks.graph.windows import Window, window_of
 from fabric.program.program import Program
 
@@ -31,10 +32,13 @@ if TYPE_CHECKING:
 __all__ = [
     "SHAPE",
     "ConvolutionShape",
+    "EdgeShape",
     "GroupShape",
     "LossShape",
     "PoolShape",
     "ProgramShapes",
+    "StripShape",
+    "edge_number",
     "padded_rows",
     "shape_number",
     "shapes_of",
@@ -46,6 +50,8 @@ OTHER_WAY = {"forward": "back", "back": "forward", "ask": "ask"}
 """What a transposed convolution does is what a convolution does in this direction."""
 NUMBERS = ("plane", "height", "width", "gap", "rest", "result", "taps")
 """A shape sets these numbers, as far as it has them."""
+EDGES = ("above", "below", "apart")
+"""And these, of copies of strips: rows of pixels that come from either side, and how far they lie apart."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +122,7 @@ class ConvolutionShape(ImageShape):
 
     def load(self, code: ProgramCode) -> None:
         p, tokens, copy = code.p, code.tokens, code.held["padded"]
-        (height, width), (top, left), line = self.given, self.border, self.around[1] * tokens
-        p.load(code.reads["row"], p.mem1d(code.held["a0"], height * width * tokens, save=True, check=False))
-        extents, strides = [height, width, tokens], [self.spread * line, self.spread * tokens, 1]
-        into = p.mem4d(copy, extents, strides, offset=top * line + left * tokens, check=False)
-        p.load(code.writes["aux"], into)
-        code.shapes.set(plane=self.padded * tokens)
+        self.load_copy(code)
         windows = self.windows(p, copy, tokens)
         if self.asks:
             code.gradient.over(windows, self.rows * tokens)
@@ -129,6 +130,20 @@ class ConvolutionShape(ImageShape):
                 self._load_windows(code)
         else:
             code.product.over(windows, self.rows * tokens)
+
+    def load_copy(self, code: ProgramCode) -> None:
+        """Emit the loads of what copies planes within their border."""
+        p, tokens, (height, width) = code.p, code.tokens, self.given
+        p.load(code.reads["row"], p.mem1d(code.held["a0"], height * width * tokens, save=True, check=False))
+        p.load(code.writes["aux"], self.lines(code, 0, height))
+        code.shapes.set(plane=self.padded * tokens)
+
+    def lines(self, code: ProgramCode, first: int, count: int) -> Dsd:
+        """Return so many rows of pixels of what is given, from the first one on, in the copy."""
+        tokens, (top, left), line = code.tokens, self.border, self.around[1] * code.tokens
+        extents, strides = [count, self.given[1], tokens], [self.spread * line, self.spread * tokens, 1]
+        offset = (top + self.spread * first) * line + left * tokens
+        return code.p.mem4d(code.held["padded"], extents, strides, offset=offset, check=False)
 
     def windows(self, p: Program, planes: Var, tokens: int) -> Dsd:
         """Return what one place of all windows meets, in planes with a border."""
@@ -210,6 +225,60 @@ class LossShape(ImageShape):
 
 
 @dataclass(frozen=True)
+class EdgeShape(ImageShape):
+    """Planes of a strip are copied into a border in which the rows of pixels beside the strip come to lie.
+
+    Attributes
+    ----------
+    copy : ConvolutionShape
+        What reads the copies.
+    edges : Edges
+    """
+
+    copy: ConvolutionShape
+    edges: Edges
+
+    @property
+    def rows(self) -> int:
+        return 1
+
+    @property
+    def padded(self) -> int:
+        return self.copy.padded
+
+    @property
+    def line(self) -> int:
+        """A row of pixels of the strip has so many."""
+        return self.copy.given[1]
+
+    @property
+    def apart(self) -> int:
+        """So many pixels of the copy lie between the first row that comes from the north and from the south."""
+        return (self.copy.given[0] + self.edges.above) * self.copy.spread * self.copy.around[1]
+
+    def load(self, code: ProgramCode) -> None:
+        assert code.strips is not None
+        self.copy.load_copy(code)
+        code.strips.load_edges(self)
+
+
+@dataclass(frozen=True)
+class StripShape(ImageShape):
+    """Single rows are pixels of strips of so many."""
+
+    pixels: int
+
+    @property
+    def rows(self) -> int:
+        return 1
+
+    def load(self, code: ProgramCode) -> None:
+        assert code.strips is not None
+        code.strips.load_strip(self.pixels * code.tokens)
+        code.shapes.set(plane=self.pixels * code.tokens)
+
+
+@dataclass(frozen=True)
 class GroupShape(ImageShape):
     """Single rows are channels of so many pixels, and groups of so many rows."""
 
@@ -233,6 +302,8 @@ def _shape(network: Network, node: Node, direction: str) -> ImageShape | None:
         return ConvolutionShape.of(window_of(node, given), direction)
     if node.op == "transposed":
         return ConvolutionShape.of(window_of(node, network.tensors[node.name].rows), OTHER_WAY[direction])
+    if node.op == "gather":
+        return StripShape(node.size("height") * node.size("width"))
     if node.op in ("maxpool", "avgpool"):
         return PoolShape.of(window_of(node, given), direction == "back", node.op == "maxpool")
     if node.op in ("groupnorm", "batchnorm", "shift"):
@@ -243,20 +314,39 @@ def _shape(network: Network, node: Node, direction: str) -> ImageShape | None:
     return None
 
 
+def _edge_shape(network: Network, node: Node, direction: str) -> EdgeShape | None:
+    """Return the shape of the copies of a convolution on strips in a direction, None without rows beside them."""
+    if node.op not in ("convolution", "transposed") or not on_strips(node):
+        return None
+    other = node.op == "transposed"
+    window = window_of(node, network.tensors[node.name if other else node.inputs[0]].rows)
+    way = OTHER_WAY[direction] if other else direction
+    edges = edges_of(window, way == "back")
+    return EdgeShape(ConvolutionShape.of(window, way), edges) if edges != Edges() else None
+
+
 @lru_cache(maxsize=64)
 def shapes_of(network: Network) -> dict[ImageShape, int]:
     """Return the number of each shape that a network's operations have, from 1 on."""
     found: dict[ImageShape, int] = {}
     for step in schedule(network, "train"):
         shape = _shape(network, step.node, step.direction)
-        if shape is not None and step.node.op == step.op:
-            found.setdefault(shape, len(found) + 1)
+        edged = _edge_shape(network, step.node, step.direction)
+        for one in (shape, edged) if step.node.op == step.op else ():
+            if one is not None:
+                found.setdefault(one, len(found) + 1)
     return found
 
 
 def shape_number(network: Network, node: Node, direction: str) -> int:
     """Return the number of the shape of an operation in a direction."""
     shape = _shape(network, node, direction)
+    return 0 if shape is None else shapes_of(network)[shape]
+
+
+def edge_number(network: Network, node: Node, direction: str) -> int:
+    """Return the number of the shape of copies that have rows of pixels from beside their strip, 0 if none come."""
+    shape = _edge_shape(network, node, direction)
     return 0 if shape is None else shapes_of(network)[shape]
 
 
@@ -289,7 +379,8 @@ class ProgramShapes:
 
     def __init__(self, code: ProgramCode) -> None:
         self.code, p = code, code.p
-        self.numbers = {name: p.scalar(name, "i16", 0) for name in NUMBERS}
+        names = NUMBERS if code.strips is None else (*NUMBERS, *EDGES)
+        self.numbers = {name: p.scalar(name, "i16", 0) for name in names}
         self.factor = p.reg32("factor")
 
     def set(self, **values: int) -> None:

@@ -21,6 +21,7 @@ from fabric.networks.streamed.operations.pooling import AVERAGE_POOL, MAX_POOL, 
 from fabric.networks.streamed.operations.rotary import ROTARY
 from fabric.networks.streamed.operations.rows import ROWS
 from fabric.networks.streamed.operations.shapes import SHAPE, shapes_of
+from fabric.networks.streamed.operations.strips import GATHER, strip_commands
 from fabric.networks.streamed.operations.token_mean import TOKEN_MEAN
 
 __all__ = ["STREAMED", "after", "ids_of", "present"]
@@ -41,6 +42,7 @@ STREAMED: dict[str, Lowering] = {
     "batchnorm": BATCH_NORM,
     "maxpool": MAX_POOL,
     "avgpool": AVERAGE_POOL,
+    "gather": GATHER,
     "cross_entropy": LOSS,
     "mse": MEAN_SQUARES,
     "norm": NORM,
@@ -67,4 +69,4 @@ def ids_of(network: Network, more: Iterable[str] = ()) -> dict[str, int]:
     for name, lowering in STREAMED.items():
         used += lowering.commands if name in there else ()
     shapes = SHAPE if shapes_of(network) else ()  # a loss per pixel has one too
-    return given_out([*used, *bordered(network), *shapes, *more])
+    return given_out([*used, *bordered(network), *shapes, *strip_commands(network), *more])

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.graph.nodes import Node
-from fabric.networks.streamed.oracle.images import summed
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 from fabric.networks.streamed.parameters import StreamedParameter
 
@@ -29,7 +28,7 @@ def forward(a: MeshArithmetic, x: Halves, weights: StreamedParameter) -> Course[
     """Return (rows, unit rows) when the mean and deviation of the batch are there."""
     wide = _by_channel(a, x, weights)
     centred = a.sub(wide, _number(weights, "shift", wide))
-    sums = [a.south(summed(a, part)) for part in (centred, a.mul(centred, centred))]
+    sums = [a.south_of_channels(part) for part in (centred, a.mul(centred, centred))]
     yield "forward", weights, np.concatenate(sums)
     return known(a, x, weights)
 
@@ -49,7 +48,7 @@ def back(
 ) -> Course[tuple[Halves, Bits]]:
     """Return (gradients of the rows before normalisation, gradients of factors and shifts)."""
     wide, units = a.widen(delta).reshape(unit.shape), a.widen(unit)
-    gradients = np.concatenate([a.south(summed(a, a.mul(wide, units))), a.south(summed(a, wide))])
+    gradients = np.concatenate([a.south_of_channels(a.mul(wide, units)), a.south_of_channels(wide)])
     yield "back", weights, gradients
     mean, dot, scale = (_number(weights, name, wide) for name in ("back_mean", "back_dot", "scale"))
     found = a.mul(a.sub(a.sub(wide, mean), a.mul(units, dot)), scale)

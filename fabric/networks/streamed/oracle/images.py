@@ -28,7 +28,6 @@ __all__ = [
     "pooled_mean_back",
     "shifted",
     "shifted_back",
-    "summed",
 ]
 
 Halves = NDArray[np.uint16]
@@ -232,7 +231,7 @@ def shifted_back(
     a: MeshArithmetic, node: Node, delta: Halves, channels: int, weights: StreamedParameter
 ) -> tuple[Halves, Bits]:
     """Return (gradients as they are, gradients of the numbers)."""
-    return delta, a.south(summed(a, a.widen(delta).reshape(channels, -1, delta.shape[1])))
+    return delta, a.south_of_channels(a.widen(delta).reshape(channels, -1, delta.shape[1]))
 
 
 # --- group normalisation ----------------------------------------------------------------------------------------------
@@ -260,7 +259,7 @@ def normalised_back(
     (unit, inverse), channels = kept, node.size("channels")
     wide, units = a.widen(delta.reshape(channels, -1, delta.shape[1])), a.widen(unit)
     by_channel = units.reshape(wide.shape)
-    gradients = np.concatenate([a.south(summed(a, a.mul(wide, by_channel))), a.south(summed(a, wide))])
+    gradients = np.concatenate([a.south_of_channels(a.mul(wide, by_channel)), a.south_of_channels(wide)])
     factors = np.asarray(weights.values).reshape(2, channels, 1, 1)[0]
     halves = delta.reshape(wide.shape)
     scaled = a.fma(halves, factors, np.zeros_like(wide)).reshape(units.shape)
@@ -269,13 +268,5 @@ def normalised_back(
     return a.narrow(a.mul(found, inverse[:, None])).reshape(delta.shape), gradients
 
 
-def summed(a: MeshArithmetic, rows: Bits) -> Bits:
-    """Return the sums over the second axis, from 0 on."""
-    total = np.zeros((len(rows), *rows.shape[2:]), np.uint32)
-    for k in range(rows.shape[1]):
-        total = a.add(total, rows[:, k])
-    return total
-
-
 def _mean(a: MeshArithmetic, rows: Bits) -> Bits:
-    return a.times(summed(a, rows), 1 / rows.shape[1])
+    return a.times(a.summed(rows.swapaxes(0, 1)), 1 / rows.shape[1])

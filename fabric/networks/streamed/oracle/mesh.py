@@ -22,6 +22,9 @@ Bits = NDArray[np.uint32]
 class MeshArithmetic(MixedArithmetic):
     """A mesh has features over its columns, as the layouts of tensors say, samples over its rows.
 
+    An image may lie on several rows, the strips of its rows of pixels from north to south, or whole in each of them;
+    then what the first one has counts, and the others add zeros.
+
     Parameters
     ----------
     machine : Machine
@@ -30,11 +33,21 @@ class MeshArithmetic(MixedArithmetic):
         PEs.
     samples : int
         Of the wafer.
+    image_rows : int
+        Rows of PEs that an image lies on.
+
+    Attributes
+    ----------
+    strips : int
+        So many strips of an image lie in rows of PEs of their own, in the operation that is done; 1: it lies whole.
     """
 
-    def __init__(self, machine: Machine, dtype: Half, width: int, height: int, samples: int) -> None:
+    def __init__(
+        self, machine: Machine, dtype: Half, width: int, height: int, samples: int, image_rows: int = 1
+    ) -> None:
         super().__init__(machine, dtype)
-        self.width, self.height, self.tokens = width, height, samples // height
+        self.width, self.image_rows, self.groups = width, image_rows, height // image_rows
+        self.tokens, self.strips = samples // self.groups, 1
         self.epsilon, self.head_columns = EPSILON, 1
 
     def owners(self, tensor: NetworkTensor) -> NDArray[np.int64]:
@@ -73,19 +86,38 @@ class MeshArithmetic(MixedArithmetic):
 
     def south(self, vectors: Bits) -> Bits:
         """Return sums over the tokens: in each PE from 0, then north to south; the last axis goes."""
-        return self.south_of(vectors.reshape(*vectors.shape[:-1], self.height, self.tokens))
+        return self.south_of_planes(vectors[..., None, :])
 
     def south_of_planes(self, planes: Bits) -> Bits:
         """Return sums over planes of shape (..., pixels, samples): pixel by pixel in each PE, then north to south."""
-        by_pe = planes.reshape(*planes.shape[:-1], self.height, self.tokens)
-        return self.south_of(np.moveaxis(by_pe, -2, -3).reshape(*planes.shape[:-2], self.height, -1))
+        return self.south_of(self.by_strip(planes).reshape(*planes.shape[:-2], self.groups, self.strips, -1))
+
+    def south_of_channels(self, rows: Bits) -> Bits:
+        """Return sums over rows of shape (..., pixels, samples): pixels, then samples of a PE, then north to south."""
+        by_strip = np.moveaxis(self.by_strip(rows), -2, 0)
+        return self.south_of(self.summed(by_strip))
+
+    def by_strip(self, planes: Bits) -> Bits:
+        """Return planes of shape (..., pixels, samples) as (..., groups of rows, strips, pixels, tokens)."""
+        pixels = planes.shape[-2] // self.strips
+        parts = planes.reshape(*planes.shape[:-2], self.strips, pixels, self.groups, self.tokens)
+        return np.moveaxis(parts, -2, -4)
+
+    def summed(self, rows: Bits) -> Bits:
+        """Return the sums over the first axis, from 0 on."""
+        total = np.zeros(rows.shape[1:], np.uint32)
+        for row in rows:
+            total = self.add(total, row)
+        return total
 
     def south_of(self, by_pe: Bits) -> Bits:
-        """Return sums of what each PE has, in the last axis, then of the PEs of a column, in the one before it."""
+        """Return sums of what each PE has, in the last axis, then of the PEs of a column: groups, and strips."""
         own = np.zeros(by_pe.shape[:-1], np.uint32)
         for token in range(by_pe.shape[-1]):
             own = self.add(by_pe[..., token], own)
-        total = own[..., 0]
-        for y in range(1, self.height):
-            total = self.add(total, own[..., y])
+        others = np.zeros((*own.shape[:-1], self.image_rows - self.strips), np.uint32)
+        every = np.concatenate([own, others], axis=-1).reshape(*own.shape[:-2], -1)
+        total = every[..., 0]
+        for y in range(1, every.shape[-1]):
+            total = self.add(total, every[..., y])
         return total

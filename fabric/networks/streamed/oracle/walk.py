@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.graph.network import Network
+from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.strips import on_strips, strips_of
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
 from fabric.networks.streamed.oracle import loss
 from fabric.networks.streamed.oracle.places import placed
@@ -44,11 +46,16 @@ class StreamedOracle(StreamedArithmetic):
     """
 
     def __init__(self, network: Network, machine: Machine, width: int, height: int, samples: int) -> None:
-        super().__init__(machine, network.dtype, width, height, samples)
+        super().__init__(machine, network.dtype, width, height, samples, network.image_rows)
+        self._striped = {node.name for node in strips_of(network).network.nodes if on_strips(node)}
         self.network, self._placed, self.epsilon = network, placed(network, width), network.epsilon
         self.head_columns = network.head_columns
         self.results: dict[str, NDArray[np.uint16]] = {}
         self.gradients: dict[str, NDArray[np.uint32]] = {}
+
+    def _begin(self, node: Node) -> None:
+        """Say which strips of images the operation of a node works on."""
+        self.strips = self.image_rows if node.name in self._striped else 1
 
     def columns(self, tensor: NetworkTensor) -> list[NDArray[np.int64]]:
         """Return the features of each column, of a tensor of the network."""
@@ -85,6 +92,7 @@ class StreamedOracle(StreamedArithmetic):
         for node, row, parameter in self.network.operations():
             weight = None if parameter is None else self._weights[parameter.name]
             given = tuple(self.results[name] for name in node.inputs)
+            self._begin(node)
             found = FORWARD[node.op](self, node, given if row.operands > 1 else given[0], weight)
             if isinstance(found, Generator):
                 found = yield from found
@@ -93,6 +101,7 @@ class StreamedOracle(StreamedArithmetic):
 
     def loss(self, labels: NDArray[np.uint16], scale: float) -> tuple[NDArray[np.uint32], NDArray[np.uint16]]:
         """Return (losses per column as f32 bits, gradients of the logits)."""
+        self._begin(self.network.nodes[-1])
         logits = self.network.logits
         if not self.network.loss.judges:
             return loss.squares(self, logits, self.results[logits.name], labels, scale)
@@ -104,6 +113,7 @@ class StreamedOracle(StreamedArithmetic):
 
         A loss that does not tell right from wrong is what counts in their place.
         """
+        self._begin(self.network.nodes[-1])
         logits = self.network.logits
         if not self.network.loss.judges:
             return loss.squares(self, logits, self.results[logits.name], labels, 0.0)[0]
@@ -118,6 +128,7 @@ class StreamedOracle(StreamedArithmetic):
         deltas = {self.network.logits.name: delta}
         for node, row, parameter in reversed(self.network.operations()):
             weight = None if parameter is None else self._weights[parameter.name]
+            self._begin(node)
             made = BACK[node.op](self, node, deltas.pop(node.name), self._kept[node.name], weight)
             if isinstance(made, Generator):
                 made = yield from made
