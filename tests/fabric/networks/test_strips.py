@@ -197,9 +197,7 @@ def test_images_that_do_not_lie_on_rows_are_refused(first, rows, kind, says):
 
 def test_rows_of_pes_and_samples_that_do_not_divide_are_refused():
     network = pixelwise(4)
-    with pytest.raises(
-        ConfigError, match=r"images on 4 rows of PEs each do not lie on 6\. Try: 8 rows of PEs"
-    ):
+    with pytest.raises(ConfigError, match=r"images on 4 rows of PEs each do not lie on 6\. Try: 8 rows of PEs"):
         Resident(network, machine(), 1, 6, 3)
     with pytest.raises(ConfigError, match=re.escape("3 samples of a wafer do not divide into 2 times 4 rows of PEs")):
         Resident(network, machine(), 1, 8, 3)
@@ -237,3 +235,18 @@ def test_a_loss_of_whole_images_takes_strips(loss):
     built.convolution(2, (3, 3), 1, 1)
     network = Network((*built.nodes, Node("loss", loss, (built.at,))), built.inputs, image_rows=2)
     exact(Ran(network, 2, 4, 3, 1), 2.0)
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (4, 2, 1), (7, 2, 3), (5, 1, 2), (2, 2, 0)])
+@pytest.mark.parametrize("op", ["convolution", "transposed"])
+def test_windows_of_all_reaches_are_bit_exact(op, kernel, stride, padding):
+    """More rows of pixels from one side than from the other, and zeros between gradients; both ways."""
+    built = Images(2, 8 if op == "convolution" else 8 // stride, 4 if op == "convolution" else 2)
+    built.convolution(2, (1, 1))
+    if op == "convolution":
+        built.convolution(3, (kernel, 4), stride, padding)
+    else:
+        built.transposed(3, (kernel, 4), stride, padding, 1, (kernel - stride) % 2)
+    network = replace(built.network(2), image_rows=2)
+    assert not strips_of(network).whole
+    exact(Ran(network, 2, 4, 3, 1), 1.0)
