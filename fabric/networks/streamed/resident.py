@@ -145,7 +145,7 @@ class Resident:
 
     @property
     def inner(self) -> Network:
-        """What a row of PEs works on: the network, or that of a strip of its images."""
+        """The network has this form in a row of PEs, where its images are strips if they lie on several."""
         return self.strips.network
 
     def _check_rows(self, samples: int, height: int) -> None:
