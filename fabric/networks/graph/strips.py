@@ -114,7 +114,7 @@ def strips_of(network: Network) -> Strips:
     if first is None:
         raise ConfigError("the network has no images", where=WHERE, hint="1")
     for node in network.nodes:
-        if node.op in ("attention", "rotary"):
+        if "sequence" in dict(node.sizes):
             what = f"{node.name}: a sequence of tokens does not lie on rows of PEs together with strips of images"
             raise UnsupportedError(what, feature="images over rows of PEs", where=WHERE, hint="1")
     found = _Found(network, rows, first)

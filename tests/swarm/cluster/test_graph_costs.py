@@ -10,6 +10,7 @@ import pytest
 
 from fabric.networks.graph.network import Layer, Network
 from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.strips import strips_of
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.streamed.operations.table import STREAMED
 from fabric.price.tasks import Pricer
@@ -88,6 +89,18 @@ class Aimed(TransformerBlocks):
         return replace(whole, nodes=(*whole.nodes[:-1], mean, Node("loss", "mse", (mean.name,))))
 
 
+@dataclass(frozen=True)
+class Striped(ConvolutionStack):
+    """Convolutions on images that lie on several rows of PEs."""
+
+    rows: int = 2
+
+    @property
+    def network(self):
+        """The graph is that of whole images."""
+        return replace(super().network, image_rows=self.rows)
+
+
 def small(op):
     """Return a case of a small network that has an operation."""
     if op in ("mse", "tokenmean"):
@@ -95,6 +108,8 @@ def small(op):
     if op in ("convolution", "maxpool", "avgpool", "groupnorm", "batchnorm"):
         stage = ConvolutionStage(4, norm=op if "norm" in op else "", pool=op if "pool" in op else "")
         return GraphCase(ConvolutionStack((1, 4, 4), (stage,), 3), 2, 2, 2)
+    if op == "gather":
+        return GraphCase(Striped((1, 4, 4), (ConvolutionStage(4), ConvolutionStage(2)), 3), 1, 2, 2)
     if op in ("transposed", "shift", "concat"):
         return GraphCase(
             ConvolutionStack((1, 4, 4), (ConvolutionStage(4, pool="maxpool"), ConvolutionStage(2)), 3, pixels=True),
@@ -111,7 +126,9 @@ def small(op):
 def test_every_operation_has_a_price(op, monkeypatch):
     """A row of the table without commands that are priced fails here by its name."""
     case, told = small(op), {}
-    assert op in {node.op for node in case.of.network.nodes}, f"{op} has no price: no network here has it"
+    assert op in {node.op for node in strips_of(case.of.network).network.nodes}, (
+        f"{op} has no price: no network here has it"
+    )
     priced = Pricer.told
 
     def noted(self, state, kind, number, data=None):
