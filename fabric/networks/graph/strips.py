@@ -25,14 +25,27 @@ from fabric.networks.graph.tensors import INPUT
 from fabric.networks.graph.windows import Window, window_of
 from wse_core.errors import ConfigError, UnsupportedError
 
-__all__ = ["Edges", "Strips", "counts_once", "edges_of", "image_rows_of", "on_strips", "strips_of"]
+__all__ = [
+    "Edges",
+    "Strips",
+    "counts_once",
+    "edges_of",
+    "image_rows_of",
+    "is_mean",
+    "on_strips",
+    "rows_of_node",
+    "strips_of",
+    "strips_of_mean",
+]
 
 ROWS = "rows"
 """A node that works on strips has a size of this name: rows of PEs of an image."""
+MEANS = "means"
+"""One that gives means of whole images has this size too: so many strips of an image have one mean."""
 POINTWISE = (*ACTIVATIONS, "add", "mul", "concat")
 """These work number by number, or put channels side by side."""
-OF_CHANNELS = ("shift", "batchnorm")
-"""These have numbers of a channel, and sums over its pixels only where all samples are summed."""
+OF_CHANNELS = ("shift", "batchnorm", "groupnorm")
+"""These have numbers of a channel; sums over its pixels are those of strips, added up."""
 WINDOWED = ("convolution", "transposed", "maxpool", "avgpool")
 WHERE = "mesh.image_rows"
 
@@ -78,14 +91,30 @@ def on_strips(node: Node) -> bool:
     return ROWS in dict(node.sizes)
 
 
+def rows_of_node(node: Node) -> int:
+    """Return how many rows of PEs the images lie on that a node works on in strips; 1 if it does not."""
+    return dict(node.sizes).get(ROWS, 1)
+
+
 def image_rows_of(network: Network) -> int:
     """Return how many rows of PEs an image lies on, given the network of a row of PEs."""
-    return max(dict(node.sizes).get(ROWS, 1) for node in network.nodes)
+    return max(rows_of_node(node) for node in network.nodes)
 
 
 def counts_once(network: Network) -> bool:
     """Return whether a row of PEs works on strips first and on whole images later, whose sums count once."""
     return len({on_strips(node) for node in network.nodes}) > 1
+
+
+def strips_of_mean(node: Node) -> int:
+    """Return of how many strips of an image a node of the network of a row of PEs gives one mean."""
+    return dict(node.sizes).get(MEANS, 1)
+
+
+def is_mean(node: Node, window: Window) -> bool:
+    """Return whether a node gives the mean of all pixels of a channel, which each row of PEs then has."""
+    whole = window.kernel_height, window.kernel_width, window.padding
+    return node.op == "avgpool" and whole == (window.height, window.width, 0)
 
 
 def edges_of(window: Window, back: bool = False) -> Edges:
@@ -192,6 +221,8 @@ class _Found:
         if window.height % rows:
             return f"{window.height} rows of pixels do not divide into {rows} strips"
         if node.op in ("maxpool", "avgpool"):
+            if is_mean(node, window):
+                return None
             if window.padding or window.kernel_height > window.stride or strip % window.stride:
                 return f"its windows do not divide strips of {strip} rows of pixels"
             return None
@@ -216,13 +247,16 @@ class _Found:
             channels = {"convolution": sizes.get("outputs", 0)}.get(node.op, window.channels)
         elif node.op == "concat":
             channels = sum(self.channels[name] for name in node.inputs)
+        means = node.op in WINDOWED and is_mean(node, window)
+        if means:
+            sizes |= {MEANS: rows, "kernel_height": sizes["kernel_height"] // rows}
         if "height" in sizes:
             sizes["height"] //= rows
-        assert result % (channels * rows) == 0
+        assert means or result % (channels * rows) == 0
         made = replace(node, sizes=sizes | {ROWS: rows})
         self.nodes.append(made)
         self.striped.append(made)
-        if node.op != "cross_entropy":
+        if node.op != "cross_entropy" and not means:
             self.channels[node.name], self.heights[node.name] = channels, height
 
     def _gather(self, name: str) -> str:

@@ -433,8 +433,8 @@ class Resident:
             slope_task(code)
         if "shape" in self.ids:
             code.shapes.task()
-        if code.strips is not None and "edges" in self.ids:
-            code.strips.edges()
+        if code.strips is not None:
+            code.strips.everywhere()
         code.ring_tasks()
         for part in code.joining:
             part.tasks()

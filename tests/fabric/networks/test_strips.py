@@ -22,7 +22,20 @@ from wse_core.encoding import DIRS
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.params import machine
 
-OPS = ["convolution", "convolution", "down", "up", "maxpool", "avgpool", "any", "relu", "shift", "residual", "concat"]
+OPS = [
+    "convolution",
+    "convolution",
+    "groupnorm",
+    "down",
+    "up",
+    "maxpool",
+    "avgpool",
+    "any",
+    "relu",
+    "shift",
+    "residual",
+    "concat",
+]
 
 
 @st.composite
@@ -77,6 +90,8 @@ def grown(draw, built, op):
         built.shape = channels + outputs, height, width
     elif op == "shift":
         built.shift()
+    elif op == "groupnorm":
+        built.group_norm(draw(st.sampled_from([k for k in (1, 2, 3) if channels % k == 0])))
     elif op == "relu":
         built.node(draw(st.sampled_from(["relu", "gelu"])))
 
@@ -250,3 +265,12 @@ def test_windows_of_all_reaches_are_bit_exact(op, kernel, stride, padding):
     network = replace(built.network(2), image_rows=2)
     assert not strips_of(network).whole
     exact(Ran(network, 2, 4, 3, 1), 1.0)
+
+
+def test_windows_of_a_strip_are_not_those_of_an_image():
+    """A mean of single pixels, where strips are such, is no mean of whole images; the one behind it is."""
+    built = Images(2, 4, 1)
+    built.windowed("avgpool", (1, 1), 1, 0)
+    network = replace(built.network(2, convolved=True), image_rows=4)
+    assert not strips_of(network).whole
+    exact(Ran(network, 2, 4, 1, 1), 1.0)

@@ -193,6 +193,11 @@ class ProgramCode:
             self.gradient.lead("E")
             p.mov32(total, everywhere)
 
+    def over_strips(self, *sums: Var | Dsd) -> None:
+        """Emit sums of all strips of an image in the place of those of the PE's own, as a shape says."""
+        if self.strips is not None:
+            self.strips.add_up(*sums)
+
     def send_sum(self, vector: Var | Dsd) -> None:
         """Emit the sum of a vector over the tokens, sent south."""
         total = self.p.reg32("sum")

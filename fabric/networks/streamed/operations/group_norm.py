@@ -58,6 +58,7 @@ def tasks(c: ChannelTasks) -> None:
         with c.times("gap"):
             p.fh2s(one, code.reads["row"])
             p.fadds(sums, sums, one)
+        code.over_strips(sums)
         p.fmuls(c.mean, sums, factor)
         p.mov32(total, 0)
         c.rewound("row")
@@ -65,6 +66,7 @@ def tasks(c: ChannelTasks) -> None:
             c.centred()
             p.fmuls(one, one, one)
             p.fadds(sums, sums, one)
+        code.over_strips(sums)
         p.fmuls(one, sums, factor)
         p.fadds(one, one, code.network.epsilon)
         code.functions.rsqrt(c.deviation, one)
@@ -82,6 +84,7 @@ def tasks(c: ChannelTasks) -> None:
             p.fadds(c.sums, c.sums, one)
             c.with_units()
     with code.command("group_back"):
+        code.over_strips(c.sums, sums)
         p.fmuls(c.mean, c.sums, factor)
         p.fmuls(c.dot, sums, factor)
         p.mov32(c.deviation, code.reads["wide"])

@@ -174,7 +174,8 @@ class PoolTasks:
             gap=(width - w.kernel_width) * tokens,
             rest=onward - w.kernel_height * line,
         )
-        code.shapes.set_factor(1 / w.taps)
+        code.shapes.set_factor(1 / (w.taps * shape.strips))
+        code.shapes.set_strips(shape.strips)
 
     def bordered(self, place: Var, window: Window, given: int, back: bool) -> None:
         """Emit the loads of descriptors of planes without their border: of what is given, and of their copies."""
@@ -224,6 +225,7 @@ class PoolTasks:
                 with self.taps(aux):
                     p.fh2s(self.into_other, aux)
                     p.fadds(self.sums, self.sums, self.other)
+                code.over_strips(code.product.sums)
                 p.fmuls(self.sums, self.sums, code.shapes.factor)
                 self.landed()
             with code.command("pool_mean_back"):

@@ -22,7 +22,7 @@ from fabric.networks.graph.layouts import layouts_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.reverse import schedule
-from fabric.networks.graph.strips import Edges, edges_of, on_strips
+from fabric.networks.graph.strips import Edges, edges_of, on_strips, rows_of_node, strips_of_mean
 from fabric.networks.graph.windows import Window, window_of
 from fabric.program.program import Program
 
@@ -50,8 +50,9 @@ OTHER_WAY = {"forward": "back", "back": "forward", "ask": "ask"}
 """What a transposed convolution does is what a convolution does in this direction."""
 NUMBERS = ("plane", "height", "width", "gap", "rest", "result", "taps")
 """A shape sets these numbers, as far as it has them."""
-EDGES = ("above", "below", "apart")
-"""And these, of copies of strips: rows of pixels that come from either side, and how far they lie apart."""
+EDGES = ("above", "below", "apart", "shared")
+"""And these, of strips: rows of pixels that come from either side, how far they lie apart; 1 if sums are of all strips.
+"""
 
 
 @dataclass(frozen=True)
@@ -185,16 +186,19 @@ class PoolShape(ImageShape):
     back : bool
     copies : int
         So many planes with a border are there: of gradients on the way back, then one of what is given.
+    strips : int
+        The means of so many strips are one.
     """
 
     window: Window
     back: bool
     copies: int = 0
+    strips: int = 1
 
     @classmethod
-    def of(cls, window: Window, back: bool, largest: bool) -> PoolShape:
+    def of(cls, window: Window, back: bool, largest: bool, strips: int = 1) -> PoolShape:
         """Return the shape in a direction; on the way back from a mean nothing is read of what is given."""
-        return cls(window, back, (1 + (back and largest)) * (window.padding > 0))
+        return cls(window, back, (1 + (back and largest)) * (window.padding > 0), strips)
 
     @property
     def rows(self) -> int:
@@ -280,10 +284,11 @@ class StripShape(ImageShape):
 
 @dataclass(frozen=True)
 class GroupShape(ImageShape):
-    """Single rows are channels of so many pixels, and groups of so many rows."""
+    """Single rows are channels of so many pixels, and groups of so many rows, in each of some strips."""
 
     pixels: int
     members: int
+    strips: int = 1
 
     @property
     def rows(self) -> int:
@@ -292,12 +297,13 @@ class GroupShape(ImageShape):
     def load(self, code: ProgramCode) -> None:
         words = self.members * code.tokens
         code.shapes.set(plane=self.pixels, gap=self.members, rest=-words)
-        code.shapes.set_factor(1 / self.members)
+        code.shapes.set_factor(1 / (self.members * self.strips))
+        code.shapes.set_strips(self.strips)
 
 
 def _shape(network: Network, node: Node, direction: str) -> ImageShape | None:
     """Return the shape of an operation in a direction, None if it works on single rows."""
-    given = network.tensors[node.inputs[0]].rows
+    given, rows = network.tensors[node.inputs[0]].rows, rows_of_node(node)
     if node.op == "convolution":
         return ConvolutionShape.of(window_of(node, given), direction)
     if node.op == "transposed":
@@ -305,10 +311,13 @@ def _shape(network: Network, node: Node, direction: str) -> ImageShape | None:
     if node.op == "gather":
         return StripShape(node.size("height") * node.size("width"))
     if node.op in ("maxpool", "avgpool"):
-        return PoolShape.of(window_of(node, given), direction == "back", node.op == "maxpool")
+        largest = node.op == "maxpool"
+        return PoolShape.of(window_of(node, given), direction == "back", largest, strips_of_mean(node))
     if node.op in ("groupnorm", "batchnorm", "shift"):
         pixels = node.size("height") * node.size("width")
-        return GroupShape(pixels, given // node.size("groups") if node.op == "groupnorm" else pixels)
+        if node.op == "groupnorm":
+            return GroupShape(pixels, given // node.size("groups"), rows)
+        return GroupShape(pixels, pixels)
     if node.op == "cross_entropy" and network.label_pixels > 1:
         return LossShape(network.label_pixels)
     return None
@@ -395,6 +404,11 @@ class ProgramShapes:
     def set_factor(self, value: float) -> None:
         """Emit the setting of the factor."""
         self.code.p.mov32(self.factor, value)
+
+    def set_strips(self, strips: int) -> None:
+        """Emit whether sums are those of several strips, in a program that has strips."""
+        if self.code.strips is not None:
+            self.set(shared=int(strips > 1))
 
     def number(self, name: str) -> Reg:
         """Emit the load of a number; return the register with it."""

@@ -25,11 +25,11 @@ Source: the exchange is that of stencils (kernel ``stencil``); the layout is the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from fabric.asm.operands import Var
+from fabric.asm.operands import Dsd, Var
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.strips import counts_once
@@ -144,12 +144,11 @@ class StripTasks:
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
-    def edges(self) -> None:
+    def _edges(self) -> None:
         """Write the copy of a plane within its border, and the exchange of its edges with both neighbours.
 
         What is sent leaves in the background, so that neighbours that send to each other both take.  Moving the
-        descriptors on waits until it has left.  The task is written behind the loads of its descriptors, which say
-        that some of them send.
+        descriptors on waits until it has left.
         """
         code, p = self.code, self.code.p
         with code.command("edges"):
@@ -188,13 +187,43 @@ class StripTasks:
         yield
         p.place(behind)
 
+    def add_up(self, *sums: Var | Dsd) -> None:
+        """Emit sums of all strips of an image in the place of those of the own one, if the shape says so.
+
+        Each row of PEs adds its own to those of the rows north of it, and the last one sends the totals back.
+        """
+        p, tokens, none = self.code.p, self.code.tokens, self.code.p.new_label()
+        shared = self.code.shapes.number("shared")
+        p.br16("eq", shared, 0, none)
+        p.free(shared)
+
+        def each(move: Callable[[Var | Dsd], None]) -> None:
+            for one in sums:
+                move(one)
+
+        with self._unless_at(0):
+            each(lambda own: p.fadds(own, own, p.fabin(self._into["N"], tokens, dtype="f32")))
+        with self._unless_at(self.rows - 1):
+            each(lambda own: p.mov32(p.fabout(self._out["S"], tokens, dtype="f32"), own))
+            each(lambda own: p.mov32(own, p.fabin(self._into["S"], tokens, dtype="f32")))
+        with self._unless_at(0):
+            each(lambda own: p.mov32(p.fabout(self._out["N"], tokens, dtype="f32"), own))
+        p.place(none)
+
     def tasks(self) -> None:
-        """Write the tasks of gathering, and which sums count."""
-        code = self.code
-        if code.gradient.counted is not None:
-            self._once(code.gradient.counted)
+        """Write the tasks of gathering."""
         self._gather()
         self._own_strip()
+
+    def everywhere(self) -> None:
+        """Write the tasks that belong to no operation: edges of copies, and which sums count.
+
+        They are written behind the loads of their descriptors, which say that some of them send.
+        """
+        if "edges" in self.code.ids:
+            self._edges()
+        if self.code.gradient.counted is not None:
+            self._once(self.code.gradient.counted)
 
     def _once(self, counted: Var) -> None:
         """Write which rows of PEs count in sums that go south."""

@@ -169,11 +169,15 @@ def pooled_largest_back(a: MeshArithmetic, node: Node, delta: Halves, kept: tupl
 def pooled_mean(a: MeshArithmetic, node: Node, x: Halves) -> tuple[Halves, int]:
     """Return (the mean of each window, features of what was given)."""
     window = window_of(node, len(x))
-    total: Bits | None = None
-    for pixels in _taps(window, x, 0):
+    strips = a.strips if window.kernel_height == window.height else 1
+    parts: list[Bits] = []
+    for k, pixels in enumerate(_taps(window, x, 0)):
         wide = a.widen(pixels)
-        total = a.add(np.zeros_like(wide) if total is None else total, wide)
-    assert total is not None
+        parts += [np.zeros_like(wide)] * (k % (window.taps // strips) == 0)
+        parts[-1] = a.add(parts[-1], wide)
+    total = parts[0]
+    for part in parts[1:]:
+        total = a.add(part, total)
     return a.narrow(a.times(total, 1 / window.taps)).reshape(-1, x.shape[1]), len(x)
 
 
@@ -243,8 +247,9 @@ def normalised(
     """Return (rows, (unit rows, 1 / deviation of each group))."""
     groups, channels = node.size("groups"), node.size("channels")
     wide = a.widen(x).reshape(groups, -1, x.shape[1])
-    centred = a.sub(wide, _mean(a, wide)[:, None])
-    inverse = a.functions.rsqrt(a.plus(_mean(a, a.mul(centred, centred)), a.epsilon))
+    members = channels // groups
+    centred = a.sub(wide, _mean(a, wide, members)[:, None])
+    inverse = a.functions.rsqrt(a.plus(_mean(a, a.mul(centred, centred), members), a.epsilon))
     unit = a.narrow(a.mul(centred, inverse[:, None]))
     factors, shifts = np.asarray(weights.values).reshape(2, channels, 1, 1)
     by_channel = unit.reshape(channels, -1, x.shape[1])
@@ -263,10 +268,21 @@ def normalised_back(
     factors = np.asarray(weights.values).reshape(2, channels, 1, 1)[0]
     halves = delta.reshape(wide.shape)
     scaled = a.fma(halves, factors, np.zeros_like(wide)).reshape(units.shape)
-    mean, dot = _mean(a, scaled), _mean(a, a.mul(scaled, units))
+    members = channels // node.size("groups")
+    mean, dot = _mean(a, scaled, members), _mean(a, a.mul(scaled, units), members)
     found = a.sub(a.sub(scaled, mean[:, None]), a.mul(units, dot[:, None]))
     return a.narrow(a.mul(found, inverse[:, None])).reshape(delta.shape), gradients
 
 
-def _mean(a: MeshArithmetic, rows: Bits) -> Bits:
-    return a.times(a.summed(rows.swapaxes(0, 1)), 1 / rows.shape[1])
+def _mean(a: MeshArithmetic, rows: Bits, channels: int) -> Bits:
+    """Return means of groups of so many channels, rows of shape (groups, pixels of all of them, samples).
+
+    A strip is summed channel by channel, and strips are added from north to south.
+    """
+    by_strip = a.by_strip(rows.reshape(len(rows), channels, -1, rows.shape[2]))
+    parts = np.moveaxis(by_strip, (1, 4), (0, 1))  # channels, pixels, then groups, groups of rows, strips, tokens
+    sums = a.summed(parts.reshape(-1, *parts.shape[2:]))
+    total = sums[:, :, 0]
+    for strip in range(1, sums.shape[2]):
+        total = a.add(sums[:, :, strip], total)
+    return a.times(total.reshape(len(rows), -1), 1 / rows.shape[1])
