@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
+from fabric.networks.graph.strips import rows_of_node, strips_of_mean
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed.filters import FilterEntries, asked_filters_of, filters_of, windows_asked
 from fabric.networks.streamed.operations.blocks import rows_of
 from fabric.networks.streamed.operations.lowering import Stage
 from fabric.networks.streamed.operations.shapes import ConvolutionShape, LossShape, shapes_of
+from fabric.networks.streamed.operations.strips import MEETINGS
 from fabric.networks.streamed.operations.table import STREAMED, after
 from fabric.networks.streamed.resident import Resident
 from memx.pattern import Pattern
@@ -200,9 +202,20 @@ class GraphFollower(PhaseFollower):
 
     def _blocks(self, counts: NDArray[np.int64], *blocks: Sequence[tuple[str, int | None]]) -> None:
         """Let every column do so many blocks of commands, each the ones of `blocks` in turn."""
-        taken = self.tasks.each(blocks, int(counts.max(initial=0)))
+        most, rows = int(counts.max(initial=0)), self._rows_that_meet(blocks[0])
+        if rows > 1:
+            taken = together(self.mesh.machine, self.beside, rows, blocks, most)
+        else:
+            taken = self.tasks.each(blocks, most)
         self.columns.spend(taken[counts])
         self.words += int(counts.sum()) * len(blocks[0])
+
+    def _rows_that_meet(self, block: Sequence[tuple[str, int | None]]) -> int:
+        """Return how many rows of PEs wait for each other in commands of the present step; 1 if none does."""
+        node = self.step.node
+        if node.op == "avgpool" and strips_of_mean(node) == 1:
+            return 1
+        return rows_of_node(node) if any(name in MEETINGS for name, _ in block) else 1
 
     def each(self, tensor: NetworkTensor, *names: str, unit: int = 1) -> None:
         self._blocks(self.plan.layout(tensor).counts // unit, [(name, None) for name in names])
@@ -212,7 +225,7 @@ class GraphFollower(PhaseFollower):
         rows, taken = rows_of(node.size("sequence"), self.resident.tokens), np.zeros(int(counts.max()) + 1)
         for count in np.unique(counts).tolist():
             if rows > 1:
-                taken[count] = together(self.mesh.machine, [self.tasks], rows, [(name, count)], 1)[1]
+                taken[count] = together(self.mesh.machine, [self.tasks], rows, [[(name, count)]], 1)[1]
             else:
                 taken[count] = self.tasks.of_row(name, count, 0, count == counts.max()).alone
         self.columns.spend(taken[counts])
@@ -231,7 +244,7 @@ class GraphFollower(PhaseFollower):
             self._blocks(counts * each, *([(name, one)] for one in data))
             return
         counts = counts * each
-        commands = [(name, one) for one in data]
+        commands = [[(name, one)] for one in data]
         self.columns.spend(together(self.mesh.machine, self.beside, rows, commands, int(counts.max()))[counts])
         self.words += int(counts.sum())
 

@@ -17,6 +17,7 @@ from fabric.kernels.streamed.gradient import row_kind
 from fabric.networks.streamed.operations.attention import the_form
 from fabric.networks.streamed.operations.blocks import PLACE, QUEUES_NORTH, QUEUES_SOUTH, rows_of
 from fabric.networks.streamed.operations.head_columns import FIRST_KEY, KEYS, QUEUES, keys_of
+from fabric.networks.streamed.operations.strips import STRIP
 from fabric.networks.streamed.resident import Resident
 from fabric.price.code import Meeting
 from fabric.price.lines import Bond, follow
@@ -57,11 +58,14 @@ class ToldPrices:
             length = node.size("sequence") // rows_of(node.size("sequence"), resident.tokens)
             given[FIRST_KEY] = -part.place % part.columns
             given[KEYS] = keys_of(part.place, part.columns, length)
+        if STRIP in image.symbols:
+            given[STRIP] = 1  # with neighbours on both sides, if there are so many
         self._pricer = Pricer(image, resident.machine, given)
         self._weight = self._pricer.names()[WEIGHT]
         self._ids, self._arrays = resident.ids, resident.arrays
         self._alike = resident.machine["mem.banks"]  # so many rows behind one another have all addresses there are
-        self._place = image.symbols[PLACE].address if PLACE in image.symbols else None
+        place = PLACE if PLACE in image.symbols else STRIP
+        self._place = image.symbols[place].address if place in image.symbols else None
         self._state = self._pricer.begun()
         self._known: dict[tuple[object, ...], TaskPrice] = {}
 
@@ -87,7 +91,9 @@ class ToldPrices:
         return np.concatenate([[0.0], np.cumsum(taken + rest)])
 
     def of_row(self, name: str, data: int | None, row: int, last: bool) -> TaskPrice:
-        """Return the price of a command in some row of a sequence; the next ones come behind the `last` row's."""
+        """Return the price of a command in some row of a sequence, or of an image; the next ones come behind the `last`
+        row's.
+        """
         state = self._state.copy()
         if self._place is not None:
             state.memory[self._place] = row
@@ -129,9 +135,13 @@ class ToldPrices:
 
 
 def together(
-    machine: Machine, columns: Sequence[ToldPrices], rows: int, commands: Sequence[tuple[str, int | None]], most: int
+    machine: Machine,
+    columns: Sequence[ToldPrices],
+    rows: int,
+    blocks: Sequence[Sequence[tuple[str, int | None]]],
+    most: int,
 ) -> np.ndarray:
-    """Return the cycles of none to `most` commands that several PEs do together, each with its own part.
+    """Return the cycles of none to `most` blocks of commands that several PEs do together, each with its own part.
 
     Parameters
     ----------
@@ -139,17 +149,19 @@ def together(
     columns : sequence of ToldPrices
         Of the columns of a head, which are a ring (`fabric.networks.streamed.operations.head_columns`).
     rows : int
-        Of PEs that hand blocks on to each other (`fabric.networks.streamed.operations.blocks`).
-    commands : sequence of (str, int or None)
-        Commands and their data.
+        Of PEs that hand blocks of a sequence on to each other (`fabric.networks.streamed.operations.blocks`), or strips
+        of images and sums over them (`fabric.networks.streamed.operations.strips`).
+    blocks : sequence of sequence of (str, int or None)
+        Commands and their data; behind the last block the first one comes again.
     most : int
     """
     done: list[list[TaskPrice]] = [[] for _ in range(rows * len(columns))]
     taken = [0.0]
-    for name, data in commands[: min(most, TOGETHER)]:
-        for place, column in enumerate(columns):
-            for row in range(rows):
-                done[place * rows + row].append(column.of_row(name, data, row, row == rows - 1))
+    for k in range(min(most, TOGETHER)):
+        for name, data in blocks[k % len(blocks)]:
+            for place, column in enumerate(columns):
+                for row in range(rows):
+                    done[place * rows + row].append(column.of_row(name, data, row, row == rows - 1))
         tasks = [_joined(every) for every in done]
         taken.append(max(follow(machine, tasks, _bonds(tasks, rows))))
     last = taken[-1] - taken[-2] if len(taken) > 1 else 0.0

@@ -284,3 +284,13 @@ def test_the_table_of_the_page_is_what_the_command_gives():
     for row in graph_model(machine(), 8, None, SEEN[3:4], [case for case in drawn() if case.tokens <= 4][1:2]).rows:
         cycles, model = page[row["set"], row["network"], row["mesh"], str(row["samples"]), str(row["systems"])]
         assert (row["cycles"], row["model"]) == (int(cycles.replace(",", "")), int(model.replace(",", "")))
+
+
+@pytest.mark.parametrize(("rows", "width", "height"), few([(4, 2, 8), (2, 1, 2), (8, 3, 8)], 2))
+def test_rows_of_pes_of_an_image_wait_for_each_other(rows, width, height):
+    """Sums of group norms go over strips and back, strips are gathered, edges come from neighbours: 0.2 % off."""
+    of = Striped(
+        (1, 8, 8), (ConvolutionStage(4, norm="groupnorm"), ConvolutionStage(4, norm="groupnorm")), 3, rows=rows
+    )
+    cluster = Cluster(1, Mesh(machine(), width, height))
+    assert abs(compare(of.network, masks_of(of.network), cluster, 2).error) < 0.01

@@ -40,12 +40,14 @@ from fabric.networks.streamed.operations.shapes import SHAPE, EdgeShape, shape_n
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.code import ProgramCode
 
-__all__ = ["GATHER", "STRIP", "StripTasks", "strip_commands"]
+__all__ = ["GATHER", "MEETINGS", "STRIP", "StripTasks", "strip_commands"]
 
 STRIP = "strip of the image"
 """A parameter of a PE has this name: the number of its strip, from the north."""
 EDGES = {"edges": "halo, with the rows of pixels of the border that the neighbours north and south have"}
 ONCE = {"once": "data = 1: of what goes south the first row of an image counts, the others add zeros; 0: all count"}
+MEETINGS = ("gather", "group_norm", "group_back", "pool_mean")
+"""In these commands rows of PEs of an image wait for each other; edges are sent in the background."""
 COMMANDS = {
     "gather": "the next plane of aux rows: all strips, the next plane of rows among them",
     "own_strip": "delta rows of the next plane: the own strip of the next plane of rows",
