@@ -23,7 +23,7 @@ from fabric.csl.types.rules import is_integer, is_number
 if TYPE_CHECKING:
     from fabric.csl.comptime.builtins.operations import Operation
 
-__all__ = ["Asking"]
+__all__ = ["Asking", "has_run"]
 
 
 class Asking(ABC):
@@ -142,7 +142,7 @@ class Asking(ABC):
                 if isinstance(target, StructType):
                     self.session.dialect.use("an anonymous struct for a named one", span)
                 value = self._uniform_fields(value)
-                if isinstance(target, (ArrayType, StructType)) and _has_run(value):
+                if isinstance(target, (ArrayType, StructType)) and has_run(value):
                     return self.run_struct(value.data, target, span)
             return coerce(value, target, span, what)
         if value.__class__ is LaneValue:
@@ -269,10 +269,8 @@ class Asking(ABC):
         raise self.refuse(span)
 
 
-def _has_run(value: Any) -> bool:
+def has_run(value: Any) -> bool:
     """Whether a part of a struct is known at run time only."""
     if isinstance(value, tree.Expr):
         return True
-    return (
-        isinstance(value, Value) and isinstance(value.data, Struct) and any(map(_has_run, value.data.fields.values()))
-    )
+    return isinstance(value, Value) and isinstance(value.data, Struct) and any(map(has_run, value.data.fields.values()))

@@ -133,6 +133,9 @@ class Calls(Globals):
             raise Fault(f"calls nest deeper than {MOST_CALLS} at compile time", node.span, "does the recursion end?")
         try:
             signal = self.execute(decl.body, scope)
+        except Fault as fault:
+            fault.blame(node.span)
+            raise
         finally:
             self.calls = max(0, self.calls - 1)
         if signal is None or signal.kind != "return":

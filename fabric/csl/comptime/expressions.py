@@ -12,6 +12,7 @@ from typing import Any
 
 from fabric.csl import tree
 from fabric.csl.comptime import lanes
+from fabric.csl.comptime.asking import has_run
 from fabric.csl.comptime.convert import cast, coerce
 from fabric.csl.comptime.lanes import LaneValue, uniform
 from fabric.csl.comptime.names import CONSTANTS, closest
@@ -293,7 +294,7 @@ class Expressions(Places):
             raise Fault(f"{kind} has no literal with braces", node.span)
         if isinstance(kind, ArrayType) and not body.data.is_tuple and body.data.fields:
             raise Fault("elements of an array have no names", node.body.span)
-        if any(isinstance(item, tree.Expr) for item in body.data.fields.values()):
+        if has_run(body):
             return self.run_init(node, kind, body)
         body = self._uniform_fields(body)
         if isinstance(kind, ArrayType) and len(body.data.fields) == kind.count:

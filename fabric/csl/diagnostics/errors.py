@@ -85,6 +85,11 @@ class Fault(Exception):
         super().__init__(message)
         self.diagnostic = None if message is None or span is None else Diagnostic("error", message, span, hint, notes)
 
+    def blame(self, site: Span) -> None:
+        """Say what lies inside of the library at `site`, whose user can mend it."""
+        if self.diagnostic is not None:
+            self.diagnostic = _blamed(self.diagnostic, site)
+
 
 class Report:
     """The messages of one run of the compiler, in the order in which they were found."""
@@ -135,17 +140,21 @@ class Report:
         before = len(self.diagnostics)
         with self.recover():
             yield
-        if site.source.is_library:
-            return
         for k, entry in enumerate(self.diagnostics[before:], before):
-            if entry.severity == "error" and entry.span.source.is_library:
-                notes = (("in the library, here", entry.span), *entry.notes)
-                self.diagnostics[k] = replace(entry, span=site, hint=None, notes=notes)
+            if entry.severity == "error":
+                self.diagnostics[k] = _blamed(entry, site)
 
     def check(self) -> None:
         """Raise `CslError` if there is an error."""
         if self.errors:
             raise CslError(self.diagnostics)
+
+
+def _blamed(entry: Diagnostic, site: Span) -> Diagnostic:
+    """Return a message as said at `site` if it lies inside of the library and that does not."""
+    if site.source.is_library or not entry.span.source.is_library:
+        return entry
+    return replace(entry, span=site, hint=None, notes=(("in the library, here", entry.span), *entry.notes))
 
 
 class CslError(WseError):

@@ -259,3 +259,28 @@ const chosen = comptime switch (third) { 7 => 42, else => 0 };
   y[6] = here;
 """
     assert left(tmp_path, body, declarations)[:7] == [7, 3, 9, 42, 9, 8, 9]
+
+
+NESTED = """const I = struct { z: i16 };
+const P = struct { x: i16, q: I, v: [2]i16 };
+var s: P;
+fn second(p: P) i16 { return p.q.z + p.v[1]; }
+fn made(a: i16) P { return .{ .x = 1, .q = .{ .z = a }, .v = .{ 1, a + 1 } }; }
+"""
+WHOLE = ".{ .x = 1, .q = .{ .z = x }, .v = .{ 1, x + 1 } }"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"var p = [2]P{{ {WHOLE}, .{{ .x = 2, .q = .{{ .z = 3 }}, .v = .{{ 4, 5 }} }} }}; y[0] = second(p[x - 7]);",
+        f"const p: P = {WHOLE}; y[0] = p.q.z + p.v[1];",
+        f"y[0] = second(P{WHOLE[1:]});",
+        f"y[0] = second({WHOLE});",
+        f"s = {WHOLE}; y[0] = second(s);",
+        "y[0] = second(made(x));",
+        "s.q = .{ .z = x }; s.v = .{ 0, x + 1 }; y[0] = second(s);",
+    ],
+)
+def test_anonymous_structs_inside_of_others_may_have_parts_that_run(tmp_path, body):
+    assert left(tmp_path, body, NESTED)[0] == 15

@@ -312,6 +312,14 @@ VECTORS = {
         'const d = @import_module(¶"<debug>", .{ .buffer_size = 9 });\n' + running("d.trace_u16(1);"),
         "the param 'key' of <debug>",
     ),
+    "library function at compile time": (
+        'const m = @import_module("<math>");\nconst x = ¶m.sqrt("four");\ncomptime { _ = x; }\n',
+        "comptime_string",
+    ),
+    "parts that run in a global": (
+        "const S = struct { a: i16 }; var k: i16;\nvar s = ¶[1]S{ .{ .a = k } };\n" + running("s[0].a = 1;"),
+        "not known at compile time",
+    ),
     "task of its own type": (
         "task t(¶t) void { }\ncomptime { @bind_local_task(t, @get_local_task_id(9)); }\n",
         "a type is needed",
