@@ -6,10 +6,12 @@ the last thing a function does (a tail call) ends it and may close a circle; any
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fabric.csl import tree
 from fabric.csl.diagnostics import Fault, Report
 
-__all__ = ["ordered", "tail_calls"]
+__all__ = ["circles", "ordered", "tail_calls"]
 
 
 def tail_calls(function: tree.Function) -> list[tree.Call]:
@@ -54,11 +56,19 @@ def _blocks(statement: tree.Statement) -> list[tree.Block]:
 
 def ordered(functions: list[tree.Function], report: Report) -> list[tree.Function]:
     """Return functions with callees before callers; report circles that are not made of tail calls."""
+    order: list[tree.Function] = []
+    for circle in circles(functions):
+        order += circle
+        _check_circle(circle, report)
+    return order
+
+
+def circles(functions: list[tree.Function]) -> Iterator[list[tree.Function]]:
+    """Yield the functions that call each other in a circle, or one that is in none, callees before callers."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     open_: list[tree.Function] = []
     is_open: set[int] = set()
-    order: list[tree.Function] = []
     for root in functions:
         if id(root) in index:
             continue
@@ -81,10 +91,7 @@ def ordered(functions: list[tree.Function], report: Report) -> list[tree.Functio
                 above = stack[-1][0]
                 low[id(above)] = min(low[id(above)], low[id(here)])
             if low[id(here)] == index[id(here)]:
-                circle = _close(here, open_, is_open)
-                order += circle
-                _check_circle(circle, report)
-    return order
+                yield _close(here, open_, is_open)
 
 
 def _close(here: tree.Function, open_: list[tree.Function], is_open: set[int]) -> list[tree.Function]:

@@ -161,15 +161,19 @@ def _programs(session: Session, found: Compilation) -> None:
     assert layout is not None
     # Per file the sets of params that some program read, and per values of those the program.
     known: dict[Path, dict[frozenset[str], dict[Any, int]]] = {}
+    whole: dict[Path, Path] = {}
     for index, cls in enumerate(layout.classes):
-        tables = known.setdefault(cls.path.resolve(), {})
+        path = whole.get(cls.path)
+        if path is None:
+            path = whole[cls.path] = cls.path.resolve()
+        tables = known.setdefault(path, {})
         for names, table in tables.items():
             number = table.get(_key(layout, index, names))
             if number is not None:
                 found.program_of.append(number)
                 break
         else:
-            earlier = found.earlier.setdefault(cls.path.resolve(), Earlier())
+            earlier = found.earlier.setdefault(path, Earlier())
             earlier.begin()
             unit = ProgramUnit(names=layout.names, rectangle=(layout.width, layout.height), earlier=earlier)
             unit.filters = layout.filtered(index)

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax.nodes import Node, walk
-from fabric.csl.types import ArrayType, Type
+from fabric.csl.types import ArrayType, StructType, Type
 
-__all__ = ["CALL", "INLINED", "MEMORY", "MOST_IMPORTS", "Budget", "check_size", "check_text"]
+__all__ = ["CALL", "INLINED", "MEMORY", "MOST_IMPORTS", "Budget", "check_parts", "check_size", "check_text"]
 
 CALL, INLINED = 10, 50
 """Steps that a call at compile time, and a turn of an inlined loop, count for."""
@@ -22,6 +22,8 @@ MEMORY = 49_152
 """Bytes of a PE."""
 MOST_ELEMENTS = 1 << 22
 """Elements of an array that a layout may make, and characters of a string."""
+MOST_PARTS = 1 << 16
+"""Fields of a struct or tuple, those of structs inside of it included."""
 MOST_NESTED = 300
 """Globals each of which needs the next."""
 MOST_IMPORTS = 40
@@ -85,13 +87,19 @@ class Budget:
 
 
 def check_size(kind: Type, on_pe: bool, span: Span) -> None:
-    """Refuse an array that does not fit, before it is made."""
-    if not isinstance(kind, ArrayType):
+    """Refuse an array or struct that does not fit, before it is made."""
+    if not isinstance(kind, (ArrayType, StructType)):
         return
     if on_pe and kind.words is not None and 2 * kind.words > MEMORY:
         raise Fault(f"a {kind} takes {2 * kind.words:,} bytes, a PE has {MEMORY:,}", span, "a smaller array")
-    if kind.count > MOST_ELEMENTS:
+    if isinstance(kind, ArrayType) and kind.count > MOST_ELEMENTS:
         raise Fault(f"a {kind} has more than {MOST_ELEMENTS:,} elements", span, "a smaller array")
+
+
+def check_parts(parts: int, span: Span) -> None:
+    """Refuse a struct of structs with too many fields in all, each of which may be looked at whenever it is."""
+    if parts > MOST_PARTS:
+        raise Fault(f"a struct of {parts:,} parts, those inside of others counted; at most {MOST_PARTS:,}", span)
 
 
 def check_text(texts: Iterable[str], span: Span) -> str:

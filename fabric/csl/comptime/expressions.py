@@ -13,6 +13,7 @@ from typing import Any
 from fabric.csl import tree
 from fabric.csl.comptime import lanes
 from fabric.csl.comptime.asking import has_run
+from fabric.csl.comptime.budget import check_parts
 from fabric.csl.comptime.convert import cast, coerce
 from fabric.csl.comptime.lanes import LaneValue, uniform
 from fabric.csl.comptime.names import CONSTANTS, closest
@@ -281,11 +282,15 @@ class Expressions(Places):
     # ---- literals and types
 
     def _struct_literal(self, node: n.StructLiteral, scope: Scope) -> Value:
-        return Value(COMPTIME_STRUCT, Struct({name: self.expr(value, scope) for name, value in node.fields}))
+        made = Struct({name: self.expr(value, scope) for name, value in node.fields})
+        check_parts(made.parts, node.span)
+        return Value(COMPTIME_STRUCT, made)
 
     def _tuple_literal(self, node: n.TupleLiteral, scope: Scope) -> Value:
         items = {str(i): self.expr(value, scope) for i, value in enumerate(node.items)}
-        return Value(COMPTIME_STRUCT, Struct(items, is_tuple=True))
+        made = Struct(items, is_tuple=True)
+        check_parts(made.parts, node.span)
+        return Value(COMPTIME_STRUCT, made)
 
     def _init(self, node: n.Init, scope: Scope) -> Any:
         kind = self.type(node.type, scope)

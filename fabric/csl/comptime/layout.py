@@ -120,9 +120,12 @@ def evaluate(session: Session, path: Path) -> Layout:
     """
     module = session.module(path, "", {})
     bind_params(session, module)
-    block = layout_block(module.tree)
-    if block is None:
+    blocks = [item for item in module.tree.items if isinstance(item, n.LayoutBlock)]
+    if not blocks:
         raise Fault("the file has no layout block", Span(module.source, 0, 0))
+    block, *others = blocks
+    if others:
+        raise Fault("the file has two layout blocks", others[0].span, None, (("the first one is here", block.span),))
     unit = LayoutUnit(session.options.lanes)
     interpreter = Interpreter(session, unit)
     assert module.scope is not None
@@ -184,9 +187,10 @@ def _enter_tiles(session: Session, layout: Layout, entry: TileEntry, known: dict
         order = np.argsort(inverse.ravel(), kind="stable")
         ends = np.cumsum(np.bincount(inverse.ravel()))[:-1]
         groups = [(int(at), lanes) for at, lanes in zip(first, np.split(order, ends), strict=True)]
+    path = entry.path.resolve()
     for at, lanes in groups:
         params = {name: (_one(value, at), place) for name, (value, place) in entry.params.items()}
-        key = (entry.path.resolve(), tuple(sorted((name, frozen(value)) for name, (value, _) in params.items())))
+        key = (path, tuple(sorted((name, frozen(value)) for name, (value, _) in params.items())))
         index = known.setdefault(key, len(layout.classes))
         if index == len(layout.classes):
             layout.classes.append(PeClass(entry.path, params, entry.span))

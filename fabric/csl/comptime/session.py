@@ -186,16 +186,20 @@ class Session:
                 raise Fault(f"the module {name} is not modelled: {NOT_MODELLED[name]}", span)
             raise Fault(f"there is no module {name}", span, "its directory can be given with --import-path")
         beside = importer.path.parent if importer.path else Path()
-        places: dict[Path, str] = {}
-        for directory, where in (
-            (beside, f"beside {importer.name}"),
-            (self.root, f"in {self.name_of(self.root.resolve())}, the directory of the top file"),
-            *((Path(entry), f"in {entry} (--import-path)") for entry in self.options.import_paths),
-        ):
+        directories = (beside, self.root, *map(Path, self.options.import_paths))
+        for directory in directories:
             found = Path(directory, name)
             if found.is_file():
                 return found
-            places.setdefault(directory.resolve(), where)
+        root = f"in {self.name_of(self.root.resolve())}, the directory of the top file"
+        where = (
+            f"beside {importer.name}",
+            root,
+            *(f"in {entry} (--import-path)" for entry in self.options.import_paths),
+        )
+        places: dict[Path, str] = {}
+        for directory, text in zip(directories, where, strict=True):
+            places.setdefault(directory.resolve(), text)
         looked = ", nor ".join(list(places.values())[: 1 if Path(name).is_absolute() else None])
         raise Fault(f"there is no file '{name}' {looked}", span)
 

@@ -91,11 +91,16 @@ class Struct:
     A field may be any operand: options of operations carry run-time values.
     """
 
-    __slots__ = ("fields", "is_tuple")
+    __slots__ = ("fields", "is_tuple", "parts")
 
     def __init__(self, fields: dict[str, Any], is_tuple: bool = False) -> None:
         self.fields = fields
         self.is_tuple = is_tuple
+        self.parts = len(fields)
+        """Number of fields, those of structs inside included."""
+        for value in fields.values():
+            if value.__class__ is Value and value.data.__class__ is Struct:
+                self.parts += value.data.parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,12 +60,20 @@ class Diagnostic:
         }
 
 
+WIDEST = 200
+"""Characters of a line that a message shows."""
+
+
 def render(diagnostic: Diagnostic) -> str:
     """Return a message as text: place and sentence, the line, a caret under it, hint and notes."""
     span = diagnostic.span
     line, column = span.source.position(span.start)
     lines = [f"{span}: {diagnostic.severity}: {diagnostic.message}"]
     text = span.source.line(line)
+    if len(text) > WIDEST:
+        first = max(0, min(column - 1 - WIDEST // 3, len(text) - WIDEST))
+        before, after = "... " if first else "", " ..." if first + WIDEST < len(text) else ""
+        text, column = f"{before}{text[first : first + WIDEST]}{after}", column - first + len(before)
     if text.strip():
         width = max(1, min(span.end - span.start, len(text) - column + 1))
         margin = "".join("\t" if c == "\t" else " " for c in text[: column - 1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -91,10 +92,28 @@ def read_text(path: Path) -> str:
     OSError
         If it cannot be read, is no plain file, or is too large.
     UnicodeDecodeError
-        If it is not UTF-8.
+        If it is not UTF-8; comments may have bytes of other encodings.
     """
     if path.exists() and not path.is_file():
         raise OSError(None, "it is no plain file")
     if path.is_file() and path.stat().st_size > MOST_FILE:
         raise OSError(None, f"it has more than {MOST_FILE:,} bytes")
-    return path.read_text(encoding="utf-8")
+    data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        if b"\0" in data:
+            raise
+        code = [line.partition(b"//")[0] for line in data.splitlines(keepends=True)]
+        if any(not _is_text(line) for line in code):
+            raise error from None
+        text = data.decode(errors="replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

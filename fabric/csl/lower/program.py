@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fabric.csl import tree
+from fabric.csl.check.order import circles
 from fabric.csl.check.program import Program as Checked
 from fabric.csl.comptime.interpreter import Interpreter
 from fabric.csl.comptime.session import Session
@@ -72,6 +73,8 @@ class ProgramLowering(Attributes):
         self._in_place: dict[int, bool] = {}
         self._runtime: Runtime | None = None
         self._circles: dict[int, set[int]] = {}
+        self._depths: dict[int, int] = {}
+        self._weights: dict[int, int] = {}
         self.by_address = session.by_address
         """Whether pointers may lead to registers, so that what they reach is read and written as the text says."""
         self.shapes: list[tuple[Any, ...]] = []
@@ -396,21 +399,14 @@ class ProgramLowering(Attributes):
         return None
 
     def _find_circles(self) -> None:
-        """Find functions that reach themselves."""
-        reach: dict[int, set[int]] = {}
-        by_id = {id(f): f for f in self.checked.functions}
-        for function in self.checked.functions:
-            seen: set[int] = set()
-            stack = [id(callee) for callee in function.calls]
-            while stack:
-                here = stack.pop()
-                if here not in seen and here in by_id:
-                    seen.add(here)
-                    stack += [id(callee) for callee in by_id[here].calls]
-            reach[id(function)] = seen
-        for here, seen in reach.items():
-            if here in seen:
-                self._circles[here] = {other for other in seen if here in reach[other]}
+        """Find functions that reach themselves, and how deep calls nest below each function."""
+        for circle in circles(self.checked.functions):
+            members = set(map(id, circle))
+            if len(circle) > 1 or circle[0] in circle[0].calls:
+                self._circles.update(dict.fromkeys(members, members))
+            for function in circle:
+                below = [callee for callee in function.calls if callee.body is not None]
+                self._depths[id(function)] = 1 + max((self._depths.get(id(callee), 0) for callee in below), default=-1)
 
     def expands(self, node: tree.Function) -> bool:
         """Whether a function is written in place of its calls."""
@@ -430,22 +426,15 @@ class ProgramLowering(Attributes):
             return True
         if node.body is None:
             return False
-        if self._depth(node, set()) >= DEEPEST:
+        if self._depths.get(id(node), 0) >= DEEPEST:
             return True
         if node.inline is not None:
             return False
         return self._sites.get(id(node), 0) <= 1 or node.fact("weight", _weight) <= SMALL
 
-    def _depth(self, node: tree.Function, seen: set[int]) -> int:
-        """Return how many calls lie inside of each other below a function."""
-        if id(node) in seen:
-            return 0
-        inner = [self._depth(callee, seen | {id(node)}) for callee in node.calls if callee.body is not None]
-        return 1 + max(inner, default=-1)
-
     def unrolls(self, node: tree.ForRange, turns: int) -> bool:
         """Whether the turns of a loop are written one after the other."""
-        return unrolls(turns, turn(node, self.expands))
+        return unrolls(turns, turn(node, self.expands, self._weights))
 
     def runtime(self, name: str, span: Span) -> tree.Function:
         """Return a function of the run-time library."""

@@ -18,10 +18,11 @@ from fabric.csl.types import ArrayType, DsdType, DsrType, IntType
 __all__ = ["turn", "weight"]
 
 Expands = Callable[[tree.Function], bool]
+Known = dict[int, int]
 EDITS = ("@increment_dsd_offset", "@set_dsd_base_addr", "@set_dsd_length", "@set_dsd_stride")
 
 
-def turn(node: tree.ForRange, expands: Expands) -> int:
+def turn(node: tree.ForRange, expands: Expands, known: Known) -> int:
     """Return what a turn of a counted loop weighs; counting and jump fall away where it is unrolled.
 
     Parameters
@@ -29,7 +30,11 @@ def turn(node: tree.ForRange, expands: Expands) -> int:
     node : tree.ForRange
     expands : callable
         Whether a function is written in place of its calls: then it weighs what its body does.
+    known : dict
+        What loops and functions of the same program weigh, by their ids; added to.
     """
+    if id(node) in known:
+        return known[id(node)]
     moving = {id(local) for local in (node.item, node.index) if local is not None}
     for inner in tree.nodes(node.body):
         if isinstance(inner, tree.Declare):
@@ -38,12 +43,13 @@ def turn(node: tree.ForRange, expands: Expands) -> int:
             moving.add(id(inner.place.variable))  # type: ignore[attr-defined]
         elif isinstance(inner, (tree.ForRange, tree.ForArray)):
             moving.update(id(local) for local in (inner.item, inner.index) if local is not None)
-    return Weights(moving, expands).of(node.body)
+    known[id(node)] = Weights(moving, expands, known).of(node.body)
+    return known[id(node)]
 
 
 def weight(body: tree.Block | None) -> int:
     """Return what a function weighs, where nothing leaves it."""
-    return Weights(None, lambda function: False).of(body)
+    return Weights(None, lambda function: False, {}).of(body)
 
 
 class Weights:
@@ -53,12 +59,12 @@ class Weights:
     ----------
     moving : set of int or None
         Ids of the locals that change in it; None: everything does.
-    expands : callable
+    expands, known
         See `turn`.
     """
 
-    def __init__(self, moving: set[int] | None, expands: Expands) -> None:
-        self.moving, self.expands = moving, expands
+    def __init__(self, moving: set[int] | None, expands: Expands, known: Known) -> None:
+        self.moving, self.expands, self.known = moving, expands, known
 
     def of(self, node: Any) -> int:
         """Return what a piece of the tree weighs."""
@@ -111,12 +117,17 @@ class Weights:
         if isinstance(node, tree.Convert):
             return self.of(node.value) + (not _is_renamed(node))
         if isinstance(node, tree.Call):
-            inside = self.expands(node.function)
-            own = Weights(None, self.expands).of(node.function.body) if inside else 3
+            own = self._of_function(node.function) if self.expands(node.function) else 3
             return own + self.of(node.arguments)
         if isinstance(node, tree.BuiltinCall):
             return self._of_builtin(node)
         return 1 + self._of_parts(node)
+
+    def _of_function(self, function: tree.Function) -> int:
+        """Return what a function weighs that is written in place."""
+        if id(function) not in self.known:
+            self.known[id(function)] = Weights(None, self.expands, self.known).of(function.body)
+        return self.known[id(function)]
 
     @staticmethod
     def _of_operator(node: tree.Binary) -> int:
@@ -151,7 +162,7 @@ class Weights:
         one = self.of(node.body)
         if len(bounds) == 3 and bounds[2]:
             turns = max(0, -(-(bounds[1] - bounds[0]) // bounds[2]))
-            if unrolls(turns, turn(node, self.expands)):
+            if unrolls(turns, turn(node, self.expands, self.known)):
                 known = sum(self.index(inner) for inner in tree.nodes(node.body) if isinstance(inner, tree.Element))
                 return turns * max(0, one - known)
         return 4 + one

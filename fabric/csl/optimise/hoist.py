@@ -20,6 +20,8 @@ from wse_core.encoding import N_REGS
 
 __all__ = ["hoist", "keep"]
 
+Once = dict[Vreg, Instr]
+Held = dict[Any, Any]
 REGISTERS = VALUES - 2
 """Words of registers that a loop may fill with what is loaded; two are left for what lives for an instruction."""
 
@@ -27,13 +29,14 @@ REGISTERS = VALUES - 2
 def hoist(function: Function) -> bool:
     """Move values out of loops; tell whether some were moved."""
     changed = False
+    once, held = function.single(), templates(function)  # which moving values does not change
     for head, body in loops_of(function):
-        changed |= _empty(function, head, body)
+        changed |= _empty(function, head, body, once, held)
     return changed
 
 
-def _empty(function: Function, head: Block, body: set[Block]) -> bool:
-    found = _steady(function, head, body)
+def _empty(function: Function, head: Block, body: set[Block], once: Once, held: Held) -> bool:
+    found = _steady(function, head, body, once, held)
     if not found:
         return False
     moved = _chosen(function, body, found)
@@ -49,11 +52,10 @@ def _empty(function: Function, head: Block, body: set[Block]) -> bool:
 THROUGH = ("peek", "poke")
 
 
-def _steady(function: Function, head: Block, body: set[Block]) -> list[Instr]:
+def _steady(function: Function, head: Block, body: set[Block], once: Once, held: Held) -> list[Instr]:
     """Return operations of a loop whose results are the same in all turns, each after those that it needs."""
-    once = function.single()
     blocks = [block for block in function.blocks if block in body]
-    touched = Touched([instr for block in blocks for instr in block.code], templates(function))
+    touched = Touched([instr for block in blocks for instr in block.code], held)
     inside: set[Vreg] = {reg for block in blocks for instr in block.code for reg in instr.defs()}
     found: list[Instr] = []
     changed = True
@@ -134,11 +136,11 @@ def keep(function: Function) -> bool:
     nothing else in the loop may reach it.
     """
     changed = False
+    held = templates(function)
     for head, body in loops_of(function):
         blocks = [block for block in function.blocks if block in body]
         code = [instr for block in blocks for instr in block.code]
         inside = {reg for instr in code for reg in instr.defs()}
-        held = templates(function)
         rest = Touched([instr for instr in code if instr.op not in ("load", "store")], held)
         if rest.calls:
             continue
@@ -152,13 +154,17 @@ def keep(function: Function) -> bool:
                 if instr.op == "store":
                     stored.add(memory)
         first = {i.data.memory for i in head.code if i.op in ("load", "store") and isinstance(i.data, Sym)}
-        free = REGISTERS - _pressure(function, body, {}, live_out(function))
+        fitting = []
         for memory, keys in places.items():
             ((base, offset, size), *more) = keys
             steady = not isinstance(base, Vreg) or (base not in inside and base.fixed is None)
             if more or memory not in stored or memory not in first or not steady or not size:
                 continue
-            if rest.may_touch(memory) or size > free or (through and not memory.apart):
+            if not (rest.may_touch(memory) or (through and not memory.apart)):
+                fitting.append((memory, base, offset, size))
+        free = REGISTERS - _pressure(function, body, {}, live_out(function)) if fitting else 0
+        for memory, base, offset, size in fitting:
+            if size > free:
                 continue
             free -= size
             _into_register(function, head, body, Sym(memory, offset), base, size)

@@ -10,12 +10,13 @@ __all__ = ["before", "exits", "loops_of"]
 
 def loops_of(function: Function) -> list[tuple[Block, set[Block]]]:
     """Return the loops of a function, inner ones first: the block where each begins, and all of its blocks."""
-    dominators = _dominators(function)
+    spans = _dominators(function)
     leading = predecessors(function)
     found: dict[Block, set[Block]] = {}
-    for block in function.blocks:
+    for block in (block for block in function.blocks if block in spans):
+        begin, end = spans[block]
         for head in block.successors():
-            if head in dominators[block]:
+            if spans[head][0] <= begin and end <= spans[head][1]:
                 body = found.setdefault(head, {head})
                 stack = [block]
                 while stack:
@@ -26,21 +27,67 @@ def loops_of(function: Function) -> list[tuple[Block, set[Block]]]:
     return sorted(found.items(), key=lambda item: len(item[1]))
 
 
-def _dominators(function: Function) -> dict[Block, set[Block]]:
-    leading = predecessors(function)
-    everything = set(function.blocks)
-    found = {block: set(everything) for block in function.blocks}
-    first = function.blocks[0]
-    found[first] = {first}
+def _dominators(function: Function) -> dict[Block, tuple[int, int]]:
+    """Return per block an interval that those of the blocks which it dominates lie in: it is on every way to them.
+
+    The tree of next dominators is found by walking up from the blocks before each (Cooper, Harvey and Kennedy), in an
+    order in which what leads to a block mostly comes before it.
+    """
+    leading, order = predecessors(function), _order(function)
+    place = {block: k for k, block in enumerate(order)}
+    above = [0] * len(order)
+    known = [True] + [False] * (len(order) - 1)
     changed = True
     while changed:
         changed = False
-        for block in function.blocks[1:]:
-            sets = [found[b] for b in leading[block]]
-            new = set.intersection(*sets) | {block} if sets else {block}
-            if new != found[block]:
-                found[block], changed = new, True
-    return found
+        for k, block in enumerate(order[1:], 1):
+            new = -1
+            for other in (place[b] for b in leading[block] if b in place and known[place[b]]):
+                new = other if new < 0 else _meet(above, new, other)
+            if not known[k] or above[k] != new:
+                above[k], known[k], changed = new, True, True
+    below: list[list[int]] = [[] for _ in order]
+    for k in range(1, len(order)):
+        below[above[k]].append(k)
+    begins, ends = [0] * len(order), [0] * len(order)
+    count, stack = 0, [(0, False)]
+    while stack:
+        k, left = stack.pop()
+        count += 1
+        if left:
+            ends[k] = count
+            continue
+        begins[k] = count
+        stack.append((k, True))
+        stack += [(inner, False) for inner in below[k]]
+    return {block: (begins[k], ends[k]) for block, k in place.items()}
+
+
+def _meet(above: list[int], one: int, other: int) -> int:
+    """Return the next block that is above both of two in the tree."""
+    while one != other:
+        if one > other:
+            one = above[one]
+        else:
+            other = above[other]
+    return one
+
+
+def _order(function: Function) -> list[Block]:
+    """Return the blocks that can be reached, each before what it leads to unless that goes back."""
+    first = function.blocks[0]
+    seen, found = {first}, []
+    stack = [(first, iter(first.successors()))]
+    while stack:
+        block, rest = stack[-1]
+        after = next(rest, None)
+        if after is None:
+            found.append(block)
+            stack.pop()
+        elif after not in seen:
+            seen.add(after)
+            stack.append((after, iter(after.successors())))
+    return found[::-1]
 
 
 def before(function: Function, head: Block, body: set[Block]) -> Block:

@@ -10,6 +10,13 @@ from fabric.csl.syntax import nodes as n
 
 __all__ = ["build"]
 
+# fmt: off
+RESERVED = frozenset((
+    "const", "var", "param", "fn", "comptime", "if", "else", "for", "while", "switch", "break", "continue", "return",
+    "export", "extern", "inline", "struct", "enum", "and", "or",
+))
+# fmt: on
+"""Words that no declaration can have as its name; the newer ones of the language are not among them."""
 MOST_DIGITS = 4_200
 """Digits of a number that is written out; Python converts up to 4,300."""
 MOST_NESTED = 400
@@ -117,10 +124,17 @@ def _attribute(c: list[Any], span: Span) -> n.Attribute:
     return n.Attribute(str(c[0]), c[2], span=span)
 
 
+def _named_by(name: Any, span: Span) -> str:
+    """Return the name of a declaration."""
+    if str(name) in RESERVED:
+        raise Fault(f"'{name}' is a word of the language; it cannot be a name", span)
+    return str(name)
+
+
 def _declared(kind: str) -> Callable:
     def make(c: list[Any], span: Span) -> n.VarDecl:
         storage, name, of_type, attributes, value = c
-        return n.VarDecl(kind, str(name), of_type, value, storage, tuple(attributes), span=span)
+        return n.VarDecl(kind, _named_by(name, span), of_type, value, storage, tuple(attributes), span=span)
 
     return make
 
@@ -133,13 +147,13 @@ RULES["var_decl"] = _declared("var")
 def _comptime_var(c: list[Any], span: Span) -> n.VarDecl:
     _, name, of_type, attributes, value = c
     kind = "const" if span.text[len("comptime") :].lstrip().startswith("const") else "var"
-    return n.VarDecl(kind, str(name), of_type, value, None, tuple(attributes), True, span=span)
+    return n.VarDecl(kind, _named_by(name, span), of_type, value, None, tuple(attributes), True, span=span)
 
 
 @rule("param_decl")
 def _param_decl(c: list[Any], span: Span) -> n.ParamDecl:
     name, of_type, attributes, value = c
-    return n.ParamDecl(str(name), of_type, value, tuple(attributes), span=span)
+    return n.ParamDecl(_named_by(name, span), of_type, value, tuple(attributes), span=span)
 
 
 simple("color_decl", n.ColorDecl)
@@ -149,19 +163,27 @@ simple("color_decl", n.ColorDecl)
 def _fn(c: list[Any], span: Span) -> n.FnDecl:
     storage, inlining, name, params, before, result, after, *body = c
     return n.FnDecl(
-        "fn", str(name), params, result, body[0] if body else None, storage, inlining, (*before, *after), span=span
+        "fn",
+        _named_by(name, span),
+        params,
+        result,
+        body[0] if body else None,
+        storage,
+        inlining,
+        (*before, *after),
+        span=span,
     )
 
 
 @rule("task_decl")
 def _task(c: list[Any], span: Span) -> n.FnDecl:
     name, params, before, result, after, body = c
-    return n.FnDecl("task", str(name), params, result, body, None, None, (*before, *after), span=span)
+    return n.FnDecl("task", _named_by(name, span), params, result, body, None, None, (*before, *after), span=span)
 
 
 @rule("named_param")
 def _named(c: list[Any], span: Span) -> n.Parameter:
-    return n.Parameter(str(c[1]), c[2], c[0] is not None, span=span)
+    return n.Parameter(_named_by(c[1], span), c[2], c[0] is not None, span=span)
 
 
 @rule("unnamed_param")
@@ -332,7 +354,10 @@ def _char(c: list[Any], span: Span) -> n.Int:
 
 @rule("float")
 def _float(c: list[Any], span: Span) -> n.Float:
-    return n.Float(float(str(c[0]).replace("_", "")), span=span)
+    value = float(str(c[0]).replace("_", ""))
+    if value == float("inf"):
+        raise Fault("this number is larger than any float of 64 bits", span)
+    return n.Float(value, span=span)
 
 
 @rule("string")

@@ -90,9 +90,11 @@ def read(path: str | Path, name: str | None = None) -> Source:
         return Source(name or str(path), text, path)
     try:
         return Source(name or str(path), read_text(path), path)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ConfigError(f"cannot read the CSL file: {reason}", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        where = f"{path}:{error.object[: error.start].count(bytes([10])) + 1}"
+        raise ConfigError("cannot read the CSL file: it is not UTF-8 text from here on", where=where) from error
+    except OSError as error:
+        raise ConfigError(f"cannot read the CSL file: {error.strerror}", where=str(path)) from error
 
 
 def parse(source: Source) -> File:

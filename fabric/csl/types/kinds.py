@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 __all__ = [
@@ -280,7 +281,16 @@ class StructType(Type):
     form: str = "struct"
     packing: str | None = None
 
-    @property
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.fields, self.name, self.form, self.packing))
+
+    # Kept, because a struct of structs asks each of its fields, and they theirs.
+
+    @cached_property
     def words(self) -> int | None:
         if any(kind.words is None for _, kind in self.fields):
             return None
@@ -290,7 +300,7 @@ class StructType(Type):
         ends = [self.offset(name) + (kind.words or 0) for name, kind in self.fields]
         return -(-max(ends, default=0) // self.align) * self.align
 
-    @property
+    @cached_property
     def align(self) -> int:
         if self.packing == "packed":
             return 2 if self.words == 2 else 1

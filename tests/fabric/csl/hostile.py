@@ -121,7 +121,39 @@ GROWING = {
     ),
 }
 
+TWICE = "".join(f"const s{k + 1} = .{{ s{k}, s{k} }};\n" for k in range(60))
+PAIRS = "".join(f"const S{k + 1} = struct {{ a: S{k}, b: S{k} }};\n" for k in range(60))
+BOTH = "".join(f"fn g{k + 2}() void {{ g{k + 1}(); g{k}(); }}\n" for k in range(60))
+LEAVES = "fn g0() void { y += 1; }\nfn g1() void { y += 2; }\nvar y: i16;"
+PARTS = "parts, those inside"
+DOUBLING = {
+    "structs of a struct": ("const s0 = .{ 1, 2, 3 };\n" + TWICE + comptime("_ = s60;"), PARTS),
+    "a struct of itself": (comptime("var s = .{1}; for (@range(i16, 60)) |i| { s = .{ s, s }; }"), PARTS),
+    "structs that are printed": ("const s0 = .{ 1 };\n" + TWICE + comptime("@comptime_print(s60);"), PARTS),
+    "a struct of a function": (
+        "const s0 = .{ 1 };\n" + TWICE + running("f(s60);", "fn f(comptime s: anytype) void { }"), PARTS,
+    ),
+    "types of types": ("const S0 = struct { a: i16 };\n" + PAIRS + running("_ = &v;", "var v: S60;"), BYTES),
+    "functions that call two": (
+        running("for (@range(u16, n)) |i| { g61(); }", BOTH, LEAVES, "var n: u16;"), "instructions",
+    ),
+    "a loop per line": (
+        running(
+            "for (@range(u16, n)) |i| { a[i] = a[i] * 1.5 + a[(i + 1) & 63] / 3.0; }\n" * 400,
+            "var a: [64]f32; var n: u16;",
+        ),
+        BYTES,
+    ),
+    "a choice per line": (running("if (y > 1) { y += 1; } else { y += 2; }\n" * 700, "var y: u16;"), BYTES),
+    "functions in a chain": (
+        running("g0();", "".join(f"fn g{k}() void {{ y += 1; g{k + 1}(); }}\n" for k in range(3000)),
+                "fn g3000() void { }", "var y: i16;"), "nests deeper",
+    ),
+    "two layouts": (layout_of("") + "layout { @set_rectangle(1, 1); }\n", "two layout blocks"),
+}  # fmt: skip
+
 HOSTILE = {
+    **{f"doubling: {name}": case for name, case in DOUBLING.items()},
     **{f"growing: {name}": case for name, case in GROWING.items()},
     **{f"endless: {name}": case for name, case in ENDLESS.items()},
     **{f"large: {name}": case for name, case in LARGE.items()},

@@ -132,3 +132,50 @@ def test_limits_are_numbers(capsys, tmp_path):
     with pytest.raises(SystemExit):
         main(["x.csl", "--max-instances=0"])
     assert "at least 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("depth", [20, 60])
+def test_loops_inside_of_each_other_are_weighed_once_each(tmp_path, depth):
+    """What a loop weighs is asked for each loop around it; a body of known turns doubled the work at each level."""
+    loops = "".join(f"for (@range(u16, 3)) |i{k}| {{ " for k in range(depth))
+    compile_texts(tmp_path, {"top.csl": running(loops + "y += 1; " + "}" * depth, "var y: u16;")})
+    assert main([str(tmp_path / "top.csl"), "-o", str(tmp_path / "out")]) == 0
+
+
+def test_calls_are_weighed_once_each(tmp_path):
+    forks = "".join(f"fn g{k + 2}() void {{ g{k + 1}(); g{k}(); }}\n" for k in range(50))
+    text = running("if (n > 9) { for (@range(u16, 3)) |i| { late(); } }", forks, "fn g0() void { }", "fn g1() void { }",
+                   "fn late() void { if (false) { g51(); } y += 1; }", "var y: i16; var n: u16;")  # fmt: skip
+    (tmp_path / "top.csl").write_text(text)
+    assert main([str(tmp_path / "top.csl"), "-o", str(tmp_path / "out")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"\xef\xbb\xbfconst a = 3;\r\nvar b: i16 = a;\r\n", None),
+        (b"// caf\xe9\nconst a = 3; // \xff\n", None),
+        (b"const a = 3;\nconst caf\xe9 = 4;\n", "top.csl:2: cannot read the CSL file: it is not UTF-8"),
+        ("const a = 3;".encode("utf-16"), "top.csl:1: cannot read the CSL file: it is not UTF-8"),
+        (b"const a = 3;\0\n", "top.csl:1:13: error:"),
+        (b"const fn = 3;\n", "'fn' is a word of the language"),
+        (b"fn f(if: i16) void { }\n", "'if' is a word of the language"),
+        (b"const a = 1e999;\ncomptime { _ = a; }\n", "larger than any float"),
+    ],
+)
+def test_bytes_of_a_file(tmp_path, capsys, data, said):
+    """A mark at the begin is skipped, and in comments any byte may stand; elsewhere the line is named."""
+    (tmp_path / "top.csl").write_bytes(data)
+    assert main([str(tmp_path / "top.csl"), "-o", str(tmp_path / "out")]) == (said is not None)
+    assert (said or "") in capsys.readouterr().err
+
+
+def test_a_long_line_is_shown_in_part(tmp_path, capsys):
+    line = "const a = " + " + ".join(["1"] * 100) + " + none" + " + 2" * 100 + ";"
+    (tmp_path / "top.csl").write_text(line + "\ncomptime { _ = a; }\n")
+    assert main([str(tmp_path / "top.csl"), "-o", str(tmp_path / "out"), "--max-comptime-steps=20000"]) == 1
+    place, shown, caret, *_ = capsys.readouterr().err.splitlines()
+    assert "'none' is not known" in place
+    assert shown.strip().startswith("...")
+    assert shown[caret.index("^") :].startswith("none")
+    assert max(map(len, (shown, caret))) < 220
