@@ -222,8 +222,11 @@ def _scripts(args: argparse.Namespace) -> int:
     need("lark", "the command `wse csl scripts`")
     runner = need("harness.sdk.scripts", "the command `wse csl scripts`")
     before = _passed_before(args.against) if args.against else None
-    pattern = args.scripts or ("*.sh" if args.ci else "commands*.sh")
-    found = runner.find_scripts(args.tree, pattern, tuple(args.only), "cslc" if args.ci else "")
+    only = tuple(args.only)
+    if args.ci and args.scripts is None:
+        found = runner.find_drivers(args.tree, only)
+    else:
+        found = runner.find_scripts(args.tree, args.scripts or "commands*.sh", only, "cslc" if args.ci else "")
     outcomes = []
     with make_progress(args.progress) as progress:
         progress.phase(f"{len(found)} scripts")

@@ -23,8 +23,18 @@ from typing import Any
 from traces.provenance import ROOT
 from wse_core.errors import ConfigError
 
-__all__ = ["ScriptOutcome", "as_data", "as_text", "as_verdicts", "environment", "find_scripts", "run_scripts"]
+__all__ = [
+    "ScriptOutcome",
+    "as_data",
+    "as_text",
+    "as_verdicts",
+    "environment",
+    "find_drivers",
+    "find_scripts",
+    "run_scripts",
+]
 
+MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
 TOOLS = {"cslc": "compiler", "cs_python": "python"}
 OTHERS = {"cs_readelf": "symbols", "sdk_debug_shell": "shell"}
 """Commands that scripts call, and the modules of `harness.sdk` that do their work; of the others no calls are noted."""
@@ -37,6 +47,27 @@ MISTAKE = re.compile(r"(^|: ?)(fatal )?error:|\b[A-Z]\w*Error\b", re.IGNORECASE)
 FUNCTION = re.compile(r"^\s*(function\s+\w+|\w+\s*\(\)).*?^\s*\}", re.MULTILINE | re.DOTALL)
 ARGUMENT = re.compile(r"\$[1-9@*#]|\$\{[1-9@*#]\}")
 """A script that reads its arguments, outside of functions and without defaults, cannot do its work without them."""
+ELSEWHERE = re.compile(
+    r"(?<![\w$.{}/~-])(?:\$\{\w+\}|\$\w+|~|/[\w.-]+)(?:/[\w.${}-]+)*/(cslc|cs_python|cs_readelf|sdk_debug_shell)(?![\w.-])"
+)
+"""A command by the place where somebody else's SDK lies."""
+CONTAINERS = ("singularity", "apptainer")
+"""Commands that run another one in a container: here that is run by itself."""
+IN_CONTAINER = """#!/bin/sh
+while [ $# -gt 0 ]; do
+  case "$(basename -- "$1")" in
+    cslc|cs_python|cs_readelf|sdk_debug_shell) tool=$(basename -- "$1"); shift; exec "$tool" "$@" ;;
+    bash|sh|python|python3|make|env) exec "$@" ;;
+  esac
+  shift
+done
+echo "error: no command is known behind the image" >&2
+exit 127
+"""
+SOURCED = re.compile(r"^\s*(?:source|\.)\s+[\"']?([\w./-]+)", re.MULTILINE)
+"""It finds the file that a script reads into itself."""
+BY_PYTHON = re.compile(r"[\"'](?:[^\"'\s]*/)?cslc[\"' ]|\bSdkLayout\(")
+"""A Python script that compiles: by a process that it starts, or by itself."""
 TIMED_OUT = 124
 """A script that took too long has this exit status, as of the command ``timeout``."""
 
@@ -107,6 +138,10 @@ def environment(directory: Path) -> dict[str, str]:
         note = "true" if name in OTHERS else f'[ -z "${CALLS}" ] || echo "{name} $status" >> "${CALLS}"'
         command.write_text(f'#!/bin/sh\n{call} "$@"\nstatus=$?\n{note}\nexit $status\n', encoding="utf-8")
         command.chmod(0o755)
+    for name in CONTAINERS:
+        command = directory / name
+        command.write_text(IN_CONTAINER, encoding="utf-8")
+        command.chmod(0o755)
     paths = [str(directory), *os.environ.get("PATH", os.defpath).split(os.pathsep)]
     return {**os.environ, "PATH": os.pathsep.join(paths), "PYTHONPATH": str(ROOT)}
 
@@ -129,6 +164,41 @@ def find_scripts(tree: Path, pattern: str, only: tuple[str, ...] = (), calling: 
         wanted = f" with {' or '.join(only)} in its path" if only else ""
         raise ConfigError(f"there is no {pattern}{wanted}", where=str(tree), hint="--scripts 'run*.sh'")
     return found
+
+
+def find_drivers(tree: Path, only: tuple[str, ...] = ()) -> list[Path]:
+    """Return what compiles the programs of any tree: shell scripts, makefiles, else Python scripts.
+
+    A Python script counts where no other one lies beside it or in a directory above, and none of another kind.
+
+    Raises
+    ------
+    ConfigError
+        If there is none.
+    """
+    if not tree.is_dir():
+        raise ConfigError("there is no such directory", where=str(tree))
+
+    def text(path: Path) -> str:
+        return path.read_text(encoding="utf-8", errors="replace")
+
+    files = sorted(path for path in tree.rglob("*") if path.is_file() and ".git" not in path.parts)
+    found = [path for path in files if path.suffix == ".sh" or path.name in MAKEFILES]
+    found = [path for path in found if "cslc" in text(path).lower()]
+    read = {
+        (path.parent / name).resolve() for path in found for name in SOURCED.findall(text(path)) if path.suffix == ".sh"
+    }
+    found = [path for path in found if path.resolve() not in read]
+    homes = {path.parent for path in found}
+    for path in files:
+        if path.suffix == ".py" and homes.isdisjoint((path.parent, *path.parent.parents)):
+            found += [path] if BY_PYTHON.search(text(path)) else []
+    chosen = sorted(path.relative_to(tree) for path in found)
+    chosen = [path for path in chosen if not only or any(word in path.as_posix() for word in only)]
+    if not chosen:
+        wanted = f" with {' or '.join(only)} in its path" if only else ""
+        raise ConfigError(f"nothing{wanted} calls cslc", where=str(tree), hint="--scripts 'run*.sh'")
+    return chosen
 
 
 def run_scripts(
@@ -163,9 +233,10 @@ def _run(tree: Path, script: Path, limit: float, variables: dict[str, str]) -> S
     notes.write_text("", encoding="utf-8")
     variables = {**variables, CALLS: str(notes)}
     text = _fill_in(tree / script)
+    command = ["make", "-f"] if script.name in MAKEFILES else ["cs_python"] if script.suffix == ".py" else ["bash"]
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
         process = subprocess.Popen(
-            ["bash", script.name], cwd=tree / script.parent, env=variables, stdin=subprocess.DEVNULL, stdout=log,
+            [*command, script.name], cwd=tree / script.parent, env=variables, stdin=subprocess.DEVNULL, stdout=log,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         try:
@@ -179,15 +250,21 @@ def _run(tree: Path, script: Path, limit: float, variables: dict[str, str]) -> S
         log.seek(0)
         lines = [line.strip() for line in log if line.strip()]
     calls = tuple((name, int(end)) for name, end in map(str.split, notes.read_text(encoding="utf-8").splitlines()))
-    wants = ARGUMENT.search(FUNCTION.sub("", text)) is not None
+    wants = command == ["bash"] and ARGUMENT.search(FUNCTION.sub("", text)) is not None
     return ScriptOutcome(script.as_posix(), status, time.monotonic() - start, _said(status, lines, limit), calls, wants)
 
 
 def _fill_in(script: Path) -> str:
-    """Return a script; where one of SDK 2.10 has the name of a call that was never filled in the call is written."""
+    """Return a script, with calls that work here.
+
+    Where one of SDK 2.10 has the name of a call that was never filled in, the call is written; where a command lies at
+    a place that is not there, or that a variable names, its name alone.
+    """
     text = script.read_text(encoding="utf-8", errors="replace")
-    if PLACEHOLDER in text:
-        script.write_text(text.replace(PLACEHOLDER, "cs_python run.py"), encoding="utf-8")
+    made = ELSEWHERE.sub(lambda found: found[0] if Path(found[0]).exists() else found[1], text)
+    made = made.replace(PLACEHOLDER, "cs_python run.py")
+    if made != text:
+        script.write_text(made, encoding="utf-8")
     return text
 
 

@@ -22,7 +22,7 @@ Known = dict[int, int]
 EDITS = ("@increment_dsd_offset", "@set_dsd_base_addr", "@set_dsd_length", "@set_dsd_stride")
 
 
-def turn(node: tree.ForRange, expands: Expands, known: Known) -> int:
+def turn(node: tree.ForRange, expands: Expands, known: Known | None = None) -> int:
     """Return what a turn of a counted loop weighs; counting and jump fall away where it is unrolled.
 
     Parameters
@@ -30,9 +30,10 @@ def turn(node: tree.ForRange, expands: Expands, known: Known) -> int:
     node : tree.ForRange
     expands : callable
         Whether a function is written in place of its calls: then it weighs what its body does.
-    known : dict
+    known : dict, optional
         What loops and functions of the same program weigh, by their ids; added to.
     """
+    known = {} if known is None else known
     if id(node) in known:
         return known[id(node)]
     moving = {id(local) for local in (node.item, node.index) if local is not None}

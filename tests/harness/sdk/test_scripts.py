@@ -152,6 +152,44 @@ def test_a_verdict_on_any_checkout(tree, tmp_path, capsys):
     assert (entry["verdict"], entry["calls"]) == ("passes", [["cslc", 0], ["cs_python", 0]])
 
 
+WAYS = {
+    "run.sh": COMMANDS,
+    "commands.sh": COMMANDS.replace("cslc ", "$SDK_HOME/bin/cslc ").replace("cs_python", '"${SDK_HOME}/cs_python"'),
+    "absolute.sh": COMMANDS.replace("cslc ", "/opt/cerebras/cslc ").replace("cs_python", "~/sdk/cs_python"),
+    "contained.sh": COMMANDS.replace("cslc ", "singularity exec -B $PWD my.sif cslc ").replace(
+        "cs_python", "apptainer exec ~/sdk.sif /cbcore/bin/cs_python"
+    ),
+    "named.sh": "source ./env.sh\n" + COMMANDS.replace("cslc ", "${CSLC} "),
+    "Makefile": "all:\n\t" + COMMANDS.splitlines()[2] + "\n\tcs_python run.py --name out\n",
+    "build.py": f"import subprocess\nsubprocess.run({COMMANDS.splitlines()[2].split()!r}, check=True)\n"
+    "subprocess.run(['cs_python', 'run.py', '--name', 'out'], check=True)\n",
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_programs_are_run_in_the_ways_of_their_authors(tree, tmp_path, capsys, name):
+    root = tmp_path / "work"
+    shutil.copytree(tree / "tutorials" / "good", root, ignore=shutil.ignore_patterns("*.sh"))
+    (root / "env.sh").write_text("export CSLC=cslc\n")
+    (root / name).write_text(WAYS[name])
+    if name != "named.sh":
+        (root / "env.sh").unlink()
+    assert cli(["csl", "scripts", str(root), "--ci", "--json"]) == 0
+    (entry,) = json.loads(capsys.readouterr().out)["scripts"]
+    assert (entry["script"], entry["verdict"]) == (name, "passes")
+    assert (root / name).read_text() == WAYS[name]
+
+
+def test_a_command_that_is_there_is_not_replaced(tmp_path):
+    wrapper = tmp_path / "cslc"
+    wrapper.write_text("")
+    script = tmp_path / "run.sh"
+    for text in (f"{wrapper} a.csl\n", "./tools/cslc a.csl\n", "cslc $SDK/cslc.md\n", "my/cslc a.csl\n"):
+        script.write_text(text)
+        assert scripts._fill_in(script) == text
+        assert script.read_text() == text
+
+
 def test_only_a_script_itself_wants_arguments():
     """Not a function in it; and what passes without them wants none."""
 
