@@ -22,6 +22,7 @@ from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.plain import EPSILON
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
+from harness.train.onnx_functions import BINARY, Call, call_of, told
 from wse_core.errors import ConfigError, UnsupportedError
 
 __all__ = ["EXPORT", "LOST", "FileTensor", "OnnxNetwork", "OnnxReader", "Origin"]
@@ -180,8 +181,7 @@ class OnnxReader:
         self.nodes: list[dict[str, Any]] = []
         self.values: dict[str, FileTensor] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}  # of what nodes of ours give
-        self.gates: dict[str, tuple[Any, str]] = {}  # sigmoids, and of what
-        self.gated: set[str] = set()  # sigmoids that were multiplied with that
+        self.pending: dict[str, tuple[str, Call, Any]] = {}  # functions of a tensor that are no nodes of ours yet
         self.unfinished: dict[str, tuple[Any, set[str]]] = {}  # group norms that lack a factor or a shift
         self.tensors: dict[str, np.ndarray] = {}
         self.origins: dict[str, tuple[Origin, ...]] = {}
@@ -256,9 +256,7 @@ class OnnxReader:
 
     def _ends(self) -> None:
         """Refuse what was begun and is not whole, and a result that the graph does not end with."""
-        for name, (node, _) in self.gates.items():
-            if name not in self.gated or self.takes[name] > 1:
-                self._refuse(node, "a sigmoid that is not multiplied with its own input, once, is no activation here")
+        self._settle([self.graph.output[0].name])
         for node, lacks in self.unfinished.values():
             what = f"without a {' and a '.join(sorted(lacks))} per channel"
             self._refuse(node, f"a normalisation {what} is not trained here")
@@ -395,7 +393,6 @@ class OnnxReader:
             "Relu": self._relu,
             "Gelu": self._gelu,
             "Tanh": self._tanh,
-            "Sigmoid": self._sigmoid,
             "Identity": self._same,
             "Cast": self._cast,
             "Dropout": self._dropout,
@@ -409,14 +406,64 @@ class OnnxReader:
 
     def _node(self, node: Any) -> None:
         self._folded(node)
+        if self._followed(node):
+            return
+        self._settle(node.input)
         readers = self._readers()
         given = next((self.values[name] for name in node.input if name in self.values), FileTensor("", ()))
         if node.op_type not in readers:
             self._refuse(node, "is not trained here")
-        elif node.op_type not in ("Add", "Mul", "Sigmoid") and node.input[0] in self.gates:
-            pass  # said at the end
         else:
             readers[node.op_type](node, given)
+
+    # --- functions ----------------------------------------------------------------------------------------------------
+
+    def _followed(self, node: Any) -> bool:
+        """Go on with a function of a tensor, or begin one that has no reader of its own; return whether it is one."""
+        op, parts, base = node.op_type, list[Any](), ""
+        names = node.input[:1] if op not in BINARY else node.input
+        steps = sum(name in self.pending for name in names)
+        for name in names:
+            if name in self.values:
+                here, call, _ = self.pending.get(name, (name, _same, None))
+                if base not in ("", here):
+                    return False
+                base = here
+                parts.append(call)
+            elif self._number(name):
+                parts.append(float(self.known[name].reshape(())))
+            else:
+                return False
+        alone = op in self._readers() and (op not in BINARY or all(callable(part) for part in parts))
+        if not base or (alone and not steps):
+            return False
+        outer = BINARY.get(op) or call_of(node, self.known, self._of)
+        if outer is None:
+            return False
+        x = self.values[base]
+        self.values[node.output[0]] = FileTensor("-" if x.node else "", x.shape, x.groups)
+        self.pending[node.output[0]] = base, _joined(outer, parts), node
+        return True
+
+    def _number(self, name: str) -> bool:
+        """Return whether an input is a number of the file that is no parameter."""
+        return name in self.known and self.known[name].size == 1 and name not in self.origin
+
+    def _settle(self, names: Sequence[str]) -> None:
+        """Make activations of functions that something else takes."""
+        for name in dict.fromkeys(names):
+            if name not in self.pending:
+                continue
+            base, call, node = self.pending.pop(name)
+            x, (row, factor) = self.values[base], told(call)
+            if row is not None:
+                self.values[name] = FileTensor("", ())
+                self._add_node(node, row.name, x)
+            elif factor == 1:
+                self.values[name] = x
+            else:
+                self._refuse(node, f"takes a function of numbers that is none of {', '.join(ACTIVATIONS)}")
+                self.values[name] = FileTensor("", ())
 
     def _add_node(
         self, node: Any, op: str, *given: FileTensor, shape: tuple[int, ...] | None = None, name: str = "", **keys: Any
@@ -531,6 +578,7 @@ class OnnxReader:
     def _elsewhere(self, name: str) -> bool:
         """Return whether more than the present node takes what a node of ours gives."""
         taken = any(name in one["inputs"] for one in self.nodes)
+        taken |= any(self.values[base].node == name for base, _, _ in self.pending.values())
         return taken or sum(self.left[tensor] for tensor, value in self.values.items() if value.node == name) > 1
 
     def _shift(self, node: Any, place: int, x: FileTensor) -> None:
@@ -815,20 +863,11 @@ class OnnxReader:
     def _tanh(self, node: Any, x: FileTensor) -> None:
         self._add_node(node, "tanh", x)
 
-    def _sigmoid(self, node: Any, x: FileTensor) -> None:
-        if x.node:
-            self.gates[node.output[0]] = node, str(node.input[0])
-
     def _mul(self, node: Any, x: FileTensor) -> None:
         places = [place for place, name in enumerate(node.input) if name in self.known]
-        for place, name in enumerate(node.input):
-            if name in self.gates and self.gates[name][1] == node.input[1 - place]:
-                self.gated.add(name)
-                self._add_node(node, "silu", self.values[node.input[1 - place]])
-                return
         if len(places) == 1 and x.node in self.unfinished:
             self._affine(node, places[0], x, "weight")
-        elif not places and not any(name in self.gates for name in node.input):
+        elif not places:
             self._pair(node, "mul")
         elif x.node and places:
             self._refuse(node, "is not trained here")
@@ -934,3 +973,12 @@ def _renamed(name: str, names: Mapping[str, str]) -> str:
 def _apart(name: str) -> str:
     """Return the name of a module so that it is none of the samples: `input.0` of a `self.input` is `input_0`."""
     return name.replace(".", "_", 1) if name.startswith(f"{INPUT}.") else name
+
+
+def _same(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def _joined(outer: Callable[..., np.ndarray], parts: Sequence[Any]) -> Call:
+    """Return a function of what functions of one number give, some of which are numbers."""
+    return lambda x: outer(*(part(x) if callable(part) else part for part in parts))

@@ -23,7 +23,6 @@ Sources: ONNX operators, https://onnx.ai/onnx/operators/, versions 13 to 23; `fa
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -34,35 +33,16 @@ import numpy as np
 from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.tensors import INPUT
 from harness.train.onnx_attention import NEAR, AttentionReader
+from harness.train.onnx_functions import BINARY, GRID, UNARY, after, call_of, told
 from harness.train.onnx_reader import FileTensor, OnnxNetwork
 from harness.train.onnx_shown import ARRANGE, KEEP, PLACE, Function, Looked, Root, Scores, Shown
 
 __all__ = ["TokenReader", "has_sequences"]
 
-FUNCTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "Tanh": np.tanh,
-    "Sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "Exp": np.exp,
-    "Sqrt": np.sqrt,
-    "Reciprocal": lambda x: 1 / x,
-    "Softplus": lambda x: np.logaddexp(x, 0),
-    "Abs": np.abs,
-    "Erf": np.vectorize(math.erf, otypes=[float]),
-    "Relu": lambda x: np.maximum(x, 0),
-}
-"""Functions of a number."""
-BINARY: dict[str, Callable[..., np.ndarray]] = {
-    "Add": np.add,
-    "Sub": np.subtract,
-    "Mul": np.multiply,
-    "Div": np.divide,
-    "Pow": np.power,
-}
+FUNCTIONS = ("Clip", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", *(op for op in UNARY if op != "Neg"))
+"""Functions of a number that are followed."""
 CHANNELS = ("BatchNormalization", "InstanceNormalization", "GroupNormalization")
 """The second axis of what these take has channels."""
-FAR = 20.0, 100.0, 1e3, 3e4
-GRID = np.array([*np.linspace(-8, 8, 399), *FAR, *(-x for x in FAR), 8.0, 0.0])
-"""Functions are told by what they give here."""
 
 
 def has_sequences(graph: Any) -> bool:
@@ -344,9 +324,12 @@ class TokenReader(AttentionReader):
         return None
 
     def _function(self, node: Any, names: list[str]) -> bool:
-        found, call = self.shown[node.input[0]], FUNCTIONS[node.op_type]
+        found, call = self.shown[node.input[0]], call_of(node, self.known, self._of)
+        if call is None:
+            self._refuse(node, "has limits that no file says")
+            return True
         if isinstance(found, Root):
-            self._show(node.output[0], found._replace(call=_after(call, found.call)))
+            self._show(node.output[0], found._replace(call=after(call, found.call)))
             return True
         own = self._as_function(node.input[0])
         if own is None and isinstance(found, Looked):
@@ -354,27 +337,22 @@ class TokenReader(AttentionReader):
         if own is None:
             self._refuse(node, "is a function of what cannot be followed")
             return True
-        self._show(node.output[0], own._replace(call=_after(call, own.call)))
+        self._show(node.output[0], own._replace(call=after(call, own.call)))
         return True
 
     def _activate(self, name: str, found: Function, node: Any) -> None:
         """Append the activation that a function is; a plain multiple stays what it shows."""
-        with np.errstate(all="ignore"):
-            given = found.call(GRID)
-        factor = given[-2] / GRID[-2]
-        if np.allclose(given, factor * GRID, rtol=NEAR, atol=NEAR):
+        row, factor = told(found.call)
+        if factor is not None:
             self._show(name, found.of._replace(factors=factor * found.of.factors))
             return
-        right = [row for row in ACTIVATIONS.values() if np.allclose(row.numbers(GRID)[0], given, rtol=NEAR, atol=NEAR)]
-        if not right:
+        if row is None:
             self._refuse(node, f"takes a function of numbers that is none of {', '.join(ACTIVATIONS)}")
             return
         self.shown[f"{name}#"] = found.of
         whole = self._all_features(f"{name}#", node)
         if whole is not None:
-            made = self._add_node(
-                node, right[0].name, FileTensor(whole[0], self.shapes[whole[0]]), name=self._free(name)
-            )
+            made = self._add_node(node, row.name, FileTensor(whole[0], self.shapes[whole[0]]), name=self._free(name))
             self._show_rows(name, made, whole[1])
 
     def _free(self, name: str) -> str:
@@ -390,7 +368,7 @@ class TokenReader(AttentionReader):
         if own is None:
             self._refuse(node, "turns signs of what cannot be followed")
             return True
-        self._show(node.output[0], own._replace(call=_after(np.negative, own.call)))
+        self._show(node.output[0], own._replace(call=after(np.negative, own.call)))
         return True
 
     def _combine(self, node: Any, names: list[str]) -> bool:
@@ -459,7 +437,7 @@ class TokenReader(AttentionReader):
         one, other = (self.shown[name] for name in node.input)
         root, rest = (one, other) if isinstance(one, Root) else (other, one)
         if isinstance(root, Root) and isinstance(rest, Shown):
-            inverse = _after(np.reciprocal, root.call) if op == "Div" and rest is one else root.call
+            inverse = after(np.reciprocal, root.call) if op == "Div" and rest is one else root.call
             same = rest.node == root.of.node and np.array_equal(rest.places, root.of.places)
             if same and not root.whole and (op == "Mul" or (op == "Div" and rest is one)):
                 self._show(node.output[0], Root(root.of, inverse, True))
@@ -600,8 +578,3 @@ class TokenReader(AttentionReader):
         self._epsilon(node, self._of(node, "epsilon", 1e-5))
         self._rms_of(node, node.input[0], 1)
         return True
-
-
-def _after(outer: Callable[..., np.ndarray], inner: Callable[..., np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function of what another gives."""
-    return lambda x: outer(inner(x))

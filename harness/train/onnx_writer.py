@@ -10,11 +10,13 @@ Source: ONNX operators, https://onnx.ai/onnx/operators/, version 21.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fabric.networks.graph.activations import ACTIVATIONS, LeakyRelu
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["OnnxWriter"]
 
+BY_NAME = {
+    **{name: name.capitalize() for name in ("relu", "tanh", "sigmoid", "elu", "softplus", "mish", "add", "mul")},
+    "hardswish": "HardSwish",
+}
+"""What is an operator of the same meaning has its name there."""
 OPSET = 21
 FEATURES = ("linear", "norm")
 """These take features, not images."""
@@ -108,11 +115,28 @@ class OnnxWriter:
             "silu": lambda node, given: self._add("Mul", [given[0], self._add("Sigmoid", given)]),
             "gelu": lambda node, given: self._add("Gelu", given, approximate="tanh"),
             "gelu_erf": lambda node, given: self._add("Gelu", given, approximate="none"),
-            **dict.fromkeys(("relu", "tanh", "add", "mul"), lambda node, given: self._add(node.op.capitalize(), given)),
+            **dict.fromkeys(BY_NAME, lambda node, given: self._add(BY_NAME[node.op], given)),
+            "relu6": self._relu6,
+            "hardsigmoid": lambda node, given: self._add("HardSigmoid", given, alpha=1 / 6, beta=0.5),
+            **{
+                name: partial(self._leaky, share=row.share)
+                for name, row in ACTIVATIONS.items()
+                if isinstance(row, LeakyRelu)
+            },
         }
         if node.op not in writers:
             raise UnsupportedError(f"{node.name}: {node.op} is not written", where=self.path, feature="onnx")
         return writers[node.op](node, given)
+
+    def _leaky(self, node: Node, given: list[str], share: float) -> str:
+        return self._add("LeakyRelu", given, alpha=share)
+
+    def _relu6(self, node: Node, given: list[str]) -> str:
+        ends = []
+        for value in (0.0, 6.0):
+            ends.append(f"{node.name}.{value:g}")
+            self.held[ends[-1]] = np.array(value, np.float32)
+        return self._add("Clip", [*given, *ends])
 
     def _linear(self, node: Node, given: list[str]) -> str:
         names = self._held(node, "weight", *["bias"] * node.size("bias"))

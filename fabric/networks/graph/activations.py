@@ -8,7 +8,9 @@ A function that is smooth is written once, over the few operations of `fabric.pr
 instructions follow from that.  A new one is a subclass of `Smooth` here, and its name in `ACTIVATIONS`.
 
 Sources: D. Hendrycks and K. Gimpel, "Gaussian error linear units", 2016; S. Elfwing, E. Uchibe and K. Doya,
-"Sigmoid-weighted linear units for neural network function approximation in reinforcement learning", 2018 (SiLU).
+"Sigmoid-weighted linear units for neural network function approximation in reinforcement learning", 2018 (SiLU);
+A. Howard et al., "Searching for MobileNetV3", 2019 (the hard forms); D. Misra, "Mish", 2019; D.-A. Clevert et al.,
+"Exponential linear units", 2016.
 """
 
 from __future__ import annotations
@@ -23,16 +25,18 @@ from numpy.typing import NDArray
 from fabric.asm.operands import Dsr, Var
 from fabric.networks.arithmetic import MixedArithmetic
 from fabric.networks.graph.nodes import Node
-from fabric.networks.graph.operations import Floats, NetworkOperation, Values
+from fabric.networks.graph.operations import APART, Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from fabric.program.functions import Emit
 from fabric.program.functions.mathematics import Functions
 from fabric.program.program import Program
 
-__all__ = ["ACTIVATIONS", "Activation", "ActivationOperands"]
+__all__ = ["ACTIVATIONS", "Activation", "ActivationOperands", "LeakyRelu"]
 
 Halves = NDArray[np.uint16]
 ERF = np.frompyfunc(math.erf, 1, 1)
+MISH_CUT = 20.0
+"""From here on the hyperbolic tangent of softplus is one in f32, and squares of exponentials are in range."""
 LARGEST_EXPONENT = 86.0
 """An exponential of more is out of the range in which `Functions.inverse` takes the reciprocal of 1 plus it."""
 
@@ -230,6 +234,227 @@ class Silu(Smooth):
         return x * s, s + x * s * (1 - s)
 
 
+class Sigmoid(Smooth):
+    """The logistic function takes numbers to between 0 and 1."""
+
+    name, meaning = "sigmoid", "y = 1 / (1 + exp(-x))"
+
+    def function(self, f: Functions, dest: Any, slope: Any, source: Any) -> None:
+        """Set dest = s and slope = s (1 - s), s = 1 / (1 + exp(-x)); NaN stays NaN.  Errors below 2e-7."""
+        with f.call():
+            _logistic(f, source, 1.0)  # s
+            f.sub(f.q, 1.0, f.v)
+            f.mul(slope, f.q, f.v)
+            f.move(dest, f.v)
+
+    def numbers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        s = _share(x)
+        return s, s * (1 - s)
+
+
+class Relu6(Smooth):
+    """A number, but no less than zero and no more than six; at both ends the slope is zero."""
+
+    name, meaning = "relu6", "y = min(max(x, 0), 6)"
+
+    def function(self, f: Functions, dest: Any, slope: Any, source: Any) -> None:
+        """Set dest and slope, both exact."""
+        x, t, q = f.x, f.t, f.q
+        with f.call():
+            f.move(x, source)
+            _above(f, t, x)
+            f.sub(q, 6.0, x)
+            _above(f, q, q)
+            f.mul(slope, t, q)
+            f.maximum(x, x, 0.0)
+            f.minimum(dest, x, 6.0)
+
+    def numbers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.clip(x, 0, 6), ((x > 0) & (x < 6)).astype(x.dtype)
+
+
+class LeakyRelu(Smooth):
+    """A number, or a share of it if that is below zero; the slope of zero is the share.
+
+    Parameters
+    ----------
+    name : str
+    share : float
+    """
+
+    def __init__(self, name: str, share: float) -> None:
+        self.share = share
+        self.name, self.meaning = name, f"y = max(x, {share:g} x)"  # type: ignore[misc]
+
+    def function(self, f: Functions, dest: Any, slope: Any, source: Any) -> None:
+        """Set dest, rounded once in f32, and slope."""
+        x, t = f.x, f.t
+        with f.call():
+            f.move(x, source)
+            _above(f, t, x)
+            f.maximum(slope, t, self.share)
+            f.mul(t, x, self.share)
+            f.maximum(dest, x, t)
+
+    def numbers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        share = x.dtype.type(self.share)
+        return np.maximum(x, share * x), np.where(x > 0, x.dtype.type(1), share)
+
+
+class Elu(Smooth):
+    """A number, or the exponential of it less one if that is below zero."""
+
+    name, meaning = "elu", "y = max(x, 0) + exp(min(x, 0)) - 1"
+
+    def function(self, f: Functions, dest: Any, slope: Any, source: Any) -> None:
+        """Set dest and slope = exp(min(x, 0)); errors below 2e-7."""
+        x, q = f.x, f.q
+        with f.call():
+            f.move(x, source)
+            f.minimum(q, x, 0.0)
+            f.power(q, q)
+            f.move(slope, q)
+            f.sub(q, q, 1.0)
+            f.maximum(x, x, 0.0)
+            f.add(dest, x, q)
+
+    def numbers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        low = np.minimum(x, 0)
+        return np.maximum(x, 0) + np.expm1(low), np.exp(low)
+
+
+class Softplus(Smooth):
+    """The logarithm of one and the exponential of a number; its slope is the logistic function."""
+
+    name, meaning = "softplus", "y = log(1 + exp(x))"
+
+    def function(self, f: Functions, dest: Any, slope: Any, source: Any) -> None:
+        """Set dest = max(x, 0) + log(1 + exp(-abs(x))) and slope; errors below 3e-7, times the larger of both."""
+        x, q, v, w = f.x, f.q, f.v, f.w
+        with f.call():
+            f.move(x, source)
+            _logistic(f, x, 1.0)
+            f.move(slope, v)
+            f.move(q, x)
+            f.half("and16", q.high, q.high, 0x7FFF)
+            f.mul(q, q, -1.0)
+            f.power(q, q)
+            f.add(w, q, 1.0)
+            f.logarithm(v, w)
+            f.maximum(x, x, 0.0)
+            f.add(dest, x, v)
+
+    def numbers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.logaddexp(x, x.dtype.type(0)), _share(x)
+
+
+class Mish(Smooth):
+    """Mish is a number times the hyperbolic tangent of its softplus."""
+
+    name, meaning = "mish", "y = x tanh(log(1 + exp(x)))"
+
+    def function(self, f: Functions, dest: Any, slope: Any, source: Any) -> None:
+        """Set dest = x h and slope = h + x (1 - h^2) e / (1 + e), h = n / (n + 2), n = e (e + 2), e = exp(x).
+
+        Errors below 5e-7 and, of the slope, 3e-6, times the larger of the exact value and 1.
+        """
+        x, q, t, u, v, w = f.x, f.q, f.t, f.u, f.v, f.w
+        with f.call():
+            f.move(x, source)
+            f.minimum(q, x, MISH_CUT)
+            f.power(q, q)  # e
+            f.add(t, q, 2.0)
+            f.mul(t, t, q)  # n
+            f.add(w, t, 2.0)
+            f.inverse(v)
+            f.mul(t, t, v)  # h
+            f.mul(v, v, 2.0)  # 1 - h
+            f.add(u, t, 1.0)
+            f.mul(v, v, u)
+            f.mul(v, v, x)
+            f.mul(slope, v, q)
+            f.add(w, q, 1.0)
+            f.inverse(v)
+            f.mul(v, v, slope)
+            f.add(slope, v, t)
+            f.mul(dest, x, t)
+
+    def numbers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        h, s = np.tanh(np.logaddexp(x, x.dtype.type(0))), _share(x)
+        return x * h, h + x * (1 - h * h) * s
+
+
+class HardSigmoid(Smooth):
+    """The logistic function in three straight pieces; at both ends the slope is zero."""
+
+    name, meaning = "hardsigmoid", "y = min(max(x + 3, 0), 6) / 6"
+
+    def function(self, f: Functions, dest: Any, slope: Any, source: Any) -> None:
+        """Set dest and slope; errors below 1e-7."""
+        x, t = f.x, f.t
+        with f.call():
+            f.move(x, source)
+            _between(f, t, x)
+            f.mul(slope, t, 1 / 6)
+            _sixth(f, dest, x)
+
+    def numbers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.clip(x + 3, 0, 6) / 6, (np.abs(x) < 3).astype(x.dtype) / 6
+
+
+class HardSwish(Smooth):
+    """Hard swish is a number times the logistic function of it in three straight pieces."""
+
+    name, meaning = "hardswish", "y = x min(max(x + 3, 0), 6) / 6"
+
+    def function(self, f: Functions, dest: Any, slope: Any, source: Any) -> None:
+        """Set dest and slope = x / 3 + 1 / 2 between -3 and 3, else that of zero or of x; errors below 3e-7."""
+        x, t, q, v = f.x, f.t, f.q, f.v
+        with f.call():
+            f.move(x, source)
+            _between(f, t, x)
+            f.fma(v, 0.5, x, 1 / 3)
+            f.mul(v, v, t)
+            f.sub(q, 1.0, q)
+            f.add(slope, v, q)
+            _sixth(f, t, x)
+            f.mul(dest, x, t)
+
+    def numbers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        slope = np.where(np.abs(x) < 3, x / 3 + x.dtype.type(0.5), (x >= 3).astype(x.dtype))
+        return x * np.clip(x + 3, 0, 6) / 6, slope.astype(x.dtype)
+
+
+def _share(x: np.ndarray) -> np.ndarray:
+    """Return the logistic function."""
+    with np.errstate(over="ignore"):  # then it is zero
+        return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _above(f: Functions, dest: Any, source: Any) -> None:
+    """Set dest = 1 where a number of 16 bits, or a difference of such, is above zero, else 0."""
+    f.mul(dest, source, APART)
+    f.maximum(dest, dest, 0.0)
+    f.minimum(dest, dest, 1.0)
+
+
+def _between(f: Functions, dest: Any, x: Any) -> None:
+    """Set dest = 1 where -3 < x < 3, else 0; q has what is below 3."""
+    f.add(dest, x, 3.0)
+    _above(f, dest, dest)
+    f.sub(f.q, 3.0, x)
+    _above(f, f.q, f.q)
+    f.mul(dest, dest, f.q)
+
+
+def _sixth(f: Functions, dest: Any, x: Any) -> None:
+    """Set dest = min(max(x + 3, 0), 6) / 6; v changes."""
+    f.add(f.v, x, 3.0)
+    f.maximum(f.v, f.v, 0.0)
+    f.minimum(f.v, f.v, 6.0)
+    f.mul(dest, f.v, 1 / 6)
+
+
 def _logistic(f: Functions, source: Any, rate: float) -> None:
     """Set v = 1 / (1 + exp(-rate source)); u, w and t change."""
     f.mul(f.t, source, -rate)
@@ -239,5 +464,24 @@ def _logistic(f: Functions, source: Any, rate: float) -> None:
     f.inverse(f.v)
 
 
-ACTIVATIONS = {row.name: row for row in (Relu(), Gelu(), Silu(), GeluErf(), Tanh())}
+ACTIVATIONS: dict[str, Activation] = {
+    row.name: row
+    for row in (
+        Relu(),
+        Gelu(),
+        Silu(),
+        GeluErf(),
+        Tanh(),
+        Sigmoid(),
+        Relu6(),
+        LeakyRelu("leaky_relu", 0.01),
+        LeakyRelu("leaky_relu_tenth", 0.1),
+        LeakyRelu("leaky_relu_fifth", 0.2),
+        Elu(),
+        Softplus(),
+        Mish(),
+        HardSigmoid(),
+        HardSwish(),
+    )
+}
 """The activations have these rows, by name.  What is applied to nothing, ``none``, is no operation."""

@@ -107,23 +107,8 @@ class Functions(ABC):
 
         Error below 1.6 ulp.  Others give numbers without meaning.
         """
-        u, v, w, t = self.u, self.v, self.w, self.t
         with self.call():
-            self.move(v, source)
-            self.mul(w, v, 0.0)  # NaN if it has to be
-            self.move(u, UNITS)
-            self.half("sub16", u.low, v.high, SPLIT)
-            self.half("and16", u.low, u.low, 0xFF80)  # 128 k
-            self.half("sub16", v.high, v.high, u.low)  # m
-            self.half("add16", u.low, u.low, 0x4000)  # not negative
-            self.sub(u, u, UNITS + 0x4000)
-            self.sub(v, v, 1.0)
-            self.square(t, v)
-            self.fma(w, w, u, LN2_LOW / 128)
-            self.polynomial(self.q, v, t, LOG)
-            self.mul(v, v, self.q)
-            self.add(v, v, w)
-            self.fma(dest, v, u, LN2_HIGH / 128)
+            self.logarithm(dest, source)
 
     def reciprocal(self, dest: Any, source: Any) -> None:
         """Set dest = 1 / source for 2^-125 <= abs(source) <= 2^125; zero and NaN give NaN.
@@ -228,6 +213,25 @@ class Functions(ABC):
         self.half("add16", w.high, w.high, 0x3F80)
         self.half("mov16", w.low, 0)
         self.mul(dest, v, w)
+
+    def logarithm(self, dest: Any, source: Any) -> None:
+        """Set dest = log(source) as `log` does; u, v, w, t and q change."""
+        u, v, w, t = self.u, self.v, self.w, self.t
+        self.move(v, source)
+        self.mul(w, v, 0.0)  # NaN if it has to be
+        self.move(u, UNITS)
+        self.half("sub16", u.low, v.high, SPLIT)
+        self.half("and16", u.low, u.low, 0xFF80)  # 128 k
+        self.half("sub16", v.high, v.high, u.low)  # m
+        self.half("add16", u.low, u.low, 0x4000)  # not negative
+        self.sub(u, u, UNITS + 0x4000)
+        self.sub(v, v, 1.0)
+        self.square(t, v)
+        self.fma(w, w, u, LN2_LOW / 128)
+        self.polynomial(self.q, v, t, LOG)
+        self.mul(v, v, self.q)
+        self.add(v, v, w)
+        self.fma(dest, v, u, LN2_HIGH / 128)
 
     def inverse(self, dest: Any) -> None:
         """Set dest = 1 / w; u and v change."""

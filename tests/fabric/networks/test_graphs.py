@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import wanted_of
@@ -48,7 +49,7 @@ class Built:
         """Add a block that ends in a sum with what it was given, or works on it."""
         group, x, n = f"block{number}", self.at, self.features
         if kind == "row":
-            op = ("gelu", "gelu_erf", "tanh")[number % 3]
+            op = list(ACTIVATIONS)[(number + self.features + 5 * self.sequence) % len(ACTIVATIONS)]
             self.at = self.node(f"{group}.{op}", op, x)
             return
         if kind in ("norm", "rms"):

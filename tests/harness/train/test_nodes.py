@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.plain import PlainGraph
 from harness.cli import main as cli
 from harness.train.config import TrainConfig, load_train, parse_train
 from harness.train.data import DataService, load
 from harness.train.mode import choose
+from harness.train.onnx_file import read_onnx
 from harness.train.plain import PlainTrainer
 from harness.train.tables import LayerConfig, NetworkConfig
 from harness.train.text import TokenRows, characters
@@ -321,6 +323,25 @@ def test_networks_of_nodes_go_out_as_onnx_files():
         Trainer(parse_train(TEXT, "a.toml"), "numpy").save_onnx("n.onnx")
 
 
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_every_activation_goes_out_and_comes_back(name):
+    """The file's own reference evaluator gives the logits of the plain network, and the file is read as what it was."""
+    pytest.importorskip("onnx")
+    from onnx.reference import ReferenceEvaluator
+
+    rng = np.random.default_rng(0)
+    x = 3 * rng.standard_normal((16, 5)).astype(np.float32)
+    np.savez("none.npz", x_train=x, y_train=rng.integers(0, 3, 16), x_test=x, y_test=rng.integers(0, 3, 16))
+    text = NODES.replace('op = "silu"', f'op = "{name}"')
+    trainer = Trainer(parse_train(text, "a.toml", ["data.source=none.npz", "data.batch=16"]), "numpy")
+    trainer.step()
+    trainer.save_onnx("m.onnx")
+    values = {parameter.name: parameter.dense for parameter in trainer.parameters}
+    (found,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    assert np.allclose(found, PlainGraph(trainer.config.graph, "f64").forward(values, x), atol=2e-5)
+    assert [node["op"] for node in read_onnx("m.onnx").nodes] == [node.op for node in trainer.config.network.nodes]
+
+
 @pytest.mark.parametrize("shared", [4, 2])
 def test_a_transformer_that_was_trained_answers_on_wafers(shared, capsys):
     """What ``wse train`` saves, ``wse generate`` loads: the likeliest characters, from PEs that hold it whole."""
@@ -524,7 +545,7 @@ WRONG = [
     (NODES, 'op = "linear", outputs = 6, bias', 'op = "linear", bias', "a product needs a number of features"),
     (NODES, "outputs = 6, bias = false", "outputs = 7, bias = false", "add takes tensors of one size, not of 6 and 7"),
     (NODES, '{name = "logits"', '{name = "logits", inputs = ["first"]', "sum.add: nothing takes its result"),
-    (NODES, 'op = "silu"', 'op = "elu"', "'elu' is not a possible value"),
+    (NODES, 'op = "silu"', 'op = "selu"', "'selu' is not a possible value"),
     (NODES, "[data]", "layers = [{outputs = 3}]\n[data]", "layers stand there too"),
     (NODES, "[data]", "hidden_size = 3\n[data]", "hidden_size is the size of a preset"),
     (NODES, "batch = 8", "batch = 8\nsequence = 3", "no whole sequences of 3"),

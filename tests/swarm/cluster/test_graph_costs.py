@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.network import Layer, Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.strips import strips_of
@@ -117,7 +118,7 @@ def small(op):
             2,
             2,
         )
-    activation = op if op in ("relu", "gelu", "silu", "gelu_erf", "tanh") else "relu"
+    activation = op if op in ACTIVATIONS else "relu"
     norm = "rms" if op == "rms" else "norm"
     return GraphCase(TransformerBlocks(6, 8, 2, 2, 8, 4, 1, norm, activation, op == "mul", op == "rotary"), 2, 1, 4)
 

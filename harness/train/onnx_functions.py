@@ -1,0 +1,129 @@
+"""Functions of a number, as files have them in one step or many, are told by what they give.
+
+A file may write an activation as an operator of its own, or take it apart.  Either way the steps are followed as one
+function of a tensor, and compared, at 400 points, with those that networks here may have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fabric.networks.graph.activations import ACTIVATIONS, Activation
+
+__all__ = ["BINARY", "GRID", "NEAR", "Call", "after", "call_of", "told"]
+
+Call: TypeAlias = Callable[[np.ndarray], np.ndarray]
+NEAR = 1e-5
+"""Constants of a file that differ by less from those of ours, in f32, are the same."""
+FAR = 20.0, 100.0, 1e3, 3e4
+GRID = np.array([*np.linspace(-8, 8, 399), *FAR, *(-x for x in FAR), 8.0, 0.0])
+"""Functions are told by what they give here."""
+SELU = 1.67326319217681884765625, 1.05070102214813232421875
+
+
+def _softplus(x: np.ndarray) -> np.ndarray:
+    return np.logaddexp(x, 0)
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _elu(alpha: float, scale: float = 1.0, rate: float = 1.0) -> Call:
+    return lambda x: scale * (np.maximum(x, 0) + alpha * np.expm1(np.minimum(x, 0) / rate))
+
+
+UNARY: dict[str, Call] = {
+    "Tanh": np.tanh,
+    "Sigmoid": _sigmoid,
+    "Exp": np.exp,
+    "Log": np.log,
+    "Sqrt": np.sqrt,
+    "Reciprocal": lambda x: 1 / x,
+    "Softplus": _softplus,
+    "Softsign": lambda x: x / (1 + np.abs(x)),
+    "Mish": lambda x: x * np.tanh(_softplus(x)),
+    "HardSwish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "Abs": np.abs,
+    "Neg": np.negative,
+    "Erf": np.vectorize(math.erf, otypes=[float]),
+    "Relu": lambda x: np.maximum(x, 0),
+}
+"""Functions of a number that have nothing to say besides."""
+BINARY: dict[str, Callable[..., np.ndarray]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": np.divide,
+    "Pow": np.power,
+    "Max": np.maximum,
+    "Min": np.minimum,
+    "Greater": np.greater,
+    "GreaterOrEqual": np.greater_equal,
+    "Less": np.less,
+    "LessOrEqual": np.less_equal,
+    "Where": np.where,
+}
+"""Functions of several numbers."""
+
+
+def call_of(node: Any, known: Mapping[str, np.ndarray], of: Callable[[Any, str, Any], Any]) -> Call | None:
+    """Return the function of its first input that a node is; None if it is none.
+
+    Parameters
+    ----------
+    node : onnx.NodeProto
+    known : mapping of str to ndarray
+        Constants, of which a node may have limits.
+    of : callable
+        Takes a node, the name of an attribute and what it is if it is left out.
+    """
+    op = node.op_type
+    if op == "Clip":
+        names = [*node.input[1:], *("",) * (3 - len(node.input))]
+        if any(name and known.get(name, np.zeros(2)).size != 1 for name in names):
+            return None
+        low, high = (
+            float(known[name].reshape(())) if name else end for name, end in zip(names, (-np.inf, np.inf), strict=False)
+        )
+        return lambda x: np.clip(x, low, high)
+    if op == "LeakyRelu":
+        alpha = float(of(node, "alpha", 0.01))
+        return lambda x: np.where(x > 0, x, alpha * x)
+    if op in ("Elu", "Selu"):
+        default = (1.0, 1.0) if op == "Elu" else SELU
+        return _elu(float(of(node, "alpha", default[0])), float(of(node, "gamma", default[1])))
+    if op == "Celu":
+        alpha = float(of(node, "alpha", 1.0))
+        return _elu(alpha, 1.0, alpha)
+    if op == "HardSigmoid":
+        alpha, beta = float(of(node, "alpha", 0.2)), float(of(node, "beta", 0.5))
+        return lambda x: np.clip(alpha * x + beta, 0, 1)
+    if op == "Gelu":
+        half = np.vectorize(lambda x: 0.5 * (1 + math.erf(x / math.sqrt(2))), otypes=[float])
+        if of(node, "approximate", b"none") == b"tanh":
+            return lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        return lambda x: x * half(x)
+    return UNARY.get(op)
+
+
+def after(outer: Callable[..., np.ndarray], inner: Call) -> Call:
+    """Return a function of what another gives."""
+    return lambda x: outer(inner(x))
+
+
+def told(call: Call) -> tuple[Activation | None, float | None]:
+    """Return (activation, factor): which activation a function is, or what it multiplies numbers with."""
+    with np.errstate(all="ignore"):
+        given = np.asarray(call(GRID), np.float64)
+        factor = given[-2] / GRID[-2]
+        if np.allclose(given, factor * GRID, rtol=NEAR, atol=NEAR):
+            return None, float(factor)
+        for row in ACTIVATIONS.values():
+            if np.allclose(row.numbers(GRID)[0], given, rtol=NEAR, atol=NEAR):
+                return row, None
+    return None, None
