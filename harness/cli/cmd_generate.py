@@ -13,6 +13,7 @@ import numpy as np
 
 from harness.cli import generate_answer, generate_batch, generate_regions, generate_speculation
 from harness.cli.completion import complete_paths
+from harness.cli.generate_options import AHEAD, check_options, with_defaults
 from harness.cli.generate_requests import requests_of
 from harness.cli.shared import add_machine_options, mesh_of, text_of, token_ids_of
 from harness.cli.tracing import add_options as add_trace_options
@@ -22,8 +23,6 @@ from harness.kit.console import make_progress, print_json, printable, table
 from wse_core.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from harness.inference.asking import AnswerRequest
     from harness.inference.generate import Answer
     from harness.inference.regions import Flow
@@ -63,9 +62,8 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     parser.add_argument(
         "--cache",
         choices=("shift", "concat", "round"),
-        default="shift",
         help="who holds keys and values: rows that keep balance by passing the oldest on (default), the bottom row "
-        "alone, or the rows in turn",
+        "alone, or the rows in turn (default with --draft)",
     )
     _add_ways(parser)
     parser.add_argument("--dtype", choices=("f16", "cb16"), default="f16", help="16-bit format (default: %(default)s)")
@@ -104,20 +102,14 @@ def _add_ways(parser: argparse.ArgumentParser) -> None:
         "--chunk",
         type=int,
         metavar="K",
-        help="read the prompt in pieces of K tokens, each in one step over the cache (--cache round or concat): memory "
-        "does not grow with the prompt but for the cache",
+        help="read the prompt in pieces of K tokens, each in one step over the cache: memory does not grow with the "
+        "prompt but for the cache",
     )
     parser.add_argument(
-        "--draft",
-        metavar="MODEL",
-        help="a smaller model of the same tokens, on a mesh below, guesses the answer (--cache round or concat)",
+        "--draft", metavar="MODEL", help="a smaller model of the same tokens, on a mesh below, guesses the answer"
     )
     parser.add_argument(
-        "--ahead",
-        type=int,
-        default=4,
-        metavar="K",
-        help="with --draft: check K - 1 guesses in a step (default: %(default)s)",
+        "--ahead", type=int, metavar="K", help=f"with --draft: check K - 1 guesses in a step (default: {AHEAD})"
     )
     parser.add_argument("--draft-mesh", metavar="WxH", help="PEs of the draft (default: as many as --mesh)")
     parser.add_argument(
@@ -287,7 +279,11 @@ def main(args: argparse.Namespace) -> int:
     from harness.inference.generate import answer
     from harness.models.tokens import Unfolding, answer_text
 
+    idle = check_options(args)
+    with_defaults(args)
     request, tokenizer = _request(args)
+    for warning in idle:
+        _warn(warning)
     said: Any = generate_answer if request.regions is None else generate_regions
     if request.batch is not None:
         said = generate_batch
@@ -354,10 +350,7 @@ def _rounding(request: AnswerRequest, found: Answer | Flow | BatchAnswers | Spec
 
 def _estimate(args: argparse.Namespace, request: AnswerRequest, said: Any) -> int:
     """Say what the answer will take."""
-    for option, value in {"--out": args.out, "--logits": args.logits}.items():
-        if value:
-            raise ConfigError("says something about a run, and an estimate runs nothing", where=option)
-    facts = said.estimated(request)
+    facts = said.estimated(request) | {"cache": request.policy, "dtype": request.dtype}
     print_json(facts) if args.json else print(table(said.estimated_rows(facts, request.machine)))
     return 0
 
@@ -393,18 +386,24 @@ def _writable(path: str) -> None:
 
 
 def _write_logits(path: str, found: Answer | Flow | BatchAnswers | Speculation) -> None:
-    """Write the logits of the generated tokens, of several answers those of the first, all or nothing."""
+    """Write the logits of the generated tokens, all or nothing.
+
+    Of several answers the first has no number behind its names.
+    """
     from harness.inference.regions import Flow
     from harness.inference.serving import BatchAnswers
 
     several = isinstance(found, Flow | BatchAnswers)
-    logits: list[NDArray[np.float32]] = found.logits[0] if isinstance(found, Flow | BatchAnswers) else found.logits
-    tokens = found.tokens[0] if several else found.tokens
+    pairs: list[tuple[Any, Any]] = list(zip(found.logits, found.tokens, strict=True)) if several else []
+    arrays: dict[str, Any] = {}
+    for number, (logits, tokens) in enumerate(pairs or [(found.logits, found.tokens)]):
+        end = f"_{number}" if number else ""
+        arrays |= {f"logits{end}": np.array(logits, np.float32), f"tokens{end}": np.array(tokens)}
     target = Path(path)
     staging = target.with_name(f".{target.name}.part")
     try:
         with staging.open("wb") as stream:
-            np.savez(stream, logits=np.array(logits), tokens=np.array(tokens))
+            np.savez(stream, **arrays)
         staging.replace(target)
     finally:
         staging.unlink(missing_ok=True)

@@ -196,7 +196,8 @@ class BatchOracle:
         self, decode: Decode, weights: Mapping[str, ArrayLike], tables: Mapping[str, Bits] | None = None
     ) -> None:
         may = decode.answers
-        alone = Decode(decode.machine, replace(decode.place, batch=0, ahead=1), decode.policy, answers=may)
+        place, blocks = replace(decode.place, batch=0, ahead=1), decode.blocks
+        alone = Decode(decode.machine, place, decode.policy, answers=may, blocks=blocks)
         self.plain = Oracle(alone, weights, tables)
         self.alone = [self.plain.anew() for _ in range(decode.place.lanes)]
 

@@ -24,7 +24,10 @@ from fabric.networks.inference.axes import COLOR_SHIFT, QUEUE_SHIFT
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.writer import Writer
 
-__all__ = ["CacheCode", "route_shift"]
+__all__ = ["BLOCKS", "CacheCode", "route_shift"]
+
+BLOCKS = "blocks"
+"""Policy of a program that reads a prompt in pieces for one whose entries move: each row takes its block of tokens."""
 
 NOWHERE, BELOW, OWN = 0, 1, 2
 """Where a row's new entry comes from."""
@@ -45,6 +48,7 @@ class CacheCode:
     ----------
     w : Writer
     policy : str
+        One of `fabric.networks.inference.rows.POLICIES`, or `BLOCKS`.
     parity : int
         Of the PE's row.
     top, bottom : bool
@@ -59,6 +63,8 @@ class CacheCode:
         self.moving = policy == "shift" and place.height > 1
         lanes = place.lanes
         self.row = p.param("row", "u16")
+        if policy == BLOCKS:
+            self.first, self.share = p.param("first_of_row", "u16"), p.param("tokens_of_row", "u16")
         self.phase = p.param("phase", "u16", count=lanes)  # tokens there, modulo rows
         self.held = p.param("held", "u16", count=lanes)  # tokens in this row
         if place.ahead == 1:
@@ -155,7 +161,16 @@ class CacheCode:
         p.ld16(held, self.held[0] + -1, index=before)
         p.place(own)
         p.ldi(value, NOWHERE)
-        if self.policy != "concat":
+        if self.policy == BLOCKS:  # of which phase counts all tokens
+            share, skip = p.reg16("share"), p.new_label()
+            p.ld16(before, self.first)
+            p.ld16(share, self.share)
+            p.sub16(before, phase, before)
+            p.branch("geu", before, share, skip, "16")
+            self._take(held, value, lane)
+            p.place(skip)
+            p.free(share)
+        elif self.policy != "concat":
             p.ld16(before, self.row)
             with p.if_("eq", phase, before):
                 self._take(held, value, lane)
@@ -163,8 +178,9 @@ class CacheCode:
             self._take(held, value, lane)
         p.st16(value, self.comes, index=lane)
         p.add16(phase, phase, 1)
-        with p.if_("eq", phase, place.height, "16"):
-            p.ldi(phase, 0)
+        if self.policy != BLOCKS:
+            with p.if_("eq", phase, place.height, "16"):
+                p.ldi(phase, 0)
         p.jump(done)
         p.place(again)  # the same token in the same place
         p.sub16(before, before, place.lanes)

@@ -7,6 +7,10 @@ get the other code, as behind a prompt that is read at once.
 
 What a PE needs beside weights and cache grows with the piece, and not with the prompt: the scores of a piece are as
 many as its tokens times those of a row.  Every bit is that of a prompt that is read token by token.
+
+In a cache whose entries move (*shift*) nothing moves while the prompt is read: each row takes the block of neighbouring
+tokens that it would hold behind it, as where a prompt is read at once.  So sums over rows have another order than token
+by token, and bits are those of an oracle that puts tokens into these blocks.
 """
 
 from __future__ import annotations
@@ -62,7 +66,7 @@ class Chunks:
         Tokens to read in pieces: all of the prompt but the last one.
     size : int
         Tokens of a piece.
-    policy : {"round", "concat"}
+    policy : {"shift", "concat", "round"}
     answers : int, optional
         As of `Decode`.
 
@@ -70,11 +74,6 @@ class Chunks:
     ----------
     reader, decode : Decode
         The two programs.
-
-    Raises
-    ------
-    UnsupportedError
-        A cache whose entries move.
     """
 
     def __init__(
@@ -83,8 +82,11 @@ class Chunks:
         self.length, self.size = length, size
         wide = self.reading(place, size)
         code = max(code_words(place), code_words(wide))
-        self.reader = Decode(machine, wide, policy, answers=answers, code=code)
-        self.decode = Decode(machine, place, policy, answers=answers, code=code, begun=length)
+        # Of a cache whose entries move, rows take at once what they would hold in the end.
+        each, more = divmod(length, place.height)
+        blocks = [each + (row < more) for row in range(place.height)] if policy == "shift" else None
+        self.reader = Decode(machine, wide, policy, answers=answers, code=code, blocks=blocks)
+        self.decode = Decode(machine, place, policy, answers=answers, code=code, begun=length, blocks=blocks)
 
     @staticmethod
     def reading(place: Placement, size: int) -> Placement:

@@ -37,7 +37,7 @@ Source: WaferLLM, section 4.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -57,7 +57,7 @@ from fabric.layout.streams import Side
 from fabric.networks.inference.argmax import ArgMax
 from fabric.networks.inference.attention import Attention
 from fabric.networks.inference.axes import COLOR_HAND, COLOR_HEAD, COLOR_IN, COLOR_OUT, QUEUE_HEAD, QUEUE_IN, axes
-from fabric.networks.inference.cache import CacheCode, route_shift
+from fabric.networks.inference.cache import BLOCKS, CacheCode, route_shift
 from fabric.networks.inference.elementwise import LOCAL, Rotary, emit_capped, emit_gated, emit_norm, emit_residual
 from fabric.networks.inference.experts import ExpertChoice
 from fabric.networks.inference.log import Log
@@ -145,6 +145,9 @@ class Decode:
         Words kept for the code of this program and of another one of the same PEs; 0: there is none.
     begun : int
         Tokens that the cache has when the program begins, which another program has read as this one would have.
+    blocks : sequence of int, optional
+        With the policy shift: the first tokens lie in blocks of so many in each row, which a program reads that takes
+        several in a step; behind them entries move.
     region : int, optional
         Which of several regions this is, from 0 on, `place` saying which layers it has; None: there is only one.
 
@@ -176,8 +179,9 @@ class Decode:
         arrived: tuple[PromptPlacement, PromptPlacement] | None = None,
         code: int = 0,
         begun: int = 0,
+        blocks: Sequence[int] | None = None,
     ) -> None:
-        if place.ahead > 1 and policy == "shift":
+        if place.ahead > 1 and policy == "shift" and blocks is None:
             raise UnsupportedError(
                 "several tokens of a request in a step, in a cache whose entries move",
                 where="cache shift",
@@ -185,6 +189,7 @@ class Decode:
                 hint="a cache of the kind round or concat",
             )
         self.prompt, self.region, self.arrived, self.code, self.begun = prompt, region, arrived, code, begun
+        self.blocks, self.moving = blocks, policy == "shift" and place.ahead == 1
         self.column = arrived[0].place.width if arrived else (region or 0) * place.width
         self.answers = place.decoder.vocabulary if answers is None else answers
         self.may_answer = (place.ids >= 0) & (place.ids < self.answers)
@@ -212,6 +217,11 @@ class Decode:
         if prompt is not None:
             self.sums["last"] = self.y.sum(prompt.slots * hidden)
 
+    @property
+    def cache_policy(self) -> str:
+        """What the program does with its cache."""
+        return BLOCKS if self.policy == "shift" and not self.moving else self.policy
+
     # --- programs -----------------------------------------------------------------------------------------------------
 
     def program(self, column: ColumnRole, row: RowRole) -> Program:
@@ -221,7 +231,7 @@ class Decode:
         w = Writer(p, place, self.prompt.slots if self.prompt else 0, self.code)
         rotary, search = Rotary(w), ArgMax(w) if place.last else None
         entry = p.dsr("dest", name="coming entry") if self.arrived else None
-        cache = CacheCode(w, self.policy, row.parity, row.first, row.last, entry)
+        cache = CacheCode(w, self.cache_policy, row.parity, row.first, row.last, entry)
         attention = Attention(w, cache, self.level(column), self.x.queues.levels[0])
         window = None if place.decoder.window is None else AttentionWindow(w, cache)
         stamps = Stamps(p, len(PARTS) + 1) if self.timed else None
@@ -554,7 +564,7 @@ class Decode:
 
     def roles(self) -> tuple[list[ColumnRole], list[RowRole]]:
         """Return what the program of each column, and of each row, depends on."""
-        last, parity = self.place.height - 1, 2 if self.policy == "shift" else 1
+        last, parity = self.place.height - 1, 2 if self.moving else 1
         columns = [ColumnRole(tree, k == 0) for k, tree in enumerate(self.sums["back"].roles())]
         rows = [RowRole(tree, k % parity, k == 0, k == last) for k, tree in enumerate(self.sums["qkv"].roles())]
         return columns, rows
@@ -577,7 +587,7 @@ class Decode:
         self.sums["qkv"].routes(layout)
         if place.group > 1:
             self._route_heads(layout)
-        if self.policy == "shift":
+        if self.moving:
             route_shift(layout, place, first)
         if not self.region:
             color = COLOR_PASS if first else COLOR_IN
@@ -629,6 +639,11 @@ class Decode:
         if place.decoder.experts:
             found.append(("expert_numbers", per_column(np.tile(np.arange(place.decoder.experts, dtype=np.float32),
                                                                (width, 1)))))  # fmt: skip
+        if self.cache_policy == BLOCKS:
+            counts = np.array(self.blocks, np.uint16)
+            for name, values in (("first_of_row", np.cumsum(counts) - counts), ("tokens_of_row", counts)):
+                shaped = values.astype(np.uint16)[:, np.newaxis, np.newaxis]
+                found.append((name, np.broadcast_to(shaped, (height, width, 1))))
         if place.last:
             found += [("ids", per_column(ids)), ("known", per_column(known))]
         prompt = self.arrived[1] if self.arrived else self.prompt
@@ -664,7 +679,7 @@ class Decode:
         return [(name, values, whole) for name, values in found]
 
     def _counts(self) -> list[int]:
-        """Return the tokens of each row when the program begins, in a cache whose entries do not move."""
+        """Return the tokens of each row when the program begins."""
         height = self.place.height
         if self.policy == "concat":
             return [0] * (height - 1) + [self.begun]
@@ -674,8 +689,9 @@ class Decode:
     def _numbers(self, prompt: PromptPlacement | None) -> list[tuple[str, NDArray[Any]]]:
         """Return the numbers of tokens with which a window begins: in slots, of each row's newest, of the next one."""
         place, size = self.place, (self.place.height, self.place.width)
-        firsts = np.array(prompt.firsts if prompt else [0] * place.height, np.float32)
-        counts = np.array(prompt.counts if prompt else [0] * place.height, np.float32)
+        moved = self._counts() if self.begun and self.moving else [0] * place.height
+        counts = np.array(prompt.counts if prompt else moved, np.float32)
+        firsts = np.array(prompt.firsts if prompt else np.cumsum(moved) - moved, np.float32)
         slots = firsts[:, np.newaxis, np.newaxis] + np.arange(place.capacity, dtype=np.float32)
         if self.begun and self.policy == "round":
             row = np.arange(place.height, dtype=np.float32)[:, np.newaxis, np.newaxis]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fabric.kernels.collectives.pieces.ktree import KTree
 from fabric.kernels.kit.data import wavelets_of
 from fabric.networks.inference.axes import QUEUE_HEAD, QUEUE_IN, QUEUE_SHIFT
-from fabric.networks.inference.cache import NOWHERE, OWN
+from fabric.networks.inference.cache import BLOCKS, NOWHERE, OWN
 from fabric.networks.inference.course import MOST_WORDS, Course, MarkedProgram
 from fabric.networks.inference.decode import PARTS, ColumnRole, Decode, RowRole
 from fabric.networks.inference.decoder import period_of
@@ -85,12 +85,16 @@ class RowKind(NamedTuple):
     way : tuple of int
         Of a batch, how the token of each lane comes: `BEHIND` another one, as the `FIRST` of its request, `AGAIN` as
         in the lane before it, or the `SAME` as in the last step.
+    share : int
+        Tokens that the row takes of a prompt, of a cache that takes blocks; then `phase` has how many tokens before
+        that of each lane do not lie in rows above.
     """
 
     row: int
     phase: tuple[int, ...]
     held: tuple[int, ...]
     way: tuple[int, ...]
+    share: int = 0
 
 
 class StepCycles:
@@ -126,6 +130,7 @@ class StepCycles:
             prompt,
             decode.region,
             arrived,  # type: ignore[arg-type]
+            blocks=decode.blocks,
         )
 
     @cached_property
@@ -172,7 +177,7 @@ class StepCycles:
             "known": self.place.vocabulary,
             "log_at": program.address("log"),
             "marks": self.priced.place.marks,
-        }
+        } | self._blocks(kind, home)
         opened = self._followed(program, "done begin", given, kind)
         state = opened.state
         if request:  # the first request has opened the position
@@ -197,6 +202,14 @@ class StepCycles:
             whole = whole.spliced(self._attentions[program, size, mark], "done cache", turn)
         return whole
 
+    def _blocks(self, kind: RowKind, home: Cycles) -> dict[str, object]:
+        """Return what is given beside, or otherwise, of a cache that takes blocks."""
+        if self.decode.cache_policy != BLOCKS:
+            return {}
+        behind = np.array(kind.phase)
+        first = -int(behind[0]) if kind.way[0] == FIRST else self.place.lanes
+        return {"phase": behind[home] + first, "first_of_row": first, "tokens_of_row": kind.share}
+
     def _followed(self, program: MarkedProgram, last: str, given: Mapping[str, object], kind: RowKind) -> Course:
         """Return the `Course` from the beginning of a step to a mark."""
         if not self.place.batch:
@@ -211,6 +224,8 @@ class StepCycles:
 
     def grows(self, kind: RowKind) -> list[bool]:
         """Return whether a row gets one token more, of each lane."""
+        if self.decode.cache_policy == BLOCKS:
+            return [0 <= phase < kind.share for phase in kind.phase]
         if self.decode.policy == "concat":
             return [kind.row == self.place.height - 1] * len(kind.phase)
         return [kind.row == phase for phase in kind.phase]
@@ -233,6 +248,11 @@ class StepCycles:
             side = np.zeros_like(held)
         else:
             held, side = a + (row < phase), np.sign(row - phase)
+        share = np.zeros((rows, 1), np.int64)
+        if decode.cache_policy == BLOCKS:
+            share = np.array(decode.blocks)[:, np.newaxis]
+            side = np.clip(count - np.cumsum(share)[:, np.newaxis] + share, -lanes, share)
+            held = np.maximum(side, 0)
         edge = (row == 0) * 2 + (row == rows - 1)
         ahead = self.place.ahead
         inside = np.arange(lanes) % ahead > 0  # lanes behind the first of their request
@@ -240,12 +260,16 @@ class StepCycles:
         way = np.where(inside & (count == np.roll(count, 1, axis=-1)), AGAIN, np.where(first, FIRST, BEHIND))
         way = np.where(told < 0, SAME, way)
         each = np.broadcast_arrays(held, side, phase == rows - 1, way)
-        codes = np.concatenate([np.broadcast_to(edge, (*held.shape[:2], 1)), *each], axis=-1)
+        of_row = [np.broadcast_to(value, (*held.shape[:2], 1)) for value in (edge, share)]
+        codes = np.concatenate([*of_row, *each], axis=-1)
         unique, which = np.unique(codes.reshape(-1, codes.shape[-1]), axis=0, return_inverse=True)
         found = []
-        for at, *of_lanes in unique.tolist():
+        for at, own, *of_lanes in unique.tolist():
             one = 0 if at > 1 else rows - 1 if at else 1
             tokens, sides, wraps, ways = np.array(of_lanes).reshape(4, lanes).tolist()
+            if decode.cache_policy == BLOCKS:
+                found.append(RowKind(one, tuple(sides), tuple(tokens), tuple(ways), own))
+                continue
             phases = [
                 rows - 1 if wrap else max(0, min(one - beside, rows - 2))
                 for beside, wrap in zip(sides, wraps, strict=True)

@@ -79,7 +79,7 @@ class Oracle:
     def _clear(self) -> None:
         """Empty the cache."""
         place = self.place
-        self.rows = Rows(place.height, place.tokens_per_row, self.decode.policy)
+        self.rows = Rows(place.height, place.tokens_per_row, self.decode.policy, self.decode.blocks)
         self._before: list[list[int]] = [[] for _ in range(place.height)]  # tokens in slots before the step
         size = place.decoder.layers, place.height, place.width, place.kv_heads
         self.keys = np.zeros((*size, place.part, place.capacity), np.uint16)

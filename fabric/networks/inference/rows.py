@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from wse_core.errors import ConfigError
 
@@ -58,6 +59,8 @@ class Rows:
     capacity : int
         Tokens that a row has room for.
     policy : {"shift", "concat", "round"}
+    blocks : sequence of int, optional
+        The first tokens go into blocks of so many in each row, from the first one on, and nothing moves until then.
 
     Attributes
     ----------
@@ -66,11 +69,12 @@ class Rows:
         Entries that went to a neighbour.
     """
 
-    def __init__(self, rows: int, capacity: int, policy: str = "shift") -> None:
+    def __init__(self, rows: int, capacity: int, policy: str = "shift", blocks: Sequence[int] | None = None) -> None:
         if policy not in POLICIES:
             raise ConfigError(f"unknown cache policy {policy!r}", where="cache", hint=", ".join(POLICIES))
         self.rows = [Row() for _ in range(rows)]
         self.capacity, self.policy, self.count, self.moves = capacity, policy, 0, 0
+        self.blocks = list(accumulate(blocks or ()))
 
     def begin(self, counts: Sequence[int]) -> None:
         """Let a prompt in, in blocks of so many tokens."""
@@ -90,7 +94,11 @@ class Rows:
         token, rows = self.count, self.rows
         bottom = len(rows) - 1
         counts = [len(row.order) for row in rows]
-        if self.policy == "shift" and token >= len(rows):
+        given = bool(self.blocks) and token < self.blocks[-1]
+        moving = self.policy == "shift" and token >= len(rows) and not given
+        if given:
+            at = next(row for row, end in enumerate(self.blocks) if token < end)
+        elif moving:
             at = bottom
             while at > 0 and counts[at] == counts[at - 1]:
                 at -= 1
@@ -103,7 +111,7 @@ class Rows:
                 hint="a mesh with more rows, or more tokens per row",
             )
         entry = token
-        if self.policy == "shift" and token >= len(rows):
+        if moving:
             for row in reversed(rows[at + 1 :]):  # passes its oldest on, takes what comes from below
                 leaving, slot = row.leave()
                 row.enter(entry, slot)

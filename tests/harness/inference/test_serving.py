@@ -284,6 +284,19 @@ def test_a_prompt_in_pieces(model, capsys, tmp_path):
     assert "first token" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("cache", ["shift", "concat"])
+def test_pieces_in_other_caches(model, capsys, cache):
+    """The same tokens; in a cache that shifts, rows have their blocks at once, and move entries behind the prompt."""
+    words = [model, "--prompt", "dabbcdcaqf", "--mesh", "4x3", "--tokens", 5, "--cache", cache, "--chunk", 4]
+    status, result = generated(capsys, *words)
+    assert status == 0
+    assert result["bit_exact"] is True
+    assert result["tokens"] == plain([LETTERS.index(letter) for letter in "dabbcdcaqf"], 5)
+    status, facts = generated(capsys, *words, "--estimate")
+    assert facts["estimated_cycles"]["prefill"] == pytest.approx(result["cycles"]["prefill"], rel=0.01)
+    assert facts["estimated_cycles"]["tokens"] == pytest.approx(result["cycles"]["tokens"], rel=0.01)
+
+
 @pytest.mark.parametrize("prompt", ["a", "ab"])
 def test_prompts_shorter_than_a_piece(model, capsys, prompt):
     """A prompt of one token has nothing to read; one of two has one token in its only piece."""
@@ -298,7 +311,6 @@ def test_prompts_shorter_than_a_piece(model, capsys, prompt):
     ("words", "message"),
     [
         (["--chunk", "1"], "pieces of 1 tokens"),
-        (["--chunk", "4"], "cache whose entries move"),
         (["--chunk", "4", "--cache", "round", "--batch", "2"], "one mesh that then answers it alone"),
         (["--chunk", "4", "--cache", "round", "--regions", "2"], "one mesh that then answers it alone"),
         (["--chunk", "4", "--cache", "round", "--decode-mesh", "2x2"], "one mesh that then answers it alone"),

@@ -22,6 +22,7 @@ from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import addresses, read_prompt
 from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.rows import POLICIES, Rows
 from tests.examples import examples
 from tests.fabric.networks.inference.small_models import decoders, have_room, random_weights
 from wse_core.errors import PlanError
@@ -49,7 +50,7 @@ def texts(decoder, count, seed=0):
     height=st.integers(1, 5),
     length=st.integers(1, 9),
     size=st.integers(2, 5),
-    policy=st.sampled_from(["round", "concat"]),
+    policy=st.sampled_from(POLICIES),
     dtype=st.sampled_from(["f16", "cb16"]),
     seed=st.integers(0, 99),
 )
@@ -60,7 +61,8 @@ def test_bits_are_those_of_a_prompt_that_is_read_token_by_token(
     built = chunks_of(decoder, width, height, length, size, policy, dtype=dtype)
     assume(have_room(built.words()))
     weights, tokens = random_weights(decoder, seed), texts(decoder, length + 3, seed)
-    oracle = Oracle(Decode(machine(), built.decode.place, policy), weights)
+    # Token by token, in a cache whose entries move each row takes its block first.
+    oracle = Oracle(Decode(machine(), built.decode.place, policy, blocks=built.decode.blocks), weights)
     reading = built.read(weights, built.decode.tables(weights), tokens[:length])
     came = [each for step in reading.steps for each in step.came if each is not None]
     assert len(came) == length
@@ -78,7 +80,7 @@ def test_bits_are_those_of_a_prompt_that_is_read_token_by_token(
         assert form.step(count) == pytest.approx(step.cycles, rel=WITHIN)
 
 
-@pytest.mark.parametrize("policy", ["round", "concat"])
+@pytest.mark.parametrize("policy", POLICIES)
 def test_both_programs_have_the_same_at_the_same_place(policy):
     """Weights and cache stay where they are when the PEs get the other code."""
     built = chunks_of(LONG, 3, 2, 7, 3, policy)
@@ -142,3 +144,15 @@ def test_pieces_of_a_large_mesh_take_less_than_their_tokens():
     built = chunks_of(decoder, 64, 64, 48, 8)
     pieces, one = StepCycles(built.reader).steps(built.pieces()), StepCycles(built.decode).step(40)
     assert pieces.max() < 3 * one
+
+
+@pytest.mark.parametrize(("rows", "length"), [(4, 3), (4, 11), (3, 9), (1, 5)])
+def test_blocks_are_where_a_cache_that_shifts_has_its_tokens(rows, length):
+    """Behind the prompt each row holds what it would hold had the tokens come one by one, and what follows moves."""
+    built = chunks_of(LONG, 2, rows, length, 2, "shift", behind=2 * rows)
+    blocks, shifted = Rows(rows, 20, "shift", built.decode.blocks), Rows(rows, 20)
+    for count in range(length + 2 * rows):
+        blocks.append()
+        shifted.append()
+        if count >= length - 1:
+            assert [row.tokens for row in blocks.rows] == [row.tokens for row in shifted.rows]
