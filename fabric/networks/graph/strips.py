@@ -57,11 +57,18 @@ class Edges:
     Attributes
     ----------
     above, below : int
-        So many rows of pixels of the strip north of it, and of the one south of it.
+        So many rows of pixels of the strip north of it, and of the one south of it; of the first strip.
+    slope : int
+        With each strip so many more above, and fewer below: strips of the result are smaller than what is given.
     """
 
     above: int = 0
     below: int = 0
+    slope: int = 0
+
+    def of(self, strip: int) -> tuple[int, int]:
+        """Return the rows of pixels above and below a strip."""
+        return self.above + strip * self.slope, self.below - strip * self.slope
 
 
 @dataclass(frozen=True)
@@ -117,12 +124,27 @@ def is_mean(node: Node, window: Window) -> bool:
     return node.op == "avgpool" and whole == (window.height, window.width, 0)
 
 
-def edges_of(window: Window, back: bool = False) -> Edges:
-    """Return how far the windows of a convolution reach over strips, or those of its product back, over gradients."""
-    k, s, p = window.kernel_height, window.stride, window.padding
+def edges_of(window: Window, rows: int, back: bool = False) -> Edges:
+    """Return how far windows of a convolution reach over strips, or those of its product back, over gradients.
+
+    Parameters
+    ----------
+    window : Window
+        Of strips.
+    rows : int
+        Rows of PEs of an image.
+    back : bool
+    """
+    k, s, p, less = window.kernel_height, window.stride, window.padding, window.more // (rows - 1)
     if back:
-        return Edges((k - 1 - p) // s, -(-p // s))
-    return Edges(p, max(0, k - s - p))
+        return Edges((k - 1 - p) // s, -(-p // s) + less, -less)
+    return Edges(p, max(0, k - s - p - less), less)
+
+
+def _of_strips(window: Window, rows: int) -> Window:
+    """Return the window of strips of images; a smaller result takes the same from every strip."""
+    less = window.height - window.out_height if window.stride == 1 else 0
+    return replace(window, height=window.height // rows, more=less // rows * (rows - 1))
 
 
 @lru_cache(maxsize=64)
@@ -226,13 +248,14 @@ class _Found:
             if window.padding or window.kernel_height > window.stride or strip % window.stride:
                 return f"its windows do not divide strips of {strip} rows of pixels"
             return None
-        if window.out_height * window.stride != window.height or strip % window.stride:
+        inner = _of_strips(window, rows)
+        if inner.out_height * rows != window.out_height or window.out_height > window.height or strip % window.stride:
             what = f"{window.out_height} rows of its {window.height}"
             return f"strips of {strip} rows of pixels do not give strips: its windows make {what}"
-        for back in (False, True):
-            far, least = edges_of(window, back), strip // (window.stride if back else 1)
-            if max(far.above, far.below) > least:
-                reach = max(far.above, far.below)
+        for back, least in ((False, strip), (True, inner.out_height)):
+            far = edges_of(inner, rows, back)
+            reach = max(max(far.of(number)[0], far.of(number - 1)[1]) for number in range(1, rows))
+            if reach > least:
                 return f"its windows reach {reach} rows of pixels over strips of {least}"
         return None
 
@@ -244,6 +267,8 @@ class _Found:
         if node.op in WINDOWED:
             window = window_of(node, self.network.tensors[_larger(node)].rows)
             height = window.height if node.op == "transposed" else window.out_height
+            if "outputs" in sizes:
+                sizes["more"] = _of_strips(window, rows).more
             channels = {"convolution": sizes.get("outputs", 0)}.get(node.op, window.channels)
         elif node.op == "concat":
             channels = sum(self.channels[name] for name in node.inputs)

@@ -29,6 +29,8 @@ class Window:
         Pixels from one window to the next, in both directions.
     padding : int
         Rows and columns on each side that are no pixels: zeros, or what no largest pixel is taken of.
+    more : int
+        So many rows more than padding, of strips of images: pixels of other strips (`fabric.networks.graph.strips`).
     """
 
     channels: int
@@ -38,6 +40,7 @@ class Window:
     kernel_width: int
     stride: int = 1
     padding: int = 0
+    more: int = 0
 
     @property
     def taps(self) -> int:
@@ -57,12 +60,12 @@ class Window:
     @property
     def around(self) -> tuple[int, int]:
         """An image with its padding has so many rows and columns of pixels."""
-        return self.height + 2 * self.padding, self.width + 2 * self.padding
+        return self.height + 2 * self.padding + self.more, self.width + 2 * self.padding
 
     @property
     def out_height(self) -> int:
         """The result has so many rows of pixels."""
-        return (self.height + 2 * self.padding - self.kernel_height) // self.stride + 1
+        return (self.around[0] - self.kernel_height) // self.stride + 1
 
     @property
     def out_width(self) -> int:
@@ -85,7 +88,9 @@ def window_of(node: Node, given: int) -> Window:
     """
     sizes = dict(node.sizes)
     names = ("channels", "height", "width", "kernel_height", "kernel_width", "stride")
-    found = Window(**{name: sizes[name] for name in names}, padding=sizes.get("padding", 0))
+    found = Window(
+        **{name: sizes[name] for name in names}, **{name: sizes.get(name, 0) for name in ("padding", "more")}
+    )
     image = f"{found.channels} x {found.height} x {found.width}"
     if min(found.channels, found.height, found.width) < 1 or found.features != given:
         raise ConfigError(f"{node.name}: {given} features are no image of {image}", where="network")

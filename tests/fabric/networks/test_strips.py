@@ -192,7 +192,7 @@ def test_an_image_that_does_not_fit_a_row_of_pes_fits_eight():
 @pytest.mark.parametrize(
     ("first", "rows", "kind", "says"),
     [
-        ({"kernel": (3, 3)}, 2, UnsupportedError, "n0.convolution: strips of 4 rows of pixels do not give strips: its "
+        ({"kernel": (3, 3)}, 4, UnsupportedError, "n0.convolution: strips of 2 rows of pixels do not give strips: its "
          "windows make 6 rows of its 8, and nothing before it works on strips"),
         ({"kernel": (5, 3), "padding": 2}, 8, UnsupportedError, "n0.convolution: its windows reach 2 rows of pixels "
          "over strips of 1, and nothing before it works on strips. Try: 2, 4"),
@@ -250,6 +250,24 @@ def test_a_loss_of_whole_images_takes_strips(loss):
     built.convolution(2, (3, 3), 1, 1)
     network = Network((*built.nodes, Node("loss", loss, (built.at,))), built.inputs, image_rows=2)
     exact(Ran(network, 2, 4, 3, 1), 2.0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "height", "kernel", "padding"), [(2, 8, 3, 0), (2, 8, 5, 1), (4, 16, 5, 0), (3, 12, 4, 0)]
+)
+@pytest.mark.parametrize("op", ["convolution", "transposed"])
+def test_results_smaller_than_what_is_given_lie_in_strips(op, rows, height, kernel, padding):
+    """Strips have the same rows of pixels fewer each, so that later ones reach farther north and less far south."""
+    built = Images(2, height if op == "convolution" else height - (kernel - 1 - 2 * padding), 5)
+    built.convolution(2, (1, 1))
+    if op == "convolution":
+        built.convolution(3, (kernel, 3), 1, padding)
+    else:
+        built.transposed(3, (kernel, 3), 1, padding)
+    network = replace(built.network(2), image_rows=rows)
+    assert not strips_of(network).whole
+    for width, form in ((2, "steps"), (1, "both")):
+        exact(Ran(network, width, 2 * rows, 2, 1, form), 1.0)
 
 
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (4, 2, 1), (7, 2, 3), (5, 1, 2), (2, 2, 0)])

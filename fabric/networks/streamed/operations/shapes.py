@@ -330,7 +330,7 @@ def _edge_shape(network: Network, node: Node, direction: str) -> EdgeShape | Non
     other = node.op == "transposed"
     window = window_of(node, network.tensors[node.name if other else node.inputs[0]].rows)
     way = OTHER_WAY[direction] if other else direction
-    edges = edges_of(window, way == "back")
+    edges = edges_of(window, rows_of_node(node), way == "back")
     return EdgeShape(ConvolutionShape.of(window, way), edges) if edges != Edges() else None
 
 

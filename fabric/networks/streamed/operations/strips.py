@@ -29,10 +29,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from fabric.asm.operands import Dsd, Var
+from fabric.asm.operands import Dsd, Reg, Var
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
-from fabric.networks.graph.strips import counts_once
+from fabric.networks.graph.strips import Edges, counts_once
 from fabric.networks.streamed.operations.blocks import NORTH, QUEUES_NORTH, QUEUES_SOUTH, SOUTH
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 from fabric.networks.streamed.operations.shapes import SHAPE, EdgeShape, shape_number, shapes_of
@@ -115,7 +115,7 @@ class StripTasks:
         self.coming = {"N": code.product.column_x, "S": code.gradient.own}
         self.first, self.last, self.edge = code.reads["delta"], code.reads["aux"], code.writes["delta"]
         shapes = (shape for shape in shapes_of(code.network) if isinstance(shape, EdgeShape))
-        self.alike = all(shape.edges.above == shape.edges.below for shape in shapes)
+        self.alike = all(shape.edges == Edges(shape.edges.above, shape.edges.above) for shape in shapes)
 
     # --- shapes -------------------------------------------------------------------------------------------------------
 
@@ -125,10 +125,53 @@ class StripTasks:
         code.shapes.set(apart=shape.apart * code.tokens)
         if not self.alike:
             code.shapes.set(above=edges.above, below=edges.below)
+        south, north = edges.of(1)[0], edges.of(-1)[1]  # what the neighbours of the first strip would have to have
         self._load_fabric(*(count * shape.line * code.tokens for count in (edges.above, edges.below)))
-        p.load(self.last, shape.copy.lines(code, height - edges.above, edges.above))
-        p.load(self.first, shape.copy.lines(code, 0, edges.below))
+        p.load(self.last, shape.copy.lines(code, height - south, south))
+        p.load(self.first, shape.copy.lines(code, 0, north))
         p.load(self.edge, shape.copy.lines(code, -edges.above, edges.above))
+        if edges.slope:
+            self._slope(shape)
+
+    def _slope(self, shape: EdgeShape) -> None:
+        """Emit how much more, or less, than the first strip the own one takes from beside it and lies further down."""
+        code, p, edges, tokens = self.code, self.code.p, shape.edges, self.code.tokens
+        more, reg = p.reg16("rows of pixels more"), p.reg16("number")
+        p.ld16(more, self.strip)
+        p.mul16(more, more, edges.slope)
+        for least, sign, dsr in (
+            (edges.of(1)[0], 1, self.last),
+            (edges.of(-1)[1], -1, self.first),
+            (edges.above, 1, self.edge),
+        ):
+            self._longer(reg, more, least, sign)
+            p.dsr_len(dsr, reg)
+        for least, sign, dsr in (
+            (edges.of(1)[0], 1, self.leaving["S"]),
+            (edges.of(-1)[1], -1, self.leaving["N"]),
+            (edges.above, 1, self.coming["N"]),
+            (edges.below, -1, self.coming["S"]),
+        ):
+            self._longer(reg, more, least, sign)
+            p.mul16(reg, reg, shape.line * tokens)
+            p.dsr_len(dsr, reg)
+        for name, least, sign in (("above", edges.above, 1), ("below", edges.below, -1)):
+            self._longer(reg, more, least, sign)
+            p.st16(reg, code.shapes.numbers[name])
+        p.mul16(more, more, shape.copy.around[1] * tokens)
+        for dsr in (code.writes["aux"], self.first):
+            p.dsr_off(dsr, more)
+        p.add16(more, more, shape.apart * tokens)
+        p.st16(more, code.shapes.numbers["apart"])
+        p.free(more, reg)
+
+    def _longer(self, into: Reg, more: Reg, least: int, sign: int) -> None:
+        """Emit into = least plus, or minus, a number."""
+        if sign > 0:
+            self.code.p.add16(into, more, least)
+        else:
+            self.code.p.ldi(into, least)
+            self.code.p.sub16(into, into, more)
 
     def load_strip(self, numbers: int) -> None:
         """Emit the loads of what `gather` moves, of strips of so many numbers."""
