@@ -191,10 +191,17 @@ class TrainConfig(TrainFile):
             found = graph_of(*sizes, dtype, some, self.network.image, pixels, self.loss)
         else:
             found = Network.of(self.layers, dtype, loss=self.loss)
-        mesh = self.mesh
-        return dataclasses.replace(
-            found, epsilon=self.network.epsilon, head_columns=mesh.head_columns, image_rows=mesh.image_rows
-        )
+        try:
+            return dataclasses.replace(
+                found,
+                epsilon=self.network.epsilon,
+                head_columns=self.mesh.head_columns,
+                image_rows=self.mesh.image_rows,
+                keep_output=self.memx.keep_output,
+            )
+        except UnsupportedError as error:
+            error.where = "memx.keep_output" if error.feature == "kept weights" else error.where
+            raise
 
     @property
     def loss(self) -> str:
@@ -356,6 +363,7 @@ class TrainConfig(TrainFile):
             (facts["network"], "epsilon", EPSILON),
             (facts["mesh"], "head_columns", 1),
             (facts["mesh"], "image_rows", 1),
+            (facts["memx"], "keep_output", False),
             (facts["network"], "preset", ""),
             *((facts["network"], key, () if key in ("hidden_sizes", "depths") else None) for key in SIZES),
             (facts["train"]["schedule"], "rise", 0.3),
@@ -388,6 +396,7 @@ class TrainConfig(TrainFile):
             for part in (
                 self._check_loss,
                 self._check_network,
+                self._check_kept,
                 self._check_batch,
                 self._check_sparsity,
                 self._check_tie,
@@ -421,6 +430,19 @@ class TrainConfig(TrainFile):
         if is_text(self.data.source):
             raise ConfigError(
                 "the next character of a text is a class, and the loss is mse", where="train.loss", hint="cross-entropy"
+            )
+
+    def _check_kept(self) -> None:
+        if not self.memx.keep_output:
+            return
+        from fabric.networks.graph.reverse import schedule
+
+        graph = self.graph
+        if not any(step.direction == "back" and graph.keeps(step.node) for step in schedule(graph, "train")):
+            raise ConfigError(
+                "no gradient goes through the last product: its weights are sent once as it is",
+                where="memx.keep_output",
+                hint="false",
             )
 
     def _check_network(self) -> None:

@@ -103,6 +103,7 @@ SUPPORT: dict[str, Support] = {
     "checkpoint.best": Support(DOES),
     "memx.files": _SERVICE,
     "memx.dense_rows": _SERVICE,
+    "memx.keep_output": _SERVICE,
     "swarm": Support(WITHOUT, "there is one wafer and no tree"),
     "csconfig.use_cbfloat16": Support(DOES),
     "mode": Support(DOES),

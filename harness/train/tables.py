@@ -317,6 +317,9 @@ class MemxConfig:
     dense_rows: str = option(
         "pairs", doc="weights of dense matrices: two in a word, or each with its index", choices=("pairs", "steps")
     )
+    keep_output: bool = option(
+        False, doc="weights of the last product stay on the wafers from the forward pass to the way back"
+    )
 
 
 @dataclass(frozen=True)

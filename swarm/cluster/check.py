@@ -56,6 +56,8 @@ def layers_of(network: Network, masks: Sequence[NDArray[np.bool_]]) -> tuple[Lay
     network, masks
         As of `compare`.
     """
+    if network.keep_output:
+        return GraphShape.of(network, masks)
     try:
         return shapes_of(network, masks)
     except UnsupportedError:

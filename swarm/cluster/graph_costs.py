@@ -26,6 +26,7 @@ from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed.filters import FilterEntries, asked_filters_of, filters_of, windows_asked
 from fabric.networks.streamed.operations.blocks import rows_of
+from fabric.networks.streamed.operations.kept import GATHER, INTO
 from fabric.networks.streamed.operations.lowering import Stage
 from fabric.networks.streamed.operations.shapes import ConvolutionShape, LossShape, shapes_of
 from fabric.networks.streamed.operations.strips import MEETINGS
@@ -271,6 +272,27 @@ class GraphFollower(PhaseFollower):
     def round_trip(self, step: NetworkStep) -> None:
         self._ends()
 
+    def product(self, step: NetworkStep) -> None:
+        if step.direction == "back" and self.keeps(step):
+            self.each(step.writes[0], *after(step))
+            return
+        super().product(step)
+
+    def gather(self, step: NetworkStep) -> None:
+        layout, width, tasks = self.plan.layout(step.reads[0]), self.mesh.width, self.tasks
+        senders = layout.owners(np.arange(layout.features))
+        send = tasks.command("send", data=0)
+        take = send if width == 1 else tasks.command("from_west", data=0)
+        put = tasks.command("kept", data=GATHER).alone
+
+        def follow(row: int, followed: int) -> None:
+            self.columns.broadcast(int(senders[row]), send, take)
+            self.columns.spend(put)
+
+        self.rows(layout.features, follow)
+        self.words += 2 * layout.features * width
+        self.tell(kept=INTO + self.resident.arrays[self.plan.array(step.writes[0])])
+
     # --- where things are ---------------------------------------------------------------------------------------------
 
     def tile(self, step: NetworkStep) -> NDArray[np.int64]:
@@ -415,7 +437,7 @@ def _alike(phase: str, steps: Sequence[NetworkStep], resident: Resident, shape: 
         tensors = tuple(layouts.layout(one) for one in (*step.reads, *step.writes))
         masked = step.parameter is not None and step.parameter.name in shape.masks and step.parameter.name
         kept = tuple(one.kind for one in (*step.reads, *step.writes))
-        parameter = step.parameter and step.parameter.shape
+        parameter = step.parameter and (step.parameter.shape, resident.inner.keeps(step.node))
         return step.op, step.direction, step.node.op, step.node.sizes, tensors, kept, parameter, masked
 
     return phase, *((of(step), tuple(of(later) for later in step.then)) for step in steps)

@@ -164,6 +164,9 @@ class PhaseFollower(StepWriter):
     def heads(self, step: NetworkStep, name: str, sequences: bool = True) -> None:
         self._refuse(step)
 
+    def gather(self, step: NetworkStep) -> None:
+        self._refuse(step)
+
     def filters(self, step: NetworkStep) -> None:
         self._refuse(step)
 
@@ -264,7 +267,7 @@ class PhaseFollower(StepWriter):
         outputs = layer.inputs if transposed else layer.outputs
         names = after(step)
         ending = sum(tasks.command(name, array if transposed else None).alone for name in names)
-        if mixed:
+        if mixed and not self.keeps(step):
             self.tell("pairs" if layer.density == 1 else "steps")
         if self.in_pairs(step):
             tile = self.tile(step)

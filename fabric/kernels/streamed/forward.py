@@ -28,6 +28,7 @@ Source: weight streaming white paper, section 7.3.1.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -98,9 +99,13 @@ class ProductTasks:
         both a register says which, that commands set (`fabric.networks.streamed.operations.linear.DENSE`).
     longest : int, optional
         The most tokens that `over` is told; default `tokens`.
+    keeps : bool, optional
+        Weights may be put down as well as used.
 
     Attributes
     ----------
+    put : Reg or None
+        Holds where the next weight is put down, or `none_kept`: it is only used.  In form ``both`` only pairs are kept.
     sums : Dsd
         Partial sums of a row of tokens.
     total, again : Dsr
@@ -122,10 +127,13 @@ class ProductTasks:
         base: Reg | None = None,
         form: str = "steps",
         longest: int = 0,
+        keeps: bool = False,
     ) -> None:
         self.p, self.x, self.y, self.tokens, self.base = p, x, y, tokens, x if base is None else base
         self.columns, self.form = columns, form
         self.in_pairs = p.reg16("weights come in pairs") if form == "both" else None
+        self.none_kept = int(form == "both")  # registers are few: there it is that of pairs
+        self.put = (self.in_pairs or p.reg16("place of the next kept weight")) if keeps else None
         self.partial = p.array("sums", max(tokens, longest), "f32", bank=0)
         self.sums = p.mem1d(self.partial, tokens)
         self.total, self.again, self.column_x = p.dsr("src0"), p.dsr("src0"), p.dsr("src1")
@@ -156,23 +164,64 @@ class ProductTasks:
 
     def tasks(self) -> None:
         """Write the tasks: a weight, and the commands of `TASKS`."""
-        p, total, column_x, base = self.p, self.total, self.column_x, self.base
+        p = self.p
         with p.task(WEIGHT, kind="data", color=COLOR_W) as t:
             pairs = p.new_label()
             if self.in_pairs is not None:
                 p.br16("ne", self.in_pairs, 0, pairs)  # a branch that is not taken is the cheaper one: fewer per word
             if self.form != "pairs":
-                words = p.reg16("words to the feature")
-                p.mul16(words, t.index, self.tokens)
-                p.dsr_off(column_x, words)
-                p.fmachs(total, total, column_x, t.data)
+                self.use((t.data,), step=t.index)
             if self.in_pairs is not None:
                 p.done()
             if self.form != "steps":
                 p.place(pairs)
-                for value in (t.data, t.index):
-                    p.fmachs(total, total, column_x, value)
-                    p.dsr_off(column_x, self.tokens)
+                self.use((t.data, t.index))
+        self._sum_tasks()
+
+    def use(self, weights: Sequence[Reg], step: Reg | None = None, onward: bool = True) -> None:
+        """Emit sums += features times weights, and the storing of weights that are kept, at the end of a task.
+
+        Parameters
+        ----------
+        weights : sequence of Reg
+        step : Reg, optional
+            Holds the step to the feature; a weight with a step of 0 is that of the constant input, which is not kept.
+            Without, the weights are those of the present feature and the next ones.
+        onward : bool
+            More features may follow in the row.
+        """
+        p, put = self.p, self.put if step is None or self.form == "steps" else None
+        if put is not None:
+            keep = p.new_label()
+            p.br16("ne", put, self.none_kept, keep)  # most weights are not kept
+            self._multiply(weights, step, onward)
+            p.done()
+            p.place(keep)
+        self._multiply(weights, step, onward)
+        if put is not None:
+            end = p.new_label()
+            if step is not None:
+                p.br16("eq", step, 0, end)
+            for k, value in enumerate(weights):
+                p.st16(value, put, offset=k)
+            p.add16(put, put, len(weights))
+            p.place(end)
+
+    def _multiply(self, weights: Sequence[Reg], step: Reg | None, onward: bool) -> None:
+        p = self.p
+        if step is not None:
+            words = p.reg16("words to the feature")
+            p.mul16(words, step, self.tokens)
+            p.dsr_off(self.column_x, words)
+            p.free(words)
+        for value in weights:
+            p.fmachs(self.total, self.total, self.column_x, value)
+            if step is None and onward:
+                p.dsr_off(self.column_x, self.tokens)
+
+    def _sum_tasks(self) -> None:
+        """Write the commands of `TASKS`."""
+        p, total, column_x, base = self.p, self.total, self.column_x, self.base
         if self.leaving is not None and self.arriving is not None:
             with p.task("begin", kind="control", id=TASKS["begin"]):
                 p.mov32(self.leaving, total)

@@ -72,6 +72,7 @@ from wse_core.formats import Arithmetic
 from wse_core.params import Machine
 
 __all__ = [
+    "AT_ONCE",
     "DOWN",
     "SKIP",
     "TURNED",

@@ -89,6 +89,8 @@ class Network:
     image_rows : int
         An image lies on so many neighbouring rows of PEs, a strip of its rows of pixels on each
         (`fabric.networks.graph.strips`).
+    keep_output : bool
+        The weights of the last product stay on the wafers from the forward pass to the way back.
 
     Raises
     ------
@@ -103,6 +105,7 @@ class Network:
     epsilon: float = EPSILON
     head_columns: int = 1
     image_rows: int = 1
+    keep_output: bool = False
 
     def __post_init__(self) -> None:
         if len(self.nodes) < 2:
@@ -131,6 +134,12 @@ class Network:
                 )
             known[node.name] = node.op
         assert self.tensors  # features fit
+        if self.keep_output and known[self.logits.name] != "linear":
+            raise UnsupportedError(
+                f"{self.logits.name} gives the logits and is no product: only the weights of one are kept",
+                feature="kept weights",
+                where="network",
+            )
 
     @classmethod
     def of(
@@ -290,6 +299,10 @@ class Network:
         if not isinstance(row, NetworkLoss):
             raise UnsupportedError(f"{self.nodes[-1].name}: a graph ends with its loss", where="graph")
         return row
+
+    def keeps(self, node: Node) -> bool:
+        """Whether the weights of a product stay on the wafers from the forward pass to the way back."""
+        return self.keep_output and node.name == self.logits.name
 
     @property
     def halves(self) -> int:

@@ -14,6 +14,7 @@ array       what it holds, for level k: the samples (0) and the results of opera
 ``lk``      logs of the sums of attention, a row per head (f32)
 ``dj``      gradients
 ``labels``  wanted probabilities, ``expo`` exponentials (f32), ``labelled`` 1 or 0 where tokens may have no label (f32)
+``kept``    weights of the last product (`Network.keep_output`), row by row; ``gathered`` the gradients of its results
 ==========  ===============================================================================================
 """
 
@@ -98,6 +99,11 @@ class MemoryPlan:
         self.arrays["expo"] = PlannedArray(most[-1] if network.loss.judges else 1, "f32")
         if network.some:
             self.arrays["labelled"] = PlannedArray(network.label_pixels, "f32")
+        if network.keep_output:
+            product = next(node for node in network.nodes if network.keeps(node))
+            wide = self.layouts[self.level(product.inputs[0])].most
+            self.arrays["kept"] = PlannedArray(network.logits.rows * wide, single=True)
+            self.arrays["gathered"] = PlannedArray(network.logits.rows)
 
     def _keep(self) -> dict[str, PlannedArray]:
         """Return the arrays of what operations keep; a second one of a letter and level has a number behind a dot."""

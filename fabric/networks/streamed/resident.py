@@ -41,6 +41,7 @@ from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.convolution import WINDOWS
 from fabric.networks.streamed.operations.gradients import copies, lacks_memory, rows_pay, sums_of_windows
 from fabric.networks.streamed.operations.head_columns import FIRST_KEY, KEYS, HeadPart, keys_of, route_heads
+from fabric.networks.streamed.operations.kept import KEPT, KeptTasks, place_order
 from fabric.networks.streamed.operations.linear import TURN, dense_tasks, turn_task
 from fabric.networks.streamed.operations.rotary import TABLE, tables_of
 from fabric.networks.streamed.operations.rows import slope_task
@@ -58,7 +59,7 @@ __all__ = ["Resident"]
 ProgramKey: TypeAlias = tuple[bool, bool, int, int | str, tuple[bool, bool, int, int] | None]
 """PEs have the same program in the first column, in the last, by parity, by `row_kind`, by `HeadPart.kind`."""
 
-BANKS = {"by_token": 1, "totals": 0}
+BANKS = {"by_token": 1, "totals": 0, "kept": 1}
 """Memory banks of arrays that are read side by side, two numbers at a time: one odd, one even, and they never meet."""
 MARGIN = 256
 """Words by which programs of other columns and rows may be larger than one of the middle, and more."""
@@ -134,7 +135,8 @@ class Resident:
         self._made: dict[ProgramKey, Program] = {}
         copied: dict[str, int] = {}
         sums: dict[str, int] = {}
-        plan, left = MemoryPlan(network, width, STREAMED), MOST - len(ids_of(network))
+        plan = MemoryPlan(network, width, STREAMED)
+        left = MOST - len(ids_of(network, KEPT if network.keep_output else ()))
         if self.form != "steps" and left >= len(TURN):
             copied = copies(plan, machine, self.tokens, turned)
         if left >= len(TURN) * bool(copied) + len(WINDOWS):
@@ -173,7 +175,7 @@ class Resident:
         """
         network, sizes = self.inner, {**copied, **sums}
         self.turned, self._made = frozenset(sizes), {}
-        more = [*(TURN if copied else ()), *(WINDOWS if sums else ())]
+        more = [*(TURN if copied else ()), *(WINDOWS if sums else ()), *(KEPT if network.keep_output else ())]
         self.plan, self.ids = MemoryPlan(network, self.width, STREAMED), ids_of(network, more)
         padded = padded_rows(network, self.width)
         if padded:
@@ -388,7 +390,9 @@ class Resident:
             held[name] = p.array(name, count, array.format, init=ones, bank=1 if array.ones else BANKS.get(name))
         base = p.reg16("address of the source")
         longest = max((shape.rows for shape in shapes_of(self.inner)), default=0) * tokens
-        product = ProductTasks(p, column, self.width, held["a0"], held["a1"], tokens, base, self.form, longest)
+        rows = held["a0"], held["a1"]
+        keeps = self.inner.keep_output
+        product = ProductTasks(p, column, self.width, *rows, tokens, base, self.form, longest, keeps)
         dense = self.form != "steps"
         place = self._mesh(self.plan.layouts[0])
         given = held["a0"], held["d0"], tokens, base, dense and not self._all_turned, longest
@@ -403,6 +407,7 @@ class Resident:
         code = ProgramCode(p, self.ids, table, product, gradient, held, tokens, lowerings, self.inner, own)
         gradient.features = code.reads["label"]  # set by a command before the loss needs it again
         constant = p.dsr("src1") if dense else None
+        kept = KeptTasks(code, self.plan) if self.network.keep_output else None
         with p.task("prepare"):
             for part in (product, gradient, code):
                 part.prepare()
@@ -416,6 +421,8 @@ class Resident:
             dense_tasks(code, constant)
         if "turn" in self.ids:
             turn_task(code)
+        if kept is not None:
+            kept.tasks()
         self._pointer_tasks(code, base)
         p.assemble()
         return p
@@ -471,6 +478,8 @@ class Resident:
         self._place_sequences(layout)
         self._place_heads(layout)
         self._place_strips(layout)
+        if self.network.keep_output:
+            place_order(layout, self.plan)
         self.inputs = [layout.input_stream(x, 0, "N", COLOR_W) for x in range(self.width)]
         south = DOWN[(self.height - 1) % 2]
         self.outputs = [layout.output_stream(x, self.height - 1, "S", south) for x in range(self.width)]

@@ -35,13 +35,14 @@ from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed import commands
 from fabric.networks.streamed.filters import asked_filters_of, filters_of, windows_asked
+from fabric.networks.streamed.operations.kept import GATHER, INTO
 from fabric.networks.streamed.operations.lowering import PASSING, Stage, StepWriter
 from fabric.networks.streamed.operations.table import STREAMED, after
 from fabric.networks.streamed.parameters import StreamedParameter, StreamedPattern
 from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.script import Script
 from fabric.networks.streamed.words import pairs, steps
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, UnsupportedError
 
 __all__ = ["script_of"]
 
@@ -62,6 +63,7 @@ def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParame
         A matrix with gaps, for wafers whose programs take pairs of weights only.
     """
     writer = _Words(resident, parameters)
+    writer.trains = kind == "train"
     title = ""
     for step in schedule(resident.inner, kind, STREAMED):
         lowering = STREAMED[step.op]
@@ -91,6 +93,18 @@ class _Words(StepWriter):
                     f"{given.name} has gaps, and the wafers take pairs of weights without steps",
                     where="network",
                     hint='form = "both"',
+                )
+        for node in self.plan.network.nodes if self.plan.network.keep_output else ():
+            kept = self.plan.network.parameter(node) if self.plan.network.keeps(node) else None
+            if kept is None:
+                continue
+            given = self.parameters[kept.name]
+            if given.pattern.density < 1:
+                raise UnsupportedError(
+                    f"{given.name} has gaps, and only weights without are kept on the wafers",
+                    feature="kept weights",
+                    where="memx.keep_output",
+                    hint="false, or a dense last product",
                 )
         self.loss = len(parameters)  # the number of what carries the loss scale, and brings losses back
         tables = resident.inner.over_batches
@@ -251,7 +265,20 @@ class _Words(StepWriter):
         column = np.where(bias, above.owners(pattern.rows), below.owners(feature))
         return column, np.where(bias, 0, 1 + below.local(feature))
 
+    def gather(self, step: NetworkStep) -> None:
+        layout = self.plan.layout(step.reads[0])
+        sender, n_rows = layout.owners(np.arange(layout.features)), layout.features
+        for column in range(self.script.columns):
+            payload = np.full(2 * n_rows, self.word("kept", GATHER))
+            payload[::2] = row_commands(sender, column)
+            self.script.words(column, payload, np.ones(2 * n_rows, bool), rows=np.arange(2 * n_rows))
+        self.script.turn(2 * n_rows)
+        self.tell(kept=INTO + self.resident.arrays[self.plan.array(step.writes[0])])
+
     def product(self, step: NetworkStep) -> None:
+        if step.direction == "back" and self.keeps(step):
+            self.each(step.writes[0], *after(step))
+            return
         parameter, layout = self._parameter(step), self.plan.layout(step.writes[0])
         landing = layout.owners(np.arange(layout.features))
         if step.direction == "forward":
@@ -285,7 +312,7 @@ class _Words(StepWriter):
         in_pairs = biases is None and self.in_pairs(step)
         names = after(step)
         alone = {name: self.word(name) for name in ("bias", "last")} if in_pairs else {}
-        if self.resident.form == "both":
+        if self.resident.form == "both" and not self.keeps(step):  # only pairs are kept
             self.tell("pairs" if in_pairs else "steps")
         for column, (order, between) in enumerate(cut(rows, owner, local, columns)):
             tasks, lands = sum_tasks(landing, column, columns), landing == column

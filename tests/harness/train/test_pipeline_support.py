@@ -148,6 +148,7 @@ OTHER = {
     "sparsity.seed": {"sparsity.seed": 5},
     "memx.files": {"memx.files": "elsewhere"},
     "memx.dense_rows": {"memx.dense_rows": "steps"},
+    "memx.keep_output": {"memx.keep_output": True},
     "swarm": {"swarm": {"link.planes": 4}},
 }
 """Values of keys that shall change nothing."""

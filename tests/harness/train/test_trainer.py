@@ -355,6 +355,21 @@ def test_dense_rows_go_out_in_pairs_and_change_no_bit(source):
     assert found[0][-1].gradient_words == found[1][-1].gradient_words
 
 
+@pytest.mark.parametrize("wafers", [1, 2])
+def test_weights_that_are_kept_are_sent_once(source, wafers):
+    """LP-09: the same weights and losses, and the words of a transposed last matrix less, at the layer level too."""
+    again, kept = (trainer(source, wafers, machine=f"\n[memx]\nkeep_output = {one}\n") for one in ("false", "true"))
+    found = [train(run, 4) for run in (again, kept)]
+    assert [step.loss for step in found[0]] == [step.loss for step in found[1]]
+    assert np.array_equal(weights(again), weights(kept))
+    traffic = [run.system.coordinator.script("train").traffic() for run in (again, kept)]
+    last, width = again.network.layers[-1], again.system.resident.width
+    counts = again.system.resident.plan.layout(again.network.logits).counts
+    assert width == len(counts)
+    assert traffic[0]["weights"] - traffic[1]["weights"] == 4 * last.inputs * int((-(-counts // 2)).sum())
+    assert traffic[0]["gradients"] == traffic[1]["gradients"]
+
+
 EXCHANGE = "every = 2\nfraction = 0.5\nuntil = 1.0"
 
 

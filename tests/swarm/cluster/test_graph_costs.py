@@ -53,9 +53,8 @@ def masks_of(network, density=1.0, seed=0):
     return found
 
 
-def written(case, masks, form):
+def written(network, case, masks, form):
     """Return (words, numbers) of an iteration, as they are written."""
-    network = case.of.network
     parameters = _parameters(network, masks, np.random.default_rng(0))
     sizes = case.width, case.height, 1, case.height * case.tokens
     system = System(network, *parameters, machine(), *sizes, form=form)
@@ -75,7 +74,9 @@ def test_what_is_followed_is_what_is_written(case, density):
     shape = GraphShape.of(network, masks)
     form = "both" if density < 1 else graph_costs.form_of(shape)
     found = phases(shape, case.tokens * case.height, Mesh(machine(), case.width, case.height), form)
-    assert (sum(one.cost.words for one in found), sum(one.cost.numbers for one in found)) == written(case, masks, form)
+    assert (sum(one.cost.words for one in found), sum(one.cost.numbers for one in found)) == written(
+        network, case, masks, form
+    )
 
 
 @dataclass(frozen=True)
@@ -207,6 +208,15 @@ def test_means_over_tokens_are_followed(rows, width):
     )
     network, cluster = Network(nodes, 8), Cluster(1, Mesh(machine(), width, rows))
     assert abs(compare(network, masks_of(network), cluster, 16 // rows).error) < MEAN
+
+
+@pytest.mark.parametrize("case", few([SEEN[1], SEEN[5], SEEN[7]], 2), ids=lambda case: case.of.name)
+def test_weights_that_are_kept_are_followed(case):
+    network = replace(case.of.network, keep_output=True)
+    shape, mesh = GraphShape(network), Mesh(machine(), case.width, case.height)
+    words = sum(one.cost.words for one in phases(shape, case.tokens * case.height, mesh))
+    assert words == written(network, case, masks_of(network), graph_costs.form_of(shape))[0]
+    assert abs(compare(network, masks_of(network), Cluster(1, mesh), case.tokens).error) < 0.01
 
 
 def test_a_later_answer_makes_every_round_trip_longer():

@@ -11,6 +11,7 @@ from __future__ import annotations
 from fabric.asm.operands import Dsr
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.streamed.operations.code import ProgramCode
+from fabric.networks.streamed.operations.kept import KEEP, LEAVE
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 
 __all__ = ["DENSE", "LINEAR", "TURN", "dense_tasks", "turn_task"]
@@ -47,12 +48,20 @@ def forward(w: StepWriter, step: NetworkStep) -> None:
     slopes = w.plan.slopes(step.writes[0])
     if slopes:
         w.tell(aux=slopes)
+    keeps = w.keeps(step)
+    if keeps:
+        w.tell(kept=KEEP)
     w.product(step)
+    if keeps:
+        w.tell(kept=LEAVE)
 
 
 def back(w: StepWriter, step: NetworkStep) -> None:
-    """Write the product of the transposed matrix, without biases, with the gradients."""
+    """Write the product of the transposed matrix, without biases, with the gradients; it comes again, or was kept."""
     target = w.plan.array(step.writes[0])
+    if w.keeps(step):
+        w.tell(mine=w.plan.array(step.reads[0]))
+        w.gather(step)
     w.tell(source=w.plan.array(step.reads[0]), result=target)
     for later in step.then:
         w.tell(delta=target, aux=w.plan.kept(later, "s"))
@@ -69,9 +78,10 @@ def ask(w: StepWriter, step: NetworkStep) -> None:
 def dense_tasks(code: ProgramCode, constant: Dsr) -> None:
     """Write the commands between pairs of weights; `constant` reads the constant input."""
     p, product = code.p, code.product
-    for name, row in (("bias", constant), ("last", product.column_x)):
-        with code.command(name) as t:
-            p.fmachs(product.total, product.total, row, t.data)
+    with code.command("bias") as t:
+        p.fmachs(product.total, product.total, constant, t.data)
+    with code.command("last") as t:
+        product.use((t.data,), onward=False)
     if product.in_pairs is None:
         return
     for name in ("pairs", "steps"):

@@ -36,9 +36,12 @@ class StepWriter(ABC):
     ----------
     plan : MemoryPlan
         Arrays and layouts of the network.
+    trains : bool
+        A way back follows.
     """
 
     plan: MemoryPlan
+    trains = True
     _once: int | None = None
 
     def say_what_counts(self, step: NetworkStep) -> None:
@@ -47,6 +50,12 @@ class StepWriter(ABC):
         if counts_once(self.plan.network) and once != self._once:
             self.tell(once=once)
             self._once = once
+
+    trains = True
+
+    def keeps(self, step: NetworkStep) -> bool:
+        """Return whether the weights of a product are put down on the way forward and do not come again."""
+        return self.trains and self.plan.network.keeps(step.node)
 
     @abstractmethod
     def tell(self, *names: str, columns: Iterable[int] | None = None, **data: str | int) -> None:
@@ -77,7 +86,14 @@ class StepWriter(ABC):
 
     @abstractmethod
     def product(self, step: NetworkStep) -> None:
-        """Send a matrix, its rows in order, each with the commands that sum it and those of `then` where it lands."""
+        """Send a matrix, its rows in order, each with the commands that sum it and those of `then` where it lands.
+
+        Of one that was kept only the latter go out, on the way back.
+        """
+
+    @abstractmethod
+    def gather(self, step: NetworkStep) -> None:
+        """Let every column put down all rows of gradients, one after the other, and multiply kept weights by them."""
 
     @abstractmethod
     def ask(self, step: NetworkStep) -> None:

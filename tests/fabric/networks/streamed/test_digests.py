@@ -94,7 +94,7 @@ def recorded(seed):
             parameter.update(adam, step, done.gradients[offset : offset + count] / np.float32(64))
             offset += count
     right, lasted = system.test(*(np.concatenate(part, axis=1) for part in zip(*shards, strict=True)))
-    numbers.append(right)
+    numbers.append(int(right))
     cycles.append(lasted)
     found |= {"cycles": digest(cycles), "numbers": digest(*numbers)}
     found["weights"] = digest(*(part for p in parameters for part in (p.dense, p.values)))
