@@ -51,8 +51,6 @@ class StepWriter(ABC):
             self.tell(once=once)
             self._once = once
 
-    trains = True
-
     def keeps(self, step: NetworkStep) -> bool:
         """Return whether the weights of a product are put down on the way forward and do not come again."""
         return self.trains and self.plan.network.keeps(step.node)
