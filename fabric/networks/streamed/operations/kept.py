@@ -42,7 +42,7 @@ KEPT = {
 }
 """Only programs that keep weights have this command."""
 GATHER, KEEP, LEAVE, INTO = 0, 1, 2, 3
-"""The data of the command mean this."""
+"""The command has these data."""
 ORDER, STRIDE = "order of the kept sums", "weights of a kept row"
 """Parameters of a PE have these names: the first row of the column where the ring begins, the words to its weights, how
 far a walk through all rows ends from where it began; then of each column in turn whether it begins again with the first
