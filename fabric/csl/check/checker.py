@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fabric.csl import tree
-from fabric.csl.check.order import ordered
+from fabric.csl.check.order import in_registers, ordered
 from fabric.csl.check.statements import RunTimeStatements
 from fabric.csl.comptime.earlier import Checked
 from fabric.csl.comptime.globals import is_generic
@@ -272,9 +272,6 @@ class Checker(RunTimeStatements):
                 continue
             if kind == COMPTIME_INT:
                 kind = I16
-            if isinstance(kind, ArrayType) and not isinstance(value, Value):
-                hint = f"pass a pointer: {name}: *{kind} takes &..., as {name}.*[...]"
-                raise Fault(f"an array is no parameter of a function at run time ('{name}' is a {kind})", at, hint)
             local = Local(name, kind, True, param.span)
             scope.names[name] = local
             params.append(local)
@@ -322,6 +319,9 @@ class Checker(RunTimeStatements):
     def _call_pointer(self, pointer: tree.Expr, node: n.Call, scope: Scope) -> Any:
         kind: Any = pointer.type
         shape: FnType = kind.target
+        if (large := in_registers(shape.params, shape.result)) is not None:
+            hint = "call it by its name"
+            raise Fault(f"a function with a {large} is not called through a pointer", node.span, hint)
         if len(node.arguments) != len(shape.params):
             given = len(node.arguments)
             raise Fault(f"a {shape} takes {len(shape.params)} arguments, not {given}", node.span)

@@ -6,12 +6,13 @@ the last thing a function does (a tail call) ends it and may close a circle; any
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fabric.csl import tree
 from fabric.csl.diagnostics import Fault, Report
+from fabric.csl.types import ArrayType, DsdType, IntType, StructType, Type
 
-__all__ = ["circles", "ordered", "tail_calls"]
+__all__ = ["circles", "in_registers", "ordered", "tail_calls"]
 
 
 def tail_calls(function: tree.Function) -> list[tree.Call]:
@@ -105,11 +106,25 @@ def _close(here: tree.Function, open_: list[tree.Function], is_open: set[int]) -
             return circle
 
 
+def in_registers(params: Iterable[Type], result: Type) -> Type | None:
+    """Return a type of a parameter or of the result that does not lie in one or two registers; None if all do."""
+    for kind in (*params, result):
+        wide = isinstance(kind, IntType) and (kind.words or 0) > 2
+        if wide or isinstance(kind, (ArrayType, StructType, DsdType)):
+            return kind
+    return None
+
+
 def _check_circle(circle: list[tree.Function], report: Report) -> None:
     members = {id(function) for function in circle}
     for function in circle:
         tails = {id(call) for call in tail_calls(function)}
+        large = in_registers([param.type for param in function.params], function.result)
         for call in function.sites:
+            if id(call.function) in members and large is not None:
+                what = f"'{call.function.name}' calls itself again, and '{function.name}' has a {large}"
+                report.fault(Fault(what, call.span, "pass a pointer, or write a loop"))
+                continue
             if id(call.function) in members and id(call) not in tails:
                 report.fault(
                     Fault(

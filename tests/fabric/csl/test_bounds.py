@@ -65,13 +65,6 @@ def test_a_walk_inside(tmp_path, text, in_a, in_h):
     assert (found["a"].tolist(), found["h"].tolist()) == (in_a, in_h)
 
 
-@pytest.mark.parametrize("call", ["f(a)", "f(local)", "g(a, 1)"])
-def test_an_array_is_no_parameter_at_run_time(tmp_path, call):
-    functions = "fn f(v: [8]u32) u32 { return v[0]; } inline fn g(v: [8]u32, k: u32) u32 { return v[k]; }"
-    with pytest.raises(CslError, match="an array is no parameter of a function at run time"):
-        run_task(tmp_path, f"var local = a; a[1] = {call};", functions, *ARRAYS, results={})
-
-
 def test_a_known_array_is_one(tmp_path):
     text = "fn f(v: [2]u32) u32 { return v[1]; }"
     assert run_task(tmp_path, "a[1] = f([2]u32{ 4, 5 });", text, *ARRAYS, results={"a": "u4"})["a"][1] == 5

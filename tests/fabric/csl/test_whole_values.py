@@ -284,3 +284,43 @@ WHOLE = ".{ .x = 1, .q = .{ .z = x }, .v = .{ 1, x + 1 } }"
 )
 def test_anonymous_structs_inside_of_others_may_have_parts_that_run(tmp_path, body):
     assert left(tmp_path, body, NESTED)[0] == 15
+
+
+ARRAYS = """var k: i16 = 7;
+var a = [3]i16{ 1, 2, 3 };
+fn sum(v: [3]i16) i16 { var s: i16 = 0; for (v) |e| { s += e; } return s; }
+fn turned(v: [3]i16) [3]i16 { return [3]i16{ v[1], v[2], v[0] }; }
+fn change() i16 { a[0] = 50; return 4; }
+fn late(v: [3]i16) i16 { a[0] = 9; return v[0]; }
+fn both(v: [3]i16, n: i16) i16 { return v[0] * 10 + n; }
+fn pick(v: [3]i16, at: u16) i16 { return v[at]; }
+fn ends(p: *const [3]i16) i16 { return p.*[0] + p.*[2]; }
+fn apart(v: [3]i16) i16 { return ends(&v); }
+fn any(v: anytype) i16 { var s: i16 = 0; for (v) |e| { s += e; } return s; }
+fn most(v: [4]u8) u8 { var m: u8 = 0; for (v) |e| { if (e > m) m = e; } return m; }
+var bytes = [4]u8{ 3, 200, 7, 1 };
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("sum(a)", 6),
+        ("sum([3]i16{ k, k, 1 })", 15),
+        ("pick(turned(turned(a)), 0)", 3),
+        ("late(a)", 1),
+        ("both(a, change())", 14),
+        ("both(turned(a), change())", 24),
+        ("pick(a, @as(u16, k) - 5)", 3),
+        ("apart(a)", 4),
+        ("any(a) + any([2]i16{ 4, k })", 17),
+        ("@as(i16, most(bytes))", 200),
+    ],
+)
+@pytest.mark.parametrize("how", ["", "noinline ", "inline "])
+def test_arrays_go_into_functions_as_they_are(tmp_path, call, expected, how):
+    """They are copied: what the function or another argument does to the variable is not seen."""
+    declarations = ARRAYS.replace("fn ", how + "fn ")
+    for level in (0, 1):
+        found = run_task(tmp_path, f"y[0] = {call};", Y, declarations, results={"y": "i2"}, optimise=level)
+        assert found["y"][0] == expected

@@ -320,6 +320,20 @@ VECTORS = {
         "const S = struct { a: i16 }; var k: i16;\nvar s = ¶[1]S{ .{ .a = k } };\n" + running("s[0].a = 1;"),
         "not known at compile time",
     ),
+    **{
+        f"a {kind} through a pointer": (
+            f"const S = struct {{ a: i16 }};\nvar v: {kind};\nvar p: *const fn({kind})void = &f;\n"
+            + f"fn f(x: {kind}) void {{ }}\n"
+            + running("¶p(v);"),
+            "is not called through a pointer",
+        )
+        for kind in ("[3]i16", "S", "u64")
+    },
+    "an array in a circle of calls": (
+        "var v: [2]i16; fn f(x: [2]i16, n: i16) i16 { if (n == 0) { return x[0]; } return ¶f(x, n - 1); }\n"
+        + running("_ = f(v, 3);"),
+        "has a [2]i16",
+    ),
     "task of its own type": (
         "task t(¶t) void { }\ncomptime { @bind_local_task(t, @get_local_task_id(9)); }\n",
         "a type is needed",
