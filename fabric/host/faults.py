@@ -63,7 +63,7 @@ def fault_error(engine: Any, spec: FabricSpec) -> WseError:
             )
     value = record.get("value")
     if "trap" in what and value is not None:
-        what = f"trap {value}"
+        what = f"trap {value}" if value else "calls of a function in itself nest too deep"
     if error is QueueFault and value is not None:
         what = f"{what} (queue {value % N_QUEUES})"
         hint = "in CSL: @initialize_queue(queue, .{ .color = ... })"

@@ -109,6 +109,10 @@ FEATURES: dict[str, dict[str, tuple[str, str]]] = {
         "short circuits": ("vb = vb and vi > 0 or vf < 1.0;", ""),
         "calls that return values": ("vi = f(f(vi));", "fn f(x: i16) i16 { if (x > 0) { return 1; } return x; }"),
         "recursion": ("vi = f(vi);", "fn f(x: i16) i16 { if (x > 0) { return 1 + f(x - 1); } return x; }"),
+        "recursion of two functions": (
+            "vi = f(vi);",
+            "fn f(x: i16) i16 { if (x > 0) { return 1 + g(x); } return x; } fn g(x: i16) i16 { return 1 + f(x - 1); }",
+        ),
         "tail calls in circles": ("f();", "fn f() void { vi -= 1; if (vi > 0) { g(); } } fn g() void { f(); }"),
         "inline assembly": ('_ = asm("nop");', ""),
     },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fabric.csl.ir import Function, Vreg
-from fabric.csl.optimise.dead import live_out
+from fabric.csl.ir.liveness import live_out
 
 __all__ = ["Graph"]
 

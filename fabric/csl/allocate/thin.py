@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from fabric.csl.allocate.spill import spill
 from fabric.csl.ir import Block, Function, Memory, Vreg
-from fabric.csl.optimise.dead import live_out
+from fabric.csl.ir.liveness import live_out
 
 __all__ = ["CROWDED", "thin"]
 

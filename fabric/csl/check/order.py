@@ -1,7 +1,7 @@
 """The order of functions, callees first, and which calls may go round in circles.
 
-Variables of a function have one place each, so a function that is still at work cannot be called again.  A call that is
-the last thing a function does (a tail call) ends it and may close a circle; any other call of a circle is refused.
+A function may call itself (`fabric.csl.lower.recursion`).  Of several that call each other only a call that is the last
+thing a function does (a tail call) may close a circle: variables of a function have one place each.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fabric.csl import tree
 from fabric.csl.diagnostics import Fault, Report
 from fabric.csl.types import ArrayType, DsdType, IntType, StructType, Type
 
-__all__ = ["circles", "in_registers", "ordered", "tail_calls"]
+__all__ = ["calls_itself", "circles", "in_registers", "ordered", "tail_calls"]
 
 
 def tail_calls(function: tree.Function) -> list[tree.Call]:
@@ -106,6 +106,12 @@ def _close(here: tree.Function, open_: list[tree.Function], is_open: set[int]) -
             return circle
 
 
+def calls_itself(function: tree.Function) -> bool:
+    """Whether a function calls itself before it is done."""
+    tails = {id(call) for call in tail_calls(function)}
+    return any(call.function is function and id(call) not in tails for call in function.sites)
+
+
 def in_registers(params: Iterable[Type], result: Type) -> Type | None:
     """Return a type of a parameter or of the result that does not lie in one or two registers; None if all do."""
     for kind in (*params, result):
@@ -125,11 +131,11 @@ def _check_circle(circle: list[tree.Function], report: Report) -> None:
                 what = f"'{call.function.name}' calls itself again, and '{function.name}' has a {large}"
                 report.fault(Fault(what, call.span, "pass a pointer, or write a loop"))
                 continue
-            if id(call.function) in members and id(call) not in tails:
+            if len(circle) > 1 and id(call.function) in members and id(call) not in tails:
                 report.fault(
                     Fault(
                         f"'{call.function.name}' calls itself again from here, before it is done",
                         call.span,
-                        "its variables have one place each; only a call that ends the function may close a circle",
+                        "a function may call itself, but of several only calls that end one may close a circle",
                     )
                 )

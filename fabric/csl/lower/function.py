@@ -14,6 +14,7 @@ from fabric.csl.ir import Function, Operand, Vreg
 from fabric.csl.lower.constants import words_of_type
 from fabric.csl.lower.descriptors import Slot
 from fabric.csl.lower.dsd import Chosen, Descriptor
+from fabric.csl.lower.recursion import DEPTH, Recursion
 from fabric.csl.lower.routines import ROUTINES
 from fabric.csl.lower.routines.machine import Machine
 from fabric.csl.lower.values import acts
@@ -56,10 +57,14 @@ class FunctionLowering(Machine):
         self.ends = {id(call) for call in node.fact("ends", tail_calls)}
         self.begin(made)
         self.expanding = [node]
+        self.recursion: Recursion | None = None
         self._enter(kind)
         if node.body is not None:
             self.statements(node.body)
         self.leave(None)
+        if self.recursion is not None:
+            recursion, self.recursion = self.recursion, None
+            self.leave(recursion.finish())
 
     # ---- entry and end
 
@@ -74,8 +79,14 @@ class FunctionLowering(Machine):
             arriving = self.function.params
         if arriving:
             self.put("entry", data=tuple(arriving))
-        for param, register in zip(params, arriving, strict=True):
-            self.begin_param(param, self.copied(register, register.size, param.name))
+        values = [self.copied(register, register.size, register.name) for register in arriving]
+        if self.program.recurs(self.node):
+            stack, top = self.program.hidden("recursion", DEPTH), self.program.hidden("recursion_top")
+            self.recursion = Recursion(self, stack, top, values, self.function.result)
+            self.recursion.enter()
+            values = [self.copied(value, value.size, value.name) for value in values]
+        for param, value in zip(params, values, strict=True):
+            self.begin_param(param, value)
 
     def begin_param(self, param: tree.Local, value: Operand) -> None:
         """Let a parameter stand for a value."""
@@ -83,6 +94,9 @@ class FunctionLowering(Machine):
 
     def leave(self, value: Operand | None) -> None:
         if self.block.ended:
+            return
+        if self.recursion is not None:
+            self.recursion.leave(value)
             return
         if value is None:
             self.put("ret")
@@ -102,6 +116,8 @@ class FunctionLowering(Machine):
         if self.program.expands(function):
             return self._expanded(function, expr)
         arguments = [self.value(entry) for entry in expr.arguments]
+        if function is self.node and self.recursion is not None:
+            return self.recursion.call(expr, arguments)
         return self._called(self.program.function(function), arguments, function.result != VOID)
 
     def _called(self, made: Function, arguments: list[Operand], has_result: bool) -> Operand | None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fabric.csl import tree
-from fabric.csl.check.order import circles
+from fabric.csl.check.order import calls_itself, circles
 from fabric.csl.check.program import Program as Checked
 from fabric.csl.comptime.interpreter import Interpreter
 from fabric.csl.comptime.session import Session
@@ -74,6 +74,7 @@ class ProgramLowering(Attributes):
         self._runtime: Runtime | None = None
         self._circles: dict[int, set[int]] = {}
         self._depths: dict[int, int] = {}
+        self._recursive: set[int] = set()
         self._weights: dict[int, int] = {}
         self.by_address = session.by_address
         """Whether pointers may lead to registers, so that what they reach is read and written as the text says."""
@@ -402,11 +403,17 @@ class ProgramLowering(Attributes):
         """Find functions that reach themselves, and how deep calls nest below each function."""
         for circle in circles(self.checked.functions):
             members = set(map(id, circle))
-            if len(circle) > 1 or circle[0] in circle[0].calls:
+            if len(circle) == 1 and calls_itself(circle[0]):
+                self._recursive |= members
+            elif len(circle) > 1 or circle[0] in circle[0].calls:
                 self._circles.update(dict.fromkeys(members, members))
             for function in circle:
                 below = [callee for callee in function.calls if callee.body is not None]
                 self._depths[id(function)] = 1 + max((self._depths.get(id(callee), 0) for callee in below), default=-1)
+
+    def recurs(self, node: tree.Function) -> bool:
+        """Whether a function calls itself before it is done."""
+        return id(node) in self._recursive
 
     def expands(self, node: tree.Function) -> bool:
         """Whether a function is written in place of its calls."""
@@ -416,7 +423,7 @@ class ProgramLowering(Attributes):
         return known
 
     def _decide(self, node: tree.Function) -> bool:
-        if id(node) in self._circles:
+        if id(node) in self._circles or self.recurs(node):
             return False
         special = (DsdType, ArrayType, StructType)
         kinds = [*(param.type for param in node.params), node.result]

@@ -4,39 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fabric.csl.ir import Block, Function, Instr, Memory, Sym, Vreg
+from fabric.csl.ir import Function, Instr, Memory, Sym, Vreg
+from fabric.csl.ir.liveness import live_out
 from fabric.csl.optimise.fold import PURE
 
-__all__ = ["live_out", "merge_copies", "remove", "remove_notes"]
-
-
-def live_out(function: Function) -> dict[Block, set[Vreg]]:
-    """Return per block the registers that are read after it."""
-    gen: dict[Block, set[Vreg]] = {}
-    kill: dict[Block, set[Vreg]] = {}
-    for block in function.blocks:
-        used: set[Vreg] = set()
-        made: set[Vreg] = set()
-        for instr in block.code:
-            used |= {reg for reg in instr.uses() if reg not in made}
-            made.update(instr.defs())
-        gen[block], kill[block] = used, made
-    out: dict[Block, set[Vreg]] = {block: set() for block in function.blocks}
-    entry: dict[Block, set[Vreg]] = {block: set(gen[block]) for block in function.blocks}
-    changed = True
-    while changed:
-        changed = False
-        for block in reversed(function.blocks):
-            after: set[Vreg] = set()
-            for following in block.successors():
-                after |= entry[following]
-            if len(after) != len(out[block]):
-                out[block] = after
-                new = gen[block] | (after - kill[block])
-                if len(new) != len(entry[block]):
-                    entry[block] = new
-                    changed = True
-    return out
+__all__ = ["merge_copies", "remove", "remove_notes"]
 
 
 def remove_notes(functions: list[Function], changed: Callable[[Function], None]) -> set[Memory]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from fabric.csl.ir import Block, Function, Instr, Sym, Vreg
-from fabric.csl.optimise.dead import live_out
+from fabric.csl.ir.liveness import live_out
 from fabric.csl.optimise.fold import PURE
 from fabric.csl.optimise.loops import before, exits, loops_of
 from fabric.csl.optimise.memory import Touched, templates

@@ -118,10 +118,14 @@ var act = Act{ .n = 1, .do = reset };
     assert left(tmp_path, body, text)[:7] == [10, -4, -3, 3, 17, -11, 0]
 
 
-def test_a_circle_through_pointers_is_refused(tmp_path):
-    text = "fn f(a: i16) i16 { return g(a) + 1; }\nvar g: *const fn(i16) i16 = &f;"
+def test_a_function_may_call_itself_through_a_pointer(tmp_path):
+    text = "fn f(a: i16) i16 { if (a == 0) { return 1; } return g(a - 1) + 2; }\nvar g: *const fn(i16) i16 = &f;"
+    assert left(tmp_path, "y[0] = f(3);", text)[0] == 7
+    both = (
+        "fn f(a: i16) i16 { return h(a) + 1; }\nfn h(a: i16) i16 { return g(a) + 1; }\nvar g: *const fn(i16) i16 = &f;"
+    )
     with pytest.raises(CslError, match="calls itself again"):
-        left(tmp_path, "y[0] = f(1);", text)
+        left(tmp_path, "y[0] = f(1);", both)
 
 
 PACKED = """

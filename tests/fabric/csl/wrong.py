@@ -142,7 +142,8 @@ STATEMENTS = {
         "no branch for B",
     ),
     "recursion": (
-        "fn f(n: i16) i16 { if (n > 0) { return 1 + ¶f(n - 1); } return 0; }\n" + running("_ = f(w);", "var w: i16;"),
+        "fn f(n: i16) i16 { if (n > 0) { return 1 + ¶g(n); } return 0; }\nfn g(n: i16) i16 { return f(n - 1); }\n"
+        + running("_ = f(w);", "var w: i16;"),
         "calls itself again",
     ),
     "endless at compile time": ("fn f(n: i16) i16 { return ¶f(n + 1); }\n" + value("f(0)"), "nest deeper"),

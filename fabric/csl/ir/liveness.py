@@ -1,0 +1,36 @@
+"""Which registers are read later."""
+
+from __future__ import annotations
+
+from fabric.csl.ir.code import Block, Function, Vreg
+
+__all__ = ["live_out"]
+
+
+def live_out(function: Function) -> dict[Block, set[Vreg]]:
+    """Return per block the registers that are read after it."""
+    gen: dict[Block, set[Vreg]] = {}
+    kill: dict[Block, set[Vreg]] = {}
+    for block in function.blocks:
+        used: set[Vreg] = set()
+        made: set[Vreg] = set()
+        for instr in block.code:
+            used |= {reg for reg in instr.uses() if reg not in made}
+            made.update(instr.defs())
+        gen[block], kill[block] = used, made
+    out: dict[Block, set[Vreg]] = {block: set() for block in function.blocks}
+    entry: dict[Block, set[Vreg]] = {block: set(gen[block]) for block in function.blocks}
+    changed = True
+    while changed:
+        changed = False
+        for block in reversed(function.blocks):
+            after: set[Vreg] = set()
+            for following in block.successors():
+                after |= entry[following]
+            if len(after) != len(out[block]):
+                out[block] = after
+                new = gen[block] | (after - kill[block])
+                if len(new) != len(entry[block]):
+                    entry[block] = new
+                    changed = True
+    return out
