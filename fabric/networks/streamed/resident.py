@@ -354,6 +354,9 @@ class Resident:
     def _too_large(self, cause: str | None = None) -> ConfigError:
         name, size = self._largest()
         level = "" if not name[1:].isdigit() else f" of level {name[1:]}"
+        less = "fewer samples per wafer"
+        if any("height" in dict(node.sizes) for node in self.network.nodes) and self.tokens == 1:
+            less = "more rows of PEs for an image (mesh.image_rows)"
         return ConfigError(
             f"the network does not fit into a PE's {2 * self.machine['mem.words']} bytes: array "
             f"{name}{level} alone takes {size} bytes",
@@ -361,7 +364,7 @@ class Resident:
             where="network",
             hint="more rows of PEs, on which a sequence lies, or columns of a head"
             if name.startswith(SCORES)
-            else "more PEs, or fewer samples per wafer",
+            else f"more PEs, or {less}",
         )
 
     @property

@@ -183,7 +183,7 @@ def test_an_image_that_does_not_fit_a_row_of_pes_fits_eight():
     built.convolution(4, (3, 3), 1, 1)
     built.node("relu")
     network = built.network(2, pixels=True)
-    with pytest.raises(ConfigError, match="does not fit into a PE's 49152 bytes"):
+    with pytest.raises(ConfigError, match=r"does not fit into a PE's 49152 bytes.*Try: .*\(mesh\.image_rows\)"):
         assert Resident(network, machine(), 8, 1, 1).layout
     ran = Ran(replace(network, image_rows=8), 8, 8, 1, 2, "both")
     assert np.array_equal(ran.found(), ran.expected())

@@ -10,6 +10,7 @@ module          content
 `attention`     attention, key after key of a block of a sequence
 `blocks`        what rows of PEs on which a sequence lies hand on to each other
 `head_columns`  the ring of columns on which a head lies
+`strips`        what rows of PEs on which an image lies hand each other
 `rotary`        turned places
 `norm`          normalisation over the features
 `loss`          softmax cross-entropy, and how many samples are classified right
