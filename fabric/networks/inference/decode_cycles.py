@@ -509,6 +509,9 @@ class Way:
         sent = np.roll(begun + leaves, -1, axis=1) + timing.way(m, 1)
         for count in np.unique(wavelets[wavelets > 0]).tolist():
             received = timing.receiver(m, count, QUEUE_SHIFT, QUEUE_SHIFT)(begun + arrives, sent)
+            # A row that hands on an entry meanwhile takes every other slot for what is left of it.
+            waited = np.maximum(0, sent - begun - arrives)
+            received = received + np.where(leaves >= 0, np.maximum(0, count - waited), 0)
             self.front.work(np.where(wavelets == count, received - begun - arrives - count, 0))
 
     def _sum_heads(self, event: str, sizes: NDArray[np.int64]) -> None:

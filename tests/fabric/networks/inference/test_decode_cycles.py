@@ -108,6 +108,22 @@ def test_parts(decoder, width, height, policy):
             assert got[part] == pytest.approx(expected[part], rel=WITHIN, abs=12), part
 
 
+@pytest.mark.parametrize(("decoder", "width", "height"), [
+    (Decoder(24, 2, 4, 2, 64, 20, 17, 64, 1e-5), 4, 3), (Decoder(24, 2, 4, 4, 32, 20, 17, 64, 1e-5), 1, 4),
+    (Decoder(24, 2, 4, 2, 8, 20, 17, 64, 1e-5), 5, 6),
+])  # fmt: skip
+def test_rows_that_take_an_entry_and_hand_one_on(decoder, width, height):
+    """Entries of 8 to 256 numbers: what the cache does is within 2 cycles in all steps, whoever moves."""
+    tokens = 2 * height + 2
+    place = Placement(decoder, width, height, tokens_per_row(tokens, height, "shift"))
+    decode = Decode(machine(), place, "shift", timed=True)
+    resident, form, number = Resident(decode, random_weights(decoder)), StepCycles(decode), PARTS.index("cache")
+    for token in range(tokens):
+        resident.step(token % 7)
+        got = np.diff(resident.stamps().max(axis=(1, 2)))[number]
+        assert got == pytest.approx(form.parts(token)["cache"], abs=2), token
+
+
 @pytest.mark.parametrize("norms", ["before", "beside"])
 def test_a_layer_takes_what_one_more_takes(norms):
     """Parts of a layer, its first norm too, are together what a step with another layer takes more."""
