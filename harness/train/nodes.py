@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.rotary import BASE
 from fabric.networks.graph.table import LOSSES, OPERATIONS
 from fabric.networks.graph.tensors import INPUT
 from fabric.networks.graph.windows import window_of
@@ -50,6 +51,8 @@ OWNERS = {
     "heads": ("attention", "rotary"),
     "kv_heads": ("attention",),
     "causal": ("attention",),
+    "base": ("rotary",),
+    "turned": ("rotary",),
 }
 """Keys of a node belong to these operations."""
 PLACED = ("gpt", "bert")
@@ -146,7 +149,9 @@ def _sizes(
     if node.op in OWNERS["heads"]:
         causal = {"causal": int(node.causal is not False)} if node.op in OWNERS["causal"] else {}
         fewer = {"kv_heads": node.kv_heads} if node.kv_heads not in (None, node.heads) else {}
-        return {"heads": node.heads or 1, "sequence": sequence, **causal, **fewer}
+        turn = {"base": node.base} if node.base not in (None, BASE) else {}
+        turn |= {"turned": node.turned} if node.turned is not None else {}
+        return {"heads": node.heads or 1, "sequence": sequence, **causal, **fewer, **turn}
     return {"sequence": sequence} if node.op == "tokenmean" else {}
 
 

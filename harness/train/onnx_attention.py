@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fabric.networks.graph.attention import scale_of
-from fabric.networks.graph.rotary import turns
+from fabric.networks.graph.rotary import BASE, turns
 from harness.train.onnx_reader import FileTensor
 from harness.train.onnx_shown import Heads, Scores, Shown, ShownReader
 
@@ -63,11 +63,10 @@ class AttentionReader(ShownReader):
             return None
         places = found.places.reshape(len(found.places), -1, tokens, size)
         factors = np.broadcast_to(found.factors, found.places.shape).reshape(places.shape)
-        half = np.arange(size) < size // 2
-        if len(places) == 2:  # of a pair the lower place first, whichever way it was written
-            order = np.argsort(places, axis=0, kind="stable")
-            places, factors = (np.take_along_axis(array, order, axis=0) for array in (places, factors))
-            places, factors = (np.where(half, array, array[::-1]) for array in (places, factors))
+        if len(places) == 2:  # the own place first, whichever way it was written
+            begin = places.reshape(2, len(places[0]), -1).min((0, 2))
+            mine = (places[0] - begin[:, None, None]) % count == np.arange(size)
+            places, factors = (np.where(mine, array, array[::-1]) for array in (places, factors))
         own = places[0]
         token, feature = own // count, own % count
         first, sequence = feature[:, 0, 0], token[:, 0, 0] // self.sequence
@@ -76,20 +75,13 @@ class AttentionReader(ShownReader):
         )
         right &= np.array_equal(feature, np.broadcast_to((first[:, None] + np.arange(size))[:, None], own.shape))
         if right and len(places) == 1 and np.allclose(factors, factors.flat[0], rtol=NEAR):
-            return Heads(found.node, sequence, first, size, float(factors.flat[0]), False)
+            return Heads(found.node, sequence, first, size, float(factors.flat[0]))
         if len(places) == 2 and size % 2 == 0 and right:
-            partner = own + np.where(half, size // 2, -(size // 2))
-            cos, sin = factors
-            scale = float(np.hypot(cos, sin).flat[0])
-            table = turns(size, tokens)  # pairs, 2, tokens
-            wanted = np.concatenate([table[:, 0], table[:, 0]]).T, np.concatenate([-table[:, 1], table[:, 1]]).T
-            near = all(
-                np.allclose(given / scale, np.broadcast_to(one, given.shape), atol=2e-5)
-                for given, one in zip((cos, sin), wanted, strict=True)
-            )
-            if np.array_equal(places[1], partner) and near:
-                return Heads(found.node, sequence, first, size, scale, True)
-            self._refuse(node, "pairs are turned otherwise than here: halves of a head, all of it, base 10,000")
+            turning = _turning(places, factors, own)
+            if turning is not None:
+                scale, *how = turning
+                return Heads(found.node, sequence, first, size, scale, tuple(how))
+            self._refuse(node, "pairs are turned otherwise than here: halves of a head, or of its first features")
             return None
         self._refuse(node, "products of two tensors are trained in attention alone: queries, keys, values")
         return None
@@ -193,7 +185,7 @@ class AttentionReader(ShownReader):
         firsts = np.unique(queries.firsts)
         wrong = [
             (not scores.shares, "values are multiplied with shares, behind a softmax"),
-            (values.turned or values.factor != 1, "values are not turned or scaled here"),
+            (bool(values.turned) or values.factor != 1, "values are not turned or scaled here"),
             (abs(scores.factor * np.sqrt(size) - 1) > 1e-4, f"scores are scaled by {scale_of(size):g} here"),
             (not causal and not scores.seen.all(), "a mask is that of all tokens or of those that came before"),
             (queries.turned != keys.turned, "queries and keys are turned, or neither"),
@@ -249,7 +241,43 @@ class AttentionReader(ShownReader):
         found = next((old for old in self.nodes if old["op"] == "rotary" and old["inputs"] == [part]), None)
         if found is not None:
             return str(found["name"])
-        return self._add_node(node, "rotary", FileTensor(part, self.shapes[part]), name=f"{part}.turned", heads=heads)
+        base, turned = one.turned
+        how = {} if base == BASE else {"base": base}
+        how |= {"turned": turned} if turned < one.size else {}
+        given = FileTensor(part, self.shapes[part])
+        return self._add_node(node, "rotary", given, name=f"{part}.turned", heads=heads, **how)
+
+
+def _turning(places: np.ndarray, factors: np.ndarray, own: np.ndarray) -> tuple[float, int, int] | None:
+    """Return (factor, base, features that are turned) of pairs; None if they are turned in another way.
+
+    Parameters
+    ----------
+    places, factors : ndarray, shape (2, heads, tokens, features of a head)
+        Each feature and its partner.
+    own : ndarray of int, shape (heads, tokens, features of a head)
+    """
+    (cos, sin), size, tokens = factors, own.shape[2], own.shape[1]
+    scale = float(np.hypot(cos, sin).flat[0])
+    turning = np.flatnonzero((sin != 0).any((0, 1)))
+    count = int(turning[-1]) + 1 if len(turning) else 0
+    if tokens < 2 or count % 2 or not scale:
+        return None
+    half = np.arange(size) < count // 2
+    partner = own + np.where(half, count // 2, -(count // 2))
+    rate = np.arctan2(-sin[0, 1, 1], cos[0, 1, 1]) if count > 2 else 1.0  # of the second pair
+    base = round(float(rate ** (-count / 2))) if count > 2 and rate > 0 else BASE
+    if base > 1e6:  # of which f32 angles do not tell the last digits
+        base = round(base, -round(np.log10(base)) + 3)
+    table = turns(count, tokens, max(base, 2))  # pairs, 2, tokens
+    rest = np.zeros((tokens, size - count))
+    wanted = (
+        np.concatenate([table[:, 0].T, table[:, 0].T, rest + 1], axis=1),
+        np.concatenate([-table[:, 1].T, table[:, 1].T, rest], axis=1),
+    )
+    near = all(np.allclose(given / scale, one[None], atol=2e-5) for given, one in zip((cos, sin), wanted, strict=True))
+    same = np.array_equal(places[1][..., :count], partner[..., :count])
+    return (scale, base, count) if same and near else None
 
 
 def _parted_heads(found: Shown, heads: int) -> Shown:

@@ -41,10 +41,10 @@ import numpy as np
 
 from harness.kit.modules import need
 from harness.train.onnx_reader import OnnxNetwork, OnnxReader
-from harness.train.onnx_tokens import TokenReader, has_sequences
+from harness.train.onnx_tokens import FeatureReader, TokenReader, has_features, has_sequences
 from harness.train.onnx_writer import OnnxWriter
 from traces.atomic import atomic_file
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
@@ -109,11 +109,30 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
 
 def _network(path: Path, model: Any) -> OnnxNetwork:
     """Return what the graph of a file says."""
-    reader = TokenReader if has_sequences(model.graph) else OnnxReader
     names = {item.key.removeprefix(OTHER_NAME): item.value for item in model.metadata_props if OTHER_NAME in item.key}
-    made = reader(path, model)
+    made = TokenReader(path, model) if has_sequences(model.graph) else OnnxReader(path, model)
     kept = {item.key.removeprefix(KEPT): made.known[item.value] for item in model.metadata_props if KEPT in item.key}
-    return made.network()._replace(other_names=names, kept=kept)
+    try:
+        found = made.network()
+    except UnsupportedError:
+        other = _as_tokens(path, model)
+        if other is None:
+            raise
+        found = other
+    return found._replace(other_names=names, kept=kept)
+
+
+def _as_tokens(path: Path, model: Any) -> OnnxNetwork | None:
+    """Return the network of a graph of features, each sample followed as one token; None if it cannot be so either.
+
+    What cuts features, or normalises them in steps, is read there.
+    """
+    if not has_features(model.graph):
+        return None
+    try:
+        return FeatureReader(path, model).network()._replace(sequence=0, first=False)
+    except (ConfigError, UnsupportedError):
+        return None
 
 
 def _write(path: str | Path, model: Any) -> None:

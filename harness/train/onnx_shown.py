@@ -124,8 +124,8 @@ class Heads(NamedTuple):
         Which sequence, and the first feature.
     size : int
     factor : float
-    turned : bool
-        By their places.
+    turned : tuple of int
+        By their places, with this base, so many features; empty: not.
     """
 
     node: str
@@ -133,7 +133,7 @@ class Heads(NamedTuple):
     firsts: np.ndarray
     size: int
     factor: float
-    turned: bool
+    turned: tuple[int, ...] = ()
 
 
 class ShownReader(OnnxReader):

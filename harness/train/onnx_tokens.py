@@ -34,10 +34,11 @@ from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.tensors import INPUT
 from harness.train.onnx_attention import NEAR, AttentionReader
 from harness.train.onnx_functions import BINARY, GRID, UNARY, after, call_of, told
-from harness.train.onnx_reader import FileTensor, OnnxNetwork
+from harness.train.onnx_reader import SAMPLES, FileTensor, OnnxNetwork
 from harness.train.onnx_shown import ARRANGE, KEEP, PLACE, Function, Looked, Root, Scores, Shown
+from wse_core.errors import UnsupportedError
 
-__all__ = ["TokenReader", "has_sequences"]
+__all__ = ["FeatureReader", "TokenReader", "has_features", "has_sequences"]
 
 FUNCTIONS = ("Clip", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", *(op for op in UNARY if op != "Neg"))
 """Functions of a number that are followed."""
@@ -53,6 +54,13 @@ def has_sequences(graph: Any) -> bool:
         return False
     axes, whole = len(given[0].shape.dim), given[0].elem_type in (6, 7)  # int32, int64
     return axes == 3 or (axes == 2 and whole)
+
+
+def has_features(graph: Any) -> bool:
+    """Return whether the samples of a graph are rows of features."""
+    known = {item.name for item in graph.initializer}
+    given = [item.type.tensor_type for item in graph.input if item.name not in known]
+    return len(given) == 1 and len(given[0].shape.dim) == 2 and given[0].elem_type == 1  # float32
 
 
 class TokenReader(AttentionReader):
@@ -578,3 +586,19 @@ class TokenReader(AttentionReader):
         self._epsilon(node, self._of(node, "epsilon", 1e-5))
         self._rms_of(node, node.input[0], 1)
         return True
+
+
+class FeatureReader(TokenReader):
+    """Reads a graph of rows of features: each sample is a sequence of one token."""
+
+    def _begin(self, given: Any) -> tuple[int, ...]:
+        """Take the input of the graph."""
+        sizes = [item.dim_value for item in given.type.tensor_type.shape.dim]
+        if sizes[1] < 1:
+            what = f"{given.name}: so many features as are given"
+            raise UnsupportedError(what, where=self.path, feature="onnx", hint="a fixed number of them")
+        self.samples, self.sequence, self.inputs = sizes[0] if sizes[0] > 0 else SAMPLES, 1, sizes[1]
+        self.shapes[INPUT] = (self.inputs,)
+        places = np.arange(self.samples * self.inputs, dtype=PLACE).reshape(1, self.samples, self.inputs)
+        self._show(given.name, Shown(INPUT, places))
+        return ()

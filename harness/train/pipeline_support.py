@@ -38,7 +38,10 @@ SUPPORT: dict[str, Support] = {
     **{f"network.{key}": _CHAINS for key in ("embedding_size", "hidden_sizes", "depths")},
     **{f"network.nodes.{key}": _CHAINS for key in ("name", "op", "inputs", "outputs", "bias", "density", "deviation")},
     **{f"network.nodes.{key}": _CHAINS for key in ("heads", "causal", "kernel", "kernel_width", "stride", "padding")},
-    **{f"network.nodes.{key}": _CHAINS for key in ("groups", "momentum", "output_padding", "kv_heads")},
+    **{
+        f"network.nodes.{key}": _CHAINS
+        for key in ("groups", "momentum", "output_padding", "kv_heads", "base", "turned")
+    },
     "network.image": Support(DOES, "the product of its sizes are the inputs"),
     **{f"network.{key}": _CHAINS for key in ("places", "padding", "tied")},
     "network.epsilon": Support(REFUSES, "its normalisations add 1e-5"),

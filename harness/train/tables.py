@@ -102,6 +102,15 @@ class NodeConfig:
         low=1,
         high=10**6,
     )
+    base: int | None = option(
+        None,
+        doc="of rotary: the last pair of a head turns nearly so many times slower than the first",
+        low=2,
+        high=10**9,
+    )
+    turned: int | None = option(
+        None, doc="of rotary: features of a head, from the first on, that are turned (default: all)", low=2, high=10**6
+    )
     causal: bool | None = option(None, doc="of attention: no token sees what comes behind it (default: yes)")
 
 

@@ -31,6 +31,7 @@ from fabric.networks.graph.attention import kv_heads_of
 from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.plan import MemoryPlan, PlannedArray
+from fabric.networks.graph.rotary import base_of, turned_of
 from fabric.networks.graph.strips import on_strips, strips_of
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import INPUT
@@ -259,6 +260,13 @@ class Resident:
         for node in self.network.nodes:
             if node.op not in SEQUENTIAL:
                 continue
+            if self.network.head_columns > 1 and "turned" in dict(node.sizes):
+                raise UnsupportedError(
+                    f"{node.name}: heads of which a part is turned lie whole in a column",
+                    feature="rotary",
+                    where="mesh.head_columns",
+                    hint="1",
+                )
             sequence = node.size("sequence")
             if self.samples % sequence:
                 raise ConfigError(
@@ -309,7 +317,10 @@ class Resident:
             part = self.part(x)
             first = 0 if part is None or part.place == 0 else first
             pairs = slice(first, first + (features if part is None else part.features) // 2)
-            table, first = tables_of(features, node.size("sequence"), self.tokens, pairs), pairs.stop
+            if part is None:
+                pairs = slice(turned_of(node, features) // 2)
+            turning, sequence = turned_of(node, features), node.size("sequence")
+            table, first = tables_of(turning, sequence, self.tokens, pairs, base_of(node)), pairs.stop
             for y in range(self.height):
                 layout.set_param(TABLE, table[y % rows], (x, y, 1, 1))
 

@@ -31,7 +31,8 @@ from wse_core.params import machine
 class Built:
     """A graph that grows by blocks; every block takes and gives the same features."""
 
-    def __init__(self, inputs, features, sequence, group=1):
+    def __init__(self, inputs, features, sequence, group=1, turned=0):
+        self.turned = turned
         self.nodes, self.features, self.sequence, self.group = [], features, sequence, group
         self.inputs = inputs
         self.at = self.linear("begin", "input", inputs, features)
@@ -83,8 +84,10 @@ class Built:
             sizes = {"heads": heads, "sequence": self.sequence, "causal": causal}
             sizes |= {"kv_heads": fewer} if self.group > 1 else {}
             if kind == "rotary":
+                more = {"base": 100} if self.sequence % 2 else {}
+                more |= {"turned": self.turned} if self.turned else {}
                 q, k = (
-                    self.node(f"{group}.{name}.rotary", "rotary", x, heads=own, sequence=self.sequence)
+                    self.node(f"{group}.{name}.rotary", "rotary", x, heads=own, sequence=self.sequence, **more)
                     for name, x, own in (("q", q, heads), ("k", k, fewer))
                 )
             mixed = self.node(f"{group}.attention", "attention", q, k, v, **sizes)
@@ -144,9 +147,10 @@ class Ran:
 @st.composite
 def graphs(draw, kinds=("mlp", "attention", "rotary", "gate", "row", "norm", "rms", "twice", "square", "self", "mean")):
     """Draw a network, and the tokens of a PE."""
-    heads, size, sequence = draw(st.integers(1, 4)), draw(st.integers(1, 4)), draw(st.integers(1, 6))
+    heads, size, sequence = draw(st.integers(1, 4)), draw(st.integers(1, 6)), draw(st.integers(1, 6))
     group = draw(st.sampled_from([n for n in range(1, heads + 1) if heads % n == 0]))
-    built = Built(draw(st.integers(1, 5)), heads * size, sequence, group)
+    turned = draw(st.sampled_from([0, *range(2, size, 2)]))
+    built = Built(draw(st.integers(1, 5)), heads * size, sequence, group, turned)
     causal = draw(st.integers(0, 1))
     no = {"rotary": size % 2, "self": group > 1}  # halves of heads; keys and queries that are one tensor
     kinds = tuple(kind for kind in kinds if not no.get(kind))
@@ -167,6 +171,8 @@ def spread(network, columns, more):
     """Return (network, columns of PEs): heads on so many columns or as many as they have parts; some may be empty."""
     heads = [tensor for tensor in network.tensors.values() if tensor.head]
     columns = min([columns, *(tensor.head // network.halves for tensor in heads)])
+    if any("turned" in dict(node.sizes) for node in network.nodes):  # heads lie whole in a column
+        columns = 1
     if columns == 1 or not heads:
         return network, more
     width = columns * max(tensor.rows // tensor.unit for tensor in heads) + more - 1

@@ -138,6 +138,14 @@ def test_tokens_may_have_features_of_their_own(folder, bias, result):
     compare(PLAIN | {"features": 3, "bias": bias, "result": result, "places": "none"})
 
 
+@pytest.mark.parametrize("base", [100, 500, 500_000, 10_000])
+@pytest.mark.parametrize("places", ["rotary", "rotary halves"])
+def test_places_may_turn_at_other_rates(folder, places, base):
+    read = compare(PLAIN | {"places": places, "base": float(base)})
+    turned = [node for node in read.network.nodes if node.op == "rotary"]
+    assert [node.base for node in turned] == [None if base == 10_000 else base] * 2
+
+
 @pytest.mark.parametrize("places", ["learned", "rotary"])
 @pytest.mark.parametrize("repeated", ["expand", "concat", "gather"])
 @pytest.mark.parametrize("shared", [1, 2])
@@ -295,7 +303,7 @@ WRONG = {
         "neighbouring heads of queries share one, in order",
     ),
     "scale of a node": ({"scale": 1.0, "attention": "node"}, "scores are scaled by 0.5 here"),
-    "base": ({"places": "rotary", "base": 500.0}, "pairs are turned otherwise"),
+    "base": ({"places": "rotary", "base": 500.5}, "pairs are turned otherwise"),
 }
 
 

@@ -331,6 +331,13 @@ SHARED = (
 )
 
 
+TURNED = (
+    nodes()
+    .replace('inputs=["a","a","a"]', 'inputs=["r","r","a"]')
+    .replace('{name="b"', '{name="r",op="rotary",inputs=["a"],heads=1},{name="b"')
+)
+
+
 def images(more="", groups=1):
     """Return the words of a network of images."""
     return (
@@ -389,6 +396,8 @@ KEYS = {
     "network.nodes.deviation": (nodes(), nodes(",deviation=0.5")),
     "network.nodes.heads": (nodes(), nodes("", ",heads=2")),
     "network.nodes.kv_heads": (nodes("", ",heads=2"), SHARED),
+    "network.nodes.base": (TURNED, TURNED.replace(",heads=1", ",heads=1,base=100")),
+    "network.nodes.turned": (TURNED, TURNED.replace(",heads=1", ",heads=1,turned=2")),
     "network.nodes.causal": (nodes(), nodes("", ",causal=false")),
     "network.image": (images(), images().replace("[1,3,4]", "[3,2,2]")),
     "network.epsilon": "network.epsilon=0.01",

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.graph.nodes import NetworkStep
-from fabric.networks.graph.rotary import turns
+from fabric.networks.graph.rotary import BASE, base_of, turned_of, turns
 from fabric.networks.streamed.operations.attention import head_of, the_form
 from fabric.networks.streamed.operations.blocks import rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
@@ -49,24 +49,26 @@ def back(w: StepWriter, step: NetworkStep) -> None:
     w.heads(step, "rotate_back", sequences=False)
 
 
-def tables_of(features: int, sequence: int, tokens: int, pairs: slice) -> NDArray[np.float32]:
+def tables_of(features: int, sequence: int, tokens: int, pairs: slice, base: int = BASE) -> NDArray[np.float32]:
     """Return the cosines and sines of the PEs of each row of a sequence.
 
     Parameters
     ----------
     features : int
-        Of a head.
+        Of a head, that are turned.
     sequence, tokens : int
         Tokens of a sequence, and of a PE.
     pairs : slice
         Those of a head that a column has.
+    base : int
+        Of the angles.
 
     Returns
     -------
     ndarray of float32, shape (rows, numbers of a PE)
     """
     places = np.arange(rows_of(sequence, tokens) * tokens) % sequence
-    table = turns(features, sequence)[pairs][..., places]
+    table = turns(features, sequence, base)[pairs][..., places]
     return np.moveaxis(table.reshape(*table.shape[:2], -1, tokens), 2, 0).reshape(len(places) // tokens, -1)
 
 
@@ -78,7 +80,9 @@ class RotaryTasks:
         node, tokens = the_form(code.network, "rotary"), code.tokens
         features = head_of(code.network, node)
         self.size = features if code.part is None else code.part.features
-        table = tables_of(features, node.size("sequence"), tokens, slice(self.size // 2))
+        self.turned_features = turned_of(node, self.size) if code.part is None else self.size
+        pairs = slice(self.turned_features // 2)
+        table = tables_of(turned_of(node, features), node.size("sequence"), tokens, pairs, base_of(node))
         self.table = p.array(TABLE, table[0].size, "f32", init=table[0], bank=6)
         self.head = p.scalar("head that is turned next", "u16")
         self.turned = p.array("turned", tokens, "f32", bank=6)
@@ -106,9 +110,9 @@ class RotaryTasks:
         p.load(table, p.mem1d(self.table, tokens))
         a, b = p.reg16("first half"), p.reg16("second half")
         p.ld16(a, self.head)
-        p.ldi(b, self.size // 2 * tokens)
+        p.ldi(b, self.turned_features // 2 * tokens)
         p.add16(b, b, a)
-        with p.loop(self.size // 2):
+        with p.loop(self.turned_features // 2):
             for wide, at in ((one, a), (two, b)):
                 p.dsr_base(rows, at)
                 p.fh2s(wide, rows)
@@ -124,7 +128,9 @@ class RotaryTasks:
                 p.dsr_base(into, at)
                 p.fs2h(into, wide)
                 p.add16(at, at, tokens)
-        p.st16(b, self.head)  # behind the second half the next head begins
+        if self.turned_features < self.size:
+            p.add16(b, b, (self.size - self.turned_features) * tokens)
+        p.st16(b, self.head)  # behind the second half, and what is not turned, the next head begins
         p.free(a, b)
         code.prepare()
 

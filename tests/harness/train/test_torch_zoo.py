@@ -1,0 +1,72 @@
+"""Modules of many kinds, as PyTorch exports them, train as there or are refused by the names of their nodes."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+import wse
+from harness.train.torch_module import COUNTER
+from harness.train.trainer import Trainer
+from tests.harness.train.torch_zoo import REFUSED, TOKENS, TRAINED, made
+from wse_core.errors import ConfigError, UnsupportedError
+
+LOSSES, WEIGHTS = 5e-4, 1e-3
+"""Losses of five steps, and weights after them, differ by less in f16 from those of PyTorch."""
+OVER_BATCHES = 3e-3
+"""Where batches are normalised, whose roundings are divided by small deviations."""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRAINED)
+def test_modules_that_torch_exports_train_as_there(folder, name):
+    """Five steps of plain descent: losses, weights, and names of weights."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    takes, loss, module = TRAINED[name]
+    module, x = made(torch, takes, module)
+    given = module(x)
+    labels = torch.randn_like(given) if loss else torch.randint(0, given.shape[-1], given.shape[:-1])
+    exported, optimizer, losses = copy.deepcopy(module), torch.optim.SGD(module.parameters(), lr=0.05), []
+    for _ in range(5):
+        optimizer.zero_grad()
+        result = module(x)
+        if loss:
+            losses.append(torch.nn.functional.mse_loss(result, labels))
+        else:
+            losses.append(torch.nn.functional.cross_entropy(result.flatten(0, -2), labels.flatten()))
+        losses[-1].backward()
+        optimizer.step()
+    np.savez("t.npz", x_train=x, y_train=labels, x_test=x, y_test=labels)
+    train = {"iterations": 5, "optimizer": {"name": "sgd", "lr": 0.05}, "loss_scale": {"initial": 1024.0}}
+    train |= {"loss": loss} if loss else {}
+    mesh, batch = {"width": 2, "height": 2}, x.numel() if takes == TOKENS else len(x)
+    data = {"source": str(folder / "t.npz"), "batch": batch}
+    machine = Trainer(wse.train.from_torch(exported, x, folder / "m.onnx", data=data, mesh=mesh, train=train))
+    found = [machine.step().loss for _ in range(5)]
+    assert np.allclose(found, [loss.item() for loss in losses], atol=LOSSES)
+    wanted, got = module.state_dict(), machine.state_dict()
+    assert set(wanted) - set(got) == {one for one in wanted if one.endswith(COUNTER)}
+    assert set(got) <= set(wanted)
+    near = OVER_BATCHES if any(one.endswith(COUNTER) for one in wanted) else WEIGHTS
+    assert all(np.allclose(got[one], wanted[one].numpy(), atol=near) for one in got)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_modules_are_refused_by_name(folder, name):
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    takes, module, what = REFUSED[name]
+    module, x = made(torch, takes, module)
+    given = {"data": {"batch": len(x)}, "mesh": {"width": 2, "height": 2}, "train": {"iterations": 1}}
+    with pytest.raises((ConfigError, UnsupportedError), match=what):
+        wse.train.from_torch(module, x, folder / "m.onnx", **given)

@@ -1,0 +1,283 @@
+"""Small modules of PyTorch of kinds that people train: for tests.
+
+`TRAINED` are exported and train as PyTorch trains them; `REFUSED` are not, and why is said.
+"""
+
+from __future__ import annotations
+
+__all__ = ["REFUSED", "TRAINED", "made"]
+
+BENDS = {
+    **{name: {} for name in ("ReLU6", "LeakyReLU", "ELU", "Softplus", "Mish", "Hardswish", "Hardsigmoid", "Sigmoid")},
+    **{name: {} for name in ("SiLU", "GELU", "Tanh", "CELU")},
+}
+"""Functions of a number."""
+
+
+def _regression(nn):
+    return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 2))
+
+
+def _plain(nn):
+    return nn.Sequential(nn.Flatten(), nn.Identity(), nn.Linear(64, 16), nn.Dropout(0.0), nn.GELU(), nn.Linear(16, 5))
+
+
+def _mobile(nn):
+    def block(given, outputs, stride):
+        apart = nn.Conv2d(given, given, 3, stride, 1, groups=given, bias=False)
+        return (
+            apart,
+            nn.BatchNorm2d(given),
+            nn.ReLU6(),
+            nn.Conv2d(given, outputs, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+
+    first = nn.Conv2d(1, 4, 3, 1, 1), nn.BatchNorm2d(4), nn.Hardswish()
+    return nn.Sequential(
+        *first, *block(4, 8, 2), *block(8, 8, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
+    )
+
+
+def _residual(nn):
+    class Block(nn.Module):
+        def __init__(self, given, outputs, stride):
+            super().__init__()
+            self.a, self.b = nn.Conv2d(given, outputs, 3, stride, 1), nn.Conv2d(outputs, outputs, 3, 1, 1)
+            self.n, self.m = nn.GroupNorm(2, outputs), nn.GroupNorm(2, outputs)
+            short = nn.Sequential(nn.AvgPool2d(stride), nn.Conv2d(given, outputs, 1, bias=False))
+            self.short = short if stride > 1 else nn.Identity()
+
+        def forward(self, x):
+            return nn.functional.relu(self.m(self.b(nn.functional.relu(self.n(self.a(x))))) + self.short(x))
+
+    first = nn.Conv2d(1, 4, 3, 1, 1), nn.ReLU(), Block(4, 4, 1), Block(4, 8, 2)
+    return nn.Sequential(*first, nn.AdaptiveAvgPool2d((1, 1)), nn.Flatten(1), nn.Linear(8, 5))
+
+
+def _squeezed(nn, torch):
+    class Fire(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.q, self.a, self.b = nn.Conv2d(4, 2, 1), nn.Conv2d(2, 4, 1), nn.Conv2d(2, 4, 3, padding=1)
+
+        def forward(self, x):
+            x = nn.functional.relu(self.q(x))
+            return torch.cat([nn.functional.relu(self.a(x)), nn.functional.relu(self.b(x))], 1)
+
+    first = nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)
+    return nn.Sequential(*first, Fire(), nn.Conv2d(8, 5, 1), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+def _dense(nn, torch):
+    class Dense(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Conv2d(2 + 2 * k, 2, 3, padding=1) for k in range(3)])
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = torch.cat([x, layer(nn.functional.relu(x))], 1)
+            return x
+
+    return nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), Dense(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(128, 5))
+
+
+def _autoencoder(nn):
+    down, up = nn.Conv2d(1, 4, 3, 2, 1), nn.ConvTranspose2d(4, 4, 2, 2)
+    return nn.Sequential(down, nn.ReLU(), up, nn.LeakyReLU(0.1), nn.Conv2d(4, 1, 3, padding=1))
+
+
+def _mixer(nn):
+    class Residual(nn.Module):
+        def __init__(self, *inner):
+            super().__init__()
+            self.inner = nn.Sequential(*inner)
+
+        def forward(self, x):
+            return x + self.inner(x)
+
+    block = Residual(nn.Conv2d(8, 8, 3, groups=8, padding="same"), nn.GELU(), nn.GroupNorm(1, 8))
+    first = nn.Conv2d(1, 8, 2, 2), nn.GELU(), nn.InstanceNorm2d(8, affine=True)
+    return nn.Sequential(
+        *first, block, nn.Conv2d(8, 8, 1), nn.GELU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
+    )
+
+
+def _beside(nn, torch):
+    class Beside(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.c, self.b = nn.Linear(6, 8), nn.Linear(6, 8), nn.Linear(16, 5)
+
+        def forward(self, x):
+            return self.b(torch.cat([nn.functional.relu(self.a(x)), torch.tanh(self.c(x))], -1))
+
+    return Beside()
+
+
+def _gated(nn, torch, function):
+    class Gated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(6, 32), nn.Linear(16, 5)
+
+        def forward(self, x):
+            one, other = self.a(x).chunk(2, -1)
+            return self.b(one * getattr(nn.functional, function)(other))
+
+    return Gated()
+
+
+def _encoder(nn, torch, how):
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.places, self.kinds = nn.Embedding(20, 16), nn.Embedding(8, 16), nn.Embedding(2, 16)
+            form = {"batch_first": True, "norm_first": how != "last", "activation": "gelu"}
+            layer = nn.TransformerEncoderLayer(16, 4, 24, 0.0, **form)
+            self.layers, self.norm = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.LayerNorm(16)
+            self.head = nn.Linear(16, 5)
+
+        def forward(self, ids):
+            x = self.tokens(ids) + self.places(torch.arange(8)) + self.kinds(torch.zeros(8, dtype=torch.long))
+            x = self.layers(x)
+            if how == "before":
+                return self.head(self.norm(x.mean(1)))
+            if how == "pooled":
+                return self.head(nn.functional.adaptive_avg_pool1d(self.norm(x).transpose(1, 2), 1).squeeze(-1))
+            return self.head(self.norm(x).mean(dim=1, keepdim=True).squeeze(1))
+
+    return Encoder()
+
+
+def _heads(nn, first):
+    class Heads(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.mix = nn.Embedding(20, 16), nn.MultiheadAttention(16, 4, batch_first=first)
+            self.norm, self.head = nn.LayerNorm(16), nn.Linear(16, 5)
+
+        def forward(self, ids):
+            x = self.tokens(ids) if first else self.tokens(ids).transpose(0, 1)
+            y = self.head(self.norm(x + self.mix(x, x, x, need_weights=False)[0]))
+            return y if first else y.transpose(0, 1)
+
+    return Heads()
+
+
+def _part_turned(nn, torch, base, turned):
+    class Turned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.qkv, self.out, self.head = (
+                nn.Embedding(20, 16),
+                nn.Linear(16, 48),
+                nn.Linear(16, 16),
+                nn.Linear(16, 5),
+            )
+            rates = float(base) ** (-torch.arange(0, turned, 2) / turned)
+            every = torch.outer(torch.arange(8.0), rates)
+            both = torch.cat([every, every], -1)
+            self.register_buffer("cos", both.cos(), persistent=False)
+            self.register_buffer("sin", both.sin(), persistent=False)
+
+        def turn(self, x):
+            own, rest = x[..., :turned], x[..., turned:]
+            a, b = own.chunk(2, -1)
+            return torch.cat([own * self.cos + torch.cat([-b, a], -1) * self.sin, rest], -1)
+
+        def forward(self, ids):
+            x = self.tokens(ids)
+            q, k, v = (one.view(*ids.shape, 2, 8).transpose(1, 2) for one in self.qkv(x).split(16, -1))
+            y = nn.functional.scaled_dot_product_attention(self.turn(q), self.turn(k), v, is_causal=True)
+            return self.head(x + self.out(y.transpose(1, 2).reshape(*ids.shape, 16)))
+
+    return Turned()
+
+
+FEATURES, IMAGE, TOKENS = "features", "image", "tokens"
+TRAINED = {
+    "regression": (FEATURES, "mse", lambda torch: _regression(torch.nn)),
+    "plain": (IMAGE, "", lambda torch: _plain(torch.nn)),
+    **{
+        f"bent {name}": (FEATURES, "", lambda torch, name=name: _bent(torch.nn, name))
+        for name in (*BENDS, "LeakyReLU 0.1", "LeakyReLU 0.2")
+    },
+    **{
+        f"image bent {name}": (IMAGE, "", lambda torch, name=name: _image_bent(torch.nn, name))
+        for name in ("ReLU6", "Hardswish", "Mish")
+    },
+    "mobile": (IMAGE, "", lambda torch: _mobile(torch.nn)),
+    "residual": (IMAGE, "", lambda torch: _residual(torch.nn)),
+    "squeezed": (IMAGE, "", lambda torch: _squeezed(torch.nn, torch)),
+    "dense": (IMAGE, "", lambda torch: _dense(torch.nn, torch)),
+    "autoencoder": (IMAGE, "mse", lambda torch: _autoencoder(torch.nn)),
+    "mixer": (IMAGE, "", lambda torch: _mixer(torch.nn)),
+    "beside": (FEATURES, "", lambda torch: _beside(torch.nn, torch)),
+    **{
+        f"gated {name}": (FEATURES, "", lambda torch, name=name: _gated(torch.nn, torch, name))
+        for name in ("silu", "sigmoid", "gelu")
+    },
+    **{
+        f"encoder {how}": (TOKENS, "", lambda torch, how=how: _encoder(torch.nn, torch, how))
+        for how in ("mean", "before", "pooled", "last")
+    },
+    "heads": (TOKENS, "", lambda torch: _heads(torch.nn, True)),
+    "heads tokens first": (TOKENS, "", lambda torch: _heads(torch.nn, False)),
+    "turned in part": (TOKENS, "", lambda torch: _part_turned(torch.nn, torch, 10_000, 4)),
+    "turned slowly": (TOKENS, "", lambda torch: _part_turned(torch.nn, torch, 500_000, 8)),
+    "turned fast": (TOKENS, "", lambda torch: _part_turned(torch.nn, torch, 100, 8)),
+}
+"""By name: what it takes, its loss if that is no cross-entropy, and what makes it."""
+
+
+def _bent(nn, name):
+    name, *share = name.split()
+    return nn.Sequential(nn.Linear(6, 16), getattr(nn, name)(*map(float, share)), nn.Linear(16, 5))
+
+
+def _image_bent(nn, name):
+    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), getattr(nn, name)(), nn.Flatten(), nn.Linear(256, 5))
+
+
+def _upsampled(nn, mode):
+    up = nn.Upsample(scale_factor=2, mode=mode)
+    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.MaxPool2d(2), up, nn.Flatten(), nn.Linear(256, 5))
+
+
+REFUSED = {
+    "learned bend": (FEATURES, lambda torch: _bent(torch.nn, "PReLU"), "PRelu"),
+    "odd bend": (FEATURES, lambda torch: _bent(torch.nn, "Softsign"), "Div.*none of relu"),
+    "upsampled": (IMAGE, lambda torch: _upsampled(torch.nn, "nearest"), "Resize"),
+    "dilated": (
+        IMAGE,
+        lambda torch: torch.nn.Sequential(
+            torch.nn.Conv2d(1, 4, 3, padding=2, dilation=2), torch.nn.Flatten(), torch.nn.Linear(256, 5)
+        ),
+        "dilations are 1",
+    ),
+    "strides": (
+        IMAGE,
+        lambda torch: torch.nn.Sequential(
+            torch.nn.Conv2d(1, 4, 3, (2, 1), 1), torch.nn.Flatten(), torch.nn.Linear(128, 5)
+        ),
+        "one stride",
+    ),
+    "without factors": (
+        FEATURES,
+        lambda torch: torch.nn.Sequential(
+            torch.nn.Linear(6, 16), torch.nn.LayerNorm(16, elementwise_affine=False), torch.nn.Linear(16, 5)
+        ),
+        "LayerNormalization.*no parameter",
+    ),
+}
+"""By name: what it takes, what makes it, and what is said."""
+
+
+def made(torch, takes, module):
+    """Return (module, example) of a row of the tables."""
+    torch.manual_seed(0)
+    shapes = {FEATURES: (16, 6), IMAGE: (8, 1, 8, 8)}
+    x = torch.randint(0, 20, (4, 8)) if takes == TOKENS else torch.randn(*shapes[takes])
+    return module(torch).train(), x
