@@ -16,7 +16,7 @@ from fabric.networks.graph.strips import strips_of
 from fabric.networks.streamed.operations.blocks import NORTH, SOUTH
 from fabric.networks.streamed.resident import Resident
 from tests.examples import examples
-from tests.fabric.networks.test_graphs import Ran, on_both
+from tests.fabric.networks.test_graphs import Ran, approximate, on_both
 from tests.fabric.networks.test_images import Images, exact, fitting
 from wse_core.encoding import DIRS
 from wse_core.errors import ConfigError, UnsupportedError
@@ -292,3 +292,10 @@ def test_windows_of_a_strip_are_not_those_of_an_image():
     network = replace(built.network(2, convolved=True), image_rows=4)
     assert not strips_of(network).whole
     exact(Ran(network, 2, 4, 1, 1), 1.0)
+
+
+@examples(20)
+@given(network=striped(), seed=st.integers(0, 99))
+def test_the_oracle_is_near_real_numbers(network, seed):
+    fitting(network, 2)
+    approximate(Ran(network, 2, network.image_rows, 3, seed), seed)
