@@ -518,6 +518,8 @@ def _goal(dest: Any, count: int) -> NDArray[np.uint32]:
     """Return an array of the host as 32-bit words that can be written."""
     if not isinstance(dest, np.ndarray) or dest.dtype.itemsize != 4 or not dest.flags.c_contiguous:
         raise ConfigError("the array for the result must be contiguous, with elements of 32 bits")
+    if not dest.flags.writeable:
+        raise ConfigError("the array for the result cannot be written", hint="np.array(...) makes a copy that can")
     flat = dest.reshape(-1).view(np.uint32)
     if flat.size < count:
         raise ConfigError(f"the array has {flat.size} elements, {count} are needed")

@@ -301,6 +301,15 @@ def test_a_copy_with_strides_reaches_every_other_pe(compiled):
         runner.memcpy_h2d_stride(place, np.zeros(30, np.float32), 0, 0, 3, 2, 5, 0, 1, **how)
 
 
+def test_a_result_needs_an_array_that_can_be_written(compiled):
+    runner = started(compiled)
+    goal = np.zeros(30, np.float32)
+    goal.flags.writeable = False
+    how = {"order": MemcpyOrder.ROW_MAJOR, "streaming": False, "nonblock": False}
+    with pytest.raises(ConfigError, match="cannot be written"):
+        runner.memcpy_d2h(goal, runner.get_id("a"), 0, 0, 3, 2, 5, **how)
+
+
 OPTIONS = """
 const shared = @import_module("<shared>");
 param n: u16;
