@@ -31,6 +31,7 @@ RENAMED = {"memcpy_multi/": "memcpy/"}
 NOT_MODELLED = {
     "<message_passing>": "how its messages travel between PEs is not public, and no public program uses it",
     "<malloc>": "no public program uses it",
+    **dict.fromkeys(("<data_utils>", "<string>", "<types>", "<timer>"), "what its functions are called is not public"),
 }
 """Modules of the vendor that this library has not, with the reason."""
 LIBRARY = Path(__file__).parents[1] / "library"
@@ -184,7 +185,9 @@ class Session:
             self.missing_libraries.setdefault(name, span)
             if name in NOT_MODELLED:
                 raise Fault(f"the module {name} is not modelled: {NOT_MODELLED[name]}", span)
-            raise Fault(f"there is no module {name}", span, "its directory can be given with --import-path")
+            there = ", ".join(f"<{module}>" for module in _modules_of_the_library())
+            hint = f"the library has {there}; the directory of another one is given with --import-path"
+            raise Fault(f"there is no module {name}", span, hint)
         beside = importer.path.parent if importer.path else Path()
         directories = (beside, self.root, *map(Path, self.options.import_paths))
         for directory in directories:
@@ -225,6 +228,12 @@ class Session:
                 continue
             made.globals[item.name] = Global(item.name, item, made)  # type: ignore[attr-defined]
         return made
+
+
+def _modules_of_the_library() -> list[str]:
+    """Return the names that programs import modules of our own library by."""
+    names = (path.relative_to(LIBRARY).with_suffix("").as_posix() for path in LIBRARY.rglob("*.csl"))
+    return sorted(name for name in names if name != "runtime" and not name.startswith("tile_config/"))
 
 
 @cache

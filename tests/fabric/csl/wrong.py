@@ -309,6 +309,11 @@ VECTORS = {
         value("@get_dsd(mem4d_dsd, ¶.{ .base_address = &m, .extent = .{ 2, 2 }, .stride = .{1} })", "var m: [8]f32;"),
         "as many strides, not 1",
     ),
+    "no such module": ('const t = @import_module(¶"<tsc>");\ncomptime { _ = t; }\n', "there is no module <tsc>"),
+    **{
+        f"module <{name}>": (f'const t = @import_module(¶"<{name}>");\ncomptime {{ _ = t; }}\n', "is not modelled")
+        for name in ("malloc", "message_passing", "string", "types", "data_utils", "timer")
+    },
     "param of a library": (
         'const d = @import_module(¶"<debug>", .{ .buffer_size = 9 });\n' + running("d.trace_u16(1);"),
         "the param 'key' of <debug>",
