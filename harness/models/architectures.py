@@ -19,6 +19,7 @@ __all__ = [
     "ARCHITECTURES",
     "COMMON",
     "CONFIG_KEYS",
+    "ELSEWHERE",
     "HEAD_SIZE",
     "POSITIONS",
     "ROPE_KEYS",
@@ -48,6 +49,40 @@ ARCHITECTURES = {
     "OlmoeForCausalLM": "olmoe",
 }
 """What is read, and the `model_type` that says the same."""
+
+MANY = "keys and values that come from a vector they have in common, and an expert that all tokens share"
+PICTURES = "pictures beside texts; files of its model of texts alone are read"
+SQUARED = "a squared relu in its feed-forward part"
+SLOPES = "positions that are a slope of the scores (ALiBi)"
+STATES = "layers that keep a state instead of keys and values"
+
+ELSEWHERE = {
+    "GptOssForCausalLM": "a score that belongs to no token in each softmax, and experts with biases",
+    "DeepseekV2ForCausalLM": MANY,
+    "DeepseekV3ForCausalLM": MANY,
+    "Qwen2MoeForCausalLM": "an expert that all tokens share",
+    "Llama4ForCausalLM": "attention inside of chunks of a text, and an expert that all tokens share",
+    "Llama4ForConditionalGeneration": PICTURES,
+    "Gemma3ForConditionalGeneration": PICTURES,
+    "Mistral3ForConditionalGeneration": PICTURES,
+    "Qwen2_5_VLForConditionalGeneration": PICTURES,
+    "GraniteMoeForCausalLM": "experts in a layout of their own, with the factors of a Granite",
+    "PhimoeForCausalLM": "experts that are chosen in another way, beside LayerNorm",
+    "NemotronForCausalLM": SQUARED,
+    "ArceeForCausalLM": SQUARED,
+    "FalconForCausalLM": f"queries, keys and values in an order of their own, in old sizes {SLOPES}",
+    "BloomForCausalLM": SLOPES,
+    "MptForCausalLM": SLOPES,
+    "GlmForCausalLM": "pairs of neighbours in a part of each head, and gate and up in one matrix",
+    "Glm4ForCausalLM": "pairs of neighbours in a part of each head, and gate and up in one matrix",
+    "ApertusForCausalLM": "an activation with weights of its own",
+    "MambaForCausalLM": STATES,
+    "Mamba2ForCausalLM": STATES,
+    "FalconH1ForCausalLM": STATES,
+    "Lfm2ForCausalLM": STATES,
+    "Qwen3NextForCausalLM": STATES,
+}
+"""Architectures that are not read, and what they have that this decoder does not."""
 
 ACTIVATION_NAMES = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu", "gelu_new": "gelu",
                     "gelu_fast": "gelu", "gelu_python_tanh": "gelu", "gelu": "gelu_erf", "gelu_python": "gelu_erf",

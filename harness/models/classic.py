@@ -10,9 +10,13 @@ GPT-NeoX       (Pythia) a part of each head turns; rows of one matrix have query
 GPT-J          as GPT-NeoX, with one norm of both parts, and with pairs of neighbours that turn
 Phi            (1, 1.5 and 2) one norm of both parts; biases everywhere, of the output matrix too
 StableLM       gated with silu, LayerNorm; one norm of both parts, or two norms
+Starcoder2     no gate, biases everywhere, all of a head turns, perhaps with a window of attention; tied
+Cohere         (Command-R, Aya) gated, one norm of both parts, without a bias; pairs of neighbours turn; logits have a
+               factor; tied.  The second generation has layers with a window, which turn, and others, which do not
 =============  ======================================================================================================
 
-Sources: the classes of the hub's library transformers (modeling_gpt2, _gpt_neox, _gptj, _phi, _stablelm).
+Sources: the classes of the hub's library transformers (modeling_gpt2, _gpt_neox, _gptj, _phi, _stablelm, _starcoder2,
+_cohere, _cohere2).
 """
 
 from __future__ import annotations
@@ -27,14 +31,31 @@ from numpy.typing import NDArray
 
 from fabric.networks.inference.decoder import EMBEDDING, POSITIONS, Decoder, LayerKind
 from fabric.networks.inference.rope import Scaling
-from harness.models.architectures import ACTIVATION_NAMES, COMMON, ROPE_KEYS, architectures_key, rope_key, truth_key
+from harness.models.architectures import (
+    ACTIVATION_NAMES,
+    COMMON,
+    ROPE_KEYS,
+    SLIDING,
+    architectures_key,
+    rope_key,
+    truth_key,
+)
 from harness.models.keys import NOTHING, Key, ignored, unless, used
 from harness.models.lowering import Factors
 from harness.models.tensors import Tensor
 from wse_core.errors import ConfigError
 from wse_core.errors.values import shown
 
-__all__ = ["CLASSIC", "CLASSIC_KEYS", "PARTS", "classic_decoder", "pair_order", "plain_names", "renamed"]
+__all__ = [
+    "CLASSIC",
+    "CLASSIC_KEYS",
+    "PARTS",
+    "TURNING_WHOLE",
+    "classic_decoder",
+    "pair_order",
+    "plain_names",
+    "renamed",
+]
 
 CLASSIC = {
     "GPT2LMHeadModel": "gpt2",
@@ -42,6 +63,9 @@ CLASSIC = {
     "GPTJForCausalLM": "gptj",
     "PhiForCausalLM": "phi",
     "StableLmForCausalLM": "stablelm",
+    "Starcoder2ForCausalLM": "starcoder2",
+    "CohereForCausalLM": "cohere",
+    "Cohere2ForCausalLM": "cohere2",
 }
 """What is read, and the `model_type` that says the same."""
 
@@ -51,6 +75,14 @@ OTHER_NAMES = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head"
 
 PARTS = {"GPTNeoXForCausalLM": 0.25, "PhiForCausalLM": 0.5, "StableLmForCausalLM": 0.25}
 """Part of a head that turns, if a file says nothing of it."""
+
+
+TURNING_WHOLE = {"Starcoder2ForCausalLM": 10_000.0, "CohereForCausalLM": 500_000.0, "Cohere2ForCausalLM": 10_000.0}
+"""Architectures of which all of a head turns, and the base of the angles if a file says nothing of it."""
+
+COHERE = ("CohereForCausalLM", "Cohere2ForCausalLM")
+NEIGHBOURS = ("GPTJForCausalLM", *COHERE)
+"""Architectures whose pairs are neighbours in a file."""
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
@@ -147,7 +179,72 @@ TURNING: dict[str, Key] = {
 }
 """Keys of a Phi and a StableLM."""
 
+
+def _a_factor(value: Any, table: Mapping[str, Any]) -> str | None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return None if number and 1e-30 <= value <= 1e30 else "it is no positive number of ordinary size"
+
+
+def _whole_heads(value: Any, table: Mapping[str, Any]) -> str | None:
+    heads = table.get("num_attention_heads")
+    whole = isinstance(value, int) and isinstance(heads, int) and value * heads == table.get("hidden_size")
+    return None if whole else "the library takes hidden_size / num_attention_heads"
+
+
+def _only(*values: Any) -> Key:
+    return unless(values, "another layer than the one that is modelled")
+
+
+def _positive(value: Any, table: Mapping[str, Any]) -> str | None:
+    return None if isinstance(value, int) and not isinstance(value, bool) and value > 0 else "it is no number of layers"
+
+
+ALL_TURNS: dict[str, Key] = {
+    "rope_theta": COMMON["rope_theta"],
+    "rope_parameters": COMMON["rope_parameters"],
+    "rope_scaling": COMMON["rope_scaling"],
+    "partial_rotary_factor": COMMON["partial_rotary_factor"],
+    "rotary_pct": COMMON["rotary_pct"],
+    "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
+    "tie_word_embeddings": used("whether the output matrix is the embedding", missing="true"),
+}
+"""Keys of those of which all of a head turns."""
+
+COHERES: dict[str, Key] = {
+    "hidden_act": used("the activation", _activation, missing="silu"),
+    "attention_bias": used("whether the products of attention have a bias", truth_key, missing="false"),
+    "logit_scale": used("factor of logits, given to the output matrix", _a_factor, missing="0.0625"),
+    "head_dim": ignored("hidden_size / num_attention_heads says it", _whole_heads),
+}
+
 CLASSIC_KEYS: dict[str, dict[str, Key]] = {
+    "Starcoder2ForCausalLM": BASE | LATER | ALL_TURNS | {
+        "hidden_act": used("the activation", _activation, missing="gelu_pytorch_tanh"),
+        "num_key_value_heads": used("heads of keys and values", missing="2, as the library has it"),
+        "norm_epsilon": used("added to the variance in each norm", missing="1e-05"),
+        "layer_norm_eps": unless(NOTHING, "the library reads norm_epsilon"),
+        "use_bias": used("whether all products of a layer have biases", truth_key, missing="true"),
+        "sliding_window": used("window of attention", missing="none"),
+        "mlp_type": _only(None, "default"),
+        "norm_type": _only(None, "layer_norm"),
+        **dict.fromkeys(("residual_dropout", "embedding_dropout"), ignored("it is about training")),
+    },
+    "CohereForCausalLM": BASE | LATER | ALL_TURNS | COHERES | {
+        "use_qk_norm": unless(NOTHING, "norms of queries and keys that subtract the mean are not modelled"),
+    },
+    "Cohere2ForCausalLM": BASE | LATER | ALL_TURNS | COHERES | {
+        "sliding_window": used("window of attention", missing="4096, as the library has it"),
+        "layer_types": used("which layers have a window, and turn"),
+        "sliding_window_pattern": used("each so many layers one has no window, unless layer_types says which",
+                                       _positive, missing="4"),
+        "_sliding_window_pattern": ignored("sliding_window_pattern says it"),
+        "layer_switch": ignored("sliding_window_pattern says it"),
+        "order_of_interleaved_layers": _only(None, "local_attn_first"),
+        "position_embedding_type": _only(None, "rope_gptj"),
+        "use_qk_norm": unless(NOTHING, "the library does not look at the key"),
+        **dict.fromkeys(("use_embedding_sharing", "use_gated_activation", "use_parallel_block",
+                         "use_parallel_embedding"), _only(None, True)),
+    },
     "GPT2LMHeadModel": BASE | GPT | {
         "tie_word_embeddings": used("whether the output matrix is the embedding", missing="true"),
         "scale_attn_weights": used("whether scores are divided by the root of a head's features", truth_key,
@@ -206,9 +303,60 @@ def plain_names(table: Mapping[str, Any], architecture: str) -> dict[str, Any]:
         found["partial_rotary_factor"] = table.get("rotary_pct", PARTS[architecture])
     elif architecture in PARTS:
         found.setdefault("partial_rotary_factor", PARTS[architecture])
-    missing = {"GPTNeoXForCausalLM": "gelu", "PhiForCausalLM": "gelu_new", "StableLmForCausalLM": "silu"}
+    if architecture == "Starcoder2ForCausalLM":
+        found["layer_norm_eps"] = table.get("norm_epsilon", 1e-5)
+    missing = {"Starcoder2ForCausalLM": "gelu_pytorch_tanh", **dict.fromkeys(COHERE, "silu"),
+               "GPTNeoXForCausalLM": "gelu", "PhiForCausalLM": "gelu_new", "StableLmForCausalLM": "silu"}  # fmt: skip
     found.setdefault("hidden_act", missing.get(architecture))
     return found
+
+
+def _windows(table: Mapping[str, Any], architecture: str, count: int) -> tuple[LayerKind, ...]:
+    """Return the layers of an architecture that may have windows of attention."""
+    cohere = architecture == "Cohere2ForCausalLM"
+    window = table.get("sliding_window", 4096 if cohere else None)
+    if window is not None and (isinstance(window, bool) or not isinstance(window, int) or window < 1):
+        raise ConfigError(f"sliding_window is {shown(window)}, no number of tokens")
+    if not cohere:
+        return (LayerKind(window=window),) * count if window is not None else ()
+    kinds = table.get("layer_types")
+    if kinds is None:
+        every = table.get("sliding_window_pattern", 4)
+        kinds = [SLIDING if (layer + 1) % every else "full_attention" for layer in range(count)]
+    known = isinstance(kinds, list) and all(kind in ("full_attention", SLIDING) for kind in kinds)
+    if not known or len(kinds) != count:
+        raise ConfigError(f"layer_types is no list of {count} layers, full_attention or {SLIDING}")
+    if window is None and SLIDING in kinds:
+        raise ConfigError("sliding_window is null, and layers have a window")
+    return tuple(LayerKind(turns=kind == SLIDING, window=window if kind == SLIDING else None) for kind in kinds)
+
+
+def _later_decoder(
+    table: Mapping[str, Any], architecture: str, sizes: Mapping[str, Any], head_size: int, scaling: Scaling | None
+) -> tuple[Decoder, Factors]:
+    """Return the decoder of a Starcoder2 or a Cohere, and its factors."""
+    cohere, layers = architecture in COHERE, sizes["layers"]
+    count = layers if isinstance(layers, int) and not isinstance(layers, bool) and 0 < layers < 1 << 16 else 0
+    biased = table.get("attention_bias", False) if cohere else table.get("use_bias", True)
+    tied = table.get("tie_word_embeddings", True)
+    factors = Factors(logits=1.0 / table.get("logit_scale", 0.0625) if cohere else 1.0, tied=tied is True)
+    decoder = Decoder(
+        **sizes,
+        head_size=head_size,
+        epsilon=table.get("layer_norm_eps", 1e-5),
+        qkv_bias=biased,
+        o_bias=biased,
+        ffn_bias=not cohere and biased,
+        tied=False if factors.unties else tied,
+        activation=ACTIVATION_NAMES[table["hidden_act"]],
+        norms="shared" if cohere else "before",
+        scaling=scaling,
+        centred=True,
+        norm_bias=not cohere,
+        gated=cohere,
+        different=() if architecture == "CohereForCausalLM" else _windows(table, architecture, count),
+    )
+    return decoder.within(decoder.context), factors
 
 
 def classic_decoder(
@@ -237,6 +385,8 @@ def classic_decoder(
     whole = all(isinstance(each, int) and not isinstance(each, bool) and each > 0 for each in (hidden, heads))
     if whole and hidden % heads:
         raise ConfigError(f"{shown(hidden)} features are no multiple of {shown(heads)} heads")
+    if architecture in TURNING_WHOLE:
+        return _later_decoder(table, architecture, sizes, hidden // heads if whole else 1, scaling)
     gpt2, neox, stable = (architecture == name for name in ("GPT2LMHeadModel", "GPTNeoXForCausalLM",
                                                             "StableLmForCausalLM"))  # fmt: skip
     phi, gptj = architecture == "PhiForCausalLM", architecture == "GPTJForCausalLM"
@@ -289,6 +439,7 @@ class Names:
 
 
 ATTENTION = {f"self_attn.{name}_proj": f"self_attn.{name}_proj" for name in "qkvo"}
+GATED = {f"mlp.{k}_proj": f"mlp.{k}_proj" for k in ("gate", "up", "down")}
 NORMS = {name: name for name in ("input_layernorm", "post_attention_layernorm")}
 WORDS = EMBEDDING.removesuffix(".weight")
 
@@ -320,9 +471,15 @@ NAMES = {
     ),
     "StableLmForCausalLM": Names(
         r"model\.layers\.(\d+)\.",
-        {**NORMS, **ATTENTION, **{f"mlp.{k}_proj": f"mlp.{k}_proj" for k in ("gate", "up", "down")}},
+        {**NORMS, **ATTENTION, **GATED},
         {},
     ),
+    "Starcoder2ForCausalLM": Names(
+        r"model\.layers\.(\d+)\.",
+        {**NORMS, **ATTENTION, "mlp.c_fc": "mlp.up_proj", "mlp.c_proj": "mlp.down_proj"},
+        {},
+    ),
+    **dict.fromkeys(COHERE, Names(r"model\.layers\.(\d+)\.", {**NORMS, **ATTENTION, **GATED}, {})),
 }  # fmt: skip
 
 MASKS = re.compile(r".*\.(?:attn|attention)\.(?:bias|masked_bias|rotary_emb\.inv_freq|embed_positions)")
@@ -380,6 +537,6 @@ def _apart(tensor: Tensor, name: str, decoder: Decoder, architecture: str) -> di
 
 def pair_order(decoder: Decoder, architecture: str) -> NDArray[np.int64] | None:
     """Return which feature of what turns in a file each one here is, if pairs are neighbours there; else None."""
-    if architecture != "GPTJForCausalLM":
+    if architecture not in NEIGHBOURS:
         return None
     return np.arange(2 * decoder.turned_pairs).reshape(-1, 2).T.ravel()

@@ -16,8 +16,17 @@ from typing import Any
 from fabric.networks.inference.decoder import MOST_DIFFERENT, Decoder, LayerKind
 from fabric.networks.inference.rope import Scaling
 from harness.kit.jsonfile import read_json
-from harness.models.architectures import ACTIVATION_NAMES, ARCHITECTURES, CONFIG_KEYS, HEAD_SIZE, SLIDING, THETA, WINDOW
-from harness.models.classic import CLASSIC, CLASSIC_KEYS, PARTS, classic_decoder, plain_names
+from harness.models.architectures import (
+    ACTIVATION_NAMES,
+    ARCHITECTURES,
+    CONFIG_KEYS,
+    ELSEWHERE,
+    HEAD_SIZE,
+    SLIDING,
+    THETA,
+    WINDOW,
+)
+from harness.models.classic import CLASSIC, CLASSIC_KEYS, PARTS, TURNING_WHOLE, classic_decoder, plain_names
 from harness.models.keys import KeyVerdict, judged, refuse_first, warnings_of
 from harness.models.lowering import LOWERED, Factors, factors_of
 from wse_core.errors import ConfigError, UnsupportedError
@@ -53,7 +62,8 @@ GEMMAS = ("GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")
 
 KV_HEADS = {"Qwen2ForCausalLM": 32, "Qwen3ForCausalLM": 32, "MistralForCausalLM": 8, "GemmaForCausalLM": 16,
             "SmolLM3ForCausalLM": 4, "Gemma2ForCausalLM": 4, "Gemma3ForCausalLM": 4,
-            "StableLmForCausalLM": 32, "MixtralForCausalLM": 8, "Qwen3MoeForCausalLM": 4}  # fmt: skip
+            "StableLmForCausalLM": 32, "Starcoder2ForCausalLM": 2,
+            "MixtralForCausalLM": 8, "Qwen3MoeForCausalLM": 4}  # fmt: skip
 """Heads of keys and values where a file says nothing of them; otherwise as many as query heads."""
 
 BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM",
@@ -104,7 +114,10 @@ def _architecture(table: Mapping[str, Any]) -> str:
         kind = table.get("model_type")
         found = next((name for name, known in KNOWN.items() if known == kind), str(kind or several))
     if found not in KNOWN:
-        raise UnsupportedError(f"architecture {named(found)}", hint=f"read are {', '.join(KNOWN)}")
+        has = ELSEWHERE.get(found)
+        raise UnsupportedError(
+            f"architecture {named(found)}", cause=f"it has {has}" if has else None, hint=f"read are {', '.join(KNOWN)}"
+        )
     return found
 
 
@@ -343,6 +356,8 @@ def _classic(given: Mapping[str, Any], architecture: str, warnings: tuple[str, .
         sizes = values["hidden"], heads
         whole = all(isinstance(each, int) and not isinstance(each, bool) and each > 0 for each in sizes)
         rotary = _rotary(table, sizes[0] // sizes[1]) if whole else None
+    elif architecture in TURNING_WHOLE:
+        values["rope_base"], scaling = _rope(table, TURNING_WHOLE[architecture])
     elif architecture == "GPTJForCausalLM":
         rotary = table.get("rotary_dim", 64)
     decoder, factors = classic_decoder(table, architecture, values, rotary, scaling)
@@ -424,7 +439,7 @@ def read_configuration(path: Path) -> Configuration:
     try:
         return configuration_of(table)
     except UnsupportedError as error:
-        raise UnsupportedError(error.what, where=path, hint=error.hint) from None
+        raise UnsupportedError(error.what, where=path, cause=error.cause, hint=error.hint) from None
     except ConfigError as error:
         raise ConfigError(error.what, where=path, hint=error.hint, path=str(path)) from None
 

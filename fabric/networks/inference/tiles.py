@@ -63,13 +63,8 @@ def _placed(bits: Bits, outputs: NDArray[np.int64], inputs: NDArray[np.int64], t
     turned : bool
         Whether inputs lie over y and outputs over x; else the reverse.
     """
-    down, across = (inputs, outputs) if turned else (outputs, inputs)
-    found = np.empty((len(down), len(across), inputs.shape[1], outputs.shape[1]), bits.dtype)
-    for r, mine in enumerate(down):
-        for c, others in enumerate(across):
-            rows, columns = (others, mine) if turned else (mine, others)
-            found[r, c] = bits[np.ix_(rows, columns)].T
-    return found
+    whole = bits[outputs.ravel()][:, inputs.ravel()].reshape(*outputs.shape, *inputs.shape)
+    return whole.transpose((2, 0, 3, 1) if turned else (0, 2, 3, 1))
 
 
 def embedding_rows(place: Placement, machine: Machine, weights: Weights, token: int, position: int) -> Bits:

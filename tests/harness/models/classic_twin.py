@@ -32,6 +32,30 @@ CLASSIC_BASES = {
         "partial_rotary_factor": 0.5,
         "eos_token_id": 3,
     },
+    "Starcoder2ForCausalLM": {
+        **LATER,
+        "model_type": "starcoder2",
+        "num_key_value_heads": 1,
+        "sliding_window": 5,
+        "tie_word_embeddings": False,
+        "eos_token_id": 3,
+    },
+    "CohereForCausalLM": {
+        **LATER,
+        "model_type": "cohere",
+        "num_key_value_heads": 1,
+        "tie_word_embeddings": False,
+        "eos_token_id": 3,
+    },
+    "Cohere2ForCausalLM": {
+        **LATER,
+        "model_type": "cohere2",
+        "num_key_value_heads": 1,
+        "sliding_window": 5,
+        "sliding_window_pattern": 2,
+        "tie_word_embeddings": False,
+        "eos_token_id": 3,
+    },
 }
 CLASSIC_BASES = {name: {"architectures": [name], **table} for name, table in CLASSIC_BASES.items()}
 """A small table of each architecture."""
@@ -62,6 +86,14 @@ CLASSIC_FIELDS = {
         *OF_LATER, "hidden_dropout", "classifier_dropout", "use_parallel_residual", "attention_bias", "is_decoder",
     ),
     "PhiForCausalLM": (*OF_LATER, "num_key_value_heads", "resid_pdrop", "embd_pdrop", "qk_layernorm"),
+    "Starcoder2ForCausalLM": (
+        *(name for name in OF_LATER if name != "layer_norm_eps"), "num_key_value_heads", "norm_epsilon", "use_bias",
+        "sliding_window", "residual_dropout", "embedding_dropout",
+    ),
+    "CohereForCausalLM": (*OF_LATER, "num_key_value_heads", "logit_scale", "attention_bias", "use_qk_norm"),
+    "Cohere2ForCausalLM": (
+        *OF_LATER, "num_key_value_heads", "logit_scale", "attention_bias", "sliding_window", "layer_types",
+    ),
     "StableLmForCausalLM": (
         *OF_LATER, "num_key_value_heads", "use_qkv_bias", "qk_layernorm", "use_parallel_residual", "hidden_dropout",
     ),
@@ -81,10 +113,12 @@ def classic_tensors(architecture, table=None, seed=1):
     def linear(name, rows, columns, bias=True):
         found[f"{name}.weight"] = r.standard_normal((rows, columns))
         if bias:
-            found[f"{name}.bias"] = r.standard_normal(columns if ".c_" in name else rows)
+            found[f"{name}.bias"] = r.standard_normal(columns if ".h." in name and ".c_" in name else rows)
 
     def norm(name):
         found[f"{name}.weight"], found[f"{name}.bias"] = 1 + 0.1 * r.random(D), r.standard_normal(D)
+        if architecture.startswith("Cohere"):
+            del found[f"{name}.bias"]
 
     for layer in range(2):
         if architecture == "GPT2LMHeadModel":
@@ -119,6 +153,8 @@ def classic_tensors(architecture, table=None, seed=1):
                 linear(f"{at}self_attn.{name}", rows, D)
             linear(f"{at}mlp.fc1", F, D)
             linear(f"{at}mlp.fc2", D, F)
+        elif architecture.startswith(("Starcoder2", "Cohere")):
+            _later_layer(f"model.layers.{layer}.", architecture, table, kv, linear, norm)
         else:
             at = f"model.layers.{layer}."
             norm(f"{at}input_layernorm")
@@ -135,13 +171,27 @@ def classic_tensors(architecture, table=None, seed=1):
         "GPTNeoXForCausalLM": ("gpt_neox.embed_in", "gpt_neox.final_layer_norm", "embed_out"),
         "PhiForCausalLM": ("model.embed_tokens", "model.final_layernorm", "lm_head"),
         "StableLmForCausalLM": ("model.embed_tokens", "model.norm", "lm_head"),
-    }[architecture]
+    }.get(architecture, ("model.embed_tokens", "model.norm", "lm_head"))
     linear(words, V, D, bias=False)
     if architecture == "GPT2LMHeadModel":
         linear("transformer.wpe", 24, D, bias=False)
     norm(last)
     linear(head, V, D, bias=architecture in ("GPTJForCausalLM", "PhiForCausalLM"))
     return {name: np.asarray(values, np.float32) for name, values in found.items()}
+
+
+def _later_layer(at, architecture, table, kv, linear, norm):
+    """Make the weights of a layer of a Starcoder2 or a Cohere."""
+    cohere = architecture.startswith("Cohere")
+    biased = table.get("attention_bias", False) if cohere else table.get("use_bias", True)
+    norm(f"{at}input_layernorm")
+    if not cohere:
+        norm(f"{at}post_attention_layernorm")
+    for name, rows in (("q_proj", D), ("k_proj", kv), ("v_proj", kv), ("o_proj", D)):
+        linear(f"{at}self_attn.{name}", rows, D, biased)
+    products = (("gate_proj", F), ("up_proj", F), ("down_proj", D)) if cohere else (("c_fc", F), ("c_proj", D))
+    for name, rows in products:
+        linear(f"{at}mlp.{name}", rows, F + D - rows, biased and not cohere)
 
 
 def _active(name, x):
@@ -169,22 +219,24 @@ def _turned(z, table, part, base):
     return np.concatenate([a * cos - b * sin, b * cos + a * sin, rest], -1)
 
 
-def _turned_pairs(z, features):
+def _turned_pairs(z, features, base=10000.0, slower=1.0):
     """Return heads of which pairs of neighbours turn."""
-    angle = np.outer(np.arange(z.shape[1]), 1.0 / 10000 ** (np.arange(0, features, 2) / features))
+    angle = np.outer(np.arange(z.shape[1]), 1.0 / base ** (np.arange(0, features, 2) / features) / slower)
     out, cos, sin = z.copy(), np.cos(angle), np.sin(angle)
     a, b = z[..., 0:features:2], z[..., 1:features:2]
     out[..., 0:features:2], out[..., 1:features:2] = a * cos - b * sin, b * cos + a * sin
     return out
 
 
-def _mixed(q, k, v, scale):
+def _mixed(q, k, v, scale, window=None):
     """Return what attention gives, (tokens, features of all heads), of heads (heads, tokens, features)."""
     n, out = q.shape[1], []
     for head, queries in enumerate(q):
         own = head // (len(q) // len(k))
         scores = queries @ k[own].T * scale
         scores[np.triu(np.ones((n, n), bool), 1)] = -np.inf
+        if window is not None:
+            scores[np.tril(np.ones((n, n), bool), -window)] = -np.inf
         share = np.exp(scores - scores.max(1, keepdims=True))
         out.append(share / share.sum(1, keepdims=True) @ v[own])
     return np.concatenate(out, 1)
@@ -199,6 +251,8 @@ def classic_logits(kind, table, tensors, ids):
     layers = table.get("n_layer", table.get("num_hidden_layers"))
     size = hidden // heads
     epsilon = table.get("layer_norm_epsilon" if kind.startswith(("GPT2", "GPTJ")) else "layer_norm_eps", 1e-5)
+    if kind == "Starcoder2ForCausalLM":
+        epsilon = table.get("norm_epsilon", 1e-5)
 
     def linear(x, name):
         return x @ t[f"{name}.weight"].T + t.get(f"{name}.bias", 0.0)
@@ -209,7 +263,7 @@ def classic_logits(kind, table, tensors, ids):
     def norm(x, name):
         centred = x - x.mean(-1, keepdims=True)
         y = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + epsilon)
-        return y * t[f"{name}.weight"] + t[f"{name}.bias"]
+        return y * t[f"{name}.weight"] + t.get(f"{name}.bias", 0.0)
 
     def by_heads(x):
         return x.reshape(n, -1, size).swapaxes(0, 1)
@@ -226,16 +280,7 @@ def classic_logits(kind, table, tensors, ids):
         head = "transformer.wte" if table.get("tie_word_embeddings", True) else "lm_head"
         return norm(x, "transformer.ln_f")[-1] @ t[f"{head}.weight"].T
     if kind == "GPTJForCausalLM":
-        x = t["transformer.wte.weight"][ids]
-        for layer in range(layers):
-            at = f"transformer.h.{layer}."
-            y = norm(x, at + "ln_1")
-            q, k, v = (by_heads(linear(y, f"{at}attn.{name}_proj")) for name in "qkv")
-            q, k = (_turned_pairs(z, table.get("rotary_dim", 64)) for z in (q, k))
-            z = _active(table.get("activation_function", "gelu_new"), linear(y, at + "mlp.fc_in"))
-            x = x + linear(_mixed(q, k, v, size**-0.5), at + "attn.out_proj") + linear(z, at + "mlp.fc_out")
-        head = "transformer.wte.weight" if table.get("tie_word_embeddings", False) else "lm_head.weight"
-        return norm(x, "transformer.ln_f")[-1] @ t[head].T + t["lm_head.bias"]
+        return _gptj(table, t, ids, linear, norm, by_heads)
     if kind == "GPTNeoXForCausalLM":
         x = t["gpt_neox.embed_in.weight"][ids]
         part, base = table.get("rotary_pct", 0.25), table.get("rotary_emb_base", 10000.0)
@@ -250,6 +295,10 @@ def classic_logits(kind, table, tensors, ids):
             x = x + more + linear(_active(table.get("hidden_act", "gelu"), z), at + "mlp.dense_4h_to_h")
         head = "gpt_neox.embed_in" if table.get("tie_word_embeddings", False) else "embed_out"
         return norm(x, "gpt_neox.final_layer_norm")[-1] @ t[f"{head}.weight"].T
+    if kind.startswith("Cohere"):
+        return _cohere(kind, table, t, ids, linear, norm, by_heads)
+    if kind == "Starcoder2ForCausalLM":
+        return _starcoder(table, t, ids, linear, norm, by_heads)
     phi = kind == "PhiForCausalLM"
     x, base = t["model.embed_tokens.weight"][ids], table.get("rope_theta", 10000.0)
     part = table.get("partial_rotary_factor", 0.5 if phi else 0.25)
@@ -270,3 +319,55 @@ def classic_logits(kind, table, tensors, ids):
     y = norm(x, "model.final_layernorm" if phi else "model.norm")[-1]
     head = "model.embed_tokens" if table.get("tie_word_embeddings", False) else "lm_head"
     return y @ t[f"{head}.weight"].T + t.get("lm_head.bias", 0.0)
+
+
+def _cohere(kind, table, t, ids, linear, norm, by_heads):
+    """Return the logits of both generations of a Cohere."""
+    rope = table.get("rope_scaling") or table.get("rope_parameters") or {}
+    base = rope.get("rope_theta", table.get("rope_theta", 500000.0 if kind == "CohereForCausalLM" else 10000.0))
+    linearly = rope.get("rope_type", rope.get("type", "default")) == "linear"
+    x, layers = t["model.embed_tokens.weight"][ids], table["num_hidden_layers"]
+    every = table.get("sliding_window_pattern", 4)
+    kinds = table.get("layer_types") or [(layer + 1) % every > 0 for layer in range(layers)]
+    for layer, own in enumerate(kinds):
+        at, slides = f"model.layers.{layer}.", own in (True, "sliding_attention")
+        y = norm(x, at + "input_layernorm")
+        q, k, v = (by_heads(linear(y, f"{at}self_attn.{name}_proj")) for name in "qkv")
+        if slides or kind == "CohereForCausalLM":
+            q, k = (_turned_pairs(z, z.shape[-1], base, rope["factor"] if linearly else 1.0) for z in (q, k))
+        window = table.get("sliding_window", 4096) if slides and kind == "Cohere2ForCausalLM" else None
+        mixed = linear(_mixed(q, k, v, q.shape[-1] ** -0.5, window), at + "self_attn.o_proj")
+        gate = _active(table.get("hidden_act", "silu"), linear(y, at + "mlp.gate_proj"))
+        x = x + mixed + linear(gate * linear(y, at + "mlp.up_proj"), at + "mlp.down_proj")
+    head = "model.embed_tokens" if table.get("tie_word_embeddings", True) else "lm_head"
+    return norm(x, "model.norm")[-1] @ t[f"{head}.weight"].T * table.get("logit_scale", 0.0625)
+
+
+def _starcoder(table, t, ids, linear, norm, by_heads):
+    """Return the logits of a Starcoder2."""
+    x, act = t["model.embed_tokens.weight"][ids], table.get("hidden_act", "gelu_pytorch_tanh")
+    for layer in range(table["num_hidden_layers"]):
+        at = f"model.layers.{layer}."
+        y = norm(x, at + "input_layernorm")
+        q, k, v = (by_heads(linear(y, f"{at}self_attn.{name}_proj")) for name in "qkv")
+        q, k = (_turned(z, table, 1.0, table.get("rope_theta", 10000.0)) for z in (q, k))
+        mixed = _mixed(q, k, v, q.shape[-1] ** -0.5, table.get("sliding_window"))
+        x = x + linear(mixed, at + "self_attn.o_proj")
+        z = _active(act, linear(norm(x, at + "post_attention_layernorm"), at + "mlp.c_fc"))
+        x = x + linear(z, at + "mlp.c_proj")
+    head = "model.embed_tokens" if table.get("tie_word_embeddings", True) else "lm_head"
+    return norm(x, "model.norm")[-1] @ t[f"{head}.weight"].T
+
+
+def _gptj(table, t, ids, linear, norm, by_heads):
+    """Return the logits of a GPT-J."""
+    x = t["transformer.wte.weight"][ids]
+    for layer in range(table["n_layer"]):
+        at = f"transformer.h.{layer}."
+        y = norm(x, at + "ln_1")
+        q, k, v = (by_heads(linear(y, f"{at}attn.{name}_proj")) for name in "qkv")
+        q, k = (_turned_pairs(z, table.get("rotary_dim", 64)) for z in (q, k))
+        z = _active(table.get("activation_function", "gelu_new"), linear(y, at + "mlp.fc_in"))
+        x = x + linear(_mixed(q, k, v, q.shape[-1] ** -0.5), at + "attn.out_proj") + linear(z, at + "mlp.fc_out")
+    head = "transformer.wte.weight" if table.get("tie_word_embeddings", False) else "lm_head.weight"
+    return norm(x, "transformer.ln_f")[-1] @ t[head].T + t["lm_head.bias"]

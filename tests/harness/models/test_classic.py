@@ -31,6 +31,12 @@ OWN = {
     "rope_theta": (100, 500000.0),
     "layer_norm_eps": (0.25, 1e-6),
     "layer_norm_epsilon": (0.25, 1e-6),
+    "norm_epsilon": (0.25, 1e-6),
+    "sliding_window": (3, 30),
+    "sliding_window_pattern": (1, 3),
+    "layer_types": (["sliding_attention", "full_attention"], ["full_attention"] * 2, ["sliding_attention"]),
+    "logit_scale": (0.25, 1),
+    "head_dim": (4, 8),
     "n_inner": (12, 48, None),
     "hidden_size": (8, 16),
     "n_positions": (24, 12, 11, 48),
@@ -62,6 +68,12 @@ CHANGES = [
     ("GPT2LMHeadModel", {"scale_attn_weights": False}),
     ("GPT2LMHeadModel", {"activation_function": "gelu"}),
     ("GPTJForCausalLM", {"rotary_dim": 4}),
+    ("Starcoder2ForCausalLM", {"use_bias": False, "sliding_window": None}),
+    ("Starcoder2ForCausalLM", {"num_key_value_heads": 2, "norm_epsilon": 0.25, "hidden_act": "gelu"}),
+    ("CohereForCausalLM", {"attention_bias": True, "logit_scale": 0.5}),
+    ("CohereForCausalLM", {"rope_scaling": {"type": "linear", "factor": 2.0}, "rope_theta": 50.0}),
+    ("Cohere2ForCausalLM", {"attention_bias": True, "layer_types": ["full_attention", "sliding_attention"]}),
+    ("Cohere2ForCausalLM", {"sliding_window": 30, "sliding_window_pattern": 1}),
 ]
 """Tables with tensors of their own."""
 
@@ -129,6 +141,12 @@ def test_what_a_key_says(architecture, change, tmp_path):
         ("GPTNeoXForCausalLM", {"model_type": "llama"}, "model_type says"),
         ("GPTJForCausalLM", {"rotary_dim": None}, "number of pairs"),
         ("GPTJForCausalLM", {"tie_word_embeddings": True}, "is not the embedding"),
+        ("CohereForCausalLM", {"use_qk_norm": True}, "subtract the mean"),
+        ("CohereForCausalLM", {"logit_scale": None}, "logit_scale"),
+        ("CohereForCausalLM", {"tie_word_embeddings": True}, "is not the embedding"),
+        ("Cohere2ForCausalLM", {"sliding_window": None}, "layers have a window"),
+        ("Cohere2ForCausalLM", {"layer_types": ["full_attention"]}, "no list of 2 layers"),
+        ("Starcoder2ForCausalLM", {"sliding_window": 0.5}, "no number of tokens"),
     ],
 )
 def test_what_is_refused(architecture, change, what, tmp_path):

@@ -9,7 +9,8 @@ import pytest
 
 from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.rope import Scaling
-from harness.models.configuration import Configuration, configuration_of, read_configuration, write_configuration
+from harness.models.architectures import ELSEWHERE
+from harness.models.configuration import KNOWN, Configuration, configuration_of, read_configuration, write_configuration
 from harness.models.lowering import Factors
 from harness.models.presets import PRESETS, find_preset
 from wse_core.errors import ConfigError, UnsupportedError
@@ -298,3 +299,22 @@ def test_presets_have_their_published_sizes():
     assert find_preset("llama3-8b") == ("LLaMA3-8B", PRESETS["LLaMA3-8B"])
     with pytest.raises(ConfigError, match="did you mean LLaMA3-8B"):
         find_preset("LLaMA3-9B")
+
+
+@pytest.mark.parametrize("architecture", ELSEWHERE)
+def test_others_are_refused_with_what_they_have(architecture, tmp_path):
+    """One line names the architecture and what the decoder does not have; none of them is read."""
+    assert architecture not in KNOWN
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"architectures": [architecture]}))
+    with pytest.raises(UnsupportedError) as caught:
+        read_configuration(path)
+    assert f"architecture {architecture}" in str(caught.value)
+    assert ELSEWHERE[architecture] in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_others_are_names_of_the_library():
+    transformers = pytest.importorskip("transformers")
+    assert all(hasattr(transformers, name) for name in (*ELSEWHERE, *KNOWN))
