@@ -90,7 +90,10 @@ class Asking(ABC):
 
     def scalar(self, node: n.Node, scope: Scope, what: str = "this") -> Value:
         """Return a known operand that is the same for all lanes."""
-        return uniform(self.known(node, scope, what), self.level)
+        value = uniform(self.known(node, scope, what), self.level)
+        if value is None:
+            raise Fault(f"{what} is needed here, not what this is a part of", node.span)
+        return value
 
     def type(self, node: n.Node, scope: Scope) -> Type:
         """Return the type that an expression stands for; a variable named like a type does not hide it here."""
@@ -101,8 +104,6 @@ class Asking(ABC):
             self.session.dialect.use(node.name if known else "an integer of this width", node.span)
             return plain
         value = self.scalar(node, scope, "a type")
-        if value is None:
-            raise Fault("a type is needed here, not what this is a part of", node.span)
         if value.type != TYPE:
             raise Fault(f"a type is needed here, not {shown(value)} of type {value.type}", node.span)
         return value.data

@@ -340,6 +340,10 @@ VECTORS = {
         + running("_ = f(v, 3);"),
         "has a [2]i16",
     ),
+    "size of its own array": (
+        "fn f(v: [¶f]i16) i16 { return v[0]; }\n" + running("_ = f;"),
+        "not what this is a part of",
+    ),
     "task of its own type": (
         "task t(¶t) void { }\ncomptime { @bind_local_task(t, @get_local_task_id(9)); }\n",
         "a type is needed",
