@@ -55,6 +55,8 @@ OWNERS = {
     "turned": ("rotary",),
 }
 """Keys of a node belong to these operations."""
+NORMS = ("norm", "centred", "rms", "groupnorm", "batchnorm")
+"""These have factors of their own."""
 PLACED = ("gpt", "bert")
 """These presets are told places in a sequence by the samples."""
 EMBEDDING = 0.3
@@ -98,7 +100,7 @@ def graph_of(
     names, rows, before = {INPUT: INPUT}, {INPUT: inputs}, INPUT
     images = {INPUT: tuple(image)}  # channels, rows and columns; () is no image
     found: list[Node] = []
-    normed = {f"{node.name}.norm" for node in nodes if node.op in ("norm", "rms", "groupnorm", "batchnorm")}
+    normed = {f"{node.name}.norm" for node in nodes if node.op in NORMS}
     for number, node in enumerate(nodes):
         where = f"network.nodes[{number}]"
         _check(node, where)

@@ -763,10 +763,12 @@ class OnnxReader:
         if not self._over_features(node) or len(x.shape) > 1:
             self._refuse(node, "only the features of a sample are normalised here")
         self._small(node)
-        name = self._add_node(node, "norm", x, name=self._named(node, 1).removesuffix(".norm"))
+        bare = len(node.input) < 3 or not node.input[2] or self._zeros(node.input[2])
+        op = "centred" if bare else "norm"
+        name = self._add_node(node, op, x, name=self._named(node, 1).removesuffix(".norm"))
         if not name:
             return
-        for place, what in ((1, "weight"), (2, "bias")):
+        for place, what in enumerate(("weight", "bias")[: 2 - bare], 1):
             count = x.features or len(self.known.get(node.input[1], ()))
             self._vector(node, place, f"{name}.norm.{what}", count, f"a {what}")
 

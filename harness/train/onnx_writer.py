@@ -108,6 +108,7 @@ class OnnxWriter:
             "maxpool": lambda node, given: self._add("MaxPool", given, **_window(node), **_border(node)),
             "avgpool": lambda node, given: self._add("AveragePool", given, **_window(node), **_border(node)),
             "norm": self._norm,
+            "centred": self._norm,
             "groupnorm": self._group_norm,
             "batchnorm": self._batch_norm,
             "shift": lambda node, given: self._shift(node, given, rows),
@@ -159,7 +160,7 @@ class OnnxWriter:
         )
 
     def _norm(self, node: Node, given: list[str]) -> str:
-        names = self._held(node, "norm.weight", "norm.bias")
+        names = self._held(node, "norm.weight", *["norm.bias"] * (node.op == "norm"))
         return self._add("LayerNormalization", [*given, *names], axis=-1, epsilon=self.config.network.epsilon)
 
     def _group_norm(self, node: Node, given: list[str]) -> str:

@@ -12,6 +12,7 @@ linear          y_o = r(sum_i W_oi x_i + b_o)               dx_i = r(sum_o W_oi 
 norm            u = r((x - mean x) / sqrt(var x + eps))     e = g dy, dg = sum_t dy u, ds = sum_t dy    u, 1 / sqrt
                 y = r(g u + s)                              dx = r((e - mean e - u mean(e u)) / sqrt)
 activations     y = r(f(x))                                 dx = r(f'(x) dy), f' rounded                slopes
+centred         norm without shift                          the same, without ds                        u, 1 / sqrt
 rms             norm without mean and shift                 without the first mean                      u, 1 / sqrt
 add             y = r(a + b)                                da = db = dy                                -
 mul             y = r(a b)                                  da = r(b dy), db = r(a dy)                  a, b
@@ -53,6 +54,7 @@ __all__ = [
     "APART",
     "EPSILON",
     "Add",
+    "CentredNorm",
     "CrossEntropy",
     "Floats",
     "Linear",
@@ -240,6 +242,27 @@ class Norm(NetworkOperation):
         mean, dot = scaled.mean(1, keepdims=True), (scaled * unit).mean(1, keepdims=True)
         gradient = np.stack([(delta * unit).sum(0), delta.sum(0)])
         return a.round((scaled - mean - unit * dot) * inverse), gradient
+
+
+class CentredNorm(Norm):
+    """Normalisation over the features of a token, whose parameter has factors and no shifts."""
+
+    name, meaning = "centred", "y = g (x - mean x) / sqrt(var x + eps)"
+    refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode normalises with a shift"}
+
+    def parameter(self, node: Node, given: int) -> NetworkTensor:
+        return NetworkTensor(f"{node.group}.norm", 1, "parameter", given)
+
+    def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
+        assert values is not None
+        return super().plain(a, node, x, np.concatenate([values, np.zeros_like(values)]))
+
+    def plain_back(
+        self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
+    ) -> tuple[Floats, Values]:
+        below, gradient = super().plain_back(a, node, delta, kept, values)
+        assert gradient is not None
+        return below, gradient[:1]
 
 
 class Rms(Norm):

@@ -11,6 +11,7 @@ from fabric.networks.graph.gather import GatherStrips
 from fabric.networks.graph.group_norm import GroupNorm
 from fabric.networks.graph.operations import (
     Add,
+    CentredNorm,
     CrossEntropy,
     Linear,
     MeanSquares,
@@ -34,6 +35,7 @@ OPERATIONS: dict[str, NetworkOperation] = {
     for row in (
         Linear(),
         Norm(),
+        CentredNorm(),
         Rms(),
         *ACTIVATIONS.values(),
         Add(),

@@ -53,7 +53,7 @@ class Built:
             op = list(ACTIVATIONS)[(number + self.features + 5 * self.sequence) % len(ACTIVATIONS)]
             self.at = self.node(f"{group}.{op}", op, x)
             return
-        if kind in ("norm", "rms"):
+        if kind in ("norm", "rms", "centred"):
             self.at = self.node(f"{group}.{kind}", kind, x)
             return
         if kind in ("square", "self"):
@@ -145,7 +145,10 @@ class Ran:
 
 
 @st.composite
-def graphs(draw, kinds=("mlp", "attention", "rotary", "gate", "row", "norm", "rms", "twice", "square", "self", "mean")):
+def graphs(
+    draw,
+    kinds=("mlp", "attention", "rotary", "gate", "row", "norm", "rms", "centred", "twice", "square", "self", "mean"),
+):
     """Draw a network, and the tokens of a PE."""
     heads, size, sequence = draw(st.integers(1, 4)), draw(st.integers(1, 6)), draw(st.integers(1, 6))
     group = draw(st.sampled_from([n for n in range(1, heads + 1) if heads % n == 0]))

@@ -214,6 +214,7 @@ TRAINED = {
     "dense": (IMAGE, "", lambda torch: _dense(torch.nn, torch)),
     "autoencoder": (IMAGE, "mse", lambda torch: _autoencoder(torch.nn)),
     "mixer": (IMAGE, "", lambda torch: _mixer(torch.nn)),
+    "without shifts": (TOKENS, "", lambda torch: _without_shifts(torch.nn)),
     "beside": (FEATURES, "", lambda torch: _beside(torch.nn, torch)),
     **{
         f"gated {name}": (FEATURES, "", lambda torch, name=name: _gated(torch.nn, torch, name))
@@ -239,6 +240,13 @@ def _bent(nn, name):
 
 def _image_bent(nn, name):
     return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), getattr(nn, name)(), nn.Flatten(), nn.Linear(256, 5))
+
+
+def _without_shifts(nn):
+    norms = nn.LayerNorm(16, bias=False), nn.LayerNorm(16, bias=False)
+    return nn.Sequential(
+        nn.Embedding(20, 16), norms[0], nn.Linear(16, 16, bias=False), nn.GELU(), norms[1], nn.Linear(16, 5)
+    )
 
 
 def _upsampled(nn, mode):

@@ -120,7 +120,7 @@ def small(op):
             2,
         )
     activation = op if op in ACTIVATIONS else "relu"
-    norm = "rms" if op == "rms" else "norm"
+    norm = op if op in ("rms", "centred") else "norm"
     return GraphCase(TransformerBlocks(6, 8, 2, 2, 8, 4, 1, norm, activation, op == "mul", op == "rotary"), 2, 1, 4)
 
 

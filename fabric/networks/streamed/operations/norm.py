@@ -14,6 +14,9 @@ from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 
 __all__ = ["NORM"]
 
+CENTRED = ("norm", "centred")
+"""These normalise with a mean; the others do not."""
+
 COMMANDS = {
     "k_low": "data = lower half of an f32 constant, 1 / features",
     "k_high": "data = its upper half",
@@ -39,7 +42,7 @@ def forward(w: StepWriter, step: NetworkStep) -> None:
     y = step.writes[0]
     rows, unit = f"{w.plan.array(y)}.rows", w.plan.kept(step, "n")
     _constant(w, step)
-    if step.op == "norm":
+    if step.op in CENTRED:
         w.tell(row=rows)
         w.each(y, "sum_row")
         w.join("join_add")
@@ -63,7 +66,7 @@ def back(w: StepWriter, step: NetworkStep) -> None:
         w.factors(step, ("grad_beta",), gradient=1)
     w.tell(delta=delta, aux=unit)
     w.factors(step, ("grad_gamma",), gradient=0)
-    if step.op == "norm":
+    if step.op in CENTRED:
         w.tell(delta=delta)
         w.factors(step, ("back_sum",))
         w.join("join_add")

@@ -46,6 +46,7 @@ STREAMED: dict[str, Lowering] = {
     "cross_entropy": LOSS,
     "mse": MEAN_SQUARES,
     "norm": NORM,
+    "centred": NORM,
     "rms": NORM,
 }
 """By the names of `fabric.networks.graph.table.OPERATIONS`, in the order in which programs have their tasks."""

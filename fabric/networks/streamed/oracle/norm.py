@@ -16,27 +16,32 @@ Bits = NDArray[np.uint32]
 
 
 def forward(
-    a: MeshArithmetic, tensor: NetworkTensor, x: Halves, weights: StreamedParameter
+    a: MeshArithmetic, tensor: NetworkTensor, x: Halves, weights: StreamedParameter, centred: bool = True
 ) -> tuple[Halves, tuple[Halves, Bits]]:
     """Return (rows, (unit rows, 1 / deviation))."""
     wide = a.widen(x)
     zero = np.zeros(wide.shape[1:], np.uint32)
-    centred = a.sub(wide, (a.mean(wide, tensor) if len(_factors(weights)) > 1 else zero)[None])
-    inverse = a.functions.rsqrt(a.plus(a.mean(a.mul(centred, centred), tensor), a.epsilon))
-    unit = a.narrow(a.mul(centred, inverse[None]))
+    apart = a.sub(wide, (a.mean(wide, tensor) if centred else zero)[None])
+    inverse = a.functions.rsqrt(a.plus(a.mean(a.mul(apart, apart), tensor), a.epsilon))
+    unit = a.narrow(a.mul(apart, inverse[None]))
     factors, *shifts = _factors(weights)
     shift = a.widen(shifts[0]) if shifts else zero
     return a.narrow(a.fma(unit, factors, np.broadcast_to(shift, wide.shape))), (unit, inverse)
 
 
 def back(
-    a: MeshArithmetic, tensor: NetworkTensor, delta: Halves, kept: tuple[Halves, Bits], weights: StreamedParameter
+    a: MeshArithmetic,
+    tensor: NetworkTensor,
+    delta: Halves,
+    kept: tuple[Halves, Bits],
+    weights: StreamedParameter,
+    centred: bool = True,
 ) -> tuple[Halves, Bits]:
     """Return (gradients of the rows before normalisation, gradients of factors and shifts)."""
     (unit, inverse), wide = kept, a.widen(delta)
     units = a.widen(unit)
-    centred = len(_factors(weights)) > 1
-    gradients = np.concatenate([a.south(a.mul(wide, units)), *([a.south(wide)] if centred else [])])
+    shifted = len(_factors(weights)) > 1
+    gradients = np.concatenate([a.south(a.mul(wide, units)), *([a.south(wide)] if shifted else [])])
     scaled = a.fma(delta, _factors(weights)[0], np.zeros_like(wide))
     dot = a.mean(a.mul(scaled, units), tensor)
     mean = a.mean(scaled, tensor) if centred else np.zeros_like(dot)

@@ -62,7 +62,8 @@ def _slope(a: StreamedArithmetic, node: Node, delta: Halves, slopes: Halves, wei
 FORWARD: dict[str, Callable[..., Any]] = {
     "linear": lambda a, node, x, weights: linear.forward(a, *_tensors(a, node), x, weights),
     "norm": lambda a, node, x, weights: norm.forward(a, _tensors(a, node)[1], x, weights),
-    "rms": lambda a, node, x, weights: norm.forward(a, _tensors(a, node)[1], x, weights),
+    "centred": lambda a, node, x, weights: norm.forward(a, _tensors(a, node)[1], x, weights),
+    "rms": lambda a, node, x, weights: norm.forward(a, _tensors(a, node)[1], x, weights, centred=False),
     "add": lambda a, node, x, weights: (a.half.call("add", *x), None),
     "mul": lambda a, node, x, weights: (a.half.call("mul", *x), x),
     "concat": lambda a, node, x, weights: (np.concatenate(x), len(x[0])),
@@ -86,7 +87,10 @@ takes (arithmetic, tensor, logits, labels, scale).  What needs sums of all wafer
 BACK: dict[str, Callable[..., Any]] = {
     "linear": _linear,
     "norm": lambda a, node, delta, kept, weights: norm.back(a, _tensors(a, node)[1], delta, kept, weights),
-    "rms": lambda a, node, delta, kept, weights: norm.back(a, _tensors(a, node)[1], delta, kept, weights),
+    "centred": lambda a, node, delta, kept, weights: norm.back(a, _tensors(a, node)[1], delta, kept, weights),
+    "rms": lambda a, node, delta, kept, weights: norm.back(
+        a, _tensors(a, node)[1], delta, kept, weights, centred=False
+    ),
     "add": lambda a, node, delta, kept, weights: ((delta, delta), None),
     "mul": lambda a, node, delta, kept, weights: (
         (a.half.call("mul", delta, kept[1]), a.half.call("mul", delta, kept[0])),
