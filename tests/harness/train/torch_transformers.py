@@ -226,6 +226,10 @@ LIBRARY = {
     "llama shared": ("Llama", "ForCausalLM", SIZES | {"num_key_value_heads": 2}),
     "qwen2": ("Qwen2", "ForCausalLM", SIZES | {"num_key_value_heads": 4}),
     "phi": ("Phi", "ForCausalLM", SIZES | {"partial_rotary_factor": 1.0}),
+    "phi in part": ("Phi", "ForCausalLM", SIZES | {"partial_rotary_factor": 0.5}),
+    "stablelm": ("StableLm", "ForCausalLM", SIZES | {"num_key_value_heads": 4, "partial_rotary_factor": 0.5}),
+    "llama slow": ("Llama", "ForCausalLM", SIZES | {"rope_theta": 500000.0}),
+    "mistral": ("Mistral", "ForCausalLM", SIZES | {"num_key_value_heads": 2, "sliding_window": None}),
     "neox": ("GPTNeoX", "ForCausalLM", SIZES | {"rotary_pct": 1.0, "hidden_dropout": 0, "attention_dropout": 0}),
     "opt": (
         "OPT",
