@@ -198,6 +198,7 @@ class TrainConfig(TrainFile):
                 head_columns=self.mesh.head_columns,
                 image_rows=self.mesh.image_rows,
                 keep_output=self.memx.keep_output,
+                recompute=self.train.recompute,
             )
         except UnsupportedError as error:
             error.where = "memx.keep_output" if error.feature == "kept weights" else error.where
@@ -371,8 +372,9 @@ class TrainConfig(TrainFile):
         ):
             if held[key] == plain:
                 del held[key]
-        if not facts["train"]["label_smoothing"]:
-            del facts["train"]["label_smoothing"]
+        for key in ("label_smoothing", "recompute"):
+            if not facts["train"][key]:
+                del facts["train"][key]
         facts["memx"].pop("files")
         images = "kernel", "kernel_width", "stride", "padding", "output_padding", "groups", "momentum"
         for node in facts["network"].get("nodes", ()):  # and before there were images, or heads that are shared
@@ -433,6 +435,13 @@ class TrainConfig(TrainFile):
             )
 
     def _check_kept(self) -> None:
+        if self.train.recompute and not self.graph.segments:
+            raise ConfigError(
+                "there is nothing to compute again: no stretch of operations lies between two tensors that alone are "
+                "needed behind them, but for the last one, with which the way back begins",
+                where="train.recompute",
+                hint="false",
+            )
         if not self.memx.keep_output:
             return
         from fabric.networks.graph.reverse import schedule

@@ -69,6 +69,7 @@ SUPPORT: dict[str, Support] = {
     "train.gradient_histograms": Support(REFUSES, "gradients never leave the wafer"),
     "train.loss": Support(REFUSES, "its last rectangle takes softmax"),
     "train.label_smoothing": Support(DOES),
+    "train.recompute": Support(REFUSES, "chains of layers keep what they need of a few samples"),
     "train.clip": Support(REFUSES, "no PE knows the norm of all gradients"),
     "train.dtype": Support(DOES, "f16 and cb16; PEs do not calculate in bf16"),
     "train.mixed_precision": Support(DOES),

@@ -272,6 +272,9 @@ class RunConfig:
     label_smoothing: float = option(
         0.0, doc="share of a label's probability that is spread over all classes, in training", low=0.0, high=0.99
     )
+    recompute: bool = option(
+        False, doc="what lies within blocks is not kept for the way back, but computed again: less memory, more time"
+    )
     clip: float | None = option(None, doc="largest norm of all gradients together (default: any)", low=0.0)
     gradient_norms: bool = option(False, doc="log the norm of each parameter's gradients, before they are clipped")
     gradient_histograms: bool = option(False, doc="log how many gradients of each parameter lie in each binade")

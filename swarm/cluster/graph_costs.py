@@ -423,7 +423,7 @@ def _phases(resident: Resident) -> list[tuple[str, int, list[NetworkStep]]]:
     for step in schedule(resident.inner, "train", STREAMED):
         phase = STREAMED[step.op].phases.get(step.direction)
         if phase is not None or not found:
-            name = step.direction if phase is None else phase[1]
+            name = (step.direction if phase is None else phase[1]) + " again" * step.again
             found.append((name, numbers[step.node.name], []))
         found[-1][2].append(step)
     return found

@@ -91,6 +91,8 @@ class Network:
         (`fabric.networks.graph.strips`).
     keep_output : bool
         The weights of the last product stay on the wafers from the forward pass to the way back.
+    recompute : bool
+        What lies within `segments` is not kept for the way back, but computed again.
 
     Raises
     ------
@@ -106,6 +108,7 @@ class Network:
     head_columns: int = 1
     image_rows: int = 1
     keep_output: bool = False
+    recompute: bool = False
 
     def __post_init__(self) -> None:
         if len(self.nodes) < 2:
@@ -365,6 +368,27 @@ class Network:
     def levels(self) -> list[str]:
         """The names of the samples, and of what is left in each place when all is done in place that can be."""
         return list({level: name for name, level in self.level.items()}.values())
+
+    @cached_property
+    def segments(self) -> list[list[Node]]:
+        """Stretches of nodes that are computed again on the way back, in order, each from one tensor to one other.
+
+        Between two tensors that alone are needed behind them, and stay as they are, lies a half of a block of a
+        transformer, or a block of a residual network.  A single node is none, nor is what normalises over the batch;
+        nor the last stretch, since the way back begins with it.
+        """
+        if not self.recompute:
+            return []
+        place = {INPUT: -1} | {node.name: at for at, node in enumerate(self.nodes)}
+        last = {name: at for at, node in enumerate(self.nodes) for name in node.inputs}
+        stays, cuts = {self.level[name]: name for name in self.level}, [-1]
+        for name, at in list(place.items())[1:-1]:
+            open_ones = [other for other, end in last.items() if place[other] <= at < end]
+            if open_ones == [name] and stays[self.level[name]] == name:
+                cuts.append(at)
+        found = [list(self.nodes[a + 1 : b + 1]) for a, b in pairwise(cuts)]
+        stretches = [nodes for nodes in found if len(nodes) > 1][:-1]
+        return [nodes for nodes in stretches if not any(OPERATIONS[node.op].over_batch for node in nodes)]
 
     # --- how it may be read -------------------------------------------------------------------------------------------
 

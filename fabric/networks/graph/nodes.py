@@ -72,6 +72,8 @@ class NetworkStep:
         What is streamed, or whose gradient is asked for.
     then : tuple of NetworkStep
         Steps on each row of the result as soon as it is there.
+    again : bool
+        A step of the forward pass that comes again on the way back (`Network.recompute`).
     """
 
     node: Node
@@ -80,6 +82,7 @@ class NetworkStep:
     writes: tuple[NetworkTensor, ...] = ()
     parameter: NetworkTensor | None = None
     then: tuple[NetworkStep, ...] = ()
+    again: bool = False
 
     @property
     def op(self) -> str:

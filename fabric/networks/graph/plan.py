@@ -20,6 +20,7 @@ array       what it holds, for level k: the samples (0) and the results of opera
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Container
 from dataclasses import dataclass
 
@@ -82,13 +83,14 @@ class MemoryPlan:
         layouts = layouts_of(network, columns)
         self.layouts = [layouts[name] for name in network.levels]
         self._kept: dict[tuple[str, str], str] = {}
+        self._slopes: dict[tuple[int, str], str] = {}
         self._activations: dict[int, str] = {}
         self._gradients: dict[tuple[int, int], str] = {}
         kept = self._keep()
         most = [layout.most for layout in self.layouts]
         self.arrays = {}
         for place in self._places("activation"):
-            name = f"a{place[0][0]}"
+            name = f"a{min(place)[0]}"
             self.arrays[name] = PlannedArray(1 + max(most[level] for level, _ in place), ones=True)
             self._activations |= dict.fromkeys((level for level, _ in place), name)
         self.arrays |= dict(sorted(kept.items(), key=lambda item: (int(item[0][1:].split(".")[0]), _rank(item[0]))))
@@ -108,8 +110,12 @@ class MemoryPlan:
     def _keep(self) -> dict[str, PlannedArray]:
         """Return the arrays of what operations keep; a second one of a letter and level has a number behind a dot."""
         found: dict[str, PlannedArray] = {}
+        inside = {node.name: number for number, nodes in enumerate(self.network.segments) for node in nodes}
+        shared: dict[tuple[str, str], list[str]] = {}
+        count: Counter[tuple[int, str]] = Counter()
         for node in self.network.nodes[:-1]:
             level, row = self._level[node.name], OPERATIONS[node.op]
+            segment = inside.get(node.name)
             for letter, per, number_format in row.keeps:
                 name, again = f"{letter}{level}", 2
                 while name in found:
@@ -118,8 +124,16 @@ class MemoryPlan:
                 rows = self.layouts[level].most // units[per] if per in units else 1
                 if per == "unit" and self.network.head_columns > 1:  # a column has a part of each head of a unit
                     rows = self.network.tensors[node.name].unit // units[per]
+                if segment is not None:  # those of another segment are not needed at the same time
+                    places = shared.setdefault((letter, number_format), [])
+                    count[segment, letter] += 1
+                    if len(places) < count[segment, letter]:
+                        places.append(name)
+                    name = places[count[segment, letter] - 1]
+                    rows = max(rows, found[name].rows if name in found else 0)
                 found[name] = PlannedArray(rows, number_format)
                 self._kept[node.name, letter] = name
+                self._slopes.setdefault((level, letter), name)
         return found
 
     def _places(self, kind: str) -> list[list[tuple[int, int]]]:
@@ -127,12 +141,11 @@ class MemoryPlan:
 
         The samples are there before the first step; of gradients there are two places at least, perhaps an empty one.
         """
-        born, died = self._lives(kind)
+        lives = self._lives(kind)
         found: list[list[tuple[int, int]]] = [[], []] if kind == "gradient" else []
-        for key in sorted(born):
-            free = (
-                place for place in found if all(born[key] > died[other] or died[key] < born[other] for other in place)
-            )
+        large = self.network.recompute  # what is large first, so that nothing small lives long in a large place
+        for key in sorted(lives, key=lambda key: (-self.layouts[key[0]].most * large, key)):
+            free = (place for place in found if not any(_meet(lives[key], lives[other]) for other in place))
             place = next(free, None)
             if place is None:
                 place = []
@@ -140,18 +153,29 @@ class MemoryPlan:
             place.append(key)
         return found
 
-    def _lives(self, kind: str) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
-        """Return at which steps the (level, part) of tensors of a kind are born, and die; -1 is before the first."""
-        born: dict[tuple[int, int], int] = {(0, 0): -1} if kind == "activation" else {}
-        died = dict(born)
+    def _lives(self, kind: str) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        """Return from which step to which the (level, part) of tensors of a kind live; -1 is before the first.
+
+        What is computed again lives twice.
+        """
+        found: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        if kind == "activation":
+            found[0, 0] = [(-1, -1)]
+        written: set[NetworkTensor] = set()
         for at, step in enumerate(self.steps):
             for part in (step, *step.then):
+                before = {(self._level[tensor.name], tensor.part) for tensor in part.reads if tensor.kind == kind}
+                for tensor in part.writes:
+                    key = self._level[tensor.name], tensor.part
+                    again = tensor.kind == "activation" and tensor in written and key not in before
+                    if tensor.kind == kind and (key not in found or again):
+                        found[key].append((at, at))
+                    written.add(tensor)
                 for tensor in (*part.reads, *part.writes, *self._again(part)):
                     if tensor.kind == kind:
-                        key = self._level[tensor.name], tensor.part
-                        born.setdefault(key, at)
-                        died[key] = at
-        return born, died
+                        lives = found[self._level[tensor.name], tensor.part]
+                        lives[-1] = (lives[-1][0], at)
+        return dict(found)
 
     def live(self, kind: str = "activation") -> list[int]:
         """Return the rows of tokens that live behind each step in the fullest column, of activations or gradients.
@@ -165,9 +189,9 @@ class MemoryPlan:
         list of int
             Per step of ``steps``.  What operations keep beside their results is not counted.
         """
-        born, died = self._lives(kind)
+        lives = [(key, begin, end) for key, every in self._lives(kind).items() for begin, end in every]
         return [
-            sum(self.layouts[key[0]].most for key in born if born[key] <= at < died[key])
+            sum(self.layouts[key[0]].most for key, begin, end in lives if begin <= at < end)
             for at in range(len(self.steps))
         ]
 
@@ -202,12 +226,16 @@ class MemoryPlan:
 
     def slopes(self, tensor: NetworkTensor) -> str | None:
         """Return the first array of slopes on the level of a tensor, if there is one."""
-        name = f"s{self._level[tensor.name]}"
-        return name if name in self.arrays else None
+        return self._slopes.get((self._level[tensor.name], "s"))
 
     def layout(self, tensor: NetworkTensor) -> ColumnLayout:
         """Return the layout of an activation or a gradient."""
         return self.layouts[self._level[tensor.name]]
+
+
+def _meet(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> bool:
+    """Whether two tensors live at the same time."""
+    return any(a <= d and c <= b for a, b in one for c, d in other)
 
 
 def _rank(name: str) -> tuple[int, str]:

@@ -54,8 +54,9 @@ def schedule(network: Network, kind: str, done: Container[str] | None = None) ->
     wanted = {INPUT: False}  # whether the gradient of a tensor is: not that of the samples
     for node, _, parameter in operations:
         wanted[node.name] = parameter is not None or any(wanted[name] for name in node.inputs)
-    back = _Gradients(network, steps)
+    back, again = _Gradients(network, steps), _again(network, steps)
     for node, row, parameter in reversed(operations):
+        steps += again.get(node.name, ())
         given = tuple(tensors[name] for name in node.inputs if wanted[name])
         y = tensors[node.name]
         if row.passes:
@@ -69,6 +70,28 @@ def schedule(network: Network, kind: str, done: Container[str] | None = None) ->
             else:
                 back.add(step)
     return fused(steps)
+
+
+def _again(network: Network, steps: list[NetworkStep]) -> dict[str, list[NetworkStep]]:
+    """Return the steps of the forward pass that come again before the way back through the last node of a segment.
+
+    They are those whose results, or what they keep, the way back through the segment needs.
+    """
+    found = {}
+    for nodes in network.segments:
+        names, needed = {node.name for node in nodes}, set[str]()
+        for node in nodes:
+            row, tensors = OPERATIONS[node.op], network.tensors
+            given = tuple(tensors[name] for name in node.inputs)
+            parameter = network.parameter(node)
+            for step in () if row.passes else row.reverse(node, given, tensors[node.name], parameter, True):
+                needed |= {tensor.name for tensor in step.reads if tensor.kind == "activation"}
+            needed |= {*node.inputs, node.name} if row.again else set()
+        for node in reversed(nodes):
+            needed |= set(node.inputs) if node.name in needed or OPERATIONS[node.op].keeps else set()
+            needed |= {node.name} if OPERATIONS[node.op].keeps else set()
+        found[nodes[-1].name] = [replace(step, again=True) for step in steps if step.writes[0].name in needed & names]
+    return found
 
 
 class _Gradients:

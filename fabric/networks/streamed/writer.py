@@ -46,6 +46,9 @@ from wse_core.errors import ConfigError, UnsupportedError
 
 __all__ = ["script_of"]
 
+AGAIN = ", again"
+"""Titles of what is computed again on the way back end so."""
+
 
 def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParameter]) -> Script:
     """Return the `Script` of an iteration or of a test.
@@ -69,6 +72,8 @@ def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParame
         lowering = STREAMED[step.op]
         words = {"place": step.node.place, "number": step.node.number}
         found = lowering.phases.get(step.direction, (title, ""))[0].format(**words)
+        if step.again and not found.endswith(AGAIN):
+            found += AGAIN
         if found != title:
             asked = writer.numbers[step.parameter.name] if step.direction == "ask" and step.parameter else None
             writer.script.phase(found, asked)

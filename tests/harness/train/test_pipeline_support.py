@@ -123,6 +123,18 @@ WRONG = {
             {"name": "b", "op": "linear", "outputs": 10},
         ],
     },
+    "train.recompute": {
+        "train.recompute": True,
+        "network.layers": [],
+        "network.nodes": [
+            {"name": "a", "op": "linear", "outputs": 8},
+            {"name": "b", "op": "linear", "outputs": 8},
+            {"name": "c", "op": "add", "inputs": ["b", "a"]},
+            {"name": "d", "op": "linear", "outputs": 8},
+            {"name": "e", "op": "add", "inputs": ["d", "c"]},
+            {"name": "f", "op": "linear", "outputs": 10},
+        ],
+    },
     "data.sequence": {"data.sequence": 2},
     "data.labels": {
         "data.labels": "token",

@@ -219,6 +219,18 @@ def test_weights_that_are_kept_are_followed(case):
     assert abs(compare(network, masks_of(network), Cluster(1, mesh), case.tokens).error) < 0.01
 
 
+@pytest.mark.parametrize("case", few([SEEN[1], SEEN[2]], 2), ids=lambda case: case.of.name)
+def test_what_is_computed_again_is_followed(case):
+    blocks = replace(case.of, blocks=2)
+    network, plain = replace(blocks.network, recompute=True), GraphShape(blocks.network)
+    mesh, tokens = Mesh(machine(), case.width, case.height), case.tokens * case.height
+    found, kept = phases(GraphShape(network), tokens, mesh), phases(plain, tokens, mesh)
+    assert {one.phase for one in found} - {one.phase for one in kept} >= {"forward again", "normalise again"}
+    words = written(network, case, masks_of(network), graph_costs.form_of(plain))[0]
+    assert sum(one.cost.words for one in found) == words
+    assert abs(compare(network, masks_of(network), Cluster(1, mesh), case.tokens).error) < 0.01
+
+
 def test_a_later_answer_makes_every_round_trip_longer():
     """Two of them, forward and back: the model waits for them as wafers do."""
     case, seconds = SEEN[6], []

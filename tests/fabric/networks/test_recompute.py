@@ -1,0 +1,116 @@
+"""What is computed again on the way back: every bit as if it had been kept, in less memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fabric.networks.graph.network import Network
+from fabric.networks.graph.plan import MemoryPlan
+from fabric.networks.graph.table import OPERATIONS
+from fabric.networks.streamed.resident import Resident
+from harness.figures.graph_model import TransformerBlocks
+from tests.examples import examples
+from tests.fabric.networks.test_graphs import Ran, graphs, lying, on_both, spread
+from tests.fabric.networks.test_images import fitting, networks
+from wse_core.errors import ConfigError
+from wse_core.params import machine
+
+
+def again(network):
+    """Return the network with what lies within its segments computed again."""
+    return replace(network, recompute=True)
+
+
+def words(plan, tokens):
+    """Return the words that a plan's arrays take in a PE."""
+    return sum(
+        array.rows * (1 if array.single else tokens) * (2 if array.format == "f32" else 1)
+        for array in plan.arrays.values()
+    )
+
+
+@examples(60)
+@given(
+    drawn=graphs(),
+    width=st.integers(1, 4),
+    height=st.integers(1, 2),
+    rows=st.sampled_from([1, 2, 3]),
+    columns=st.integers(1, 3),
+    form=st.sampled_from(["steps", "pairs", "both"]),
+    keeps=st.booleans(),
+    seed=st.integers(0, 99),
+)
+def test_graphs_are_bit_exact(drawn, width, height, rows, columns, form, keeps, seed):
+    """Gradients and losses, twice; with kept weights of the last product besides; never in more memory."""
+    network, sequence = drawn
+    tokens, height = lying(sequence, rows, 1, height)
+    network, width = spread(network, columns, width)
+    keeps = keeps and network.nodes[-2].op == "linear"
+    ran = Ran(replace(again(network), keep_output=keeps), width, height, tokens, seed, form)
+    expected = ran.expected()
+    for _ in range(2):
+        assert np.array_equal(ran.found(), expected)
+    plans = [MemoryPlan(one, width) for one in (network, again(network))]
+    assert words(plans[1], tokens) <= words(plans[0], tokens)
+    assert max(plans[1].live()) <= max(plans[0].live())
+
+
+@examples(40)
+@given(network=networks(), width=st.integers(1, 3), samples=st.integers(1, 3), seed=st.integers(0, 99))
+def test_networks_of_images_are_bit_exact(network, width, samples, seed):
+    fitting(network, width)
+    ran = Ran(again(network), width, 2, samples, seed, "both")
+    assert np.array_equal(ran.found(), ran.expected())
+
+
+@examples(4)
+@given(drawn=graphs(("mlp", "attention", "gate")), seed=st.integers(0, 99))
+def test_both_machines_take_the_same_cycles(drawn, seed):
+    network, sequence = drawn
+    on_both(lambda: Ran(again(network), 2, 2, sequence, seed))
+
+
+@examples(40)
+@given(network=st.one_of(graphs().map(lambda drawn: drawn[0]), networks()))
+def test_segments_lead_from_one_tensor_to_one_other(network):
+    """Nothing behind a segment takes what lies within it; none has sums over the batch; the last stretch is none."""
+    network = again(network)
+    names = [node.name for node in network.nodes]
+    for nodes in network.segments:
+        inside = {node.name for node in nodes}
+        within, behind = inside - {nodes[-1].name}, names.index(nodes[-1].name) + 1
+        assert not any(within & set(node.inputs) for node in network.nodes[behind:])
+        assert len({name for node in nodes for name in node.inputs} - inside) == 1
+        assert not any(OPERATIONS[node.op].over_batch for node in nodes)
+        assert sum(len(node.inputs) for node in network.nodes[behind:]) > 1
+
+
+@pytest.mark.parametrize("blocks", [2, 6])
+def test_memory_of_a_transformer_hardly_grows_with_its_blocks(blocks):
+    """Of each half of a block one tensor stays; what lies within the halves shares its place."""
+    network = TransformerBlocks(12, 16, 4, 4, 64, 8, blocks).network
+    kept, fresh = (MemoryPlan(one, 4) for one in (network, again(network)))
+    two = MemoryPlan(again(TransformerBlocks(12, 16, 4, 4, 64, 8, 2).network), 4)
+    assert words(fresh, 8) - words(two, 8) == (blocks - 2) * 2 * 8 * 5  # two tensors of four rows behind a row of ones
+    assert words(kept, 8) > (1.3 if blocks == 2 else 2.5) * words(fresh, 8)
+    steps = [step for step in fresh.steps if step.again]
+    products = [step.node.group.rpartition(".")[2] for step in steps if step.op == "linear"]
+    assert products.count("q") == blocks
+    assert products.count("up") == blocks - 1  # the last half begins the way back
+    assert {"out", "down"}.isdisjoint(products)  # nothing needs what they give
+
+
+def test_what_does_not_fit_fits():
+    network = TransformerBlocks(8, 16, 4, 4, 64, 16, 6).network
+    with pytest.raises(ConfigError, match="does not fit"):
+        assert Resident(network, machine(), 2, 1, 32, "pairs").layout
+    assert Resident(again(network), machine(), 2, 1, 32, "pairs").layout
+
+
+def test_chains_have_nothing_to_compute_again():
+    assert not [step for step in MemoryPlan(again(Network.dense((4, 5, 3))), 2).steps if step.again]
