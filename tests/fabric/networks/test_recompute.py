@@ -14,6 +14,9 @@ from fabric.networks.graph.plan import MemoryPlan
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.streamed.resident import Resident
 from harness.figures.graph_model import TransformerBlocks
+from swarm.cluster.graph_costs import GraphShape, phases
+from swarm.cluster.shapes import Mesh
+from tests.conftest import ROOT
 from tests.examples import examples
 from tests.fabric.networks.test_graphs import Ran, graphs, lying, on_both, spread
 from tests.fabric.networks.test_images import fitting, networks
@@ -103,6 +106,18 @@ def test_memory_of_a_transformer_hardly_grows_with_its_blocks(blocks):
     assert products.count("q") == blocks
     assert products.count("up") == blocks - 1  # the last half begins the way back
     assert {"out", "down"}.isdisjoint(products)  # nothing needs what they give
+
+
+@pytest.mark.parametrize("blocks", [2, 6])
+def test_the_page_has_what_it_costs(blocks):
+    network, cells = TransformerBlocks(12, 16, 4, 4, 64, 8, blocks).network, []
+    both = network, again(network)
+    cells += [f"{words(MemoryPlan(one, 4), 8):,}" for one in both]
+    for one in both:
+        found = phases(GraphShape(one), 32, Mesh(machine(), 4, 4))
+        cells.append(f"{round(sum(part.cost.busy for part in found)):,}")
+    page = (ROOT / "docs" / "weight-streaming.md").read_text(encoding="utf-8")
+    assert f"| {blocks} | {' | '.join(cells)} |\n" in page
 
 
 def test_what_does_not_fit_fits():
