@@ -20,6 +20,7 @@ from tests.conftest import ROOT
 from tests.examples import examples
 from tests.fabric.networks.test_graphs import Ran, graphs, lying, on_both, spread
 from tests.fabric.networks.test_images import fitting, networks
+from tests.fabric.networks.test_strips import striped
 from wse_core.errors import ConfigError
 from wse_core.params import machine
 
@@ -68,6 +69,13 @@ def test_graphs_are_bit_exact(drawn, width, height, rows, columns, form, keeps, 
 def test_networks_of_images_are_bit_exact(network, width, samples, seed):
     fitting(network, width)
     ran = Ran(again(network), width, 2, samples, seed, "both")
+    assert np.array_equal(ran.found(), ran.expected())
+
+
+@examples(12)
+@given(network=striped(), width=st.integers(1, 3), seed=st.integers(0, 99))
+def test_images_on_several_rows_are_bit_exact(network, width, seed):
+    ran = Ran(again(network), width, network.image_rows, 2, seed, "both")
     assert np.array_equal(ran.found(), ran.expected())
 
 
