@@ -56,7 +56,7 @@ def test_examples_are_right(name):
         ("iterations = 20", "", "exactly one of iterations and epochs"),
         ("inputs = 64\n", "", "required key is missing: network.inputs"),
         ("inputs = 64", "inputs = 64\ninputs = 3", r"a\.toml: not valid TOML.*line 5"),
-        ('"relu"', '"elu"', r"network\.layers\[0\]\.activation: 'elu' is not a possible value"),
+        ('"relu"', '"swoosh"', r"network\.layers\[0\]\.activation: 'swoosh' is not a possible value"),
         ("{outputs = 10}", '{outputs = 10, activation = "gelu"}', r"network\.layers\[1\]: the last layer gives logits"),
         ("{outputs = 10}", "{outputs = 10, norm = true}", "the last layer gives logits"),
         ("{outputs = 10}", "{outputs = 1}", "at least 2 classes"),

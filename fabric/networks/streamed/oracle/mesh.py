@@ -90,7 +90,9 @@ class MeshArithmetic(MixedArithmetic):
 
     def south_of_planes(self, planes: Bits) -> Bits:
         """Return sums over planes of shape (..., pixels, samples): pixel by pixel in each PE, then north to south."""
-        return self.south_of(self.by_strip(planes).reshape(*planes.shape[:-2], self.groups, self.strips, -1))
+        rows = self.groups, self.strips  # of PEs; there may be no sums at all
+        each = planes.shape[-2] * planes.shape[-1] // (self.groups * self.strips)
+        return self.south_of(self.by_strip(planes).reshape(*planes.shape[:-2], *rows, each))
 
     def south_of_channels(self, rows: Bits) -> Bits:
         """Return sums over rows of shape (..., pixels, samples): pixels, then samples of a PE, then north to south."""
