@@ -41,10 +41,10 @@ def asked(numbers, layers=None):
 
 def test_both_read_the_same_machine():
     """A clock twice as fast halves the model's compute and not the plan's; a slower link lengthens both."""
-    plain, fast = asked({}, 2), asked({"clock.ghz": 1.7}, 2)
+    plain, fast = asked({}, 1), asked({"clock.ghz": 1.7}, 1)
     assert fast["compute"] == pytest.approx(plain["compute"] / 2)
     assert fast["planned_compute"] == plain["planned_compute"]
-    slow = asked({"link.rate": 10**9}, 2)
+    slow = asked({"link.rate": 10**9}, 1)
     assert slow["planned_traffic"] == pytest.approx(100 * plain["planned_traffic"])
     assert slow["traffic"] == pytest.approx(100 * plain["traffic"])
 
