@@ -378,7 +378,7 @@ class TrainConfig(TrainFile):
         facts["memx"].pop("files")
         images = "kernel", "kernel_width", "stride", "padding", "output_padding", "groups", "momentum"
         for node in facts["network"].get("nodes", ()):  # and before there were images, or heads that are shared
-            for key in (*images, "kv_heads", "base", "turned"):
+            for key in (*images, "kv_heads", "base", "turned", "scaled"):
                 if node[key] is None:
                     del node[key]
         if self.train.optimizer.decays == "all":  # what was there before there was a choice

@@ -51,6 +51,7 @@ OWNERS = {
     "heads": ("attention", "rotary"),
     "kv_heads": ("attention",),
     "causal": ("attention",),
+    "scaled": ("attention",),
     "base": ("rotary",),
     "turned": ("rotary",),
 }
@@ -153,7 +154,9 @@ def _sizes(
         fewer = {"kv_heads": node.kv_heads} if node.kv_heads not in (None, node.heads) else {}
         turn = {"base": node.base} if node.base not in (None, BASE) else {}
         turn |= {"turned": node.turned} if node.turned is not None else {}
-        return {"heads": node.heads or 1, "sequence": sequence, **causal, **fewer, **turn}
+        heads, plain = node.heads or 1, (None, features // (node.heads or 1))
+        turn |= {"scaled": node.scaled} if node.scaled not in plain else {}
+        return {"heads": heads, "sequence": sequence, **causal, **fewer, **turn}
     return {"sequence": sequence} if node.op == "tokenmean" else {}
 
 

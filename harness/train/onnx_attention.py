@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from fabric.networks.graph.attention import scale_of
 from fabric.networks.graph.rotary import BASE, turns
 from harness.train.onnx_reader import FileTensor
 from harness.train.onnx_shown import Heads, Scores, Shown, ShownReader
@@ -161,7 +160,7 @@ class AttentionReader(ShownReader):
         if q is None or v is None or queries is None or keys is None:
             return True
         seen = np.tri(self.sequence, dtype=bool) if self._of(node, "is_causal", 0) else np.ones(1, bool)
-        shape, scale = (*q.shape[:-1], self.sequence), self._of(node, "scale", scale_of(queries.size))
+        shape, scale = (*q.shape[:-1], self.sequence), self._of(node, "scale", 1 / np.sqrt(queries.size))
         every = np.broadcast_to(seen, (self.sequence, self.sequence))
         self._show(node.output[0], Scores(queries, keys, shape, queries.factor * keys.factor * scale, every))
         if mask is not None and mask.dtype == bool:
@@ -182,11 +181,11 @@ class AttentionReader(ShownReader):
             return
         queries, keys, size = scores.queries, scores.keys, scores.queries.size
         causal = np.array_equal(scores.seen, np.tri(self.sequence, dtype=bool))
-        firsts = np.unique(queries.firsts)
+        firsts, scaled = np.unique(queries.firsts), _root_of(scores.factor)
         wrong = [
             (not scores.shares, "values are multiplied with shares, behind a softmax"),
             (bool(values.turned) or values.factor != 1, "values are not turned or scaled here"),
-            (abs(scores.factor * np.sqrt(size) - 1) > 1e-4, f"scores are scaled by {scale_of(size):g} here"),
+            (scaled is None, "scores are divided by the root of a whole number here"),
             (not causal and not scores.seen.all(), "a mask is that of all tokens or of those that came before"),
             (queries.turned != keys.turned, "queries and keys are turned, or neither"),
             (keys.size != size or values.size != size, "heads have one size"),
@@ -212,6 +211,7 @@ class AttentionReader(ShownReader):
             heads, shared = len(firsts), len(own[1]) if own[1] is not None else 0
             operands = [FileTensor(part, self.shapes[part]) for part in names]
             more = {"kv_heads": shared} if shared < heads else {}
+            more |= {"scaled": scaled} if scaled not in (None, size) else {}
             name = self._add_node(node, "attention", *operands, heads=heads, causal=bool(causal), **more)
             rank = np.searchsorted(firsts, queries.firsts)
             token = queries.sequences[:, None] * self.sequence + np.arange(self.sequence)
@@ -246,6 +246,12 @@ class AttentionReader(ShownReader):
         how |= {"turned": turned} if turned < one.size else {}
         given = FileTensor(part, self.shapes[part])
         return self._add_node(node, "rotary", given, name=f"{part}.turned", heads=heads, **how)
+
+
+def _root_of(factor: float) -> int | None:
+    """Return the whole number by whose root scores are divided, if any, given what they are multiplied with."""
+    number = round(factor**-2) if factor > 0 else 0
+    return number if number and abs(factor * np.sqrt(number) - 1) < 1e-4 else None
 
 
 def _turning(places: np.ndarray, factors: np.ndarray, own: np.ndarray) -> tuple[float, int, int] | None:

@@ -111,6 +111,12 @@ class NodeConfig:
     turned: int | None = option(
         None, doc="of rotary: features of a head, from the first on, that are turned (default: all)", low=2, high=10**6
     )
+    scaled: int | None = option(
+        None,
+        doc="of attention: scores are divided by the root of this (default: features of a head)",
+        low=1,
+        high=10**9,
+    )
     causal: bool | None = option(None, doc="of attention: no token sees what comes behind it (default: yes)")
 
 

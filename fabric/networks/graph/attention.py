@@ -2,7 +2,7 @@
 
 A token's queries, keys and values are rows of features, heads one after the other.  There may be fewer heads of keys
 and values (``kv_heads``) than of queries: as many query heads, one behind the other, share each, which is grouped-query
-attention.  With scale ``k = 1 / sqrt(features of a head)``::
+attention.  With scale ``k = 1 / sqrt(features of a head)``, or of another number (``scaled``)::
 
     s_it = k (q_i . k_t), minus infinity for t behind i if causal         peak_i = max_t s_it
     p_it = exp(s_it - L_i), L_i = peak_i + log sum_t exp(s_it - peak_i)
@@ -34,9 +34,9 @@ from wse_core.errors import ConfigError
 __all__ = ["SelfAttention", "group_of", "kv_heads_of", "scale_of"]
 
 
-def scale_of(features: int) -> float:
-    """Return what scores are multiplied with, given the features of a head."""
-    return 1 / math.sqrt(features)
+def scale_of(node: Node, features: int) -> float:
+    """Return what scores of a node are multiplied with, given the features of a head."""
+    return 1 / math.sqrt(dict(node.sizes).get("scaled", features))
 
 
 def kv_heads_of(node: Node) -> int:
@@ -52,8 +52,9 @@ def group_of(node: Node) -> int:
 class SelfAttention(NetworkOperation):
     """This operation takes queries, keys and values.
 
-    Its node has ``heads``, ``sequence``, ``causal`` (0 or 1) and, if there are fewer heads of keys and values,
-    ``kv_heads``.  Query heads lie in the column of the head of keys and values that they share.
+    Its node has ``heads``, ``sequence``, ``causal`` (0 or 1), if there are fewer heads of keys and values ``kv_heads``,
+    and if scores are divided by the root of another number than the features of a head, ``scaled``.  Query heads lie in
+    the column of the head of keys and values that they share.
     """
 
     name, meaning, operands, again, in_place = "attention", "y = softmax(q k) v", 3, True, False
@@ -100,7 +101,7 @@ class SelfAttention(NetworkOperation):
         (q, k, v, o, logs), do = kept, _by_head(node, delta, node.size("heads"))
         p = np.exp(_scores(a, node, q, k) - logs)
         dot = (do * o).sum(-1, keepdims=True)
-        ds = a.round(p * (do @ v.swapaxes(-1, -2) - dot) * a.dtype.type(scale_of(q.shape[-1])))
+        ds = a.round(p * (do @ v.swapaxes(-1, -2) - dot) * a.dtype.type(scale_of(node, q.shape[-1])))
         shared = ds.swapaxes(-1, -2) @ q, a.round(p).swapaxes(-1, -2) @ do
         found = ds @ k, *(_of_groups(node, rows) for rows in shared)
         return tuple(_by_token(a.round(rows)) for rows in found), None
@@ -132,7 +133,7 @@ def _by_token(rows: Floats) -> Floats:
 
 def _scores(a: PlainArithmetic, node: Node, q: Floats, k: Floats) -> Floats:
     """Return the scores, (sequences, heads, queries, keys)."""
-    scores = q @ k.swapaxes(-1, -2) * a.dtype.type(scale_of(q.shape[-1]))
+    scores = q @ k.swapaxes(-1, -2) * a.dtype.type(scale_of(node, q.shape[-1]))
     if node.size("causal"):
         scores = np.where(np.tri(scores.shape[-1], dtype=bool), scores, a.dtype.type(-np.inf))
     return scores

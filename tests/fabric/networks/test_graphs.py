@@ -46,6 +46,10 @@ class Built:
         """Add a product."""
         return self.node(f"{group}.linear", "linear", x, inputs=inputs, outputs=outputs, bias=bias)
 
+    def seen(self, causal):
+        """Return what attention has to know of sequences; scores of some are divided by the root of another number."""
+        return {"sequence": self.sequence, "causal": causal} | ({"scaled": 7} if self.sequence % 3 == 1 else {})
+
     def block(self, kind, number, heads, causal):
         """Add a block that ends in a sum with what it was given, or works on it."""
         group, x, n = f"block{number}", self.at, self.features
@@ -57,7 +61,7 @@ class Built:
             self.at = self.node(f"{group}.{kind}", kind, x)
             return
         if kind in ("square", "self"):
-            sizes = {"heads": heads, "sequence": self.sequence, "causal": causal} if kind == "self" else {}
+            sizes = {"heads": heads, **self.seen(causal)} if kind == "self" else {}
             op = "attention" if kind == "self" else "mul"
             self.at = self.node(f"{group}.{op}", op, *[x] * (3 if kind == "self" else 2), **sizes)
             return
@@ -81,7 +85,7 @@ class Built:
                 self.linear(f"{group}.{name}", unit, n, m, bias)
                 for name, m, bias in (("q", n, 1), ("k", shared, 0), ("v", shared, 1))
             )
-            sizes = {"heads": heads, "sequence": self.sequence, "causal": causal}
+            sizes = {"heads": heads, **self.seen(causal)}
             sizes |= {"kv_heads": fewer} if self.group > 1 else {}
             if kind == "rotary":
                 more = {"base": 100} if self.sequence % 2 else {}

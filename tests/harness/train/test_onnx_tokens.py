@@ -292,7 +292,8 @@ def test_products_that_share_no_table_are_named(tied, more, what):
 
 
 WRONG = {
-    "scale": ({"scale": 1.0}, "scores are scaled by 0.5 here"),
+    "scale": ({"scale": 0.7}, "scores are divided by the root of a whole number here"),
+    "negative": ({"scale": -0.5}, "scores are divided by the root of a whole number here"),
     "window": ({"mask": "window"}, "a mask is that of all tokens or of those that came before"),
     "in turns": (
         {"heads": 4, "shared": 2, "repeated": "in turns"},
@@ -302,9 +303,18 @@ WRONG = {
         {"heads": 4, "shared": 2, "repeated": "unevenly"},
         "neighbouring heads of queries share one, in order",
     ),
-    "scale of a node": ({"scale": 1.0, "attention": "node"}, "scores are scaled by 0.5 here"),
+    "scale of a node": ({"scale": 0.7, "attention": "node"}, "scores are divided by the root of a whole number here"),
     "base": ({"places": "rotary", "base": 500.5}, "pairs are turned otherwise"),
 }
+
+
+@pytest.mark.parametrize("attention", ["steps", "node"])
+@pytest.mark.parametrize(("scale", "scaled"), [(1.0, 1), (1 / 16, 256), (1 / np.sqrt(3), 3), (0.5, None)])
+def test_scores_of_another_scale_are_read(folder, attention, scale, scaled):
+    """By the number of features of a head, 4, nothing is said of it."""
+    read = compare(PLAIN | {"scale": scale, "attention": attention})
+    (node,) = [node for node in read.network.nodes if node.op == "attention"]
+    assert node.scaled == scaled
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -66,14 +66,15 @@ WRONG = {
             "network.nodes": [
                 {"name": "a", "op": "linear", "outputs": 8, "bias": False, "density": 1.0, "deviation": 0.1},
                 {"name": "k", "op": "linear", "inputs": ["a"], "outputs": 4},
-                {"name": "b", "op": "attention", "inputs": ["a", "k", "k"], "heads": 2, "kv_heads": 1, "causal": False},
+                {"name": "b", "op": "attention", "inputs": ["a", "k", "k"], "heads": 2}
+                | {"kv_heads": 1, "causal": False, "scaled": 9},
                 {"name": "r", "op": "rotary", "heads": 2, "base": 100, "turned": 2},
                 {"name": "c", "op": "linear", "outputs": 10},
             ],
         }
         for key in (
             *("name", "op", "inputs", "outputs", "bias", "density", "deviation", "heads", "kv_heads", "causal"),
-            *("base", "turned"),
+            *("base", "turned", "scaled"),
         )
     },
     **{

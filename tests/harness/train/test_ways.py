@@ -399,6 +399,7 @@ KEYS = {
     "network.nodes.base": (TURNED, TURNED.replace(",heads=1", ",heads=1,base=100")),
     "network.nodes.turned": (TURNED, TURNED.replace(",heads=1", ",heads=1,turned=2")),
     "network.nodes.causal": (nodes(), nodes("", ",causal=false")),
+    "network.nodes.scaled": (nodes(), nodes("", ",scaled=9")),
     "network.image": (images(), images().replace("[1,3,4]", "[3,2,2]")),
     "network.epsilon": "network.epsilon=0.01",
     "network.tied": (nodes(), f"{nodes()} network.tied=d"),

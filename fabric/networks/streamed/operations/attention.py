@@ -95,7 +95,7 @@ class AttentionTasks:
     def __init__(self, code: ProgramCode) -> None:
         self.code, p = code, code.p
         node = the_form(code.network)
-        self.scaling, self.group = scale_of(head_of(code.network, node)), group_of(node)
+        self.scaling, self.group = scale_of(node, head_of(code.network, node)), group_of(node)
         self.size = head_of(code.network, node) if code.part is None else code.part.features
         self.causal, self.tokens = bool(node.size("causal")), code.tokens
         self.rows = rows_of(node.size("sequence"), self.tokens)
@@ -686,7 +686,7 @@ def the_form(network: Network, op: str = "attention") -> Node:
 
     for node in found:
         if form(node) != form(found[0]):
-            what = f"{node.name} has other heads, sequences or masks than {found[0].name}"
+            what = f"{node.name} has other heads, sequences, scales or masks than {found[0].name}"
             raise UnsupportedError(what, feature=op, where="graph")
     return found[0]
 

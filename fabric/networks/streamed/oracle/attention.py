@@ -33,7 +33,7 @@ def forward(a: StreamedArithmetic, node: Node, x: tuple[Halves, ...], weights: N
     q, *own = (_by_head(node, rows, size) for rows in x)
     k, v = (np.repeat(rows, len(q) // len(rows), axis=0) for rows in own)  # each as often as query heads share it
     parts = _parts(a, node, x[0], size)
-    scores = a.times(_products(a, k, q, parts), scale_of(q.shape[1]))
+    scores = a.times(_products(a, k, q, parts), scale_of(node, q.shape[1]))
     if node.size("causal"):
         scores[..., _behind(node)] = LOWEST
     peak = np.full(scores.shape[:2] + scores.shape[3:], LOWEST, np.uint32)
@@ -62,7 +62,7 @@ def back(a: StreamedArithmetic, node: Node, delta: Halves, kept: tuple[Any, ...]
             dots[column] = a.add(dots[column], product)
     dot = a.joined(dots, a.add)
     wide = logs.shape[:2] + (logs.shape[2],) * 2
-    scale = scale_of(q.shape[1])
+    scale = scale_of(node, q.shape[1])
     scores = a.times(_products(a, k, q, parts), scale)
     p = a.functions.exp(a.sub(scores, np.broadcast_to(logs[:, :, None], wide)))
     below = a.sub(_products(a, v, do, parts), np.broadcast_to(dot[:, :, None], wide))
