@@ -689,6 +689,6 @@ def test_what_does_not_fit_attention_is_refused_by_name():
     mixed.block("attention", 1, 2, 1)
     mixed.block("attention", 2, 2, 0)
     with pytest.raises(
-        UnsupportedError, match="block2.attention has other heads, sequences or masks than block1.attention"
+        UnsupportedError, match="block2.attention has other heads, sequences, scales or masks than block1.attention"
     ):
         Resident(mixed.network(3), machine(), 2, 1, 4).layout  # noqa: B018
