@@ -256,7 +256,7 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
         batch=args.batch,
         chunk=args.chunk,
         draft=None if args.draft is None else find_model(args.draft),
-        ahead=args.ahead,
+        ahead=AHEAD if args.ahead is None else args.ahead,
         draft_mesh=None if args.draft_mesh is None else mesh_of(args.draft_mesh, "--draft-mesh"),
     )
     return request, tokenizer

@@ -63,5 +63,3 @@ def with_defaults(args: argparse.Namespace) -> None:
     """
     if args.cache is None:
         args.cache = "shift" if args.draft is None else "round"
-    if args.ahead is None:
-        args.ahead = AHEAD

@@ -652,6 +652,17 @@ def test_the_schedule_of_a_residual():
     ]
 
 
+@pytest.mark.parametrize("form", ["steps", "pairs", "both"])
+@pytest.mark.parametrize("kinds", [("norm", "mlp"), ("gate", "rotary"), ("attention", "rms")])
+def test_means_over_rows_of_pes_have_registers_beside_all_operations(kinds, form):
+    built = Built(3, 4, 4)
+    for number, kind in enumerate(kinds, 1):
+        built.block(kind, number, 2, 1)
+    built.at = built.node("mean.tokenmean", "tokenmean", built.at, sequence=4)
+    ran = Ran(built.network(3), 2, 2, 2, 1, form)
+    assert np.array_equal(ran.found(), ran.expected())
+
+
 def test_tensors_whose_lives_do_not_meet_share_memory():
     """A block more takes two arrays more: sums of residuals, and gradients, lie where others did."""
     sizes = []

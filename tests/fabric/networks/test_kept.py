@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
+from fabric.networks.streamed.commands import MOST
+from fabric.networks.streamed.operations.kept import KEPT
+from fabric.networks.streamed.operations.table import ids_of
 from fabric.networks.streamed.resident import Resident
 from memx.pattern import Pattern
 from tests.examples import examples, few
@@ -55,6 +58,7 @@ def test_kept_weights_change_no_bit(drawn, width, height, rows, columns, form, s
     tokens, height = lying(sequence, rows, 1, height)
     network, width = spread(network, columns, width)
     again = Ran(network, width, height, tokens, seed, form)
+    assume(len(ids_of(network, KEPT)) <= MOST)  # of commands
     stays = Ran(kept(network), width, height, tokens, seed, form)
     expected = again.expected(scale)
     for _ in range(2):
@@ -67,7 +71,7 @@ def test_kept_weights_change_no_bit(drawn, width, height, rows, columns, form, s
     (with_it, none), (without, sent) = (backward_words(one, network) for one in (stays, again))
     assert none == 0
     assert without["weights"] - with_it["weights"] == 4 * sent
-    assert sent >= network.logits.rows  # there was something to save
+    assert sent > 0  # there was something to save
 
 
 @examples(20)

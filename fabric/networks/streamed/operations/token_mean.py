@@ -56,7 +56,7 @@ class TokenMeanTasks:
         self.share = 1 / node.size("sequence")
         self.rows = rows_of(node.size("sequence"), code.tokens)
         self.own = node.size("sequence") // self.rows
-        self.first = p.scalar("first row of means", "u16")
+        self.first, self.many = p.scalar("first row of means", "u16"), p.scalar("rows of means", "u16")
         if self.rows > 1:
             self.sums, came, self.totals = (code.held[name] for name in SUMS)
             most = self.sums.count
@@ -72,7 +72,6 @@ class TokenMeanTasks:
             count = p.reg16("rows")
             p.mov16(count, t.data)
             (self.whole if self.rows == 1 else self.parted)(count)
-            p.free(count)
             code.prepare()
 
     def loads(self) -> tuple[Dsr, Dsr]:
@@ -109,13 +108,14 @@ class TokenMeanTasks:
             p.dsr_base(into, at)
             p.fs2h(into, code.two)
             p.add16(at, at, code.tokens)
-        p.free(at, total)
+        p.free(count, at, total)
 
     def parted(self, count: Reg) -> None:
         """Emit the means of rows of a sequence that lies on several rows of PEs."""
         p, code, most = self.code.p, self.code, self.block.words
         rows, into = self.loads()
         at, to, total = p.reg16("row"), p.reg16("sum"), p.reg32("total")
+        p.st16(count, self.many)
         p.ld16(at, self.first)
         p.ldi(to, self.sums)
         with p.loop(count):
@@ -125,11 +125,14 @@ class TokenMeanTasks:
             p.st32(total, to)
             p.add16(at, at, code.tokens)
             p.add16(to, to, 2)
+        p.free(at, to, total, count)  # what hands blocks on takes as many
         totals = p.mem1d(self.totals, most)
         p.mov32(totals, 0)
         with self.blocks.each([self.block], "SN"):
             p.fadds(totals, totals, p.mem1d(self.block.taken, most))
         p.fmuls(totals, totals, self.share)
+        count, at, to, total = p.reg16("rows"), p.reg16("row"), p.reg16("sum"), p.reg32("total")
+        p.ld16(count, self.many)
         p.ld16(at, self.first)
         p.ldi(to, self.totals)
         with p.loop(count):
@@ -139,7 +142,7 @@ class TokenMeanTasks:
             p.fs2h(into, code.one)
             p.add16(at, at, code.tokens)
             p.add16(to, to, 2)
-        p.free(at, to, total)
+        p.free(count, at, to, total)
 
 
 TOKEN_MEAN = Lowering(
