@@ -18,7 +18,7 @@ from fabric.networks.inference.fit import admit, largest, needed_words, tokens_p
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.resident import Resident
 from fabric.networks.inference.rows import POLICIES
-from tests.examples import examples
+from tests.examples import examples, few
 from tests.fabric.networks.inference.machines import CHANGES, machine_of
 from tests.fabric.networks.inference.small_models import CLASSIC, decoders, have_room, random_weights
 from wse_core.errors import ConfigError, PlanError, UnsupportedError
@@ -95,13 +95,13 @@ def test_bits_are_those_of_each_request_alone(decoder, width, height, batch, pol
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("decoder", [SMALL, FULL, PROJECTED, *CLASSIC[:3]])
+@pytest.mark.parametrize("decoder", few([SMALL, FULL, PROJECTED, *CLASSIC[:3]], 3))
 def test_requests_over_few_rows(decoder, policy):
     """More tokens than rows, requests that end and begin at any time: entries move, each in its own cache."""
     run(decode_of(decoder, 4, 3, 4, 9, policy), 9, 16, seed=5)
 
 
-@pytest.mark.parametrize("decoder", [TINY, FULL, PROJECTED, *CLASSIC])
+@pytest.mark.parametrize("decoder", few([TINY, FULL, PROJECTED, *CLASSIC], 5))
 def test_both_engines_give_the_same(decoder):
     """The plain-Python machine gives the same bits, cycles and hops."""
     found = [run(decode_of(decoder, 2, 2, 2, 4), 4, 2, backend=backend) for backend in ("compiled", "reference")]

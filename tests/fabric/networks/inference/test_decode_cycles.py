@@ -65,7 +65,7 @@ def steps_of(decode, tokens):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize(("decoder", "width", "height", "policy"), SIZES[: len(SIZES) // 3])
+@pytest.mark.parametrize(("decoder", "width", "height", "policy"), few(SIZES, len(SIZES) // 5))
 def test_steps_on_other_machines(decoder, width, height, policy, name):
     """Every step is within 1 % of the engine, before, in and after the first rounds of the cache."""
     tokens = min(height + 3, 24)

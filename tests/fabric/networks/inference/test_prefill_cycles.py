@@ -71,7 +71,7 @@ def test_prompts_and_their_parts(decoder, width, height, length):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize(("decoder", "width", "height", "length"), SIZES[: len(SIZES) // 2])
+@pytest.mark.parametrize(("decoder", "width", "height", "length"), few(SIZES, len(SIZES) // 4))
 def test_prompts_on_other_machines(decoder, width, height, length, name):
     """Machines with other numbers: within 2 %."""
     m = machine_of(name)
