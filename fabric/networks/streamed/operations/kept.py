@@ -15,7 +15,8 @@ Memory
     Of n features of a column and V results: n V weights, V rows of tokens, two rows of n numbers in f32.
 
 Cycles
-    Of T tokens T V (n / 2 + 4) and, for each column with results, T (3 n / 2 + 20).
+    For each token a multiply-add of n numbers per result, and an addition of n per column with results
+    (`fabric.price` has them); rows are gathered once for this and once more when their gradients are asked for.
 
 Source: the page on execution modes ("the implementation can retain the weights of the output layer"); how, is ours.
 """
