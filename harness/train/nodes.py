@@ -43,7 +43,8 @@ NODE_OPERATIONS = tuple(name for name, row in OPERATIONS.items() if "plain" not 
 """A node of a file has one of these operations; the loss comes by itself."""
 OWNERS = {
     **dict.fromkeys(("outputs", "bias", "density", "deviation"), ("linear", "convolution", "transposed")),
-    **dict.fromkeys(("kernel", "kernel_width", "stride"), ("convolution", "transposed", "maxpool", "avgpool")),
+    "stride": ("convolution", "transposed", "maxpool", "avgpool"),
+    **dict.fromkeys(("kernel", "kernel_width"), ("convolution", "transposed", "maxpool", "avgpool", "upsample")),
     "padding": ("convolution", "transposed", "maxpool", "avgpool"),
     "output_padding": ("transposed",),
     "groups": ("convolution", "transposed", "groupnorm"),
@@ -148,7 +149,7 @@ def _sizes(
     if node.op in ("batchnorm", "shift"):
         return _sides(image or (features, 1, 1))  # a feature is a channel of one pixel
     if node.op in (*OWNERS["kernel"], "groupnorm"):
-        return _image_sizes(node, image, given, where)
+        return _image_sizes(node, image, given, features, where)
     if node.op in OWNERS["heads"]:
         causal = {"causal": int(node.causal is not False)} if node.op in OWNERS["causal"] else {}
         fewer = {"kv_heads": node.kv_heads} if node.kv_heads not in (None, node.heads) else {}
@@ -182,8 +183,10 @@ def _side_by_side(images: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
     return (sum(image[0] for image in images), *sides.pop()) if len(sides) == 1 and all(images) else ()
 
 
-def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, where: str) -> dict[str, int]:
+def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, features: int, where: str) -> dict[str, int]:
     """Return the sizes of an operation on images."""
+    if not image and node.op == "upsample":
+        image = (features, 1, 1)  # a feature is a channel of one pixel
     if not image:
         raise ConfigError(
             f"{node.op} takes images, and {given} gives features",
@@ -204,6 +207,9 @@ def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, where: st
         ]
         sizes |= {"channels": node.outputs or 0, "height": sides[0], "width": sides[1], "outputs": image[0], "bias": 0}
         return sizes | {"groups": node.groups or 1, "stride": stride, "padding": padding}
+    if node.op == "upsample":  # windows side by side; where there is one alone, its columns may be another number
+        larger = {"height": image[1] * height, "width": image[2] * width}
+        return sizes | larger | {"stride": height if image[1:] != (1, 1) else max(height, width)}
     if node.op != "convolution":
         sizes |= {"padding": node.padding} if node.padding else {}
         return sizes | {"stride": node.stride or max(height, 1)}
@@ -214,7 +220,7 @@ def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, where: st
 def _windowed(node: Node, given: int, where: str) -> tuple[int, ...]:
     """Return channels, rows and columns of the result of an operation on images."""
     try:
-        if node.op == "transposed":
+        if node.op in ("transposed", "upsample"):
             OPERATIONS[node.op].features(node, given)
             return tuple(node.size(name) for name in ("channels", "height", "width"))
         window = window_of(node, given)
@@ -239,7 +245,7 @@ def _check(node: NodeConfig, where: str) -> None:
     if (node.output_padding or 0) >= (node.stride or 1):
         hint = "output_padding below stride"
         raise ConfigError("rows of pixels that no window reaches", where=f"{where}.output_padding", hint=hint)
-    if node.op in ("convolution", "transposed", "maxpool") and node.kernel is None:
+    if node.op in ("convolution", "transposed", "maxpool", "upsample") and node.kernel is None:
         raise ConfigError(f"{node.op} needs a window", where=f"{where}.kernel", hint="kernel = 3")
     if node.op == "groupnorm" and node.groups is None:
         raise ConfigError("groupnorm needs a number of groups", where=f"{where}.groups")

@@ -13,6 +13,8 @@ Conv; ConvTranspose                                     convolution; transposed
 Add of a parameter per channel or feature               shift, if it is no product's bias
 MaxPool; AveragePool, which counts its padding          maxpool; avgpool
 GlobalAveragePool, ReduceMean over rows and columns     avgpool of the whole image
+Resize to the nearest pixel, by a whole number          upsample
+Mul of an image and a number per channel; Expand        upsample, and mul
 LayerNormalization                                      norm
 GroupNormalization, or Reshape, InstanceNormalization,  groupnorm
 Reshape, Mul and Add; InstanceNormalization

@@ -325,17 +325,21 @@ class OnnxReader:
 
     def _evaluated(self, node: Any) -> None:
         """Work out a node by the reference evaluator."""
-        helper, reference = (need(name, "a network from an .onnx file") for name in ("onnx.helper", "onnx.reference"))
-        kinds = {name: helper.np_dtype_to_tensor_dtype(self.known[name].dtype) for name in node.input if name}
-        ins = [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()]
-        outs = [helper.make_empty_tensor_value_info(name) for name in node.output]
-        model = helper.make_model(helper.make_graph([node], "constants", ins, outs), opset_imports=self.opsets)
         try:
-            found = reference.ReferenceEvaluator(model).run(None, {name: self.known[name] for name in kinds})
+            found = self._run(node, {name: self.known[name] for name in node.input if name})
         except Exception as error:  # operators have one each for what they do not take
             self._refuse(node, f"is not worked out on constants: {' '.join(str(error).split())[:100]}")
             found = [np.zeros(1)] * len(node.output)
         self.known |= {name: np.asarray(values) for name, values in zip(node.output, found, strict=True)}
+
+    def _run(self, node: Any, given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Return what the reference evaluator makes of what a node takes, by name."""
+        helper, reference = (need(name, "a network from an .onnx file") for name in ("onnx.helper", "onnx.reference"))
+        kinds = {name: helper.np_dtype_to_tensor_dtype(values.dtype) for name, values in given.items()}
+        ins = [helper.make_tensor_value_info(name, kind, None) for name, kind in kinds.items()]
+        outs = [helper.make_empty_tensor_value_info(name) for name in node.output]
+        model = helper.make_model(helper.make_graph([node], "constants", ins, outs), opset_imports=self.opsets)
+        return list(reference.ReferenceEvaluator(model).run(None, dict(given)))
 
     def _kept(self, node: Any, origin: Origin) -> None:
         """Keep a parameter as one whose axes have changed."""
@@ -384,6 +388,9 @@ class OnnxReader:
             "MaxPool": self._pool,
             "AveragePool": self._pool,
             "GlobalAveragePool": self._mean,
+            "Resize": self._resize,
+            "Upsample": self._resize,
+            "Expand": self._expand,
             "ReduceMean": self._mean,
             "Add": self._add,
             "Mul": self._mul,
@@ -594,6 +601,11 @@ class OnnxReader:
     def _pair(self, node: Any, op: str) -> None:
         """Append a sum or product of two tensors, number by number."""
         one, other = (self.values[name] for name in node.input)
+        if op == "mul" and len(one.shape) == len(other.shape) == 3:  # a gate of each channel
+            if other.shape == (one.shape[0], 1, 1) != one.shape:
+                other = self._repeat(node, other, one.shape[1:])
+            elif one.shape == (other.shape[0], 1, 1) != other.shape:
+                one = self._repeat(node, one, other.shape[1:])
         if one.shape and other.shape and one.shape != other.shape:
             self._refuse(node, f"takes two tensors of one shape here, not of {one.shape} and {other.shape}")
         self._add_node(node, op, one, other)
@@ -726,6 +738,50 @@ class OnnxReader:
             op = "maxpool" if largest else "avgpool"
             self._add_node(node, op, x, shape=self._moved(node, x, x.shape[0], keys))
             self.nodes[-1] |= keys
+
+    def _resize(self, node: Any, x: FileTensor) -> None:
+        """Append what repeats pixels; how a file says so is told by what it makes of an image of numbers."""
+        if not x.node:
+            return
+        if len(x.shape) != 3:
+            self._refuse(node, "only images are enlarged here: channels, rows and columns")
+            return
+        names = [name for name in node.input[1:] if name]
+        one = {name: np.where(self.known[name] == self.samples, 1, self.known[name]) for name in names}
+        one = {name: np.asarray(values, self.known[name].dtype) for name, values in one.items()}
+        given = np.arange(math.prod(x.shape), dtype=np.float32).reshape(1, *x.shape)
+        try:
+            found = self._run(node, {node.input[0]: given} | one)[0][0]
+        except Exception as error:  # operators have one each for what they do not take
+            self._refuse(node, f"cannot be followed: {' '.join(str(error).split())[:100]}")
+            return
+        by = [side // max(1, own) for side, own in zip(found.shape[1:], x.shape[1:], strict=True)]
+        repeated = given[0].repeat(by[0], 1).repeat(by[1], 2)
+        if not np.array_equal(found, repeated) or (by[0] != by[1] and x.shape[1:] != (1, 1)):
+            shape = " x ".join(map(str, found.shape[1:]))
+            what = f"{x.shape[1]} x {x.shape[2]} pixels become {shape}: they are repeated here, rows and columns alike"
+            self._refuse(node, f"{what} (mode nearest, a whole scale), or a ConvTranspose is trained")
+        elif by == [1, 1]:
+            self.values[node.output[0]] = x
+        else:
+            self._repeat(node, x, by)
+
+    def _repeat(self, node: Any, x: FileTensor, by: Sequence[int]) -> FileTensor:
+        """Append what repeats pixels of a tensor, rows and columns so many times; return the tensor."""
+        shape = x.shape[0], x.shape[1] * by[0], x.shape[2] * by[1]
+        taken = next((o for o in self.nodes if o["op"] == "upsample" and o["inputs"] == [x.node]), {})
+        if (taken.get("kernel"), taken.get("kernel_width")) == tuple(by):
+            return FileTensor(taken["name"], shape)
+        name = self._add_node(node, "upsample", x, shape=shape, kernel=by[0], kernel_width=by[1])
+        return FileTensor(name, shape)
+
+    def _expand(self, node: Any, x: FileTensor) -> None:
+        """Repeat the pixel of each channel."""
+        wanted = self._rest(self.known.get(node.input[1], np.array([])).tolist(), x, whole=False)
+        if x.node and (wanted is None or len(wanted) != 3 or x.shape != (wanted[0], 1, 1)):
+            self._refuse(node, "only a pixel of each channel is repeated here")
+        elif x.node and wanted is not None:
+            self.values[node.output[0]] = x if wanted == x.shape else self._repeat(node, x, wanted[1:])
 
     def _mean(self, node: Any, x: FileTensor) -> None:
         if node.op_type == "ReduceMean":
@@ -910,14 +966,17 @@ class OnnxReader:
             self.values[node.output[0]] = FileTensor(x.node, rest or ())
         elif rest is not None and len(rest) == 2 and len(x.shape) == 3 and x.shape[0] % rest[0] == 0:
             self.values[node.output[0]] = FileTensor(x.node, x.shape, rest[0])
-        elif rest is not None and rest == x.shape:
-            self.values[node.output[0]] = FileTensor(x.node, x.shape)
+        elif rest is not None and (rest == x.shape or rest == (*x.shape, 1, 1)):
+            self.values[node.output[0]] = FileTensor(x.node, rest)
         else:
             seen = ", ".join("samples" if n == self.samples else str(n) for n in wanted)
             self._refuse(node, f"tensors of shape {x.shape} are not seen as ({seen}) here")
 
-    def _rest(self, wanted: Sequence[int], x: FileTensor) -> tuple[int, ...] | None:
-        """Return the shape of a sample that a shape of all samples says; None if that cannot be known."""
+    def _rest(self, wanted: Sequence[int], x: FileTensor, whole: bool = True) -> tuple[int, ...] | None:
+        """Return the shape of a sample that a shape of all samples says; None if that cannot be known.
+
+        `whole`: the sample has as many numbers.
+        """
         if not wanted or not x.shape:
             return None
         first, rest = wanted[0], list(wanted[1:])
@@ -925,7 +984,7 @@ class OnnxReader:
             rest[rest.index(-1)] = x.features // max(1, math.prod(n for n in rest if n != -1))
         elif first not in (0, -1, self.samples):
             return None
-        return tuple(rest) if math.prod(rest) == x.features else None
+        return tuple(rest) if math.prod(rest) == x.features or not whole else None
 
     def _softmax(self, node: Any, x: FileTensor) -> None:
         if node.output[0] != self.graph.output[0].name:

@@ -107,6 +107,7 @@ class OnnxWriter:
             "transposed": self._transposed,
             "maxpool": lambda node, given: self._add("MaxPool", given, **_window(node), **_border(node)),
             "avgpool": lambda node, given: self._add("AveragePool", given, **_window(node), **_border(node)),
+            "upsample": self._upsample,
             "norm": self._norm,
             "centred": self._norm,
             "groupnorm": self._group_norm,
@@ -158,6 +159,16 @@ class OnnxWriter:
             **more,
             output_padding=[further] * 2,
         )
+
+    def _upsample(self, node: Node, given: list[str]) -> str:
+        scales, shape = f"{node.name}.scales", f"{node.name}.shape"
+        by = node.size("kernel_height"), node.size("kernel_width")
+        self.held[scales] = np.array([1, 1, *by], np.float32)
+        if node.size("stride") > min(by) or (node.size("height"), node.size("width")) == by:  # perhaps of features
+            self.held[shape] = np.array([0, -1, 1, 1], np.int64)
+            given = [self._add("Reshape", [*given, shape])]
+        how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return self._add("Resize", [*given, "", scales], mode="nearest", **how)
 
     def _norm(self, node: Node, given: list[str]) -> str:
         names = self._held(node, "norm.weight", *["norm.bias"] * (node.op == "norm"))

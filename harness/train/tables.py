@@ -74,7 +74,11 @@ class NodeConfig:
         low=0.0,
     )
     kernel: int | None = option(
-        None, doc="of convolutions, pooling: rows of a window (default of avgpool: the whole image)", low=1, high=10**4
+        None,
+        doc="of convolutions, pooling: rows of a window (default of avgpool: the whole image); of upsample: rows of "
+        "pixels that one becomes",
+        low=1,
+        high=10**4,
     )
     kernel_width: int | None = option(None, doc="of the same: its columns (default: kernel)", low=1, high=10**4)
     stride: int | None = option(

@@ -25,6 +25,7 @@ groupnorm       `fabric.networks.graph.group_norm`                              
 batchnorm       `fabric.networks.graph.batch_norm`                                                      u
 maxpool         `fabric.networks.graph.pooling`                                                         x, y
 avgpool         `fabric.networks.graph.pooling`                                                         -
+upsample        `fabric.networks.graph.pooling`                                                         -
 attention       `fabric.networks.graph.attention`                                                       logs of sums
 tokenmean       `fabric.networks.graph.token_mean`                                                      -
 cross_entropy   sum over tokens of -log softmax(x)[label]   dx = r((softmax(x) - onehot) scale)         exponentials

@@ -3,10 +3,14 @@
 Padding is never the largest pixel; a mean counts it as zeros, and divides by all places of a window.  Gradients go to
 the pixels tap after tap of the windows, rounded after each addition; that of a largest pixel goes to the first one of
 its window.
+
+Upsampling is a mean the other way round, and without a division: each pixel goes to all places of its window in a
+larger image, and its gradient is the sum of theirs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -16,8 +20,9 @@ from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.windows import Window, unfolded, window_of
+from wse_core.errors import ConfigError
 
-__all__ = ["AveragePool", "MaxPool"]
+__all__ = ["AveragePool", "MaxPool", "Upsample"]
 
 
 class _Pool(NetworkOperation):
@@ -84,3 +89,52 @@ class AveragePool(_Pool):
         shape = len(part), window.channels, window.kernel_height, window.kernel_width, *part.shape[4:]
         parts = np.broadcast_to(part * a.dtype.type(1 / window.taps), shape)
         return self.given_back(a, window, parts, delta.dtype), None
+
+
+class Upsample(_Pool):
+    """Each pixel is repeated: the nearest one of a larger image.
+
+    Its node has the sizes of windows over the result, which lie side by side: ``channels``, ``height`` and ``width`` of
+    the larger image, ``kernel_height`` and ``kernel_width`` pixels for one that is given.
+    """
+
+    name, meaning = "upsample", "y = each pixel, repeated over a window"
+
+    def window(self, node: Node) -> Window:
+        """Return the windows over the larger image.
+
+        Raises
+        ------
+        ConfigError
+            They overlap, or leave pixels out.
+        """
+        result = math.prod(node.size(name) for name in ("channels", "height", "width"))
+        window = window_of(node, result)
+        sides = window.out_height * window.kernel_height, window.out_width * window.kernel_width
+        if sides != (window.height, window.width) or window.padding:
+            what = f"{window.kernel_height} x {window.kernel_width} pixels for each do not make an image of "
+            raise ConfigError(f"{node.name}: {what}{window.height} x {window.width}", where="network")
+        return window
+
+    def features(self, node: Node, given: int) -> int:
+        window = self.window(node)
+        if window.channels * window.out_plane != given:
+            image = f"{window.channels} x {window.out_height} x {window.out_width}"
+            raise ConfigError(f"{node.name}: {given} features are no image of {image}", where="network")
+        return window.features
+
+    def units(self, node: Node, given: int) -> tuple[int, int]:
+        window = self.window(node)
+        return window.out_plane, window.plane
+
+    def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
+        window = self.window(node)
+        pixels = x.reshape(len(x), window.channels, window.out_height, window.out_width)
+        return pixels.repeat(window.kernel_height, 2).repeat(window.kernel_width, 3).reshape(len(x), -1), None
+
+    def plain_back(
+        self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
+    ) -> tuple[Any, Values]:
+        window = self.window(node)
+        pixels = unfolded(window, delta).reshape(len(delta), window.channels, window.taps, -1)
+        return a.round(pixels.sum(2)).reshape(len(delta), -1), None

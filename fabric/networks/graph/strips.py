@@ -46,7 +46,9 @@ POINTWISE = (*ACTIVATIONS, "add", "mul", "concat")
 """These work number by number, or put channels side by side."""
 OF_CHANNELS = ("shift", "batchnorm", "groupnorm")
 """These have numbers of a channel; sums over its pixels are those of strips, added up."""
-WINDOWED = ("convolution", "transposed", "maxpool", "avgpool")
+ENLARGING = ("transposed", "upsample")
+"""These move windows over what they give."""
+WINDOWED = ("convolution", *ENLARGING, "maxpool", "avgpool")
 WHERE = "mesh.image_rows"
 
 
@@ -242,7 +244,7 @@ class _Found:
         strip = window.height // rows
         if window.height % rows:
             return f"{window.height} rows of pixels do not divide into {rows} strips"
-        if node.op in ("maxpool", "avgpool"):
+        if node.op in ("maxpool", "avgpool", "upsample"):
             if is_mean(node, window):
                 return None
             if window.padding or window.kernel_height > window.stride or strip % window.stride:
@@ -266,7 +268,7 @@ class _Found:
         channels, height = self.channels[node.inputs[0]], self.heights[node.inputs[0]]
         if node.op in WINDOWED:
             window = window_of(node, self.network.tensors[_larger(node)].rows)
-            height = window.height if node.op == "transposed" else window.out_height
+            height = window.height if node.op in ENLARGING else window.out_height
             if "outputs" in sizes:
                 sizes["more"] = _of_strips(window, rows).more
             channels = {"convolution": sizes.get("outputs", 0)}.get(node.op, window.channels)
@@ -299,13 +301,13 @@ class _Found:
 
 def _larger(node: Node) -> str:
     """Return the name of the tensor over which the windows of a node move."""
-    return node.name if node.op == "transposed" else node.inputs[0]
+    return node.name if node.op in ENLARGING else node.inputs[0]
 
 
 def _given(network: Network, node: Node) -> tuple[int, int, int]:
     """Return channels, rows and columns of pixels of what a node takes."""
-    if node.op == "transposed":
+    if node.op in ENLARGING:
         window = window_of(node, network.tensors[node.name].rows)
-        return node.size("outputs"), window.out_height, window.out_width
+        return dict(node.sizes).get("outputs", window.channels), window.out_height, window.out_width
     pixels = node.size("height") * node.size("width")
     return network.tensors[node.inputs[0]].rows // pixels, node.size("height"), node.size("width")

@@ -21,7 +21,7 @@ from fabric.networks.graph.operations import (
     Norm,
     Rms,
 )
-from fabric.networks.graph.pooling import AveragePool, MaxPool
+from fabric.networks.graph.pooling import AveragePool, MaxPool, Upsample
 from fabric.networks.graph.rotary import RotaryEmbedding
 from fabric.networks.graph.shift import ChannelShift
 from fabric.networks.graph.token_mean import TokenMean
@@ -51,6 +51,7 @@ OPERATIONS: dict[str, NetworkOperation] = {
         BatchNorm(),
         MaxPool(),
         AveragePool(),
+        Upsample(),
         GatherStrips(),
         CrossEntropy(),
         MeanSquares(),

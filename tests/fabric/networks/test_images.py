@@ -64,6 +64,13 @@ class Images:
         self.node("transposed", **sizes, bias=0)
         self.shape = outputs, *sides
 
+    def upsample(self, height, width):
+        channels, *sides = self.shape
+        alone = sides == [1, 1]
+        self.shape = channels, sides[0] * height, sides[1] * (width if alone else height)
+        sizes = {**dict(zip(("channels", "height", "width"), self.shape, strict=True)), "kernel_height": height}
+        self.node("upsample", **sizes, kernel_width=width if alone else height, stride=height)
+
     def shift(self):
         self.node("shift", **dict(zip(("channels", "height", "width"), self.shape, strict=True)))
 
@@ -84,7 +91,7 @@ class Images:
         return Network((*self.nodes, Node("loss", "cross_entropy", (self.at,))), self.inputs, dtype)
 
 
-ROWS = ["relu", "residual", "shift", "concat", "concat"]
+ROWS = ["relu", "residual", "shift", "concat", "concat", "upsample"]
 
 
 @st.composite
@@ -108,6 +115,9 @@ def networks(draw, ends=("", "", "convolved", "pixels")):
                 built.transposed(outputs, kernel, stride, padding, groups, draw(st.integers(0, stride - 1)))
         elif op in ("maxpool", "avgpool"):
             built.windowed(op, kernel, draw(st.integers(1, 3)), draw(st.integers(0, min(kernel) - 1)))
+        elif op == "upsample":
+            if max(height, width) <= 4:
+                built.upsample(draw(st.integers(1, 3)), draw(st.integers(1, 3)))
         elif op == "groupnorm":
             built.group_norm(draw(st.sampled_from([k for k in (1, 2, 3) if channels % k == 0])))
         elif op == "residual":
@@ -325,6 +335,52 @@ def test_the_first_of_the_largest_pixels_gets_the_gradient():
         model(network), network.nodes[1], np.array([[1, 2, -3, -1, 2, 0, -1, -3.0]]), None
     )
     assert where[1][0].ravel().tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "cb16"])
+def test_pixels_that_are_repeated_are_bit_exact(dtype):
+    """Images of twice the sides, and a gate for each channel."""
+    built = Images(2, 4, 3)
+    built.convolution(3, (3, 3), padding=1)
+    before, shape = built.at, built.shape
+    built.windowed("avgpool", (4, 3), 1)
+    built.convolution(3, (1, 1))
+    built.node("sigmoid")
+    built.upsample(4, 3)
+    built.node("mul", before, built.at)
+    assert built.shape == shape
+    built.upsample(2, 2)
+    built.convolution(2, (3, 3), padding=1)
+    exact(Ran(built.network(2, dtype), 2, 2, 3, 5), 2.0**6)
+
+
+@pytest.mark.parametrize(("sides", "by"), [((2, 3), (2, 2)), ((1, 1), (3, 2))])
+def test_upsampling_is_that_of_its_definition(sides, by):
+    """Each place of the larger image has the pixel that it lies in; gradients are sums of theirs."""
+    built, rng = Images(2, *sides), np.random.default_rng(3)
+    built.upsample(*by)
+    node, larger = built.nodes[0], (sides[0] * by[0], sides[1] * by[1])
+    assert built.shape == (2, *larger)
+    x, delta = rng.standard_normal((3, 2, *sides)), rng.standard_normal((3, 2, *larger))
+    a = model(built.network(2))
+    found, kept = OPERATIONS["upsample"].plain(a, node, x.reshape(3, -1), None)
+    back, _ = OPERATIONS["upsample"].plain_back(a, node, delta.reshape(3, -1), kept, None)
+    wanted = np.zeros_like(x)
+    for n, c, i, j in np.ndindex(3, 2, *larger):
+        assert found.reshape(delta.shape)[n, c, i, j] == x[n, c, i // by[0], j // by[1]]
+        wanted[n, c, i // by[0], j // by[1]] += delta[n, c, i, j]
+    assert np.allclose(back, wanted.reshape(3, -1), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "what"), [({"stride": 1}, "4 x 6"), ({"padding": 1}, "4 x 6"), ({"channels": 3}, "3 x 2 x 3")]
+)
+def test_upsampling_that_leaves_pixels_out_is_refused(sizes, what):
+    built = Images(2, 2, 3)
+    built.upsample(2, 2)
+    built.nodes[0] = replace(built.nodes[0], sizes=dict(built.nodes[0].sizes) | sizes)
+    with pytest.raises(ConfigError, match=f"n0.upsample: .* image of {what}"):
+        built.network(2)
 
 
 @pytest.mark.parametrize("groups", [1, 2, 4])

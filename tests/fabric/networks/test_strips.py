@@ -35,6 +35,7 @@ OPS = [
     "shift",
     "residual",
     "concat",
+    "upsample",
 ]
 
 
@@ -88,6 +89,8 @@ def grown(draw, built, op):
         built.convolution(outputs, (1, 1))
         built.node("concat", before, built.at)
         built.shape = channels + outputs, height, width
+    elif op == "upsample" and height <= 8:
+        built.upsample(2, 2)
     elif op == "shift":
         built.shift()
     elif op == "groupnorm":

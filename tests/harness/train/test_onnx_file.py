@@ -426,6 +426,54 @@ def hourglass(path):
     return (2, 6, 4), given
 
 
+def squeezed(path):
+    """Write a network whose channels have gates made of their means, and whose small images are repeated."""
+    node, rng = helper.make_node, np.random.default_rng(3)
+    given = {
+        "first.weight": rng.standard_normal((4, 2, 3, 3)) / 3,
+        "squeeze.weight": rng.standard_normal((2, 4, 1, 1)),
+        "excite.weight": rng.standard_normal((4, 2, 1, 1)),
+        "last.weight": rng.standard_normal((3, 8, 1, 1)) / 2,
+        "scales": np.array([1, 1, 2, 2]),
+    }
+    near = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    nodes = [
+        node("Conv", ["x", "first.weight"], ["a"], "first", pads=[1] * 4),
+        node("Relu", ["a"], ["b"], "relu"),
+        node("MaxPool", ["b"], ["c"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+        node("GlobalAveragePool", ["c"], ["d"], "mean"),
+        node("Conv", ["d", "squeeze.weight"], ["e"], "squeeze"),
+        node("Relu", ["e"], ["f"], "relu 2"),
+        node("Conv", ["f", "excite.weight"], ["g"], "excite"),
+        node("Sigmoid", ["g"], ["h"], "gate"),
+        node("Mul", ["c", "h"], ["i"], "times"),
+        node("Resize", ["i", "", "scales"], ["j"], "up", **near),
+        node("Concat", ["j", "b"], ["k"], "both", axis=1),
+        node("Conv", ["k", "last.weight"], ["l"], "last"),
+        node("GlobalAveragePool", ["l"], ["m"], "mean 2"),
+        node("Flatten", ["m"], ["y"], "flat"),
+    ]
+    given = {name: array.astype(np.float32) for name, array in given.items()}
+    write_images(path, nodes, given, (2, 6, 4))
+    return (2, 6, 4), {name: array for name, array in given.items() if name != "scales"}
+
+
+def test_pixels_that_are_repeated_become_nodes(folder):
+    """Gates of channels are repeated over their pixels; other ways to enlarge an image are refused."""
+    squeezed("m.onnx")
+    found = {node["name"]: node for node in read_onnx("m.onnx").nodes}
+    assert [found[name]["op"] for name in ("times", "times_2", "up")] == ["upsample", "mul", "upsample"]
+    assert [(found[name]["kernel"], found[name]["kernel_width"]) for name in ("times", "up")] == [(3, 2), (2, 2)]
+    model = onnx.load("m.onnx")
+    for node in model.graph.node:
+        if node.op_type == "Resize":
+            del node.attribute[:]
+            node.attribute.append(helper.make_attribute("mode", "linear"))
+    onnx.save(model, "m.onnx")
+    with pytest.raises(UnsupportedError, match=r"up \(Resize\): 3 x 2 pixels become 6 x 4: they are repeated here"):
+        read_onnx("m.onnx")
+
+
 def test_a_network_that_enlarges_images_becomes_nodes(folder):
     hourglass("m.onnx")
     found = read_onnx("m.onnx")
@@ -458,7 +506,7 @@ def test_what_does_not_enlarge_is_named(folder, name, change, what):
         read_onnx("m.onnx")
 
 
-@pytest.mark.parametrize("made", [lenet, residual, hourglass])
+@pytest.mark.parametrize("made", [lenet, residual, hourglass, squeezed])
 def test_wafers_train_networks_of_images_from_files(folder, made):
     """Bit for bit as the oracle does; every parameter moves."""
     shape, given = made("m.onnx")
@@ -473,7 +521,7 @@ def test_wafers_train_networks_of_images_from_files(folder, made):
         assert not np.array_equal(one[name], array)
 
 
-@pytest.mark.parametrize("made", [lenet, residual, hourglass])
+@pytest.mark.parametrize("made", [lenet, residual, hourglass, squeezed])
 def test_networks_of_images_go_out_as_files_of_their_own(folder, made):
     shape, _ = made("m.onnx")
     images(shape)

@@ -34,7 +34,9 @@ def test_modules_that_torch_exports_train_as_there(folder, name):
     takes, loss, module = TRAINED[name]
     module, x = made(torch, takes, module)
     given = module(x)
-    labels = torch.randn_like(given) if loss else torch.randint(0, given.shape[-1], given.shape[:-1])
+    planes = given.ndim == 4 and not loss  # a class for each pixel
+    classes, shape = (given.shape[1], given[:, 0].shape) if planes else (given.shape[-1], given.shape[:-1])
+    labels = torch.randn_like(given) if loss else torch.randint(0, classes, shape)
     exported, optimizer, losses = copy.deepcopy(module), torch.optim.SGD(module.parameters(), lr=0.05), []
     for _ in range(5):
         optimizer.zero_grad()
@@ -42,14 +44,15 @@ def test_modules_that_torch_exports_train_as_there(folder, name):
         if loss:
             losses.append(torch.nn.functional.mse_loss(result, labels))
         else:
-            losses.append(torch.nn.functional.cross_entropy(result.flatten(0, -2), labels.flatten()))
+            rows = result.movedim(1, -1) if planes else result
+            losses.append(torch.nn.functional.cross_entropy(rows.flatten(0, -2), labels.flatten()))
         losses[-1].backward()
         optimizer.step()
     np.savez("t.npz", x_train=x, y_train=labels, x_test=x, y_test=labels)
     train = {"iterations": 5, "optimizer": {"name": "sgd", "lr": 0.05}, "loss_scale": {"initial": 1024.0}}
     train |= {"loss": loss} if loss else {}
     mesh, batch = {"width": 2, "height": 2}, x.numel() if takes == TOKENS else len(x)
-    data = {"source": str(folder / "t.npz"), "batch": batch}
+    data = {"source": str(folder / "t.npz"), "batch": batch} | ({"labels": "pixel"} if planes else {})
     machine = Trainer(wse.train.from_torch(exported, x, folder / "m.onnx", data=data, mesh=mesh, train=train))
     found = [machine.step().loss for _ in range(5)]
     assert np.allclose(found, [loss.item() for loss in losses], atol=LOSSES)

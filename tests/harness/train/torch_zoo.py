@@ -104,6 +104,46 @@ def _mixer(nn):
     )
 
 
+def _hourglass(nn, torch, how):
+    class Hourglass(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.down, self.deep, self.last = (
+                nn.Conv2d(1, 4, 3, padding=1),
+                nn.Conv2d(4, 4, 3, padding=1),
+                nn.Conv2d(8, 3, 3, padding=1),
+            )
+            self.up = nn.Upsample(scale_factor=2, mode="nearest")
+
+        def forward(self, x):
+            a = nn.functional.relu(self.down(x))
+            b = nn.functional.relu(self.deep(nn.functional.max_pool2d(a, 2)))
+            b = self.up(b) if how == "scale" else nn.functional.interpolate(b, size=a.shape[2:])
+            return self.last(torch.cat([b, a], 1))
+
+    return Hourglass()
+
+
+def _excited(nn, how):
+    class Excited(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.head = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.ReLU()), nn.Linear(8, 5)
+            if how == "convolved":
+                inner = nn.Conv2d(8, 4, 1), nn.ReLU(), nn.Conv2d(4, 8, 1), nn.Sigmoid()
+            else:
+                inner = nn.Flatten(), nn.Linear(8, 4), nn.ReLU(), nn.Linear(4, 8), nn.Hardsigmoid()
+            self.gate = nn.Sequential(nn.AdaptiveAvgPool2d(1), *inner)
+
+        def forward(self, x):
+            x = self.first(x)
+            gate = self.gate(x)
+            x = x * (gate if how == "convolved" else gate.view(len(x), 8, 1, 1).expand_as(x))
+            return self.head(x.mean((2, 3)))
+
+    return Excited()
+
+
 def _beside(nn, torch):
     class Beside(nn.Module):
         def __init__(self):
@@ -214,6 +254,11 @@ TRAINED = {
     "dense": (IMAGE, "", lambda torch: _dense(torch.nn, torch)),
     "autoencoder": (IMAGE, "mse", lambda torch: _autoencoder(torch.nn)),
     "mixer": (IMAGE, "", lambda torch: _mixer(torch.nn)),
+    **{f"excited {how}": (IMAGE, "", lambda torch, how=how: _excited(torch.nn, how)) for how in ("convolved", "flat")},
+    **{
+        f"hourglass {how}": (IMAGE, "", lambda torch, how=how: _hourglass(torch.nn, torch, how))
+        for how in ("scale", "size")
+    },
     "without shifts": (TOKENS, "", lambda torch: _without_shifts(torch.nn)),
     "beside": (FEATURES, "", lambda torch: _beside(torch.nn, torch)),
     **{
@@ -257,7 +302,7 @@ def _upsampled(nn, mode):
 REFUSED = {
     "learned bend": (FEATURES, lambda torch: _bent(torch.nn, "PReLU"), "PRelu"),
     "odd bend": (FEATURES, lambda torch: _bent(torch.nn, "Softsign"), "Div.*none of relu"),
-    "upsampled": (IMAGE, lambda torch: _upsampled(torch.nn, "nearest"), "Resize"),
+    "upsampled": (IMAGE, lambda torch: _upsampled(torch.nn, "bilinear"), "Resize.*are repeated here"),
     "dilated": (
         IMAGE,
         lambda torch: torch.nn.Sequential(

@@ -25,6 +25,8 @@ from harness.figures.graph_model import (
     graph_model,
     points,
 )
+from harness.train.nodes import graph_of
+from harness.train.tables import NodeConfig
 from swarm.cluster import graph_costs
 from swarm.cluster.check import _parameters, compare, layers_of
 from swarm.cluster.cluster import Cluster
@@ -103,6 +105,46 @@ class Striped(ConvolutionStack):
         return replace(super().network, image_rows=self.rows)
 
 
+@dataclass(frozen=True)
+class Named:
+    """Operations of a configuration; `of` is their keys, node by node."""
+
+    of: tuple[dict, ...]
+    image: tuple[int, ...] = ()
+    inputs: int = 6
+    sequence: int = 0
+
+    @property
+    def network(self):
+        """The graph ends with cross-entropy."""
+        nodes = [NodeConfig(**{"name": f"n{k}", **keys}) for k, keys in enumerate(self.of)]
+        inputs = int(np.prod(self.image)) if self.image else self.inputs
+        return graph_of(inputs, nodes, self.sequence, image=self.image)
+
+
+GATED = Named(
+    (
+        {"name": "a", "op": "convolution", "outputs": 6, "kernel": 3, "padding": 1},
+        {"op": "avgpool"},
+        {"op": "convolution", "outputs": 6, "kernel": 1},
+        {"op": "sigmoid"},
+        {"name": "g", "op": "upsample", "kernel": 4, "kernel_width": 6},
+        {"op": "mul", "inputs": ("a", "g")},
+        {"op": "upsample", "kernel": 2},
+        {"op": "avgpool", "kernel": 4},
+        {"op": "linear", "outputs": 4},
+    ),
+    (2, 4, 6),
+)
+"""Gates of channels, and images that are enlarged."""
+
+
+@pytest.mark.parametrize(("width", "height", "tokens"), few([(2, 1, 4), (4, 2, 3)], 1))
+def test_pixels_that_are_repeated_are_followed(width, height, tokens):
+    mesh = Mesh(machine(), width, height)
+    assert abs(compare(GATED.network, masks_of(GATED.network), Cluster(1, mesh), tokens).error) < 0.01
+
+
 def small(op):
     """Return a case of a small network that has an operation."""
     if op in ("mse", "tokenmean"):
@@ -110,6 +152,8 @@ def small(op):
     if op in ("convolution", "maxpool", "avgpool", "groupnorm", "batchnorm"):
         stage = ConvolutionStage(4, norm=op if "norm" in op else "", pool=op if "pool" in op else "")
         return GraphCase(ConvolutionStack((1, 4, 4), (stage,), 3), 2, 2, 2)
+    if op == "upsample":
+        return GraphCase(GATED, 2, 1, 2)
     if op == "gather":
         return GraphCase(Striped((1, 4, 4), (ConvolutionStage(4), ConvolutionStage(2)), 3), 1, 2, 2)
     if op in ("transposed", "shift", "concat"):

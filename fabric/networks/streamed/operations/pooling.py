@@ -1,5 +1,9 @@
 """Pooling goes over the taps of all windows of a channel at once; a command per channel.
 
+Upsampling
+    A pixel goes to a whole window as the gradient of a mean does, and sums of windows are means, both without a
+    division: the shape of the windows says so, and no command is its own.
+
 Padding
     A plane is copied into one with a border, of minus infinity for largest pixels, of zeros for means, and its taps are
     read there.  Gradients are added in another such plane, the inner part of which is what they are.
@@ -36,7 +40,7 @@ from wse_core import numerics
 if TYPE_CHECKING:
     pass
 
-__all__ = ["AVERAGE_POOL", "MAX_POOL", "bordered"]
+__all__ = ["AVERAGE_POOL", "MAX_POOL", "UPSAMPLE", "bordered"]
 
 PLANES = {"planes": "pointer: planes that pooling gives"}
 MAX = {
@@ -95,6 +99,29 @@ def back(w: StepWriter, step: NetworkStep, name: str) -> None:
         names = [*["pool_in"] * largest, name, "pool_inner"]
     w.each(delta, *names, unit=window.out_plane)
     w.tell(shape=0)
+
+
+def enlarge(w: StepWriter, step: NetworkStep) -> None:
+    """Write what repeats pixels, a channel after the other."""
+    x, y = step.reads[0], step.writes[0]
+    w.tell(shape=shape_number(w.plan.network, step.node, step.direction))
+    w.tell(delta=f"{w.plan.array(x)}.rows", planes=f"{w.plan.array(y)}.rows")
+    w.each(x, "pool_mean_back", unit=_larger(step).out_plane)
+    w.tell(shape=0)
+
+
+def reduce(w: StepWriter, step: NetworkStep) -> None:
+    """Write the sums of gradients of pixels that were one."""
+    delta, below = step.reads[0], step.writes[0]
+    w.tell(shape=shape_number(w.plan.network, step.node, step.direction))
+    w.tell(aux=w.plan.array(delta), planes=w.plan.array(below))
+    w.each(below, "pool_mean", unit=_larger(step).out_plane)
+    w.tell(shape=0)
+
+
+def _larger(step: NetworkStep) -> Window:
+    """Return the windows over the larger image."""
+    return window_of(step.node, (step.reads if step.direction == "back" else step.writes)[0].rows)
 
 
 def _border(w: StepWriter, name: str, rows: str) -> None:
@@ -174,7 +201,7 @@ class PoolTasks:
             gap=(width - w.kernel_width) * tokens,
             rest=onward - w.kernel_height * line,
         )
-        code.shapes.set_factor(1 / (w.taps * shape.strips))
+        code.shapes.set_factor(1.0 if shape.sums else 1 / (w.taps * shape.strips))
         code.shapes.set_strips(shape.strips)
 
     def bordered(self, place: Var, window: Window, given: int, back: bool) -> None:
@@ -330,3 +357,11 @@ AVERAGE_POOL = Lowering(
     tasks_of=PoolTasks,
 )
 """The means of windows have this form in weight streaming."""
+
+UPSAMPLE = Lowering(
+    SHAPE | PLANES | MEAN,
+    {"forward": enlarge, "back": reduce},
+    {"forward": ("forward, {place}", "upsample"), "back": ("backward, {place}", "upsample back")},
+    tasks_of=PoolTasks,
+)
+"""Pixels that are repeated have this form in weight streaming."""

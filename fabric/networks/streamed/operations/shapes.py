@@ -188,12 +188,15 @@ class PoolShape(ImageShape):
         So many planes with a border are there: of gradients on the way back, then one of what is given.
     strips : int
         The means of so many strips are one.
+    sums : bool
+        They are no means, but sums.
     """
 
     window: Window
     back: bool
     copies: int = 0
     strips: int = 1
+    sums: bool = False
 
     @classmethod
     def of(cls, window: Window, back: bool, largest: bool, strips: int = 1) -> PoolShape:
@@ -313,6 +316,8 @@ def _shape(network: Network, node: Node, direction: str) -> ImageShape | None:
     if node.op in ("maxpool", "avgpool"):
         largest = node.op == "maxpool"
         return PoolShape.of(window_of(node, given), direction == "back", largest, strips_of_mean(node))
+    if node.op == "upsample":  # its way forward is the way back of a mean, its way back the mean
+        return PoolShape(window_of(node, network.tensors[node.name].rows), direction == "forward", sums=True)
     if node.op in ("groupnorm", "batchnorm", "shift"):
         pixels = node.size("height") * node.size("width")
         if node.op == "groupnorm":

@@ -17,7 +17,7 @@ from fabric.networks.streamed.operations.linear import LINEAR
 from fabric.networks.streamed.operations.loss import LOSS, MEAN_SQUARES
 from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.networks.streamed.operations.norm import NORM
-from fabric.networks.streamed.operations.pooling import AVERAGE_POOL, MAX_POOL, bordered
+from fabric.networks.streamed.operations.pooling import AVERAGE_POOL, MAX_POOL, UPSAMPLE, bordered
 from fabric.networks.streamed.operations.rotary import ROTARY
 from fabric.networks.streamed.operations.rows import ROWS
 from fabric.networks.streamed.operations.shapes import SHAPE, shapes_of
@@ -42,6 +42,7 @@ STREAMED: dict[str, Lowering] = {
     "batchnorm": BATCH_NORM,
     "maxpool": MAX_POOL,
     "avgpool": AVERAGE_POOL,
+    "upsample": UPSAMPLE,
     "gather": GATHER,
     "cross_entropy": LOSS,
     "mse": MEAN_SQUARES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 import numpy as np
@@ -26,6 +27,8 @@ __all__ = [
     "pooled_largest_back",
     "pooled_mean",
     "pooled_mean_back",
+    "repeated",
+    "repeated_back",
     "shifted",
     "shifted_back",
 ]
@@ -186,6 +189,28 @@ def pooled_mean_back(a: MeshArithmetic, node: Node, delta: Halves, given: int) -
     window = window_of(node, given)
     part = a.times(a.widen(_planes(window, delta)), 1 / window.taps)
     return _given_back(a, window, [part] * window.taps, delta.shape[1])
+
+
+def repeated(a: MeshArithmetic, node: Node, x: Halves) -> tuple[Halves, None]:
+    """Return each pixel over a window of the larger image; a zero has no sign."""
+    window = _window_of_result(node)
+    part = a.widen(_planes(window, x))
+    return _given_back(a, window, [part] * window.taps, x.shape[1]), None
+
+
+def repeated_back(a: MeshArithmetic, node: Node, delta: Halves) -> Halves:
+    """Return the sum of the gradients of each window, tap after tap."""
+    total: Bits | None = None
+    for pixels in _taps(_window_of_result(node), delta, 0):
+        wide = a.widen(pixels)
+        total = a.add(np.zeros_like(wide) if total is None else total, wide)
+    assert total is not None
+    return a.narrow(total).reshape(-1, delta.shape[1])
+
+
+def _window_of_result(node: Node) -> Window:
+    """Return the windows over the larger image that upsampling gives."""
+    return window_of(node, math.prod(node.size(name) for name in ("channels", "height", "width")))
 
 
 def _planes(window: Window, rows: Halves) -> Halves:

@@ -77,6 +77,7 @@ FORWARD: dict[str, Callable[..., Any]] = {
     "batchnorm": lambda a, node, x, weights: batch.known(a, x, weights) if a.test else batch.forward(a, x, weights),
     "maxpool": lambda a, node, x, weights: images.pooled_largest(a, node, x),
     "avgpool": lambda a, node, x, weights: images.pooled_mean(a, node, x),
+    "upsample": lambda a, node, x, weights: images.repeated(a, node, x),
     "cross_entropy": loss.forward,
     "mse": loss.squares,
     **{name: _row(name) for name in ACTIVATIONS},
@@ -105,6 +106,7 @@ BACK: dict[str, Callable[..., Any]] = {
     "batchnorm": batch.back,
     "maxpool": lambda a, node, delta, kept, weights: (images.pooled_largest_back(a, node, delta, kept), None),
     "avgpool": lambda a, node, delta, kept, weights: (images.pooled_mean_back(a, node, delta, kept), None),
+    "upsample": lambda a, node, delta, kept, weights: (images.repeated_back(a, node, delta), None),
     "attention": lambda a, node, delta, kept, weights: (attention.back(a, node, delta, kept), None),
     "tokenmean": lambda a, node, delta, kept, weights: (token_mean.averaged(a, node, delta), None),
     "cross_entropy": loss.forward,  # losses give the gradients too
