@@ -32,5 +32,5 @@ cdef uint64_t next_at_edge(region_t* s) noexcept nogil
 cdef uint64_t quiet_since(region_t* s) noexcept nogil
 cdef uint32_t looks_now(region_t* s) noexcept nogil
 cdef void stamps_refresh(region_t* s) noexcept nogil
-cdef int run_cycles(region_t* s, uint64_t limit, int busy, uint64_t piece) noexcept nogil
+cdef int run_cycles(region_t* s, uint64_t limit, int busy, uint64_t piece, uint64_t events) noexcept nogil
 cdef int run_bands(region_t* s, uint64_t limit, turn_t* t, mate_t* mates) noexcept nogil

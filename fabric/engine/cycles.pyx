@@ -73,7 +73,6 @@ cdef extern from *:
     void nap "wse_nap"(unsigned int n) noexcept nogil
 
 cdef enum:
-    EVENTS_PER_BREAK = 2000000
     REPORT = 1 << 19        # events that are reported together
     TRAIL = 4               # cycles that a band keeps behind the band before it, if another thread runs that
 
@@ -196,10 +195,10 @@ cdef inline bint trains_go(region_t* s, uint64_t hops) noexcept nogil:
     s.carried -= min(s.carried, moved)
     return s.carried != 0
 
-cdef int run_cycles(region_t* s, uint64_t limit, int busy, uint64_t piece) noexcept nogil:
+cdef int run_cycles(region_t* s, uint64_t limit, int busy, uint64_t piece, uint64_t events) noexcept nogil:
     # Advance to cycle `limit` at most, or until `busy` wavelets or more have moved in each of some cycles. Breaks,
-    # after `piece` cycles or much work, change nothing: a CE may run ahead of them.
-    cdef uint64_t stop = s.events + EVENTS_PER_BREAK
+    # after `piece` cycles or so many `events`, change nothing: a CE may run ahead of them.
+    cdef uint64_t stop = s.events + events
     cdef uint64_t pause = s.now + piece, hops
     s.one_clock = True
     while s.now < limit:

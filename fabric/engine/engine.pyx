@@ -35,7 +35,11 @@ from wse_core.events import EVENT_DTYPE, KINDS, TraceFilter
 cdef enum:
     BUSY = 4000             # wavelets per cycle from which bands are worth their beginnings and ends,
     BUSY_LARGE = 1000       # and on a fabric that no cache holds, where each of them waits for memory
-    BUSY_THREADS = 16000    # the same for threads, which wait for each other
+    BAND_EVENTS = 32        # looks and moves per cycle and band, 1 us of work, from which threads are (they wait for
+    # each other for each cycle of a band, which takes a tenth of that),
+    TURN_EVENTS = 512       # and per cycle, about a millisecond in a turn, which a thread takes a twentieth of to begin
+    BREAK_EVENTS = 2000000  # looks and moves at one clock before Python may see a Ctrl-C,
+    GLANCE_EVENTS = 100000  # or, a few milliseconds, before it is asked whether threads would pay
     HEIGHT = 8              # rows of a band
     TURN = 32               # cycles that a band runs: so many,
     LONG_TURN = 128         # or up to so many where little moves, as long as a turn moves no more than
@@ -92,7 +96,7 @@ cdef class Engine:
     cdef bint same_turn         # and all turns as long as the first one
     cdef int n_bands, most
     cdef int busy               # wavelets per cycle from which bands are taken
-    cdef uint64_t moved         # wavelets per cycle of the last turn
+    cdef uint64_t moved, worked     # wavelets, and looks and moves, per cycle of what was run last
     cdef readonly int bands, threads    # of the last run: bands of rows, and threads that ran them
     cdef readonly object spec
     cdef readonly str status
@@ -346,11 +350,12 @@ cdef class Engine:
             Breaks change nothing, whereas no CE has run ahead of `limit`, which a clock that stops soon after shows.
         piece : int
         """
-        cdef uint64_t stop = min(int(limit), (1 << 62) - 1), hops
+        cdef uint64_t stop = min(int(limit), (1 << 62) - 1), hops, events, begun
         cdef int code = RUN_BREAK
         cdef bint one = self.turn.n_bands == 0 or self.sink is not None or self.s.checks != NULL
+        cdef bint glances = not one and self.automatic and self.few and self.most > 1
         cdef bint banded = not one and (not self.automatic or self.s.n_busy >= BUSY_CYCLES)
-        cdef uint64_t cycles = piece
+        cdef uint64_t cycles = piece, much = max(TURN_EVENTS, BAND_EVENTS * self.n_bands)
         cdef float_mode_t was
         if self.status == "fault":
             return self.status
@@ -362,21 +367,26 @@ cdef class Engine:
             self.turn.turn = TURN
         self.running = True
         self.bands = self.threads = 1
+        events, begun = self.s.events, self.s.now
         self.s.seen = self.s.passed = self.s.now
         memset(self.s.told, 0, sizeof(self.s.told))     # the host may have done anything
         try:
             while (code == RUN_BREAK or code == RUN_BUSY) and self.s.now < stop:
                 if banded:
-                    self.turn.threads = 1 if self.few and self.moved < BUSY_THREADS else self.most
+                    self.turn.threads = 1 if self.few and self.worked < much else self.most
                     self.bands, self.threads = self.n_bands, max(self.threads, self.turn.threads)
                 hops = self.s.hops
+                if banded or self.s.now - begun >= TURN:        # (in fewer cycles trains may not have begun yet)
+                    events, begun = self.s.events, self.s.now
                 with nogil:
                     was = float_mode_enter()
                     if banded:
                         code = run_bands(self.s, stop, &self.turn, self.mates)
                     else:
-                        code = run_cycles(self.s, stop, NEVER_BUSY if one else self.busy, cycles)
+                        code = run_cycles(self.s, stop, NEVER_BUSY if one else self.busy, cycles,
+                                          GLANCE_EVENTS if glances else BREAK_EVENTS)
                     float_mode_leave(was)
+                self.worked = (self.s.events - events) // max(1, self.s.now - begun)
                 if banded:
                     self.moved = (self.s.hops - hops) // self.turn.cycles
                     if not self.same_turn:
@@ -384,8 +394,12 @@ cdef class Engine:
                         self.turn.turn = (min(max(HOPS_OF_TURN // self.moved, TURN), LONG_TURN) if self.moved
                                           else TURN)
                     # (Where nothing has moved at all, programs have yet to send.)
-                    if self.automatic and self.s.hops != hops and self.moved < self.busy // 2:
+                    if (self.automatic and self.s.hops != hops and self.moved < self.busy // 2
+                            and not (glances and self.worked >= much // 2)):
                         self.s.n_busy = 0
+                elif (glances and code == RUN_BREAK and self.s.now - begun >= TURN and self.worked >= much
+                      and not self.s.carried):
+                    self.s.n_busy = BUSY_CYCLES
                 banded = not one and (not self.automatic or self.s.n_busy >= BUSY_CYCLES)
                 if self.sink is not None:
                     self._report(False)

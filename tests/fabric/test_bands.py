@@ -157,12 +157,28 @@ def test_much_traffic_is_run_in_bands_by_itself():
     engines = []
     for workload in (large, small):
         engine = Engine(workload.spec, trains=False)
+        engine.arrange(threads=1)
         workload.start(engine)
         assert engine.run(workload.limit) == "complete"
         workload.check(engine)
         engines.append(engine)
     assert engines[0].bands > 1
     assert engines[1].bands == 1
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_much_work_is_run_in_threads_by_itself(monkeypatch, cores):
+    """Fewer wavelets than are worth bands, with cores to spare, are run in threads; all that can be seen is equal."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
+    workload = workloads.broadcast(20, 100, 200)
+    alone, many = Engine(workload.spec, trains=False), Engine(workload.spec, trains=False)
+    alone.arrange(bands=1)
+    for engine in (alone, many):
+        workload.start(engine)
+        assert engine.run(workload.limit) == "complete"
+    assert (many.bands, many.threads) == ((1, 1) if cores == 1 else (12, cores))
+    assert difference(alone.snapshot(), many.snapshot()) is None
+    assert alone.cycle == many.cycle
 
 
 def test_much_traffic_may_be_cut_in_any_cycle():
