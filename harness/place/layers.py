@@ -219,6 +219,8 @@ def network_placed(
     """
     if width < 4:
         raise ConfigError(f"{width} columns of PEs", where="mesh", hint="4 or more: gate, tiles, their outputs, loss")
+    if height < 2:
+        raise ConfigError(f"{height} row of PEs", where="mesh", hint="2 or more: layers, and what leads around them")
     numbers = range(len(plan.network.layers))
     sides = np.arange(1, width - 1)[None, :], np.arange(1, height + 1)[:, None]
     for number in numbers:  # before programs are measured for nothing

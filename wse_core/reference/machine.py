@@ -141,12 +141,15 @@ class ReferenceMachine:
 
         granted = {}
         for place in self._order():
-            landing = self.routers[place].landing_fault(t)
+            router = self.routers[place]
+            if router.is_empty():
+                continue
+            landing = router.landing_fault(t)
             if landing is not None:
                 router_faults[place] = landing
-            granted[place] = self.routers[place].decide(t)
+            granted[place] = router.decide(t)
         for place in self._order():
-            active = self.routers[place].apply(granted[place], t) or active
+            active = self.routers[place].apply(granted.get(place, ()), t) or active
         pushed = False
         for stream in self.inputs:
             pushed = stream.phase(t) or pushed

@@ -138,7 +138,10 @@ class ColorState:
 
     def holds(self, ports: Iterable[int]) -> bool:
         """Whether one of the queues of `ports` holds any wavelet."""
-        return any(self.queues[port].wavelets for port in ports if port in self.queues)
+        for port in ports:
+            if port in self.queues and self.queues[port].wavelets:
+                return True
+        return False
 
     def next_position(self) -> int:
         """Return the next valid switch position; after the last one 0 in ring mode, else the present one."""
@@ -204,11 +207,21 @@ class Router:
         self.ce: CE | None = None
         self.emit: Emit = no_trace  # emit(x, y, cycle, kind, color, aux, data, flags), see wse_core/events.py
 
+    def is_empty(self) -> bool:
+        """Whether no queue holds a wavelet, so that nothing can land or leave."""
+        for state in self.colors.values():
+            for queue in state.queues.values():
+                if queue.wavelets:
+                    return False
+        return True
+
     # --- step 1 ----------------------------------------------------------------------------------------------------
 
     def landing_fault(self, t: int) -> tuple[int, str] | None:
         """Return (color, text) if two inputs of one color receive in cycle t, else None."""
         for color, state in self.colors.items():
+            if not state.holds(PORTS):
+                continue
             inputs = [port for port in PORTS if state.rx[state.pos] >> port & 1]
             if len(inputs) < 2 or state.swap:
                 continue
@@ -278,12 +291,11 @@ class Router:
 
     def decide(self, t: int) -> list[RouteRequest]:
         """Return the requests that are granted in cycle t."""
-        requests = []
-        for color in self.colors:
-            for port in PORTS:
-                request = self.request(color, port, t)
-                if request is not None:
-                    requests.append(request)
+        held = [
+            (color, port) for color, state in self.colors.items() for port in state.queues if state.queues[port].wavelets
+        ]
+        found = [self.request(color, port, t) for color, port in held]
+        requests = [request for request in found if request is not None]
         requests.sort(key=lambda r: (self.colors[r.color].last_grant[r.port], r.color, r.port))
         granted: list[RouteRequest] = []
         taken: set[int] = set()

@@ -262,11 +262,12 @@ def control_operand(ce: CE, operation: VectorOperation, t: int) -> Operand | Non
 
 def fifo_lacks(ce: CE, operation: VectorOperation) -> list[Operand]:
     """Return the FIFO operands that hold too few elements, or have too little room, for the next step."""
-    if operation.op.form == "dfilt":
+    fifos = operation.of_kind(DSD_FIFO)
+    if operation.op.form == "dfilt" or not fifos:
         return []
     group = group_of(ce, operation)
     lacking = []
-    for operand in operation.of_kind(DSD_FIFO):
+    for operand in fifos:
         count = fifo_of(ce, operand).count
         enough = count + group <= operand.dsr.length if operand is operation.dest else count >= group
         if not enough:

@@ -73,6 +73,12 @@ optimizer = {{name = "sgd"}}
 """
 
 
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (3, 3), (4, 1), (9, 1), (40, 1), (1, 40)])
+def test_a_mesh_without_room_for_what_leads_around_layers_is_refused(width, height):
+    with pytest.raises(ConfigError, match=r"mesh\.(width|height)"):
+        mode.choose(parse_train(text(width=width, height=height).replace("batch.npz", "")), "pipelined")
+
+
 def test_less_than_1e9_parameters_that_fit_are_pipelined():
     """Requirement LP-01: 0.9e9 pipelined, 1.1e9 streaming; both can be overridden where they can be at all."""
     texts = [WIDE.format(top="", width=width) for width in (30_000, 33_200)]

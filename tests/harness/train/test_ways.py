@@ -250,7 +250,7 @@ OPTIONS = {
     "--trace-region": ("--trace events --trace-region 0,0,4,2 --trace-kinds wait", WAFERS, events(("wait",))),
     "--trace-colors": ("--trace full --trace-colors 0,1,2 --trace-kinds take", WAFERS, events(("take",))),
     "--backend": (
-        "--backend reference --iterations 2 --set network.layers=[{outputs=4}] --set data.batch=4",
+        f"--backend reference --iterations 2 --set {ONE_LAYER} --set data.batch=4 --set mesh.width=4",
         WAFERS,
         lambda r: r["done"] == 2,
     ),
