@@ -1,16 +1,17 @@
 """How much tests try: the profile that ``WSE_HYPOTHESIS`` names, and counts of their own that follow it.
 
 A count in a test is what is thorough.  `examples` are drawn, of as many as one likes; `some`, `seeds` and `few` are a
-share of what is fixed: all of it in the profile ``soak``.
+share of what is fixed, `mixed` of what several lists are combined to: all of it in the profile ``soak``.
 """
 
 from __future__ import annotations
 
 import os
+from itertools import product
 
 import hypothesis
 
-__all__ = ["PROFILE", "PROFILES", "SLOW_BUILD", "SOAK", "examples", "few", "seeds", "some"]
+__all__ = ["PROFILE", "PROFILES", "SLOW_BUILD", "SOAK", "examples", "few", "mixed", "seeds", "some"]
 
 PROFILES = {"smoke": (5, 0.1), "quick": (8, 0.12), "dev": (10, 0.15), "ci": (8, 0.12), "soak": (1000, 20)}
 """Name: examples of a test that names no count, and factor for those that do."""
@@ -43,3 +44,18 @@ def few(cases, count):
 def seeds(count):
     """Return the fixed seeds of a test: the first ones of `count`."""
     return range(some(count))
+
+
+def mixed(*lists):
+    """Return combinations of one case of each list in which every case occurs.
+
+    As many as the longest list has; in a soak every combination.
+    """
+    if SOAK:
+        return list(product(*lists))
+    lists = [list(cases) for cases in lists]
+    # Each turn of a shorter list begins one further on than the one before, so that others meet it anew.
+    return [
+        tuple(cases[(k + turn * (k // len(cases))) % len(cases)] for turn, cases in enumerate(lists))
+        for k in range(max(map(len, lists)))
+    ]

@@ -138,10 +138,7 @@ class ColorState:
 
     def holds(self, ports: Iterable[int]) -> bool:
         """Whether one of the queues of `ports` holds any wavelet."""
-        for port in ports:
-            if port in self.queues and self.queues[port].wavelets:
-                return True
-        return False
+        return any(self.queues[port].wavelets for port in ports if port in self.queues)
 
     def next_position(self) -> int:
         """Return the next valid switch position; after the last one 0 in ring mode, else the present one."""
@@ -291,9 +288,7 @@ class Router:
 
     def decide(self, t: int) -> list[RouteRequest]:
         """Return the requests that are granted in cycle t."""
-        held = [
-            (color, port) for color, state in self.colors.items() for port in state.queues if state.queues[port].wavelets
-        ]
+        held = [(color, port) for color, state in self.colors.items() for port in state.queues if state.holds((port,))]
         found = [self.request(color, port, t) for color, port in held]
         requests = [request for request in found if request is not None]
         requests.sort(key=lambda r: (self.colors[r.color].last_grant[r.port], r.color, r.port))

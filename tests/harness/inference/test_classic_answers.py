@@ -12,11 +12,21 @@ from harness.models.classic import CLASSIC
 from harness.models.hub import load_model
 from harness.models.plain import PlainDecoder
 from harness.models.tensors import write_tensors
+from tests.examples import few, mixed
 from tests.harness.models.classic_twin import CLASSIC_BASES, classic_tensors
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
 PROMPT = [3, 1, 4, 1, 5]
+WAYS = [
+    ("--mesh", "4x3"),
+    ("--mesh", "3x2", "--prefill", "token", "--cache", "round", "--preset", "wse3"),
+    ("--mesh", "2x2", "--dtype", "cb16", "--cache", "concat"),
+    ("--mesh", "2x2", "--chunk", "3", "--cache", "round"),
+    ("--mesh", "2x2", "--batch", "2", "--requests", "2"),
+    ("--mesh", "3x2", "--regions", "2"),
+    ("--mesh", "5x3", "--decode-mesh", "2x2"),
+]
 
 
 @pytest.fixture(params=list(CLASSIC))
@@ -40,18 +50,7 @@ def generated(capsys, directory, *options):
     return found
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--mesh", "4x3"),
-        ("--mesh", "3x2", "--prefill", "token", "--cache", "round", "--preset", "wse3"),
-        ("--mesh", "2x2", "--dtype", "cb16", "--cache", "concat"),
-        ("--mesh", "2x2", "--chunk", "3", "--cache", "round"),
-        ("--mesh", "2x2", "--batch", "2", "--requests", "2"),
-        ("--mesh", "3x2", "--regions", "2"),
-        ("--mesh", "5x3", "--decode-mesh", "2x2"),
-    ],
-)
+@pytest.mark.parametrize(("directory", "options"), mixed(CLASSIC, WAYS), indirect=["directory"])
 def test_bits_and_tokens(directory, options, capsys):
     """Every way of an answer: the oracle's bits, the tokens of numpy by the weights that PEs hold."""
     found = generated(capsys, directory, *options)
@@ -61,6 +60,7 @@ def test_bits_and_tokens(directory, options, capsys):
     assert found["tokens"] == tokens
 
 
+@pytest.mark.parametrize("directory", few(CLASSIC, 3), indirect=True)
 def test_a_draft_of_itself(directory, capsys):
     """A model that drafts for itself: every token is as without it."""
     plain = generated(capsys, directory, "--mesh", "2x2")

@@ -12,12 +12,23 @@ from harness.inference.estimate import BY_EXPERTS
 from harness.models.hub import load_model
 from harness.models.plain import PlainDecoder
 from harness.models.tensors import write_tensors
+from tests.examples import mixed
 from tests.harness.models.hub_twin import BASES, tensors_of
 from wse_core.formats import Arithmetic
 from wse_core.params import machine
 
 PROMPT = [3, 1, 4, 1, 5]
 ARCHITECTURES = ("MixtralForCausalLM", "Qwen3MoeForCausalLM", "OlmoeForCausalLM")
+WAYS = [
+    ("--mesh", "4x3"),
+    ("--mesh", "4x3", "--prefill", "mesh"),
+    ("--mesh", "5x3", "--decode-mesh", "2x2"),
+    ("--mesh", "3x2", "--prefill", "token", "--cache", "round", "--preset", "wse3"),
+    ("--mesh", "2x2", "--dtype", "cb16", "--cache", "concat"),
+    ("--mesh", "3x2", "--regions", "2"),
+    ("--mesh", "3x2", "--chunk", "2", "--cache", "round"),
+    ("--mesh", "3x2", "--draft", "--draft-mesh", "2x2", "--ahead", "3", "--cache", "concat"),
+]
 
 
 @pytest.fixture(params=ARCHITECTURES)
@@ -38,19 +49,7 @@ def answered(capsys, directory, *options):
     return status, capsys.readouterr()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--mesh", "4x3"),
-        ("--mesh", "4x3", "--prefill", "mesh"),
-        ("--mesh", "5x3", "--decode-mesh", "2x2"),
-        ("--mesh", "3x2", "--prefill", "token", "--cache", "round", "--preset", "wse3"),
-        ("--mesh", "2x2", "--dtype", "cb16", "--cache", "concat"),
-        ("--mesh", "3x2", "--regions", "2"),
-        ("--mesh", "3x2", "--chunk", "2", "--cache", "round"),
-        ("--mesh", "3x2", "--draft", "--draft-mesh", "2x2", "--ahead", "3", "--cache", "concat"),
-    ],
-)
+@pytest.mark.parametrize(("directory", "options"), mixed(ARCHITECTURES, WAYS), indirect=["directory"])
 def test_bits_and_tokens(directory, options, capsys):
     status, output = answered(capsys, directory, *options, "--json")
     found = json.loads(output.out)

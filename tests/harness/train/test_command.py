@@ -155,7 +155,7 @@ def test_another_machine_trains_the_same_weights_in_other_cycles(capsys):
 def test_what_does_not_fit_into_a_pe_is_found_by_compile(capsys):
     write()
     with open("a.toml", encoding="utf-8") as file:
-        text = file.read().replace("outputs = 10", "outputs = 20000")
+        text = file.read().replace("outputs = 10", "outputs = 9000")
     with open("a.toml", "w", encoding="utf-8") as file:
         file.write(text)
     assert run(capsys, "a.toml --validate-only")[0] == 0

@@ -20,6 +20,7 @@ from harness.train.plain import PlainTrainer
 from harness.train.tables import LayerConfig, NetworkConfig
 from harness.train.text import TokenRows, characters
 from harness.train.trainer import Trainer
+from tests.examples import mixed
 from wse_core.errors import ConfigError, UnsupportedError
 
 TEXT = """
@@ -88,10 +89,17 @@ def run(text=TEXT, words=(), backend=None, cls=Trainer):
     return trainer, [trainer.step() for _ in range(trainer.iterations)]
 
 
-@pytest.mark.parametrize("wafers", [1, 2])
-@pytest.mark.parametrize("words", [(), ("train.accumulate=2", "train.clip=0.5"), ("sparsity.density=0.6",)], ids=str)
-@pytest.mark.parametrize(("dtype", "preset"), [("f16", "gpt"), ("cb16", "bert"), ("f16", "llama"), ("cb16", "llama")])
-def test_wafers_train_a_transformer_as_numpy_does_bit_for_bit(wafers, words, dtype, preset):
+@pytest.mark.parametrize(
+    ("network", "words", "wafers"),
+    mixed(
+        [("f16", "gpt"), ("cb16", "bert"), ("f16", "llama"), ("cb16", "llama")],
+        [(), ("train.accumulate=2", "train.clip=0.5"), ("sparsity.density=0.6",)],
+        [1, 2],
+    ),
+    ids=str,
+)
+def test_wafers_train_a_transformer_as_numpy_does_bit_for_bit(network, words, wafers):
+    dtype, preset = network
     given = [
         *words,
         f"network.preset={preset}",

@@ -35,7 +35,7 @@ from swarm.cluster.shapes import LayerShape, Mesh
 from swarm.cluster.timeline import iteration
 from swarm.system import System
 from tests.conftest import ROOT
-from tests.examples import few
+from tests.examples import few, mixed
 from wse_core.errors import ConfigError
 from wse_core.params import machine
 
@@ -67,8 +67,7 @@ def written(network, case, masks, form):
         system.close()
 
 
-@pytest.mark.parametrize("case", few(EVERY, 6), ids=lambda case: case.of.name)
-@pytest.mark.parametrize("density", [1.0, 0.4])
+@pytest.mark.parametrize(("case", "density"), mixed(few(EVERY, 6), [1.0, 0.4]))
 def test_what_is_followed_is_what_is_written(case, density):
     """Every word that a wafer gets and every number that it gives is in a phase, and none twice."""
     network = case.of.network
@@ -190,11 +189,16 @@ def test_every_operation_has_a_price(op, monkeypatch):
     assert min(told[command] for command in mine) > machine()["task.start"]
 
 
-@pytest.mark.parametrize("case", few([case for case in EVERY if case.width * case.height < 20], 3))
-@pytest.mark.parametrize(("preset", "numbers"), [("wse2", {}), ("wse2", {"vec.start": 4}), ("wse3", {})], ids=str)
-def test_an_iteration_takes_what_the_model_says(case, preset, numbers):
+@pytest.mark.parametrize(
+    ("case", "numbers"),
+    mixed(
+        few([case for case in EVERY if case.width * case.height < 20], 3),
+        [("wse2", {}), ("wse2", {"vec.start": 4}), ("wse3", {})],
+    ),
+)
+def test_an_iteration_takes_what_the_model_says(case, numbers):
     """Transformers and convolutions, also on machines with other prices, and where tasks have ids of queues."""
-    (row,) = points(machine(preset, numbers), [("seen", case)])
+    (row,) = points(machine(*numbers), [("seen", case)])
     assert abs(row["error"]) < MEAN
 
 

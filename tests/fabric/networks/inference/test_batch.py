@@ -18,7 +18,7 @@ from fabric.networks.inference.fit import admit, largest, needed_words, tokens_p
 from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.resident import Resident
 from fabric.networks.inference.rows import POLICIES
-from tests.examples import examples, few
+from tests.examples import examples, few, mixed
 from tests.fabric.networks.inference.machines import CHANGES, machine_of
 from tests.fabric.networks.inference.small_models import CLASSIC, decoders, have_room, random_weights
 from wse_core.errors import ConfigError, PlanError, UnsupportedError
@@ -94,14 +94,13 @@ def test_bits_are_those_of_each_request_alone(decoder, width, height, batch, pol
     run(decode, tokens, 6, seed)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("decoder", few([SMALL, FULL, PROJECTED, *CLASSIC[:3]], 3))
+@pytest.mark.parametrize(("decoder", "policy"), mixed(few([SMALL, FULL, PROJECTED, *CLASSIC[:3]], 3), POLICIES))
 def test_requests_over_few_rows(decoder, policy):
     """More tokens than rows, requests that end and begin at any time: entries move, each in its own cache."""
     run(decode_of(decoder, 4, 3, 4, 9, policy), 9, 16, seed=5)
 
 
-@pytest.mark.parametrize("decoder", few([TINY, FULL, PROJECTED, *CLASSIC], 5))
+@pytest.mark.parametrize("decoder", few([TINY, FULL, PROJECTED, *CLASSIC], 3))
 def test_both_engines_give_the_same(decoder):
     """The plain-Python machine gives the same bits, cycles and hops."""
     found = [run(decode_of(decoder, 2, 2, 2, 4), 4, 2, backend=backend) for backend in ("compiled", "reference")]
@@ -258,8 +257,7 @@ def test_tokens_that_are_tried_together(decoder, width, height, batch, ahead, po
     run_tries(decode, tokens, 4, seed)
 
 
-@pytest.mark.parametrize("policy", ["round", "concat"])
-@pytest.mark.parametrize("decoder", [SMALL, FULL, PROJECTED])
+@pytest.mark.parametrize(("decoder", "policy"), mixed([SMALL, FULL, PROJECTED], ["round", "concat"]))
 def test_tries_over_few_rows(decoder, policy):
     """More tokens than rows: what was taken back is overwritten."""
     run_tries(ahead_of(decoder, 4, 3, 2, 3, 12, policy), 12, 8, seed=3)

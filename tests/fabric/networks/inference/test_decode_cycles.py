@@ -21,7 +21,7 @@ from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.resident import Resident
 from fabric.price import timing
 from fabric.price.walk import Walker
-from tests.examples import examples, few
+from tests.examples import examples, few, mixed
 from tests.fabric.networks.inference.machines import CHANGES, machine_of
 from tests.fabric.networks.inference.small_models import PLAIN, decoders, have_room, random_weights
 from wse_core.errors import ConfigError, PlanError
@@ -64,10 +64,10 @@ def steps_of(decode, tokens):
     return [resident.step(token % 2).cycles for token in range(tokens)]
 
 
-@pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize(("decoder", "width", "height", "policy"), few(SIZES, len(SIZES) // 5))
-def test_steps_on_other_machines(decoder, width, height, policy, name):
+@pytest.mark.parametrize(("size", "name"), mixed(few(SIZES, 4), CHANGES))
+def test_steps_on_other_machines(size, name):
     """Every step is within 1 % of the engine, before, in and after the first rounds of the cache."""
+    decoder, width, height, policy = size
     tokens = min(height + 3, 24)
     decode = decode_of(decoder, width, height, policy, tokens, machine_of(name))
     assert StepCycles(decode).steps(range(tokens)) == pytest.approx(steps_of(decode, tokens), rel=WITHIN)

@@ -21,7 +21,7 @@ from fabric.networks.inference.prefill.reading import read_prompt
 from fabric.networks.inference.prefill.rows import Channel, Ways
 from fabric.price import timing
 from fabric.price.walk import Walker
-from tests.examples import examples, few
+from tests.examples import examples, few, mixed
 from tests.fabric.networks.inference.machines import CHANGES, machine_of
 from tests.fabric.networks.inference.small_models import PLAIN, random_weights
 from tests.fabric.networks.inference.test_prefill import Both
@@ -70,10 +70,10 @@ def test_prompts_and_their_parts(decoder, width, height, length):
             assert expected[part] == pytest.approx(got[part], rel=0.04, abs=60), part
 
 
-@pytest.mark.parametrize("name", CHANGES)
-@pytest.mark.parametrize(("decoder", "width", "height", "length"), few(SIZES, len(SIZES) // 4))
-def test_prompts_on_other_machines(decoder, width, height, length, name):
+@pytest.mark.parametrize(("size", "name"), mixed(few(SIZES, 4), CHANGES))
+def test_prompts_on_other_machines(size, name):
     """Machines with other numbers: within 2 %."""
+    decoder, width, height, length = size
     m = machine_of(name)
     prompt = PromptPlacement(Placement(decoder, width, height, -(-length // height)), length)
     prefill, weights = Prefill(m, prompt), random_weights(decoder)
