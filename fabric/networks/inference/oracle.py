@@ -30,6 +30,9 @@ from wse_core.formats import Arithmetic, Bits, Format
 
 __all__ = ["Norms", "Oracle"]
 
+ALONG_Y, ALONG_X = (0, 2, 1, 3), (1, 2, 0, 3)
+"""Orders of the axes of tiles, (height, width, depth, rows), in which a product along an axis finds them in memory."""
+
 Norms = Iterator[list[Bits]]
 """Weights, and biases if there are some, of the norms of a layer that are left."""
 
@@ -119,7 +122,10 @@ class Oracle:
         return self.half.call("add_mixed", np.broadcast_to(self.biases[name][:, layer], result.shape), result)
 
     def _tiles(self, words: Bits) -> list[dict[str, Bits]]:
-        """Return the matrices of each layer, and of the head behind the last: (height, width, rows, depth)."""
+        """Return the matrices of each layer, and of the head behind the last: (height, width, rows, depth).
+
+        In memory they lie as their products take them: it is these that all weights of a model go through.
+        """
         place, at = self.place, 0
         found: list[dict[str, Bits]] = []
         names = [n for n in place.shapes if n != "head"]
@@ -128,7 +134,10 @@ class Oracle:
             for name in self._order(names) if layer < place.decoder.layers else ["head"]:
                 shape = place.shapes[name.partition(" ")[0]]
                 flat = words[:, :, at : at + shape.rows * shape.depth]
-                entry[name] = flat.reshape(*words.shape[:2], shape.depth, shape.rows).swapaxes(2, 3)
+                tiles = flat.reshape(*words.shape[:2], shape.depth, shape.rows)
+                along = ALONG_X if name.partition(" ")[0] in ("o", "down") else ALONG_Y
+                laid = np.ascontiguousarray(tiles.transpose(along)).transpose(np.argsort(along))
+                entry[name] = laid.swapaxes(2, 3)
                 at += place.tile_words(shape)
             found.append(entry)
         return found
@@ -181,7 +190,7 @@ class Oracle:
         """Return the product of tiles with a vector cut over rows (height, depth): bits (width, rows)."""
         height, width, rows, depth = tiles.shape
         parts = [
-            self.product(tiles[r].reshape(-1, depth), vector[r][:, np.newaxis]).reshape(width, rows)
+            self.product(vector[r][np.newaxis], tiles[r].transpose(2, 0, 1).reshape(depth, -1)).reshape(width, rows)
             for r in range(height)
         ]
         return self.total(name, np.array(parts))
@@ -190,7 +199,7 @@ class Oracle:
         """Return the product of tiles with a vector cut over columns (width, depth): bits (height, rows)."""
         height, width, rows, depth = tiles.shape
         parts = [
-            self.product(tiles[:, c].reshape(-1, depth), vector[c][:, np.newaxis]).reshape(height, rows)
+            self.product(vector[c][np.newaxis], tiles[:, c].transpose(2, 0, 1).reshape(depth, -1)).reshape(height, rows)
             for c in range(width)
         ]
         return self.total("back", np.array(parts))
@@ -227,8 +236,7 @@ class Oracle:
             return np.concatenate([self.by_projections(layer, z, total), qkv[:, rows:]], axis=1)
         z = qkv[:, : place.turned_heads * place.part].reshape(place.width, place.turned_heads, place.part)
         squares = self.in_order(0.0, self.do("mul", z, z))
-        for columns in self.decode.groups():
-            squares[columns] = self._group_sum(squares[columns])
+        squares = self._over_heads(squares[np.newaxis])[0]
         return np.concatenate([self.by_heads(layer, z, squares), qkv[:, place.query_rows + place.kv_rows :]], axis=1)
 
     def squares_of(self, z: Bits) -> Bits:
@@ -316,47 +324,70 @@ class Oracle:
 
     def attention(self, layer: int, qkv: Bits) -> Bits:
         """Return what the heads of each column give, (width, query_rows), rounded to 16 bits."""
-        place, group = self.place, self.place.decoder.group
-        widths = [4 * -(-len(row.slots) // 4) for row in self.rows.rows]
-        queries = qkv[:, : place.query_rows].reshape(place.width, place.kv_heads, group, place.part)
-        scores = [self._scores(layer, r, widths[r], queries) for r in range(place.height)]
-        peaks = np.array([self.in_order(LOWEST, s, "maximum") for s in scores])
+        place = self.place
+        queries = qkv[:, : place.query_rows].reshape(place.width, place.kv_heads, -1, place.part)
+        alike = self._alike()
+        scores = [self._scores(layer, rows, count, queries) for rows, count in alike]
+        peaks = np.zeros((place.height, place.width, place.heads), np.uint32)
+        for (rows, _), row in zip(alike, scores, strict=True):
+            peaks[rows] = self.in_order(LOWEST, row, "maximum")
         peak = self.total("peaks", peaks)[..., np.newaxis]
-        parts = []
-        for r, row in enumerate(scores):
-            terms = self.functions.exp(self.do("sub", row, peak)) if widths[r] else row
-            sums = self.in_order(0.0, terms)
-            shares = self.rounded(terms).reshape(place.width, place.kv_heads, group, -1)
-            mixed = np.zeros((place.width, place.kv_heads, group, place.part), np.uint32)
-            for c in range(place.width):
-                for k in range(place.kv_heads):
-                    if widths[r]:
-                        entries = self.values[layer, r, c, k, : widths[r]].T
-                        mixed[c, k] = self.product(entries, shares[c, k].T).T
-            parts.append(np.concatenate([mixed.reshape(place.width, -1), sums], axis=1))
-        total = self.total("mixed", np.array(parts))
+        parts = np.zeros((place.height, place.width, place.query_rows + place.heads), np.uint32)
+        for (rows, count), row in zip(alike, scores, strict=True):
+            terms = self.functions.exp(self.do("sub", row, peak)) if count else row
+            mixed = self._mixed(layer, rows, terms)
+            parts[rows] = np.concatenate([mixed, self.in_order(0.0, terms)], axis=-1)
+        total = self.total("mixed", parts)
         values = total[:, : place.query_rows].reshape(place.width, place.heads, place.part)
         inverse = self.functions.reciprocal(total[:, place.query_rows :])[..., np.newaxis]
         return self.rounded(self.do("mul", values, inverse).reshape(place.width, -1))
 
-    def _scores(self, layer: int, r: int, width: int, queries: Bits) -> Bits:
-        """Return the scores of a row of PEs, (width, heads, slots), summed over the columns of each head."""
+    def _alike(self) -> list[tuple[list[int], int]]:
+        """Return rows of PEs that have equally many slots, and the slots: whole groups of four."""
+        counts = [4 * -(-len(row.slots) // 4) for row in self.rows.rows]
+        return [([r for r, n in enumerate(counts) if n == count], count) for count in sorted(set(counts))]
+
+    def _scores(self, layer: int, rows: list[int], count: int, queries: Bits) -> Bits:
+        """Return the scores of rows of PEs, (rows, width, heads, slots), summed over the columns of each head."""
         place = self.place
-        found = np.zeros((place.width, place.heads, width), np.uint32)
-        for c in range(place.width if width else 0):
-            for k in range(place.kv_heads):
-                product = self.product(self.keys[layer, r, c, k, :, :width].T, queries[c, k].T)
-                found[c, k * place.decoder.group : (k + 1) * place.decoder.group] = product.T
-        for columns in self.decode.groups():
-            found[columns] = self._group_sum(found[columns])
-        decoder, slots = place.decoder, self.rows.rows[r].slots
+        keys = self.keys[layer, rows][..., np.newaxis, :, :count]  # (rows, width, kv_heads, 1, part, slots)
+        found = np.zeros((len(rows), *queries.shape[:3], count), np.uint32)
+        for feature in range(place.part if count else 0):
+            found = self._grown(found, keys[..., feature, :], queries[..., feature, np.newaxis])
+        found = self._over_heads(found.reshape(len(rows), place.width, place.heads, count))
+        decoder, slots = place.decoder, [self.rows.rows[r].slots for r in rows]
         found, window = self.capped(decoder.score_cap, found), decoder.kind(layer).window
         if window is not None:  # of what lies behind the last token nothing is asked
             first = self.single.encode(self.rows.count - 1 - window + 0.5)
-            numbers = self.single.encode(np.array([*slots, *[0] * (width - len(slots))], np.float64))
+            numbers = self.single.encode(np.array([[*s, *[0] * (count - len(s))] for s in slots], np.float64))
             limits = self.do("mul", self.do("sub", numbers, np.broadcast_to(first, numbers.shape)), self.number(STEEP))
-            found = self.do("minimum", found, np.broadcast_to(limits, found.shape))
-        found[..., len(slots) :] = self.number(LOWEST)
+            found = self.do("minimum", found, np.broadcast_to(limits[:, np.newaxis, np.newaxis], found.shape))
+        for row, own in zip(found, slots, strict=True):
+            row[..., len(own) :] = self.number(LOWEST)
+        return found
+
+    def _mixed(self, layer: int, rows: list[int], terms: Bits) -> Bits:
+        """Return the values of rows of PEs by the shares of their slots, (rows, width, query_rows)."""
+        place, count = self.place, terms.shape[-1]
+        shares = self.rounded(terms).reshape(len(rows), place.width, place.kv_heads, place.decoder.group, count)
+        values = self.values[layer, rows][..., np.newaxis, :count, :]  # (rows, width, kv_heads, 1, slots, part)
+        found = np.zeros((*shares.shape[:-1], place.part), np.uint32)
+        for slot in range(count):
+            found = self._grown(found, values[..., slot, :], shares[..., slot, np.newaxis])
+        return found.reshape(len(rows), place.width, -1)
+
+    def _grown(self, total: Bits, a: Bits, b: Bits) -> Bits:
+        """Return total + a b in f32, of 16-bit numbers, one product for each element: a step of `product`."""
+        return np.asarray(self.half.call("fma_mixed", *np.broadcast_arrays(a, b, total)))
+
+    def _over_heads(self, parts: Bits) -> Bits:
+        """Return parts of columns, the second axis, each as the sum over the columns of its head."""
+        found = parts.copy()
+        groups = self.decode.groups()
+        for size in {len(group) for group in groups}:
+            columns = np.array([group for group in groups if len(group) == size])
+            total = self._group_sum(np.moveaxis(parts[:, columns], 2, 0))  # (rows, groups, ...)
+            found[:, columns] = total[:, :, np.newaxis]
         return found
 
     def _group_sum(self, parts: Bits) -> Bits:
