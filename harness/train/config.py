@@ -33,6 +33,7 @@ from harness.config.options import field_of, from_table, place
 from harness.train.lookup import Tie, first_product
 from harness.train.loss_scale import MOST
 from harness.train.nodes import PLACED, PRESETS, SIZES, preset_nodes
+from harness.train.shared import check_shared
 from harness.train.sparsity import phases, widened
 from harness.train.tables import MemxConfig, RunConfig, TrainFile
 from harness.train.text import characters, is_text, text_of
@@ -378,7 +379,7 @@ class TrainConfig(TrainFile):
         facts["memx"].pop("files")
         images = "kernel", "kernel_width", "stride", "padding", "output_padding", "groups", "momentum"
         for node in facts["network"].get("nodes", ()):  # and before there were images, or heads that are shared
-            for key in (*images, "kv_heads", "base", "turned", "scaled"):
+            for key in (*images, "kv_heads", "base", "turned", "scaled", "factor", "shared"):
                 if node[key] is None:
                     del node[key]
         if self.train.optimizer.decays == "all":  # what was there before there was a choice
@@ -632,6 +633,7 @@ class TrainConfig(TrainFile):
 
     def _check_tie(self) -> None:
         assert self.tie is None or self.network.tied  # it is made, or refused
+        check_shared(self)
 
     def _check_sparsity(self) -> None:
         sparsity = self.sparsity

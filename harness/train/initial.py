@@ -64,7 +64,7 @@ def initial_parameters(
     for tensor in config.graph.parameters[len(matrices) :]:
         both = np.stack([np.ones(tensor.columns), np.zeros(tensor.columns)])[: tensor.rows]
         if tensor.name.endswith(".shift"):
-            both = np.zeros((1, tensor.columns))
+            both = np.zeros((1, tensor.columns))  # of all others the first row begins with ones
         group = tensor.name.removesuffix(".norm")
         number = len(norms) if config.network.nodes else int(group.removeprefix("layer")) - 1
         norms[number] = Parameter(tensor.name, both, config.dtype, exponent_bias, slots=slots)

@@ -27,8 +27,8 @@ import numpy as np
 from harness.train import sparsity
 from harness.train.clipping import factor, global_norm
 from harness.train.initial import with_bias
-from harness.train.lookup import without_padding
 from harness.train.loop import Loop, Step
+from harness.train.shared import counted_once, trained
 from memx.pattern import Pattern
 
 __all__ = ["BatchResult", "MasterLoop"]
@@ -97,9 +97,7 @@ class MasterLoop(Loop):
             if usable and not self.loss_scale.update(finite, number):
                 self.updates += 1
                 mean = [part / np.float32(scale * batch) for part in done.gradients]
-                mean = without_padding(self.config, self.matrices, mean)
-                if self.config.tie is not None:
-                    mean = self.config.tie.added(self.matrices, mean)
+                mean = trained(self.config, self.matrices, mean)
                 norms = self._of_each(mean, lambda own: global_norm([own]), self.config.train.gradient_norms)
                 binades = self._of_each(mean, histogram, self.config.train.gradient_histograms)
                 norm = self._update(mean, share)
@@ -154,7 +152,7 @@ class MasterLoop(Loop):
         """
         lr, most, norm = self._rate(self.iteration), self.config.train.clip, None
         if most is not None:
-            counted = gradients if self.config.tie is None else self.config.tie.once(self.matrices, gradients)
+            counted = counted_once(self.config, self.matrices, gradients)
             both = zip(self.parameters, counted, strict=True)
             norm = global_norm([sparsity.of_existing(parameter, own) for parameter, own in both])
             gradients = [own * np.float32(factor(norm, most)) for own in gradients]

@@ -24,6 +24,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.rotary import BASE
@@ -53,6 +55,8 @@ OWNERS = {
     "kv_heads": ("attention",),
     "causal": ("attention",),
     "scaled": ("attention",),
+    "factor": ("multiple",),
+    "shared": ("scale",),
     "base": ("rotary",),
     "turned": ("rotary",),
 }
@@ -106,7 +110,7 @@ def graph_of(
     for number, node in enumerate(nodes):
         where = f"network.nodes[{number}]"
         _check(node, where)
-        if node.name in normed and node.op in OWNERS["outputs"]:
+        if node.name in normed and node.op in (*OWNERS["outputs"], "scale"):
             what = f"{node.name}.weight is a parameter of {node.name.removesuffix('.norm')!r} too"
             raise ConfigError(what, where=f"{where}.name", hint="another name")
         for name in node.inputs:
@@ -146,7 +150,9 @@ def _sizes(
     """Return what an operation has to know of what it is given, so many features or an image."""
     if node.op == "linear":
         return {"inputs": features, "outputs": node.outputs or 0, "bias": int(node.bias is not False)}
-    if node.op in ("batchnorm", "shift"):
+    if node.op == "multiple":
+        return {"factor": int(np.array(1.0 if node.factor is None else node.factor, np.float32).view(np.uint32))}
+    if node.op in ("batchnorm", "shift", "scale"):
         return _sides(image or (features, 1, 1))  # a feature is a channel of one pixel
     if node.op in (*OWNERS["kernel"], "groupnorm"):
         return _image_sizes(node, image, given, features, where)

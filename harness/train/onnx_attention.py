@@ -185,7 +185,6 @@ class AttentionReader(ShownReader):
         wrong = [
             (not scores.shares, "values are multiplied with shares, behind a softmax"),
             (bool(values.turned) or values.factor != 1, "values are not turned or scaled here"),
-            (scaled is None, "scores are divided by the root of a whole number here"),
             (not causal and not scores.seen.all(), "a mask is that of all tokens or of those that came before"),
             (queries.turned != keys.turned, "queries and keys are turned, or neither"),
             (keys.size != size or values.size != size, "heads have one size"),
@@ -205,6 +204,8 @@ class AttentionReader(ShownReader):
         names = []
         for one, order, called in zip((queries, keys, values), own, ("q", "k", "v"), strict=True):
             assert order is not None
+            if called == "q" and scaled is None:  # by another number than the root of a whole one
+                one, order = self._rescaled(node, one, order, scores.factor * np.sqrt(size))
             part = self._part(one.node, (order[:, None] + np.arange(size)).ravel(), called, node)
             names.append(self._turn(part, len(order), one, node) if part else "")
         if all(names):
@@ -218,6 +219,14 @@ class AttentionReader(ShownReader):
             places = token[..., None] * (heads * size) + (rank[:, None] * size)[..., None] + np.arange(size)
             shape = (*scores.shape[:-1], size)
             self._show(node.output[0], Shown(name, places.reshape(1, *shape)))
+
+    def _rescaled(self, node: Any, one: Heads, order: np.ndarray, factor: float) -> tuple[Heads, np.ndarray]:
+        """Return heads of queries multiplied by a number, and their first features."""
+        part = self._part(one.node, (order[:, None] + np.arange(one.size)).ravel(), "q", node)
+        made = self._times(node, part, float(factor)) if part else ""
+        place = {int(first): number * one.size for number, first in enumerate(order)}
+        firsts = np.array([place[int(first)] for first in one.firsts])
+        return one._replace(node=made, firsts=firsts), np.arange(len(order)) * one.size
 
     def _own_heads(self, one: Heads, queries: Heads) -> np.ndarray | None:
         """Return the first features of the heads of a tensor, in the order of those of the queries; None: not alike.

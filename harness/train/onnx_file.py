@@ -11,6 +11,8 @@ nodes                                                   become
 Gemm, or MatMul and Add                                 linear; the orientation of the weights follows from the node
 Conv; ConvTranspose                                     convolution; transposed
 Add of a parameter per channel or feature               shift, if it is no product's bias
+Mul by one, or by one for all; PRelu                    scale; relu, multiple, scale and add
+Mul, Div by a constant                                  multiple
 MaxPool; AveragePool, which counts its padding          maxpool; avgpool
 GlobalAveragePool, ReduceMean over rows and columns     avgpool of the whole image
 Resize to the nearest pixel, by a whole number          upsample

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from fabric.networks.graph.activations import ACTIVATIONS, Activation
 
-__all__ = ["BINARY", "GRID", "NEAR", "Call", "after", "call_of", "told"]
+__all__ = ["BINARY", "GRID", "NEAR", "Call", "Composed", "after", "call_of", "composed", "told"]
 
 Call: TypeAlias = Callable[[np.ndarray], np.ndarray]
 NEAR = 1e-5
@@ -114,6 +114,63 @@ def call_of(node: Any, known: Mapping[str, np.ndarray], of: Callable[[Any, str, 
 def after(outer: Callable[..., np.ndarray], inner: Call) -> Call:
     """Return a function of what another gives."""
     return lambda x: outer(inner(x))
+
+
+class Composed(NamedTuple):
+    """A function is made of an activation f: ``outer f(inner x) + straight x``.
+
+    Attributes
+    ----------
+    row : Activation
+    inner, outer, straight : float
+        The last two at most are not one and zero.
+    """
+
+    row: Activation
+    inner: float = 1.0
+    outer: float = 1.0
+    straight: float = 0.0
+
+
+def composed(call: Call) -> Composed | None:
+    """Return how a function is made of an activation and multiples; None if it is not so found."""
+    with np.errstate(all="ignore"):
+        given = np.asarray(call(GRID), np.float64)
+        below, above = given[0] / GRID[0], given[-2] / GRID[-2]
+        bent = Composed(ACTIVATIONS["relu"], 1.0, float(above - below), float(below))
+        if np.allclose(given, bent.straight * GRID + bent.outer * np.maximum(GRID, 0), rtol=NEAR, atol=NEAR):
+            return bent
+        near = np.abs(GRID) <= 8
+        x, y = GRID[near], given[near]
+        if not np.isfinite(y).all() or not y.any():
+            return None
+        for row in ACTIVATIONS.values():
+            found = _fitted(row, x, y)
+            if found is not None:
+                made = found.outer * row.numbers(found.inner * GRID)[0]
+                if np.allclose(made, given, rtol=1e-4, atol=NEAR):
+                    return found
+    return None
+
+
+def _fitted(row: Activation, x: np.ndarray, y: np.ndarray) -> Composed | None:
+    """Return the multiples with which an activation comes nearest to a function."""
+
+    def apart(rate: float) -> tuple[float, float]:
+        made = row.numbers(rate * x)[0]
+        outer = float(made @ y / (made @ made)) if made.any() else 0.0
+        return float(np.square(outer * made - y).sum()), outer
+
+    rates = np.concatenate([sign * np.geomspace(1 / 16, 16, 65) for sign in (1, -1)])
+    best = min(rates.tolist(), key=lambda rate: apart(rate)[0])
+    low, high = sorted((best / 1.1, best * 1.1))
+    for _ in range(80):  # the nearest lies between, by thirds
+        one, other = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, other) if apart(one)[0] < apart(other)[0] else (one, high)
+    inner = float(f"{(low + high) / 2:.5g}")
+    error, outer = apart(inner)
+    outer = float(f"{outer:.5g}")
+    return Composed(row, inner, outer) if error < 1e-6 * float(y @ y) else None
 
 
 def told(call: Call) -> tuple[Activation | None, float | None]:

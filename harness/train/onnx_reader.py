@@ -22,7 +22,7 @@ from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.plain import EPSILON
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
-from harness.train.onnx_functions import BINARY, Call, call_of, told
+from harness.train.onnx_functions import BINARY, Call, call_of, composed, told
 from wse_core.errors import ConfigError, UnsupportedError
 
 __all__ = ["EXPORT", "LOST", "FileTensor", "OnnxNetwork", "OnnxReader", "Origin"]
@@ -56,6 +56,8 @@ class Origin(NamedTuple):
         Numbers of the rows of the initializer, its axes turned if need be, that ours has; None: all.
     columns : tuple of int or None
         First and end of the columns of ours that it has; None: all.
+    copies : int
+        Ours has its numbers so many times, one after the other.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Origin(NamedTuple):
     transposed: bool = False
     rows: tuple[int, ...] | None = None
     columns: tuple[int, int] | None = None
+    copies: int = 1
 
 
 class OnnxNetwork(NamedTuple):
@@ -123,6 +126,7 @@ class OnnxNetwork(NamedTuple):
         for name, origins in self.origins.items():
             for origin in origins:
                 ours = tensors[name] if origin.columns is None else tensors[name][:, slice(*origin.columns)]
+                ours = ours[: len(ours) // origin.copies]
                 if origin.rows is None:
                     found[origin.name] = np.ascontiguousarray(ours.T if origin.transposed else ours)
                     continue
@@ -394,6 +398,7 @@ class OnnxReader:
             "ReduceMean": self._mean,
             "Add": self._add,
             "Mul": self._mul,
+            "PRelu": self._learned_bend,
             "LayerNormalization": self._norm,
             "GroupNormalization": self._group_norm,
             "InstanceNormalization": self._instance_norm,
@@ -468,9 +473,33 @@ class OnnxReader:
                 self._add_node(node, row.name, x)
             elif factor == 1:
                 self.values[name] = x
+            elif factor is not None:
+                self.values[name] = self._multiple(node, x, factor)
             else:
-                self._refuse(node, f"takes a function of numbers that is none of {', '.join(ACTIVATIONS)}")
-                self.values[name] = FileTensor("", ())
+                self.values[name] = self._of_parts(node, x, call)
+
+    def _multiple(self, node: Any, x: FileTensor, factor: float) -> FileTensor:
+        """Append what multiplies a tensor by a constant, unless that is one; return the result."""
+        if factor == 1 or not x.node:
+            return x
+        made = FileTensor(self._add_node(node, "multiple", x, factor=float(f"{factor:.7g}")), x.shape, x.groups)
+        self.values[node.output[0]] = made
+        return made
+
+    def _of_parts(self, node: Any, x: FileTensor, call: Call, called: str = "") -> FileTensor:
+        """Append an activation of a multiple, and a multiple of it, that a function is; return the result."""
+        found = composed(call)
+        if found is None:
+            self._refuse(node, f"takes a function of numbers that is none of {', '.join(ACTIVATIONS)}, nor multiples")
+            return FileTensor("", ())
+        if not x.node:
+            return FileTensor("", ())
+        inner = self._multiple(node, x, found.inner)
+        self._add_node(node, found.row.name, inner, name=called)
+        made = self._multiple(node, self.values[node.output[0]], found.outer)
+        if found.straight:
+            self._add_node(node, "add", made, self._multiple(node, x, found.straight))
+        return self.values[node.output[0]]
 
     def _add_node(
         self, node: Any, op: str, *given: FileTensor, shape: tuple[int, ...] | None = None, name: str = "", **keys: Any
@@ -507,11 +536,15 @@ class OnnxReader:
         self.used[origin.name] += 1
         return self.tensors[name]
 
-    def _vector(self, node: Any, place: int, name: str, count: int, what: str) -> None:
-        """Keep a parameter with a number per feature or channel."""
+    def _vector(self, node: Any, place: int, name: str, count: int, what: str, repeated: bool = False) -> None:
+        """Keep a parameter with a number per feature or channel; one that is `repeated` may have fewer."""
         values = self._parameter(node, place, name)
         if values is None:
             return
+        if repeated and 0 < values.size < count and count % values.size == 0:
+            copies = count // values.size
+            values = np.tile(values.reshape(-1), copies)
+            self.origins[name] = (self.origins[name][0]._replace(copies=copies),)
         if values.size != count:
             self._refuse(node, f"{what} of shape {values.shape} for {count} features")
         self.tensors[name] = values.reshape(-1)
@@ -927,8 +960,41 @@ class OnnxReader:
             self._affine(node, places[0], x, "weight")
         elif not places:
             self._pair(node, "mul")
+        elif x.node and places and node.input[places[0]] in self.origin and not x.groups:
+            self._scale(node, places[0], x)
         elif x.node and places:
-            self._refuse(node, "is not trained here")
+            self._refuse(node, "takes numbers of the file that are not trained")
+
+    def _scale(self, node: Any, place: int, x: FileTensor) -> None:
+        """Append what multiplies by a parameter per channel, or feature, or one for all."""
+        values = self.known[node.input[place]]
+        if values.size > 1 and not self._broadcast(node, place, x):
+            return
+        pixels = math.prod(self.shapes.get(x.node, x.shape)[1:])
+        if len(x.shape) == 1 and pixels > 1 and values.size > 1:
+            self._refuse(node, "a number for each pixel of an image is not multiplied with here")
+            return
+        count = x.shape[0] // (pixels if len(x.shape) == 1 else 1) if x.shape else values.size
+        named = self.origin[node.input[place]].name
+        name = self._add_node(node, "scale", x, name=named.removesuffix(".weight"))
+        if name:
+            self.nodes[-1] |= {"shared": int(values.size)} if values.size < count else {}
+            self._vector(node, place, f"{name}.weight", count, "a factor", repeated=True)
+
+    def _learned_bend(self, node: Any, x: FileTensor) -> None:
+        """Append what a learned slope below zero is: relu(x) - a relu(-x)."""
+        if not x.node:
+            return
+        if len(node.input) < 2 or node.input[1] not in self.origin:
+            self._refuse(node, "takes slopes that are no parameter of the file")
+            return
+        whole = FileTensor(x.node, x.shape)
+        self._add_node(node, "relu", whole)
+        above = self.values[node.output[0]]
+        below = self._multiple(node, whole, -1)
+        self._add_node(node, "relu", below)
+        self._scale(node, 1, self.values[node.output[0]])
+        self._add_node(node, "add", above, self._multiple(node, self.values[node.output[0]], -1))
 
     def _same(self, node: Any, x: FileTensor) -> None:
         self.values[node.output[0]] = x

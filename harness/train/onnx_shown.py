@@ -157,6 +157,7 @@ class ShownReader(OnnxReader):
         self.derived: set[str] = set()  # made of parameters, and no longer one
         self.parts: dict[str, list[tuple[np.ndarray, str]]] = {}
         self.tables: list[tuple[int, int, int]] = []
+        self.multiples: dict[tuple[str, float], str] = {}  # names of nodes, by what they are a multiple of
         self.nothing: set[str] = set()  # whether a number is none
         self.sequence, self.first, self.numbers, self.tied = 0, False, False, ""
 
@@ -251,18 +252,25 @@ class ShownReader(OnnxReader):
             return None
         count = self.shapes[found.node][0] if self.shapes.get(found.node) else 0
         places, last = found.places, found.shape[-1] if found.shape else 0
-        if len(places) == 1 and np.all(found.factors == 1) and count:
+        factor = float(np.ravel(found.factors)[0])
+        if len(places) == 1 and np.all(found.factors == factor) and count:
             rows, features = places[0, ..., 0] // count, places[0] % count
             own = features.reshape(-1, last)[0] if last else features
             if np.all(features == own) and np.array_equal(
                 places[0] // count, np.broadcast_to(rows[..., None], found.shape)
             ):
-                if np.array_equal(own, np.arange(count)):
-                    return found.node, rows
-                part = self._part(found.node, own, "", node)
-                return (part, rows) if part else None
+                whole = np.array_equal(own, np.arange(count))
+                part = found.node if whole else self._part(found.node, own, "", node)
+                return (self._times(node, part, factor), rows) if part else None
         self._refuse(node, "takes numbers in an order, or with factors, that no operation here gives")
         return None
+
+    def _times(self, at: Any, name: str, factor: float) -> str:
+        """Return the node that gives a multiple of what another gives."""
+        if (name, factor) not in self.multiples:
+            made = self._multiple(at, FileTensor(name, self.shapes[name]), factor)
+            self.multiples[name, factor] = made.node
+        return self.multiples[name, factor]
 
     def _part(self, node: str, features: np.ndarray, called: str, at: Any) -> str:
         """Return the node that gives these features of a product alone; empty if it cannot be."""

@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 
-from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.tensors import INPUT
 from harness.train.onnx_attention import NEAR, AttentionReader
 from harness.train.onnx_functions import BINARY, GRID, UNARY, after, call_of, told
@@ -354,12 +353,14 @@ class TokenReader(AttentionReader):
         if factor is not None:
             self._show(name, found.of._replace(factors=factor * found.of.factors))
             return
-        if row is None:
-            self._refuse(node, f"takes a function of numbers that is none of {', '.join(ACTIVATIONS)}")
-            return
         self.shown[f"{name}#"] = found.of
         whole = self._all_features(f"{name}#", node)
-        if whole is not None:
+        if whole is not None and row is None:
+            x = FileTensor(whole[0], self.shapes[whole[0]])
+            made = self._of_parts(node, x, found.call, self._free(name)).node
+            if made:
+                self._show_rows(name, made, whole[1])
+        elif whole is not None and row is not None:
             made = self._add_node(node, row.name, FileTensor(whole[0], self.shapes[whole[0]]), name=self._free(name))
             self._show_rows(name, made, whole[1])
 
@@ -396,6 +397,8 @@ class TokenReader(AttentionReader):
             self._on_root(node, found, constant, other, place)
             return True
         trained = other in self.origin or other in self.rows
+        if constant.size == 1 and op == "Mul" and other in self.origin:
+            return False
         if constant.size == 1 and (trained or other in self.derived):
             self._refuse(node, "takes a number that is a parameter, or made of them")
             return True

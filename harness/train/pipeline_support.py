@@ -40,7 +40,7 @@ SUPPORT: dict[str, Support] = {
     **{f"network.nodes.{key}": _CHAINS for key in ("heads", "causal", "kernel", "kernel_width", "stride", "padding")},
     **{
         f"network.nodes.{key}": _CHAINS
-        for key in ("groups", "momentum", "output_padding", "kv_heads", "base", "turned", "scaled")
+        for key in ("groups", "momentum", "output_padding", "kv_heads", "base", "turned", "scaled", "factor", "shared")
     },
     "network.image": Support(DOES, "the product of its sizes are the inputs"),
     **{f"network.{key}": _CHAINS for key in ("places", "padding", "tied")},

@@ -121,6 +121,13 @@ class NodeConfig:
         low=1,
         high=10**9,
     )
+    factor: float | None = option(None, doc="of multiple: what all numbers are multiplied with (default: 1)")
+    shared: int | None = option(
+        None,
+        doc="of scale: so many numbers are learned, and repeated over the channels (default: one for each)",
+        low=1,
+        high=10**6,
+    )
     causal: bool | None = option(None, doc="of attention: no token sees what comes behind it (default: yes)")
 
 

@@ -18,7 +18,7 @@ from harness.kit.modules import need
 from harness.train import weights
 from harness.train.data import Dataset, looked_up
 from harness.train.initial import initial_parameters
-from harness.train.lookup import without_padding
+from harness.train.shared import trained
 from harness.train.tables import SparsityConfig
 from wse_core import numerics
 from wse_core.errors import UnsupportedError
@@ -148,9 +148,7 @@ def _of_network(
     graph = PlainGraph(config.graph, "f64")
     held = {one.name: one.dense.astype(np.float64) for one in parameters}
     loss, gradients = graph.gradients(held, samples.astype(np.float64), labels)
-    found = without_padding(config, matrices, [gradients[one.name].ravel() for one in parameters])
-    if config.tie is not None:
-        found = config.tie.added(matrices, found)
+    found = trained(config, matrices, [gradients[one.name].ravel() for one in parameters])
     for one, array in zip(parameters, found, strict=True):
         one.dense[...] = array.reshape(one.dense.shape)
     return float(loss), read.back(weights.taken(parameters, [one.row for one in config.matrices], 0))

@@ -9,9 +9,10 @@ One tensor per name, float32 unless it says otherwise, layers counted from 1::
     layer1.weight.m      optimizer state of a tensor: its name and that of the state (m and v, velocity)
     updates              (1,), int64: how often the weights were updated, for optimizers that count
 
-Of a network of nodes the name of the node stands for that of the layer; what a ``shift`` adds is its bias.  Filters of
-a convolution have the shape (channels of the result, channels of a group, rows, columns), those of a transposed one
-(channels that are given, channels of a group of the result, rows, columns), and so have their masks and state.
+Of a network of nodes the name of the node stands for that of the layer; what a ``shift`` adds is its bias, what a
+``scale`` multiplies with its weight.  Filters of a convolution have the shape (channels of the result, channels of a
+group, rows, columns), those of a transposed one (channels that are given, channels of a group of the result, rows,
+columns), and so have their masks and state.
 
 A file that is read may leave out what it does not want to say, but not a part of it: the weights of all layers or of
 none, all biases or none, and so on.  Other floating-point types are rounded to float32.
@@ -58,6 +59,8 @@ def _named(parameters: Sequence[Parameter], rows: Sequence[tuple[int, ...]]) -> 
         for slot, array in (("", parameter.dense), *((f".{slot}", array) for slot, array in parameter.state.items())):
             if parameter.name.endswith(".shift"):
                 parts = {"bias": array[0]}
+            elif parameter.name.endswith(".scale"):
+                parts = {"weight": array[0]}
             elif number >= len(rows):
                 parts = dict(zip(("norm.weight", "norm.bias"), array, strict=False))  # some have no shifts
             else:

@@ -230,7 +230,9 @@ def jobs(layers: Layers, tokens: int, cluster: Cluster) -> list[_Job]:
 
 def _updates(layer: LayerShape | GraphLayer, phase: str) -> int:
     """Return the parameters that are updated with what a phase gives."""
-    return {"gradient": layer.weights, "norm": layer.norms, "shift back": layer.norms}.get(phase, 0)
+    if phase == "gradient":
+        return layer.weights
+    return layer.norms if phase in ("norm", "shift back", "scale back") else 0
 
 
 def _parts(phases: Sequence[layer_costs.PhaseCost], cluster: Cluster, few: int) -> dict[tuple[str, int], int]:

@@ -21,6 +21,8 @@ rotary          `fabric.networks.graph.rotary`                                  
 convolution     `fabric.networks.graph.convolution`                                                     x
 transposed      `fabric.networks.graph.transposed`                                                      x
 shift           `fabric.networks.graph.shift`                                                           -
+scale           y = r(g x)                                  dx = r(g dy), dg = sum_t dy x               x
+multiple        y = r(c x)                                  dx = r(c dy)                                -
 groupnorm       `fabric.networks.graph.group_norm`                                                      u, 1 / sqrt
 batchnorm       `fabric.networks.graph.batch_norm`                                                      u
 maxpool         `fabric.networks.graph.pooling`                                                         x, y
@@ -93,6 +95,8 @@ class NetworkOperation:
         Feature by feature of operands that lie alike; so does all that is done in place.
     again : bool
         On the way back it reads what it took and gave.
+    retakes : bool
+        On the way back it reads what it took.
     rowwise : bool
         A row of the result depends on one row of what is given, so that it can be made as soon as that is there.
     in_place : bool
@@ -122,6 +126,7 @@ class NetworkOperation:
     passes: ClassVar[bool] = False
     featurewise: ClassVar[bool] = False
     again: ClassVar[bool] = False
+    retakes: ClassVar[bool] = False
     rowwise: ClassVar[bool] = False
     in_place: ClassVar[bool] = True
     channelwise: ClassVar[bool] = False

@@ -197,9 +197,10 @@ class MemoryPlan:
 
     def _again(self, step: NetworkStep) -> list[NetworkTensor]:
         """Return what a step back reads of the way forward besides what its operation keeps."""
-        if step.direction != "back" or not OPERATIONS[step.op].again:
+        row, node = OPERATIONS[step.op], step.node
+        if step.direction != "back" or not (row.again or row.retakes):
             return []
-        return [self.network.tensors[name] for name in (*step.node.inputs, step.node.name)]
+        return [self.network.tensors[name] for name in (*node.inputs, *[node.name] * row.again)]
 
     # --- where things are ---------------------------------------------------------------------------------------------
 

@@ -87,6 +87,7 @@ def _again(network: Network, steps: list[NetworkStep]) -> dict[str, list[Network
             for step in () if row.passes else row.reverse(node, given, tensors[node.name], parameter, True):
                 needed |= {tensor.name for tensor in step.reads if tensor.kind == "activation"}
             needed |= {*node.inputs, node.name} if row.again else set()
+            needed |= set(node.inputs) if row.retakes else set()
         for node in reversed(nodes):
             needed |= set(node.inputs) if node.name in needed or OPERATIONS[node.op].keeps else set()
             needed |= {node.name} if OPERATIONS[node.op].keeps else set()

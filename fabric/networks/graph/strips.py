@@ -42,9 +42,9 @@ ROWS = "rows"
 """A node that works on strips has a size of this name: rows of PEs of an image."""
 MEANS = "means"
 """One that gives means of whole images has this size too: so many strips of an image have one mean."""
-POINTWISE = (*ACTIVATIONS, "add", "mul", "concat")
+POINTWISE = (*ACTIVATIONS, "add", "mul", "concat", "multiple")
 """These work number by number, or put channels side by side."""
-OF_CHANNELS = ("shift", "batchnorm", "groupnorm")
+OF_CHANNELS = ("shift", "scale", "batchnorm", "groupnorm")
 """These have numbers of a channel; sums over its pixels are those of strips, added up."""
 ENLARGING = ("transposed", "upsample")
 """These move windows over what they give."""

@@ -23,6 +23,7 @@ from fabric.networks.graph.operations import (
 )
 from fabric.networks.graph.pooling import AveragePool, MaxPool, Upsample
 from fabric.networks.graph.rotary import RotaryEmbedding
+from fabric.networks.graph.scale import ChannelScale, Multiple
 from fabric.networks.graph.shift import ChannelShift
 from fabric.networks.graph.token_mean import TokenMean
 from fabric.networks.graph.transposed import TransposedConvolution
@@ -47,6 +48,8 @@ OPERATIONS: dict[str, NetworkOperation] = {
         ImageConvolution(),
         TransposedConvolution(),
         ChannelShift(),
+        ChannelScale(),
+        Multiple(),
         GroupNorm(),
         BatchNorm(),
         MaxPool(),

@@ -71,6 +71,12 @@ class Images:
         sizes = {**dict(zip(("channels", "height", "width"), self.shape, strict=True)), "kernel_height": height}
         self.node("upsample", **sizes, kernel_width=width if alone else height, stride=height)
 
+    def scale(self):
+        self.node("scale", **dict(zip(("channels", "height", "width"), self.shape, strict=True)))
+
+    def multiple(self, factor):
+        self.node("multiple", factor=int(np.float32(factor).view(np.uint32)))
+
     def shift(self):
         self.node("shift", **dict(zip(("channels", "height", "width"), self.shape, strict=True)))
 
@@ -91,7 +97,7 @@ class Images:
         return Network((*self.nodes, Node("loss", "cross_entropy", (self.at,))), self.inputs, dtype)
 
 
-ROWS = ["relu", "residual", "shift", "concat", "concat", "upsample"]
+ROWS = ["relu", "residual", "shift", "concat", "concat", "upsample", "scale", "multiple"]
 
 
 @st.composite
@@ -115,6 +121,10 @@ def networks(draw, ends=("", "", "convolved", "pixels")):
                 built.transposed(outputs, kernel, stride, padding, groups, draw(st.integers(0, stride - 1)))
         elif op in ("maxpool", "avgpool"):
             built.windowed(op, kernel, draw(st.integers(1, 3)), draw(st.integers(0, min(kernel) - 1)))
+        elif op == "scale":
+            built.scale()
+        elif op == "multiple":
+            built.multiple(draw(st.sampled_from([0.3, -1.0, 2.0**-8])))
         elif op == "upsample":
             if max(height, width) <= 4:
                 built.upsample(draw(st.integers(1, 3)), draw(st.integers(1, 3)))
@@ -339,7 +349,7 @@ def test_the_first_of_the_largest_pixels_gets_the_gradient():
 
 @pytest.mark.parametrize("dtype", ["f16", "cb16"])
 def test_pixels_that_are_repeated_are_bit_exact(dtype):
-    """Images of twice the sides, and a gate for each channel."""
+    """Images of twice the sides, and a gate for each channel; products with learned numbers, and with constants."""
     built = Images(2, 4, 3)
     built.convolution(3, (3, 3), padding=1)
     before, shape = built.at, built.shape
@@ -348,6 +358,8 @@ def test_pixels_that_are_repeated_are_bit_exact(dtype):
     built.node("sigmoid")
     built.upsample(4, 3)
     built.node("mul", before, built.at)
+    built.scale()
+    built.multiple(0.3)
     assert built.shape == shape
     built.upsample(2, 2)
     built.convolution(2, (3, 3), padding=1)

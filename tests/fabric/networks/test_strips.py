@@ -36,6 +36,7 @@ OPS = [
     "residual",
     "concat",
     "upsample",
+    "multiple",
 ]
 
 
@@ -89,6 +90,9 @@ def grown(draw, built, op):
         built.convolution(outputs, (1, 1))
         built.node("concat", before, built.at)
         built.shape = channels + outputs, height, width
+    elif op == "multiple":
+        built.scale()
+        built.multiple(0.3)
     elif op == "upsample" and height <= 8:
         built.upsample(2, 2)
     elif op == "shift":

@@ -292,8 +292,6 @@ def test_products_that_share_no_table_are_named(tied, more, what):
 
 
 WRONG = {
-    "scale": ({"scale": 0.7}, "scores are divided by the root of a whole number here"),
-    "negative": ({"scale": -0.5}, "scores are divided by the root of a whole number here"),
     "window": ({"mask": "window"}, "a mask is that of all tokens or of those that came before"),
     "in turns": (
         {"heads": 4, "shared": 2, "repeated": "in turns"},
@@ -303,7 +301,6 @@ WRONG = {
         {"heads": 4, "shared": 2, "repeated": "unevenly"},
         "neighbouring heads of queries share one, in order",
     ),
-    "scale of a node": ({"scale": 0.7, "attention": "node"}, "scores are divided by the root of a whole number here"),
     "base": ({"places": "rotary", "base": 500.5}, "pairs are turned otherwise"),
 }
 
@@ -315,6 +312,15 @@ def test_scores_of_another_scale_are_read(folder, attention, scale, scaled):
     read = compare(PLAIN | {"scale": scale, "attention": attention})
     (node,) = [node for node in read.network.nodes if node.op == "attention"]
     assert node.scaled == scaled
+
+
+@pytest.mark.parametrize(("scale", "attention"), [(0.7, "steps"), (0.7, "node"), (-0.5, "steps")])
+def test_queries_are_multiplied_if_scores_have_an_odd_scale(folder, scale, attention):
+    read = compare(PLAIN | {"scale": scale, "attention": attention})
+    (attends,) = [node for node in read.network.nodes if node.op == "attention"]
+    (times,) = [node for node in read.network.nodes if node.op == "multiple"]
+    assert (attends.scaled, attends.inputs[0]) == (None, times.name)
+    assert times.factor == pytest.approx(scale * 2)
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -413,8 +419,6 @@ ENDS = {
     mean_of_features: "only the mean of squares of all features is taken here",
     last: "results of all tokens, or of the first of a sequence, are trained here",
     learned_scale: "takes a number that is a parameter, or made of them",
-    learned_number: "takes a number that is a parameter, or made of them",
-    odd: "a function of numbers that is none of relu, gelu, silu, gelu_erf, tanh",
     bare: "a mean of squares that is no normalisation",
     mixed: "in an order, or with factors, that no operation here gives",
     between: "places are added to what the first product gives",
@@ -439,6 +443,59 @@ def test_what_is_no_operation_here_is_named(folder, end):
     tokens(PLAIN)
     with pytest.raises(UnsupportedError, match=ENDS[end]):
         config()
+
+
+def layer_scale(f, x):
+    return f.op("Add", f.op("Mul", f.op("Tanh", x), f.parameter("gamma", D)), x)
+
+
+def bent(f, x):
+    return f.op("PRelu", x, f.parameter("slope", D))
+
+
+def bent_alike(f, x):
+    return f.op("PRelu", x, f.parameter("slope", 1))
+
+
+def quick(f, x):
+    return f.op("Mul", x, f.op("Sigmoid", f.op("Mul", x, f.constant(1.702))))
+
+
+def leaky(f, x):
+    return f.op("LeakyRelu", x, alpha=0.3)
+
+
+def soft(f, x):
+    return f.op("Div", f.op("Softplus", f.op("Mul", x, f.constant(3.0))), f.constant(3.0))
+
+
+MULTIPLES = {
+    learned_number: ["scale"],
+    layer_scale: ["tanh", "scale", "add"],
+    bent: ["relu", "multiple", "relu", "scale", "multiple", "add"],
+    bent_alike: ["relu", "multiple", "relu", "scale", "multiple", "add"],
+    odd: ["sigmoid", "multiple"],
+    quick: ["multiple", "silu", "multiple"],
+    leaky: ["relu", "multiple", "multiple", "add"],
+    soft: ["multiple", "softplus", "multiple"],
+}
+
+
+@pytest.mark.parametrize("end", MULTIPLES, ids=[end.__name__ for end in MULTIPLES])
+def test_multiples_become_operations(folder, end):
+    """Learned ones, of features or of all numbers; functions of multiples, and multiples of functions."""
+    f = SequenceFile(0)
+    x = f.linear(f.op("Gather", f.parameter("wte.weight", VOCABULARY, D), "x"), "first", D, D)
+    f.write("m.onnx", f.op("Div", f.linear(end(f, x), "head", 5, D), f.constant(2.0)))
+    x = tokens(PLAIN)
+    run = PlainTrainer(config())
+    assert [node.op for node in run.config.network.nodes][2:-2] == MULTIPLES[end]
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    found = PlainGraph(run.config.graph, "f64").forward(run._active(), load(run.config).x_test[:])
+    assert np.allclose(found, wanted.reshape(found.shape), atol=3e-5)
+    run.step()
+    out, names = run.state_dict(), {name: array.shape for name, array in f.given.items()}
+    assert {name: array.shape for name, array in out.items()} == names
 
 
 def bare_and_biased(f, x):
@@ -473,18 +530,13 @@ def test_numbers_of_tokens_are_looked_up_as_they_are(folder):
         config()
 
 
-def test_results_that_are_cut_or_scaled_are_named(folder):
-    for what in ("cut", "scaled"):
-        f = SequenceFile(0)
-        x = f.op("Gather", f.parameter("wte.weight", VOCABULARY, D), "x")
-        x = f.op("Add", x, f.parameter("place", S, D))
-        if what == "cut":
-            y = f.op("Slice", x, *(f.constant([k], np.int64) for k in (0, 5, 2)))
-        else:
-            y = f.op("Div", f.linear(x, "head", 5, D), f.constant(2.0))
-        f.write("m.onnx", y)
-        with pytest.raises(UnsupportedError, match="which looks places up too|with factors"):
-            config()
+def test_results_that_are_cut_are_named(folder):
+    f = SequenceFile(0)
+    x = f.op("Gather", f.parameter("wte.weight", VOCABULARY, D), "x")
+    x = f.op("Add", x, f.parameter("place", S, D))
+    f.write("m.onnx", f.op("Slice", x, *(f.constant([k], np.int64) for k in (0, 5, 2))))
+    with pytest.raises(UnsupportedError, match="which looks places up too"):
+        config()
 
 
 def test_weights_that_are_shared_and_differ_in_a_file_are_refused(folder):

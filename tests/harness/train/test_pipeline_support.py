@@ -69,12 +69,14 @@ WRONG = {
                 {"name": "b", "op": "attention", "inputs": ["a", "k", "k"], "heads": 2}
                 | {"kv_heads": 1, "causal": False, "scaled": 9},
                 {"name": "r", "op": "rotary", "heads": 2, "base": 100, "turned": 2},
+                {"name": "m", "op": "multiple", "factor": 0.5},
+                {"name": "s", "op": "scale", "shared": 1},
                 {"name": "c", "op": "linear", "outputs": 10},
             ],
         }
         for key in (
             *("name", "op", "inputs", "outputs", "bias", "density", "deviation", "heads", "kv_heads", "causal"),
-            *("base", "turned", "scaled"),
+            *("base", "turned", "scaled", "factor", "shared"),
         )
     },
     **{

@@ -364,6 +364,15 @@ def larger(more):
     return images().replace('{name="b",op="groupnorm",groups=1}', op)
 
 
+def multiplied(op, more):
+    """Return the words of a network whose features are multiplied."""
+    return (
+        nodes()
+        .replace('{name="b"', f'{{name="m",op="{op}",inputs=["a"]{more}}},{{name="b"')[::1]
+        .replace('inputs=["b","a"]', 'inputs=["b","m"]')
+    )
+
+
 PLACES = f"{nodes()} network.inputs=14 network.places=[2,0,1]"
 TOKENS = f"{nodes()} network.inputs=3 data.source=tokens.npz"
 STATIC, GROWS = "train.loss_scale.initial=8.0", "train.loss_scale.growth_interval=1"
@@ -400,6 +409,8 @@ KEYS = {
     "network.nodes.turned": (TURNED, TURNED.replace(",heads=1", ",heads=1,turned=2")),
     "network.nodes.causal": (nodes(), nodes("", ",causal=false")),
     "network.nodes.scaled": (nodes(), nodes("", ",scaled=9")),
+    "network.nodes.factor": (multiplied("multiple", ""), multiplied("multiple", ",factor=0.5")),
+    "network.nodes.shared": (multiplied("scale", ""), multiplied("scale", ",shared=2")),
     "network.image": (images(), images().replace("[1,3,4]", "[3,2,2]")),
     "network.epsilon": "network.epsilon=0.01",
     "network.tied": (nodes(), f"{nodes()} network.tied=d"),

@@ -242,11 +242,11 @@ TRAINED = {
     "plain": (IMAGE, "", lambda torch: _plain(torch.nn)),
     **{
         f"bent {name}": (FEATURES, "", lambda torch, name=name: _bent(torch.nn, name))
-        for name in (*BENDS, "LeakyReLU 0.1", "LeakyReLU 0.2")
+        for name in (*BENDS, "LeakyReLU 0.1", "LeakyReLU 0.2", "LeakyReLU 0.3", "Softplus 2", "PReLU")
     },
     **{
         f"image bent {name}": (IMAGE, "", lambda torch, name=name: _image_bent(torch.nn, name))
-        for name in ("ReLU6", "Hardswish", "Mish")
+        for name in ("ReLU6", "Hardswish", "Mish", "PReLU 4")
     },
     "mobile": (IMAGE, "", lambda torch: _mobile(torch.nn)),
     "residual": (IMAGE, "", lambda torch: _residual(torch.nn)),
@@ -259,6 +259,11 @@ TRAINED = {
         f"hourglass {how}": (IMAGE, "", lambda torch, how=how: _hourglass(torch.nn, torch, how))
         for how in ("scale", "size")
     },
+    **{
+        f"scaled {how}": (FEATURES, "", lambda torch, how=how: _scaled(torch.nn, torch, how))
+        for how in ("features", "all")
+    },
+    "scored": (TOKENS, "", lambda torch: _scored(torch.nn, torch)),
     "without shifts": (TOKENS, "", lambda torch: _without_shifts(torch.nn)),
     "beside": (FEATURES, "", lambda torch: _beside(torch.nn, torch)),
     **{
@@ -284,7 +289,39 @@ def _bent(nn, name):
 
 
 def _image_bent(nn, name):
-    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), getattr(nn, name)(), nn.Flatten(), nn.Linear(256, 5))
+    name, *share = name.split()
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, padding=1), getattr(nn, name)(*map(int, share)), nn.Flatten(), nn.Linear(256, 5)
+    )
+
+
+def _scaled(nn, torch, how):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.c = nn.Linear(6, 16), nn.Linear(16, 16), nn.Linear(16, 5)
+            self.gamma = nn.Parameter(torch.full((16,) if how == "features" else (), 0.3))
+
+        def forward(self, x):
+            x = nn.functional.relu(self.a(x))
+            return self.c(x + self.gamma * torch.tanh(self.b(x)) - 0.1 * x) / 2.0
+
+    return Scaled()
+
+
+def _scored(nn, torch):
+    class Scored(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.qkv, self.head = nn.Embedding(20, 16), nn.Linear(16, 48), nn.Linear(16, 5)
+
+        def forward(self, ids):
+            x = self.tokens(ids)
+            q, k, v = (one.view(*ids.shape, 2, 8).transpose(1, 2) for one in self.qkv(x).chunk(3, -1))
+            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3)
+            return self.head(x + y.transpose(1, 2).flatten(2))
+
+    return Scored()
 
 
 def _without_shifts(nn):
@@ -300,7 +337,6 @@ def _upsampled(nn, mode):
 
 
 REFUSED = {
-    "learned bend": (FEATURES, lambda torch: _bent(torch.nn, "PReLU"), "PRelu"),
     "odd bend": (FEATURES, lambda torch: _bent(torch.nn, "Softsign"), "Div.*none of relu"),
     "upsampled": (IMAGE, lambda torch: _upsampled(torch.nn, "bilinear"), "Resize.*are repeated here"),
     "dilated": (

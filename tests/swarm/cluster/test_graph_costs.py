@@ -130,12 +130,14 @@ GATED = Named(
         {"name": "g", "op": "upsample", "kernel": 4, "kernel_width": 6},
         {"op": "mul", "inputs": ("a", "g")},
         {"op": "upsample", "kernel": 2},
+        {"op": "scale"},
+        {"op": "multiple", "factor": 0.3},
         {"op": "avgpool", "kernel": 4},
         {"op": "linear", "outputs": 4},
     ),
     (2, 4, 6),
 )
-"""Gates of channels, and images that are enlarged."""
+"""Gates of channels, images that are enlarged, multiples."""
 
 
 @pytest.mark.parametrize(("width", "height", "tokens"), few([(2, 1, 4), (4, 2, 3)], 1))
@@ -151,7 +153,7 @@ def small(op):
     if op in ("convolution", "maxpool", "avgpool", "groupnorm", "batchnorm"):
         stage = ConvolutionStage(4, norm=op if "norm" in op else "", pool=op if "pool" in op else "")
         return GraphCase(ConvolutionStack((1, 4, 4), (stage,), 3), 2, 2, 2)
-    if op == "upsample":
+    if op in ("upsample", "scale", "multiple"):
         return GraphCase(GATED, 2, 1, 2)
     if op == "gather":
         return GraphCase(Striped((1, 4, 4), (ConvolutionStage(4), ConvolutionStage(2)), 3), 1, 2, 2)

@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fabric.networks.streamed.operations import batch_norm, group_norm, shift
+from fabric.networks.streamed.operations import batch_norm, group_norm, scale, shift
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.networks.streamed.operations.shapes import SHAPE
 
-__all__ = ["BATCH_NORM", "GROUP_NORM", "SHIFT", "ChannelTasks"]
+__all__ = ["BATCH_NORM", "GROUP_NORM", "MULTIPLE", "SCALE", "SHIFT", "ChannelTasks"]
 
-COMMANDS = {
+FACTORS = {
     "channel_gamma": "data = factor of the next channel",
     "channel_affine": "rows of the next channel: aux rows times factor plus data",
-    "channel_gradients": "send the sums of delta rows times aux rows, and of delta rows, of the next channel south",
+}
+COMMANDS = FACTORS | {
+    "channel_gradients": "send the sums of delta rows times aux rows, and of delta rows, of the next channel south"
 }
 
 
@@ -41,7 +43,7 @@ class ChannelTasks:
         self.code, p = code, code.p
         names = ("channel mean", "channel deviation", "channel dot", "channel sums")
         self.mean, self.deviation, self.dot, self.sums = (p.array(name, code.tokens, "f32") for name in names)
-        self.gamma = p.reg16("factor of a channel")
+        self.gamma = code.gamma
 
     def tasks(self) -> None:
         """Write the tasks of both ways."""
@@ -50,6 +52,10 @@ class ChannelTasks:
             shift.tasks(self)
         if "channel_gamma" in code.ids:
             self.affine()
+        if "channel_dot" in code.ids:
+            scale.tasks(self)
+        if "channel_gradients" in code.ids:
+            self.gradients()
         if "group_norm" in code.ids:
             group_norm.tasks(self)
         if "batch_sums" in code.ids:
@@ -68,6 +74,10 @@ class ChannelTasks:
                 p.fmachs(one, one, code.reads["aux"], self.gamma)
                 p.fs2h(code.writes["row"], one)
             p.free(beta)
+
+    def gradients(self) -> None:
+        """Write the task of the gradients of factors and shifts."""
+        code, p, one = self.code, self.code.p, self.code.one
         with code.command("channel_gradients"):
             with self.times("plane"):
                 p.fh2s(one, code.reads["delta"])
@@ -152,3 +162,19 @@ SHIFT = Lowering(
     tasks_of=ChannelTasks,
 )
 """A learned number per channel has this form in weight streaming."""
+
+SCALE = Lowering(
+    SHAPE | FACTORS | scale.COMMANDS,
+    {"forward": scale.forward, "back": scale.back},
+    {"forward": ("forward, {place}", "scale"), "back": ("backward, {place}", "scale back")},
+    tasks_of=ChannelTasks,
+)
+"""A learned factor per channel has this form in weight streaming."""
+
+MULTIPLE = Lowering(
+    SHAPE | FACTORS,
+    {"forward": scale.multiplied, "back": scale.multiplied_back},
+    {"forward": ("forward, {place}", "multiple"), "back": ("backward, {place}", "multiple back")},
+    tasks_of=ChannelTasks,
+)
+"""A product with a constant has this form in weight streaming."""

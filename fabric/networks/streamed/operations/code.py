@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from fabric.asm.operands import Dsd, Reg, Task, Var
@@ -133,6 +134,11 @@ class ProgramCode:
         self.joining = [part for joins, part in parts if joins]
         self.functions = functions.Emit(p, tokens * network.label_pixels)
         self.functions.count = tokens
+
+    @cached_property
+    def gamma(self) -> Reg:
+        """The factor of the feature, or channel, that comes next has this register."""
+        return self.p.reg16("gamma")
 
     def prepare(self) -> None:
         """Emit the loads of the pointers."""

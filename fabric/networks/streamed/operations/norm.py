@@ -90,7 +90,7 @@ class NormTasks:
         self.code, p = code, code.p
         self.mean, self.deviation = p.array("mean", code.tokens, "f32"), p.array("deviation", code.tokens, "f32")
         self.dot = p.array("dot", code.tokens, "f32")
-        self.constant, self.gamma = p.reg32("constant"), p.reg16("gamma")
+        self.constant, self.gamma = p.reg32("constant"), code.gamma
 
     def tasks(self) -> None:
         """Write the tasks of both ways."""

@@ -40,6 +40,7 @@ __all__ = [
     "StripShape",
     "edge_number",
     "padded_rows",
+    "pixels_of_multiple",
     "shape_number",
     "shapes_of",
 ]
@@ -50,6 +51,8 @@ OTHER_WAY = {"forward": "back", "back": "forward", "ask": "ask"}
 """What a transposed convolution does is what a convolution does in this direction."""
 NUMBERS = ("plane", "height", "width", "gap", "rest", "result", "taps")
 """A shape sets these numbers, as far as it has them."""
+DIVIDING = ("groupnorm", "maxpool", "avgpool", "upsample")
+"""Means of windows and groups are sums times a factor of their shape."""
 EDGES = ("above", "below", "apart", "shared")
 """And these, of strips: rows of pixels that come from either side, how far they lie apart; 1 if sums are of all strips.
 """
@@ -318,7 +321,10 @@ def _shape(network: Network, node: Node, direction: str) -> ImageShape | None:
         return PoolShape.of(window_of(node, given), direction == "back", largest, strips_of_mean(node))
     if node.op == "upsample":  # its way forward is the way back of a mean, its way back the mean
         return PoolShape(window_of(node, network.tensors[node.name].rows), direction == "forward", sums=True)
-    if node.op in ("groupnorm", "batchnorm", "shift"):
+    if node.op == "multiple":
+        pixels = pixels_of_multiple(network, node)
+        return GroupShape(pixels, pixels)
+    if node.op in ("groupnorm", "batchnorm", "shift", "scale"):
         pixels = node.size("height") * node.size("width")
         if node.op == "groupnorm":
             return GroupShape(pixels, given // node.size("groups"), rows)
@@ -337,6 +343,12 @@ def _edge_shape(network: Network, node: Node, direction: str) -> EdgeShape | Non
     way = OTHER_WAY[direction] if other else direction
     edges = edges_of(window, rows_of_node(node), way == "back")
     return EdgeShape(ConvolutionShape.of(window, way), edges) if edges != Edges() else None
+
+
+def pixels_of_multiple(network: Network, node: Node) -> int:
+    """Return how many neighbouring features a product with a constant works on at once: those that lie together."""
+    tensor = network.tensors[node.name]
+    return 1 if tensor.head else tensor.unit
 
 
 @lru_cache(maxsize=64)
@@ -395,7 +407,8 @@ class ProgramShapes:
         self.code, p = code, code.p
         names = NUMBERS if code.strips is None else (*NUMBERS, *EDGES)
         self.numbers = {name: p.scalar(name, "i16", 0) for name in names}
-        self.factor = p.reg32("factor")
+        divides = any(node.op in DIVIDING for node in code.network.nodes)
+        self._factor = p.reg32("factor") if divides else None
 
     def set(self, **values: int) -> None:
         """Emit the setting of numbers."""
@@ -407,8 +420,15 @@ class ProgramShapes:
         p.free(reg)
 
     def set_factor(self, value: float) -> None:
-        """Emit the setting of the factor."""
-        self.code.p.mov32(self.factor, value)
+        """Emit the setting of the factor, in a program that has one."""
+        if self._factor is not None:
+            self.code.p.mov32(self._factor, value)
+
+    @property
+    def factor(self) -> Reg:
+        """What sums of a window or a group are multiplied with has this register."""
+        assert self._factor is not None
+        return self._factor
 
     def set_strips(self, strips: int) -> None:
         """Emit whether sums are those of several strips, in a program that has strips."""

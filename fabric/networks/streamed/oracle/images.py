@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import APART
+from fabric.networks.graph.scale import factor_of
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.graph.windows import Window, unfolded, window_of
 from fabric.networks.streamed.oracle.linear import product
@@ -21,6 +22,7 @@ __all__ = [
     "convolved",
     "convolved_back",
     "enlarged",
+    "multiplied",
     "normalised",
     "normalised_back",
     "pooled_largest",
@@ -29,6 +31,8 @@ __all__ = [
     "pooled_mean_back",
     "repeated",
     "repeated_back",
+    "scaled",
+    "scaled_back",
     "shifted",
     "shifted_back",
 ]
@@ -261,6 +265,34 @@ def shifted_back(
 ) -> tuple[Halves, Bits]:
     """Return (gradients as they are, gradients of the numbers)."""
     return delta, a.south_of_channels(a.widen(delta).reshape(channels, -1, delta.shape[1]))
+
+
+def scaled(
+    a: MeshArithmetic, node: Node, x: Halves, weights: StreamedParameter
+) -> tuple[Halves, tuple[Halves, Halves]]:
+    """Return (rows times the number of their channel, (rows as they were, numbers))."""
+    numbers = np.asarray(weights.values)
+    return _times(a, x, numbers), (x, numbers)
+
+
+def scaled_back(
+    a: MeshArithmetic, node: Node, delta: Halves, kept: tuple[Halves, Halves], weights: StreamedParameter
+) -> tuple[Halves, Bits]:
+    """Return (gradients times the numbers, gradients of the numbers)."""
+    x, numbers = kept
+    wide, own = (a.widen(rows).reshape(len(numbers), -1, rows.shape[1]) for rows in (delta, x))
+    return _times(a, delta, numbers), a.south_of_channels(a.mul(wide, own))
+
+
+def multiplied(a: MeshArithmetic, node: Node, rows: Halves) -> Halves:
+    """Return rows times a constant, rounded to 16 bits before."""
+    return _times(a, rows, a.half.encode(np.array([factor_of(node)])))
+
+
+def _times(a: MeshArithmetic, rows: Halves, numbers: Halves) -> Halves:
+    """Return rows, as many for each of some numbers, times it; a zero has no sign."""
+    wide = np.zeros((len(numbers), rows.size // len(numbers)), np.uint32)
+    return a.narrow(a.fma(rows.reshape(wide.shape), numbers[:, None], wide)).reshape(rows.shape)
 
 
 # --- group normalisation ----------------------------------------------------------------------------------------------

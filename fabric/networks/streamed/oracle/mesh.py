@@ -118,7 +118,8 @@ class MeshArithmetic(MixedArithmetic):
         for token in range(by_pe.shape[-1]):
             own = self.add(by_pe[..., token], own)
         others = np.zeros((*own.shape[:-1], self.image_rows - self.strips), np.uint32)
-        every = np.concatenate([own, others], axis=-1).reshape(*own.shape[:-2], -1)
+        rows = self.groups * self.image_rows  # of PEs; there may be no sums at all
+        every = np.concatenate([own, others], axis=-1).reshape(*own.shape[:-2], rows)
         total = every[..., 0]
         for y in range(1, every.shape[-1]):
             total = self.add(total, every[..., y])
