@@ -104,6 +104,11 @@ class Arithmetic:
 
     def encode(self, values: ArrayLike) -> Bits:
         """Return the bits of `values`, each rounded once."""
+        if self.fmt == "f16" and isinstance(values, np.ndarray) and values.dtype == np.float32:
+            with np.errstate(over="ignore", invalid="ignore"):  # numpy rounds alike, many at a time
+                bits = values.astype(np.float16).view(np.uint16)
+            numbers = values == values
+            return bits if numbers.all() else np.where(numbers, bits, numerics.encode(np.nan, self.fmt, self.bias))
         return np.asarray(numerics.encode(np.asarray(values, np.float64), self.fmt, self.bias), self.bits_dtype)
 
     def decode(self, bits: ArrayLike) -> NDArray[np.float64]:

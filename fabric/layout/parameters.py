@@ -41,32 +41,40 @@ def writes_of(
             y=rect.y,
             hint=f"symbols: {', '.join(sorted({s for p in programs for s in p.symbols})) or 'none'}",
         )
-    writes = []
+    shape, core = np.shape(value), _core(value)
+    alike: dict[Symbol, list[int]] = {}
     for k in have:
-        symbol = programs[k].symbols[name]
-        words = _spread(encode_array(value, symbol.dtype, bias, f"set_param {name!r}"), np.shape(value), symbol, rect)
-        for row, first, stop in runs(index == k):
+        alike.setdefault(programs[k].symbols[name], []).append(k)
+    encoded: dict[str, np.ndarray] = {}
+    writes = []
+    for symbol, numbers in alike.items():
+        if symbol.dtype not in encoded:
+            encoded[symbol.dtype] = encode_array(core, symbol.dtype, bias, f"set_param {name!r}")
+        words = _spread(encoded[symbol.dtype], shape, symbol, rect)
+        if len(shape) > 1:
+            words = words.reshape(*np.shape(core)[:2], symbol.words)
+        full = np.broadcast_to(words, (*rect.shape, symbol.words))
+        for row, first, stop in runs(np.isin(index, numbers)):
             if rect.sx == 1 and rect.sy == 1:
-                writes.append(
-                    (
-                        symbol.address,
-                        np.broadcast_to(words, (*rect.shape, symbol.words))[row[0] : row[1], first:stop],
-                        rect.x + first,
-                        rect.y + row[0],
-                    )
-                )
+                place = rect.x + first, rect.y + row[0]
+                writes.append((symbol.address, full[row[0] : row[1], first:stop], *place))
             else:
-                full = np.broadcast_to(words, (*rect.shape, symbol.words))
                 for r in range(*row):
                     for c in range(first, stop):
-                        writes.append(
-                            (symbol.address, full[r : r + 1, c : c + 1], rect.x + c * rect.sx, rect.y + r * rect.sy)
-                        )
+                        place = rect.x + c * rect.sx, rect.y + r * rect.sy
+                        writes.append((symbol.address, full[r : r + 1, c : c + 1], *place))
     return writes
 
 
+def _core(value: ArrayLike) -> ArrayLike:
+    """Return a value with one entry of each axis along which an array was only broadcast: so many are encoded."""
+    if not isinstance(value, np.ndarray) or value.ndim < 2:
+        return value
+    return value[tuple(slice(0, 1) if step == 0 else slice(None) for step in value.strides[:2])]
+
+
 def _spread(words: np.ndarray, shape: tuple[int, ...], symbol: Symbol, rect: Rect) -> np.ndarray:
-    """Return `words` (encoded value of the given `shape`) so that it broadcasts to (h, w, symbol.words)."""
+    """Return the `words` of a value of a `shape`, those of one number in all elements; refuse another shape."""
     per = symbol.words // symbol.count
     if len(shape) < 2:
         if len(words) not in (per, symbol.words):
@@ -84,4 +92,4 @@ def _spread(words: np.ndarray, shape: tuple[int, ...], symbol: Symbol, rect: Rec
             y=rect.y,
             hint="one value, (h, w) for scalars, or (h, w, elements)",
         )
-    return words.reshape(*rect.shape, symbol.words)
+    return words

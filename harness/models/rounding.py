@@ -28,6 +28,9 @@ __all__ = ["Loss", "rounded", "rounded_weights"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+PIECE = 1 << 15
+"""Values that are rounded at a time: what is reckoned in between stays in a core's cache."""
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -59,31 +62,47 @@ def rounded(name: str, values: Array, arithmetic: Arithmetic) -> tuple[Array, Lo
     ConfigError
         A value is no number, or is too large for the format; the message names the tensor and the first such place.
     """
-    bad = ~np.isfinite(values)
-    exact = values.astype(np.float64)
-    near = arithmetic.decode(arithmetic.encode(np.where(bad, 0, exact))).reshape(values.shape)
-    bad |= ~np.isfinite(near)
-    if bad.any():
-        first = tuple(int(place) for place in np.argwhere(bad)[0])
-        value, where = values[first], f"at {list(first)}"
-        if not np.isfinite(value):
-            count = np.count_nonzero(~np.isfinite(values))
-            raise ConfigError(
-                f"tensor {name}: {value:g} {where} is no number; {count:,} of its {values.size:,} values are none",
-                cause="a damaged file, or a training that diverged",
-                hint="another copy of the model; no format has such values",
-            )
-        most = f"{arithmetic.largest:,.0f}"
-        raise ConfigError(
-            f"tensor {name}: {value:g} {where} is no number that {arithmetic.fmt} has (up to {most})",
-            hint="--dtype cb16 has a wider range" if arithmetic.fmt == "f16" else None,
+    values = np.ascontiguousarray(values, np.float32)
+    near = np.empty_like(values)
+    inexact = flushed = 0
+    relative = 0.0
+    for first in range(0, values.size, PIECE):
+        given, found = (each.reshape(-1)[first : first + PIECE] for each in (values, near))
+        if not np.isfinite(given).all():
+            raise _refused(name, values, arithmetic)
+        exact, kept = given.astype(np.float64), arithmetic.decode(arithmetic.encode(given))
+        if not np.isfinite(kept).all():
+            raise _refused(name, values, arithmetic)
+        found[:] = kept
+        changed = kept != exact
+        inexact += (count := int(np.count_nonzero(changed)))
+        if count:
+            other = changed & (kept != 0)
+            flushed += count - int(np.count_nonzero(other))
+            own = exact[other]
+            relative = max(relative, float(np.abs((kept[other] - own) / own).max(initial=0.0)))
+    return near, Loss(name, values.size, inexact, flushed, relative)
+
+
+def _refused(name: str, values: Array, arithmetic: Arithmetic) -> ConfigError:
+    """Return what names the first value that is no number, or none that the format has."""
+    numbers = np.isfinite(values)
+    bad = ~numbers | ~np.isfinite(arithmetic.decode(arithmetic.encode(np.where(numbers, values, 0)))).reshape(
+        values.shape
+    )
+    first = tuple(int(place) for place in np.argwhere(bad)[0])
+    value, where = values[first], f"at {list(first)}"
+    if not np.isfinite(value):
+        count = np.count_nonzero(~numbers)
+        return ConfigError(
+            f"tensor {name}: {value:g} {where} is no number; {count:,} of its {values.size:,} values are none",
+            cause="a damaged file, or a training that diverged",
+            hint="another copy of the model; no format has such values",
         )
-    changed = near != exact
-    zero = changed & (near == 0)
-    kept = changed & ~zero
-    relative = float(np.max(np.abs(near - exact)[kept] / np.abs(exact)[kept])) if kept.any() else 0.0
-    return near.astype(np.float32), Loss(
-        name, values.size, int(np.count_nonzero(changed)), int(np.count_nonzero(zero)), relative
+    most = f"{arithmetic.largest:,.0f}"
+    return ConfigError(
+        f"tensor {name}: {value:g} {where} is no number that {arithmetic.fmt} has (up to {most})",
+        hint="--dtype cb16 has a wider range" if arithmetic.fmt == "f16" else None,
     )
 
 

@@ -201,6 +201,28 @@ def test_parameters_reach_the_words_of_their_pes():
     }
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 2), (1, 3, 2), (2, 1, 2), (1, 1, 2)])
+def test_broadcast_parameters_are_those_of_whole_arrays(shape):
+    """An array with one entry for many PEs is encoded once, programs with a symbol at one place share a write."""
+    a, b = Program("a"), Program("b")
+    for p in (a, b):
+        p.param("v", "f32", count=2)
+        with p.task("main"):
+            p.nop()
+    small = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    got = []
+    for values in (np.broadcast_to(small, (2, 3, 2)), np.array(np.broadcast_to(small, (2, 3, 2)))):
+        layout = Layout(3, 2)
+        layout.place(a, 0, 0, 1, 2)
+        layout.place(b, 1, 0, 2, 2)
+        layout.set_param("v", values)
+        (address, words, x, y), *more = layout.param_writes()
+        assert not more
+        got.append((address, words.tolist(), x, y))
+    assert got[0] == got[1]
+    assert got[0][1] == np.ascontiguousarray(values).view("<u2").tolist()
+
+
 def test_a_whole_wafer_of_equal_code_builds_in_well_under_a_second():
     """Nothing is done PE by PE in Python: calls are counted, which do not depend on the host as seconds do."""
     m = machine()

@@ -73,3 +73,16 @@ def test_many_numbers_are_drawn_out_of_quantiles(arithmetic, monkeypatch):
     for z in (0.1, 1, 2, 3):
         assert (np.abs(values) > z).mean() == pytest.approx((np.abs(plain) > z).mean(), rel=0.15, abs=1e-4)
     assert 3.9 < np.abs(values).max() < 4.5
+
+
+def test_arrays_of_float32_are_encoded_as_numbers_are():
+    """Many at a time by numpy: every f16 number, what lies in the middle of two, beside that, and any bits."""
+    numbers = np.sort(F16.decode(np.arange(1 << 16, dtype=np.uint16)))
+    middles = ((numbers[1:] + numbers[:-1]) / 2).astype(np.float32)
+    random = np.random.default_rng(0).integers(0, 1 << 32, 100_000).astype(np.uint32).view(np.float32)
+    ends = [np.nextafter(middles, np.float32(side), dtype=np.float32) for side in (-np.inf, np.inf)]
+    given = np.concatenate([numbers.astype(np.float32), middles, *ends, random])
+    with np.errstate(invalid="ignore"):  # float64 of a signalling NaN
+        wanted = F16.encode(given.astype(np.float64))
+    assert np.array_equal(F16.encode(given), wanted)
+    assert np.array_equal(F16.encode(given[:10].reshape(2, 5)), wanted[:10].reshape(2, 5))
