@@ -105,8 +105,13 @@ _p("ce.dsr_load", 6, "cycles", "SUMMA (CS-2) and sparse products (SPMM): 20-21 c
    "meanwhile", low=1, high=64)
 _p("ce.dsr_dimension", 3, "cycles", "tiled stencils (Jorineg), radii 2 to 6: 8 to 10 cycles to set up an operation "
    "over a plane", "inferred", "the same, for each further dimension of a descriptor of several", high=64)
+_p("ce.dsr_row", 0, "cycles", "states of a one-cell stencil in its author's history (Jorineg), WSE-2: four loads, each "
+   "before an operation, are 12 cycles, a pair of loads 4 to 5; the tiled one of radius 1, which loads eight in a row, "
+   "takes 13 cycles too many with three each, whatever the tile", "inferred",
+   "issue of the load of a known descriptor of one dimension in memory to that of a load behind it; 0: as any load",
+   high=64)
 _p("ce.fabric_load", 0, "cycles", "tiled stencils in the author's source (Jorineg), WSE-3: of radius 1, whose "
-   "descriptors of the fabric stay in DSRs, no cycles are missing, of radius 2 to 6 some 40 for eight loads of them, "
+   "descriptors of the fabric stay in DSRs, no cycles are missing, of radius 2 to 6 some 32 for eight loads of them, "
    "however long transfers take", "inferred",
    "the same, more for a descriptor of the fabric; nothing else issues meanwhile", high=64)
 _p("ce.dsr_edit", 1, "cycles", "SUMMA with library broadcasts (CS-2), tiles of 4 and 8: 21 cycles for three loads with "

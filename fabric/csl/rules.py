@@ -43,8 +43,11 @@ __all__ = [
     "UNROLLED", "VALUES", "compiled", "powers", "unrolls",
 ]  # fmt: skip
 
-_BOTH = {"task.priority_rule": "round_robin", "task.overlap": 3, "ce.dsr_load": 3, "ce.dsr_dimension": 0}
-COMPILED = {"wse2": {**_BOTH, "ce.branch_end": 1}, "wse3": {**_BOTH, "ce.branch_end": 3, "ce.fabric_load": 5}}
+_BOTH = {"task.priority_rule": "round_robin", "ce.dsr_load": 3, "ce.dsr_row": 1, "ce.dsr_dimension": 0}
+COMPILED = {
+    "wse2": {**_BOTH, "task.overlap": 3, "ce.branch_end": 1},
+    "wse3": {**_BOTH, "task.overlap": 2, "ce.branch_end": 3, "ce.fabric_load": 4},
+}
 """Numbers of the machine that runs compiled layouts, by preset, unless others are asked for.
 
 *Order of tasks* of equal priority is not published.  A public program (game-of-life) forwards values of one generation
@@ -54,12 +57,22 @@ overwrite what is not yet forwarded, and it stands still; in turn it runs as its
 *Descriptors.* Each word that an operation's set-up writes into a DSR takes three cycles: loading one that is known, of
 whatever kind, and setting a base.  The trace of a systolic product has 13 to 15 scalar cycles for three known ones and
 a number; SUMMA 20.5 for three whose bases are computed; unrolled ELLPACK 13.5 with two bases.  Tiled stencils in their
-author's source, whose operations have descriptors of two dimensions, or load one-dimensional ones by hand, are within
-5 % with it and up to 64 % too slow with the 6 + 3 per dimension that our own kernels take.
+author's source, whose operations have descriptors of two dimensions, are within 5 % with it and up to 64 % too slow
+with the 6 + 3 per dimension that our own kernels take.
+
+Loads of known descriptors of one dimension that follow one another overlap (`ce.dsr_row`): what the three cycles are is
+the wait of the operation for the last of them.  The one-cell stencil of the same author gives its cycles in each state
+of its history, by which descriptors went into named DSRs: four operations with one load each take 12 cycles more than
+without, one with two loads 5, four with two loads besides a third 4 in all; with three cycles for each they would be
+12, 6 and 24.  The tiled one of radius 1, which loads eight by hand in a row, takes 13 cycles too many on WSE-2 without
+it, from tiles of 3 x 3 to 14 x 1 and 10 x 10, and none with it.  Descriptors of more dimensions take as long as ever:
+they fill two registers, and radii above 1 have no cycles to spare.
 
 *Tasks* that only count end by one comparison that costs as much as a branch not taken, and one that is picked behind
-another starts at once: else those stencils, eight tasks of which count, come out up to 50 % too slow.  On WSE-3 loads
-of the fabric's descriptors are dearer (`ce.fabric_load`)."""
+another starts at once: else those stencils, eight tasks of which count, come out up to 50 % too slow.  On WSE-3 it
+starts a cycle later, and loads of the fabric's descriptors are dearer (`ce.fabric_load`): tiles of radius 1 that wait
+for eight tasks miss nine cycles without the one, larger radii, which load eight of the fabric's descriptors, some 40
+without both."""
 
 PRIORITIES_UNSAID = {"wse2": ("medium_low", "low"), "wse3": ("medium", "medium")}
 """Priority of the main thread, and of an asynchronous operation, where the program says neither.
@@ -111,7 +124,7 @@ VALUES = 16 - len(KEPT)
 MAPPED = 39
 """What a `@map` weighs: the cycles that each of a public matrix-vector product takes beside its turns (MATVEC)."""
 
-MAP_SETUP = 15
+MAP_SETUP = 19
 """Cycles that a `@map` takes before its turns beside what its operation loads.
 
 Published are 39 beside turns of n + 1 cycles; turns take n + 2 here, as the load of an element takes a slot.  With all

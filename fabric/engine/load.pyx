@@ -409,7 +409,10 @@ cdef _program(Memory m, number, program, machine, dict known):
         if i.op == OP_DSR_LOAD:
             i.slots = 1                         # of another program the same words may be another descriptor
             i.gap = machine["ce.dsr_load"]
-            if g.descriptors[imm].kind == DSD_MEM4D:
+            in_row = b >> 4 != FILE_REG and n + 1 < len(decoded) and decoded[n + 1][1].name == "dsr_load"
+            if g.descriptors[imm].kind == DSD_MEM1D and in_row:
+                i.gap = machine["ce.dsr_row"] or i.gap
+            elif g.descriptors[imm].kind == DSD_MEM4D:
                 i.gap += machine["ce.dsr_dimension"] * (g.descriptors[imm].ndim - 1)
             elif g.descriptors[imm].kind == DSD_FABIN or g.descriptors[imm].kind == DSD_FABOUT:
                 i.slots = 1 + machine["ce.fabric_load"]

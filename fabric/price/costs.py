@@ -35,7 +35,13 @@ def slots(machine: Machine, op: Op) -> int:
 
 
 def follow(
-    machine: Machine, op: Op, taken: bool = False, dimensions: int = 1, ends: bool = False, fabric: bool = False
+    machine: Machine,
+    op: Op,
+    taken: bool = False,
+    dimensions: int = 1,
+    ends: bool = False,
+    fabric: bool = False,
+    in_row: bool = False,
 ) -> int:
     """Return the cycles from the issue of a scalar instruction to that of the next one of its thread.
 
@@ -51,12 +57,16 @@ def follow(
         Whether what the branch leads to ends the task.
     fabric : bool
         Whether the descriptor that is loaded is one of the fabric.
+    in_row : bool
+        Whether a known descriptor of one dimension in memory is loaded, and another one behind it.
     """
     if op.cost in ("branch", "branch32"):
         least = machine["ce.branch_taken" if taken or op.form == "jmp" else "ce.branch_not_taken"]
         if op.form == "br" and taken and ends:
             least = machine["ce.branch_end"] or least
         return slots(machine, op) - 1 + least
+    if in_row and machine["ce.dsr_row"]:
+        return machine["ce.dsr_row"]
     if op.cost in FOLLOW:
         further = (dimensions - 1) * machine["ce.dsr_dimension"] + fabric * machine["ce.fabric_load"]
         return machine[FOLLOW[op.cost]] + further

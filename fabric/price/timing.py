@@ -79,13 +79,18 @@ def issue(machine: Machine) -> int:
     return 1 + machine["vec.start"]
 
 
-def operation(machine: Machine, steps: int) -> int:
-    """Return the cycles of a vector operation of so many steps, from its issue to that of the next instruction."""
-    if machine["vec.mac_late"]:
+def _know(machine: Machine, name: str) -> None:
+    """Refuse a machine on which a number is not 0 that closed forms do not know."""
+    if machine[name]:
         raise UnsupportedError(
-            "closed forms of kernels do not know vec.mac_late",
+            f"closed forms of kernels do not know {name}",
             hint="price the program (`wse price`), or run it: both take the number into account",
         )
+
+
+def operation(machine: Machine, steps: int) -> int:
+    """Return the cycles of a vector operation of so many steps, from its issue to that of the next instruction."""
+    _know(machine, "vec.mac_late")
     return issue(machine) + steps + machine["vec.drain"]
 
 
@@ -101,6 +106,7 @@ def elementwise(machine: Machine, op: str, n: int) -> int:
 
 def load(machine: Machine, count: Any = 1) -> Any:
     """Return the cycles of so many loads of descriptors, of one dimension each."""
+    _know(machine, "ce.dsr_row")
     return count * machine["ce.dsr_load"]
 
 

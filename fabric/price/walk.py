@@ -31,6 +31,7 @@ from wse_core.image import (
     DSD_FABIN,
     DSD_FABOUT,
     DSD_FIFO,
+    DSD_MEM1D,
     DSD_MEM4D,
     ENDLESS,
     F_TERMINATE,
@@ -237,7 +238,7 @@ class Walker:
             return
         if op.name == "trap":
             raise NotKnown("trap", at)
-        self.pc, dimensions, fabric = ins.next, 1, False
+        self.pc, dimensions, fabric, in_row = ins.next, 1, False, False
         if op.form == "br" and taken:
             self.pc = int(ins.imm or 0)
         elif op.name in ("jmp", "call"):
@@ -262,13 +263,16 @@ class Walker:
             self.state.held[ins.a] = content
             dimensions = content.ndim if content.kind == DSD_MEM4D else 1
             fabric = content.kind in (DSD_FABIN, DSD_FABOUT)
+            behind = self.code.get(ins.next)
+            is_plain = content.kind == DSD_MEM1D and not is_register(ins.b)
+            in_row = is_plain and behind is not None and behind.op.name == "dsr_load"
         elif op.form == "dsr":
             self._edit(ins, at)
         else:
             self._scalar(ins, t)
         self.pipe_free = t + costs.slots(m, op) + fabric * m["ce.fabric_load"]
         ends = bool(taken) and self.pc in self.code and self.code[self.pc].op.name == "done"
-        self.main_next = t + costs.follow(m, op, bool(taken), dimensions, ends, fabric)
+        self.main_next = t + costs.follow(m, op, bool(taken), dimensions, ends, fabric, in_row)
 
     def _book(self, at: int, t: float) -> None:
         """Add the cycles since the last issue of the main thread to the instruction that had it."""

@@ -35,10 +35,10 @@ __all__ = [
     "validate",
 ]
 
-MEAN_LIMIT, WORST_LIMIT = 0.03, 0.13
+MEAN_LIMIT, WORST_LIMIT = 0.03, 0.1
 """Largest mean and largest single relative error of a validation that passes."""
 
-OTHER_LIMITS = (0.05, 0.20)
+OTHER_LIMITS = (0.05, 0.12)
 """The same of points of other generations, of which each is judged by itself."""
 
 UNJUDGED = ("formula", "llm-kernel")

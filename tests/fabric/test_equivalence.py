@@ -61,6 +61,7 @@ def test_machines_agree_with_numbers_that_came_later(make, data):
         "task.overlap": data.draw(st.sampled_from((0, 2, 3, 9))),
         "ce.branch_end": data.draw(st.sampled_from((0, 1, 3, 8))),
         "ce.fabric_load": data.draw(st.sampled_from((0, 1, 5))),
+        "ce.dsr_row": data.draw(st.sampled_from((0, 1, 4))),
         "ce.pair": data.draw(st.integers(1, 4)),
         "ce.branch32": data.draw(st.integers(1, 7)),
     }

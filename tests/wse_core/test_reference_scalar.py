@@ -88,6 +88,20 @@ def test_a_branch_to_the_end_of_the_task_may_take_less(given, ends):
     assert at == [0, 6, 6 + ends]
 
 
+@pytest.mark.parametrize(("row", "expected"), [(0, [0, 6, 12, 18, 27, 33, 34]), (1, [0, 1, 2, 8, 17, 23, 24])])
+def test_known_descriptors_of_one_dimension_in_a_row_load_at_once(row, expected):
+    """The last of them takes what any takes, and so do those with a base that was computed or of more dimensions."""
+    code = Code()
+    line, plane = mem(DATA, 4), desc("mem4d", (2, 2), stride=(2, 1), base=DATA)
+    for k, (what, base) in enumerate([(line, 0), (line, 0), (line, reg(1)), (plane, 0), (line, 0)]):
+        code.descriptors.append(what)
+        code("dsr_load", src1(k), base, imm=k)
+    code("nop")
+    code("done")
+    _, at = offsets(code, ce_dsr_row=row)
+    assert at == expected
+
+
 @pytest.mark.parametrize(("latency", "expected"), [(2, [0, 1, 2, 4, 5, 6]), (5, [0, 1, 2, 7, 8, 9])])
 def test_loads(latency, expected):
     code = Code()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from wse_core import isa
 from wse_core.encoding import MAIN, N_TASK_IDS
-from wse_core.image import DSD_FABIN, DSD_FABOUT, DSD_MEM4D, DSD_NONE
+from wse_core.image import DSD_FABIN, DSD_FABOUT, DSD_MEM1D, DSD_MEM4D, DSD_NONE
 from wse_core.reference.alu import ALU, CONDITION
 from wse_core.reference.operand import (
     LOW16,
@@ -263,14 +263,14 @@ def exec_br(ce: CE, ins: DecodedInstruction, t: int) -> None:
     compared = ce.next_in - 1
     ce.next_in = compared + ce.machine["ce.branch_not_taken"]
     if CONDITION[ins.op.name][condition](ce.num, a, b):
-        ends = ce.machine["ce.branch_end"] if _ends(ce, ins.immediate) else 0
+        ends = ce.machine["ce.branch_end"] if _stands(ce, "done", ins.immediate) else 0
         ce.go_to, ce.next_in = ins.immediate, compared + (ends or ce.machine["ce.branch_taken"])
 
 
-def _ends(ce: CE, at: int) -> bool:
-    """Return whether what stands at a code word ends the task."""
+def _stands(ce: CE, name: str, at: int) -> bool:
+    """Return whether a scalar instruction of this name stands at a code word."""
     ins = ce.code.get(at)
-    return ins is not None and not ins.is_vector() and ins.op.name == "done"
+    return ins is not None and not ins.is_vector() and ins.op.name == name
 
 
 def exec_jmp(ce: CE, ins: DecodedInstruction, t: int) -> None:
@@ -311,6 +311,8 @@ def exec_dsr(ce: CE, ins: DecodedInstruction, t: int) -> None:
         ce.next_in = ce.machine["ce.dsr_load"] + further * ce.machine["ce.dsr_dimension"]
         if loaded.kind in (DSD_FABIN, DSD_FABOUT):
             ce.next_in += ce.machine["ce.fabric_load"]
+        elif loaded.kind == DSD_MEM1D and ins.b >> 4 != isa.FILE_REG and _stands(ce, "dsr_load", ins.next):
+            ce.next_in = ce.machine["ce.dsr_row"] or ce.next_in
         return
     dsr = ce.dsrs.get(name)
     if dsr is None or dsr.kind == DSD_NONE:

@@ -61,6 +61,11 @@ def test_steps_are_whole():
     assert timing.operation(m, 0) == timing.issue(m) + m["vec.drain"]
 
 
+def test_closed_forms_refuse_loads_that_overlap():
+    with pytest.raises(UnsupportedError, match=r"do not know ce\.dsr_row.*wse price"):
+        timing.load(machine("wse2", {"ce.dsr_row": 1}))
+
+
 def test_closed_forms_refuse_late_multiply_adds():
     late = {"vec.mac_late": 3}
     with pytest.raises(UnsupportedError, match=r"do not know vec\.mac_late.*wse price"):

@@ -61,7 +61,14 @@ def test_random_programs_of_all_instructions_cost_what_the_engine_takes(spec):
 @pytest.mark.parametrize("name", ["wse2", "wse3"])
 @pytest.mark.parametrize(
     "numbers",
-    [{}, {"vec.start": 4}, {"vec.drain": 3}, {"ce.dsr_load": 5}, {"ce.load_latency": 9, "ce.fp_latency": 7}],
+    [
+        {},
+        {"vec.start": 4},
+        {"vec.drain": 3},
+        {"ce.dsr_load": 5},
+        {"ce.load_latency": 9, "ce.fp_latency": 7},
+        {"ce.dsr_row": 1},
+    ],
     ids=str,
 )
 def test_random_programs_on_machines_with_other_numbers(name, numbers):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fabric.csl.rules import MAP_SETUP, compiled
 from harness.validation.programs import local_products, matvec, summa_library, summa_multicast
 from harness.validation.recipe import CannotRun
 from harness.validation.registry import RECIPES
@@ -56,7 +57,8 @@ def test_matvec(n, extra, repetitions):
     assert same(got, y.ravel())
     # Of the loads only the first of a repetition may be waited for: others come before the multiply-add they follow;
     # where repetitions are unrolled, elements that are in registers are not loaded again.
-    one = n * (rows + OPERATION + 1) + 3 * M["ce.dsr_load"]
+    numbers = compiled(M)
+    one = n * (rows + OPERATION + 1) + 2 * numbers["ce.dsr_row"] + numbers["ce.dsr_load"] + MAP_SETUP
     noted = 7  # three numbers of the DSR that is mapped over, and one of the loop that lies in memory
     turn = noted + M["ce.load_latency"] + (2 + M["ce.branch_taken"] if repetitions > 1 else 0)
     assert -repetitions * n <= cycles - M["ce.tsc_read"] - repetitions * one <= 3 + repetitions * turn
