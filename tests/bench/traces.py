@@ -23,7 +23,9 @@ import numpy as np
 from fabric.host.fabric import Fabric
 from fabric.kernels.collectives.chain import chain_layout
 from tests.bench import untraced, workloads
+from tests.traces.browser import BROWSER, Browser
 from traces.event_log import EventLog, recording
+from traces.page.write import write_page
 from traces.run_format import CHUNK, RunMeta
 from traces.trace import Trace
 from traces.windows import Windows
@@ -93,10 +95,10 @@ def exchange():
     return workloads.exchange(64, 64, 100).engine()
 
 
-def chain():
+def chain(pes=400, n=2000):
     """Return a machine with a chain of additions of random numbers: payloads that do not compress."""
-    fabric = Fabric(chain_layout(400, 2000, "f32", "f32", machine("wse2")), "compiled")
-    fabric.write("x", np.random.default_rng(0).standard_normal((1, 400, 2000)).astype(np.float32))
+    fabric = Fabric(chain_layout(pes, n, "f32", "f32", machine("wse2")), "compiled")
+    fabric.write("x", np.random.default_rng(0).standard_normal((1, pes, n)).astype(np.float32))
     fabric.launch("main")
     return fabric.engine
 
@@ -189,6 +191,24 @@ def share_read(path, cycles, share):
     return count / Path(path).stat().st_size
 
 
+def opened(path, folder, rounds=3):
+    """Return the seconds until a headless browser has opened the page of a run, moved in it and drawn that."""
+    with Trace.open(path) as trace:
+        write_page(Path(folder) / "page.html", trace)
+        last = trace.clock - 1
+    seconds = []
+    with Browser(Path(folder) / "profile") as browser:
+        for _ in range(rounds):
+            begin = time.perf_counter()
+            browser.open((Path(folder) / "page.html").as_uri())
+            browser.ask("Input.dispatchKeyEvent", type="keyDown", key="End")
+            browser.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            assert int(browser.run("document.getElementById('cycle').value")) == last
+            seconds.append(time.perf_counter() - begin)
+        assert browser.errors == []
+    return min(seconds)
+
+
 def measured(quick=False):
     """Yield (what, value, unit, must) of everything."""
     rounds, count = (2, 10**6) if quick else (7, 10**7)
@@ -222,6 +242,9 @@ def measured(quick=False):
                 "%",
                 "",
             )
+        if BROWSER:
+            events = recorded(lambda: chain(200, 1400), folder / "p.h5")[2]
+            yield f"{events:,} events on a page: opened and at its end", opened(folder / "p.h5", folder), "s", "<= 2"
         with Trace.open(folder / "s.h5") as trace:
             size = 4 * CHUNK / trace.committed
         yield "- at most four chunks more", 100 * size, "%", ""

@@ -5,12 +5,17 @@ It is spoken to by the DevTools protocol over two pipes: a message is JSON with 
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import os
 import selectors
 import shutil
 import subprocess
 import time
+
+import numpy as np
+from PIL import Image
 
 __all__ = ["BROWSER", "Browser"]
 
@@ -107,6 +112,17 @@ class Browser:
         while self.run("document.documentElement?.dataset.ready") != "yes":
             assert time.monotonic() < end, self.errors
             time.sleep(0.02)
+
+    def picture(self, selector):
+        """Return what a reader sees at a node of the page: an array of its height x width x RGB, in pixels."""
+        found = self.run(
+            f"(box => [box.x, box.y, box.width, box.height])"
+            f"(document.querySelector({json.dumps(selector)}).getBoundingClientRect())"
+        )
+        clip = dict(zip(("x", "y", "width", "height"), found, strict=True), scale=1)
+        data = self.ask("Page.captureScreenshot", format="png", clip=clip)["data"]
+        with Image.open(io.BytesIO(base64.b64decode(data))) as image:
+            return np.asarray(image.convert("RGB"))
 
     def run(self, script):
         """Return what a script gives; it may wait for something."""

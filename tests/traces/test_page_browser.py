@@ -11,6 +11,7 @@ from tests.traces.browser import BROWSER, Browser
 from tests.traces.page_data import hostile
 from tests.traces.samples import chain
 from traces.page.write import write_page
+from traces.state import RegionStates
 from traces.trace import Trace
 
 
@@ -118,6 +119,38 @@ def test_a_reader_plays_and_looks(browser, page, run_file, width, dark):
     assert reader.cycle() == 0
     assert reader.text("#panel h2") == "PE (3, 0) in cycle 0"
     assert browser.errors == []
+
+
+def cells(picture, count):
+    """Return the color of each of `count` PEs that lie side by side, from a place where nothing else is drawn."""
+    seen = (picture != picture[0, 0]).any(axis=2)
+    (top, *_), (left, *_, right) = seen.any(axis=1).nonzero()[0], seen.any(axis=0).nonzero()[0]
+    scale = (right + 1 - left) / (count - 1 + 0.62)  # a cell takes 62 % of its place
+    return [tuple(int(v) for v in picture[top + 3, int(left + 3 + x * scale)]) for x in range(count)]
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_picture_shows_the_states_of_pes(browser, page, run_file, dark):
+    """Two PEs have one color where they are in one state, in any cycles, and only there."""
+    colors = {}
+    with Trace.open(run_file) as trace:
+        states = RegionStates(trace, (0, 0, 4, 1))
+        for cycle in range(1, trace.clock, 8):
+            browser.open(f"{page}#cycle={cycle}", 1200, 800, dark)
+            Reader(browser).cycle()
+            picture = browser.picture("#fabric")
+            for (x, _), state in states.at(cycle).items():
+                colors.setdefault((state.wait, state.task), set()).add(cells(picture, 4)[x])
+    assert {wait for wait, _ in colors} >= {None, "input"}
+    assert len(colors) >= 3
+    assert all(len(found) == 1 for found in colors.values()), colors
+    assert len({min(found) for found in colors.values()}) == len(colors), colors
+    browser.open(f"{page}#cycle={cycle}", 1200, 800, dark)
+    Reader(browser).cycle()
+    assert (browser.picture("#fabric") == picture).all()
+    browser.open(f"{page}#cycle={cycle}", 1200, 800, not dark)
+    Reader(browser).cycle()
+    assert (browser.picture("#fabric") != picture).any()
 
 
 def test_an_address_says_what_is_shown(browser, page):
