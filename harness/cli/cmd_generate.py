@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +74,10 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     parser.add_argument("--logits", metavar="FILE.npz", help="write the logits of each generated token")
     parser.add_argument(
         "--verify",
-        choices=("full", "off"),
-        default="full",
-        help="compare every step with numpy in the order of the PEs, bit by bit (default), or nothing",
+        choices=("full", "sample", "off"),
+        help="compare with numpy in the order of the PEs, bit by bit: every step; the first and one of four of the "
+        "others, drawn by --seed; or nothing (default: full, of one answer of a model with more than 100 million "
+        "parameters a sample)",
     )
     parser.add_argument(
         "--estimate",
@@ -96,7 +98,7 @@ def _add_ways(parser: argparse.ArgumentParser) -> None:
         choices=("auto", "mesh", "token"),
         default="auto",
         help="read the prompt at once by a program of its own (mesh), token by token by the decoding program (token), "
-        "or at once if that fits into the memory of the PEs (default)",
+        "or at once if that fits into the memory of the PEs and takes fewer cycles (default)",
     )
     parser.add_argument(
         "--chunk",
@@ -210,6 +212,7 @@ def _check_chat(args: argparse.Namespace) -> None:
 def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]:
     """Return what is asked for, and the tokenizer of the model if it has one."""
     from harness.inference.asking import AnswerRequest, Sampling
+    from harness.inference.comparing import SAMPLED_FROM
     from harness.models.hub import find_model
     from harness.models.random_model import random_model, sized_model
 
@@ -248,7 +251,8 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
         policy=args.cache,
         dtype=args.dtype,
         sampling=asked.samplings[0] if asked.samplings else sampling,
-        verify=args.verify == "full",
+        verify=args.verify != "off",
+        sample=args.seed if args.verify == "sample" else None,
         answers=None if tokenizer is None else tokenizer.size,
         prefill=args.prefill,
         decode_mesh=None if args.decode_mesh is None else mesh_of(args.decode_mesh, "--decode-mesh"),
@@ -259,6 +263,8 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
         ahead=AHEAD if args.ahead is None else args.ahead,
         draft_mesh=None if args.draft_mesh is None else mesh_of(args.draft_mesh, "--draft-mesh"),
     )
+    if args.verify is None and request.has_one_cache and request.decoder.parameters >= SAMPLED_FROM:
+        request = replace(request, sample=args.seed)
     return request, tokenizer
 
 

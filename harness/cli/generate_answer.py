@@ -129,6 +129,9 @@ def result_of(request: AnswerRequest, answer: Answer) -> dict[str, Any]:
         "tokens_per_second": {f"{machine[key]} GHz": machine[key] * 1e9 / mean for key in CLOCKS},
         "utilisation": useful / (mesh[0] * mesh[1] * lanes * mean),
         "wavelet_hops": answer.hops,
+        "verify": "off" if not request.verify else "full" if request.sample is None else "sample",
+        "steps": answer.steps,
+        "steps_compared": answer.steps_compared,
         "bit_exact": answer.bit_exact,
         "max_abs_error": answer.max_abs_error,
         "error_bound": answer.error_bound,
@@ -159,6 +162,8 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
     part = max(parts, key=lambda name: parts[name])
     speed = ", ".join(f"{value:,.0f} at {clock}" for clock, value in result["tokens_per_second"].items())
     exact = {True: "yes", False: "NO", None: "not checked"}[result["bit_exact"]]
+    if result["verify"] == "sample":
+        exact += f", {result['steps_compared']:,} of {result['steps']:,} steps"
     found = [
         ("mesh", f"{result['mesh']} PEs, {result['cache']} cache, {result['dtype']}"),
         ("prompt", f"{len(result['prompt'])} tokens, {cycles['prefill']:,} cycles (by {result['prompt_read_by']})"),

@@ -45,8 +45,8 @@ def check_options(args: argparse.Namespace) -> list[str]:
                 raise ConfigError("says something about a run, and an estimate runs nothing", where=_flag(name))
     found = []
     drawing = [name for name in ("temperature", "top_k", "seed") if _given(args, name)]
-    if args.random_layers is not None and "seed" in drawing:
-        drawing.remove("seed")  # the weights are drawn by it
+    if (args.random_layers is not None or args.verify == "sample") and "seed" in drawing:
+        drawing.remove("seed")  # the weights, or the steps that are compared, are drawn by it
     if args.estimate and drawing:
         found.append(f"{', '.join(map(_flag, drawing))}: an estimate draws nothing")
     elif drawing and args.temperature == 0 and str(args.requests).lstrip("-").isdigit():

@@ -84,7 +84,7 @@ def _on_one_mesh(request: AnswerRequest) -> tuple[Decode, list[Words]]:
         if request.prefill == "mesh":
             admit_prompt(prompt, machine)
         fits = sum(words.values()) <= machine["mem.words"]
-        if fits and (request.prefill == "mesh" or not place.decoder.experts or _is_faster(machine, prompt)):
+        if fits and (request.prefill == "mesh" or _is_faster(machine, prompt)):
             return Decode(machine, place, policy, answers=request.answers, prompt=prompt), [words]
     return Decode(machine, place, policy, answers=request.answers), [needed_words(place)]
 
@@ -92,8 +92,11 @@ def _on_one_mesh(request: AnswerRequest) -> tuple[Decode, list[Words]]:
 def _is_faster(machine: Machine, prompt: PromptPlacement) -> bool:
     """Whether a prompt that is read at once takes fewer cycles than token by token, by the prices of both.
 
-    With experts it may take more: all of them go round the columns, whoever chose them.
+    It may take more: weights go round all rows, also for a prompt of a few tokens, and so do all experts, whoever chose
+    them.  Where every row has a token, and there are no experts, nobody has to ask.
     """
+    if prompt.length >= prompt.place.height and not prompt.place.decoder.experts:
+        return True
     steps = StepCycles(Decode(machine, prompt.place)).step(prompt.length // 2) * prompt.length
     return PromptCycles(Prefill(machine, prompt)).prompt_cycles() < steps
 

@@ -118,7 +118,9 @@ class AnswerRequest:
     samplings : sequence of Sampling or None
         The same of each prompt, if they differ.
     verify : bool
-        Whether every step is compared with the oracle and with plain numpy.
+        Whether steps are compared with the oracle and with plain numpy.
+    sample : int or None
+        Seed by which steps that are compared are drawn (`harness.inference.comparing`); None: all are.
     answers : int or None
         Only the first so many tokens are answered; None: all.
     prefill : {"auto", "mesh", "token"}
@@ -153,6 +155,7 @@ class AnswerRequest:
     dtype: Half = "f16"
     sampling: Sampling = Sampling()
     verify: bool = True
+    sample: int | None = None
     answers: int | None = None
     prefill: str = "auto"
     decode_mesh: Mesh | None = None
@@ -210,6 +213,9 @@ class AnswerRequest:
                 raise ConfigError("pieces are another way", where=f"--prefill {self.prefill}", hint="leave it out")
         if self.draft is not None:
             self._check_draft(self.draft.configuration.decoder)
+        if self.sample is not None and not self.has_one_cache:
+            what = "a sample of steps is that of one answer, which one mesh reads and gives"
+            raise UnsupportedError(what, where="--verify sample", hint="--verify full, or off")
         if not self.prompts:
             raise ConfigError("0 requests", where="--requests", hint="1 or more")
         if len(self.prompts) > 1 and self.regions is None and self.batch is None:
@@ -236,6 +242,12 @@ class AnswerRequest:
         if self.prefill != "auto":
             what = "with a draft prompts are read in pieces"
             raise UnsupportedError(what, where=f"--prefill {self.prefill}", hint="leave it out")
+
+    @property
+    def has_one_cache(self) -> bool:
+        """Whether there is one answer, whose keys and values stay on one mesh."""
+        ways = self.regions, self.batch, self.draft, self.decode_mesh
+        return len(self.prompts) == 1 and all(way is None for way in ways)
 
     def count_of(self, request: int) -> int:
         """Return how many tokens are generated for a prompt."""

@@ -10,14 +10,14 @@ keys and values move over the wafer (the transition), no program is loaded, and 
 first that the decoding mesh takes.  Or the layers are spread over several meshes (`harness.inference.regions`), or a
 step takes tokens of several requests (`harness.inference.serving`).
 
-With `verify` every step is compared bit by bit with the oracle (numpy in the order of the PEs), and its logits with a
-plain decoder in float64 on the same rounded weights.
+With `verify` every step, or a sample (`harness.inference.comparing`), is compared bit by bit with the oracle (numpy in
+the order of the PEs), and its logits with a plain decoder in float64 on the same rounded weights.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,21 +27,20 @@ from numpy.typing import NDArray
 from fabric.networks.inference.chunks import Chunks
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
-from fabric.networks.inference.edge import Came
 from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.pipeline import Pipeline
-from fabric.networks.inference.prefill.oracle import PrefillOracle
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import read_prompt
 from fabric.networks.inference.resident import Resident, Resumed, Step
 from harness.inference.admission import Drafted, admitted
 from harness.inference.asking import AnswerRequest, Hear
+from harness.inference.comparing import Compared
 from harness.inference.regions import Flow, flow_of
 from harness.inference.serving import BatchAnswers, service_of
 from harness.inference.speculation import Speculation, speculation_of
-from harness.inference.yardsticks import Agreement, Yardstick
+from harness.inference.yardsticks import Agreement
 from harness.kit.console import Progress
 from harness.models.rounding import Loss
 from traces.marks import mark
@@ -151,29 +150,20 @@ class Answer(Agreement):
             self.counters[name] = (values if before is None else before[0] + values, unit)
 
 
-class _Compared:
-    """An answer's oracle and plain numpy beside it."""
-
-    def __init__(self, oracle: Oracle, weights: Weights, answer: Answer) -> None:
-        self.oracle, self.yardstick = oracle, Yardstick(oracle.place, weights, answer)
-
-    def compare(self, token: int, step: Came) -> None:
-        """Let both take a token and compare."""
-        self.yardstick.compare(self.oracle.step(token), [token], step)
-
-    def compare_prompt(self, prefill: Prefill, prompt: Sequence[int], resumed: Resumed) -> None:
-        """Let both read a prompt and compare what came of it."""
-        hidden = PrefillOracle(prefill, self.oracle).read(prompt)
-        self.yardstick.compare(self.oracle.answer(hidden), prompt, resumed)
-
-
 @dataclass
 class _Begun:
     """An answer behind its prompt: the decoder, what came of a prompt that was read at once, what to compare with."""
 
     resident: Resident
     resumed: Resumed | None
-    compared: _Compared | None
+    compared: Compared | None
+
+
+def _compared(
+    oracle: Oracle, request: AnswerRequest, weights: Weights, answer: Answer, in_pieces: bool = False
+) -> Compared:
+    """Return what an answer is compared with."""
+    return Compared(oracle, weights, answer, request.sample, first=int(oracle.decode.prompt is not None or in_pieces))
 
 
 def _begun(built: Decode | TwoMeshes | Chunks, request: AnswerRequest, weights: Weights, answer: Answer) -> _Begun:
@@ -183,7 +173,7 @@ def _begun(built: Decode | TwoMeshes | Chunks, request: AnswerRequest, weights: 
     if isinstance(built, Chunks):
         return _in_chunks(built, request, weights, answer)
     tables = built.tables(weights)
-    compared = _Compared(Oracle(built, weights, tables), weights, answer) if request.verify else None
+    compared = _compared(Oracle(built, weights, tables), request, weights, answer) if request.verify else None
     if built.prompt is None:
         return _Begun(Resident(built, weights, tables=tables), None, compared)
     return _at_once(built, built.prompt, request, weights, tables, answer, compared)
@@ -196,7 +186,7 @@ def _at_once(
     weights: Weights,
     tables: dict[str, NDArray[Any]],
     answer: Answer,
-    compared: _Compared | None,
+    compared: Compared | None,
 ) -> _Begun:
     """Let a program of its own read the prompt on the mesh that then decodes."""
     prefill = Prefill(decode.machine, place)
@@ -222,15 +212,19 @@ def _in_chunks(built: Chunks, request: AnswerRequest, weights: Weights, answer: 
     """Let all but the last token of the prompt be read in pieces on the mesh that then decodes."""
     tables, read = built.decode.tables(weights), list(request.prompt[:-1])
     reading = built.read(weights, tables, read)
-    compared = _Compared(Oracle(built.decode, weights, tables), weights, answer) if request.verify else None
+    compared = None
+    if request.verify:
+        compared = _compared(Oracle(built.decode, weights, tables), request, weights, answer, in_pieces=True)
     taken = iter(read)
     for number, step in enumerate(reading.steps, 1):
         mark(step.begun, f"piece {number} of the prompt", TRACK, step.begun + step.cycles)
         answer.prompt_cycles.append(step.cycles)
         answer.hops += step.hops
-        for came in step.came:
+        for came in step.came if request.sample is None else ():
             if came is not None and compared is not None:
                 compared.compare(next(taken), came)
+    if compared is not None and request.sample is not None:
+        compared.skip(read)
     resident = built.answering(weights, reading.kept)
     words = 2 * max(len(image.code) for image in resident.fabric.spec.programs)
     answer.load = Load(words, built.decode.place.width * words // 2)
@@ -250,19 +244,21 @@ def _on_two_meshes(meshes: TwoMeshes, request: AnswerRequest, weights: Weights, 
     answer.hops += move.hops
     compared = None
     if request.verify:
-        compared = _Compared(meshes.oracle(weights, read, tables), weights, answer)
+        compared = _compared(meshes.oracle(weights, read, tables), request, weights, answer)
         compared.yardstick.follow(read)
     return _Begun(resident, None, compared)
 
 
-def _taken(resident: Resident, token: int, of_prompt: bool, answer: Answer, compared: _Compared | None) -> Step:
+def _taken(resident: Resident, token: int, of_prompt: bool, answer: Answer, compared: Compared | None) -> Step:
     """Let the decoder take a token; note what it took, and how it agrees."""
+    if compared is not None:
+        compared.before(resident)
     step = resident.step(token)
     label = f"prompt token {resident.count}" if of_prompt else f"token {len(answer.tokens) + 1}"
     mark(step.begun, label, TRACK, step.begun + step.cycles)
     answer.note(step, of_prompt)
     if compared is not None:
-        compared.compare(token, step)
+        compared.compare(token, step, resident)
     return step
 
 

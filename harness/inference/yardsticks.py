@@ -35,12 +35,17 @@ class Agreement:
     error_bound, error_share : float or None
         How large it should be at most (`harness.models.bound`), and the largest part of its own bound that a logit
         takes; None for large models too.
+    steps, steps_compared: int
+        Of one answer: how often the PEs gave a next token, or took one of the prompt, since something is compared; and
+        how many of these steps were compared.  A prompt that is read at once is one step.
     """
 
     bit_exact: bool | None = None
     max_abs_error: float | None = None
     error_bound: float | None = None
     error_share: float | None = None
+    steps: int = 0
+    steps_compared: int = 0
 
 
 class Yardstick:

@@ -94,6 +94,29 @@ class Oracle:
         found._clear()
         return found
 
+    def take_over(self, cache: Bits, count: int) -> None:
+        """Go on behind `count` tokens with the keys and values that PEs have, bits (height, width, words).
+
+        Slots of rows are reckoned by the rule.
+        """
+        if self.decode.prompt is not None and not self.rows.count:
+            self.rows.begin(self.decode.prompt.counts)
+        while self.rows.count < count:
+            self.rows.append()
+        self.keys[:], self.values[:] = self._cut(cache)
+
+    def has(self, cache: Bits) -> bool:
+        """Whether PEs have these keys and values, bits (height, width, words)."""
+        keys, values = self._cut(cache)
+        return np.array_equal(keys, self.keys) and np.array_equal(values, self.values)
+
+    def _cut(self, cache: Bits) -> tuple[Bits, Bits]:
+        """Return keys and values in the shapes of this class, from the words that PEs have."""
+        place = self.place
+        words = np.moveaxis(cache.reshape(*cache.shape[:2], place.decoder.layers, -1), 2, 0)
+        half = place.kv_rows * place.capacity
+        return words[..., :half].reshape(self.keys.shape), words[..., half : 2 * half].reshape(self.values.shape)
+
     def _biases(self, tables: Mapping[str, Bits]) -> dict[str, Bits]:
         """Return the biases of each product that has some: (places, layers, rows)."""
         place, decoder = self.place, self.place.decoder

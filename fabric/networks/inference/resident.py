@@ -133,6 +133,15 @@ class Resident:
             raise InternalError("the decoder waits, and no token has left it")
         return hops
 
+    def cache(self) -> Bits:
+        """Return the bits of keys and values of all PEs, (height, width, words)."""
+        return self._read("cache")
+
+    def _read(self, symbol: str) -> Bits:
+        """Return the bits of a symbol of all PEs of the decoder, (height, width, elements)."""
+        found = self.fabric.read(symbol, self.decode.column, 0, self.place.width, self.place.height)
+        return found.view(f"u{found.itemsize}")
+
     def logits(self) -> Bits:
         """Return the bits of the logits of the last token."""
         return self.edge.logits()
