@@ -33,6 +33,7 @@ from harness.config.options import field_of, from_table, place
 from harness.train.lookup import Tie, first_product
 from harness.train.loss_scale import MOST
 from harness.train.nodes import PLACED, PRESETS, SIZES, preset_nodes
+from harness.train.patches import tokens_of
 from harness.train.shared import check_shared
 from harness.train.sparsity import phases, widened
 from harness.train.tables import MemxConfig, RunConfig, TrainFile
@@ -360,6 +361,9 @@ class TrainConfig(TrainFile):
             (facts["network"], "nodes", ()),
             (facts["network"], "image", ()),
             (facts["network"], "places", ()),
+            (facts["network"], "fixed_places", ()),
+            (facts["network"], "token_scale", 1.0),
+            (facts["network"], "patches", ()),
             (facts["network"], "padding", None),
             (facts["network"], "tied", ""),
             (facts["network"], "epsilon", EPSILON),
@@ -379,7 +383,7 @@ class TrainConfig(TrainFile):
         facts["memx"].pop("files")
         images = "kernel", "kernel_width", "stride", "padding", "output_padding", "groups", "momentum"
         for node in facts["network"].get("nodes", ()):  # and before there were images, or heads that are shared
-            for key in (*images, "kv_heads", "base", "turned", "scaled", "factor", "shared"):
+            for key in (*images, "kv_heads", "base", "turned", "scaled", "factor", "shared", "fixed"):
                 if node[key] is None:
                     del node[key]
         if self.train.optimizer.decays == "all":  # what was there before there was a choice
@@ -511,6 +515,11 @@ class TrainConfig(TrainFile):
             raise ConfigError(what, where="network.padding", value=padding)
         if places and not self.network.nodes:
             raise ConfigError("layers know no places", where=where, hint="nodes")
+        self._check_patches(own)
+        for number in self.network.fixed_places:
+            if not 0 <= number < len(places) // 3 or first_product(self) is None or self.densities != {1.0}:
+                what = "tables that are not trained are places of a product without gaps that alone takes the samples"
+                raise ConfigError(what, where="network.fixed_places", value=number)
         if len(places) % 3:
             raise ConfigError("three numbers each: rows, first, step", where=where, value=places)
         for count, first, step in zip(places[::3], places[1::3], places[2::3], strict=True):
@@ -521,6 +530,19 @@ class TrainConfig(TrainFile):
         if own < 1:
             what = f"{sum(places[::3])} rows of {self.network.inputs} inputs leave no features"
             raise ConfigError(what, where=where, value=places)
+
+    def _check_patches(self, own: int) -> None:
+        """Refuse patches that do not make the tokens of a sequence."""
+        patches, where = self.network.patches, "network.patches"
+        if not patches:
+            return
+        if len(patches) != 8 or min(patches[:5]) < 1 or patches[5] < 0 or not set(patches[6:]) <= {0, 1}:
+            what = "eight numbers: three sides of an image, two of a patch, tokens before them, two marks"
+            raise ConfigError(what, where=where, value=patches)
+        tokens, features = tokens_of(patches)
+        if (tokens, features) != (self.data.sequence, own) or self.data.labels != "first":
+            what = f"{tokens} tokens of {features} features, data.sequence is {self.data.sequence}, inputs leave {own}"
+            raise ConfigError(what, where=where, value=patches, hint=f'data.sequence = {tokens}, labels = "first"')
 
     @cached_property
     def tie(self) -> Tie | None:
@@ -731,7 +753,8 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
     network = table.get("network")
     if not isinstance(network, dict) or not network.get("file") or not isinstance(network["file"], str):
         return ()
-    for key in ("inputs", "layers", "nodes", "image", "places", "tied"):
+    told = "places", "fixed_places", "token_scale", "patches", "tied"
+    for key in ("inputs", "layers", "nodes", "image", *told):
         if key in network:
             raise ConfigError("the file says it", where=place(source, f"network.{key}"), hint="either, not both")
     from harness.train.onnx_file import read_onnx
@@ -760,8 +783,11 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
         )
     if found.tied:
         network["tied"] = found.tied
-    if found.places:
-        network["places"] = list(found.places)
+    for key in ("places", "fixed_places", "patches"):
+        if getattr(found, key):
+            network[key] = list(getattr(found, key))
+    if found.token_scale != 1:
+        network["token_scale"] = found.token_scale
     if found.sequence:
         _sequences_of_file(table, found, source)
     return found.warnings

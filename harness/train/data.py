@@ -14,6 +14,7 @@ Source: weight streaming white paper, sections 4 and 7.1 (a service of its own, 
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from harness.kit.samples import load_digits
+from harness.train.patches import patched
 from harness.train.sources import NONE, Samples, Targets, blocks, check_labels, marked, read_source
 from harness.train.text import TokenRows, is_text, read_text
 from wse_core import numerics
@@ -180,6 +182,13 @@ def _labelled(found: Dataset, config: TrainConfig) -> Dataset:
     both = {name: getattr(found, name) for name in ("y_train", "y_test")}
     for name, labels in both.items() if not config.targets else ():
         check_labels(labels, config.graph.label_image, "data.labels", f"{name} of {config.data.source}")
+    if config.network.patches:
+        count = math.prod(config.network.patches[:3])
+        if found.x_train.shape[1] != count:
+            what = f"samples of {config.data.source} have {found.x_train.shape[1]} features, images {count}"
+            raise ConfigError(what, where="network.patches", value=config.network.patches)
+        cut = {name: patched(getattr(found, name)[:], config.network.patches) for name in ("x_train", "x_test")}
+        found = replace(found, **cut)
     if config.data.labels == "first":
         return _cut(found, config)
     if config.data.labels in ("token", "pixel") and not config.targets:
@@ -227,7 +236,7 @@ def looked_up(found: Dataset, config: TrainConfig) -> Dataset:
                     where="network.inputs",
                     value=inputs,
                 )
-        arrays[name] = TokenRows(rows, vocabulary, sequence, places)
+        arrays[name] = TokenRows(rows, vocabulary, sequence, places, config.network.token_scale)
     return replace(found, **arrays)
 
 

@@ -28,7 +28,7 @@ from harness.train import sparsity
 from harness.train.clipping import factor, global_norm
 from harness.train.initial import with_bias
 from harness.train.loop import Loop, Step
-from harness.train.shared import counted_once, trained
+from harness.train.shared import counted_once, kept, trained
 from memx.pattern import Pattern
 
 __all__ = ["BatchResult", "MasterLoop"]
@@ -156,10 +156,11 @@ class MasterLoop(Loop):
             both = zip(self.parameters, counted, strict=True)
             norm = global_norm([sparsity.of_existing(parameter, own) for parameter, own in both])
             gradients = [own * np.float32(factor(norm, most)) for own in gradients]
-        for number, (parameter, own) in enumerate(zip(self.parameters, gradients, strict=True)):
-            parameter.update(self.optimizer, self.earlier + self.updates, own, lr)
-            if share and number < len(self.matrices) and parameter.pattern.density < 1:
-                self._exchange(number, share, own)
+        with kept(self.config, self.parameters):
+            for number, (parameter, own) in enumerate(zip(self.parameters, gradients, strict=True)):
+                parameter.update(self.optimizer, self.earlier + self.updates, own, lr)
+                if share and number < len(self.matrices) and parameter.pattern.density < 1:
+                    self._exchange(number, share, own)
         return norm
 
     def _exchange(self, number: int, share: float, gradients: np.ndarray) -> None:

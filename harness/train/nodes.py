@@ -43,6 +43,8 @@ __all__ = ["NODE_OPERATIONS", "PLACED", "PRESETS", "SIZES", "graph_of", "preset_
 
 NODE_OPERATIONS = tuple(name for name, row in OPERATIONS.items() if "plain" not in row.refused and name not in LOSSES)
 """A node of a file has one of these operations; the loss comes by itself."""
+NORMS = ("norm", "centred", "rms", "groupnorm", "batchnorm")
+"""These have factors of their own."""
 OWNERS = {
     **dict.fromkeys(("outputs", "bias", "density", "deviation"), ("linear", "convolution", "transposed")),
     "stride": ("convolution", "transposed", "maxpool", "avgpool"),
@@ -56,13 +58,12 @@ OWNERS = {
     "causal": ("attention",),
     "scaled": ("attention",),
     "factor": ("multiple",),
+    "fixed": ("linear", "convolution", "transposed", "shift", "scale", *NORMS),
     "shared": ("scale",),
     "base": ("rotary",),
     "turned": ("rotary",),
 }
 """Keys of a node belong to these operations."""
-NORMS = ("norm", "centred", "rms", "groupnorm", "batchnorm")
-"""These have factors of their own."""
 PLACED = ("gpt", "bert")
 """These presets are told places in a sequence by the samples."""
 EMBEDDING = 0.3

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fabric.networks.graph.rotary import BASE, turns
+from harness.kit.modules import need
 from harness.train.onnx_reader import FileTensor
 from harness.train.onnx_shown import Heads, Scores, Shown, ShownReader
 
@@ -52,6 +53,39 @@ class AttentionReader(ShownReader):
             factor, every = queries.factor * keys.factor, np.ones((self.sequence, self.sequence), bool)
             self._show(node.output[0], Scores(queries, keys, shape, factor, every))
         return True
+
+    def _einsum(self, node: Any, names: list[str]) -> bool:
+        """Take a product that is written with letters for one of turned tensors: scores, or values by shares."""
+        letters = str(self._of(node, "equation", b"").decode()).replace(" ", "")
+        given, arrow, result = letters.partition("->")
+        one, _, other = given.partition(",")
+        sums, alike = sorted(set(one) & set(other) - set(result)), [k for k in one if k in other and k in result]
+        mine, others = ([k for k in part if k not in (*sums, *alike)] for part in (one, other))
+        if not arrow or [len(sums), len(mine), len(others)] != [1, 1, 1] or not set(names) >= set(node.input):
+            self._refuse(node, f"{letters}: products of two tensors are trained in attention alone")
+            return True
+        if isinstance(self.shown[node.input[0]], Scores):
+            alike = [k for k in one if k in alike]
+        else:
+            alike = [k for k in result if k in alike]
+        first, second, made = ([*alike, *mine, *sums], [*alike, *sums, *others], [*alike, *mine, *others])
+        helper = need("onnx.helper", "a network from an .onnx file")
+        turned = list[str]()
+        for name, had, wanted in ((node.input[0], one, first), (node.input[1], other, second)):
+            turned.append(f"{node.output[0]}#{len(turned)}")
+            order = [had.index(k) for k in wanted]
+            self._read(helper.make_node("Transpose", [name], turned[-1:], self._name(node), perm=order))
+        if not all(name in self.shown for name in turned):
+            return True
+        product, order = f"{node.output[0]}#", [made.index(k) for k in result]
+        self._product(helper.make_node("MatMul", turned, [product], self._name(node)), turned)
+        if product in self.shown:
+            self._read(helper.make_node("Transpose", [product], list(node.output), self._name(node), perm=order))
+        return True
+
+    def _read(self, node: Any) -> None:
+        """Read a node that depends on the samples; readers of those have this."""
+        raise NotImplementedError
 
     def _heads(self, node: Any, found: Shown) -> Heads | None:
         """Return the heads that a tensor of shape (..., tokens, features of a head) shows; None if it shows none."""

@@ -12,7 +12,7 @@ Gemm, or MatMul and Add                                 linear; the orientation 
 Conv; ConvTranspose                                     convolution; transposed
 Add of a parameter per channel or feature               shift, if it is no product's bias
 Mul by one, or by one for all; PRelu                    scale; relu, multiple, scale and add
-Mul, Div by a constant                                  multiple
+Mul, Div by a constant; Sub of two tensors              multiple; multiple and add
 MaxPool; AveragePool, which counts its padding          maxpool; avgpool
 GlobalAveragePool, ReduceMean over rows and columns     avgpool of the whole image
 Resize to the nearest pixel, by a whole number          upsample
@@ -44,7 +44,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.kit.modules import need
-from harness.train.onnx_reader import OnnxNetwork, OnnxReader
+from harness.train.onnx_patches import PatchReader, has_patches
+from harness.train.onnx_reader import FIXED, KEPT, OnnxNetwork, OnnxReader
 from harness.train.onnx_tokens import FeatureReader, TokenReader, has_features, has_sequences
 from harness.train.onnx_writer import OnnxWriter
 from traces.atomic import atomic_file
@@ -53,11 +54,9 @@ from wse_core.errors import ConfigError, UnsupportedError
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
 
-__all__ = ["KEPT", "OTHER_NAME", "export_onnx", "read_onnx", "save_onnx"]
+__all__ = ["FIXED", "KEPT", "OTHER_NAME", "export_onnx", "read_onnx", "save_onnx"]
 
 OPSETS = range(13, 24)
-KEPT = "wse.kept:"
-"""A property of a file whose key begins so names an array that a module keeps: its value is the name there."""
 OTHER_NAME = "wse.also_called:"
 """A property of a file whose key begins so says how else a module calls a parameter: its value is the name there."""
 
@@ -119,7 +118,7 @@ def _network(path: Path, model: Any) -> OnnxNetwork:
     try:
         found = made.network()
     except UnsupportedError:
-        other = _as_tokens(path, model)
+        other = PatchReader(path, model).network() if has_patches(model.graph) else _as_tokens(path, model)
         if other is None:
             raise
         found = other

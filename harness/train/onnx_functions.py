@@ -147,7 +147,7 @@ def composed(call: Call) -> Composed | None:
         for row in ACTIVATIONS.values():
             found = _fitted(row, x, y)
             if found is not None:
-                made = found.outer * row.numbers(found.inner * GRID)[0]
+                made = found.outer * row.numbers(found.inner * GRID)[0] + found.straight * GRID
                 if np.allclose(made, given, rtol=1e-4, atol=NEAR):
                     return found
     return None
@@ -156,21 +156,23 @@ def composed(call: Call) -> Composed | None:
 def _fitted(row: Activation, x: np.ndarray, y: np.ndarray) -> Composed | None:
     """Return the multiples with which an activation comes nearest to a function."""
 
-    def apart(rate: float) -> tuple[float, float]:
-        made = row.numbers(rate * x)[0]
-        outer = float(made @ y / (made @ made)) if made.any() else 0.0
-        return float(np.square(outer * made - y).sum()), outer
+    def apart(rate: float, straight: bool) -> tuple[float, float, float]:
+        both = np.stack([row.numbers(rate * x)[0], x * straight], 1)
+        found = np.linalg.lstsq(both, y, rcond=None)[0]
+        return float(np.square(both @ found - y).sum()), float(found[0]), float(found[1])
 
     rates = np.concatenate([sign * np.geomspace(1 / 16, 16, 65) for sign in (1, -1)])
-    best = min(rates.tolist(), key=lambda rate: apart(rate)[0])
-    low, high = sorted((best / 1.1, best * 1.1))
-    for _ in range(80):  # the nearest lies between, by thirds
-        one, other = low + (high - low) / 3, high - (high - low) / 3
-        low, high = (low, other) if apart(one)[0] < apart(other)[0] else (one, high)
-    inner = float(f"{(low + high) / 2:.5g}")
-    error, outer = apart(inner)
-    outer = float(f"{outer:.5g}")
-    return Composed(row, inner, outer) if error < 1e-6 * float(y @ y) else None
+    for straight in (False, True):
+        best = min(rates.tolist(), key=lambda rate: apart(rate, straight)[0])
+        low, high = sorted((best / 1.1, best * 1.1))
+        for _ in range(60):  # the nearest lies between, by thirds
+            one, other = low + (high - low) / 3, high - (high - low) / 3
+            low, high = (low, other) if apart(one, straight)[0] < apart(other, straight)[0] else (one, high)
+        inner = float(f"{(low + high) / 2:.5g}")
+        error, *factors = apart(inner, straight)
+        if error < 1e-6 * float(y @ y):
+            return Composed(row, inner, *(float(f"{factor:.5g}") for factor in factors))
+    return None
 
 
 def told(call: Call) -> tuple[Activation | None, float | None]:

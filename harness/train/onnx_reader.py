@@ -25,7 +25,7 @@ from harness.kit.modules import need
 from harness.train.onnx_functions import BINARY, Call, call_of, composed, told
 from wse_core.errors import ConfigError, UnsupportedError
 
-__all__ = ["EXPORT", "LOST", "FileTensor", "OnnxNetwork", "OnnxReader", "Origin"]
+__all__ = ["EXPORT", "FIXED", "KEPT", "LOST", "FileTensor", "OnnxNetwork", "OnnxReader", "Origin"]
 
 EXPORT = "torch.onnx.export(module.train(), ..., dynamo=True, optimize=False, keep_initializers_as_inputs=False)"
 """So an exporter leaves names and nodes as they are."""
@@ -35,6 +35,10 @@ LOST = re.compile(r"(val_\d+|onnx::\w+_\d+|_?to_copy.*|t_\d+|lifted_tensor_\d+|.
 """Names that exporters give to what they made themselves."""
 SAMPLES = 1_000_003
 """So many samples stand for a number of them that is left open: a prime that no sizes multiply to."""
+KEPT = "wse.kept:"
+"""A property of a file whose key begins so names an array that a module keeps: its value is the name there."""
+FIXED = "wse.fixed:"
+"""A property of a file whose key begins so names an array that is not trained."""
 KEEPS = ("Transpose", "Reshape", "Identity", "Cast", "CastLike", "Unsqueeze", "Squeeze")
 """What is still a parameter behind one of these."""
 FLOATS = (1, 10, 11, 16)
@@ -90,6 +94,8 @@ class OnnxNetwork(NamedTuple):
         Tokens of a sequence, each of which is a sample here; 0 if the network knows no sequences.
     places : tuple of int
         As `harness.train.tables.NetworkConfig` has them.
+    fixed_places, token_scale, patches
+        As `harness.train.tables.NetworkConfig` has them.
     first : bool
         The first token of a sequence alone has a result.
     planes : tuple of int
@@ -113,6 +119,9 @@ class OnnxNetwork(NamedTuple):
     image: tuple[int, ...] = ()
     sequence: int = 0
     places: tuple[int, ...] = ()
+    fixed_places: tuple[int, ...] = ()
+    token_scale: float = 1.0
+    patches: tuple[int, ...] = ()
     first: bool = False
     planes: tuple[int, ...] = ()
     epsilon: float = EPSILON
@@ -194,6 +203,7 @@ class OnnxReader:
         self.left = Counter(self.takes)  # of a tensor: nodes that are still to take it
         self.samples = SAMPLES
         self.inputs = 0
+        self.fixed = {item.value for item in model.metadata_props if item.key.startswith(FIXED)}
         self.epsilon: float | None = None  # of the first normalisation
 
     def network(self) -> OnnxNetwork:
@@ -397,6 +407,7 @@ class OnnxReader:
             "Expand": self._expand,
             "ReduceMean": self._mean,
             "Add": self._add,
+            "Sub": self._sub,
             "Mul": self._mul,
             "PRelu": self._learned_bend,
             "LayerNormalization": self._norm,
@@ -615,6 +626,14 @@ class OnnxReader:
         elif x.node:
             self._refuse(node, "only the bias of a product, or a parameter per channel or feature, is added here")
 
+    def _sub(self, node: Any, x: FileTensor) -> None:
+        """Append the sum of a tensor and what another is with the other sign."""
+        if not all(name in self.values for name in node.input):
+            self._refuse(node, "only a tensor is taken from another here")
+            return
+        one, other = (self.values[name] for name in node.input)
+        self._summed(node, one, self._multiple(node, other, -1))
+
     def _elsewhere(self, name: str) -> bool:
         """Return whether more than the present node takes what a node of ours gives."""
         taken = any(name in one["inputs"] for one in self.nodes)
@@ -639,6 +658,10 @@ class OnnxReader:
                 other = self._repeat(node, other, one.shape[1:])
             elif one.shape == (other.shape[0], 1, 1) != other.shape:
                 one = self._repeat(node, one, other.shape[1:])
+        self._summed(node, one, other, op)
+
+    def _summed(self, node: Any, one: FileTensor, other: FileTensor, op: str = "add") -> None:
+        """Append what is done to two tensors of one shape."""
         if one.shape and other.shape and one.shape != other.shape:
             self._refuse(node, f"takes two tensors of one shape here, not of {one.shape} and {other.shape}")
         self._add_node(node, op, one, other)
@@ -857,8 +880,21 @@ class OnnxReader:
         name = self._add_node(node, op, x, name=self._named(node, 1).removesuffix(".norm"))
         if not name:
             return
-        for place, what in enumerate(("weight", "bias")[: 2 - bare], 1):
-            count = x.features or len(self.known.get(node.input[1], ()))
+        count = x.features or len(self.known.get(node.input[1], ()))
+        self._normed_by(node, name, ("weight", "bias")[: 2 - bare], count)
+
+    def _normed_by(self, node: Any, name: str, whats: Sequence[str], count: int) -> None:
+        """Keep the factors and shifts of a normalisation; constants of a file stay what they are."""
+        trained = [node.input[place] in self.origin for place, _ in enumerate(whats, 1)]
+        if not any(trained) and all(node.input[place] in self.known for place, _ in enumerate(whats, 1)):
+            self.nodes[-1]["fixed"] = True
+            for place, what in enumerate(whats, 1):
+                values = np.asarray(self.known[node.input[place]], np.float32).reshape(-1)
+                if values.size != count:
+                    self._refuse(node, f"a {what} of shape {values.shape} for {count} features")
+                self.tensors[f"{name}.norm.{what}"], self.origins[f"{name}.norm.{what}"] = values, ()
+            return
+        for place, what in enumerate(whats, 1):
             self._vector(node, place, f"{name}.norm.{what}", count, f"a {what}")
 
     def _group_norm(self, node: Any, x: FileTensor) -> None:
@@ -869,8 +905,8 @@ class OnnxReader:
             return
         named = self._named(node, 1).removesuffix(".norm")  # as `export_onnx` calls it
         name = self._add_node(node, "groupnorm", x, name=named, groups=groups)
-        for place, what in ((1, "weight"), (2, "bias")) if name else ():
-            self._vector(node, place, f"{name}.norm.{what}", x.shape[0], f"a {what}")
+        if name:
+            self._normed_by(node, name, ("weight", "bias"), x.shape[0])
 
     def _instance_norm(self, node: Any, x: FileTensor) -> None:
         """Begin a group norm as exporters take it apart: groups as instances, then a factor and a shift per channel."""
@@ -878,10 +914,9 @@ class OnnxReader:
         scale, shift = (self.known.get(name) for name in node.input[1:3])
         if not x.node:
             return
-        if not x.groups and len(x.shape) == 3 and all(name in self.origin for name in node.input[1:3]):
+        if not x.groups and len(x.shape) == 3 and all(name in self.known for name in node.input[1:3]):
             name = self._add_node(node, "groupnorm", x, name=self._named(node, 1), groups=x.shape[0])
-            for place, what in ((1, "weight"), (2, "bias")):
-                self._vector(node, place, f"{name}.norm.{what}", x.shape[0], f"a {what}")
+            self._normed_by(node, name, ("weight", "bias"), x.shape[0])
             return
         plain = scale is not None and shift is not None and np.all(scale == 1) and np.all(shift == 0)
         if not x.groups or not plain:
@@ -897,15 +932,28 @@ class OnnxReader:
         if not x.groups and not self._broadcast(node, place, x):
             self.unfinished.pop(x.node)
             return
-        self._vector(node, place, f"{x.node}.norm.{what}", x.shape[0], f"a {what}")
+        self._number_of_channels(node, place, x, what)
         begun, lacks = self.unfinished[x.node]
         lacks.discard("factor" if what == "weight" else "shift")
         if x.groups or (what == "bias" and "factor" in lacks):
             self._refuse(begun, "factors of channels come first, then shifts, behind the groups")
         if not lacks:
             del self.unfinished[x.node]
-            weight = self.origins.get(f"{x.node}.norm.weight")  # None: it was refused
+            weight = self.origins.get(f"{x.node}.norm.weight")  # none: it was refused, or stays
             self._rename(x.node, self._named(node, place) or (weight[0].name.removesuffix(".weight") if weight else ""))
+
+    def _number_of_channels(self, node: Any, place: int, x: FileTensor, what: str) -> None:
+        """Keep factors or shifts of a group norm; constants of a file stay what they are, both or none."""
+        name, values = f"{x.node}.norm.{what}", np.asarray(self.known[node.input[place]], np.float32)
+        one = next(one for one in self.nodes if one["name"] == x.node)
+        stays, before = node.input[place] not in self.origin, f"{x.node}.norm.weight" in self.origins
+        if before and stays != bool(one.get("fixed")):
+            self._refuse(node, "factors and shifts are both trained here, or neither")
+        elif stays and values.size == x.shape[0]:
+            one["fixed"] = True
+            self.tensors[name], self.origins[name] = values.reshape(-1), ()
+        else:
+            self._vector(node, place, name, x.shape[0], f"a {what}")
 
     def _rename(self, old: str, new: str) -> None:
         """Call a node as its module is called, if that is possible."""
@@ -940,8 +988,10 @@ class OnnxReader:
         if not name:
             return
         self.nodes[-1]["momentum"] = round(1 - self._of(node, "momentum", 0.9), 6)
-        for place, what in enumerate(("weight", "bias", "running_mean", "running_var"), 1):
-            self._vector(node, place, f"{name}.norm.{what}", x.shape[0] if x.shape else 0, f"a {what}")
+        count = x.shape[0] if x.shape else 0
+        self._normed_by(node, name, ("weight", "bias"), count)
+        for place, what in enumerate(("running_mean", "running_var"), 3):
+            self._vector(node, place, f"{name}.norm.{what}", count, f"a {what}")
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 

@@ -85,10 +85,13 @@ class Looked(NamedTuple):
     tables : tuple of (str, ndarray of int or None)
         A parameter, and the row of each place in a sequence; None: a token says it.
     shape : tuple of int
+    factor : float
+        The rows of tokens are multiplied with it.
     """
 
     tables: tuple[tuple[str, np.ndarray | None], ...]
     shape: tuple[int, ...]
+    factor: float = 1.0
 
 
 class Scores(NamedTuple):
@@ -157,6 +160,9 @@ class ShownReader(OnnxReader):
         self.derived: set[str] = set()  # made of parameters, and no longer one
         self.parts: dict[str, list[tuple[np.ndarray, str]]] = {}
         self.tables: list[tuple[int, int, int]] = []
+        self.fixed_places: list[int] = []
+        self.patches: tuple[int, ...] = ()
+        self.token_scale = 1.0
         self.multiples: dict[tuple[str, float], str] = {}  # names of nodes, by what they are a multiple of
         self.nothing: set[str] = set()  # whether a number is none
         self.sequence, self.first, self.numbers, self.tied = 0, False, False, ""

@@ -84,6 +84,9 @@ class TokenReader(AttentionReader):
             (),
             self.sequence,
             places,
+            tuple(self.fixed_places),
+            self.token_scale,
+            self.patches,
             self.first,
             tied=self.tied,
         )
@@ -128,6 +131,7 @@ class TokenReader(AttentionReader):
             "Div": self._combine,
             "Pow": self._combine,
             "MatMul": self._product,
+            "Einsum": self._einsum,
             "Attention": self._whole_attention,
             "Softmax": self._softmax_of,
             "Where": self._where,
@@ -232,11 +236,11 @@ class TokenReader(AttentionReader):
         if name in self.rows:
             rows = self.rows[name]
             table, places = rows.node, rows.places[0]
-        elif name in self.origin and self.known[name].ndim > 1:
+        elif self.known[name].ndim > 1 and (name in self.origin or self.known[name].shape[-2] == self.sequence):
             table, places = name, np.arange(self.known[name].size).reshape(self.known[name].shape)
         else:
             return None
-        if table not in self.origin or places.shape[-1] != features or self.known[table].shape[-1] != features:
+        if self.known[table].ndim < 2 or places.shape[-1] != features or self.known[table].shape[-1] != features:
             return None
         which = places[..., 0] // features
         if not np.array_equal(places, which[..., None] * features + np.arange(features)):
@@ -258,6 +262,7 @@ class TokenReader(AttentionReader):
             self._refuse(node, "looks tokens up a second time")
             return
         tables = [*((table, None) for table in by_number), *((t, rows) for t, rows in found.tables if rows is not None)]
+        self.token_scale = float(f"{found.factor:.7g}")
         self.inputs = 0
         self.shapes[INPUT] = ()
         origin = self.origin[by_number[0]]
@@ -280,20 +285,25 @@ class TokenReader(AttentionReader):
 
     def _append_table(self, made: str, table: str, rows: np.ndarray | None) -> None:
         """Let the product of the samples take more features: a one among zeros for each row of a table."""
-        origin, values = self.origin[table], np.asarray(self.known[table], np.float32)
+        origin, values = self.origin.get(table), np.asarray(self.known[table], np.float32)
         values = values.reshape(-1, values.shape[-1])
         before = self.tensors[f"{made}.weight"]
         self.tensors[f"{made}.weight"] = np.concatenate([before, values.T], axis=1)
-        own = origin._replace(
-            transposed=not origin.transposed, columns=(before.shape[1], before.shape[1] + len(values))
-        )
-        self.origins[f"{made}.weight"] = (*self.origins[f"{made}.weight"], own)
-        self.used[origin.name] += 1
+        if origin is not None and origin.name not in self.fixed:
+            own = origin._replace(
+                transposed=not origin.transposed, columns=(before.shape[1], before.shape[1] + len(values))
+            )
+            self.origins[f"{made}.weight"] = (*self.origins[f"{made}.weight"], own)
+            self.used[origin.name] += 1
+        elif rows is not None:
+            self.fixed_places.append(len(self.tables))
+        else:
+            self.refused.append(f"{table}: a table of tokens that is not trained")
         self.inputs += len(values)
         if rows is not None:
             step = int(rows[1] - rows[0]) if len(rows) > 1 else 0
             if not np.array_equal(rows, rows[0] + step * np.arange(len(rows))):
-                self.refused.append(f"{origin.name}: places are looked up in an order that has no step")
+                self.refused.append(f"{table}: places are looked up in an order that has no step")
             self.tables.append((len(values), int(rows[0]), step))
 
     def _placed(self, node: Any, x: str, table: str, rows: np.ndarray) -> bool:
@@ -402,7 +412,7 @@ class TokenReader(AttentionReader):
         if constant.size == 1 and (trained or other in self.derived):
             self._refuse(node, "takes a number that is a parameter, or made of them")
             return True
-        if op == "Add" and trained:
+        if op == "Add" and isinstance(found, Looked | Shown) and (trained or other not in self.derived):
             table = self._table_of(other, found.shape[-1])
             if table is not None and isinstance(found, Looked):
                 self._show(node.output[0], found._replace(tables=(*found.tables, table)))
@@ -414,9 +424,13 @@ class TokenReader(AttentionReader):
                 self.known[other] = constant.reshape(-1)
             return False
         if constant.size == 1:
+            scale = float(constant.reshape(()))
+            times = op == "Mul" or (op == "Div" and place == 0)
+            if times and isinstance(found, Looked) and [rows for _, rows in found.tables] == [None]:
+                self._show(node.output[0], found._replace(factor=float(call(found.factor, scale))))
+                return True
             if isinstance(found, Looked):
                 found = self._plain(name, node)
-            scale = float(constant.reshape(()))
             if isinstance(found, Shown) and (op == "Mul" or (op == "Div" and place == 0)):
                 self._show(node.output[0], found._replace(factors=call(found.factors, scale)))
                 return True
@@ -440,7 +454,7 @@ class TokenReader(AttentionReader):
         """Combine two tensors that depend on samples."""
         one, other = (self.shown[name] for name in node.input)
         if isinstance(one, Looked) and isinstance(other, Looked) and op == "Add":
-            self._show(node.output[0], one._replace(tables=one.tables + other.tables))
+            self._show(node.output[0], one._replace(tables=one.tables + other.tables, factor=one.factor * other.factor))
             return True
         for name in node.input:
             if isinstance(self.shown[name], Looked) and self._plain(name, node) is None:

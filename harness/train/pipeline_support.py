@@ -40,10 +40,22 @@ SUPPORT: dict[str, Support] = {
     **{f"network.nodes.{key}": _CHAINS for key in ("heads", "causal", "kernel", "kernel_width", "stride", "padding")},
     **{
         f"network.nodes.{key}": _CHAINS
-        for key in ("groups", "momentum", "output_padding", "kv_heads", "base", "turned", "scaled", "factor", "shared")
+        for key in (
+            "groups",
+            "momentum",
+            "output_padding",
+            "kv_heads",
+            "base",
+            "turned",
+            "scaled",
+            "factor",
+            "shared",
+            "fixed",
+        )
     },
     "network.image": Support(DOES, "the product of its sizes are the inputs"),
-    **{f"network.{key}": _CHAINS for key in ("places", "padding", "tied")},
+    **{f"network.{key}": _CHAINS for key in ("places", "fixed_places", "token_scale", "patches")},
+    **{f"network.{key}": _CHAINS for key in ("padding", "tied")},
     "network.epsilon": Support(REFUSES, "its normalisations add 1e-5"),
     "network.weights": Support(DOES, "masks with gaps in the file are refused"),
     "seed": Support(DOES),

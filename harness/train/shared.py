@@ -9,18 +9,19 @@ with the sum.  `harness.train.lookup` has the table of tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.train.lookup import without_padding
+from harness.train.lookup import first_product, without_padding
 from wse_core.errors import ConfigError
 
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
     from memx.parameter import Parameter
 
-__all__ = ["check_shared", "counted_once", "trained"]
+__all__ = ["check_shared", "counted_once", "fixed", "kept", "trained"]
 
 
 def check_shared(config: TrainConfig) -> None:
@@ -41,6 +42,10 @@ def trained(config: TrainConfig, matrices: Sequence[Parameter], gradients: Seque
         Per parameter, a number per weight.
     """
     found = without_padding(config, matrices, gradients)
+    for number, columns in fixed(config):
+        whole = found[number].reshape(config.graph.parameters[number].shape).copy()
+        whole[:, columns] = 0
+        found[number] = whole.reshape(-1)
     if config.tie is not None:
         found = config.tie.added(matrices, found)
     for number, (shared, channels, _) in _repeated(config):
@@ -50,6 +55,31 @@ def trained(config: TrainConfig, matrices: Sequence[Parameter], gradients: Seque
             total = total + own
         found[number] = np.tile(total, channels // shared)
     return found
+
+
+def fixed(config: TrainConfig) -> Iterator[tuple[int, slice]]:
+    """Give the number of each parameter that is not trained, and its columns that are not."""
+    numbers = {tensor.name: number for number, tensor in enumerate(config.graph.parameters)}
+    for node in config.network.nodes:
+        for name in (f"{node.name}.{kind}" for kind in ("weight", "norm", "shift", "scale") if node.fixed):
+            if name in numbers:
+                yield numbers[name], slice(None)
+    places, first = config.network.places, first_product(config)
+    counts = places[::3]
+    for table in config.network.fixed_places:
+        assert first is not None
+        begin = config.network.inputs - sum(counts[table:])
+        yield first, slice(begin, begin + counts[table])
+
+
+@contextmanager
+def kept(config: TrainConfig, parameters: Sequence[Parameter]) -> Iterator[None]:
+    """Let weights that are not trained stay what they are meanwhile, also where an optimizer lets weights decay."""
+    held = [(number, columns, parameters[number].dense[:, columns].copy()) for number, columns in fixed(config)]
+    yield
+    for number, columns, values in held:
+        parameters[number].dense[:, columns] = values
+        parameters[number].refresh()
 
 
 def counted_once(

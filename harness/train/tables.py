@@ -121,6 +121,7 @@ class NodeConfig:
         low=1,
         high=10**9,
     )
+    fixed: bool | None = option(None, doc="of what has numbers that are learned: they stay as they are (default: no)")
     factor: float | None = option(None, doc="of multiple: what all numbers are multiplied with (default: 1)")
     shared: int | None = option(
         None,
@@ -143,6 +144,14 @@ class NetworkConfig:
         (),
         doc="tables that a place in a sequence is looked up in, behind a token's own features: rows, row of the first "
         "token, rows from one token to the next; three numbers each",
+    )
+    fixed_places: tuple[int, ...] = option((), doc="numbers of such tables, from 0 on, that are not trained")
+    token_scale: float = option(1.0, doc="the number among zeros that says which token it is")
+    patches: tuple[int, ...] = option(
+        (),
+        doc="of images that are cut into the tokens of a sequence: channels, rows and columns of an image, rows and "
+        "columns of a patch, tokens before those of the patches, 1 if a one tells the patches from them, 1 if the "
+        "channels of a pixel lie side by side",
     )
     padding: int | None = option(
         None, doc="number of the token that fills sequences: the first product does not train its row", low=0

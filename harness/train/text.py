@@ -34,6 +34,8 @@ class TokenRows(RowsOnDemand):
         Tokens of a sequence.
     places : tuple of int
         As `harness.train.tables.NetworkConfig` has them: a one among zeros for each table.
+    scale : float
+        What stands for the number of a token instead of a one.
 
     Examples
     --------
@@ -42,10 +44,13 @@ class TokenRows(RowsOnDemand):
     [[0.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 1.0]]
     """
 
-    def __init__(self, tokens: Any, vocabulary: int, sequence: int, places: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self, tokens: Any, vocabulary: int, sequence: int, places: tuple[int, ...] = (), scale: float = 1.0
+    ) -> None:
         if vocabulary:
             tokens = np.asarray(tokens[:]).reshape(-1, 1)
         super().__init__(tokens)
+        self.hot = scale
         self.vocabulary, self.sequence, self.own = vocabulary, sequence, vocabulary or tokens.shape[1]
         self.tables = tuple(zip(places[::3], places[1::3], places[2::3], strict=True))
         self.shape = len(tokens), self.own + sum(places[::3])
@@ -55,7 +60,7 @@ class TokenRows(RowsOnDemand):
         found = np.zeros((len(tokens), self.shape[1]), np.float32)
         rows, end = np.arange(len(tokens)), self.own
         if self.vocabulary:
-            found[rows, self.array[tokens, 0].astype(np.int64)] = 1
+            found[rows, self.array[tokens, 0].astype(np.int64)] = self.hot
         else:
             found[:, :end] = self.array[which]
         for count, first, step in self.tables:

@@ -18,6 +18,7 @@ from harness.kit.modules import need
 from harness.train import weights
 from harness.train.data import Dataset, looked_up
 from harness.train.initial import initial_parameters
+from harness.train.patches import patched
 from harness.train.shared import trained
 from harness.train.tables import SparsityConfig
 from wse_core import numerics
@@ -143,7 +144,8 @@ def _of_network(
     """Return the loss and gradients by the names of the file."""
     matrices, norms, _ = initial_parameters(config, numerics.BIAS_DEFAULT)
     parameters = [*matrices, *(norms[k] for k in sorted(norms))]
-    rows = x.reshape(len(x) * read.sequence, -1) if read.sequence else x.reshape(len(x), -1)
+    flat = patched(x.reshape(len(x), -1), read.patches) if read.patches else x
+    rows = flat.reshape(len(x) * read.sequence, -1) if read.sequence else flat.reshape(len(x), -1)
     samples = looked_up(Dataset(rows, labels, rows, labels), config).x_train[:]
     graph = PlainGraph(config.graph, "f64")
     held = {one.name: one.dense.astype(np.float64) for one in parameters}

@@ -96,16 +96,18 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
 
 def _say_more(module: Any, path: Path) -> None:
     """Let the file say what the exporter does not note: that batch normalisations are trained, and second names."""
-    from harness.train.onnx_file import KEPT, OTHER_NAME
+    from harness.train.onnx_file import FIXED, KEPT, OTHER_NAME
 
     onnx = need("onnx", "a PyTorch module")
     model, changed = onnx.load(path), False
     held, called = {one.name for one in model.graph.initializer}, dict[int, list[str]]()
     trained = dict(module.named_parameters(remove_duplicate=False))
-    for name in set(module.state_dict()) & held - set(trained):
-        if not name.endswith((*STATISTICS, COUNTER)):
-            model.metadata_props.add(key=f"{KEPT}{name}", value=name)
-            changed = True
+    free = {name for name, one in trained.items() if one.requires_grad}
+    for key, all_names in ((KEPT, set(module.state_dict())), (FIXED, {*dict(module.named_buffers()), *trained})):
+        for name in sorted(all_names & held - free):
+            if not name.endswith((*STATISTICS, COUNTER)):
+                model.metadata_props.add(key=f"{key}{name}", value=name)
+                changed = True
     for name, one in trained.items():
         called.setdefault(id(one), []).append(name)
     for names in called.values():

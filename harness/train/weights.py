@@ -77,7 +77,7 @@ def _named(parameters: Sequence[Parameter], rows: Sequence[tuple[int, ...]]) -> 
 
 def taken(parameters: Sequence[Parameter], rows: Sequence[tuple[int, ...]], updates: int) -> dict[str, np.ndarray]:
     """Return everything by name, as copies; what does not exist is zero."""
-    found = {name: np.ascontiguousarray(array) for name, array in views(parameters, rows).items()}
+    found = {name: np.array(array, order="C") for name, array in views(parameters, rows).items()}
     for row, parameter in zip(rows, parameters, strict=False):
         name = parameter.name.removesuffix(".weight")
         mask = parameter.pattern.mask()[:, : math.prod(row)]

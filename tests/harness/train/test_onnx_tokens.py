@@ -469,7 +469,12 @@ def soft(f, x):
     return f.op("Div", f.op("Softplus", f.op("Mul", x, f.constant(3.0))), f.constant(3.0))
 
 
+def apart(f, x):
+    return f.op("Sub", f.op("Tanh", x), x)
+
+
 MULTIPLES = {
+    apart: ["tanh", "multiple", "add"],
     learned_number: ["scale"],
     layer_scale: ["tanh", "scale", "add"],
     bent: ["relu", "multiple", "relu", "scale", "multiple", "add"],
@@ -496,6 +501,47 @@ def test_multiples_become_operations(folder, end):
     run.step()
     out, names = run.state_dict(), {name: array.shape for name, array in f.given.items()}
     assert {name: array.shape for name, array in out.items()} == names
+
+
+@pytest.mark.parametrize("how", ["constant", "buffer", "alone"])
+def test_places_that_are_not_trained_are_read(folder, how):
+    """Sines of places behind tokens that are multiplied: constants, or what a module keeps; or no places at all."""
+    f, waves = SequenceFile(0), np.sin(np.arange(S * D)).reshape(1, S, D).astype(np.float32)
+    x = f.op("Mul", f.op("Gather", f.parameter("wte.weight", VOCABULARY, D), "x"), f.constant(2.5))
+    if how != "alone":
+        f.given |= {"waves": waves} if how == "buffer" else {}
+        x = f.op("Add", x, "waves" if how == "buffer" else f.constant(waves))
+    f.write("m.onnx", f.linear(x, "head", 5, D))
+    if how == "buffer":
+        model = onnx.load("m.onnx")
+        for key in ("wse.kept:", "wse.fixed:"):
+            model.metadata_props.add(key=f"{key}waves", value="waves")
+        onnx.save(model, "m.onnx")
+    x, run = tokens(PLAIN), PlainTrainer(config())
+    network = run.config.network
+    assert (network.token_scale, network.fixed_places) == (2.5, () if how == "alone" else (0,))
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    found = PlainGraph(run.config.graph, "f64").forward(run._active(), load(run.config).x_test[:])
+    assert np.allclose(found, wanted.reshape(found.shape), atol=3e-5)
+    run.step()
+    out = run.state_dict()
+    assert set(out) == set(f.given)
+    assert how != "buffer" or np.array_equal(out["waves"], waves)
+
+
+def test_attention_in_letters_is_read(folder):
+    f = SequenceFile(0)
+    x = f.op("Gather", f.parameter("wte.weight", VOCABULARY, D), "x")
+    q, k, v = (f.shape(f.linear(x, name, D, D), -1, S, 2, D // 2) for name in "qkv")
+    scores = f.op("Mul", f.op("Einsum", q, k, equation="bqhd, bkhd -> bhqk"), f.constant(0.5))
+    y = f.op("Einsum", f.op("Softmax", scores, axis=-1), v, equation="bhqk,bkhd->bqhd")
+    f.write("m.onnx", f.linear(f.shape(y, -1, S, D), "head", 5, D))
+    x, run = tokens(PLAIN), PlainTrainer(config())
+    (attends,) = [node for node in run.config.network.nodes if node.op == "attention"]
+    assert (attends.heads, attends.causal) == (2, False)
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    found = PlainGraph(run.config.graph, "f64").forward(run._active(), load(run.config).x_test[:])
+    assert np.allclose(found, wanted.reshape(found.shape), atol=3e-5)
 
 
 def bare_and_biased(f, x):

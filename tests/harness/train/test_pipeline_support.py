@@ -70,13 +70,13 @@ WRONG = {
                 | {"kv_heads": 1, "causal": False, "scaled": 9},
                 {"name": "r", "op": "rotary", "heads": 2, "base": 100, "turned": 2},
                 {"name": "m", "op": "multiple", "factor": 0.5},
-                {"name": "s", "op": "scale", "shared": 1},
+                {"name": "s", "op": "scale", "shared": 1, "fixed": True},
                 {"name": "c", "op": "linear", "outputs": 10},
             ],
         }
         for key in (
             *("name", "op", "inputs", "outputs", "bias", "density", "deviation", "heads", "kv_heads", "causal"),
-            *("base", "turned", "scaled", "factor", "shared"),
+            *("base", "turned", "scaled", "factor", "shared", "fixed"),
         )
     },
     **{
@@ -97,6 +97,8 @@ WRONG = {
         f"network.{key}": {
             "network.inputs": 66,
             "network.places": [2, 0, 0],
+            "network.fixed_places": [0],
+            "network.token_scale": 2.0,
             "network.padding": 0,
             "network.tied": "b",
             "network.layers": [],
@@ -105,7 +107,13 @@ WRONG = {
                 {"name": "b", "op": "linear", "outputs": 10},
             ],
         }
-        for key in ("places", "padding", "tied")
+        for key in ("places", "fixed_places", "token_scale", "padding", "tied")
+    },
+    "network.patches": {
+        "network.patches": [1, 8, 8, 8, 8, 0, 0, 0],
+        "data.labels": "first",
+        "network.layers": [],
+        "network.nodes": [{"name": "b", "op": "linear", "outputs": 10}],
     },
     "network.epsilon": {"network.epsilon": 1e-6},
     "mesh.head_columns": {

@@ -374,6 +374,7 @@ def multiplied(op, more):
 
 
 PLACES = f"{nodes()} network.inputs=14 network.places=[2,0,1]"
+PATCHES = f"{nodes()} network.inputs=6 network.patches=[1,3,4,3,2,0,0,0] data.labels=first"
 TOKENS = f"{nodes()} network.inputs=3 data.source=tokens.npz"
 STATIC, GROWS = "train.loss_scale.initial=8.0", "train.loss_scale.growth_interval=1"
 KEYS = {
@@ -409,12 +410,16 @@ KEYS = {
     "network.nodes.turned": (TURNED, TURNED.replace(",heads=1", ",heads=1,turned=2")),
     "network.nodes.causal": (nodes(), nodes("", ",causal=false")),
     "network.nodes.scaled": (nodes(), nodes("", ",scaled=9")),
+    "network.nodes.fixed": (nodes(), nodes(",fixed=true")),
     "network.nodes.factor": (multiplied("multiple", ""), multiplied("multiple", ",factor=0.5")),
     "network.nodes.shared": (multiplied("scale", ""), multiplied("scale", ",shared=2")),
     "network.image": (images(), images().replace("[1,3,4]", "[3,2,2]")),
     "network.epsilon": "network.epsilon=0.01",
     "network.tied": (nodes(), f"{nodes()} network.tied=d"),
     "network.places": (PLACES, PLACES.replace("[2,0,1]", "[2,1,-1]")),
+    "network.fixed_places": (PLACES, f"{PLACES} network.fixed_places=[0]"),
+    "network.token_scale": (TOKENS, f"{TOKENS} network.token_scale=2.0"),
+    "network.patches": (PATCHES, PATCHES.replace("[1,3,4,3,2,", "[1,2,6,2,3,")),
     "network.padding": (TOKENS, f"{TOKENS} network.padding=1"),
     "network.nodes.kernel": (images(), images().replace("kernel=2", "kernel=1")),
     "network.nodes.kernel_width": (images(), images(",kernel_width=1")),

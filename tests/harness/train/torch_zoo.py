@@ -263,6 +263,10 @@ TRAINED = {
         f"scaled {how}": (FEATURES, "", lambda torch, how=how: _scaled(torch.nn, torch, how))
         for how in ("features", "all")
     },
+    **{f"vision {how}": (IMAGE, "", lambda torch, how=how: _vision(torch.nn, torch, how)) for how in ("class", "mean")},
+    **{f"waves {how}": (TOKENS, "", lambda torch, how=how: _waved(torch.nn, torch, how)) for how in ("kept", "made")},
+    "by instance": (IMAGE, "", lambda torch: _by_instance(torch.nn)),
+    "without factors": (FEATURES, "", lambda torch: _without_factors(torch.nn)),
     "scored": (TOKENS, "", lambda torch: _scored(torch.nn, torch)),
     "without shifts": (TOKENS, "", lambda torch: _without_shifts(torch.nn)),
     "beside": (FEATURES, "", lambda torch: _beside(torch.nn, torch)),
@@ -324,6 +328,54 @@ def _scored(nn, torch):
     return Scored()
 
 
+def _vision(nn, torch, how):
+    class Vision(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cut, self.norm, self.head = nn.Conv2d(1, 16, 4, 4), nn.LayerNorm(16), nn.Linear(16, 5)
+            self.token = nn.Parameter(torch.randn(1, 1, 16) / 9) if how == "class" else None
+            self.place = nn.Parameter(torch.randn(1, 4 + (how == "class"), 16) / 9)
+            self.block = nn.TransformerEncoderLayer(16, 2, 32, 0.0, "gelu", batch_first=True, norm_first=True)
+
+        def forward(self, x):
+            x = self.cut(x).flatten(2).transpose(1, 2)
+            if how == "class":
+                x = torch.cat([self.token.expand(len(x), -1, -1), x], 1)
+            x = self.norm(self.block(x + self.place))
+            return self.head(x[:, 0] if how == "class" else x.mean(1))
+
+    return Vision()
+
+
+def _waved(nn, torch, how):
+    class Waved(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.qkv, self.head = nn.Embedding(20, 16), nn.Linear(16, 48), nn.Linear(16, 5)
+            nn.init.normal_(self.tokens.weight, std=0.1)
+            waves = torch.sin(torch.arange(8 * 16.0).reshape(1, 8, 16))
+            self.register_buffer("waves", waves, persistent=how == "kept")
+
+        def forward(self, ids):
+            x = self.tokens(ids) * 16**0.5 + self.waves[:, : ids.shape[1]]
+            q, k, v = (one.reshape(*ids.shape, 2, 8) for one in self.qkv(x).chunk(3, -1))
+            scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / 8**0.5
+            seen = torch.triu(torch.ones(8, 8, dtype=torch.bool), 1)
+            shares = scores.masked_fill(seen, float("-inf")).softmax(-1)
+            return self.head(x + torch.einsum("bhqk,bkhd->bqhd", shares, v).flatten(2))
+
+    return Waved()
+
+
+def _by_instance(nn):
+    norms = nn.InstanceNorm2d(4), nn.GroupNorm(2, 4, affine=False), nn.BatchNorm2d(4, affine=False)
+    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), *norms, nn.ReLU(), nn.Flatten(), nn.Linear(256, 5))
+
+
+def _without_factors(nn):
+    return nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16, elementwise_affine=False), nn.ReLU(), nn.Linear(16, 5))
+
+
 def _without_shifts(nn):
     norms = nn.LayerNorm(16, bias=False), nn.LayerNorm(16, bias=False)
     return nn.Sequential(
@@ -352,13 +404,6 @@ REFUSED = {
             torch.nn.Conv2d(1, 4, 3, (2, 1), 1), torch.nn.Flatten(), torch.nn.Linear(128, 5)
         ),
         "one stride",
-    ),
-    "without factors": (
-        FEATURES,
-        lambda torch: torch.nn.Sequential(
-            torch.nn.Linear(6, 16), torch.nn.LayerNorm(16, elementwise_affine=False), torch.nn.Linear(16, 5)
-        ),
-        "LayerNormalization.*no parameter",
     ),
 }
 """By name: what it takes, what makes it, and what is said."""
