@@ -2,7 +2,7 @@
 
     python -m tools.docs.support [--check] [FILE ...]
 
-Rewrites, in each file (default: docs/accuracy.md of the checkout), what stands between a line ``<!-- begin NAME -->``
+Rewrites, in each file (default: `PAGES` of the checkout), what stands between a line ``<!-- begin NAME -->``
 and the line ``<!-- end NAME -->``.  With ``--check`` nothing is written and the exit status is 1 if a file is behind.
 Names: `TABLES`.  A test keeps the documentation in step, so a number is changed in one place only.  The block of
 `MEASURED` is left alone: ``wse validate --write FILE`` makes it.
@@ -19,9 +19,9 @@ from typing import Any
 from traces.provenance import ROOT
 from wse_core import isa
 from wse_core.errors import ConfigError
-from wse_core.params import PARAMETERS
+from wse_core.params import PARAMETERS, PRESETS
 
-__all__ = ["TABLES", "confidence", "fill", "main", "operations", "parameters", "unsupported"]
+__all__ = ["TABLES", "confidence", "fill", "machines", "main", "operations", "parameters", "unsupported"]
 
 BLOCK = re.compile(r"^<!-- begin ([a-z]+) -->\n(.*?)^<!-- end \1 -->$", re.MULTILINE | re.DOTALL)
 LETTERS = {"h": "half", "i": "16", "s": "fp32", "l": "32"}
@@ -55,6 +55,16 @@ def parameters() -> str:
             (f"`{name}`", _value(first), "" if other == first else _value(other), p.unit, p.confidence, p.doc, p.source)
         )
     return _table(("number", "wse2", "wse3 if different", "unit", "confidence", "meaning", "source"), rows)
+
+
+def machines() -> str:
+    """Return the table of the rules and sizes in which the machines differ; lanes stand in that of `operations`."""
+    rows = [
+        (f"`{name}`", *map(_value, p.values.values()), p.doc)
+        for name, p in PARAMETERS.items()
+        if len(set(p.values.values())) > 1 and not name.startswith("lanes.")
+    ]
+    return _table(("number", *PRESETS, "meaning"), rows)
 
 
 def confidence() -> str:
@@ -106,9 +116,16 @@ def unsupported() -> str:
     return _table(("refused", "why"), [(f"`{name}`", why) for name, why in isa.UNSUPPORTED.items()])
 
 
-TABLES = {"parameters": parameters, "confidence": confidence, "operations": operations, "unsupported": unsupported}
+TABLES = {
+    "parameters": parameters,
+    "machines": machines,
+    "confidence": confidence,
+    "operations": operations,
+    "unsupported": unsupported,
+}
 """Name between the markers -> function that returns the text."""
 
+PAGES = tuple(ROOT / "docs" / name for name in ("accuracy.md", "machine.md"))
 MEASURED = "validation"
 """Name of the block that takes minutes to make and has a command of its own."""
 
@@ -136,11 +153,12 @@ def fill(text: str) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Rewrite or check files; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tools.docs.support", description=__doc__.split("\n")[0])
-    parser.add_argument("files", nargs="*", metavar="FILE", help="Markdown files (default: docs/accuracy.md)")
+    pages = ", ".join(f"docs/{path.name}" for path in PAGES)
+    parser.add_argument("files", nargs="*", metavar="FILE", help=f"Markdown files (default: {pages})")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file is behind")
     args = parser.parse_args(argv)
     behind = []
-    for path in args.files or [ROOT / "docs" / "accuracy.md"]:
+    for path in args.files or PAGES:
         with open(path, encoding="utf-8") as file:
             text = file.read()
         wanted = fill(text)

@@ -194,6 +194,33 @@ def test_completion_knows_what_can_stand_here(client):
         assert not absent & names, typed
 
 
+UGLY = [
+    (" return value * factor ;", "  return value * factor;"),
+    ("const factor: f32 = 2.0", "const   factor:  f32=2.0"),
+    ("x[i]", "x[ i ]"),
+    ("task main() void {", "task  main( ) void  {"),
+    ("fn twice(value", "fn  twice( value"),
+    ("value * factor", "value  *   factor"),
+    (", @", ",@"),
+    ("param size", "param    size"),
+    ("(mem, mem,", "(mem , mem ,"),
+    ("\n\n", "\n\n\n\n"),
+]
+
+
+def test_every_spelling_is_formatted_to_one(client):
+    """One edit gives the text of which spaces were changed; the comments stay where they are."""
+    client.open("pe.csl")
+    where = {"textDocument": {"uri": client.uri("pe.csl")}, "options": {"tabSize": 2, "insertSpaces": True}}
+    for one, other in UGLY:
+        good, bad = (other, one) if one not in PE else (one, other)
+        assert good in PE, good
+        client.change("pe.csl", PE.replace(good, bad))
+        (edit,) = client.ask("textDocument/formatting", where)
+        assert edit["newText"] == PE, bad
+    client.change("pe.csl", PE)
+
+
 def test_formatting_and_symbols(client):
     client.open("pe.csl")
     where = {"textDocument": {"uri": client.uri("pe.csl")}, "options": {"tabSize": 2, "insertSpaces": True}}
