@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fabric.csl.ir import Block, Function, Instr, Memory, Operand, Sym, Vreg, signed
+from fabric.csl.ir import Block, Function, Instr, Operand, Sym, Vreg, signed
 from fabric.csl.optimise.fold import COMMUTE, PURE, folded, needs_register
-from fabric.csl.optimise.memory import Touched, templates
+from fabric.csl.optimise.memory import Contents, Place, Touched, templates
 from fabric.csl.rules import powers
 
 __all__ = ["number"]
@@ -29,7 +29,7 @@ class Numbering:
         self.known: dict[Key, int] = {}
         self.made: dict[int, Instr] = {}
         self.made_args: dict[int, tuple[Any, ...]] = {}
-        self.memory: dict[Key, int] = {}
+        self.memory = Contents()
         self.out: list[Instr] = []
         self.changed = False
         self.templates: dict[int, Instr] = {}
@@ -234,16 +234,17 @@ class Numbering:
                 return
             instr.args, instr.data, self.changed = (*instr.args[:place], inner[0]), total, True
 
-    def _key(self, instr: Instr, place: int, size: int) -> tuple[Memory | None, Key]:
+    def _place(self, instr: Instr, place: int, size: int) -> Place:
         base = self.value_of(instr.args[place]) if len(instr.args) > place else None
-        memory = instr.data.memory if isinstance(instr.data, Sym) else None
-        return memory, (memory, base, instr.data, size)
+        if isinstance(instr.data, Sym):
+            return instr.data.memory, base, instr.data.offset, size
+        return None, base, instr.data, size
 
     def _load(self, instr: Instr) -> None:
         assert instr.dst is not None
         self._address(instr, 0)
-        _, key = self._key(instr, 0, instr.dst.size)
-        number = self.memory.get(key)
+        place = self._place(instr, 0, instr.dst.size)
+        number = self.memory.get(place)
         if number is not None:
             if number in self.constants:
                 self.changed = True
@@ -256,7 +257,8 @@ class Numbering:
                 self.out.append(Instr("copy", instr.dst, (holder,), None, instr.span))
                 self.define(instr.dst, number)
                 return
-        number = self.memory[key] = self.fresh()
+        number = self.fresh()
+        self.memory.put(place, number)
         self.out.append(instr)
         self.define(instr.dst, number)
 
@@ -264,37 +266,20 @@ class Numbering:
         self._address(instr, 1)
         source = instr.args[0]
         size = source.size if isinstance(source, Vreg) else 0
-        memory, key = self._key(instr, 1, size)
+        place = self._place(instr, 1, size)
         value = self.value_of(source)
         if isinstance(value, tuple):
             number = self.known.setdefault(value, 0) or self.fresh()
             self.known[value] = number
             self.constants[number] = value[1]
             value = number
-        if size and self.memory.get(key) == value:
+        if size and self.memory.get(place) == value:
             self.changed = True
             return
-        for known in list(self.memory):
-            if self._may_meet(memory, known[0]) and not self._apart(known, key):
-                del self.memory[known]
+        self.memory.store(place)
         if size:
-            self.memory[key] = value
+            self.memory.put(place, value)
         self.out.append(instr)
-
-    @staticmethod
-    def _may_meet(stored: Memory | None, known: Memory | None) -> bool:
-        """Whether a store into a memory may change another one; None is any that a pointer leads to."""
-        if stored is None or known is None:
-            return not any(memory is not None and memory.apart for memory in (stored, known))
-        return known is stored
-
-    @staticmethod
-    def _apart(a: Key, b: Key) -> bool:
-        """Whether two places of the same base surely do not overlap."""
-        if a[0] is not b[0] or a[1] != b[1] or not a[3] or not b[3]:
-            return False
-        first, second = (key[2].offset if isinstance(key[2], Sym) else key[2] for key in (a, b))
-        return bool(first + a[3] <= second or second + b[3] <= first)
 
     # ---- the rest
 
@@ -302,16 +287,15 @@ class Numbering:
         if instr.op.startswith("dsr_") and self._edit(instr):
             return
         if instr.op in ("call", "tail"):
-            self.memory.clear()
+            self.memory.forget(lambda memory: True)
         elif instr.op == "poke":
-            self.memory = {key: number for key, number in self.memory.items() if key[0] and key[0].apart}
+            self.memory.forget(lambda memory: memory is None or not memory.apart)
         elif instr.op == "vector":
             for slot in instr.data.slots:  # what it used is edited for others only
                 self.templates.pop(id(slot), None)
             touched = Touched([instr], self.held)
-            for known in list(self.memory):
-                if touched.written and (known[0] is None or touched.may_write(known[0])):
-                    del self.memory[known]
+            if touched.written:
+                self.memory.forget(lambda memory: memory is None or touched.may_write(memory))
         self.out.append(instr)
         for reg in instr.defs():
             self.define(reg, self.fresh())

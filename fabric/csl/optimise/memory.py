@@ -2,13 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from fabric.csl.ir import AutoDsr, ExplicitDsr, Function, Instr, Memory, Sym, Template
 from fabric.csl.ir.machine import Program
 
-__all__ = ["ANYWHERE", "Touched", "addresses", "name_apart", "set_apart", "templates"]
+__all__ = ["ANYWHERE", "Contents", "Place", "Touched", "addresses", "name_apart", "set_apart", "templates"]
 
 ANYWHERE = None
 """Stands for a memory that is not known."""
+Place = tuple[Memory | None, Any, int, int]
+"""Memory, what its address is counted from, words beyond that, and how many words, 0 if that is not known."""
+LONGEST = 2
+"""Words of the longest value that an instruction loads or stores."""
+
+
+class Contents:
+    """What is known to stand at places of memory, found without a look at all of them."""
+
+    def __init__(self) -> None:
+        self._held: dict[Memory | None, dict[Any, dict[tuple[int, int], int]]] = {}
+
+    def get(self, place: Place) -> int | None:
+        """Return the number of the value at a place, None if it is not known."""
+        memory, base, offset, size = place
+        return self._held.get(memory, {}).get(base, {}).get((offset, size))
+
+    def put(self, place: Place, number: int) -> None:
+        """Note the number of the value at a place."""
+        memory, base, offset, size = place
+        self._held.setdefault(memory, {}).setdefault(base, {})[offset, size] = number
+
+    def store(self, place: Place) -> None:
+        """Forget what a store to a place may change; two places are apart for sure in known words from one base."""
+        memory, base, offset, size = place
+        for other in list(self._held) if memory is None else (memory, None):
+            if other is not memory and any(one is not None and one.apart for one in (memory, other)):
+                continue
+            bases = self._held.get(other, {})
+            same = bases.get(base) if other is memory and size else None
+            if same is None:
+                self._held.pop(other, None)
+                continue
+            self._held[other] = {base: same}
+            for length in range(1, LONGEST + 1):
+                for start in range(offset - length + 1, offset + size):
+                    same.pop((start, length), None)
+
+    def forget(self, is_changed: Callable[[Memory | None], bool]) -> None:
+        """Forget what stands in memories that are changed; None is any that a pointer leads to."""
+        for memory in list(self._held):
+            if is_changed(memory):
+                del self._held[memory]
 
 
 def addresses(instr: Instr) -> list[Sym]:
