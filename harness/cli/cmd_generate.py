@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from harness.cli.tracing import add_options as add_trace_options
 from harness.cli.tracing import recorder
 from harness.config.machine import of_words
 from harness.kit.console import make_progress, print_json, printable, table
+from harness.kit.endings import Terminated
 from wse_core.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -78,6 +80,12 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         help="compare with numpy in the order of the PEs, bit by bit: every step; the first and one of four of the "
         "others, drawn by --seed; or nothing (default: full, of one answer of a model with more than 100 million "
         "parameters a sample)",
+    )
+    parser.add_argument(
+        "--cache-file",
+        metavar="FILE.npz",
+        help="keep the answer, and what the PEs have of it, in a file after every step; an interrupted one goes on "
+        "from there",
     )
     parser.add_argument(
         "--estimate",
@@ -252,6 +260,7 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
         dtype=args.dtype,
         sampling=asked.samplings[0] if asked.samplings else sampling,
         verify=args.verify != "off",
+        file=None if args.cache_file is None else Path(args.cache_file),
         sample=args.seed if args.verify == "sample" else None,
         answers=None if tokenizer is None else tokenizer.size,
         prefill=args.prefill,
@@ -297,8 +306,8 @@ def main(args: argparse.Namespace) -> int:
         said = generate_speculation
     if args.estimate:
         return _estimate(args, request, said)
-    if args.logits:
-        _writable(args.logits)
+    for file in filter(None, (args.logits, args.cache_file)):
+        _writable(file)
     for warning in (*request.model.configuration.warnings, *(tokenizer.warnings if tokenizer is not None else ())):
         _warn(warning)
     text = Unfolding(tokenizer, request.prompt) if tokenizer is not None else None
@@ -311,7 +320,8 @@ def main(args: argparse.Namespace) -> int:
         writer = stack.enter_context(_run_file(args, request.machine)) if args.out else None
         recording = stack.enter_context(recorder(args, args.out, writer.meta if writer else None, successive=True))
         progress = stack.enter_context(make_progress(args.progress))
-        found = answer(request, None if args.json else hear, progress)
+        with _kept(request.file):
+            found = answer(request, None if args.json else hear, progress)
         if writer is not None:
             said.fill(writer, found, args.trace != "off" and recording.windows is None)
             recording.finish(writer)
@@ -354,6 +364,17 @@ def _rounding(request: AnswerRequest, found: Answer | Flow | BatchAnswers | Spec
     }
 
 
+@contextlib.contextmanager
+def _kept(file: Path | None) -> Iterator[None]:
+    """Say, where an answer is interrupted, that its file has what is there, and how to go on."""
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated):
+        if file is not None and file.exists():
+            _warn(f"{file} has the answer so far; the same command goes on from there")
+        raise
+
+
 def _estimate(args: argparse.Namespace, request: AnswerRequest, said: Any) -> int:
     """Say what the answer will take."""
     facts = said.estimated(request) | {"cache": request.policy, "dtype": request.dtype}
@@ -370,7 +391,7 @@ def _run_file(args: argparse.Namespace, machine: Machine) -> RunWriter:
     names = (
         "model", "random_layers", "mesh", "decode_mesh", "regions", "requests", "batch", "chunk", "draft", "ahead",
         "draft_mesh", "tokens", "cache", "prefill", "dtype", "prompt", "prompt_ids", "messages", "system",
-        "temperature", "top_k", "seed", "verify",
+        "temperature", "top_k", "seed", "verify", "cache_file",
     )  # fmt: skip
     asked = {name: value for name in names if (value := getattr(args, name)) is not None}
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in {**asked, "set": args.overrides}.items())

@@ -129,6 +129,7 @@ def result_of(request: AnswerRequest, answer: Answer) -> dict[str, Any]:
         "tokens_per_second": {f"{machine[key]} GHz": machine[key] * 1e9 / mean for key in CLOCKS},
         "utilisation": useful / (mesh[0] * mesh[1] * lanes * mean),
         "wavelet_hops": answer.hops,
+        "resumed": answer.resumed,
         "verify": "off" if not request.verify else "full" if request.sample is None else "sample",
         "steps": answer.steps,
         "steps_compared": answer.steps_compared,
@@ -196,4 +197,6 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
         read = result["logits_read"]
         text = f"by the host, {read['bytes_per_token']:,} bytes a token: {read['cycles_per_token']:,} cycles at least"
         found.append(("logits read", f"{text}, in no other number"))
+    if result["resumed"]:
+        found.append(("gone on", f"behind {result['resumed']:,} tokens of prompt and answer, from the file"))
     return [*found, ("host seconds", f"{result['host_seconds']:.1f}")]

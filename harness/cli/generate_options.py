@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, UnsupportedError
 
 __all__ = ["AHEAD", "check_options", "with_defaults"]
 
 NEEDS = {"ahead": "draft", "draft_mesh": "draft"}
 """Options that say something of what another option asks for."""
 
-OF_A_RUN = ("out", "logits", "trace")
+OF_A_RUN = ("out", "logits", "trace", "cache_file")
 """Options about what a run leaves, and an estimate runs nothing."""
 
 AHEAD = 4
@@ -43,6 +43,9 @@ def check_options(args: argparse.Namespace) -> list[str]:
         for name in OF_A_RUN:
             if _given(args, name):
                 raise ConfigError("says something about a run, and an estimate runs nothing", where=_flag(name))
+    if args.cache_file is not None and (args.trace_window is not None or args.trace not in ("off", "counters")):
+        what = "events and windows are those of one run, and the answer may go on in another"
+        raise UnsupportedError(what, where="--cache-file", hint="leave it out, or --trace counters")
     found = []
     drawing = [name for name in ("temperature", "top_k", "seed") if _given(args, name)]
     if (args.random_layers is not None or args.verify == "sample") and "seed" in drawing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -119,6 +120,8 @@ class AnswerRequest:
         The same of each prompt, if they differ.
     verify : bool
         Whether steps are compared with the oracle and with plain numpy.
+    file : Path or None
+        Where the answer is kept from step to step, or goes on from (`harness.inference.resuming`).
     sample : int or None
         Seed by which steps that are compared are drawn (`harness.inference.comparing`); None: all are.
     answers : int or None
@@ -156,6 +159,7 @@ class AnswerRequest:
     sampling: Sampling = Sampling()
     verify: bool = True
     sample: int | None = None
+    file: Path | None = None
     answers: int | None = None
     prefill: str = "auto"
     decode_mesh: Mesh | None = None
@@ -213,6 +217,9 @@ class AnswerRequest:
                 raise ConfigError("pieces are another way", where=f"--prefill {self.prefill}", hint="leave it out")
         if self.draft is not None:
             self._check_draft(self.draft.configuration.decoder)
+        if self.file is not None and not self.has_one_cache:
+            what = "a file has one answer, which one mesh reads and gives"
+            raise UnsupportedError(what, where="--cache-file", hint="leave it out, or the other option")
         if self.sample is not None and not self.has_one_cache:
             what = "a sample of steps is that of one answer, which one mesh reads and gives"
             raise UnsupportedError(what, where="--verify sample", hint="--verify full, or off")

@@ -38,6 +38,7 @@ from harness.inference.admission import Drafted, admitted
 from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.comparing import Compared
 from harness.inference.regions import Flow, flow_of
+from harness.inference.resuming import AnswerFile, Kept, added, restored
 from harness.inference.serving import BatchAnswers, service_of
 from harness.inference.speculation import Speculation, speculation_of
 from harness.inference.yardsticks import Agreement
@@ -104,6 +105,8 @@ class Answer(Agreement):
         Of the parts of its last layer, by the closed form.
     counters : dict
         Counters of all PEs: name -> (array, unit).
+    resumed : int
+        Tokens of prompt and answer that the decoder had taken when the answer went on from a file.
     host_seconds : float
     losses : list of Loss
         Of rounding the weights to 16 bits, by tensors that lost any.
@@ -120,6 +123,7 @@ class Answer(Agreement):
     pieces: int = 0
     moved_bytes: int = 0
     hops: int = 0
+    resumed: int = 0
     memory: dict[str, int] = field(default_factory=dict)
     expected_cycles: int = 0
     layer_cycles: dict[str, int] = field(default_factory=dict)
@@ -145,9 +149,7 @@ class Answer(Agreement):
             self.first_cycles = self.token_cycles.pop(0)
         form, last = StepCycles(resident.decode), resident.count - 1
         self.expected_cycles, self.layer_cycles = form.step(last), form.layer(last)
-        for name, (values, unit) in resident.fabric.all_counters().items():
-            before = self.counters.get(name)
-            self.counters[name] = (values if before is None else before[0] + values, unit)
+        self.counters = added(self.counters, resident.counters())
 
 
 @dataclass
@@ -249,6 +251,23 @@ def _on_two_meshes(meshes: TwoMeshes, request: AnswerRequest, weights: Weights, 
     return _Begun(resident, None, compared)
 
 
+def _gone_on(built: Decode | Chunks, request: AnswerRequest, weights: Weights, answer: Answer, kept: Kept) -> _Begun:
+    """Let the decoder go on from what a file has of an answer."""
+    load = kept.answer.pop("load")
+    restored(answer, kept)
+    answer.load, answer.resumed = Load(*load) if load else None, kept.position
+    decode = built.decode if isinstance(built, Chunks) else built
+    tables = decode.tables(weights)
+    behind = decode.prompt is not None or decode.begun
+    resident = Resident(decode, weights, kept=tables) if behind else Resident(decode, weights, tables=tables)
+    resident.go_on(kept.lasting, kept.position)
+    if not request.verify:
+        return _Begun(resident, None, None)
+    compared = _compared(Oracle(decode, weights, tables), request, weights, answer, isinstance(built, Chunks))
+    compared.goes_on(resident, [*request.prompt, *answer.tokens][: kept.position])
+    return _Begun(resident, None, compared)
+
+
 def _taken(resident: Resident, token: int, of_prompt: bool, answer: Answer, compared: Compared | None) -> Step:
     """Let the decoder take a token; note what it took, and how it agrees."""
     if compared is not None:
@@ -269,22 +288,37 @@ def _silent(progress: Progress) -> Progress:
 
 
 def _answered(
-    begun: _Begun, request: AnswerRequest, answer: Answer, hear: Hear | None, progress: Progress
+    begun: _Begun,
+    request: AnswerRequest,
+    answer: Answer,
+    hear: Hear | None,
+    progress: Progress,
+    file: AnswerFile | None = None,
 ) -> list[int]:
     """Let the decoder take what is left of the prompt, and what it answers; return all tokens that were taken."""
-    queue, length, tokens, came = list(request.prompt), len(request.prompt), request.tokens, begun.resumed
+    queue, length, tokens, came = [*request.prompt, *answer.tokens], len(request.prompt), request.tokens, begun.resumed
     draw, stops = request.sampling.drawer(request.answers), request.model.configuration.stops
-    for position in range(length - 1 if answer.at_once else 0, tokens):
+    for number, (token, logits) in enumerate(zip(answer.tokens, answer.logits, strict=True), 1):
+        draw(logits, token)  # drawn before, so that the next one is drawn as it would have been
+        if hear is not None:
+            progress = _silent(progress)
+            hear(number, token)
+    ended = bool(answer.tokens) and answer.tokens[-1] in stops
+    first = answer.resumed or (length - 1 if answer.at_once else 0)
+    for position in () if ended else range(first, tokens):
         of_prompt = position < length - answer.at_once
         step = came or _taken(begun.resident, queue[position], of_prompt, answer, begun.compared)
         came = None
         progress.update(position + 1, tokens, cycles=sum(answer.prompt_cycles[-1:] + answer.token_cycles[-1:]))
+        if position >= length - 1:
+            logits = step.logits.view(np.float32)
+            token = draw(logits, step.token)
+            answer.take(token, logits)
+            queue.append(token)
+        if file is not None:
+            file.write(position + 1, answer, begun.resident)
         if position < length - 1:
             continue
-        logits = step.logits.view(np.float32)
-        token = draw(logits, step.token)
-        answer.take(token, logits)
-        queue.append(token)
         if hear is not None:
             progress = _silent(progress)
             hear(len(answer.tokens), token)
@@ -328,9 +362,14 @@ def answer(
         found = service_of(request, built, words[0], weights, hear, progress)
     else:
         found = Answer(memory={name: 2 * count for name, count in words[0].items()})
-        begun = _begun(built, request, weights, found)
+        file = None if request.file is None else AnswerFile(request.file, request, weights)
+        kept = None if file is None else file.read()
+        if kept is not None and isinstance(built, Decode | Chunks):
+            begun = _gone_on(built, request, weights, found, kept)
+        else:
+            begun = _begun(built, request, weights, found)
         progress.phase("prompt and answer")
-        taken = _answered(begun, request, found, hear, progress)
+        taken = _answered(begun, request, found, hear, progress, file)
         found.conclude(begun.resident)
         if begun.compared is not None:
             begun.compared.yardstick.conclude(taken, found.logits)

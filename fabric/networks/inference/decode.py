@@ -70,7 +70,7 @@ from fabric.program.program import Program
 from wse_core.errors import UnsupportedError
 from wse_core.params import Machine
 
-__all__ = ["PARTS", "Decode"]
+__all__ = ["LASTING", "PARTS", "Decode"]
 
 Summed = Callable[[str, Var], Callable[[], None]]
 """Gives, for an all-reduce of `Decode.sums` and a variable, what writes it."""
@@ -103,6 +103,11 @@ PARTS = (
 
 Norms of queries and keys belong to ``rotary``, norms behind the parts of a layer to ``o`` and ``down``.
 """
+
+
+LASTING = ("cache", "phase", "held", "order", "passed", "fine", "coarse", "now", "newest", "numbers")
+"""What a PE keeps from one step to the next: entries, which slots they are in, how many tokens there are, the angles of
+the next position.  Angles of layers that turn otherwise have `LOCAL` behind their names; all else is written anew."""
 
 
 @dataclass(frozen=True)

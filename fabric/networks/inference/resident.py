@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
-from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.decode import LASTING, Decode
 from fabric.networks.inference.edge import Came, Edge
+from fabric.networks.inference.elementwise import LOCAL
 from fabric.networks.inference.prefill.reading import readings
 from fabric.networks.inference.rows import Rows
-from wse_core.errors import InternalError
+from wse_core.errors import ConfigError, InternalError
 from wse_core.formats import Bits
 
-__all__ = ["Resident", "Resumed", "Step"]
+__all__ = ["Counters", "Resident", "Resumed", "Step"]
+
+Counters = dict[str, tuple[NDArray[Any], str]]
+"""Counters of all PEs: name -> (array, unit)."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,7 @@ class Resident:
         counts = None if prompt is None else prompt.counts
         most = Rows.most(self.place.height, self.place.tokens_per_row, decode.policy, counts)
         self.edge = Edge(fabric, decode, decode, weights, most, decode.begun if prompt is None else prompt.length)
+        self._before: Counters = {}
 
     @property
     def count(self) -> int:
@@ -132,6 +138,45 @@ class Resident:
         if not self.edge.has_left():
             raise InternalError("the decoder waits, and no token has left it")
         return hops
+
+    def lasting(self) -> dict[str, Bits]:
+        """Return what PEs keep from one step to the next: symbol -> bits of shape (height, width, elements)."""
+        images = self.fabric.spec.programs
+        names = [name + end for name in LASTING for end in ("", LOCAL)]
+        return {name: self._read(name) for name in names if all(name in image.symbols for image in images)}
+
+    def go_on(self, lasting: Mapping[str, Bits], count: int) -> None:
+        """Go on behind `count` tokens that a decoder of the same programs has taken; once, before any step.
+
+        Its counters are those of the steps from here on.
+
+        Parameters
+        ----------
+        lasting : mapping
+            What that one had (`lasting`).
+        count : int
+
+        Raises
+        ------
+        ConfigError
+            Not what the PEs of this decoder keep.
+        """
+        self.fabric.run(on_wait="return")  # until the decoder waits; behind a prompt it answers nothing, of nothing
+        own = self.lasting()
+        if {name: bits.shape for name, bits in own.items()} != {name: bits.shape for name, bits in lasting.items()}:
+            raise ConfigError("not what the PEs of this decoder keep", where="decoder", hint="the same mesh and tokens")
+        for name, bits in lasting.items():
+            self.fabric.write(name, bits, self.decode.column, 0, self.place.width, self.place.height)
+        self.edge.go_on(count)
+        self._before = self.fabric.all_counters()
+
+    def counters(self) -> Counters:
+        """Return the counters of all PEs since this decoder began, or went on."""
+        found = self.fabric.all_counters()
+        return {
+            name: (values - self._before[name][0] if name in self._before else values, unit)
+            for name, (values, unit) in found.items()
+        }
 
     def cache(self) -> Bits:
         """Return the bits of keys and values of all PEs, (height, width, words)."""

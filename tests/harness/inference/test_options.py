@@ -23,7 +23,7 @@ OPTIONS = {
     "--ahead": "3", "--draft-mesh": "2x1", "--decode-mesh": "2x1", "--regions": "2", "--requests": "2", "--batch": "2",
     "--dtype": "cb16", "--temperature": "9", "--top-k": "3", "--seed": "5", "--logits": "l.npz", "--verify": "off",
     "--estimate": None, "--out": "o.h5", "--trace": "events", "--random-layers": "1", "--chat": None, "--system": "x",
-    "--preset": "wse3", "--explain": None, "--messages": "m.json",
+    "--cache-file": "k.npz", "--preset": "wse3", "--explain": None, "--messages": "m.json",
 }  # fmt: skip
 """A value of each option that is not its default."""
 
@@ -45,7 +45,7 @@ def answers(tmp_path_factory):
     weights = {name: values.astype(np.float32) for name, values in random_weights(DECODER).items()}
     save_model(room / "model", Configuration(DECODER), weights, character_file("abcdefghijklmnopq"))
     (room / "m.json").write_text('[{"role": "user", "content": "x"}]')
-    values = {"MODEL": room / "model", **{name: room / name for name in ("l.npz", "o.h5", "m.json")}}
+    values = {"MODEL": room / "model", **{name: room / name for name in ("l.npz", "o.h5", "k.npz", "m.json")}}
     known = {}
 
     def answer(capsys, *options):
@@ -58,13 +58,13 @@ def answers(tmp_path_factory):
         for option in options:
             value = OPTIONS[option]
             words += [option] if value is None else [option, values.get(value, value)]
-        for name in ("l.npz", "o.h5"):
+        for name in ("l.npz", "o.h5", "k.npz"):
             (room / name).unlink(missing_ok=True)
         status = main([str(word) for word in words])
         printed = capsys.readouterr()
         found = json.loads(printed.out) if status == 0 else {}
         found.pop("host_seconds", None)
-        files = [name for name in ("l.npz", "o.h5") if (room / name).exists()]
+        files = [name for name in ("l.npz", "o.h5", "k.npz") if (room / name).exists()]
         if "o.h5" in files:
             with h5py.File(room / "o.h5") as file:
                 files.append("events" in json.dumps(sorted(file)))

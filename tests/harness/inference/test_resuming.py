@@ -1,0 +1,260 @@
+"""An answer that was interrupted goes on from its file as if nothing had happened; no other answer does."""
+
+from __future__ import annotations
+
+import errno
+import json
+import random
+import signal
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fabric.networks.inference.decoder import Decoder, LayerKind
+from harness.cli.main import main
+from harness.inference import resuming
+from harness.inference.asking import AnswerRequest, Sampling
+from harness.inference.generate import answer
+from harness.kit.console import Progress
+from harness.models.configuration import Configuration
+from harness.models.hub import save_model
+from harness.models.random_model import RandomModel
+from tests.examples import few
+from tests.fabric.networks.inference.small_models import random_weights
+from tests.killed import Victims
+from wse_core.errors import ConfigError, TraceError, UnsupportedError
+from wse_core.formats import Arithmetic
+from wse_core.params import machine
+
+PLAIN = Decoder(8, 2, 2, 1, 4, 6, 17, 40, 1e-5)
+LOCAL = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5, score_cap=2.0, local_base=9.0,
+                different=(LayerKind(), LayerKind(window=3, local=True)))  # fmt: skip
+NORMED = Decoder(4, 1, 2, 1, 4, 3, 5, 64, 1e-5, head_norms=True, activation="gelu")
+SAMPLING = Sampling(temperature=2.0, top_k=4, seed=5)
+
+
+MODELS = {
+    name: RandomModel(name, Configuration(d), 1) for name, d in (("plain", PLAIN), ("local", LOCAL), ("normed", NORMED))
+}
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    """Return the directory of a small random model."""
+    path = tmp_path_factory.mktemp("models") / "plain"
+    weights = {name: values.astype(np.float32) for name, values in random_weights(PLAIN).items()}
+    save_model(path, Configuration(PLAIN), weights)
+    return path
+
+
+def asked(model, **more):
+    """Return a request of some steps."""
+    options = {"mesh": (2, 2), "prefill": "token", "prompts": [[3, 1, 4]], "count": 5, "sampling": SAMPLING}
+    return AnswerRequest(machine=machine(), model=MODELS[model], **(options | more))
+
+
+class Ending(Progress):
+    """Interrupts at the end of a step, before it is kept."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def update(self, done, total=None, **_):
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+def facts(found):
+    """Return all that can be seen of an answer, but for what it took the host."""
+    counters = {name: (values.tolist(), unit) for name, (values, unit) in found.counters.items()}
+    apart = "host_seconds", "resumed", "logits", "max_abs_error"
+    others = {name: value for name, value in vars(found).items() if name not in apart}
+    others["error"] = found.max_abs_error and pytest.approx(found.max_abs_error, rel=1e-6)  # of plain numpy, in float64
+    return others | {"counters": counters, "logits": [each.tobytes() for each in found.logits]}
+
+
+WAYS = (
+    ("plain", {}),
+    ("plain", {"prefill": "mesh", "policy": "round", "count": 6}),
+    ("plain", {"prefill": "auto", "chunk": 2, "prompts": [[3, 1, 4, 1, 5]]}),
+    ("local", {"prefill": "token", "prompts": [[3, 1, 4, 1, 2]], "dtype": "cb16"}),
+    ("local", {"prefill": "mesh", "count": 7, "mesh": (1, 3)}),
+    ("normed", {"policy": "concat", "mesh": (3, 1), "verify": False}),
+    ("plain", {"sample": 2, "sampling": Sampling(), "count": 8}),
+)
+
+
+@pytest.mark.parametrize(("model", "way"), few(WAYS, 3))
+def test_it_goes_on_as_if_nothing_had_happened(tmp_path, model, way):
+    """Interrupted at random steps: tokens, logits, cycles, counters and what was compared are those of a whole."""
+    chance, request = random.Random(str(way)), asked(model, **way)
+    whole = answer(request)
+    kept = replace(request, file=tmp_path / "a.npz")
+    ends = 0
+    while ends < 2:
+        try:
+            answer(kept, progress=Ending(chance.randint(1, 3)))
+            break
+        except KeyboardInterrupt:
+            ends += 1
+    heard = []
+    found = answer(kept, lambda number, token: heard.append((number, token)))
+    assert ends
+    assert found.resumed >= 1
+    assert heard == list(enumerate(whole.tokens, 1))
+    assert facts(found) == facts(whole)
+    again = answer(kept)  # nothing is left to do
+    assert facts(again) == facts(whole)
+
+
+CHANGED = {
+    "--prompt": {"prompts": [[3, 1, 5]]}, "--tokens": {"count": 6}, "--mesh": {"mesh": (2, 1)},
+    "--cache": {"policy": "round"}, "--dtype": {"dtype": "cb16"}, "--prefill": {"prefill": "token"},
+    "--chunk": {"chunk": 2}, "--temperature": {"sampling": Sampling(3.0, 4, 5)},
+    "--top-k": {"sampling": Sampling(2.0, 3, 5)}, "--seed": {"sampling": Sampling(2.0, 4, 6)},
+    "--verify": {"verify": False}, "number of tokens": {"answers": 16},
+    "machine.ramp": {"machine": machine("wse3")},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """Return the file of a whole answer."""
+    path = tmp_path_factory.mktemp("files") / "a.npz"
+    answer(asked("plain", prefill="auto", file=path))
+    return path
+
+
+def test_each_option_is_refused_by_name(file):
+    before = file.read_bytes()
+    for option, more in CHANGED.items():
+        with pytest.raises(ConfigError) as caught:
+            answer(replace(asked("plain", prefill="auto", file=file), **more))
+        assert "--cache-file" in str(caught.value)
+        assert option == "machine.ramp" or option in str(caught.value)
+        assert option != "machine.ramp" or "--set machine." in str(caught.value)
+    assert file.read_bytes() == before
+
+
+def test_another_model_is_refused(file):
+    """Also one of the same sizes with other weights."""
+    for model in (MODELS["normed"], replace(MODELS["plain"], seed=2)):
+        with pytest.raises(ConfigError, match="MODEL"):
+            answer(replace(asked("plain", prefill="auto", file=file), model=model))
+
+
+def test_damaged_files_are_refused(file, tmp_path):
+    """Cut anywhere, a byte changed anywhere, or no such file at all: one message, and the file stays."""
+    chance, good, path = random.Random(1), file.read_bytes(), tmp_path / "b.npz"
+    request = asked("plain", prefill="auto", file=path)
+    weights, _ = request.model.rounded(Arithmetic.of(request.machine, "f16"))
+    found = resuming.AnswerFile(path, request, weights)
+    for k in range(40):
+        at = chance.randrange(len(good))
+        path.write_bytes(good[:at] if k % 2 else good[:at] + bytes([good[at] ^ 255]) + good[at + 1 :])
+        try:
+            kept = found.read()
+        except ConfigError as error:
+            assert "b.npz" in str(error)
+        else:  # a byte that says nothing: a date, say
+            assert kept.position == 7
+    path.write_text("text")
+    with pytest.raises(ConfigError, match="damaged"):
+        found.read()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        resuming.AnswerFile(tmp_path, request, weights).read()
+
+
+def test_a_full_disk_keeps_the_last_step(tmp_path, monkeypatch):
+    request = asked("plain", verify=False)
+    whole, kept = answer(request), replace(request, file=tmp_path / "a.npz")
+    right, count = np.savez, 0
+
+    def full(stream, **arrays):
+        nonlocal count
+        count += 1
+        if count == 4:
+            stream.write(b"half of it")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        right(stream, **arrays)
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(TraceError, match="No space left"):
+        answer(kept)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
+    found = answer(kept)
+    assert found.resumed == 3
+    assert facts(found) == facts(whole)
+
+
+def test_other_ways_have_no_file(tmp_path):
+    for more in ({"regions": 1}, {"batch": 2}, {"decode_mesh": (1, 1)}):
+        with pytest.raises(UnsupportedError, match="--cache-file"):
+            asked("plain", **({"prefill": "auto", "file": tmp_path / "a.npz"} | more))
+
+
+KILLED = """
+from harness.cli import main as cli
+from harness.inference import resuming
+from tests.killed import Countdown
+
+write = resuming.AnswerFile.write
+
+def case(moment, *words):
+    state = {}
+
+    def counted(*args):
+        write(*args)
+        if "counter" not in state:
+            state["counter"] = Countdown()
+        elif state["counter"].calls == float("inf"):  # the calls of one step are known now
+            state["counter"].calls = state["counter"].count * moment
+
+    resuming.AnswerFile.write = counted
+    cli.main(["generate", *words])
+"""
+
+
+def test_killed_at_any_moment(directory, tmp_path, capsys, child_env):
+    """A process that is killed within a step, or while it writes, leaves the last whole step; the rest follows."""
+    words = [str(directory), "--prompt-ids", "3,1", "--tokens", "12", "--mesh", "2x2", "--prefill", "token",
+             "--temperature", "2", "--verify", "off", "--json"]  # fmt: skip
+    assert main(["generate", *words]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    words += ["--cache-file", "a.npz"]
+    chance = random.Random(3)
+    with Victims(KILLED, tmp_path, child_env) as victims:
+        for _ in range(3):
+            status, _ = victims.run(chance.uniform(1.0, 3.0), *words)
+            assert status == -signal.SIGKILL
+    words[-1] = str(tmp_path / "a.npz")
+    assert main(["generate", *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found.pop("resumed") >= 3
+    for name in ("resumed", "host_seconds"):
+        found.pop(name, None), whole.pop(name, None)
+    assert found == whole
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_interrupted_it_says_how_to_go_on(directory, tmp_path, capsys, monkeypatch):
+    words = ["generate", str(directory), "--prompt-ids", "3,1", "--tokens", "4", "--mesh", "2x2"]
+    words += ["--verify", "off", "--cache-file", str(tmp_path / "a.npz")]
+    right, count = resuming.AnswerFile.write, 0
+
+    def ending(*args):
+        nonlocal count
+        right(*args)
+        count += 1
+        if count == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(resuming.AnswerFile, "write", ending)
+    assert main(words) == 130
+    assert "a.npz has the answer so far; the same command goes on" in capsys.readouterr().err
+    assert main(words) == 0
+    assert "gone on" in capsys.readouterr().out
+    assert main([*words, "--trace-window", "100", "--out", str(tmp_path / "o.h5")]) == 2
+    assert "--cache-file" in capsys.readouterr().err
