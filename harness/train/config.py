@@ -383,6 +383,8 @@ class TrainConfig(TrainFile):
         facts["memx"].pop("files")
         images = "kernel", "kernel_width", "stride", "padding", "output_padding", "groups", "momentum"
         for node in facts["network"].get("nodes", ()):  # and before there were images, or heads that are shared
+            if not node["fixed_outputs"]:
+                del node["fixed_outputs"]
             for key in (*images, "kv_heads", "base", "turned", "scaled", "factor", "shared", "fixed"):
                 if node[key] is None:
                     del node[key]

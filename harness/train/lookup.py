@@ -25,8 +25,10 @@ __all__ = ["Tie", "first_product", "without_padding"]
 
 
 def first_product(config: TrainConfig) -> int | None:
-    """Return the number of the matrix that alone multiplies the samples; None if there is none."""
+    """Return the number of the matrix that alone multiplies the samples, besides fixed ones; None if there is none."""
+    stays = {node.name for node in config.network.nodes if node.fixed}
     takes = [node.name.rpartition(".")[0] for node in config.graph.nodes if INPUT in node.inputs]
+    takes = [name for name in takes if name not in stays]
     found = [k for k, matrix in enumerate(config.matrices) if [matrix.name] == [f"{name}.weight" for name in takes]]
     return found[0] if found else None
 

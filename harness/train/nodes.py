@@ -58,6 +58,7 @@ OWNERS = {
     "causal": ("attention",),
     "scaled": ("attention",),
     "factor": ("multiple",),
+    "fixed_outputs": ("linear",),
     "fixed": ("linear", "convolution", "transposed", "shift", "scale", *NORMS),
     "shared": ("scale",),
     "base": ("rotary",),
@@ -241,10 +242,13 @@ def _windowed(node: Node, given: int, where: str) -> tuple[int, ...]:
 def _check(node: NodeConfig, where: str) -> None:
     """Refuse keys that an operation does not have, or lacks."""
     for key, owner in OWNERS.items():
-        if getattr(node, key) is not None and node.op not in owner:
+        if getattr(node, key) not in (None, ()) and node.op not in owner:
             raise ConfigError(f"{node.op} has no {key}", where=f"{where}.{key}", hint=f"op = {owner[0]!r}")
     if not node.name or not node.name.isprintable() or " " in node.name:
         raise ConfigError(f"{node.name!r} is no name", where=f"{where}.name", hint="letters, digits, dots")
+    if node.op == "linear" and max(node.fixed_outputs, default=0) >= (node.outputs or 1):
+        what = f"feature {max(node.fixed_outputs)} of {node.outputs}"
+        raise ConfigError(what, where=f"{where}.fixed_outputs", value=node.fixed_outputs)
     if node.op == "linear" and node.outputs is None:
         raise ConfigError("a product needs a number of features", where=f"{where}.outputs")
     if node.op in ("convolution", "transposed") and node.outputs is None:

@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 
 from fabric.networks.graph.rotary import BASE, turns
+from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
+from harness.train.onnx_functions import Call, after
 from harness.train.onnx_reader import FileTensor
-from harness.train.onnx_shown import Heads, Scores, Shown, ShownReader
+from harness.train.onnx_shown import Function, Heads, Scores, Shown, ShownReader
 
 __all__ = ["AttentionReader"]
 
 NEAR = 1e-5
 """Constants of a file that differ by less from those of ours, in f32, are the same."""
+HIDDEN = -1024.0
+"""A hidden key has this number behind its features, which queries multiply by one."""
 LOWEST = -1e4
 """A mask takes at least so much from what is not seen."""
 
@@ -150,6 +154,8 @@ class AttentionReader(ShownReader):
         if which in self.nothing and other in self.shown and np.all(self.known.get(one, 1) == 0):
             self._show(node.output[0], self.shown[other])
             return True
+        if isinstance(self.shown.get(which), Function):
+            return self._where_numbers(node, self.shown[which])
         condition = self.known.get(which)
         for seen, masked, turn in ((one, other, False), (other, one, True)):
             found = self.shown.get(seen)
@@ -159,6 +165,45 @@ class AttentionReader(ShownReader):
                 return True
         self._refuse(node, "chooses by what cannot be followed")
         return True
+
+    def _where_numbers(self, node: Any, told: Function) -> bool:
+        """Choose by the number of a token: between two numbers, or scores that are hidden or not."""
+        _, one, other = node.input
+        numbers = [self.known[name] for name in (one, other) if name in self.known]
+        same = [float(values.flat[0]) for values in numbers if np.all(values == values.flat[0])]
+        if len(same) == 2:
+            self._show(node.output[0], Function(told.of, lambda x: np.where(told.call(x), *same)))
+            return True
+        scores = next((self.shown[name] for name in (one, other) if isinstance(self.shown.get(name), Scores)), None)
+        if len(same) == 1 and same[0] <= LOWEST and scores is not None:
+            call = told.call if one in self.known else after(np.logical_not, told.call)
+            self._hide(node, scores, told.of, call)
+        else:
+            self._refuse(node, "chooses by what cannot be followed")
+        return True
+
+    def _hide_by_numbers(self, node: Any, scores: Scores, told: Function) -> None:
+        """Add to scores what tells hidden tokens from others."""
+        numbers = np.asarray(told.call(np.arange(max(self.vocabulary, 1))), float)
+        if np.any((numbers > LOWEST) & (numbers != 0)):
+            self._refuse(node, "adds numbers to scores; only masks are")
+            return
+        self._hide(node, scores, told.of, lambda x: np.asarray(told.call(x), float) <= LOWEST)
+
+    def _hide(self, node: Any, scores: Scores, of: Shown, call: Call) -> None:
+        """Let keys not be seen by any query, by the numbers of their tokens."""
+        tokens = np.arange(self.sequence)
+        try:
+            places = np.broadcast_to(of.places[0], scores.shape).reshape(-1, self.sequence, self.sequence)
+        except ValueError:
+            places = np.zeros((1, 1, 1))
+        wanted = scores.queries.sequences[:, None, None] * self.sequence + tokens
+        if of.node != INPUT or not self.numbers or scores.shares or not np.all(places == wanted):
+            self._refuse(node, "hides tokens by something else than their own numbers, from all others alike")
+            return
+        before = scores.hidden
+        hidden = call if before is None else lambda x: np.logical_or(call(x), before(x))
+        self._show(node.output[0], scores._replace(hidden=hidden))
 
     def _is_none(self, node: Any, names: list[str]) -> bool:
         self.nothing.add(node.output[0])
@@ -235,24 +280,113 @@ class AttentionReader(ShownReader):
         if why:
             self._refuse(node, why)
             return
-        names = []
+        names, hidden = list[str](), None
+        if scores.hidden is not None:
+            hidden = np.broadcast_to(np.asarray(scores.hidden(np.arange(self.vocabulary)), bool), self.vocabulary)
+            if scaled is None or hidden.all() or not self.vocabulary:
+                self._refuse(node, "where tokens are hidden, scores are divided by the root of a whole number here")
+                return
         for one, order, called in zip((queries, keys, values), own, ("q", "k", "v"), strict=True):
             assert order is not None
             if called == "q" and scaled is None:  # by another number than the root of a whole one
                 one, order = self._rescaled(node, one, order, scores.factor * np.sqrt(size))
             part = self._part(one.node, (order[:, None] + np.arange(size)).ravel(), called, node)
-            names.append(self._turn(part, len(order), one, node) if part else "")
+            if part and hidden is not None:
+                names.append(self._with_hidden(node, part, len(order), one, called, hidden))
+            else:
+                names.append(self._turn(part, len(order), one, node) if part else "")
         if all(names):
             heads, shared = len(firsts), len(own[1]) if own[1] is not None else 0
             operands = [FileTensor(part, self.shapes[part]) for part in names]
             more = {"kv_heads": shared} if shared < heads else {}
-            more |= {"scaled": scaled} if scaled not in (None, size) else {}
+            more |= {"scaled": scaled} if scaled is not None and (scaled != size or hidden is not None) else {}
             name = self._add_node(node, "attention", *operands, heads=heads, causal=bool(causal), **more)
+            if hidden is not None:  # a feature more of each head, which is zero
+                self.spread[name] = _own_features(heads, size)
+                self.shapes[name] = (heads * size,)
             rank = np.searchsorted(firsts, queries.firsts)
             token = queries.sequences[:, None] * self.sequence + np.arange(self.sequence)
             places = token[..., None] * (heads * size) + (rank[:, None] * size)[..., None] + np.arange(size)
             shape = (*scores.shape[:-1], size)
             self._show(node.output[0], Shown(name, places.reshape(1, *shape)))
+
+    def _with_hidden(self, node: Any, part: str, heads: int, one: Heads, called: str, hidden: np.ndarray) -> str:
+        """Return queries, keys or values with a feature more in each head: one, a large number if hidden, and zero."""
+        place = next(number for number, other in enumerate(self.nodes) if other["name"] == part)
+        product, real = self.nodes[place], _own_features(heads, one.size)
+        if product["op"] != "linear" or any(part in other["inputs"] for other in self.nodes):
+            self._refuse(node, "where tokens are hidden, queries, keys and values are products of their own here")
+            return ""
+        count = heads * (one.size + 1)
+        more = sorted(set(range(count)) - set(real.tolist()))
+        self.nodes[place] = {**product, "outputs": count, "fixed_outputs": more}
+        for what in ("weight", "bias"):
+            values = self.tensors.get(f"{part}.{what}")
+            if values is not None:
+                whole = np.zeros((count, *values.shape[1:]), np.float32)
+                whole[real] = values
+                self.tensors[f"{part}.{what}"] = whole
+                (origin,) = self.origins[f"{part}.{what}"]
+                self.origins[f"{part}.{what}"] = (origin._replace(ours=tuple(real.tolist())),)
+        self.shapes[part] = (count,)
+        made = self._turn(part, heads, one._replace(size=one.size + 1), node)
+        given = FileTensor(made, (count,))
+        if called == "q":
+            made = self._add_node(node, "shift", given, name=f"{part}.seen")
+            self.nodes[-1]["fixed"] = True
+            ones = np.zeros(count, np.float32)
+            ones[more] = 1
+            self.tensors[f"{made}.bias"], self.origins[f"{made}.bias"] = ones, ()
+        elif called == "k":
+            mask = FileTensor(self._mask_of(node, hidden, heads, one.size), (count,))
+            made = self._add_node(node, "add", given, mask, name=f"{part}.seen")
+        return made
+
+    def _mask_of(self, node: Any, hidden: np.ndarray, heads: int, size: int) -> str:
+        """Return the node that gives a large number below zero behind each head's features, for hidden tokens."""
+        key = hidden.tobytes(), heads, size
+        if key not in self.masks:
+            flag = self.masks.get((key[0], 0, 0), "")
+            if not flag:
+                told = np.zeros((1, self.inputs), np.float32)
+                told[0, : len(hidden)] = hidden * HIDDEN / self.token_scale  # here, so that gradients stay small
+                flag = self._constant_product(node, FileTensor(INPUT, ()), told, "hidden")
+                self.masks[key[0], 0, 0] = flag
+            count = heads * (size + 1)
+            numbers = np.zeros((count, 1), np.float32)
+            numbers[size :: size + 1] = 1
+            self.masks[key] = self._constant_product(node, FileTensor(flag, (1,)), numbers, f"hidden.{count}")
+        return self.masks[key]
+
+    def _constant_product(self, node: Any, x: FileTensor, weights: np.ndarray, called: str) -> str:
+        """Append a product whose weights are not trained."""
+        count = len(weights)
+        name = super()._add_node(node, "linear", x, shape=(count,), name=called, outputs=count, bias=False)
+        self.nodes[-1]["fixed"] = True
+        self.tensors[f"{name}.weight"], self.origins[f"{name}.weight"] = weights, ()
+        return name
+
+    def _linear(self, node: Any, x: FileTensor, transposed: bool) -> str:
+        name = super()._linear(node, x, transposed)
+        if name and x.node in self.spread:
+            real, values = self.spread[x.node], self.tensors[f"{name}.weight"]
+            whole = np.zeros((len(values), int(real[-1]) + 2), np.float32)
+            whole[:, real] = values
+            self.tensors[f"{name}.weight"] = whole
+            (origin,) = self.origins[f"{name}.weight"]
+            self.origins[f"{name}.weight"] = (origin._replace(across=tuple(real.tolist())),)
+        return name
+
+    def _add_node(self, node: Any, op: str, *given: FileTensor, **more: Any) -> str:
+        parted = list(given)
+        for number, value in enumerate(given if op != "linear" else ()):
+            if value.node in self.spread:  # what it shows alone
+                real = self.spread[value.node]
+                picks = np.zeros((len(real), int(real[-1]) + 2), np.float32)
+                picks[range(len(real)), real] = 1
+                made = self._constant_product(node, value, picks, f"{value.node}.own")
+                parted[number] = FileTensor(made, value.shape)
+        return super()._add_node(node, op, *parted, **more)
 
     def _rescaled(self, node: Any, one: Heads, order: np.ndarray, factor: float) -> tuple[Heads, np.ndarray]:
         """Return heads of queries multiplied by a number, and their first features."""
@@ -289,6 +423,11 @@ class AttentionReader(ShownReader):
         how |= {"turned": turned} if turned < one.size else {}
         given = FileTensor(part, self.shapes[part])
         return self._add_node(node, "rotary", given, name=f"{part}.turned", heads=heads, **how)
+
+
+def _own_features(heads: int, size: int) -> np.ndarray:
+    """Return the places of the features of heads that have one more each, behind them."""
+    return (np.arange(heads)[:, None] * (size + 1) + np.arange(size)).ravel()
 
 
 def _root_of(factor: float) -> int | None:

@@ -52,6 +52,7 @@ UNARY: dict[str, Call] = {
     "Neg": np.negative,
     "Erf": np.vectorize(math.erf, otypes=[float]),
     "Relu": lambda x: np.maximum(x, 0),
+    "Not": np.logical_not,
 }
 """Functions of a number that have nothing to say besides."""
 BINARY: dict[str, Callable[..., np.ndarray]] = {
@@ -66,6 +67,9 @@ BINARY: dict[str, Callable[..., np.ndarray]] = {
     "GreaterOrEqual": np.greater_equal,
     "Less": np.less,
     "LessOrEqual": np.less_equal,
+    "Equal": np.equal,
+    "And": np.logical_and,
+    "Or": np.logical_or,
     "Where": np.where,
 }
 """Functions of several numbers."""

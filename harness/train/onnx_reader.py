@@ -62,6 +62,8 @@ class Origin(NamedTuple):
         First and end of the columns of ours that it has; None: all.
     copies : int
         Ours has its numbers so many times, one after the other.
+    ours, across : tuple of int or None
+        Rows and columns of ours that it has, in order; None: all.
     """
 
     name: str
@@ -70,6 +72,8 @@ class Origin(NamedTuple):
     rows: tuple[int, ...] | None = None
     columns: tuple[int, int] | None = None
     copies: int = 1
+    ours: tuple[int, ...] | None = None
+    across: tuple[int, ...] | None = None
 
 
 class OnnxNetwork(NamedTuple):
@@ -136,6 +140,8 @@ class OnnxNetwork(NamedTuple):
             for origin in origins:
                 ours = tensors[name] if origin.columns is None else tensors[name][:, slice(*origin.columns)]
                 ours = ours[: len(ours) // origin.copies]
+                ours = ours if origin.ours is None else ours[list(origin.ours)]
+                ours = ours if origin.across is None else ours[:, list(origin.across)]
                 if origin.rows is None:
                     found[origin.name] = np.ascontiguousarray(ours.T if origin.transposed else ours)
                     continue

@@ -20,6 +20,8 @@ __all__ = ["ARRANGE", "KEEP", "PLACE", "Function", "Heads", "Looked", "Root", "S
 
 SAMPLES = 3
 """So many sequences are followed: what is done to three is done to any number."""
+BOOL = 9
+"""The number of a type that is true or false."""
 PLACE = np.int32
 """Places are such numbers: there is one for each number of a few samples."""
 ARRANGE = ("Reshape", "Transpose", "Slice", "Gather", "Unsqueeze", "Squeeze", "Expand", "Flatten", "Tile")
@@ -107,6 +109,8 @@ class Scores(NamedTuple):
         Which keys a query sees.
     shares : bool
         The softmax has been taken.
+    hidden : callable or None
+        Says of numbers of tokens which are hidden from all.
     """
 
     queries: Heads
@@ -115,6 +119,7 @@ class Scores(NamedTuple):
     factor: float
     seen: np.ndarray
     shares: bool = False
+    hidden: Callable[[np.ndarray], np.ndarray] | None = None
 
 
 class Heads(NamedTuple):
@@ -163,6 +168,9 @@ class ShownReader(OnnxReader):
         self.fixed_places: list[int] = []
         self.patches: tuple[int, ...] = ()
         self.token_scale = 1.0
+        self.vocabulary = 0
+        self.spread: dict[str, np.ndarray] = {}  # places of the features that are shown, among those of a node
+        self.masks: dict[tuple[bytes, int, int], str] = {}  # nodes that hide tokens, by tokens, heads and features
         self.multiples: dict[tuple[str, float], str] = {}  # names of nodes, by what they are a multiple of
         self.nothing: set[str] = set()  # whether a number is none
         self.sequence, self.first, self.numbers, self.tied = 0, False, False, ""
@@ -381,6 +389,10 @@ class ShownReader(OnnxReader):
         if node.input[0] not in self.shown:
             return False
         before = len(self.refused)
+        mask = isinstance(self.shown[node.input[0]], Function | Shown) and self._of_numbers(self.shown[node.input[0]])
+        if node.op_type == "Cast" and mask:
+            self._of_whole_numbers(node)
+            return True
         if node.op_type == "Cast":
             self._cast(node, FileTensor("-", ()))
         elif node.op_type == "Dropout":
@@ -391,6 +403,18 @@ class ShownReader(OnnxReader):
         if len(self.refused) == before:
             self._show(node.output[0], found)
         return True
+
+    def _of_numbers(self, found: Any) -> bool:
+        """Return whether a tensor shows numbers of tokens, or a function of them."""
+        return self.numbers and getattr(getattr(found, "of", found), "node", "") == INPUT
+
+    def _of_whole_numbers(self, node: Any) -> None:
+        """Go on with numbers of tokens in another type: what is no number with a point tells tokens apart."""
+        found = self.shown[node.input[0]]
+        if self._of(node, "to", 0) == BOOL:
+            base, call = (found.of, found.call) if isinstance(found, Function) else (found, lambda x: x)
+            found = Function(base, lambda x: np.asarray(call(x)) != 0)
+        self._show(node.output[0], found)
 
     def _join(self, node: Any, names: list[str]) -> bool:
         """Put pieces of one tensor one behind the other."""

@@ -41,6 +41,8 @@ __all__ = ["FeatureReader", "TokenReader", "has_features", "has_sequences"]
 
 FUNCTIONS = ("Clip", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", *(op for op in UNARY if op != "Neg"))
 """Functions of a number that are followed."""
+COMPARE = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or")
+"""What tells which tokens are hidden from others is made of these."""
 CHANNELS = ("BatchNormalization", "InstanceNormalization", "GroupNormalization")
 """The second axis of what these take has channels."""
 
@@ -129,7 +131,7 @@ class TokenReader(AttentionReader):
             "Sub": self._combine,
             "Mul": self._combine,
             "Div": self._combine,
-            "Pow": self._combine,
+            **dict.fromkeys(("Pow", *COMPARE), self._combine),
             "MatMul": self._product,
             "Einsum": self._einsum,
             "Attention": self._whole_attention,
@@ -263,6 +265,7 @@ class TokenReader(AttentionReader):
             return
         tables = [*((table, None) for table in by_number), *((t, rows) for t, rows in found.tables if rows is not None)]
         self.token_scale = float(f"{found.factor:.7g}")
+        self.vocabulary = len(self.known[by_number[0]])
         self.inputs = 0
         self.shapes[INPUT] = ()
         origin = self.origin[by_number[0]]
@@ -453,6 +456,10 @@ class TokenReader(AttentionReader):
     def _combine_two(self, node: Any, op: str, call: Callable[..., np.ndarray]) -> bool:
         """Combine two tensors that depend on samples."""
         one, other = (self.shown[name] for name in node.input)
+        for scores, function in ((one, other), (other, one)):
+            if isinstance(scores, Scores) and isinstance(function, Function) and op == "Add":
+                self._hide_by_numbers(node, scores, function)
+                return True
         if isinstance(one, Looked) and isinstance(other, Looked) and op == "Add":
             self._show(node.output[0], one._replace(tables=one.tables + other.tables, factor=one.factor * other.factor))
             return True

@@ -51,6 +51,7 @@ SUPPORT: dict[str, Support] = {
             "factor",
             "shared",
             "fixed",
+            "fixed_outputs",
         )
     },
     "network.image": Support(DOES, "the product of its sizes are the inputs"),

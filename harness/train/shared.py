@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,9 +42,9 @@ def trained(config: TrainConfig, matrices: Sequence[Parameter], gradients: Seque
         Per parameter, a number per weight.
     """
     found = without_padding(config, matrices, gradients)
-    for number, columns in fixed(config):
+    for number, where in fixed(config):
         whole = found[number].reshape(config.graph.parameters[number].shape).copy()
-        whole[:, columns] = 0
+        whole[where] = 0
         found[number] = whole.reshape(-1)
     if config.tie is not None:
         found = config.tie.added(matrices, found)
@@ -57,28 +57,30 @@ def trained(config: TrainConfig, matrices: Sequence[Parameter], gradients: Seque
     return found
 
 
-def fixed(config: TrainConfig) -> Iterator[tuple[int, slice]]:
-    """Give the number of each parameter that is not trained, and its columns that are not."""
+def fixed(config: TrainConfig) -> Iterator[tuple[int, tuple[Any, Any]]]:
+    """Give the number of each parameter that is not trained, and which rows and columns of it are not."""
     numbers = {tensor.name: number for number, tensor in enumerate(config.graph.parameters)}
     for node in config.network.nodes:
         for name in (f"{node.name}.{kind}" for kind in ("weight", "norm", "shift", "scale") if node.fixed):
             if name in numbers:
-                yield numbers[name], slice(None)
+                yield numbers[name], (slice(None), slice(None))
+        if node.fixed_outputs:
+            yield numbers[f"{node.name}.weight"], (list(node.fixed_outputs), slice(None))
     places, first = config.network.places, first_product(config)
     counts = places[::3]
     for table in config.network.fixed_places:
         assert first is not None
         begin = config.network.inputs - sum(counts[table:])
-        yield first, slice(begin, begin + counts[table])
+        yield first, (slice(None), slice(begin, begin + counts[table]))
 
 
 @contextmanager
 def kept(config: TrainConfig, parameters: Sequence[Parameter]) -> Iterator[None]:
     """Let weights that are not trained stay what they are meanwhile, also where an optimizer lets weights decay."""
-    held = [(number, columns, parameters[number].dense[:, columns].copy()) for number, columns in fixed(config)]
+    held = [(number, where, np.array(parameters[number].dense[where])) for number, where in fixed(config)]
     yield
-    for number, columns, values in held:
-        parameters[number].dense[:, columns] = values
+    for number, where, values in held:
+        parameters[number].dense[where] = values
         parameters[number].refresh()
 
 

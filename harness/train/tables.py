@@ -122,6 +122,9 @@ class NodeConfig:
         high=10**9,
     )
     fixed: bool | None = option(None, doc="of what has numbers that are learned: they stay as they are (default: no)")
+    fixed_outputs: tuple[int, ...] = option(
+        (), doc="of linear: features of the result, from 0 on, whose weights stay as they are"
+    )
     factor: float | None = option(None, doc="of multiple: what all numbers are multiplied with (default: 1)")
     shared: int | None = option(
         None,

@@ -529,6 +529,68 @@ def test_places_that_are_not_trained_are_read(folder, how):
     assert how != "buffer" or np.array_equal(out["waves"], waves)
 
 
+def padded(f, how):
+    """Write attention in which token 3 is hidden, as exporters write it; `how` also says what is wrong with it."""
+    x = f.op("Gather", f.parameter("wte.weight", VOCABULARY, D), "x")
+    if how == "places":
+        x = f.op("Add", x, f.parameter("place", S, D))
+    q, k, v = (f.shape(f.linear(x, name, D, D, bias=how != "bare"), -1, S, 2, D // 2) for name in "qkv")
+    q, k, v = (f.op("Transpose", one, perm=[0, 2, 1, 3]) for one in (q, k, v))
+    scores = f.op("Mul", f.op("MatMul", q, f.op("Transpose", k, perm=[0, 1, 3, 2])), f.constant(0.5))
+    hides = f.op("Equal", "x", f.constant(3, np.int64))
+    keys = f.op("Unsqueeze", hides, f.constant([1, 3] if how == "queries" else [1, 2], np.int64))
+    if how == "chosen":
+        scores = f.op("Where", keys, f.constant(-np.inf), scores)
+    elif how in ("biased", "bare", "places", "queries"):
+        lets = f.op("Sub", f.constant(1.0), f.op("Cast", f.op("Not", keys), to=1))
+        scores = f.op("Add", scores, f.op("Mul", lets, f.constant(-1.0 if how == "biased" else -1e4)))
+    else:  # a mask of numbers, and another one of places
+        lets = f.op("Where", keys, f.constant(-np.inf), f.constant(0.0))
+        scores = f.op("Add", f.op("Add", scores, f.constant(np.triu(np.full((S, S), -1e9, np.float32), 1))), lets)
+    y = f.op("Transpose", f.op("MatMul", f.op("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])
+    return f.linear(f.op("Add", x, f.linear(f.shape(y, -1, S, D), "o", D, D)), "head", 5, D)
+
+
+@pytest.mark.parametrize("how", ["chosen", "bare", "places", "causal"])
+def test_tokens_that_are_hidden_are_read(folder, how):
+    """Keys of one number get a feature more in each head; wafers and numpy train alike, and what goes out is whole."""
+    f = SequenceFile(0)
+    f.write("m.onnx", padded(f, how))
+    tokens(PLAIN)
+    given = dict(np.load("tokens.npz"))
+    for name in ("x_train", "x_test"):
+        given[name][:, 0] = 1  # nobody sees nothing
+    np.savez("tokens.npz", **given)
+    run = PlainTrainer(config())
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": given["x_test"]})
+    found = PlainGraph(run.config.graph, "f64").forward(run._active(), load(run.config).x_test[:])
+    assert np.allclose(found, wanted.reshape(found.shape), atol=3e-5)
+    assert (given["x_test"] == 3).any()
+    out = run.state_dict()
+    assert {name: array.tobytes() for name, array in out.items()} == {
+        name: array.tobytes() for name, array in f.given.items()
+    }
+    machine, oracle = Trainer(run.config), Trainer(run.config, backend="numpy")
+    before = machine.tensors()
+    assert [machine.step().loss for _ in range(2)] == [oracle.step().loss for _ in range(2)]
+    after, others = machine.tensors(), oracle.tensors()
+    assert all(np.array_equal(array, others[name]) for name, array in after.items())
+    for node in run.config.network.nodes:
+        for kind in ("weight", "bias") if node.fixed or node.fixed_outputs else ():
+            rows = slice(None) if node.fixed else list(node.fixed_outputs)
+            name = f"{node.name}.{kind}"
+            assert name not in after or np.array_equal(before[name][rows], after[name][rows])
+    assert not np.array_equal(before["k.weight"], after["k.weight"])
+
+
+@pytest.mark.parametrize(("how", "what"), [("queries", "hides tokens by something else"), ("biased", "only masks are")])
+def test_other_ways_to_hide_tokens_are_named(folder, how, what):
+    f = SequenceFile(0)
+    f.write("m.onnx", padded(f, how))
+    with pytest.raises(UnsupportedError, match=what):
+        config()
+
+
 def test_attention_in_letters_is_read(folder):
     f = SequenceFile(0)
     x = f.op("Gather", f.parameter("wte.weight", VOCABULARY, D), "x")

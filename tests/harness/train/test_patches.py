@@ -194,6 +194,19 @@ loss_scale = {initial = 256.0}
     assert factors[0] != factors[1]
 
 
+def test_features_that_are_not_there_are_refused():
+    text = """
+[network]
+inputs = 64
+nodes = [{name = "a", op = "linear", outputs = 10, fixed_outputs = [10]}]
+[data]
+source = "digits"
+batch = 8
+"""
+    with pytest.raises(ConfigError, match="feature 10 of 10"):
+        parse_train(text, "a.toml")
+
+
 def test_numbers_that_are_not_repeated_evenly_are_refused():
     text = """
 [network]

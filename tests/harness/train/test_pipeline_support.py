@@ -64,7 +64,8 @@ WRONG = {
         f"network.nodes.{key}": {
             "network.layers": [],
             "network.nodes": [
-                {"name": "a", "op": "linear", "outputs": 8, "bias": False, "density": 1.0, "deviation": 0.1},
+                {"name": "a", "op": "linear", "outputs": 8, "bias": False, "density": 1.0, "deviation": 0.1}
+                | {"fixed_outputs": [0]},
                 {"name": "k", "op": "linear", "inputs": ["a"], "outputs": 4},
                 {"name": "b", "op": "attention", "inputs": ["a", "k", "k"], "heads": 2}
                 | {"kv_heads": 1, "causal": False, "scaled": 9},
@@ -76,7 +77,7 @@ WRONG = {
         }
         for key in (
             *("name", "op", "inputs", "outputs", "bias", "density", "deviation", "heads", "kv_heads", "causal"),
-            *("base", "turned", "scaled", "factor", "shared", "fixed"),
+            *("base", "turned", "scaled", "factor", "shared", "fixed", "fixed_outputs"),
         )
     },
     **{

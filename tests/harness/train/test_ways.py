@@ -410,6 +410,7 @@ KEYS = {
     "network.nodes.turned": (TURNED, TURNED.replace(",heads=1", ",heads=1,turned=2")),
     "network.nodes.causal": (nodes(), nodes("", ",causal=false")),
     "network.nodes.scaled": (nodes(), nodes("", ",scaled=9")),
+    "network.nodes.fixed_outputs": (nodes(), nodes(",fixed_outputs=[1]")),
     "network.nodes.fixed": (nodes(), nodes(",fixed=true")),
     "network.nodes.factor": (multiplied("multiple", ""), multiplied("multiple", ",factor=0.5")),
     "network.nodes.shared": (multiplied("scale", ""), multiplied("scale", ",shared=2")),

@@ -265,6 +265,10 @@ TRAINED = {
     },
     **{f"vision {how}": (IMAGE, "", lambda torch, how=how: _vision(torch.nn, torch, how)) for how in ("class", "mean")},
     **{f"waves {how}": (TOKENS, "", lambda torch, how=how: _waved(torch.nn, torch, how)) for how in ("kept", "made")},
+    **{
+        f"padded {how}": (TOKENS, "", lambda torch, how=how: _padded(torch.nn, torch, how))
+        for how in ("bits", "numbers")
+    },
     "by instance": (IMAGE, "", lambda torch: _by_instance(torch.nn)),
     "without factors": (FEATURES, "", lambda torch: _without_factors(torch.nn)),
     "scored": (TOKENS, "", lambda torch: _scored(torch.nn, torch)),
@@ -347,6 +351,22 @@ def _vision(nn, torch, how):
     return Vision()
 
 
+def _padded(nn, torch, how):
+    class Padded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.places = nn.Embedding(20, 16, padding_idx=0), nn.Embedding(8, 16)
+            self.block = nn.TransformerEncoderLayer(16, 2, 32, 0.0, "gelu", batch_first=True)
+            self.head = nn.Linear(16, 5)
+
+        def forward(self, ids):
+            x = self.tokens(ids) + self.places(torch.arange(8))
+            mask = (1 - (ids != 0).float()) * -10_000.0 if how == "numbers" else ids.eq(0)
+            return self.head(self.block(x, src_key_padding_mask=mask)[:, 0])
+
+    return Padded()
+
+
 def _waved(nn, torch, how):
     class Waved(nn.Module):
         def __init__(self):
@@ -414,4 +434,6 @@ def made(torch, takes, module):
     torch.manual_seed(0)
     shapes = {FEATURES: (16, 6), IMAGE: (8, 1, 8, 8)}
     x = torch.randint(0, 20, (4, 8)) if takes == TOKENS else torch.randn(*shapes[takes])
+    if takes == TOKENS:
+        x[:, 0] = 1  # there is one that is no padding
     return module(torch).train(), x
