@@ -103,7 +103,7 @@ THETA = {"SmolLM3ForCausalLM": 2_000_000.0, "Gemma3ForCausalLM": 1_000_000.0, "O
 """Base of the angles where the library has another one than 10,000 if the file says nothing of it."""
 
 SLIDING = "sliding_attention"
-"""Layers with a window, by the library's name."""
+"""Layers with a window have this name in the library."""
 
 POSITIONS = ("default", *KINDS)
 """Types of positions that are modelled."""
@@ -218,7 +218,7 @@ ROPE_KEYS: dict[str, Key] = {
         "it holds for texts longer than the context of the first training, which are refused", _scaling_only("longrope")
     ),
 }
-"""Known keys of ``rope_parameters``, and of ``rope_scaling``, its older name."""
+"""These keys are known of ``rope_parameters``, and of ``rope_scaling``, its older name."""
 
 
 def rope_key(value: Any, table: Mapping[str, Any]) -> str | None:
@@ -428,7 +428,7 @@ GEMMAS: dict[str, Key] = {
     "sliding_window": used("window of attention", missing=f"{WINDOW}, as the library has it"),
     "use_sliding_window": ignored("layer_types says which layers have a window"),
 }
-"""Keys of the second and third generation of Gemma."""
+"""The second and third generation of Gemma have these keys."""
 
 EXPERTS: dict[str, Key] = {
     "num_experts_per_tok": used("experts that a token is given to", missing="8, as the library has it"),
@@ -439,7 +439,7 @@ EXPERTS: dict[str, Key] = {
     "attention_bias": ATTENTION_BIAS,
     **dict.fromkeys(("output_router_logits", "router_aux_loss_coef", "router_jitter_noise"), ignored(TRAINING)),
 }
-"""Keys of models with experts."""
+"""Models with experts have these keys."""
 
 CONFIG_KEYS: dict[str, dict[str, Key]] = {
     "MixtralForCausalLM": COMMON | EXPERTS | {
@@ -596,4 +596,4 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "layer_types": used("which layers have a window, if use_sliding_window is true", _windows_that_are_used),
     },
 }  # fmt: skip
-"""Known keys of each architecture."""
+"""Each architecture has these known keys."""

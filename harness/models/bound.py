@@ -34,24 +34,24 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 HEAD = "head"
 """Name of the output matrix here, whichever tensor it is."""
 Pair = tuple[Array, Array]
-"""Numbers, and variances of their errors."""
+"""A `Pair` has numbers, and variances of their errors."""
 
 SIGMAS = 6.0
 V = 2.0**-24
 TURN = 4.0
-"""Roundings of a turn by a constant angle, the constant's own included."""
+"""A turn by a constant angle has so many roundings, the constant's own included."""
 FUNCTION = 2.0**-21
 """Relative error of exp, reciprocal and rsqrt: docs/numerics.md has 2.2 units in the last place."""
 SLOPES = {"silu": 1.1, "gelu": 1.13, "gelu_erf": 1.13, "relu": 1.0}
-"""Largest slope of each activation."""
+"""Each activation has this largest slope."""
 EXPONENT = {"silu": 0.0, "gelu": 4.0}
 """Roundings of what exp is taken of, each relative to it."""
 TAIL = 2e-7
-"""Error of gelu with the error function: docs/numerics.md, relative to the larger of abs(x) and 1."""
+"""Gelu with the error function is off by this: docs/numerics.md, relative to the larger of abs(x) and 1."""
 
 
 class _Parts:
-    """The parts of a decoder with the variances of their errors."""
+    """`_Parts` of a decoder have the variances of their errors."""
 
     def __init__(self, decoder: Decoder, weights: Mapping[str, Any], dtype: str, places: int) -> None:
         self.decoder, self.weights, self.places = decoder, weights, places

@@ -36,7 +36,7 @@ DEFAULT = "default"
 """Name of the template that is taken where there are several."""
 
 SECONDS, WALL, BYTES = 5, 60, 1 << 30
-"""Most seconds of the processor, most seconds of the clock, and most memory of a rendering [bytes]."""
+"""A rendering takes at most these seconds of the processor and of the clock, and this memory [bytes]."""
 
 MOST = 1 << 22
 """Longest text that a template may make [characters]; a context of a million tokens is about as much."""
@@ -49,7 +49,7 @@ Messages = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """A template of a model.
+    """A `ChatTemplate` is that of a model.
 
     Attributes
     ----------

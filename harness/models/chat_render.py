@@ -41,7 +41,7 @@ def _environment() -> Any:
             return str(caller())
 
     class Namespace(utils.Namespace):
-        """A namespace without hidden names."""
+        """A `Namespace` has no hidden names."""
 
         def __init__(*args: Any, **names: Any) -> None:  # a name may be self
             own, rest = args[0], args[1:]
@@ -126,7 +126,7 @@ def _rendered(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Render the job of the standard input within its limits; write what came of it as JSON."""
+    """Read a job from the standard input, render it within its limits, and write what came of it as JSON."""
     job = json.load(sys.stdin)
     for kind, most in ((resource.RLIMIT_CPU, job["seconds"]), (resource.RLIMIT_AS, job["bytes"])):
         resource.setrlimit(kind, (most, most))

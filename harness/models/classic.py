@@ -159,7 +159,7 @@ GPT: dict[str, Key] = {
                 "partial_rotary_factor", "rotary_pct"),
                ELSEWHERE),
 }  # fmt: skip
-"""Keys of a GPT-2 and a GPT-J."""
+"""A GPT-2 and a GPT-J have these keys."""
 
 LATER: dict[str, Key] = {
     **{name: COMMON[name] for name in SIZES},
@@ -177,7 +177,7 @@ TURNING: dict[str, Key] = {
     "head_dim": unless((), "the library looks at it in one place and not in another"),
     "qk_layernorm": unless(NOTHING, "norms of queries and keys that subtract the mean are not modelled"),
 }
-"""Keys of a Phi and a StableLM."""
+"""A Phi and a StableLM have these keys."""
 
 
 def _a_factor(value: Any, table: Mapping[str, Any]) -> str | None:
@@ -208,7 +208,7 @@ ALL_TURNS: dict[str, Key] = {
     "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
     "tie_word_embeddings": used("whether the output matrix is the embedding", missing="true"),
 }
-"""Keys of those of which all of a head turns."""
+"""Those of which all of a head turns have these keys."""
 
 COHERES: dict[str, Key] = {
     "hidden_act": used("the activation", _activation, missing="silu"),
@@ -276,7 +276,7 @@ CLASSIC_KEYS: dict[str, dict[str, Key]] = {
         "rope_pct": unless(NOTHING, "the library reads partial_rotary_factor"),
     },
 }  # fmt: skip
-"""Known keys of each architecture."""
+"""Each architecture has these known keys."""
 
 
 def plain_names(table: Mapping[str, Any], architecture: str) -> dict[str, Any]:

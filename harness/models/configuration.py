@@ -58,7 +58,7 @@ SIZES = {
 """Sizes of a decoder, and the keys that every file must have for them."""
 
 GEMMAS = ("GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")
-"""Architectures with gelu, norms of 1 + w and a factor of the embedding."""
+"""These architectures have gelu, norms of 1 + w and a factor of the embedding."""
 
 KV_HEADS = {"Qwen2ForCausalLM": 32, "Qwen3ForCausalLM": 32, "MistralForCausalLM": 8, "GemmaForCausalLM": 16,
             "SmolLM3ForCausalLM": 4, "Gemma2ForCausalLM": 4, "Gemma3ForCausalLM": 4,
@@ -220,7 +220,7 @@ EVERY = {"Gemma2ForCausalLM": 2, "Gemma3ForCausalLM": 6, "Olmo3ForCausalLM": 4}
 
 NO_WINDOWS = ("LlamaForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "Olmo2ForCausalLM", "Qwen3MoeForCausalLM",
               "OlmoeForCausalLM")  # fmt: skip
-"""Architectures without a window of attention."""
+"""These architectures have no window of attention."""
 
 
 ALIKE = ("MistralForCausalLM", "Phi3ForCausalLM", "MixtralForCausalLM")

@@ -41,13 +41,13 @@ KINDS = {0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_
          12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S", 20: "IQ4_NL",
          21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 29: "IQ1_M", 30: "BF16", 34: "TQ1_0", 35: "TQ2_0",
          39: "MXFP4"}  # fmt: skip
-"""Types of tensors, by their numbers."""
+"""Types of tensors have these numbers."""
 
 MOST_AXES = 4
 """Longest shape that the format has."""
 
 LONGEST_NAME = 1 << 16
-"""Longest name of a key or a tensor [bytes]."""
+"""The name of a key or a tensor has at most so many bytes."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class GgufFile:
 
 
 class _Head:
-    """Reads the head of a file from its first byte on."""
+    """A `_Head` reads the head of a file from its first byte on."""
 
     def __init__(self, path: Path, data: memoryview) -> None:
         self.path, self.data, self.at = path, data, 0

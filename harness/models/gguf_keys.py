@@ -56,7 +56,7 @@ WITH_EXPERTS = ("llama", "qwen3moe", "olmoe")
 """Architectures whose layers may have experts."""
 
 OLDER = ("gpt2", "gptneox", "phi2", "stablelm")
-"""Architectures with LayerNorm."""
+"""These architectures have LayerNorm."""
 
 STOPS = ("eos_token_id", "eot_token_id", "eom_token_id")
 """Tokens that end an answer, by the ends of their keys."""
@@ -241,7 +241,7 @@ GENERAL: dict[str, Key] = {
     "tokenizer.chat_templates": ignored("tokenizer.chat_template is taken"),
     "tokenizer.huggingface.json": ignored("tokens and merges of the file say the same"),
 }
-"""Known keys of all architectures."""
+"""All architectures have these known keys."""
 
 for _end in ("seperator", "separator", "padding", "mask", "prefix", "suffix", "middle", "fim_pre", "fim_suf", "fim_mid",
              "fim_pad", "fim_rep", "fim_sep", "cls"):  # fmt: skip

@@ -36,7 +36,7 @@ from wse_core.errors.values import named, shown
 __all__ = ["GgufText", "explained_gguf", "gguf_text", "read_gguf_model"]
 
 FUSED = "qkv_proj"
-"""Last part of the name of a matrix of queries, keys and values."""
+"""The name of a matrix of queries, keys and values has this last part."""
 
 NAMES_OF_PARTS = {
     "attn_norm": "input_layernorm",
@@ -55,11 +55,11 @@ NAMES_OF_PARTS = {
     "post_attention_norm": "post_attention_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
 }
-"""Parts of a layer, by the format's names."""
+"""Parts of a layer have these names in the format."""
 
 OTHERS = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
           "position_embd": "model.embed_positions"}  # fmt: skip
-"""Tensors beside the layers."""
+"""These tensors stand beside the layers."""
 
 EXPERTS = {"ffn_gate": "gate_proj", "ffn_up": "up_proj", "ffn_down": "down_proj"}
 """Products of experts: a tensor of all has an "_exps" behind its name, one of a single expert its number."""
@@ -86,7 +86,7 @@ BEGINS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral")
 
 @dataclass(frozen=True)
 class GgufText:
-    """Tokenizer and chat template of a file.
+    """A `GgufText` has tokenizer and chat template of a file.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ class GgufText:
         return tokens
 
     def tokenizer(self) -> Tokenizer:
-        """Return the tokenizer.
+        """Return the tokenizer of the file.
 
         Raises
         ------

@@ -1,5 +1,5 @@
-"""A language model as a directory of the hub's layout, ``config.json``, ``*.safetensors``, ``tokenizer.json``, or as
-one GGUF file (`harness.models.gguf_model`).
+"""A language model is a directory of the hub's layout, ``config.json``, ``*.safetensors``, ``tokenizer.json``, or one
+GGUF file (`harness.models.gguf_model`).
 
 Tensors stay in the file until they are asked for.  Names and shapes are checked at once: what is missing, has another
 shape, or would change results and is not modelled (a bias that the decoder does not have) is refused by its name.
@@ -72,7 +72,7 @@ FOREIGN = {
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """A model with its weights.
+    """A `LanguageModel` is a model with its weights.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class LanguageModel:
 
     @property
     def decoder(self) -> Decoder:
-        """Its sizes."""
+        """The decoder has its sizes."""
         return self.configuration.decoder
 
     def weights(self) -> dict[str, Array]:

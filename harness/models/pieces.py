@@ -56,7 +56,7 @@ WHOLE = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral", "lfm2", "tekke
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The tokens of a file.
+    """A `Vocabulary` has the tokens of a file.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class Vocabulary:
 
 
 def _table(vocabulary: Vocabulary, **parts: Any) -> dict[str, Any]:
-    """Return a ``tokenizer.json``."""
+    """Return the table of a ``tokenizer.json``."""
     empty = dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer"))
     whole = {"added_tokens": vocabulary.added(), "post_processor": vocabulary.around()}
     return {"version": "1.0", **empty, **whole, **parts}

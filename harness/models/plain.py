@@ -1,4 +1,4 @@
-"""A decoder in plain numpy: the yardstick of everything that PEs compute.
+"""A decoder in plain numpy is the yardstick of everything that PEs compute.
 
 Formulas and their order are those of the usual implementation of the family; sums are numpy's own.  `dtype` is float32
 unless float64 is asked for, in which the same code gives the yardstick of bounds.  Nothing is rounded to 16 bit

@@ -1,4 +1,4 @@
-"""Published models by name: their sizes, never their weights.
+"""Published models are known by name: their sizes, never their weights.
 
 Sources: He et al., WaferLLM (OSDI 2025), section 7, and Public rates of answering; sizes from the configuration files
 that their makers publish.
@@ -17,16 +17,16 @@ from wse_core.schema import suggestion
 __all__ = ["PRESETS", "find_preset"]
 
 LONG = Scaling("llama3", 8.0)
-"""Positions of LLaMA 3.1, for contexts of 131,072 tokens."""
+"""LLaMA 3.1 has these positions, for contexts of 131,072 tokens."""
 
 PHI4 = Scaling("longrope", 1.0, original=4096, amplitude=(1 + log(32) / log(4096)) ** 0.5, pairs=(1.0,) * 48)
 """Positions of Phi-4-mini in texts that its first context holds."""
 
 NO_POSITIONS = tuple(LayerKind(turns=(layer + 1) % 4 != 0) for layer in range(36))
-"""Layers of a SmolLM3: each fourth one turns nothing."""
+"""A SmolLM3 has these layers: each fourth one turns nothing."""
 
 WINDOWS = (LayerKind(window=4096),) * 32
-"""Layers of the first Mistral."""
+"""The first Mistral has these layers."""
 
 
 def each_second(count: int) -> tuple[LayerKind, ...]:
@@ -46,7 +46,7 @@ NOWHERE = LayerKind(turns=False)
 """A layer that does not know positions."""
 
 LOCAL = tuple(LayerKind() if (layer + 1) % 6 == 0 else LayerKind(window=512, local=True) for layer in range(26))
-"""Layers of the smallest Gemma of the third generation: five with a window before each one without."""
+"""The smallest Gemma of the third generation has these layers: five with a window before each one without."""
 
 PRESETS = {
     "LLaMA3-8B": Decoder(4096, 32, 32, 8, 128, 14336, 128256, 8192, 1e-5, 5e5),
@@ -84,7 +84,7 @@ PRESETS = {
     "LLaMA3.1-70B": Decoder(8192, 80, 64, 8, 128, 28672, 128256, 131072, 1e-5, 5e5, scaling=LONG),
     "LLaMA3.1-405B": Decoder(16384, 126, 128, 8, 128, 53248, 128256, 131072, 1e-5, 5e5, scaling=LONG),
 }  # fmt: skip
-"""By the names of the papers and of the public rates."""
+"""Models have the names of the papers and of the public rates."""
 
 
 def find_preset(name: str) -> tuple[str, Decoder]:

@@ -21,7 +21,7 @@ __all__ = ["RandomModel", "random_model", "sized_model"]
 VOCABULARY = 512
 """Tokens: the tables of a real vocabulary would outweigh a layer."""
 BLOCK = 1 << 22
-"""Weights drawn at a time."""
+"""So many weights are drawn at a time."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Weights in the formats of the PEs: every one rounded once, and a report of what that lost.
+"""Weights are rounded once to the formats of the PEs, with a report of what that lost.
 
 Weights of norms are f32 in the PEs and lose nothing.
 

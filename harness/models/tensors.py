@@ -1,4 +1,4 @@
-"""Tensors in files: the safetensors format, read through a memory map, so that a model of many gigabytes loads at once.
+"""Tensors are read from safetensors files through a memory map, so that a model of many gigabytes loads at once.
 
 A file is eight bytes with the length N of the header (little-endian), N bytes of JSON, ``name: {dtype, shape,
 data_offsets}`` and an optional ``__metadata__``, and then the values, little-endian, row by row, without gaps; offsets
@@ -70,7 +70,7 @@ BLOCKS: dict[str, tuple[int, int]] = {
 
 @dataclass(frozen=True)
 class Tensor:
-    """A named array of a file.
+    """A `Tensor` is a named array of a file.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the tensor."""
+        """The shape is that of the tensor."""
         if self.dtype not in BLOCKS:
             return self.data.shape
         values, size = BLOCKS[self.dtype]

@@ -1,4 +1,4 @@
-"""Text to tokens and back: characters by a table, everything else by the library `tokenizers`.
+"""Text becomes tokens and back: characters by a table, everything else by the library `tokenizers`.
 
 A ``tokenizer.json`` whose vocabulary is single characters, with no merges and nothing before or behind, needs no
 library: the shipped model answers with what is installed anyway.  All others are left to the library that wrote them
@@ -34,7 +34,7 @@ UNFINISHED = "\ufffd"
 
 
 class Tokenizer(ABC):
-    """Text to token ids and back.
+    """A `Tokenizer` turns text into token ids and back.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Tokenizer(ABC):
 
 
 class Characters(Tokenizer):
-    """One token per character.
+    """`Characters` have one token each.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The layer-level model beside the system at cycle level: one iteration of one network, at both levels."""
+"""The layer-level model stands beside the system at cycle level: one iteration of one network, at both levels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ITERATIONS = 2
 
 @dataclass(frozen=True)
 class Both:
-    """Cycles of an iteration.
+    """A `Both` has the cycles of an iteration at both levels.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Both:
 
     @property
     def error(self) -> float:
-        """Of the model, as a share."""
+        """The error is that of the model, as a share."""
         return self.model / self.cycles - 1
 
 

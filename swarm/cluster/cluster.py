@@ -1,4 +1,4 @@
-"""Memory service, tree and wafers together: rates, latencies, capacities."""
+"""A cluster consists of memory service, tree and wafers: rates, latencies, capacities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ __all__ = ["Cluster"]
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster.  What is not given follows from the numbers of the mesh's machine.
+    """A `Cluster` is a memory service with a tree and wafers.
+
+    What is not given follows from the numbers of the mesh's machine.
 
     Attributes
     ----------
@@ -79,7 +81,7 @@ class Cluster:
 
     @property
     def updates(self) -> Updates:
-        """From gradients to new weights."""
+        """Updates take rate and latencies of the way from gradients to new weights."""
         return Updates(self.update_rate, self.update_latency, self.mesh.machine["answer.latency"] * 1e-9)
 
     @property
@@ -99,7 +101,7 @@ class Cluster:
 
     @cached_property  # every message asks
     def latencies(self) -> tuple[float, ...]:
-        """One way from the memory service to each kind of system, ascending [s]: systems hang at different depths."""
+        """Latencies are those from the memory service to each kind of system, ascending [s]: depths differ."""
         return tuple(sorted({depth * self.links.latency for depth in levels(self.systems, self.links.ways)}))
 
     def check(self, layers: Iterable[LayerShape | GraphLayer]) -> None:

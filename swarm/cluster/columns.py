@@ -31,7 +31,7 @@ WAVELETS = 24
 
 
 class Columns:
-    """Columns of PEs, all free at cycle 0.
+    """`Columns` of PEs begin free, at cycle 0.
 
     Parameters
     ----------

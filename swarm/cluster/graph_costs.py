@@ -1,4 +1,4 @@
-"""Cycles of the phases of an iteration of any network that wafers train, operation by operation.
+"""Phases of an iteration of any network that wafers train take these cycles, operation by operation.
 
 What `swarm.cluster.layer_costs` does for layers, this does for graphs: the steps that every operation writes
 (`fabric.networks.streamed.operations`) are followed on a row of PEs, and each command costs what its task costs in the
@@ -46,7 +46,7 @@ AGAIN = "{} of the batch"
 
 @dataclass(frozen=True)
 class GraphLayer:
-    """An operation of a graph, as the memory service sees it.
+    """A `GraphLayer` is an operation of a graph, as the memory service sees it.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class GraphLayer:
 
 @dataclass(frozen=True, eq=False)
 class GraphShape(Sequence[GraphLayer]):
-    """A network and which of its weights exist; as a sequence, its operations.
+    """A `GraphShape` is a network and says which of its weights exist; as a sequence it has its operations.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Cycles of the phases of an iteration on a wafer, layer by layer.
+"""Phases of an iteration on a wafer take these cycles, layer by layer.
 
 A phase does what the steps of its operations write (`fabric.networks.streamed.operations`): here the same steps are
 followed instead of being written as words, and each task costs what its instructions take
@@ -62,7 +62,7 @@ FOLLOWED = 1024
 
 @dataclass(frozen=True)
 class Cost:
-    """Cycles of a phase of a layer.
+    """A `Cost` has the cycles of a phase of a layer.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class PhaseCost:
-    """A phase of an iteration.
+    """A `PhaseCost` is a phase of an iteration.
 
     Attributes
     ----------

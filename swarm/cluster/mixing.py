@@ -36,7 +36,7 @@ head; of features two numbers if there are more than the larger one, of rows two
 SUMMED = 16
 """Tokens of a sum that is priced; of more it takes as much longer."""
 WORDS = {"attend": 6, "attend back": 10}
-"""Commands besides those per head: operands, and the end of their list."""
+"""Words are commands besides those per head: operands, and the end of their list."""
 
 
 @dataclass(frozen=True)

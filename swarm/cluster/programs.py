@@ -25,7 +25,7 @@ __all__ = ["Tasks", "form_of", "tasks_of"]
 
 
 class Tasks:
-    """Costs of the tasks of a resident program.
+    """`Tasks` have the costs of the tasks of a resident program.
 
     Parameters
     ----------

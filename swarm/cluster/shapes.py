@@ -52,7 +52,7 @@ class AttentionShape:
 
 @dataclass(frozen=True)
 class LayerShape:
-    """A fully connected layer.
+    """A `LayerShape` is that of a fully connected layer.
 
     Attributes
     ----------
@@ -109,12 +109,12 @@ class LayerShape:
 
     @property
     def dense_weights(self) -> int:
-        """All weights."""
+        """Weights are counted, whether they exist or not."""
         return (self.inputs + self.bias) * self.outputs
 
     @property
     def norms(self) -> int:
-        """Factors and shifts of the normalisation."""
+        """Norms are the factors and shifts of the normalisation."""
         return 2 * self.norm * self.outputs
 
 
@@ -143,7 +143,7 @@ class Mesh:
 
     @property
     def hertz(self) -> float:
-        """Cycles per second."""
+        """The clock has so many cycles per second."""
         return self.machine["clock.ghz"] * 1e9
 
 

@@ -56,7 +56,7 @@ ROUNDING = 1e-12
 Process = Generator[Any, Any, None]
 """A process of SimPy: it yields the events it waits for and is given what they carry."""
 Layers = Sequence[LayerShape] | GraphShape
-"""Layers, or the operations of a graph."""
+"""`Layers` are those of a network, or the operations of a graph."""
 _Work = tuple[int, str, str, int]
 """Iteration, kind, phase and layer of what was done."""
 
@@ -140,18 +140,18 @@ class ClusterTimeline:
 
     @property
     def lost(self) -> float:
-        """Seconds that the boundary between iterations costs: max(0, round trip - shorter pass of the first layer)."""
+        """Seconds are lost at the boundary between iterations: max(0, round trip - shorter pass of the first layer)."""
         return self.idle + self.late
 
     @property
     def bottleneck(self) -> str:
-        """What works longest."""
+        """The bottleneck is what works longest."""
         return max(self.busy, key=self.busy.__getitem__)
 
 
 @dataclass(frozen=True)
 class _Job:
-    """A phase of a layer."""
+    """A `_Job` is a phase of a layer."""
 
     phase: str
     layer: int
@@ -289,7 +289,7 @@ class _Lanes:
 
 
 class _Simulation:
-    """One run."""
+    """A `_Simulation` is one run of the cluster."""
 
     def __init__(self, layers: Layers, tokens: int, cluster: Cluster, iterations: int) -> None:
         try:
@@ -508,7 +508,7 @@ class _Simulation:
         return self.timeline()
 
     def timeline(self) -> ClusterTimeline:
-        """Return what happened."""
+        """Return what happened, as a timeline."""
         last = self.iterations - 1
         spans = [
             LayerSpan(

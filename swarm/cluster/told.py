@@ -33,7 +33,7 @@ TOGETHER = 4
 
 
 class ToldPrices:
-    """Prices of the commands of a PE, as told.
+    """`ToldPrices` are those of the commands of a PE, as told.
 
     Parameters
     ----------
