@@ -9,6 +9,7 @@ Its parts: `fabric.engine.memory` holds the tables of `wse_core.records` and giv
 into them.  `Engine` chooses how rows are advanced: all at one clock, or, where much moves, in bands.
 """
 import os
+import time
 
 import numpy as np
 
@@ -40,11 +41,15 @@ cdef enum:
     TURN_EVENTS = 512       # and per cycle, about a millisecond in a turn, which a thread takes a twentieth of to begin
     BREAK_EVENTS = 2000000  # looks and moves at one clock before Python may see a Ctrl-C,
     GLANCE_EVENTS = 100000  # or, a few milliseconds, before it is asked whether threads would pay
+    LOOK = 20               # milliseconds after which it is asked whether threads got cores of their own; where others
+    ALONE = 10              # had these, one thread goes on for so many times as long
     HEIGHT = 8              # rows of a band
     TURN = 32               # cycles that a band runs: so many,
     LONG_TURN = 128         # or up to so many where little moves, as long as a turn moves no more than
     HOPS_OF_TURN = 4000000  # so many wavelets, about 0.2 s of work: Python hears of a Ctrl-C after a turn
     NEVER_BUSY = 0x7FFFFFFF
+
+cdef double PAYS = 1.3      # cores that threads must have had on average, to go on: what they wait for costs a tenth
 
 cdef _heights(bands, int height):
     # The heights of the bands that `Engine.arrange` is asked for.
@@ -97,6 +102,8 @@ cdef class Engine:
     cdef int n_bands, most
     cdef int busy               # wavelets per cycle from which bands are taken
     cdef uint64_t moved, worked     # wavelets, and looks and moves, per cycle of what was run last
+    cdef double wall, cpu       # seconds of what threads have run since that was last asked; and until when one runs
+    cdef double alone
     cdef readonly int bands, threads    # of the last run: bands of rows, and threads that ran them
     cdef readonly object spec
     cdef readonly str status
@@ -339,6 +346,16 @@ cdef class Engine:
         return (self.s.f.n_cells > FETCH_FROM and not (self.s.f.trains and self.s.f.streams)
                 and looks_now(self.s) >= <uint32_t>self.busy)
 
+    cdef _look(self, double wall, double cpu):
+        # Note what a turn of several threads took.  Where other processes have the cores, threads wait for each other
+        # longer than they run, and one alone is done sooner.
+        self.wall += wall
+        self.cpu += cpu
+        if self.few and self.wall * 1000 >= LOOK:
+            if self.cpu < PAYS * self.wall:
+                self.alone = time.monotonic() + ALONE * self.wall
+            self.wall = self.cpu = 0
+
     def run(self, limit, on_break=None, piece=1 << 40):
         """Run to cycle `limit` at most; return ``limit``, ``complete``, ``stuck`` or ``fault``.
 
@@ -353,7 +370,9 @@ cdef class Engine:
         cdef uint64_t stop = min(int(limit), (1 << 62) - 1), hops, events, begun
         cdef int code = RUN_BREAK
         cdef bint one = self.turn.n_bands == 0 or self.sink is not None or self.s.checks != NULL
-        cdef bint glances = not one and self.automatic and self.few and self.most > 1
+        cdef bint may = not one and self.automatic and self.few and self.most > 1
+        cdef bint glances
+        cdef double clock, spent
         cdef bint banded = not one and (not self.automatic or self.s.n_busy >= BUSY_CYCLES)
         cdef uint64_t cycles = piece, much = max(TURN_EVENTS, BAND_EVENTS * self.n_bands)
         cdef float_mode_t was
@@ -372,8 +391,10 @@ cdef class Engine:
         memset(self.s.told, 0, sizeof(self.s.told))     # the host may have done anything
         try:
             while (code == RUN_BREAK or code == RUN_BUSY) and self.s.now < stop:
+                clock, spent = time.monotonic(), time.process_time()
+                glances = may and clock >= self.alone
                 if banded:
-                    self.turn.threads = 1 if self.few and self.worked < much else self.most
+                    self.turn.threads = 1 if self.few and (self.worked < much or clock < self.alone) else self.most
                     self.bands, self.threads = self.n_bands, max(self.threads, self.turn.threads)
                 hops = self.s.hops
                 if banded or self.s.now - begun >= TURN:        # (in fewer cycles trains may not have begun yet)
@@ -386,6 +407,8 @@ cdef class Engine:
                         code = run_cycles(self.s, stop, NEVER_BUSY if one else self.busy, cycles,
                                           GLANCE_EVENTS if glances else BREAK_EVENTS)
                     float_mode_leave(was)
+                if banded and self.turn.threads > 1:
+                    self._look(time.monotonic() - clock, time.process_time() - spent)
                 self.worked = (self.s.events - events) // max(1, self.s.now - begun)
                 if banded:
                     self.moved = (self.s.hops - hops) // self.turn.cycles

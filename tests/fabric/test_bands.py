@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -179,6 +180,24 @@ def test_much_work_is_run_in_threads_by_itself(monkeypatch, cores):
     assert (many.bands, many.threads) == ((1, 1) if cores == 1 else (12, cores))
     assert difference(alone.snapshot(), many.snapshot()) is None
     assert alone.cycle == many.cycle
+
+
+@pytest.mark.parametrize("cores", [0.5, 1.9])
+def test_one_thread_goes_on_where_others_have_the_cores(monkeypatch, cores):
+    """Two threads that get half a core, by clocks that are made up, are given up for a while; with two they are not."""
+    seconds = count()
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr("time.monotonic", lambda: next(seconds) * 0.01)
+    monkeypatch.setattr("time.process_time", lambda: next(seconds) * 0.01 * cores)
+    workload, threads, status = workloads.broadcast(20, 100, 400), [], "limit"
+    engine = Engine(workload.spec, trains=False)
+    workload.start(engine)
+    while status == "limit":
+        status = engine.run(engine.cycle + 200)
+        threads.append(engine.threads)
+    workload.check(engine)
+    assert 2 in threads
+    assert (1 in threads[threads.index(2) :]) == (cores < 1)
 
 
 def test_much_traffic_may_be_cut_in_any_cycle():
