@@ -17,7 +17,7 @@ the order of the PEs), and its logits with a plain decoder in float64 on the sam
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.pipeline import Pipeline
+from fabric.networks.inference.prefill.cycles import PromptCycles
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import read_prompt
@@ -168,7 +169,9 @@ def _compared(
     return Compared(oracle, weights, answer, request.sample, first=int(oracle.decode.prompt is not None or in_pieces))
 
 
-def _begun(built: Decode | TwoMeshes | Chunks, request: AnswerRequest, weights: Weights, answer: Answer) -> _Begun:
+def _begun(
+    built: Decode | TwoMeshes | Chunks, request: AnswerRequest, weights: Weights, answer: Answer, progress: Progress
+) -> _Begun:
     """Let the prompt be read as the programs do it, unless the decoder itself takes its tokens; note what it took."""
     if isinstance(built, TwoMeshes):
         return _on_two_meshes(built, request, weights, answer)
@@ -178,7 +181,16 @@ def _begun(built: Decode | TwoMeshes | Chunks, request: AnswerRequest, weights: 
     compared = _compared(Oracle(built, weights, tables), request, weights, answer) if request.verify else None
     if built.prompt is None:
         return _Begun(Resident(built, weights, tables=tables), None, compared)
-    return _at_once(built, built.prompt, request, weights, tables, answer, compared)
+    return _at_once(built, built.prompt, request, weights, tables, answer, compared, progress)
+
+
+def _reckoned(prefill: Prefill, progress: Progress) -> Callable[[int, float], None] | None:
+    """Return what shows how far the reading of a prompt is, of the cycles that are reckoned for it."""
+    if type(progress) is Progress:  # nobody sees it
+        return None
+    total = round(PromptCycles(prefill).prompt_cycles())
+    progress.phase("prompt, at once")
+    return lambda cycles, _: progress.update(min(cycles, total), total, cycles=cycles)
 
 
 def _at_once(
@@ -189,10 +201,11 @@ def _at_once(
     tables: dict[str, NDArray[Any]],
     answer: Answer,
     compared: Compared | None,
+    progress: Progress,
 ) -> _Begun:
     """Let a program of its own read the prompt on the mesh that then decodes."""
     prefill = Prefill(decode.machine, place)
-    reading = read_prompt(prefill, weights, tables, request.prompt)
+    reading = read_prompt(prefill, weights, tables, request.prompt, progress=_reckoned(prefill, progress))
     mark(reading.begun, "prefill", TRACK, reading.begun + reading.cycles)
     resident = Resident(decode, weights, kept=reading.kept)
     resumed = resident.resume()
@@ -367,7 +380,7 @@ def answer(
         if kept is not None and isinstance(built, Decode | Chunks):
             begun = _gone_on(built, request, weights, found, kept)
         else:
-            begun = _begun(built, request, weights, found)
+            begun = _begun(built, request, weights, found, progress)
         progress.phase("prompt and answer")
         taken = _answered(begun, request, found, hear, progress, file)
         found.conclude(begun.resident)

@@ -9,14 +9,18 @@ import pytest
 
 from fabric.networks.inference.decoder import Decoder
 from harness.cli.main import main
+from harness.inference.asking import AnswerRequest
+from harness.inference.generate import answer
+from harness.kit.console import Progress
 from harness.models import presets
 from harness.models.configuration import Configuration
-from harness.models.hub import save_model
+from harness.models.hub import find_model, save_model
 from harness.models.plain import PlainDecoder
 from harness.models.tokens import character_file
 from tests.fabric.networks.inference.small_models import random_weights, rounded
 from traces.reader import RunFile
 from traces.trace import Trace
+from wse_core.params import machine
 
 DECODER = Decoder(24, 2, 4, 2, 8, 20, 17, 32, 1e-5)
 LETTERS = "abcdefghijklmnopq"
@@ -35,6 +39,29 @@ def generated(capsys, *words):
     """Return (exit status, JSON)."""
     status = main(["generate", *map(str, words), "--json"])
     return status, json.loads(capsys.readouterr().out)
+
+
+def test_a_prompt_that_is_read_at_once_says_how_far_it_is(model, monkeypatch):
+    """Of the cycles that are reckoned for it, within the run's."""
+    monkeypatch.setattr("fabric.host.running.PIECE_SECONDS", 1e-3)
+    seen = []
+
+    class Seen(Progress):
+        def phase(self, text):
+            seen.append(text)
+
+        def update(self, done, total=None, **facts):
+            seen.append((done, total))
+
+    request = AnswerRequest(
+        machine=machine(), model=find_model(str(model)), prompts=[[3, 0, 1]], count=1, mesh=(4, 3), verify=False
+    )
+    found = answer(request, progress=Seen())
+    assert "prompt, at once" in seen
+    shares = seen[seen.index("prompt, at once") + 1 : seen.index("prompt and answer")]
+    assert shares
+    assert shares == sorted(shares)
+    assert all(done <= total == pytest.approx(found.prompt_cycles[0], rel=0.03) for done, total in shares)
 
 
 def test_tokens_are_those_of_numpy(model, capsys, tmp_path):

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
+from fabric.host.running import Progress
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.tiles import embedding_rows
 from wse_core.errors import ConfigError
@@ -85,6 +86,7 @@ def read_prompt(
     tables: Mapping[str, Bits],
     tokens: Sequence[int],
     backend: Backend | None = None,
+    progress: Progress | None = None,
 ) -> Reading:
     """Read a prompt.
 
@@ -98,6 +100,8 @@ def read_prompt(
     tokens : sequence of int
         As many as the placement is for.
     backend : {"compiled", "reference"}, optional
+    progress : callable, optional
+        As of `fabric.host.fabric.Fabric.run`.
 
     Raises
     ------
@@ -117,7 +121,7 @@ def read_prompt(
     for stream, row in zip(prefill.inputs, embeddings(prefill, weights, tokens), strict=True):
         fabric.send(stream, row)
     fabric.launch("prompt")
-    run = fabric.run()
+    run = fabric.run(progress=progress)
     stamps = readings(fabric, "stamps")
     names = [name for name in KEPT if name in tables or name in ("cache", "last")]
     kept = {name: fabric.read(name) for name in names}
