@@ -22,9 +22,7 @@ def memory(name, is_apart):
 
 
 MEMORIES = (None, memory("a", False), memory("b", False), memory("c", True))
-PLACES = st.tuples(
-    st.sampled_from(MEMORIES), st.sampled_from((None, 1, ("c", 4))), st.integers(0, 4), st.integers(1, 2)
-)
+PLACES = st.tuples(st.sampled_from(MEMORIES), st.sampled_from((None, 1)), st.integers(0, 3), st.integers(1, 2))
 
 
 def may_change(stored, known):
@@ -36,8 +34,10 @@ def may_change(stored, known):
     return len(both) == 1 and not both[0].apart
 
 
-@examples(200)
-@given(st.lists(st.tuples(st.sampled_from(("put", "put", "store", "unknown", "forget")), PLACES), max_size=30))
+@examples(200, shrink=False)
+@given(
+    st.lists(st.tuples(st.sampled_from(("put", "put", "store", "unknown", "forget")), PLACES), min_size=20, max_size=60)
+)
 def test_it_knows_what_a_look_at_all_places_finds(steps):
     contents, known = Contents(), {}
     for k, (what, place) in enumerate(steps):
@@ -51,8 +51,8 @@ def test_it_knows_what_a_look_at_all_places_finds(steps):
             stored = (*place[:3], 0 if what == "unknown" else place[3])
             contents.store(stored)
             known = {each: value for each, value in known.items() if not may_change(stored, each)}
-        assert {each: contents.get(each) for each in known} == known
-        assert contents.get(place) == known.get(place)
+        for each in {one for _, one in steps}:
+            assert contents.get(each) == known.get(each)
 
 
 def test_twice_as_many_stores_take_twice_as_long():
