@@ -8,7 +8,9 @@ one PE works as all do, so four of them are enough.
 Programs on a line of PEs run on as many as the point says, and their count is from when the last PE has begun: the
 authors' delay loop lets all begin together on their machine, where each of its steps takes longer than here.
 
-Source: pr0f3ss/SpMM_Cerebras, lingzhi227/MIMD_dataflow, spcl/spatial-collectives.
+Tiled stencils keep no stamps: their author reads cycles from the simulator's log, of one PE, and so does what is here.
+
+Source: pr0f3ss/SpMM_Cerebras, lingzhi227/MIMD_dataflow, spcl/spatial-collectives, Jorineg/cerebras.
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ from numpy.typing import NDArray
 from fabric.kernels.collectives import costs
 from harness.kit.modules import need
 from harness.validation.programs import formulas, local_products, matvec
-from harness.validation.recipe import RECIPES, CannotRun, Measurement, Point, Recipe, Tell
+from harness.validation.recipe import CannotRun, Measurement, Point, Recipe, Tell, grid, integer
+from harness.validation.registry import RECIPES
 from wse_core.errors import ConfigError
 from wse_core.params import Machine
 
-__all__ = ["ORIGINALS", "LineProgram", "Original", "TileProgram", "find_in"]
+__all__ = ["ORIGINALS", "LineProgram", "Original", "StencilProgram", "TileProgram", "find_in"]
 
 Job: TypeAlias = tuple[dict[str, int], dict[str, NDArray[Any]]]
 """Params of the layout, and for each exported array the elements of 32 bits that every PE gets."""
@@ -159,6 +162,56 @@ class RoundTrips(Original):
         return Measurement((last - first)[0] / self.ways, how, costs.broadcast(p, b, costs.Wire.of(machine)))
 
 
+@dataclass(frozen=True)
+class StencilProgram(Original):
+    """A `StencilProgram` is a stencil with a tile of cells on each PE and PEs around that send constants.
+
+    Attributes
+    ----------
+    loop : int
+        The task with which an iteration begins.
+    """
+
+    loop: int
+
+    def measure(self, path: Path, out: Path, machine: Machine, point: Point) -> Measurement:
+        (w, h), r = grid(point["params"], "tile"), integer(point["params"], "radius")
+        sizes = {"w": w + 2 * r, "h": h + 2 * r, "tile_width": w, "tile_height": h, "radius": r}
+        _compile(path, sizes, machine, out)
+        weights = 2 ** -np.arange(r + 1, dtype=np.float32)
+        starts = _starts(out, machine, self.loop, {"weights": weights}, 4)
+        how = f"{self.repository}: {self.layout}, 3 x 3 PEs, a half of the third and fourth iteration of the inner one"
+        return Measurement((starts[4] - starts[2]) / 2, how)
+
+
+def _starts(
+    out: Path, machine: Machine, task: int, arrays: dict[str, NDArray[Any]], iterations: int
+) -> NDArray[np.int64]:
+    """Return when a task starts on the PE in the middle of 3 x 3, once more than there are iterations."""
+    sdk, recording = need("harness.sdk.runtime", PURPOSE), need("fabric.host.recording", PURPOSE)
+    traces = need("traces.trace", PURPOSE)
+    how = {
+        "streaming": False,
+        "order": sdk.MemcpyOrder.ROW_MAJOR,
+        "data_type": sdk.MemcpyDataType.MEMCPY_32BIT,
+        "nonblock": False,
+    }
+    run = out / "run.h5"
+    with (
+        recording.record(run, "full", kinds=["task_start"], region=(1, 1, 1, 1)),
+        sdk.SdkRuntime(out, machine=machine) as runner,
+    ):
+        for name, values in arrays.items():
+            runner.memcpy_h2d(runner.get_id(name), np.tile(values, 9), 0, 0, 3, 3, len(values), **how)
+        runner.launch("start", np.int32(iterations), nonblock=False)
+    with traces.Trace.open(run) as trace:
+        events = trace.events(kinds=["task_start"])
+    found: NDArray[np.int64] = events["cycle"][events["aux"] == task].astype(np.int64)
+    if len(found) <= iterations:
+        raise CannotRun(f"task {task} starts {len(found)} times in {iterations} iterations")
+    return found
+
+
 def _compile(path: Path, params: dict[str, int], machine: Machine, out: Path) -> None:
     need("lark", PURPOSE)
     compiler = need("fabric.csl.compile", PURPOSE)
@@ -166,7 +219,7 @@ def _compile(path: Path, params: dict[str, int], machine: Machine, out: Path) ->
     artefact = need("fabric.csl.artefact", PURPOSE)
     diagnostics = need("fabric.csl.diagnostics", PURPOSE)
     try:
-        made = compiler.compile_file(path, session.Options(params=params), machine)
+        made = compiler.compile_file(path, session.Options(arch=machine.preset, params=params), machine)
     except diagnostics.CslError as error:
         raise CannotRun(str(error).splitlines()[0]) from None
     artefact.write_bundle(artefact.bundle_of(made), out)
@@ -300,6 +353,7 @@ ORIGINALS = (
     _reduce("binary tree reduce", 2),
     _reduce("star reduce", 3),
     _reduce("reduce-then-broadcast", 0, True),
+    StencilProgram("Jorineg/cerebras", "tiled-stencil/layout.csl", "R5", "stencil-tiled", "", 18),
     RoundTrips("spcl/spatial-collectives", "layout_broadcast.csl", "R15", "formula", "1-D flood broadcast", 10),
 )  # fmt: skip
 """The programs that are known."""

@@ -214,3 +214,78 @@ def test_a_reduce_on_a_line_gives_its_sum_and_its_cycles_from_the_last_start(tmp
     (tmp_path / "pe.csl").write_text(CHAIN.replace("@fadds(out, all, into)", "@fsubs(out, all, into)"))
     with pytest.raises(CannotRun, match="sum that it leaves is wrong"):
         find(point).function(machine(), point, lambda text: None)
+
+
+RINGED = """param w: i16;
+param h: i16;
+param tile_width: i16;
+param tile_height: i16;
+param radius: i16;
+const across = (w - 2 * radius) / tile_width + 2;
+const down = (h - 2 * radius) / tile_height + 2;
+const memcpy = @import_module("<memcpy/get_params>", .{ .width = across, .height = down });
+layout {
+  @set_rectangle(across, down);
+  for (@range(i16, across)) |x| {
+    for (@range(i16, down)) |y| {
+      const memcpy_params = memcpy.get_params(x);
+      @set_tile_code(x, y, "pe.csl", .{ .memcpy_params = memcpy_params, .n = tile_width * tile_height, .r = radius });
+    }
+  }
+  @export_name("weights", [*]f32, true);
+  @export_name("start", fn(i32)void);
+}
+"""
+ITERATES = """param memcpy_params;
+param n: i16;
+param r: i16;
+const sys = @import_module("<memcpy/memcpy>", memcpy_params);
+var weights: [r + 1]f32;
+var weights_out: [*]f32 = &weights;
+var cells: [n]f32;
+var left: i32;
+const all = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{n} -> cells[i] });
+const loop_id = @get_local_task_id(18);
+fn start(count: i32) void { left = count; @activate(loop_id); }
+task loop() void {
+  if (left == 0) { sys.unblock_cmd_stream(); return; }
+  left -= 1;
+  @fmuls(all, all, weights[r]);
+  @activate(loop_id);
+}
+comptime {
+  @bind_local_task(loop, loop_id);
+  @export_symbol(weights_out, "weights");
+  @export_symbol(start);
+}
+"""
+
+
+@pytest.fixture
+def stencil(tmp_path):
+    """Return a tree with a program in the place of the tiled stencil: each iteration is one operation on all cells."""
+    directory = tmp_path / "tree" / "tiled-stencil"
+    directory.mkdir(parents=True)
+    (directory / "layout.csl").write_text(RINGED)
+    (directory / "pe.csl").write_text(ITERATES)
+    return tmp_path / "tree"
+
+
+@pytest.mark.parametrize("preset", ["wse2", "wse3"])
+def test_an_iteration_of_a_stencil_is_taken_from_starts_of_its_task(stencil, preset):
+    find = originals.find_in([str(stencil)])
+    counts = []
+    for tile in ("2x2", "4x5"):
+        point = next(
+            one for one in POINTS.values() if one["params"].get("tile") == tile and one["params"]["radius"] == 2
+        )
+        counts.append(find(point).function(machine(preset), point, lambda text: None).cycles)
+    assert counts[1] - counts[0] == 16  # a multiplication of so many more cells
+
+
+def test_a_stencil_whose_task_does_not_start_cannot_run(stencil):
+    pe = stencil / "tiled-stencil" / "pe.csl"
+    pe.write_text(ITERATES.replace("get_local_task_id(18)", "get_local_task_id(17)"))
+    point = POINTS["STENT-R2-2x2"]
+    with pytest.raises(CannotRun, match="task 18 starts 0 times in 4 iterations"):
+        originals.find_in([str(stencil)])(point).function(machine(), point, lambda text: None)
