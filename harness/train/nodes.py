@@ -43,7 +43,7 @@ __all__ = ["NODE_OPERATIONS", "PLACED", "PRESETS", "SIZES", "graph_of", "preset_
 
 NODE_OPERATIONS = tuple(name for name, row in OPERATIONS.items() if "plain" not in row.refused and name not in LOSSES)
 """A node of a file has one of these operations; the loss comes by itself."""
-NORMS = ("norm", "centred", "rms", "groupnorm", "batchnorm")
+NORMS = ("norm", "centred", "rms", "headrms", "groupnorm", "batchnorm")
 """These have factors of their own."""
 OWNERS = {
     **dict.fromkeys(("outputs", "bias", "density", "deviation"), ("linear", "convolution", "transposed")),
@@ -51,7 +51,7 @@ OWNERS = {
     **dict.fromkeys(("kernel", "kernel_width"), ("convolution", "transposed", "maxpool", "avgpool", "upsample")),
     "padding": ("convolution", "transposed", "maxpool", "avgpool"),
     "output_padding": ("transposed",),
-    "groups": ("convolution", "transposed", "groupnorm"),
+    "groups": ("convolution", "transposed", "groupnorm", "headrms"),
     "momentum": ("batchnorm",),
     "heads": ("attention", "rotary"),
     "kv_heads": ("attention",),
@@ -60,7 +60,7 @@ OWNERS = {
     "factor": ("multiple",),
     "fixed_outputs": ("linear",),
     "fixed": ("linear", "convolution", "transposed", "shift", "scale", *NORMS),
-    "shared": ("scale",),
+    "shared": ("scale", "headrms"),
     "base": ("rotary",),
     "turned": ("rotary",),
 }
@@ -154,6 +154,8 @@ def _sizes(
         return {"inputs": features, "outputs": node.outputs or 0, "bias": int(node.bias is not False)}
     if node.op == "multiple":
         return {"factor": int(np.array(1.0 if node.factor is None else node.factor, np.float32).view(np.uint32))}
+    if node.op == "headrms":
+        return _sides((features, 1, 1)) | {"groups": node.groups or 1}
     if node.op in ("batchnorm", "shift", "scale"):
         return _sides(image or (features, 1, 1))  # a feature is a channel of one pixel
     if node.op in (*OWNERS["kernel"], "groupnorm"):
@@ -258,8 +260,8 @@ def _check(node: NodeConfig, where: str) -> None:
         raise ConfigError("rows of pixels that no window reaches", where=f"{where}.output_padding", hint=hint)
     if node.op in ("convolution", "transposed", "maxpool", "upsample") and node.kernel is None:
         raise ConfigError(f"{node.op} needs a window", where=f"{where}.kernel", hint="kernel = 3")
-    if node.op == "groupnorm" and node.groups is None:
-        raise ConfigError("groupnorm needs a number of groups", where=f"{where}.groups")
+    if node.op in ("groupnorm", "headrms") and node.groups is None:
+        raise ConfigError(f"{node.op} needs a number of groups", where=f"{where}.groups")
     if node.density == 0:
         raise ConfigError("nothing is left at a density of 0", where=f"{where}.density", value=0)
 

@@ -589,7 +589,32 @@ class TokenReader(AttentionReader):
         self.shown[f"{node.output[0]}#"] = found.of
         self._rms_of(node, f"{node.output[0]}#", place)
 
+    def _of_heads(self, node: Any, found: Any, place: int) -> bool:
+        """Append a normalisation of each head by itself, if a tensor shows heads; return whether it does."""
+        if not isinstance(found, Shown) or len(found.shape) < 2 or not self.shapes.get(found.node):
+            return False
+        count, size = self.shapes[found.node][0], found.shape[-1]
+        tokens, features = found.places[0][..., 0] // count, found.places[0][..., 0] % count
+        firsts = np.unique(features)
+        whole = self.known.get(node.input[place], np.zeros(())).shape[-1:] == (size,) and size < count
+        whole &= len(found.places) == 1 and bool(np.all(found.factors == 1)) and len(firsts) * size <= count
+        whole &= np.array_equal(found.places[0], (tokens * count + features)[..., None] + np.arange(size))
+        if not whole or tokens.size != self.samples * self.sequence * len(firsts):
+            return False
+        part = self._part(found.node, (firsts[:, None] + np.arange(size)).ravel(), "", node)
+        width, heads = len(firsts) * size, len(firsts)
+        if part:
+            named = self._named(node, place).removesuffix(".norm")
+            name = self._add_node(node, "headrms", FileTensor(part, (width,)), name=named, groups=heads)
+            self.nodes[-1] |= {"shared": size} if heads > 1 else {}
+            self._vector(node, place, f"{name}.norm.weight", width, "a weight", repeated=True)
+            places = tokens * width + np.searchsorted(firsts, features) * size
+            self._show(node.output[0], Shown(name, (places[..., None] + np.arange(size))[None].astype(PLACE)))
+        return True
+
     def _rms_of(self, node: Any, of: str, place: int) -> None:
+        if self._of_heads(node, self.shown[of], place):
+            return
         whole = self._all_features(of, node)
         if whole is None:
             return

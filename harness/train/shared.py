@@ -99,5 +99,5 @@ def _repeated(config: TrainConfig) -> Iterator[tuple[int, tuple[int, int, str]]]
     names = {tensor.name: (number, tensor) for number, tensor in enumerate(config.graph.parameters)}
     for at, node in enumerate(config.network.nodes):
         if node.shared is not None:
-            number, tensor = names[f"{node.name}.scale"]
+            number, tensor = names[f"{node.name}.{'scale' if node.op == 'scale' else 'norm'}"]
             yield number, (node.shared, tensor.columns, f"network.nodes[{at}].shared")

@@ -94,7 +94,10 @@ class NodeConfig:
         None, doc="of transposed: rows and columns more at the end of the result (default: 0)", low=0, high=10**4
     )
     groups: int | None = option(
-        None, doc="of convolutions, groupnorm: parts of the channels (default of convolutions: 1)", low=1, high=10**6
+        None,
+        doc="of convolutions, groupnorm: parts of the channels (default of convolutions: 1); of headrms: heads",
+        low=1,
+        high=10**6,
     )
     momentum: float | None = option(
         None, doc="of batchnorm: share of a batch in the running statistics (default: 0.1)", low=0.0, high=1.0
@@ -128,7 +131,7 @@ class NodeConfig:
     factor: float | None = option(None, doc="of multiple: what all numbers are multiplied with (default: 1)")
     shared: int | None = option(
         None,
-        doc="of scale: so many numbers are learned, and repeated over the channels (default: one for each)",
+        doc="of scale, headrms: so many numbers are learned, and repeated over the channels (default: one for each)",
         low=1,
         high=10**6,
     )

@@ -3,6 +3,9 @@
 ``u = r((x - mean x) / sqrt(var x + eps))``, ``y = r(g_c u + s_c)`` with a factor and a shift per channel; one group is
 layer normalisation over the whole image, a group per channel is instance normalisation.
 
+`HeadRms` goes over groups of features by the root of the mean square instead: each head of queries, or of keys, by
+itself.
+
 Source: Y. Wu and K. He, "Group normalization", 2018.
 """
 
@@ -20,7 +23,7 @@ from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.graph.windows import channels_of
 from wse_core.errors import ConfigError
 
-__all__ = ["GroupNorm"]
+__all__ = ["GroupNorm", "HeadRms"]
 
 
 class GroupNorm(NetworkOperation):
@@ -62,3 +65,29 @@ class GroupNorm(NetworkOperation):
         scaled = (rows * values[0][:, None]).reshape(unit.shape)
         mean, dot = scaled.mean(2, keepdims=True), (scaled * unit).mean(2, keepdims=True)
         return a.round(((scaled - mean - unit * dot) * inverse).reshape(delta.shape)), gradient
+
+
+class HeadRms(GroupNorm):
+    """This operation divides groups of ``channels`` by the roots of their mean squares; it has factors alone."""
+
+    name, meaning = "headrms", "rms over the features of each head"
+
+    def parameter(self, node: Node, given: int) -> NetworkTensor:
+        return NetworkTensor(f"{node.group}.norm", 1, "parameter", node.size("channels"))
+
+    def plain(self, a: PlainArithmetic, node: Node, x: np.ndarray, values: np.ndarray | None) -> tuple[np.ndarray, Any]:
+        assert values is not None
+        rows = x.reshape(len(x), node.size("groups"), -1)
+        inverse = 1 / np.sqrt((rows * rows).mean(2, keepdims=True) + a.dtype.type(a.epsilon))
+        unit = a.round(rows * inverse)
+        return a.round(unit.reshape(x.shape) * values[0]), (unit, inverse)
+
+    def plain_back(
+        self, a: PlainArithmetic, node: Node, delta: Floats, kept: Any, values: Values
+    ) -> tuple[Floats, Values]:
+        assert values is not None
+        unit, inverse = kept
+        scaled = (delta * values[0]).reshape(unit.shape)
+        dot = (scaled * unit).mean(2, keepdims=True)
+        below = a.round(((scaled - unit * dot) * inverse).reshape(delta.shape))
+        return below, (delta * unit.reshape(delta.shape)).sum(0)[None]

@@ -218,6 +218,11 @@ class Network:
                 if found.setdefault(first(name), size) != size and self.head_columns > 1:
                     what = f"{name} has heads of {found[first(name)]} and of {size} features"
                     raise UnsupportedError(what, feature="layout", where="graph", hint="a column of PEs for each head")
+        for node in self.nodes if self.head_columns > 1 else ():
+            row = OPERATIONS[node.op]
+            if not row.headwise and first(node.name) in found and row.unit(node, tensors[node.inputs[0]].rows) > 1:
+                what = f"{node.name} works on whole heads"
+                raise UnsupportedError(what, feature="layout", where="graph", hint="a column of PEs for each head")
         return {name: found.get(first(name), 0) for name in tensors}
 
     def _units(self, tensors: Mapping[str, NetworkTensor], first: Callable[[str], str]) -> dict[str, int]:

@@ -8,7 +8,7 @@ from fabric.networks.graph.batch_norm import BatchNorm
 from fabric.networks.graph.concat import Concat
 from fabric.networks.graph.convolution import ImageConvolution
 from fabric.networks.graph.gather import GatherStrips
-from fabric.networks.graph.group_norm import GroupNorm
+from fabric.networks.graph.group_norm import GroupNorm, HeadRms
 from fabric.networks.graph.operations import (
     Add,
     CentredNorm,
@@ -51,6 +51,7 @@ OPERATIONS: dict[str, NetworkOperation] = {
         ChannelScale(),
         Multiple(),
         GroupNorm(),
+        HeadRms(),
         BatchNorm(),
         MaxPool(),
         AveragePool(),

@@ -591,6 +591,31 @@ def test_other_ways_to_hide_tokens_are_named(folder, how, what):
         config()
 
 
+def test_heads_that_are_normalised_are_read(folder):
+    """Queries and keys of two heads by one vector of factors each, before the heads change places."""
+    f = SequenceFile(0)
+    x = f.op("Gather", f.parameter("wte.weight", VOCABULARY, D), "x")
+    q, k, v = (f.shape(f.linear(x, name, D, D), -1, S, 2, D // 2) for name in "qkv")
+    normed = []
+    for one, name in ((q, "qn"), (k, "kn")):
+        square = f.op("ReduceMean", f.op("Mul", one, one), f.constant([-1], np.int64), keepdims=1)
+        unit = f.op("Div", one, f.op("Sqrt", f.op("Add", square, f.constant(1e-5))))
+        normed.append(f.op("Mul", unit, f.parameter(f"{name}.weight", D // 2, around=1.0)))
+    q, k, v = (f.op("Transpose", one, perm=[0, 2, 1, 3]) for one in (*normed, v))
+    scores = f.op("Mul", f.op("MatMul", q, f.op("Transpose", k, perm=[0, 1, 3, 2])), f.constant(0.5))
+    y = f.op("Transpose", f.op("MatMul", f.op("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])
+    f.write("m.onnx", f.linear(f.shape(y, -1, S, D), "head", 5, D))
+    x, run = tokens(PLAIN), PlainTrainer(config())
+    assert [(node.groups, node.shared) for node in run.config.network.nodes if node.op == "headrms"] == [(2, 4)] * 2
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    found = PlainGraph(run.config.graph, "f64").forward(run._active(), load(run.config).x_test[:])
+    assert np.allclose(found, wanted.reshape(found.shape), atol=3e-5)
+    run.step()
+    assert {name: array.shape for name, array in run.state_dict().items()} == {
+        name: array.shape for name, array in f.given.items()
+    }
+
+
 def test_attention_in_letters_is_read(folder):
     f = SequenceFile(0)
     x = f.op("Gather", f.parameter("wte.weight", VOCABULARY, D), "x")

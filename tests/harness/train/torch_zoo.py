@@ -269,6 +269,7 @@ TRAINED = {
         f"padded {how}": (TOKENS, "", lambda torch, how=how: _padded(torch.nn, torch, how))
         for how in ("bits", "numbers")
     },
+    "head norms": (TOKENS, "", lambda torch: _head_norms(torch.nn, torch)),
     "by instance": (IMAGE, "", lambda torch: _by_instance(torch.nn)),
     "without factors": (FEATURES, "", lambda torch: _without_factors(torch.nn)),
     "scored": (TOKENS, "", lambda torch: _scored(torch.nn, torch)),
@@ -365,6 +366,26 @@ def _padded(nn, torch, how):
             return self.head(self.block(x, src_key_padding_mask=mask)[:, 0])
 
     return Padded()
+
+
+def _head_norms(nn, torch):
+    class HeadNorms(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.head = nn.Embedding(20, 16), nn.Linear(16, 5)
+            self.q, self.k, self.v = nn.Linear(16, 16), nn.Linear(16, 8), nn.Linear(16, 8)
+            self.first, self.norm_q, self.norm_k = nn.RMSNorm(16, 1e-5), nn.RMSNorm(8, 1e-5), nn.RMSNorm(8, 1e-5)
+
+        def forward(self, ids):
+            x = self.tokens(ids)
+            h = self.first(x)
+            q, k = self.norm_q(self.q(h).view(*ids.shape, 2, 8)), self.norm_k(self.k(h).view(*ids.shape, 1, 8))
+            q, k, v = (one.transpose(1, 2) for one in (q, k, self.v(h).view(*ids.shape, 1, 8)))
+            k, v = (one.expand(-1, 2, -1, -1) for one in (k, v))
+            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return self.head(x + y.transpose(1, 2).reshape(*ids.shape, 16))
+
+    return HeadNorms()
 
 
 def _waved(nn, torch, how):

@@ -140,6 +140,23 @@ GATED = Named(
 """Gates of channels, images that are enlarged, multiples."""
 
 
+HEADS = Named(
+    (
+        {"name": "q", "op": "linear", "outputs": 16},
+        {"name": "n", "op": "headrms", "groups": 4},
+        {"op": "attention", "inputs": ("n", "n", "q"), "heads": 4},
+        {"op": "linear", "outputs": 4},
+    ),
+    sequence=4,
+)
+"""Heads that are normalised one by one."""
+
+
+def test_heads_that_are_normalised_are_followed():
+    mesh = Mesh(machine(), 2, 2)
+    assert abs(compare(HEADS.network, masks_of(HEADS.network), Cluster(1, mesh), 8).error) < MEAN
+
+
 @pytest.mark.parametrize(("width", "height", "tokens"), few([(2, 1, 4), (4, 2, 3)], 1))
 def test_pixels_that_are_repeated_are_followed(width, height, tokens):
     mesh = Mesh(machine(), width, height)
@@ -153,6 +170,8 @@ def small(op):
     if op in ("convolution", "maxpool", "avgpool", "groupnorm", "batchnorm"):
         stage = ConvolutionStage(4, norm=op if "norm" in op else "", pool=op if "pool" in op else "")
         return GraphCase(ConvolutionStack((1, 4, 4), (stage,), 3), 2, 2, 2)
+    if op == "headrms":
+        return GraphCase(HEADS, 2, 1, 8)
     if op in ("upsample", "scale", "multiple"):
         return GraphCase(GATED, 2, 1, 2)
     if op == "gather":

@@ -1,6 +1,7 @@
 """Normalisation goes over the features of a token, row by row; sums go round the ring of columns.
 
-Without a mean it is the same with a mean of nothing, which is zero.
+Without a mean it is the same with a mean of nothing, which is zero.  Heads are normalised one by one, each whole in its
+column, so that nothing is joined.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from fabric.asm.operands import Reg
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
+from wse_core.errors import UnsupportedError
 
-__all__ = ["NORM"]
+__all__ = ["HEAD_RMS", "NORM"]
 
+HEADS = {"head_back": "delta and aux row: back to the first one of the head"}
+WITH_A_MEAN = ("sum_row", "grad_beta", "back_sum")
+"""Commands that what has no mean and no shift does without."""
 CENTRED = ("norm", "centred")
 """These normalise with a mean; the others do not."""
 
@@ -77,9 +82,33 @@ def back(w: StepWriter, step: NetworkStep) -> None:
     w.factors(step, ("back_row",))
 
 
+def forward_heads(w: StepWriter, step: NetworkStep) -> None:
+    """Write the normalisation of heads: the deviations of all, then unit rows, then factors."""
+    rows, unit, wide = f"{w.plan.array(step.writes[0])}.rows", w.plan.kept(step, "n"), w.plan.kept(step, "v")
+    _constant(w, step)
+    w.tell("mean", row=rows, wide=wide)  # of nothing it is zero
+    w.channels(step, [(("var_row", None),), "deviation"])
+    w.tell(row=rows, aux=unit, wide=wide)
+    w.channels(step, ["recall", (("norm_row", None),)])
+    w.tell(row=rows, aux=unit)
+    w.factors(step, ("affine",))
+
+
+def back_heads(w: StepWriter, step: NetworkStep) -> None:
+    """Write the gradients of factors, then those of the heads, one by one."""
+    delta, unit = w.plan.array(step.writes[0]), w.plan.kept(step, "n")
+    _constant(w, step)
+    w.tell("mean", delta=delta, aux=unit)
+    w.factors(step, ("grad_gamma",), gradient=0)
+    w.tell(delta=delta, aux=unit, wide=w.plan.kept(step, "v"))
+    dots, rows = (("gamma", 0), ("back_dot", None)), (("gamma", 0), ("back_row", None))
+    w.channels(step, [dots, "recall", "dot", "head_back", rows])
+
+
 def _constant(w: StepWriter, step: NetworkStep) -> None:
     """Write the constant 1 / features."""
-    bits = int(np.array([1 / step.reads[0].rows], np.float32).view(np.uint32)[0])
+    features = step.reads[0].rows // dict(step.node.sizes).get("groups", 1)
+    bits = int(np.array([1 / features], np.float32).view(np.uint32)[0])
     w.tell(k_low=bits & 0xFFFF, k_high=bits >> 16)
 
 
@@ -91,6 +120,11 @@ class NormTasks:
         self.mean, self.deviation = p.array("mean", code.tokens, "f32"), p.array("deviation", code.tokens, "f32")
         self.dot = p.array("dot", code.tokens, "f32")
         self.constant, self.gamma = p.reg32("constant"), code.gamma
+        heads = [node for node in code.network.nodes if node.op == "headrms"]
+        self.heads = sorted({node.size("channels") // node.size("groups") for node in heads})
+        if len(self.heads) > 1:
+            what = f"{heads[-1].name}: heads of {self.heads[0]} and of {self.heads[-1]} features are normalised"
+            raise UnsupportedError(what, feature="operation", where="graph", hint="heads of one size")
 
     def tasks(self) -> None:
         """Write the tasks of both ways."""
@@ -105,9 +139,10 @@ class NormTasks:
         """Write the commands on the way forward, and those of means, which both ways have."""
         code, p = self.code, self.code.p
         total, sums, one = code.product.total, code.product.sums, code.one
-        with code.command("sum_row"):
-            p.fh2s(one, code.reads["row"])
-            p.fadds(sums, sums, one)
+        if "sum_row" in code.ids:
+            with code.command("sum_row"):
+                p.fh2s(one, code.reads["row"])
+                p.fadds(sums, sums, one)
         for name, kept in (("mean", self.mean), ("dot", self.dot)):
             with code.command(name):
                 p.fmuls(kept, sums, constant)
@@ -139,17 +174,23 @@ class NormTasks:
         """Write the commands on the way back."""
         code, p, one, two = self.code, self.code.p, self.code.one, self.code.two
         sums = code.product.sums
-        with code.command("grad_beta"):
-            p.fh2s(one, code.reads["delta"])
-            code.send_sum(one)
+        if "grad_beta" in code.ids:
+            with code.command("grad_beta"):
+                p.fh2s(one, code.reads["delta"])
+                code.send_sum(one)
         with code.command("grad_gamma"):
             p.fh2s(one, code.reads["delta"])
             p.fh2s(two, code.reads["aux"])
             p.fmuls(one, one, two)
             code.send_sum(one)
-        with code.command("back_sum"):
-            self.scaled_delta()
-            p.fadds(sums, sums, one)
+        if "back_sum" in code.ids:
+            with code.command("back_sum"):
+                self.scaled_delta()
+                p.fadds(sums, sums, one)
+        for size in self.heads:
+            with code.command("head_back"):
+                for name in ("delta", "aux"):
+                    p.dsr_off(code.reads[name], -size * code.tokens)
         with code.command("back_dot"):
             self.scaled_delta()
             p.fh2s(two, code.reads["aux"])
@@ -184,3 +225,12 @@ NORM = Lowering(
     joins=True,
 )
 """A normalisation has this form in weight streaming."""
+
+HEAD_RMS = Lowering(
+    {name: text for name, text in COMMANDS.items() if name not in WITH_A_MEAN} | HEADS,
+    {"forward": forward_heads, "back": back_heads},
+    {"forward": ("forward, {place}", "normalise"), "back": ("backward, normalisation {number}", "norm")},
+    tasks_of=NormTasks,
+    joins=True,
+)
+"""A normalisation of heads has this form in weight streaming."""

@@ -16,7 +16,7 @@ from fabric.networks.streamed.operations.elementwise import ADD, CONCAT, MUL
 from fabric.networks.streamed.operations.linear import LINEAR
 from fabric.networks.streamed.operations.loss import LOSS, MEAN_SQUARES
 from fabric.networks.streamed.operations.lowering import Lowering
-from fabric.networks.streamed.operations.norm import NORM
+from fabric.networks.streamed.operations.norm import HEAD_RMS, NORM
 from fabric.networks.streamed.operations.pooling import AVERAGE_POOL, MAX_POOL, UPSAMPLE, bordered
 from fabric.networks.streamed.operations.rotary import ROTARY
 from fabric.networks.streamed.operations.rows import ROWS
@@ -51,6 +51,7 @@ STREAMED: dict[str, Lowering] = {
     "norm": NORM,
     "centred": NORM,
     "rms": NORM,
+    "headrms": HEAD_RMS,
 }
 """By the names of `fabric.networks.graph.table.OPERATIONS`, in the order in which programs have their tasks."""
 

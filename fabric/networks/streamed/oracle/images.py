@@ -25,6 +25,8 @@ __all__ = [
     "multiplied",
     "normalised",
     "normalised_back",
+    "normalised_heads",
+    "normalised_heads_back",
     "pooled_largest",
     "pooled_largest_back",
     "pooled_mean",
@@ -328,6 +330,32 @@ def normalised_back(
     members = channels // node.size("groups")
     mean, dot = _mean(a, scaled, members), _mean(a, a.mul(scaled, units), members)
     found = a.sub(a.sub(scaled, mean[:, None]), a.mul(units, dot[:, None]))
+    return a.narrow(a.mul(found, inverse[:, None])).reshape(delta.shape), gradients
+
+
+def normalised_heads(
+    a: MeshArithmetic, node: Node, x: Halves, weights: StreamedParameter
+) -> tuple[Halves, tuple[Halves, Bits]]:
+    """Return (rows, (unit rows, 1 / root of the mean square of each head)), without a mean."""
+    groups, channels = node.size("groups"), node.size("channels")
+    wide = a.widen(x).reshape(groups, -1, x.shape[1])
+    apart = a.sub(wide, np.zeros_like(wide))
+    inverse = a.functions.rsqrt(a.plus(_mean(a, a.mul(apart, apart), channels // groups), a.epsilon))
+    unit = a.narrow(a.mul(apart, inverse[:, None]))
+    return _times(a, unit.reshape(x.shape), np.asarray(weights.values)), (unit, inverse)
+
+
+def normalised_heads_back(
+    a: MeshArithmetic, node: Node, delta: Halves, kept: tuple[Halves, Bits], weights: StreamedParameter
+) -> tuple[Halves, Bits]:
+    """Return (gradients of the rows before normalisation, gradients of the factors)."""
+    (unit, inverse), channels = kept, node.size("channels")
+    wide, units = a.widen(delta.reshape(channels, 1, -1)), a.widen(unit)
+    gradients = a.south_of_channels(a.mul(wide, units.reshape(wide.shape)))
+    factors = np.asarray(weights.values).reshape(channels, 1, 1)
+    scaled = a.fma(delta.reshape(wide.shape), factors, np.zeros_like(wide)).reshape(units.shape)
+    dot = _mean(a, a.mul(scaled, units), channels // node.size("groups"))
+    found = a.sub(a.sub(scaled, np.zeros_like(scaled)), a.mul(units, dot[:, None]))
     return a.narrow(a.mul(found, inverse[:, None])).reshape(delta.shape), gradients
 
 
