@@ -45,8 +45,9 @@ cdef enum:
     ALONE = 10              # had these, one thread goes on for so many times as long
     HEIGHT = 8              # rows of a band
     TURN = 32               # cycles that a band runs: so many,
-    LONG_TURN = 128         # or up to so many where little moves, as long as a turn moves no more than
-    HOPS_OF_TURN = 4000000  # so many wavelets, about 0.2 s of work: Python hears of a Ctrl-C after a turn
+    LONG_TURN = 128         # or up to so many where little moves,
+    THREADS_TURN = 512      # or so many by threads, which wait for each other where turns end, as long as a turn moves
+    HOPS_OF_TURN = 4000000  # no more than so many wavelets, about 0.2 s of work: Python hears of a Ctrl-C after a turn
     NEVER_BUSY = 0x7FFFFFFF
 
 cdef double PAYS = 1.3      # cores that threads must have had on average, to go on: what they wait for costs a tenth
@@ -290,7 +291,7 @@ cdef class Engine:
             Threads that run bands; default as many as the process may use while so much moves that they pay, else one.
         turn : int, optional
             Cycles that a band runs before the next one does; default 32 and, once it is known how much moves, up to 128
-            where that is little.
+            where that is little, by threads up to 512.
         """
         self._still("arrange")
         cdef int height = self.s.f.height
@@ -298,9 +299,10 @@ cdef class Engine:
         cdef uint64_t[::1] done
         self.few = threads is None
         self.same_turn = turn is not None
-        turn = LONG_TURN if turn is None else turn
         if threads is None:
             threads = len(os.sched_getaffinity(0))
+        if turn is None:
+            turn = THREADS_TURN if threads > 1 else LONG_TURN
         if not 1 <= threads <= MATES + 1 or turn < 1:
             raise ConfigError(f"{threads} threads, turns of {turn} cycles", where="machine",
                               hint=f"1 to {MATES + 1} threads, turns of a cycle or more")
@@ -414,8 +416,8 @@ cdef class Engine:
                     self.moved = (self.s.hops - hops) // self.turn.cycles
                     if not self.same_turn:
                         # A longer turn does more with what it has brought into cache.
-                        self.turn.turn = (min(max(HOPS_OF_TURN // self.moved, TURN), LONG_TURN) if self.moved
-                                          else TURN)
+                        most = THREADS_TURN if self.turn.threads > 1 else LONG_TURN
+                        self.turn.turn = min(max(HOPS_OF_TURN // self.moved, TURN), most) if self.moved else TURN
                     # (Where nothing has moved at all, programs have yet to send.)
                     if (self.automatic and self.s.hops != hops and self.moved < self.busy // 2
                             and not (glances and self.worked >= much // 2)):
