@@ -41,8 +41,8 @@ cdef enum:
     TURN_EVENTS = 512       # and per cycle, about a millisecond in a turn, which a thread takes a twentieth of to begin
     BREAK_EVENTS = 2000000  # looks and moves at one clock before Python may see a Ctrl-C,
     GLANCE_EVENTS = 100000  # or, a few milliseconds, before it is asked whether threads would pay
-    LOOK = 20               # milliseconds after which it is asked whether threads got cores of their own; where others
-    ALONE = 10              # had these, one thread goes on for so many times as long
+    LOOK = 200              # milliseconds after which it is asked whether threads got cores of their own; where others
+    ALONE = 5               # had these, one thread goes on for so many times as long
     HEIGHT = 8              # rows of a band
     TURN = 32               # cycles that a band runs: so many,
     LONG_TURN = 128         # or up to so many where little moves,

@@ -187,8 +187,8 @@ def test_one_thread_goes_on_where_others_have_the_cores(monkeypatch, cores):
     """Two threads that get half a core, by clocks that are made up, are given up for a while; with two they are not."""
     seconds = count()
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr("time.monotonic", lambda: next(seconds) * 0.01)
-    monkeypatch.setattr("time.process_time", lambda: next(seconds) * 0.01 * cores)
+    monkeypatch.setattr("time.monotonic", lambda: next(seconds) * 0.1)
+    monkeypatch.setattr("time.process_time", lambda: next(seconds) * 0.1 * cores)
     workload, threads, status = workloads.broadcast(20, 100, 400), [], "limit"
     engine = Engine(workload.spec, trains=False)
     workload.start(engine)
