@@ -29,7 +29,8 @@ def factor_of(node: Node) -> float:
 class ChannelScale(NetworkOperation):
     """This operation multiplies each channel by a number; its node has ``channels``, ``height`` and ``width``."""
 
-    name, meaning, in_place, retakes = "scale", "y = g x, a number g per channel", False, True
+    name, meaning = "scale", "y = g x, a number g per channel"
+    featurewise, in_place, retakes = True, False, True
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode multiplies by factors of norms only"}
 
     def features(self, node: Node, given: int) -> int:

@@ -366,6 +366,17 @@ def test_pixels_that_are_repeated_are_bit_exact(dtype):
     exact(Ran(built.network(2, dtype), 2, 2, 3, 5), 2.0**6)
 
 
+@pytest.mark.parametrize("width", [1, 2, 3])
+@pytest.mark.parametrize("first", ["groupnorm", "scale"])
+def test_products_lie_where_what_they_multiply_does(first, width):
+    """A group of channels stays in one column, whatever the sizes of what works on each channel alone."""
+    built = Images(1, 2, 1)
+    built.convolution(4, (1, 1))
+    for op in (first, "scale", "groupnorm", "scale"):
+        built.scale() if op == "scale" else built.group_norm(2)
+    exact(Ran(built.network(2), width, 2, 2, 7), 1.0)
+
+
 @pytest.mark.parametrize(("sides", "by"), [((2, 3), (2, 2)), ((1, 1), (3, 2))])
 def test_upsampling_is_that_of_its_definition(sides, by):
     """Each place of the larger image has the pixel that it lies in; gradients are sums of theirs."""

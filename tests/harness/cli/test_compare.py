@@ -28,12 +28,13 @@ def runs(tmp_path_factory):
     """Three runs of a kernel, one of training and one of inference."""
     folder = tmp_path_factory.mktemp("compare")
     kernel = ["kernel", "chain_reduce", "pes=4"]
+    answer = ["generate", "pydoc", "--prompt-ids", "1", "--tokens", "1"]
     for words, name in (
         ([*kernel, "n=40"], "a/run.h5"),
         ([*kernel, "n=80", "--set", "router.hop=2"], "b/run.h5"),
         ([*kernel, "n=40"], "c/run.h5"),
         (["train", "digits", "--iterations", "1"], "t"),
-        (["generate", "pydoc", "--prompt-ids", "1", "--tokens", "1", "--mesh", "4x4", "--verify", "off"], "i.h5"),
+        ([*answer, "--mesh", "4x4", "--verify", "off", "--prefill", "mesh"], "i.h5"),
     ):
         assert cli.main([*words, "--out", str(folder / name), "--json"]) == 0
     return folder

@@ -157,8 +157,9 @@ def test_a_launch_begins_at_once_or_after_its_latency():
         runner.launch("busy")
         before = runner.cycle
         runner.runtime.launch("now")
-        behind = 0 if latency else COMPILED["wse2"]["task.overlap"]  # it follows the task before at once
-        assert runner.stamp() == before + latency + LAUNCH - behind
+        # At once it follows the task before, whose last cycles hide as much of its start as lies behind the command.
+        hidden = 0 if latency else COMPILED["wse2"]["task.overlap"]
+        assert runner.stamp() in range(before + latency + LAUNCH - hidden, before + latency + LAUNCH + 1 - bool(hidden))
 
 
 @pytest.mark.parametrize("n", [1, 100])
