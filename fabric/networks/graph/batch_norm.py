@@ -18,11 +18,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fabric.networks.graph.channels import ChannelOperation
 from fabric.networks.graph.nodes import Node
-from fabric.networks.graph.operations import Floats, NetworkOperation, Values
+from fabric.networks.graph.operations import Floats, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.tensors import NetworkTensor
-from fabric.networks.graph.windows import channels_of
 
 __all__ = ["NUMBERS", "BatchNorm"]
 
@@ -30,20 +30,13 @@ NUMBERS = ("shift", "mean", "inverse", "scale", "back_mean", "back_dot")
 """Numbers of a channel that the memory service sends to the wafers, as f32."""
 
 
-class BatchNorm(NetworkOperation):
+class BatchNorm(ChannelOperation):
     """This operation normalises channels over batches; its node has ``channels``, ``height`` and ``width``."""
 
     name, meaning = "batchnorm", "norm over the pixels of each channel and all samples"
     keeps = (("n", "feature", "half"),)
     over_batch = True
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode normalises over all features of a sample"}
-
-    def features(self, node: Node, given: int) -> int:
-        channels_of(node, given)  # refuses what does not fit
-        return given
-
-    def unit(self, node: Node, given: int) -> int:
-        return given // node.size("channels")
 
     def parameter(self, node: Node, given: int) -> NetworkTensor:
         return NetworkTensor(f"{node.group}.norm", 2, "parameter", node.size("channels"))

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fabric.networks.graph.channels import ChannelOperation
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import Floats, NetworkOperation, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.tensors import NetworkTensor
-from fabric.networks.graph.windows import channels_of
 from wse_core.errors import ConfigError
 
 __all__ = ["ChannelScale", "Multiple", "factor_of"]
@@ -26,19 +26,12 @@ def factor_of(node: Node) -> float:
     return float(np.array(node.size("factor"), np.uint32).view(np.float32))
 
 
-class ChannelScale(NetworkOperation):
+class ChannelScale(ChannelOperation):
     """This operation multiplies each channel by a number; its node has ``channels``, ``height`` and ``width``."""
 
     name, meaning = "scale", "y = g x, a number g per channel"
     featurewise, in_place, retakes = True, False, True
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode multiplies by factors of norms only"}
-
-    def features(self, node: Node, given: int) -> int:
-        channels_of(node, given)  # refuses what does not fit
-        return given
-
-    def unit(self, node: Node, given: int) -> int:
-        return given // node.size("channels")
 
     def parameter(self, node: Node, given: int) -> NetworkTensor:
         return NetworkTensor(f"{node.group}.scale", 1, "parameter", node.size("channels"))

@@ -7,27 +7,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fabric.networks.graph.channels import ChannelOperation
 from fabric.networks.graph.nodes import Node
-from fabric.networks.graph.operations import Floats, NetworkOperation, Values
+from fabric.networks.graph.operations import Floats, Values
 from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.tensors import NetworkTensor
-from fabric.networks.graph.windows import channels_of
 
 __all__ = ["ChannelShift"]
 
 
-class ChannelShift(NetworkOperation):
+class ChannelShift(ChannelOperation):
     """This operation adds a number to each channel; its node has ``channels``, ``height`` and ``width``."""
 
     name, meaning = "shift", "y = x + b, a number b per channel"
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode adds biases of products only"}
-
-    def features(self, node: Node, given: int) -> int:
-        channels_of(node, given)  # refuses what does not fit
-        return given
-
-    def unit(self, node: Node, given: int) -> int:
-        return given // node.size("channels")
 
     def parameter(self, node: Node, given: int) -> NetworkTensor:
         return NetworkTensor(f"{node.group}.shift", 1, "parameter", node.size("channels"))
