@@ -28,45 +28,45 @@ def word_set(text: str) -> frozenset[str]:
 
 IMPERATIVES = word_set(
     """
-    Activate Add Advance Allocate Anneal Announce Answer Append Apply Arrange Ask Assemble Attach Begin Bind Book
-    Bring Build Calculate Call Cancel Carry Change Check Choose Classify Clean Clear Clip Close Collect Compare
-    Compile Complete Compute Convert Copy Count Create Cycle Decide Declare Delete Describe Discard Divide Do Draw
-    Drop Emit End Enter Evaluate Exchange Execute Explain Export Extend Fill Find Flush Fold Follow Force Forget
-    Free Gather Generate Give Go Hand Have Hear Hold Import Insert Install Issue Join Jump Keep Lead Leave Let List
-    Load Log Look Make Map Mark Measure Merge Move Multiply Name Note Number Occupy Open Optimise Paint Parse Place
-    Plan Point Print Project Push Put Raise Read Receive Record Reduce Refuse Register Remove Repeat Replace Report
-    Reserve Restore Return Rewrite Round Route Run Save Say Scale Search Send Set Settle Share Shift Show Simplify
-    Simulate Skip Sort Split Spread Start Stop Store Stream Sum Swap Take Tell Test Time Train Turn Undo Update Use
-    Verify Wait Walk Whether Work Wrap Write Yield
+    Activate Add Advance Allocate Anneal Announce Answer Append Apply Arrange Ask Assemble Attach Begin Bind Book Bring
+    Build Calculate Call Cancel Carry Change Check Choose Classify Clean Clear Clip Close Collect Compare Compile
+    Complete Compute Convert Copy Count Create Cycle Decide Declare Delete Describe Discard Divide Do Draw Drop Emit End
+    Enter Evaluate Exchange Execute Explain Export Extend Fill Find Flush Fold Follow Force Forget Free Gather Generate
+    Give Go Hand Have Hear Hold Import Insert Install Issue Join Jump Keep Lead Leave Let List Load Log Look Lower Make
+    Map Mark Measure Merge Move Multiply Name Note Number Occupy Open Optimise Paint Parse Place Plan Point Print
+    Project Push Put Raise Read Receive Record Reduce Refuse Register Remove Repeat Replace Report Reserve Restore
+    Return Rewrite Round Route Run Save Say Scale Search Send Set Settle Share Shift Show Simplify Simulate Skip Sort
+    Split Spread Start Stop Store Stream Sum Swap Take Tell Test Time Train Turn Undo Update Use Verify Wait Walk
+    Whether Work Wrap Write Yield
     """
 )
 VERBS = word_set(
     """
-    adds allows appear appears applies are arrive arrives asks assembles assigns become becomes begin begins belong
-    belongs binds bounds brings calibrate can cannot carries carry checks chooses clears closes collects come comes
-    compares compiles compresses computes connects consists contains converts could creates decides declare declares
-    decodes defines delivers depends describe describes did differ divides do does emits enables encodes enters
-    evaluates exceeds exchanges executes exists expects explains expresses fails falls fill fills finds fixes
-    flattens flows follows forwards generates gets give gives go goes grows had handles hands hangs happen happens
-    has have helps hides hold holds includes initialises initializes inserts installs is jumps keep keeps know knows
-    lays leads learns leaves lets lie lies live lives locates loses lowers make makes may means meets merges move
+    adds allows appear appears appends applies are arrive arrives asks assembles assigns become becomes begin begins
+    belong belongs binds bounds brings calibrate came can cannot carries carry checks chooses clears closes collects
+    come comes compares compiles compresses computes connects consist consists contains converts could creates decides
+    declare declares decodes defines delivers depends describe describes did differ divides do does emits enables
+    enclose encodes enters evaluates exceeds exchanges executes exists expects explains expresses fails falls fill fills
+    finds fixes flattens flows follows forwards generates gets give gives go goes grows had handles hands hangs happen
+    happens has have helps hides hold holds includes initialises initializes inserts installs is jumps keep keeps know
+    knows lays leads learns leaves lets lie lies live lives locates loses lowers make makes may means meets merges move
     multiplies must need needs obeys occurs offers opens overlaps owns paints parses passes performs pops predicts
     prefers presents prints produces provides pulls pushes puts raises reach reaches receives reduces refers refuse
-    refuses relates remains remembers removes renders replaces represents reproduces requires reserves resolves
-    restores rests returns reveals rewrites rounds say says see selects send sends separates serves shall should
-    shows simulates sits sleeps solves sorts speaks stand stands states stays subtracts suits supplies take takes
-    talks tell tells tracks trains translates travel treats tries understands updates use uses validates varies wake
-    wakes wants was weighs were will wins would wraps yields
+    refuses relates remains remembers removes renders replaces represents reproduces requires reserves resolves restores
+    rests returns reveals rewrites rounds say says see selects send sends separates serves shall should shows simulates
+    sits sleeps solves sorts speaks stand stands states stays subtracts suits supplies take takes talks tell tells took
+    tracks trains translates travel treats tries understands updates use uses validates varies wake wakes wants was
+    weighs were will wins would wraps yields
     """
 )
 NOUNS_TOO = word_set(
     """
-    answers begin builds call calls changes copies cost costs count counts covers crosses cut cuts depend differs
-    draw draws drives drops end ends explain exports fall feeds fit fits follow forms functions get guards imports
-    issues joins lead leave let limits links lists loads look looks maps marks matches mean measures meet models
-    moves name names orders packs pass picks places plans points posts prices print queries ranks read reads records
-    releases repeats reports run runs searches sees sets share shares shifts show splits starts stay steps stops
-    stores streams sums switches tests turn turns values visits wait waits walks want work works write writes
+    answers begin builds call calls changes copies cost costs count counts covers crosses cut cuts depend differs draw
+    draws drives drops end ends estimates explain exports fall feeds fit fits follow forms functions get guards imports
+    issues joins lead leave let limits links lists loads look looks maps marks matches mean measures meet models moves
+    name names orders packs pass picks places plans points posts prices print queries ranks read reads records releases
+    repeats reports run runs searches sees sets share shares shifts show splits starts stay steps stops stores streams
+    sums switches tests turn turns values visits wait waits walks want work works write writes
     """
 )
 """Forms that are nouns as well; they count as verbs where only a verb can stand."""

@@ -1,4 +1,4 @@
-"""From a file to assembled programs and a layout: all stages of the compiler one after the other."""
+"""`compile_file` makes assembled programs and a layout of a file: all stages of the compiler one after the other."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CompiledProgram:
 
 @dataclass(eq=False)
 class Compiled:
-    """A layout with its programs, ready to be written out or run."""
+    """A `Compiled` is a layout with its assembled programs, ready to be written out or run."""
 
     checked: Compilation
     options: Options
@@ -80,7 +80,7 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
 
 
 def _compile(made: Compiled, session: Session) -> None:
-    """Compile each program."""
+    """Lower, optimise, allocate and assemble each checked program."""
     checked, options, machine = made.checked, made.options, made.machine
     for number, program in enumerate(checked.programs):
         try:

@@ -18,7 +18,7 @@ LAYOUT = re.compile(r"^\s*layout\s*\{", re.MULTILINE)
 
 @dataclass
 class Project:
-    """A file to compile with its options.
+    """A `Project` is a layout file to compile with the options that a script gives.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ class Allocation:
 
 @dataclass(eq=False)
 class Outcome:
-    """What optimising made of a form.
+    """An `Outcome` is what optimising made of a form, kept for other functions of that form.
 
     Attributes
     ----------

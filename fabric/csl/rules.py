@@ -103,7 +103,8 @@ ELLPACK with 8 elements per row, unrolled and without its multiply-add, takes 13
 for a product, and two bases."""
 
 MULTIPLY_ADD = {"wse2": 1, "wse3": 0}
-"""Cycles of a synchronous multiply-add beside one for itself and one per element, by preset; not of one in a `@map`.
+"""A synchronous multiply-add takes so many cycles beside one for itself and one per element, by preset; not one in a
+`@map`.
 
 In public traces of the vendor's simulator its first element is executed two cycles after the issue, and 10 elements
 take 12 cycles more than without it.  SUMMA's unrolled loops take 20.5 cycles beside the elements on the machine (20

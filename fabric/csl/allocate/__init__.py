@@ -1,4 +1,4 @@
-"""From virtual registers to the sixteen of a PE: liveness, interference, coloring, spills to memory, the stack."""
+"""Register allocation gives virtual registers the sixteen of a PE: liveness, interference, coloring, spills, stack."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ __all__ = ["Graph"]
 
 
 class Graph:
-    """Interference of one function.
+    """A `Graph` tells which virtual registers of one function cannot share a machine register.
 
     Attributes
     ----------

@@ -18,11 +18,11 @@ from fabric.csl.rules import KEPT, ROUTINES
 __all__ = ["POINTER", "Stack"]
 
 POINTER = 7
-"""Register of the stack pointer (the vendor's page on registers, WSE-2)."""
+"""The stack pointer lies in this register (the vendor's page on registers, WSE-2)."""
 
 
 class Stack:
-    """The stack of one program.
+    """The `Stack` of one program holds the registers that its functions save while they run.
 
     Attributes
     ----------

@@ -29,7 +29,7 @@ HIDDEN = ("call", "arguments", "unblocked", "x", "y")
 
 @dataclass(frozen=True)
 class HostName:
-    """A symbol that the layout exports.
+    """A `HostName` is a function or variable that the layout exports to the host.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class HostProgram:
 
 @dataclass
 class Bundle:
-    """A compiled layout.
+    """A `Bundle` is a compiled layout as the host loads it: programs, where they run, routes, exported names.
 
     Attributes
     ----------
@@ -112,12 +112,12 @@ class Bundle:
 
     @property
     def width(self) -> int:
-        """PEs along x."""
+        """The rectangle has so many PEs along x."""
         return int(self.index.shape[1])
 
     @property
     def height(self) -> int:
-        """PEs along y."""
+        """The rectangle has so many PEs along y."""
         return int(self.index.shape[0])
 
     @cached_property

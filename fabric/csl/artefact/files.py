@@ -1,4 +1,4 @@
-"""A bundle as files: ``out.json`` for scripts and the host's names, ``image.npz`` for all arrays.
+"""A bundle is kept in files: ``out.json`` for scripts and the host's names, ``image.npz`` for all arrays.
 
 Both are written beside the directory and moved into place, so that a compilation that fails or is stopped leaves what
 was there before.  What is read is not believed: see `fabric.csl.artefact.reading`.

@@ -173,8 +173,10 @@ FORM: dict[str, Any] = {
         },
     ),
 }  # fmt: skip
-"""The form of host.json.  A dict with names has these; one with `str` or `int` has any, with values of one form; a list
-has as many parts, a tuple any number of one form.  Names that begin with ``?`` may be missing."""
+"""The text of a compiled program must have this form: keys with the types of their values.  A dict with names has
+these; one with `str` or `int` has any, with values of one form; a list has as many parts, a tuple any number of one
+form.  Names that begin with ``?`` may be missing.
+"""
 
 
 def check_form(found: Any, form: Any, field: str, where: str) -> None:

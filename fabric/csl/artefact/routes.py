@@ -45,7 +45,7 @@ class Routing:
         self._filter_rows: dict[int, np.ndarray] = {}
 
     def all(self) -> None:
-        """Make everything."""
+        """Make the routes, the host's streams and the filters, and check them."""
         layout = self.made.checked.layout
         if layout is not None:
             records = [self._record(config, layout.span) for config in layout.configs]

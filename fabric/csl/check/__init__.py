@@ -1,4 +1,4 @@
-"""Checking of whole programs: from a file to a layout and the typed code of each class of PEs."""
+"""Checking makes a layout and the typed code of each class of PEs from a file."""
 
 from __future__ import annotations
 

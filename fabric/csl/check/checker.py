@@ -1,4 +1,4 @@
-"""The checker: from functions and tasks of a PE program to the typed tree.
+"""`Checker` turns functions and tasks of a PE program into the typed tree.
 
 It is the evaluator with code where the evaluator refuses.  A function is checked once per instance: per module it
 belongs to, per known argument that a ``comptime`` or generic parameter takes.  Calls only put their callee on a list;
@@ -42,7 +42,8 @@ __all__ = ["Checker"]
 OF_FUNCTIONS = ("instance", "pointer")
 """What functions need beside globals: (``instance``, its key, the function), (``pointer``, what it points to)."""
 DEEP, STEPS_PER_LEVEL = 20, 20
-"""An instance for values with more levels than that, structs in structs, costs so many steps for each of them."""
+"""An instance for values of more levels than `DEEP`, structs in structs, costs `STEPS_PER_LEVEL` steps for each level.
+"""
 NEVER = -1
 """Round of a function that has to be checked for each program."""
 

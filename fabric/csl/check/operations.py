@@ -174,7 +174,7 @@ class VectorOperations(RunTimeValues):
     # ---- @map
 
     def run_map(self, node: n.Builtin, scope: Scope) -> Any:
-        """Return a `@map`."""
+        """Return the typed tree of a `@map`, its operands checked against the parameters of the mapped function."""
         what = self.expr(node.arguments[0], scope)
         if not isinstance(what, Value) or not isinstance(what.data, Function) or what.data.decl.kind != "fn":
             raise Fault(f"@map takes a function first, not {what.type}", node.arguments[0].span)
@@ -234,7 +234,7 @@ class VectorOperations(RunTimeValues):
         """Return a call of a function with operands; `site` tells whether its code may stand there alone."""
 
     def run_dfilt(self, node: n.Builtin, scope: Scope) -> Any:
-        """Return a `@dfilt`."""
+        """Return the typed tree of a `@dfilt`, whose operand must be a fabin_dsd."""
         value = self.expr(node.arguments[0], scope)
         if str(value.type) != "fabin_dsd":
             raise Fault(f"@dfilt takes a fabin_dsd, not {value.type}", node.arguments[0].span)

@@ -30,7 +30,7 @@ FRAMES = 10_000
 
 @dataclass(eq=False)
 class Program:
-    """A PE program, checked.
+    """A `Program` is a PE program after checking: what it sets up, its functions and its variables.
 
     Attributes
     ----------

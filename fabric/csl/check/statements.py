@@ -1,4 +1,4 @@
-"""Statements of run-time code: from the syntax tree to the typed tree.
+"""Statements of run-time code are translated from the syntax tree to the typed tree.
 
 A statement that is wrong is reported and left out; what it would have declared counts as faulty, so that one mistake
 gives one message.
@@ -45,7 +45,7 @@ ROUND = "+"
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """A loop or a labelled block around a statement.
+    """An `Around` is a loop or labelled block that encloses a statement, so that `break` and `continue` can mean it.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class RunTimeStatements(VectorOperations):
 
     result: Type = VOID
     loops: list[Around]
-    """The loops and labelled blocks around, the innermost last."""
+    """These loops and labelled blocks enclose the statement at work, the innermost last."""
     givers: list[tuple[str | None, str, list[tuple[tree.Break, Any]]]]
     """Blocks around that give a value: their label, the label in the typed tree, and how they were left so far."""
     wanted: Type | None = None

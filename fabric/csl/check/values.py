@@ -1,4 +1,6 @@
-"""Run-time values: conversions, operators, places.  The counterpart of what the evaluator folds."""
+"""Run-time values are checked: their conversions, operators and places become typed nodes, the counterpart of what the
+evaluator folds.
+"""
 
 from __future__ import annotations
 

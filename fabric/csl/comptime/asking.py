@@ -241,15 +241,15 @@ class Asking(ABC):
         raise self.refuse(value.span)
 
     def run_operation(self, row: Operation, node: n.Builtin, scope: Scope) -> Any:
-        """Return a vector operation."""
+        """Return what a vector operation becomes at run time; the evaluator refuses it."""
         raise self.refuse(node.span)
 
     def run_map(self, node: n.Builtin, scope: Scope) -> Any:
-        """Return a `@map`."""
+        """Return what a `@map` becomes at run time; the evaluator refuses it."""
         raise self.refuse(node.span)
 
     def run_dfilt(self, node: n.Builtin, scope: Scope) -> Any:
-        """Return a `@dfilt`."""
+        """Return what a `@dfilt` becomes at run time; the evaluator refuses it."""
         raise self.refuse(node.span)
 
     def run_builtin(

@@ -15,23 +15,23 @@ from fabric.csl.types import ArrayType, StructType, Type
 __all__ = ["CALL", "INLINED", "MEMORY", "MOST_IMPORTS", "Budget", "check_parts", "check_size", "check_text"]
 
 CALL, INLINED = 10, 50
-"""Steps that a call at compile time, and a turn of an inlined loop, count for."""
+"""A call at compile time counts for `CALL` steps, a turn of an inlined loop for `INLINED`."""
 NODES_PER_STEP = 3
-"""A turn of a loop counts for one step, and for one more per so many nodes of its condition, step and body."""
+"""One step is counted for a turn of a loop, and one more per so many nodes of its condition, step and body."""
 MEMORY = 49_152
-"""Bytes of a PE."""
+"""A PE has so many bytes of memory."""
 MOST_ELEMENTS = 1 << 22
-"""Elements of an array that a layout may make, and characters of a string."""
+"""An array that a layout makes has at most so many elements, and a string so many characters."""
 MOST_PARTS = 1 << 16
-"""Fields of a struct or tuple, those of structs inside of it included."""
+"""A struct or tuple has at most so many fields, those of structs inside of it included."""
 MOST_NESTED = 300
-"""Globals each of which needs the next."""
+"""At most so many globals are evaluated inside each other, each because the one before needs it."""
 MOST_IMPORTS = 40
-"""Imports inside of each other."""
+"""Imports are nested at most so deep."""
 
 
 class Budget:
-    """What was spent so far.
+    """A `Budget` counts what one compilation has spent of its limits.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class Budget:
         self._spent = 0
 
     def spend(self, steps: int, span: Span) -> None:
-        """Count steps.
+        """Count steps of evaluation against the limit.
 
         Raises
         ------

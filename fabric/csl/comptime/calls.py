@@ -1,4 +1,4 @@
-"""Calls at compile time."""
+"""Calls of functions are evaluated at compile time."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _is_plain(value: Any) -> bool:
 
 
 class Calls(Globals):
-    """Calls of functions; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
+    """`Calls` evaluates calls of functions; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
 
     calls = 0
 

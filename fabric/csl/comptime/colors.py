@@ -1,4 +1,4 @@
-"""The configuration of a color at a PE: routes, switch positions, filter, teardown."""
+"""A color is configured at a PE: routes, switch positions, filter, teardown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILTER_OF = {
     "counter": (*_COUNTED, "fast_mode"),
     "range": ("kind", "count_data", "count_control", "min_idx", "max_idx", "fast_mode"),
 }
-"""Per kind of filter its fields."""
+"""Each kind of filter has these fields."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Position:
 
 @dataclass(frozen=True)
 class Filter:
-    """A filter; `fields` as the program wrote them, as pairs."""
+    """A `Filter` is a wavelet filter of a color: its kind, and the other fields as the program wrote them."""
 
     kind: str
     fields: tuple[tuple[str, int], ...]
@@ -57,7 +57,7 @@ class ColorConfig:
     filter: Filter | None = None
     teardown: bool = False
     swap: int = 0
-    """Axes on which the color changes places with its partner: bit 0 x, bit 1 y."""
+    """The color changes places with its partner on these axes: bit 0 is x, bit 1 is y."""
 
 
 def _fields(value: Any, known: tuple[str, ...], what: str, span: Span) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def _position(value: Any, name: str, span: Span) -> Position:
 
 
 def _filter(value: Any, span: Span) -> Filter:
-    """Return a filter."""
+    """Return the filter that a ``.filter`` struct describes, its fields checked."""
     fields = _fields(value, FILTER_FIELDS, "filter", span)
     if "kind" not in fields:
         raise Fault("the filter has no kind", span, ".kind = .{ .counter = true }")

@@ -23,7 +23,7 @@ SINCE = {
     "the simd mode simd_off": "2.10", "the simd mode simd_max": "2.10", "an integer of this width": "2.10",
     "the program for WSE-3": "1.1", "the base_address of a DSD": "1.3",
 }  # fmt: skip
-"""Features with the version that brought them."""
+"""Features of the language came with these versions of the SDK."""
 UNTIL = {
     "@concat_structs": "1.4", "comptime_struct": "1.4", "@get_color_id": "1.1",
     "a fabric input whose queue is not initialized": "1.4",

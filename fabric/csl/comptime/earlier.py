@@ -33,7 +33,7 @@ class Checked:
 
 
 class Earlier:
-    """The modules and functions of the programs of one file.
+    """An `Earlier` keeps the modules and functions of the programs of one file for those that follow.
 
     Attributes
     ----------

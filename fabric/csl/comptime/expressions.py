@@ -60,7 +60,7 @@ __all__ = ["Expressions"]
 
 
 class Expressions(Places):
-    """Evaluation of expressions; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
+    """`Expressions` evaluates expressions; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
 
     def __init__(self, session: Session, unit: Any) -> None:
         self.session = session

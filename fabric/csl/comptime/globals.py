@@ -1,4 +1,4 @@
-"""Globals of modules: evaluated when first needed, each once per instance of its module."""
+"""Globals of modules are evaluated when first needed, each once per instance of its module."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from fabric.csl.types import COMPTIME_INT, I16, MODULE, VOID, FnType, IdType, Ty
 from wse_core.encoding import N_COLORS
 
 __all__ = ["Globals"]
-
-"""Routable colors of WSE-2."""
 
 
 class Globals(Expressions):

@@ -1,4 +1,4 @@
-"""The evaluator as a whole: expressions, globals, calls, statements, loops, builtins."""
+"""The `Interpreter` is the evaluator as a whole: expressions, globals, calls, statements, loops, builtins."""
 
 from __future__ import annotations
 

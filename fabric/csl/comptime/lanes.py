@@ -46,7 +46,7 @@ WHOLE: dict[str, Any] = {
     "|": np.bitwise_or,
     "^": np.bitwise_xor,
 }
-"""Operators on all lanes at once."""
+"""These operators are applied to all lanes at once."""
 
 
 class Level:
@@ -62,7 +62,7 @@ class Level:
 
 
 class LaneValue:
-    """A known number or bool per lane."""
+    """A `LaneValue` is a known number or bool for each lane."""
 
     __slots__ = ("array", "level", "type")
 
@@ -85,7 +85,7 @@ class Sequential(Exception):
 
 
 class Carried(Sequential):
-    """An iteration reads what an earlier one wrote."""
+    """`Carried` is raised where an iteration reads what an earlier one wrote."""
 
 
 def lifted(value: LaneValue, level: Level) -> np.ndarray:

@@ -24,7 +24,7 @@ __all__ = ["Layout", "PeClass", "bind_params", "evaluate", "layout_block"]
 
 @dataclass(eq=False)
 class PeClass:
-    """PEs with one file and equal params.
+    """A `PeClass` stands for the PEs of a layout with one file and equal params.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class PeClass:
 
 @dataclass(eq=False)
 class Layout:
-    """A layout, evaluated.
+    """A `Layout` is what the layout block of a program says: which PE runs what, routes, symbols for the host.
 
     Attributes
     ----------

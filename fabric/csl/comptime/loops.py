@@ -31,7 +31,9 @@ FEWEST = 8
 
 
 class Loops(Statements):
-    """Loops at once; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
+    """`Loops` evaluates all iterations of a loop of a layout at once; a mix-in of
+    `fabric.csl.comptime.interpreter.Interpreter`.
+    """
 
     def for_loop(self, node: n.For, scope: Scope, label: str | None = None) -> Signal | None:
         if not self.unit.lanes or label is not None or not _closed(node):

@@ -1,4 +1,4 @@
-"""Names with a meaning everywhere, and guesses about misspelt ones."""
+"""Some names have a meaning everywhere, and misspelt ones get a guess."""
 
 from __future__ import annotations
 

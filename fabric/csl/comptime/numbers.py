@@ -1,4 +1,4 @@
-"""Arithmetic on known numbers: integers wrap at the width of their type, floats round once per operation.
+"""Arithmetic on known numbers follows their types: integers wrap at their width, floats round once per operation.
 
 A `comptime_int` has no width; a `comptime_float` is a double.  `/` truncates towards zero and `%` has the sign of the
 dividend, as on the machine.

@@ -1,4 +1,4 @@
-"""Places: addresses, elements, fields, access expressions."""
+"""Places of expressions are evaluated: addresses, elements, fields, access expressions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_EXTENT, MOST_STRIDE = 0xFFFF, 0x7FFF
 
 
 class Places(Asking):
-    """Places in memory and in values; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
+    """`Places` evaluates places in memory and in values; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
 
     # ---- places
 

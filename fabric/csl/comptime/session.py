@@ -27,7 +27,7 @@ TARGETS = tuple(PRESETS)
 ARCHITECTURES = ("wse1", *TARGETS)
 """Architectures that programs can ask for."""
 RENAMED = {"memcpy_multi/": "memcpy/"}
-"""Modules in angle brackets that SDK 0.8 to 1.0 called by other names."""
+"""Modules in angle brackets had other names in SDK 0.8 to 1.0: the old name with the one of today."""
 NOT_MODELLED = {
     "<message_passing>": "how its messages travel between PEs is not public, and no public program uses it",
     "<malloc>": "no public program uses it",
@@ -35,7 +35,7 @@ NOT_MODELLED = {
 }
 """Modules of the vendor that this library has not, with the reason."""
 LIBRARY = Path(__file__).parents[1] / "library"
-"""Directory of our own modules in angle brackets."""
+"""Our own modules in angle brackets lie in this directory."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Options:
 
 
 class Session:
-    """What all stages of one compilation share.
+    """A `Session` holds what all stages of one compilation share: options, machine, messages, files that were read.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ __all__ = ["Statements", "is_nothing"]
 
 
 class Statements(Calls):
-    """Running of statements; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
+    """`Statements` runs statements at compile time; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
 
     def __init__(self, session: Any, unit: Any) -> None:
         super().__init__(session, unit)
@@ -146,7 +146,7 @@ class Statements(Calls):
     # ---- loops
 
     def for_loop(self, node: n.For, scope: Scope, label: str | None = None) -> Signal | None:
-        """Run a ``for``."""
+        """Run a ``for`` loop at compile time, within the budget."""
         sequence = self.known(node.sequence, scope, "what a loop runs over")
         found = self.items(sequence, node)
         budget = self.session.budget
@@ -189,7 +189,7 @@ class Statements(Calls):
         return range(known[0].data, known[1].data, known[2].data)
 
     def while_loop(self, node: n.While, scope: Scope, label: str | None = None) -> Signal | None:
-        """Run a ``while``."""
+        """Run a ``while`` loop at compile time, within the budget."""
         turns, budget = 0, self.session.budget
         weight = budget.weight(node)
         while self.decided(node.condition, scope):

@@ -35,7 +35,7 @@ class TileEntry:
 
 @dataclass(frozen=True, slots=True)
 class ColorEntry:
-    """`@set_color_config` for the PEs at `xs`, `ys`."""
+    """A `ColorEntry` is what one `@set_color_config` sets for the PEs at `xs`, `ys`."""
 
     xs: np.ndarray
     ys: np.ndarray

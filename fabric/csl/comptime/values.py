@@ -73,7 +73,7 @@ DIRECTIONS = ("NORTH", "SOUTH", "EAST", "WEST", "RAMP")
 
 
 class Value:
-    """A known value with its type."""
+    """A `Value` is a known value of CSL with its type."""
 
     __slots__ = ("data", "type")
 
@@ -97,7 +97,7 @@ class Struct:
         self.fields = fields
         self.is_tuple = is_tuple
         self.parts = len(fields)
-        """Number of fields, those of structs inside included."""
+        """The struct has so many fields, those of structs inside included."""
         for value in fields.values():
             if value.__class__ is Value and value.data.__class__ is Struct:
                 self.parts += value.data.parts
@@ -125,7 +125,9 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """An address known up to the place of the variable: element `offset` of a variable or cell, or all of it (None)."""
+    """A `Pointer` is an address known up to the place of the variable: element `offset` of a variable or cell, or all
+    of it (None).
+    """
 
     target: Variable | Cell
     offset: int | None = None
@@ -133,7 +135,8 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class TensorAccess:
-    """``|i, j|{M, N} -> a[...]`` in normal form: element offset, and per induction variable extent and stride.
+    """A `TensorAccess` is ``|i, j|{M, N} -> a[...]`` in normal form: element offset, and per induction variable extent
+    and stride.
 
     `base` is an operand of pointer type, or None in a void access.
     """
@@ -147,7 +150,9 @@ class TensorAccess:
 
 @dataclass(frozen=True, slots=True)
 class Dsd:
-    """A descriptor as the program wrote it: fields by name, each an operand or a `TensorAccess`; edits in order."""
+    """A `Dsd` is a descriptor as the program wrote it: fields by name, each an operand or a `TensorAccess`; edits in
+    order.
+    """
 
     kind: str
     fields: dict[str, Any]
@@ -157,7 +162,7 @@ class Dsd:
 
 @dataclass(eq=False, slots=True)
 class Module:
-    """An instance of a file: its globals and the values bound to its params."""
+    """A `Module` is an instance of a file: its globals and the values bound to its params."""
 
     source: Source
     tree: n.File
@@ -167,7 +172,7 @@ class Module:
     scope: Scope | None = None
     builtin: bool = False
     chain: tuple[str, ...] = ()
-    """The files that import each other down to this one."""
+    """The files that import each other down to this one are these."""
     site: Span | None = None
     """Where it is imported; None if the compiler takes it by itself."""
 
@@ -203,7 +208,7 @@ class Global:
 
 @dataclass(eq=False, slots=True)
 class Function:
-    """A function or task as a value: a declaration in an instance of a module."""
+    """A `Function` is a function or task as a value: a declaration in an instance of a module."""
 
     decl: n.FnDecl
     module: Module
@@ -211,7 +216,7 @@ class Function:
 
     @property
     def name(self) -> str:
-        """The symbol."""
+        """The function has this symbol, which is unique in the program."""
         return self.module.path_of(self.decl.name)
 
 
@@ -244,17 +249,17 @@ FAULTY = object()
 
 
 def integer(number: int, type: Type = COMPTIME_INT) -> Value:
-    """Return an integer."""
+    """Return a known integer, a `comptime_int` unless a type is given."""
     return Value(type, number)
 
 
 def boolean(truth: bool) -> Value:
-    """Return a bool."""
+    """Return a known bool, one of two shared values."""
     return TRUE if truth else FALSE
 
 
 def string(text: str) -> Value:
-    """Return a string."""
+    """Return a known `comptime_string`."""
     return Value(COMPTIME_STRING, text)
 
 

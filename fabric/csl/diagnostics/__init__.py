@@ -1,4 +1,4 @@
-"""Messages about CSL sources."""
+"""Messages about CSL sources say what is wrong, where, and what to try."""
 
 from __future__ import annotations
 

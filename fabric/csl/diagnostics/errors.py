@@ -24,7 +24,7 @@ MOST = 100
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One message.
+    """A `Diagnostic` is one message about a place in a source.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Report:
             raise CslError(self.diagnostics)
 
     def warn(self, message: str, span: Span, hint: str | None = None) -> None:
-        """Keep a warning."""
+        """Add a warning about a place to the messages."""
         self.add(Diagnostic("warning", message, span, hint))
 
     def note(self, message: str, span: Span) -> None:
@@ -131,7 +131,7 @@ class Report:
 
     @property
     def errors(self) -> list[Diagnostic]:
-        """The errors among the messages."""
+        """These messages are errors, in the order in which they were found."""
         return [entry for entry in self.diagnostics if entry.severity == "error"]
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""A source text and places in it."""
+"""A `Source` is a text of CSL, a `Span` a place in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_FILE = 1 << 24
 
 @dataclass(eq=False)
 class Source:
-    """One file of CSL.
+    """A `Source` is one file of CSL: its name, its text and where it lies.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Span:
-    """A piece of a source: characters `start` up to, not including, `end`."""
+    """A `Span` is a piece of a source: characters `start` up to, not including, `end`."""
 
     source: Source
     start: int
@@ -66,17 +66,17 @@ class Span:
 
     @property
     def line(self) -> int:
-        """Line of the first character, from 1."""
+        """The first character stands in this line, counted from 1."""
         return self.source.position(self.start)[0]
 
     @property
     def column(self) -> int:
-        """Column of the first character, from 1."""
+        """The first character stands in this column, counted from 1."""
         return self.source.position(self.start)[1]
 
     @property
     def text(self) -> str:
-        """The characters themselves."""
+        """The span consists of these characters."""
         return self.source.text[self.start : self.end]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""A program in intermediate form, written into a `Unit` and assembled."""
+"""A program in intermediate form is written into a `Unit` and assembled."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ PAST_THE_END = 256
 """Words behind the last variable that a program may touch: on the machine memory goes on there, and public programs
 (the inverse FFT) walk over it."""
 LONE_FIFO = 7
-"""Microthread of an asynchronous operation without an operand on the fabric."""
+"""An asynchronous operation without an operand on the fabric is executed by this microthread."""
 
 
 @dataclass(eq=False)
 class Emitted:
-    """An assembled program.
+    """An `Emitted` is an assembled program with the places of its instructions in the source.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Emitted:
 
 
 class Emitter:
-    """Writes one program into a unit."""
+    """An `Emitter` writes one program in intermediate form into a unit of the assembler."""
 
     def __init__(self, unit: Unit, program: Program) -> None:
         self.unit, self.program = unit, program
@@ -63,7 +63,7 @@ class Emitter:
         self.fifos: dict[int, int] = {}
         self.queues: dict[tuple[str, int | None, int | None], Queue] = {}
         self.color_of: dict[int, int] = {}
-        """Per id of a data task the color of its wavelets."""
+        """Wavelets of a data task, given by its id, come on this color."""
         self.at: Place | None = None
         self.places: dict[tuple[Source, int], Place] = {}
         self.spans: dict[str, Span] = {}
@@ -80,7 +80,7 @@ class Emitter:
     # ---- memory
 
     def variables(self) -> None:
-        """Declare all memories."""
+        """Declare a variable of the unit for every memory of the program."""
         for memory in self.program.memories:
             name, k = memory.name, 1
             while name in self.unit.variables:
@@ -128,7 +128,7 @@ class Emitter:
     def put(
         self, name: str, a: object = 0, b: object = 0, c: object = 0, d: object = 0, imm: object = None
     ) -> Instruction:
-        """Append an instruction."""
+        """Append an instruction to the unit, at the place of the source that is at work."""
         return self.unit.emit(name, a, b, c, d, imm=imm, at=self.at)
 
     def _instr(self, instr: Instr, labels: dict[Block, Label], following: Block | None, is_task: bool) -> None:

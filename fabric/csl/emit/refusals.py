@@ -19,10 +19,10 @@ HINTS = {
     "dsrs": "use fewer numbers in @get_dsr, or load every descriptor with @load_to_dsr",
     "load": "@load_to_dsr before it",
 }
-"""What to try, in the words of CSL."""
+"""What the assembler refuses comes with these hints, in the words of CSL."""
 
 SHOWN = 4
-"""Parts of a program that the message about its size names."""
+"""The message about a program's size shows so many of its largest parts, not more."""
 
 
 def in_source(

@@ -1,4 +1,4 @@
-"""The intermediate form between the typed tree and instructions: blocks of operations on virtual registers.
+"""The intermediate form lies between the typed tree and instructions: blocks of operations on virtual registers.
 
 Operations are those of the machine (`wse_core.isa`) and a few of our own; see `fabric.csl.ir.code`.
 """

@@ -1,4 +1,4 @@
-"""Functions as blocks of operations on virtual registers.
+"""Functions of the intermediate form consist of blocks of operations on virtual registers.
 
 A virtual register may be set more than once; one that is set once (`Function.single`) is a value for the whole
 function.  The operations:
@@ -85,7 +85,7 @@ class Memory:
 
     @property
     def words(self) -> int:
-        """Size in 16-bit words."""
+        """The memory takes so many 16-bit words."""
         return self.count * (2 if self.dtype in ("f32", "i32", "u32") else 1)
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Sym:
-    """The address of a memory, `offset` words on."""
+    """A `Sym` is the address `offset` words behind the beginning of a memory."""
 
     memory: Memory
     offset: int = 0
@@ -110,7 +110,7 @@ Operand = Vreg | int | Sym
 
 
 class Instr:
-    """One operation."""
+    """An `Instr` is one operation of the intermediate form."""
 
     __slots__ = ("args", "data", "dst", "op", "span")
 
@@ -160,7 +160,7 @@ class Block:
 
 @dataclass(eq=False)
 class Function:
-    """A function or task.
+    """A `Function` is a function or task in intermediate form.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ class Tables:
 
 
 class Form:
-    """Turns a function into its form.
+    """A `Form` turns a function into a tuple that is the same for all functions that no pass can tell apart.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What operations name beside registers: descriptors, DSRs, FIFOs, tasks; and the whole program."""
+"""Operations have these things beside registers: descriptors, DSRs, FIFOs, tasks; last comes the whole program."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class NamedTask:
 
 @dataclass(eq=False)
 class Fifo:
-    """A FIFO with its storage."""
+    """A `Fifo` is a FIFO in memory: its storage, the tasks that a push and a pop activate, what happens at its ends."""
 
     memory: Memory
     push: int | None = None
@@ -70,7 +70,7 @@ class AutoDsr:
 
 @dataclass(frozen=True)
 class ExplicitDsr:
-    """A DSR that the program chose."""
+    """An `ExplicitDsr` is a DSR whose number the program chose."""
 
     file: str
     number: int
@@ -91,7 +91,9 @@ class Ending:
 
 @dataclass(eq=False)
 class Vector:
-    """A vector operation: per operand of its row a DSR, or the number of an argument, or ``dst`` for a register."""
+    """A `Vector` is a vector operation: per operand of its row a DSR, or the number of an argument, or ``dst`` for a
+    register.
+    """
 
     op: str
     slots: tuple[Any, ...]
@@ -100,7 +102,7 @@ class Vector:
 
 @dataclass(eq=False)
 class Program:
-    """A PE program in intermediate form.
+    """A `Program` is a PE program in intermediate form.
 
     Attributes
     ----------

@@ -42,7 +42,7 @@ def listing(function: Function) -> str:
 
 
 class Writer:
-    """Writes one function.
+    """A `Writer` prints one function of the intermediate form as text.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Writer:
         self.text = "\n".join([*self._heads, *self._pointers, *named, *body])
 
     def line(self, instr: Instr) -> str:
-        """Return one operation."""
+        """Return one operation as a line of text."""
         left = f"{self.value(instr.dst)} = " if instr.dst is not None else ""
         right = f" {self._row(instr.args)}" if instr.args else ""
         data = instr.data

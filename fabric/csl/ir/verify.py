@@ -11,7 +11,7 @@ __all__ = ["verify"]
 
 
 def verify(function: Function, after: str) -> None:
-    """Check a function.
+    """Check that blocks end, jumps lead to blocks of the function, and operands have the right size.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""From the typed tree to the intermediate form: expressions, statements, descriptors, library routines."""
+"""Lowering makes the intermediate form of the typed tree: expressions, statements, descriptors, library routines."""
 
 from __future__ import annotations
 

@@ -12,12 +12,12 @@ from wse_core import isa
 __all__ = ["Builder"]
 
 MOST_WRITTEN = 60_000
-"""Instructions of one function before any pass: several times what fits into a PE."""
+"""A function has at most so many instructions before any pass: several times what fits into a PE."""
 INVERSE = {"eq": "ne", "ne": "eq"}
 
 
 class Builder:
-    """Writes one function of the intermediate form.
+    """A `Builder` appends operations to one function of the intermediate form.
 
     Attributes
     ----------

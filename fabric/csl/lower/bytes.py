@@ -19,7 +19,7 @@ from fabric.csl.types import ArrayType, PointerType, Type, is_byte, leads_to_byt
 __all__ = ["UPPER", "Bytes", "is_byte_place"]
 
 UPPER = 0x8000
-"""Set in a pointer to the upper half of a word."""
+"""This bit is set in a pointer to the upper half of a word."""
 Known = tuple[int | Sym, tuple[int, int]]
 
 
@@ -31,7 +31,7 @@ def is_byte_place(place: Any) -> bool:
 
 
 class Bytes(WideNumbers):
-    """Loads and stores of bytes; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+    """`Bytes` loads and stores single bytes; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     def byte_at(self, place: Any) -> tuple[Operand, Operand]:
         """Return where a byte lies: a pointer, and how many bytes behind it."""
@@ -107,11 +107,11 @@ class Bytes(WideNumbers):
 
     @abstractmethod
     def _plus(self, left: Operand, right: Operand) -> Operand:
-        """Return a sum."""
+        """Return the sum of two operands."""
 
     @abstractmethod
     def _times(self, value: Operand, factor: int) -> Operand:
-        """Return a product."""
+        """Return an operand times a known factor."""
 
     @abstractmethod
     def taken_out(self, word: Operand, at: int, bits: int, kind: Type) -> Operand:

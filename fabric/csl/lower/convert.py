@@ -1,4 +1,4 @@
-"""Conversions of numbers at run time."""
+"""Numbers are converted from type to type at run time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ __all__ = ["Conversions"]
 
 HIGH_BIT = 0x8000_0000
 TWO_31 = 0x4F00_0000
-"""2^31 as f32."""
+"""These are the bits of 2^31 as f32."""
 
 
 class Conversions(Builder):
-    """Conversions; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+    """`Conversions` writes what converts a number to another type; a mix-in of
+    `fabric.csl.lower.function.FunctionLowering`.
+    """
 
     def converted(self, value: Operand, source: Type, target: Type) -> Operand:
         """Return a value as a number of another type, as `@as` means it."""

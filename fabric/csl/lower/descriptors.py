@@ -1,4 +1,4 @@
-"""Descriptors at run time: values, variables, edits, and what loads them into DSRs."""
+"""Descriptors are handled at run time: values, variables, edits, and what loads them into DSRs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ class Slot:
 
 
 class Descriptors(Expressions):
-    """Descriptors; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+    """`Descriptors` writes what makes, edits and loads descriptors; a mix-in of
+    `fabric.csl.lower.function.FunctionLowering`.
+    """
 
     expanding: list[tree.Function]
     """The function at work, and those that are written in place of calls, innermost last."""

@@ -18,14 +18,14 @@ CHANGES = {
     "@set_dsd_length": "extent",
     "@set_dsd_stride": "stride",
 }
-"""Builtins that change a number of a descriptor, and which."""
+"""This number of a descriptor is changed by each of these builtins."""
 PACKED = ("simd_32", "simd_64", "simd_32_or_64", "simd_max")
 _SOURCES = ("first_source", "second_source")
 
 
 @dataclass(frozen=True)
 class Fixed:
-    """What never changes about a descriptor."""
+    """A `Fixed` holds what never changes about a descriptor, whatever edits it."""
 
     kind: str
     color: int | None = None
@@ -70,7 +70,7 @@ class Descriptor:
 
     @property
     def kinds(self) -> tuple[Fixed, ...]:
-        """Its kind."""
+        """The descriptor has this one kind; a choice of several has more."""
         return (self.fixed,)
 
     def reach(self, words: int) -> tuple[int, int] | None:
@@ -140,7 +140,7 @@ class DsdVariable:
 
     @property
     def words(self) -> int:
-        """Words per descriptor."""
+        """Each descriptor that the variable holds takes so many words."""
         return len(self.fields) + (len(self.kinds) > 1)
 
 

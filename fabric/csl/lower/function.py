@@ -1,4 +1,4 @@
-"""One function or task: its frame, calls, builtins."""
+"""One function or task is lowered: its frame, calls, builtins."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wse_core.encoding import N_TASK_IDS
 __all__ = ["FunctionLowering"]
 
 RESULT = 2
-"""First register of a result."""
+"""A result of a function begins in this register."""
 TO_COME = -1
 """Register of an argument until the function that it is passed to has its registers."""
 
@@ -38,7 +38,7 @@ class Given:
 
 
 class FunctionLowering(Machine):
-    """Writes one function.
+    """A `FunctionLowering` turns one function of the typed tree into intermediate form.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ HELD = ("base", "extent", "stride")
 
 
 class Mapping(Ranges):
-    """`@map`; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+    """`Mapping` writes the loops of `@map`; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     mapped = 0
     """How many `@map` the code that is being written stands in."""
@@ -149,7 +149,7 @@ class Mapping(Ranges):
 
 
 class Walk(ABC):
-    """An operand that moves; `turns` is its length."""
+    """A `Walk` is an operand of `@map` that moves on by one element per turn; `turns` is its length."""
 
     turns: Operand
     size = 2
@@ -223,7 +223,7 @@ class Grid(Line):
 
 
 class Wavelets(Walk):
-    """A descriptor of the fabric: one wavelet per turn."""
+    """A `Wavelets` is an operand of `@map` on the fabric: one wavelet comes or goes per turn."""
 
     def __init__(self, dsd: Descriptor) -> None:
         self.dsd = dsd

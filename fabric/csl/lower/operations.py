@@ -1,4 +1,4 @@
-"""Vector operations."""
+"""Vector operations are written: operands become DSRs, and one without a vector becomes scalar code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILES = {"dsr_dest": "dest", "dsr_src0": "src0", "dsr_src1": "src1", "dsr_fifo_d
 
 
 class Operations(Mapping):
-    """Vector operations; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+    """`Operations` writes vector operations; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     # ---- operands
 
@@ -224,7 +224,7 @@ class Operations(Mapping):
         self.store_at(base, offset, made, made.size)
 
     def load_to_dsr(self, expr: tree.BuiltinCall) -> None:
-        """Write a `@load_to_dsr`."""
+        """Write the load of a DSR that a `@load_to_dsr` asks for."""
         dsr, made = self.explicit(expr.arguments[0]), self.alternatives(expr.arguments[-1])
         for option in made.options if isinstance(made, Chosen) else (made,):
             self._not_rebound(option)
@@ -254,7 +254,7 @@ class Operations(Mapping):
         self.load_dsr(dsr, dsd, self.program.on_control(options, self.span), save)
 
     def filtered(self, expr: tree.BuiltinCall) -> None:
-        """Write a `@dfilt`."""
+        """Write a `@dfilt` for each descriptor that its operand may be."""
         self._for_each([self.alternatives(expr.arguments[0])], lambda one: self._filter(expr, one[0]))
 
     def _filter(self, expr: tree.BuiltinCall, dsd: Descriptor) -> None:

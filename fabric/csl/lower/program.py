@@ -89,7 +89,7 @@ class ProgramLowering(Attributes):
     # ---- the whole
 
     def lower(self) -> Program:
-        """Return the program."""
+        """Return the program in intermediate form: memories, tasks, calls of the host, functions."""
         checked, unit = self.checked, self.checked.unit
         for variable in _as_written(checked.variables):
             if variable.type.words and not isinstance(variable.type, DsdType):

@@ -19,7 +19,7 @@ __all__ = ["Ranges"]
 
 
 class Ranges(Statements):
-    """Loops over ranges; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+    """`Ranges` writes loops over ranges; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     def _write_ForRange(self, node: tree.ForRange) -> None:
         kind = node.item.type

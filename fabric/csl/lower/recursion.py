@@ -77,7 +77,7 @@ class Recursion:
         return result
 
     def leave(self, value: Operand | None) -> None:
-        """End a call."""
+        """End a call of a recursive function with its result."""
         if self.result is not None and value is not None:
             self.builder.set(self.result, value)
         self.builder.jump(self.end)

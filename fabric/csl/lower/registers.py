@@ -1,7 +1,7 @@
-"""ColorRegisters of the router by their addresses: what <tile_config> does for a color that is known at run time only.
+"""Registers of the router are read and written by address: what <tile_config> does for a color known at run time only.
 
 A color that is known has instructions of its own (`fabric.csl.lower.routines.machine`); for any other the register is
-read, changed and written, as a program on the machine does.  Layout of the words: docs/machine.md, "ColorRegisters by
+read, changed and written, as a program on the machine does.  Layout of the words: docs/machine.md, "Registers by
 address".
 """
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["ColorRegisters", "color_of_address"]
 
 SIDES = 0x3FF
-"""Inputs and outputs of position 0 in a route register."""
+"""This mask has the inputs and outputs of position 0 in a route register."""
 POSITIONS = 0xFFF
 NUMBERS = [REG_ORDER.index(DIRS.index(name[0])) for name in DIRECTIONS]
-"""Per number of a direction in CSL that of registers."""
+"""Directions, in the order of their numbers in CSL, have these numbers in registers."""
 
 
 def color_of_address(address: int) -> int:
@@ -43,7 +43,7 @@ def color_of_address(address: int) -> int:
 
 
 class ColorRegisters:
-    """The registers of one color.
+    """A `ColorRegisters` writes code that changes the router's registers of one color.
 
     Parameters
     ----------

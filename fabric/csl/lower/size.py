@@ -54,7 +54,7 @@ def weight(body: tree.Block | None) -> int:
 
 
 class Weights:
-    """What pieces of a tree weigh in a loop.
+    """A `Weights` estimates what pieces of a tree weigh in a loop.
 
     Parameters
     ----------

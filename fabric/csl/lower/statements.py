@@ -1,4 +1,4 @@
-"""Statements."""
+"""Statements of the typed tree become operations of the intermediate form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Exit", "Statements"]
 
 @dataclass(eq=False)
 class Exit:
-    """Where `break` and `continue` of a loop or labelled block lead."""
+    """An `Exit` says where `break` and `continue` of a loop or labelled block lead."""
 
     label: str | None
     after: Block
@@ -32,7 +32,7 @@ class Exit:
 
 
 class Statements(Descriptors):
-    """Statements; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+    """`Statements` writes blocks, branches and loops; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     exits: list[Exit]
     ends: set[int]
@@ -42,7 +42,7 @@ class Statements(Descriptors):
     of an array or struct, or where a descriptor is kept."""
 
     def statements(self, block: tree.Block) -> None:
-        """Write a block."""
+        """Write the statements of a block."""
         if block.label is None:
             for statement in block.body:
                 self.statement(statement)
@@ -62,7 +62,7 @@ class Statements(Descriptors):
         self.place(after)
 
     def statement(self, statement: tree.Statement) -> None:
-        """Write a statement."""
+        """Write a statement, by the method for its class."""
         self.span = statement.span
         getattr(self, f"_write_{statement.__class__.__name__}")(statement)
 
@@ -255,7 +255,7 @@ class Statements(Descriptors):
 
     @abstractmethod
     def leave(self, value: Operand | None) -> None:
-        """End the function."""
+        """End the function with a result, if there is one."""
 
     @abstractmethod
     def pointer_call(self, expr: tree.PointerCall) -> Operand | None:

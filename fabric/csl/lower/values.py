@@ -1,4 +1,4 @@
-"""Expressions."""
+"""Expressions of the typed tree become operations of the intermediate form."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["Expressions", "acts", "part_of_word"]
 COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "lt", ">=": "le"}
 SWAPPED = (">", ">=")
 HALVES = ((0, 8), (8, 8))
-"""First bit and width of the bytes of a word."""
+"""The two bytes of a word have these first bits and widths."""
 INTEGER = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"}
 FLOAT = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 
 
 class Expressions(Bytes):
-    """Values and places; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+    """`Expressions` writes what values and places need; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     env: dict[int, Any]
-    """Per local (its identity) a register, a `Memory`, or a descriptor."""
+    """Each local, by its identity, has a register, a `Memory`, or a descriptor."""
     program: Any
 
     # ---- values

@@ -29,11 +29,13 @@ PRIORITIES = ("low", "medium", "high")
 RESIDENT = ("async", "activate", "unblock", "priority", "ut_id")
 """Options of a load that the operations on a DSR have."""
 MAIN_PRIORITIES = ("medium_low", "medium", "medium_high", "high")
-"""In the order of `level` in <tile_config/main_thread_priority>."""
+"""Priorities of the main thread have the order of `level` in <tile_config/main_thread_priority>."""
 
 
 class Attributes(ABC):
-    """A mix-in of `fabric.csl.lower.program.ProgramLowering`."""
+    """`Attributes` keeps what operations on vectors need to know of the whole program; a mix-in of
+    `fabric.csl.lower.program.ProgramLowering`.
+    """
 
     made: Any
     session: Any
@@ -375,7 +377,7 @@ def quiet(program: Any) -> Descriptors:
 
 
 class _Quiet(Descriptors):
-    """Descriptors without the rest of a function."""
+    """A `_Quiet` makes descriptors of known values where no code can be written."""
 
     def _unknown(self, *args: Any, **kwargs: Any) -> Any:
         raise Fault("this descriptor must be known when the program is compiled", self.span)

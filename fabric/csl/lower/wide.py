@@ -1,4 +1,4 @@
-"""Integers of 64 bits: two halves of 32 bits each, in pairs of registers or in four words of memory.
+"""Integers of 64 bits are two halves of 32 bits each, in pairs of registers or in four words of memory.
 
 The machine has no carry that a program can read, so that a comparison finds it.  Products and quotients are functions
 of the run-time library (``library/runtime.csl``), as those of 32 bits are.  How the vendor's compiler does it is not
@@ -54,7 +54,7 @@ def _halves(bits: int) -> Halves:
 
 
 class WideNumbers(Conversions):
-    """Arithmetic of 64-bit integers; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+    """`WideNumbers` writes arithmetic of 64-bit integers; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     env: dict[int, Any]
     program: Any
@@ -133,7 +133,7 @@ class WideNumbers(Conversions):
         self.store_at(base, offset + 2, value.high, 2)
 
     def wide_assign(self, node: tree.Assign) -> None:
-        """Write an assignment."""
+        """Write an assignment to a 64-bit place, with or without an operation."""
         place = node.place
         where = self.env.get(id(place.variable)) if isinstance(place, tree.VariablePlace) else None
         if isinstance(where, Halves):

@@ -70,7 +70,7 @@ def holds(row: str, condition: str, a: Operand, b: Operand) -> bool | None:
 
 
 PURE = frozenset(op.name for op in isa.OPS if op.form == "alu") | {"const", "copy", "low", "high"}
-"""Operations that only set their register."""
+"""These operations do nothing but set their register."""
 
 
 def needs_register(instr: Instr, place: int) -> bool:

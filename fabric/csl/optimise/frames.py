@@ -8,10 +8,10 @@ from fabric.csl.optimise.memory import addresses
 __all__ = ["promote", "unused"]
 
 LARGEST = 8
-"""Most words of what lies in registers."""
+"""An array or struct of at most so many words may lie in registers."""
 
 Place = tuple[int, int]
-"""Offset and size of a number, in words."""
+"""A `Place` is the offset and size of a number in an array or struct, in words."""
 
 
 def promote(function: Function) -> bool:

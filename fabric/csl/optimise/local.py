@@ -18,7 +18,7 @@ NEUTRAL = frozenset(f"{op}{bits}" for op in ("add", "sub", "or", "xor", "sll", "
 
 
 class Numbering:
-    """Numbers the values of one block."""
+    """A `Numbering` gives equal values of one block the same number (local value numbering)."""
 
     def __init__(self, block: Block, held: dict[Any, Any]) -> None:
         self.block, self.held = block, held
@@ -162,7 +162,7 @@ class Numbering:
         self.changed = True
 
     def _product(self, instr: Instr, a: Operand, b: int, bits: str) -> None:
-        """Shifts for products with powers of two, and with sums and differences of two of them."""
+        """Replace products with powers of two, and with sums and differences of two of them, by shifts."""
         if b == 1:
             self._become(instr, "copy", a)
             return

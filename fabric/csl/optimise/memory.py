@@ -15,7 +15,7 @@ ANYWHERE = None
 Place = tuple[Memory | None, Any, int, int]
 """Memory, what its address is counted from, words beyond that, and how many words, 0 if that is not known."""
 LONGEST = 2
-"""Words of the longest value that an instruction loads or stores."""
+"""The longest value that an instruction loads or stores has so many words."""
 
 
 class Contents:
@@ -115,7 +115,7 @@ def templates(function: Function) -> dict[AutoDsr | ExplicitDsr, Template | None
 
 
 class Touched:
-    """The memories that some operations read or write.
+    """A `Touched` knows which memories some operations read or write.
 
     Attributes
     ----------

@@ -1,1 +1,1 @@
-"""CSL as text and as a tree."""
+"""CSL is read as text, parsed into a tree, and laid out again."""

@@ -1,4 +1,4 @@
-"""From the parser's raw tree to the nodes of the syntax tree: one function per rule of the grammar."""
+"""`build` makes the nodes of the syntax tree from the parser's raw tree: one function per rule of the grammar."""
 
 from __future__ import annotations
 

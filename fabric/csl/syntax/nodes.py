@@ -1,4 +1,4 @@
-"""The syntax tree: one class per form of the language.
+"""The syntax tree has one class per form of the language.
 
 Types and values share one expression grammar, so a type is an expression here too.  `span` takes no part in
 comparisons: two trees are equal if they say the same.
@@ -65,7 +65,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class Node:
-    """Anything of the tree."""
+    """A `Node` is anything of the syntax tree, with its place in the source."""
 
     span: Span = field(compare=False, repr=False, kw_only=True)
 
@@ -75,14 +75,14 @@ class Node:
 
 @dataclass(slots=True)
 class File(Node):
-    """A whole source."""
+    """A `File` is a whole source: its declarations in order."""
 
     items: list[Node]
 
 
 @dataclass(slots=True)
 class Attribute(Node):
-    """``align(16)``, ``linksection("s")`` or ``linkname("n")``."""
+    """An `Attribute` is ``align(16)``, ``linksection("s")`` or ``linkname("n")`` of a declaration."""
 
     name: str
     value: Node
@@ -90,7 +90,7 @@ class Attribute(Node):
 
 @dataclass(slots=True)
 class VarDecl(Node):
-    """``const`` or ``var``, global or local.  `imports` is filled when somebody asked."""
+    """A `VarDecl` declares a ``const`` or ``var``, global or local.  `imports` is filled when somebody asked."""
 
     kind: str
     name: str
@@ -109,7 +109,7 @@ class VarDecl(Node):
 
 @dataclass(slots=True)
 class ParamDecl(Node):
-    """``param`` of a module."""
+    """A `ParamDecl` declares a ``param`` of a module."""
 
     name: str
     type: Node | None
@@ -119,7 +119,7 @@ class ParamDecl(Node):
 
 @dataclass(slots=True)
 class ColorDecl(Node):
-    """``color name;`` of old programs."""
+    """A `ColorDecl` is the declaration ``color name;`` of old programs."""
 
     name: str
     value: Node | None
@@ -127,7 +127,7 @@ class ColorDecl(Node):
 
 @dataclass(slots=True)
 class Parameter(Node):
-    """A parameter of a function; without a name in ``extern`` declarations."""
+    """A `Parameter` is one of a function; it has no name in ``extern`` declarations."""
 
     name: str | None
     type: Node
@@ -151,14 +151,14 @@ class FnDecl(Node):
 
 @dataclass(slots=True)
 class ComptimeBlock(Node):
-    """``comptime { ... }``, global or as a statement."""
+    """A `ComptimeBlock` is ``comptime { ... }``, global or as a statement."""
 
     body: Block
 
 
 @dataclass(slots=True)
 class LayoutBlock(Node):
-    """``layout { ... }``."""
+    """A `LayoutBlock` is ``layout { ... }``, which places programs on the wafer."""
 
     body: Block
 
@@ -168,7 +168,7 @@ class LayoutBlock(Node):
 
 @dataclass(slots=True)
 class Block(Node):
-    """``{ ... }``."""
+    """A `Block` is statements in braces, ``{ ... }``."""
 
     body: list[Node]
 
@@ -182,7 +182,7 @@ class ExprStatement(Node):
 
 @dataclass(slots=True)
 class Assign(Node):
-    """``target op value`` with `op` such as ``=`` or ``+=``."""
+    """An `Assign` is the statement ``target op value`` with `op` such as ``=`` or ``+=``."""
 
     target: Node
     op: str
@@ -191,14 +191,14 @@ class Assign(Node):
 
 @dataclass(slots=True)
 class Return(Node):
-    """``return value``."""
+    """A `Return` is the statement ``return value``, the value optional."""
 
     value: Node | None
 
 
 @dataclass(slots=True)
 class Break(Node):
-    """``break :label value``."""
+    """A `Break` is the statement ``break :label value``, label and value optional."""
 
     label: str | None
     value: Node | None
@@ -206,14 +206,14 @@ class Break(Node):
 
 @dataclass(slots=True)
 class Continue(Node):
-    """``continue :label``."""
+    """A `Continue` is the statement ``continue :label``, the label optional."""
 
     label: str | None
 
 
 @dataclass(slots=True)
 class If(Node):
-    """``if`` as a statement."""
+    """An `If` is an ``if`` used as a statement, its ``else`` optional."""
 
     condition: Node
     then: Node
@@ -222,7 +222,7 @@ class If(Node):
 
 @dataclass(slots=True)
 class For(Node):
-    """``for (sequence) |item, index| body``."""
+    """A `For` is the loop ``for (sequence) |item, index| body``."""
 
     sequence: Node
     item: str
@@ -233,7 +233,7 @@ class For(Node):
 
 @dataclass(slots=True)
 class While(Node):
-    """``while (condition) : (step) body``."""
+    """A `While` is the loop ``while (condition) : (step) body``, the step optional."""
 
     condition: Node
     step: Node | None
@@ -251,7 +251,7 @@ class Case(Node):
 
 @dataclass(slots=True)
 class Switch(Node):
-    """``switch``, as a statement or a value."""
+    """A `Switch` is a ``switch``, used as a statement or as a value."""
 
     subject: Node
     cases: list[Case]
@@ -259,7 +259,7 @@ class Switch(Node):
 
 @dataclass(slots=True)
 class Labelled(Node):
-    """``label:`` before a block or loop."""
+    """A `Labelled` is a block or loop behind a ``label:``."""
 
     label: str
     body: Node
@@ -270,7 +270,7 @@ class Labelled(Node):
 
 @dataclass(slots=True)
 class Name(Node):
-    """An identifier."""
+    """A `Name` is an identifier used as an expression."""
 
     name: str
 
@@ -285,7 +285,7 @@ class Int(Node):
 
 @dataclass(slots=True)
 class Float(Node):
-    """A literal with point or exponent."""
+    """A `Float` is a number literal with a point or an exponent."""
 
     value: float
 
@@ -299,7 +299,7 @@ class String(Node):
 
 @dataclass(slots=True)
 class Unary(Node):
-    """``-x``, ``!x``, ``~x``, ``&x``."""
+    """A `Unary` is ``-x``, ``!x``, ``~x`` or ``&x``."""
 
     op: str
     value: Node
@@ -307,7 +307,7 @@ class Unary(Node):
 
 @dataclass(slots=True)
 class Binary(Node):
-    """Two operands and an operator; ``and`` and ``or`` too."""
+    """A `Binary` is an operator between two operands; ``and`` and ``or`` are among them."""
 
     op: str
     left: Node
@@ -316,14 +316,14 @@ class Binary(Node):
 
 @dataclass(slots=True)
 class Comptime(Node):
-    """``comptime x``."""
+    """A `Comptime` is the expression ``comptime x``, to be evaluated at compile time."""
 
     value: Node
 
 
 @dataclass(slots=True)
 class IfExpr(Node):
-    """``if`` as a value."""
+    """An `IfExpr` is an ``if`` used as a value."""
 
     condition: Node
     then: Node
@@ -332,7 +332,7 @@ class IfExpr(Node):
 
 @dataclass(slots=True)
 class BlockExpr(Node):
-    """A block as a value, left by ``break``."""
+    """A `BlockExpr` is a block used as a value, left by a ``break`` that gives it."""
 
     label: str | None
     body: Block
@@ -340,7 +340,7 @@ class BlockExpr(Node):
 
 @dataclass(slots=True)
 class Access(Node):
-    """``|i, j|{M, N} -> base[e1, e2]``."""
+    """An `Access` is a tensor access expression, ``|i, j|{M, N} -> base[e1, e2]``."""
 
     names: list[str]
     extents: list[Node]
@@ -350,7 +350,7 @@ class Access(Node):
 
 @dataclass(slots=True)
 class Field(Node):
-    """``base.name``."""
+    """A `Field` is ``base.name``: a field, or a name of a module or enumeration."""
 
     base: Node
     name: str
@@ -358,14 +358,14 @@ class Field(Node):
 
 @dataclass(slots=True)
 class Deref(Node):
-    """``base.*``."""
+    """A `Deref` is ``base.*``: what a pointer points to."""
 
     base: Node
 
 
 @dataclass(slots=True)
 class Index(Node):
-    """``base[i, j]``."""
+    """An `Index` is ``base[i, j]``: an element of an array."""
 
     base: Node
     subscripts: list[Node]
@@ -373,7 +373,7 @@ class Index(Node):
 
 @dataclass(slots=True)
 class Call(Node):
-    """``callee(arguments)``."""
+    """A `Call` is ``callee(arguments)``: a call of a function that is no builtin."""
 
     callee: Node
     arguments: list[Node]
@@ -389,21 +389,21 @@ class Builtin(Node):
 
 @dataclass(slots=True)
 class StructLiteral(Node):
-    """``.{ .a = 1 }``; also the empty ``.{}``."""
+    """A `StructLiteral` is an anonymous struct ``.{ .a = 1 }``; the empty ``.{}`` is one too."""
 
     fields: list[tuple[str, Node]]
 
 
 @dataclass(slots=True)
 class TupleLiteral(Node):
-    """``.{ 1, 2 }``."""
+    """A `TupleLiteral` is an anonymous tuple such as ``.{ 1, 2 }``."""
 
     items: list[Node]
 
 
 @dataclass(slots=True)
 class Init(Node):
-    """A literal of a named type: ``[3]i16{1, 2, 3}`` or ``T{ .a = 1 }``."""
+    """An `Init` is a literal of a named type: ``[3]i16{1, 2, 3}`` or ``T{ .a = 1 }``."""
 
     type: Node
     body: Node
@@ -411,7 +411,7 @@ class Init(Node):
 
 @dataclass(slots=True)
 class PointerType(Node):
-    """``*T``, ``*const T``, ``[*]T``, ``[*]const T``."""
+    """A `PointerType` is written ``*T``, ``*const T``, ``[*]T`` or ``[*]const T``."""
 
     target: Node
     const: bool
@@ -420,7 +420,7 @@ class PointerType(Node):
 
 @dataclass(slots=True)
 class ArrayType(Node):
-    """``[M, N]T``."""
+    """An `ArrayType` is written ``[M, N]T``, its sizes still expressions."""
 
     dims: list[Node]
     element: Node
@@ -428,7 +428,7 @@ class ArrayType(Node):
 
 @dataclass(slots=True)
 class FnType(Node):
-    """``fn(i16)void`` or ``task()void``."""
+    """A `FnType` is written ``fn(i16)void`` or ``task()void``."""
 
     kind: str
     params: list[Node]
@@ -437,7 +437,9 @@ class FnType(Node):
 
 @dataclass(slots=True)
 class StructType(Node):
-    """``struct { a: i16, }`` with `form` struct or union and `packing` extern, packed or None."""
+    """A `StructType` is written ``struct { a: i16, }``, with `form` struct or union and `packing` extern, packed or
+    None.
+    """
 
     form: str
     packing: str | None
@@ -446,7 +448,7 @@ class StructType(Node):
 
 @dataclass(slots=True)
 class EnumType(Node):
-    """``enum(u16) { A, B = 4 }``."""
+    """An `EnumType` is written ``enum(u16) { A, B = 4 }``, the type of its numbers optional."""
 
     base: Node | None
     members: list[tuple[str, Node | None]]
@@ -454,7 +456,7 @@ class EnumType(Node):
 
 @dataclass(slots=True)
 class Asm(Node):
-    """Inline assembly: parsed, refused."""
+    """An `Asm` is inline assembly, which is parsed only to be refused."""
 
     text: str
 

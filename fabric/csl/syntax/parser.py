@@ -1,4 +1,4 @@
-"""From text to the syntax tree.
+"""`parse` makes the syntax tree of the text of a program.
 
 The grammar stands in ``csl.lark``; the library `lark` (extra ``csl``) makes the tables of an LALR(1) parser from it.
 They are kept in the user's cache directory, because making them takes longer than parsing any program.
@@ -67,7 +67,7 @@ def instead_of_files(texts: Mapping[Path, str]) -> Iterator[None]:
 
 
 def read(path: str | Path, name: str | None = None) -> Source:
-    """Read a file.
+    """Read a file of CSL as a `Source`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The one layout of a source text: indentation, blanks, blank lines.  Line breaks and comments stay as they are.
+"""A source text has one layout: indentation, blanks, blank lines.  Line breaks and comments stay as they are.
 
 A line is indented by what is open in front of it, two blanks for each statement that brackets have opened, and by two
 more where a statement goes on.  Blanks follow rules where these are certain (commas, brackets, assignments,
@@ -33,7 +33,7 @@ WIDE = {"=", "==", "!=", "<=", ">=", "<", ">", "->", "=>"} | {f"{c}=" for c in (
 WIDE |= {"<<=", ">>="}
 """Marks with a blank on either side."""
 ASKING = {"if", "for", "while", "switch"}
-"""Words with a blank before their parenthesis."""
+"""These words have a blank before their parenthesis."""
 CLOSES = {")": "(", "]": "[", "}": "{"}
 
 

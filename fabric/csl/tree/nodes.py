@@ -1,4 +1,4 @@
-"""The nodes of checked run-time code."""
+"""Run-time code that was checked consists of these nodes: the typed tree."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Variable:
 
 @dataclass(eq=False, slots=True)
 class Local:
-    """A variable of one function, or a parameter."""
+    """A `Local` is a variable or a parameter of one function."""
 
     name: str
     type: Type
@@ -80,7 +80,7 @@ class Local:
 
 @dataclass(eq=False, slots=True)
 class Expr:
-    """A value at run time."""
+    """An `Expr` is a value of known type that is computed at run time."""
 
     type: Type
     span: Span
@@ -105,7 +105,7 @@ class Place(Expr):
 
 @dataclass(eq=False, slots=True)
 class VariablePlace(Place):
-    """A variable or local itself."""
+    """A `VariablePlace` is a variable or local itself, as a place to load or store."""
 
     variable: Variable | Local
 
@@ -116,7 +116,7 @@ class VariablePlace(Place):
 
 @dataclass(eq=False, slots=True)
 class Deref(Place):
-    """What a pointer points to."""
+    """A `Deref` is the place that a pointer points to."""
 
     pointer: Expr
 
@@ -141,7 +141,7 @@ class Element(Place):
 
 @dataclass(eq=False, slots=True)
 class Member(Place):
-    """A field of a struct."""
+    """A `Member` is a field of a struct, as a place."""
 
     base: Expr
     name: str
@@ -153,21 +153,21 @@ class Member(Place):
 
 @dataclass(eq=False, slots=True)
 class Load(Expr):
-    """The value at a place."""
+    """A `Load` is the value that a place holds."""
 
     place: Place
 
 
 @dataclass(eq=False, slots=True)
 class AddressOf(Expr):
-    """The address of a place."""
+    """An `AddressOf` is the address of a place as a value."""
 
     place: Place
 
 
 @dataclass(eq=False, slots=True)
 class Unary(Expr):
-    """``-``, ``!``, ``~``."""
+    """A `Unary` is ``-``, ``!`` or ``~`` of a value."""
 
     op: str
     value: Expr
@@ -192,7 +192,7 @@ class Convert(Expr):
 
 @dataclass(eq=False, slots=True)
 class Select(Expr):
-    """``if`` as a value."""
+    """A `Select` is an ``if`` used as a value."""
 
     condition: Expr
     then: Expr
@@ -237,7 +237,7 @@ class BuiltinCall(Expr):
 
 @dataclass(eq=False, slots=True)
 class Statement:
-    """Something to be done."""
+    """A `Statement` is something to be done at run time."""
 
     span: Span
 
@@ -269,14 +269,14 @@ class Assign(Statement):
 
 @dataclass(eq=False, slots=True)
 class Evaluate(Statement):
-    """An expression for its effect."""
+    """An `Evaluate` computes an expression for its effect only."""
 
     value: Expr
 
 
 @dataclass(eq=False, slots=True)
 class If(Statement):
-    """A branch."""
+    """An `If` is a branch with a condition, its other side optional."""
 
     condition: Expr
     then: Block
@@ -285,7 +285,7 @@ class If(Statement):
 
 @dataclass(eq=False, slots=True)
 class While(Statement):
-    """A loop with an optional continue step."""
+    """A `While` is a loop with a condition and an optional continue step."""
 
     condition: Expr
     step: Statement | None
@@ -308,7 +308,7 @@ class ForRange(Statement):
 
 @dataclass(eq=False, slots=True)
 class ForArray(Statement):
-    """A loop over the elements of an array."""
+    """A `ForArray` is a loop over the elements of an array."""
 
     item: Local
     index: Local | None
@@ -327,7 +327,7 @@ class Switch(Statement):
 
 @dataclass(eq=False, slots=True)
 class Return(Statement):
-    """The end of a function or task."""
+    """A `Return` ends a function or task, with the value of its result."""
 
     value: Expr | None
 
@@ -342,14 +342,14 @@ class Break(Statement):
 
 @dataclass(eq=False, slots=True)
 class Continue(Statement):
-    """The next round of a loop."""
+    """A `Continue` goes on with the next round of a loop."""
 
     label: str | None
 
 
 @dataclass(eq=False, slots=True)
 class Function:
-    """An instance of a function or task: one per module instance and set of comptime arguments.
+    """A `Function` is an instance of a function or task: one per module instance and set of comptime arguments.
 
     `body` is filled once the function was checked; `calls` are the functions that it calls, `sites` where.  `known`
     are the arguments that it is an instance for, `module` is the instance of the module that it belongs to.  `facts`

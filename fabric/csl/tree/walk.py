@@ -1,4 +1,4 @@
-"""Walking over the typed tree."""
+"""`nodes` walks over the typed tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Types of CSL."""
+"""Types of CSL are described here: what they are, and which goes where."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ MAX_BITS = 16_777_215
 
 @dataclass(frozen=True)
 class Type:
-    """Base of all types."""
+    """A `Type` is the base of all types of CSL."""
 
     @property
     def words(self) -> int | None:
@@ -67,19 +67,19 @@ class Type:
 
 @dataclass(frozen=True)
 class IntType(Type):
-    """``i16``, ``u32`` and other widths."""
+    """An `IntType` is ``i16``, ``u32`` or an integer of another width."""
 
     bits: int
     signed: bool
 
     @property
     def low(self) -> int:
-        """The smallest value."""
+        """This is the smallest number of the type."""
         return -(1 << self.bits - 1) if self.signed else 0
 
     @property
     def high(self) -> int:
-        """The largest value."""
+        """This is the largest number of the type."""
         return (1 << self.bits - self.signed) - 1
 
     def holds(self, value: int) -> bool:
@@ -106,13 +106,13 @@ def is_byte(kind: Type) -> bool:
 
 @dataclass(frozen=True)
 class FloatType(Type):
-    """``f16``, ``cb16``, ``bf16``, ``f32``."""
+    """A `FloatType` is ``f16``, ``cb16``, ``bf16`` or ``f32``."""
 
     name: str
 
     @property
     def bits(self) -> int:
-        """Width."""
+        """A number of the type has so many bits."""
         return 32 if self.name == "f32" else 16
 
     @property
@@ -125,7 +125,7 @@ class FloatType(Type):
 
 @dataclass(frozen=True)
 class BoolType(Type):
-    """``bool``."""
+    """The type ``bool`` takes a word in memory."""
 
     @property
     def words(self) -> int:
@@ -137,7 +137,7 @@ class BoolType(Type):
 
 @dataclass(frozen=True)
 class VoidType(Type):
-    """``void``: one value, written ``{}``."""
+    """The type ``void`` has one value, written ``{}``."""
 
     @property
     def words(self) -> int:
@@ -159,7 +159,7 @@ class ComptimeType(Type):
 
 @dataclass(frozen=True)
 class AnyType(Type):
-    """``anytype`` of a parameter: any type; one instance of the function per type."""
+    """``anytype`` of a parameter stands for any type; the function has one instance per type."""
 
     def __str__(self) -> str:
         return "anytype"
@@ -191,7 +191,7 @@ class DsdType(Type):
 
 @dataclass(frozen=True)
 class DsrType(Type):
-    """``dsr_dest`` and its kin."""
+    """A `DsrType` is ``dsr_dest`` or its kin: the type of the DSRs of one file."""
 
     name: str
 
@@ -201,7 +201,7 @@ class DsrType(Type):
 
 @dataclass(frozen=True)
 class RangeType(Type):
-    """What ``@range`` gives."""
+    """A `RangeType` is the type of what ``@range`` gives."""
 
     element: Type
 
@@ -211,14 +211,14 @@ class RangeType(Type):
 
 @dataclass(frozen=True)
 class ArrayType(Type):
-    """``[M, N]T``."""
+    """An `ArrayType` is ``[M, N]T``, an array of known sizes."""
 
     dims: tuple[int, ...]
     element: Type
 
     @property
     def count(self) -> int:
-        """Number of elements."""
+        """The array has so many elements."""
         return prod(self.dims)
 
     @property
@@ -238,7 +238,7 @@ class ArrayType(Type):
 
 @dataclass(frozen=True)
 class PointerType(Type):
-    """``*T``, ``*const T``, ``[*]T``, ``[*]const T``."""
+    """A `PointerType` is ``*T``, ``*const T``, ``[*]T`` or ``[*]const T``."""
 
     target: Type
     const: bool = False
@@ -262,7 +262,7 @@ def leads_to_bytes(kind: Type) -> bool:
 
 @dataclass(frozen=True)
 class FnType(Type):
-    """``fn(i16)void`` or ``task()void``."""
+    """A `FnType` is the type of a function or task: ``fn(i16)void``, ``task()void``."""
 
     kind: str
     params: tuple[Type, ...]
@@ -360,7 +360,7 @@ class StructType(Type):
 
 @dataclass(frozen=True)
 class EnumType(Type):
-    """An enumeration; the same only if declared at the same place with the same members."""
+    """An `EnumType` is an enumeration, the same only if declared at the same place with the same members."""
 
     name: str
     base: IntType

@@ -1,4 +1,4 @@
-"""Builtins of DSDs, DSRs and FIFOs."""
+"""These builtins make, change and load DSDs, name DSRs, and allocate FIFOs."""
 
 from __future__ import annotations
 

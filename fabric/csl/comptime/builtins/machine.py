@@ -1,4 +1,4 @@
-"""Builtins of colors, tasks and queues."""
+"""These builtins give ids of colors, tasks and queues, bind them, and set the machine up."""
 
 from __future__ import annotations
 

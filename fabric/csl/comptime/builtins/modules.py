@@ -1,4 +1,4 @@
-"""Builtins of modules, layouts and symbols."""
+"""These builtins are for modules, layouts and symbols: imports, programs and routes of PEs, exports."""
 
 from __future__ import annotations
 

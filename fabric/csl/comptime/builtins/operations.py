@@ -20,7 +20,7 @@ GROUP = "operations on vectors"
 
 @dataclass(frozen=True)
 class Operation:
-    """A vector operation.
+    """An `Operation` says which operands a vector operation of CSL takes.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ def _rows() -> list[Operation]:
 
 
 OPERATIONS = {row.name: row for row in _rows()}
-"""Vector operations by name."""
+"""`OPERATIONS` has the vector operations of CSL by the names of their builtins, such as ``@mov16``."""
 
 
 def _register(row: Operation) -> None:

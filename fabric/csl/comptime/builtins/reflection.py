@@ -1,4 +1,4 @@
-"""Builtins that ask about types, structs and strings; all at compile time."""
+"""These builtins tell about types, structs and strings, all at compile time."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ PLACES = {
 
 @dataclass(frozen=True)
 class BuiltinSpec:
-    """A builtin.
+    """A `BuiltinSpec` describes a builtin: its arguments, where it may be called, and what handles it.
 
     Attributes
     ----------

@@ -1,4 +1,6 @@
-"""The table of routines, and those of <memcpy/memcpy>, <layout>, <time>, <math>, <random>."""
+"""The table `ROUTINES` says who writes a call of a library; those of <memcpy/memcpy>, <layout>, <time>, <math>,
+<random> are here.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ __all__ = ["ROUTINES", "routine"]
 
 Routine = Callable[[Any, tree.Call], Operand | None]
 ROUTINES: dict[tuple[str, str], Routine] = {}
-"""Per module and function what writes the code of a call."""
+"""A call of a library's function, by module and name, is written by its entry here."""
 
 
 def routine(source: str, name: str) -> Callable[[Routine], Routine]:
@@ -48,7 +50,7 @@ _coordinate("y")
 
 
 def _nothing(code: FunctionLowering, expr: tree.Call) -> None:
-    """The counter of the model always runs."""
+    """Write nothing: the model's cycle counter always runs."""
 
 
 for _name in ("enable_tsc", "disable_tsc", "reset_tsc_counter"):

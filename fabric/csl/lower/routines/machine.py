@@ -22,7 +22,7 @@ FILTER_FIELDS = {"set_counter": 0, "set_max_counter": 1, "set_active_limit": 2}
 IO_MODES = {"set_io_direction": "add", "clear_io_direction": "remove", "toggle_io_direction": "toggle"}
 RING_MODES = {"set_ring_mode": True, "clear_ring_mode": False}
 IO_ORDER = "WESNR"
-"""Directions in the order of `fabric_io` in <tile_config/color_config>."""
+"""Directions have the order of `fabric_io` in <tile_config/color_config>."""
 BY_ADDRESS = ("reset_routes", *IO_MODES)
 STRING, TIME = "string", "time"
 FORMS = ("", "d", "D", "x", "X", "b", "f", "s")
@@ -35,7 +35,7 @@ class Machine(Operations):
     # ---- time
 
     _stamps = 0
-    """Time stamps that the function took so far."""
+    """The function took so many time stamps so far."""
 
     def timestamp(self, base: Vreg | None, offset: int | Sym) -> None:
         """Store the cycle counter as three words."""
