@@ -1,4 +1,4 @@
-"""Training by weight streaming, seen from the host.
+"""The host trains networks by weight streaming or layer by layer, from a file of `wse train` or from a program.
 
 ==============  ======================================================================================================
 module          content

@@ -30,7 +30,7 @@ VERSION = 1
 
 @dataclasses.dataclass(frozen=True)
 class Artefact:
-    """A compiled network.
+    """An `Artefact` is what compiling a pipelined network leaves: placement, data paths, digests.
 
     Attributes
     ----------

@@ -69,7 +69,7 @@ def save(
     config: str = "",
     keep: int | None = None,
 ) -> Path:
-    """Write a checkpoint.
+    """Write a checkpoint, all of it or nothing.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from wse_core.errors import CheckpointError
 __all__ = ["PREFIX", "joined", "split"]
 
 PREFIX = "clock."
-"""Of the tensors' names."""
+"""Names of the clock's tensors in a checkpoint begin with this."""
 NEW, ROOM = f"{PREFIX}new.", f"{PREFIX}room."
 
 

@@ -1,4 +1,4 @@
-"""The same training by numpy beside the wafers: bit for bit in their order of additions, and in numpy's own.
+"""Numpy does the same training beside the wafers: bit for bit in their order of additions, and in numpy's own.
 
 *In order* (`swarm.oracle`, `fabric.networks.pipelined.oracle`): everything the wafers and the tree do, in their order;
 weights must be equal bit for bit.  *Plain* (`harness.train.plain`): a mixed-precision trainer as one writes it with
@@ -26,7 +26,7 @@ __all__ = ["Comparison", "Verdict"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """How training on wafers and by numpy compare.
+    """A `Verdict` says how training on wafers and training by numpy compare.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The file of ``wse train``: network, data, mesh, training, sparsity, checkpoints.
+"""`TrainConfig` is the checked file of ``wse train``: network, data, mesh, training, sparsity, checkpoints.
 
 Tables and keys are the dataclasses of `harness.train.tables`; `harness.config.options` says how strictly they are read.
 What concerns several keys is checked by `TrainConfig.check`: a batch that does not divide, a format that the machine
@@ -61,7 +61,7 @@ MANY = 10**6
 
 
 class MatrixConfig(NamedTuple):
-    """A matrix of the network.
+    """A `MatrixConfig` describes a weight matrix of the network: its sizes and how it begins.
 
     Attributes
     ----------
@@ -147,22 +147,22 @@ class TrainConfig(TrainFile):
 
     @property
     def name(self) -> str:
-        """Short name: that of the file."""
+        """The configuration is called as its file, without the ending; ``train`` if there is none."""
         return Path(self.source).stem or "train"
 
     @property
     def dtype(self) -> Stored:
-        """Format of weights and activations: ``f16``, ``cb16`` or ``bf16``."""
+        """Weights and activations have this format: ``f16``, ``cb16`` or ``bf16``."""
         return cast("Stored", self.train.dtype)
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Features of the inputs, and of each product's result, or its channels."""
+        """The inputs have so many features, and each product's result so many features or channels."""
         return self.graph.features
 
     @cached_property
     def matrices(self) -> tuple[MatrixConfig, ...]:
-        """The matrices of the network in the order of `fabric.networks.graph.network.Network.parameters`."""
+        """The network has these weight matrices, in the order of `fabric.networks.graph.network.Network.parameters`."""
         from fabric.networks.graph.table import OPERATIONS
 
         graph = self.graph
@@ -208,7 +208,7 @@ class TrainConfig(TrainFile):
 
     @property
     def loss(self) -> str:
-        """The loss by its name in `fabric.networks.graph.table.LOSSES`."""
+        """The loss has this name in `fabric.networks.graph.table.LOSSES`."""
         return self.train.loss.replace("-", "_")
 
     @property

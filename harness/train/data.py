@@ -40,7 +40,7 @@ SOURCES = ("digits", "digits-ink", "mnist-shaped")
 
 @dataclass(frozen=True)
 class Dataset:
-    """Samples and their classes.
+    """A `Dataset` has samples with their classes or targets, for training and for tests.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """Digest of the training set."""
+        """The training set, samples and labels, has this SHA-256 digest."""
         found = hashlib.sha256(str(self.x_train.shape).encode())
         for block in blocks(self.x_train):
             found.update(np.ascontiguousarray(block, "<f4").tobytes())
@@ -296,7 +296,7 @@ def _read(source: str, config: TrainConfig) -> Dataset:
 
 
 class DataService:
-    """Shards of batches.
+    """A `DataService` gives every wafer its shard of each batch.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ def without_padding(
 
 
 class Tie(NamedTuple):
-    """Which matrices share weights.
+    """A `Tie` says which two matrices of a network share weights.
 
     Attributes
     ----------

@@ -314,7 +314,7 @@ class Loop(ABC):
 
     @property
     def parameters(self) -> list[Parameter]:
-        """All parameters, in the order of the gradients."""
+        """All parameters stand here in the order of the gradients: matrices, then normalisations."""
         return [*self.matrices, *(self.norms[k] for k in sorted(self.norms))]
 
     @property

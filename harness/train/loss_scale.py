@@ -1,4 +1,4 @@
-"""Dynamic scaling of the loss: small gradients stay above the smallest 16-bit number.
+"""The loss is scaled dynamically, so that small gradients stay above the smallest 16-bit number.
 
 The gradient of the loss is multiplied by a power of two before it is rounded to 16 bits, and the memory service divides
 by it in f32.  If a gradient is not finite, the update is left out and the scale halved; after `growth_interval` good

@@ -36,7 +36,7 @@ __all__ = ["BatchResult", "MasterLoop"]
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What the batch of an iteration gave.
+    """A `BatchResult` is what the batch of an iteration gave: loss, hits, gradients.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class MasterLoop(Loop):
         """Let the batch of the next iteration pass with a loss scale; return what it gave."""
 
     def _run(self) -> list[Step]:
-        """Run one iteration."""
+        """Run one iteration: forward, backward, and the update if the gradients are finite."""
         self.compile()
         clock, number = time.perf_counter(), self.iteration + 1
         phase = self._phase(self.iteration)

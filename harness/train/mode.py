@@ -1,4 +1,4 @@
-"""Which of the two ways a network runs: layer by layer on one wafer, or weights streamed past the activations.
+"""A network is run in one of two ways: layer by layer on one wafer, or weights streamed past the activations.
 
 The vendor runs models of less than `MOST_PARAMETERS` parameters that fit on the wafer layer by layer, and streams the
 weights of all others.  Both can be asked for; what is asked for and cannot be done is refused with the reason.
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["MOST_PARAMETERS", "REFERENCE", "Choice", "choose", "unused"]
 
 MOST_PARAMETERS = 10**9
-"""Models with as many parameters stream."""
+"""Models with so many parameters or more need their weights streamed."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A mode and why.
+    """A `Choice` is a mode of execution with the reason for it.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Choice:
 
 
 REFERENCE = Choice("reference", "asked for: numpy on the host, without wafers, memory service, tree and clock")
-"""What `--reference` chooses."""
+"""`--reference` chooses this mode: numpy on the host."""
 
 
 def unused(config: TrainConfig, mode: str) -> list[str]:

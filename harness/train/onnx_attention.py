@@ -24,7 +24,7 @@ LOWEST = -1e4
 
 
 class AttentionReader(ShownReader):
-    """Reads products of two tensors: scores, their masks and softmax, and values by shares.
+    """An `AttentionReader` reads products of two tensors: scores, their masks and softmax, and values by shares.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ class AttentionReader(ShownReader):
         return True
 
     def _attend(self, node: Any, scores: Scores, plain: Shown) -> None:
-        """Append attention."""
+        """Append attention to the network, or refuse scores that it cannot express."""
         values = self._heads(node, plain)
         if values is None:
             return

@@ -54,7 +54,7 @@ UNARY: dict[str, Call] = {
     "Relu": lambda x: np.maximum(x, 0),
     "Not": np.logical_not,
 }
-"""Functions of a number that have nothing to say besides."""
+"""These functions of one number have no attributes."""
 BINARY: dict[str, Callable[..., np.ndarray]] = {
     "Add": np.add,
     "Sub": np.subtract,
@@ -72,7 +72,7 @@ BINARY: dict[str, Callable[..., np.ndarray]] = {
     "Or": np.logical_or,
     "Where": np.where,
 }
-"""Functions of several numbers."""
+"""These functions take several numbers, element by element."""
 
 
 def call_of(node: Any, known: Mapping[str, np.ndarray], of: Callable[[Any, str, Any], Any]) -> Call | None:

@@ -46,7 +46,7 @@ FLOATS = (1, 10, 11, 16)
 
 
 class Origin(NamedTuple):
-    """Where a tensor of a layer came from.
+    """An `Origin` says from which part of which tensor of a file a parameter came.
 
     Attributes
     ----------

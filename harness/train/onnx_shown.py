@@ -1,4 +1,5 @@
-"""What the tensors of a graph of sequences show of ours: for each number a place, and a factor.
+"""Tensors of a graph of sequences are followed as what they show of the network's own: for each number a place and a
+factor.
 
 What arranges, cuts and joins is done to places; `harness.train.onnx_tokens` says what for.
 """
@@ -25,13 +26,13 @@ BOOL = 9
 PLACE = np.int32
 """Places are such numbers: there is one for each number of a few samples."""
 ARRANGE = ("Reshape", "Transpose", "Slice", "Gather", "Unsqueeze", "Squeeze", "Expand", "Flatten", "Tile")
-"""These change no number."""
+"""These operations of a file move numbers to other places and change none."""
 KEEP = ("Identity", "Cast", "CastLike", "Dropout")
-"""These change no number that they are given here, and no place."""
+"""These operations of a file change no number that they are given here, and no place."""
 
 
 class Shown(NamedTuple):
-    """What a tensor of a file shows of a tensor of ours.
+    """A `Shown` says what a tensor of a file shows of a tensor of the network.
 
     Attributes
     ----------
@@ -49,24 +50,24 @@ class Shown(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the tensor of the file."""
+        """The tensor of the file has this shape."""
         return tuple(self.places.shape[1:])
 
 
 class Function(NamedTuple):
-    """A function of each number of what is shown."""
+    """A `Function` is a function of each number of what is shown."""
 
     of: Shown
     call: Callable[[np.ndarray], np.ndarray]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the tensor of the file."""
+        """The tensor of the file has this shape."""
         return self.of.shape
 
 
 class Root(NamedTuple):
-    """A function of the mean of the squares of all features: steps of a normalisation without mean."""
+    """A `Root` is a function of the mean of the squares of all features: steps of a normalisation without mean."""
 
     of: Shown
     call: Callable[[np.ndarray], np.ndarray]
@@ -75,12 +76,12 @@ class Root(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the tensor of the file."""
+        """The tensor of the file has this shape."""
         return self.of.shape if self.whole else (*self.of.shape[:-1], 1)
 
 
 class Looked(NamedTuple):
-    """Rows of tables, added: by the numbers of tokens, and by places.
+    """A `Looked` is a sum of rows of tables, looked up by the numbers of tokens and by their places.
 
     Attributes
     ----------
@@ -97,7 +98,7 @@ class Looked(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Products of queries and keys.
+    """`Scores` are products of queries and keys, on their way to a softmax.
 
     Attributes
     ----------
@@ -123,7 +124,7 @@ class Scores(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """Heads that a tensor shows.
+    """`Heads` says which heads of which sequences a tensor shows.
 
     Attributes
     ----------
@@ -145,7 +146,7 @@ class Heads(NamedTuple):
 
 
 class ShownReader(OnnxReader):
-    """Follows the tensors of a graph of sequences.
+    """A `ShownReader` follows the tensors of a graph of sequences.
 
     Parameters
     ----------
@@ -464,7 +465,7 @@ class ShownReader(OnnxReader):
         return True
 
     def _cut(self, node: Any, names: list[str]) -> bool:
-        """Cut a tensor into pieces."""
+        """Divide a tensor into pieces: ``Split``, or a sequence of tensors."""
         found = self.shown.get(node.input[0])
         if isinstance(found, (Looked, Function)):
             found = self._plain(node.input[0], node)

@@ -65,7 +65,7 @@ def has_features(graph: Any) -> bool:
 
 
 class TokenReader(AttentionReader):
-    """Reads a graph of sequences.
+    """A `TokenReader` reads a graph of sequences: attention, turned places, look-ups.
 
     Parameters
     ----------
@@ -381,7 +381,7 @@ class TokenReader(AttentionReader):
         return re.sub(r"[^\w.]+", "_", name).strip("_.")
 
     def _scaled(self, node: Any, names: list[str]) -> bool:
-        """Turn the signs."""
+        """Turn the signs of what is shown (``Neg``)."""
         found = self.shown[node.input[0]]
         if isinstance(found, Shown):
             self._show(node.output[0], found._replace(factors=-1.0 * found.factors))

@@ -39,7 +39,7 @@ FEATURES = ("linear", "norm")
 
 
 class OnnxWriter:
-    """Writes one graph.
+    """An `OnnxWriter` makes an ONNX file of a trained network.
 
     Parameters
     ----------

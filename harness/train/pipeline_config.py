@@ -40,7 +40,7 @@ LONGEST = 32
 
 @dataclass(frozen=True)
 class PipelineConfig:
-    """How a network runs layer by layer on one wafer."""
+    """The table ``[pipeline]`` says how a network runs layer by layer on one wafer."""
 
     updates: str = option(
         "continuous",

@@ -43,7 +43,7 @@ DEFAULT_SCALE = {"f16": 2.0**10, "cb16": 1.0}
 
 @dataclass(frozen=True)
 class Compiled:
-    """A network on its wafer.
+    """A `Compiled` is a network on its wafer, layer by layer, ready to run.
 
     Attributes
     ----------

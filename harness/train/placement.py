@@ -28,7 +28,7 @@ SEARCH_SEED = 0
 
 @dataclass(frozen=True)
 class Laid:
-    """Layers on their PEs.
+    """A `Laid` has the layers of a network on their PEs, with their cycles.
 
     Attributes
     ----------

@@ -96,17 +96,19 @@ class PlainTrainer(MasterLoop):
 
     @property
     def weights(self) -> dict[str, np.ndarray]:
-        """Master weights by name, of shape (outputs, inputs, and one for a bias); of a normalisation two rows."""
+        """The master weights are given by name, each f32 of shape (outputs, inputs, and one for a bias); of a
+        normalisation two rows.
+        """
         return {parameter.name: parameter.dense for parameter in self.parameters}
 
     @property
     def masks(self) -> dict[str, np.ndarray]:
-        """Which of the `weights` exist, as arrays of bool."""
+        """Arrays of bool tell which of the `weights` exist, by name."""
         return {parameter.name: parameter.pattern.mask() for parameter in self.parameters}
 
     @property
     def slots(self) -> dict[str, dict[str, np.ndarray]]:
-        """Optimizer state of the `weights`."""
+        """The optimizer has this state: by name of a parameter, arrays by name of the state."""
         return {parameter.name: parameter.state for parameter in self.parameters}
 
     def compile(self) -> PlainGraph:

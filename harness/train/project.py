@@ -1,4 +1,4 @@
-"""A network of one's own on any number of systems: samples per second, efficiency, and what limits.
+"""A network of one's own is projected to any number of systems: samples per second, efficiency, and what limits.
 
 `project` asks the layer-level model (`swarm.cluster`) for each number of systems, with mesh, optimizer and masks
 of a configuration, on its machine, in two ways:

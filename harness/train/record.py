@@ -1,4 +1,4 @@
-"""Log, table and figure of a training run.
+"""A training run leaves a log, a table and a figure.
 
 ``log.jsonl`` has one line per iteration and grows while training runs; ``loss.csv`` and ``loss.png`` are made from it
 at the end.  A run that goes on from a checkpoint first drops the lines after it, so the log is always that of an
@@ -35,7 +35,7 @@ KEYS = {"iteration", "loss", "scale", "skipped", "host_seconds"}
 
 
 class Log:
-    """The log of a run.
+    """A `Log` keeps the rows of a run in ``log.jsonl``, one line per iteration.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Log:
         return row
 
     def close(self) -> None:
-        """End the log."""
+        """Close the file of the log."""
         with contextlib.suppress(OSError):  # what cannot be written was said by `add`
             self._file.close()
 

@@ -1,4 +1,4 @@
-"""Masks and learning rates over the iterations.
+"""Masks and learning rates are functions of the iteration, by a schedule.
 
 A run is a row of phases.  Within a phase masks stay, and the schedule of the learning rate runs once from its begin to
 its end; so every change of masks rewinds the learning rate.
@@ -63,7 +63,7 @@ EVERY, FRACTION, UNTIL = 100, 0.3, 0.75
 
 @dataclass(frozen=True)
 class Phase:
-    """Iterations with the same masks.
+    """A `Phase` is a row of iterations with the same masks.
 
     Attributes
     ----------

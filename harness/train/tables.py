@@ -36,7 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class LayerConfig:
-    """A fully connected layer."""
+    """A table of ``[[network.layers]]`` describes a fully connected layer."""
 
     outputs: int = option(doc="features that the layer gives", low=1, high=10**7)
     activation: str = option("none", doc="what follows the product", choices=CHOICES)
@@ -261,7 +261,9 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class ScheduleConfig:
-    """Learning rate over the iterations of a phase, as a multiple of the optimizer's."""
+    """The table ``[train.schedule]`` gives the learning rate over the iterations of a phase, as a multiple of the
+    optimizer's.
+    """
 
     kind: str = option(
         "constant",
@@ -277,7 +279,7 @@ class ScheduleConfig:
 
 @dataclass(frozen=True)
 class LossScaleConfig:
-    """Scaling of the loss."""
+    """The table ``[train.loss_scale]`` says how the loss is scaled."""
 
     initial: float | None = option(None, doc="first scale, a power of two (default: by format)", low=2.0**-14)
     growth_interval: int = option(2000, doc="good iterations before it doubles", low=1)
@@ -286,7 +288,7 @@ class LossScaleConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """The table ``[train]``."""
+    """The table ``[train]`` says how long and how a network is trained."""
 
     iterations: int | None = option(None, doc="updates", low=1, high=2**40)
     epochs: int | None = option(None, doc="passes over the training set, instead of iterations", low=1, high=2**31)
@@ -355,7 +357,7 @@ class CheckpointConfig:
 
 @dataclass(frozen=True)
 class MemxConfig:
-    """The memory service, besides its modelled numbers."""
+    """The table ``[memx]`` has what concerns the memory service; all its other keys are modelled numbers."""
 
     files: str = option("", doc="directory in which parameters lie that the modelled service keeps in flash")
     dense_rows: str = option(
@@ -368,14 +370,14 @@ class MemxConfig:
 
 @dataclass(frozen=True)
 class CsConfig:
-    """The system's own switches."""
+    """The table ``[csconfig]`` has the system's own switches."""
 
     use_cbfloat16: bool = option(False, doc="the 16-bit format with 6 exponent bits may be used")
 
 
 @dataclass(frozen=True)
 class TrainFile:
-    """The keys of the file."""
+    """A `TrainFile` has the tables and keys of the file of ``wse train``."""
 
     network: NetworkConfig = option(doc="layers")
     seed: int = option(0, doc="of the first weights", low=0, high=2**63 - 1)

@@ -18,7 +18,7 @@ from wse_core.errors import ConfigError
 __all__ = ["TEXTS", "TokenRows", "characters", "is_text", "read_text", "text_of"]
 
 TEXTS = ("pydoc",)
-"""Texts with a name: the help topics of Python."""
+"""These texts have a name and need no file: ``pydoc`` is the help topics of Python."""
 
 
 class TokenRows(RowsOnDemand):

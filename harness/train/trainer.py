@@ -1,4 +1,4 @@
-"""Training by weight streaming: data service, memory service, tree and wafers, iteration after iteration.
+"""Training by weight streaming takes data service, memory service, tree and wafers, iteration after iteration.
 
 The back end of `harness.train.loop.Loop` that streams weights past wafers: the data service gives every wafer its
 shard; the coordinator streams weights and commands (`swarm.system`); gradients come back added over samples and wafers.
@@ -77,7 +77,7 @@ class Trainer(MasterLoop):
 
     @property
     def cycles(self) -> int:
-        """Cycles of the system so far."""
+        """The system has taken so many cycles so far."""
         return self.compile().clock
 
     def compile(self) -> System:

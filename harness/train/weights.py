@@ -1,4 +1,4 @@
-"""Weights, masks and optimizer state in files of other programs' forms: safetensors, and numpy's .npz.
+"""Weights, masks and optimizer state are read and written in other programs' files: safetensors, and numpy's .npz.
 
 One tensor per name, float32 unless it says otherwise, layers counted from 1::
 
