@@ -1,4 +1,4 @@
-"""Cosines and sines of positions as the PEs reckon them: turns by constant angles, in f32.
+"""Cosines and sines of positions are reckoned by PEs as turns of constant angles, in f32.
 
 A position t = FINE a + b has the angle of a leaps of FINE positions, turned by b steps of one position.  Steps and
 leaps are rounded to f32 once, by the host, from f64.  A program begins at any position with the state that it would
@@ -19,7 +19,8 @@ __all__ = ["Angles"]
 
 
 class Angles:
-    """Angles of all columns; bits of shape (width, 2 pairs): cosines, then sines.
+    """An `Angles` has the cosines and sines of positions in all columns, as the PEs reckon them; bits of shape (width,
+    2 pairs): cosines, then sines.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The token with the largest logit, found on the wafer.
+"""The token with the largest logit is found on the wafer.
 
 Logits lie cut over x, the same on all rows.  A PE takes its largest, an all-reduce along x the largest of all; then the
 id of every logit that equals it stands, all others become larger than any id, and a second all-reduce takes the
@@ -19,14 +19,14 @@ from fabric.networks.inference.writer import Writer
 __all__ = ["BEYOND", "RAISE", "ArgMax"]
 
 RAISE = 2.0**127
-"""Multiplied twice: makes every difference larger than `BEYOND`."""
+"""Multiplied with this twice, every difference of two logits becomes larger than `BEYOND`."""
 BEYOND = 2.0**24
-"""Larger than any id."""
+"""No id of a token is larger than this."""
 LOWEST = -3.4e38
 
 
 class ArgMax:
-    """The search in a program.
+    """An `ArgMax` writes the search for the token with the largest logit into a program.
 
     Parameters
     ----------

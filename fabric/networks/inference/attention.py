@@ -1,4 +1,4 @@
-"""Attention of one token over the cache: scores, softmax and the mix of values, all heads of a column at once.
+"""Attention of one token goes over the cache: scores, softmax and the mix of values, all heads of a column at once.
 
 What moves
     Partial scores of a head are summed along x inside the head's columns (the lowest level of the tree along x) and
@@ -33,7 +33,7 @@ from fabric.networks.inference.writer import Writer
 __all__ = ["LOWEST", "Attention", "unrolled"]
 
 LOWEST = -3e38
-"""Score of a slot without a token."""
+"""A slot without a token has this score."""
 
 
 def unrolled(place: Placement) -> int:
@@ -42,7 +42,7 @@ def unrolled(place: Placement) -> int:
 
 
 class Attention:
-    """Attention in a program.
+    """An `Attention` writes the attention of one token into a decoder's program.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The all-reduces of a decoder's step: along columns, along rows, and along the columns of one head.
+"""A decoder's step has all-reduces along columns, along rows, and along the columns of one head.
 
 Both axes have one two-way K-tree with the flood of its sum, used again by every all-reduce of the step with vectors of
 other lengths.  Along x the lowest level of the tree has the columns of a head of keys and values as its groups, so that
@@ -44,7 +44,7 @@ LEVELS = 2
 
 
 class Axis:
-    """The tree of one axis.
+    """An `Axis` is the reduction tree of all rows or of all columns, with its colors and queues.
 
     Parameters
     ----------

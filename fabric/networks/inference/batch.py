@@ -59,7 +59,7 @@ NOBODY = LaneToken(0, True)
 
 @dataclass(frozen=True)
 class BatchStep:
-    """What one step gave.
+    """A `BatchStep` is what one step of a batch gave: tokens and logits of its lanes, cycles and hops.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class BatchStep:
 
 
 class BatchResident:
-    """A decoder of a batch on a fabric.
+    """A `BatchResident` is a decoder of a batch that runs on a fabric.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The cache's part of a decoder's program: slots of a PE, what a step changes in them, and the way to the north.
+"""The cache is a part of a decoder's program: slots of a PE, what a step changes in them, and the way to the north.
 
 In a PE
     Entries lie in slots 0 .. n-1 without order; a list has the slots from the oldest to the newest.  An entry that
@@ -42,7 +42,7 @@ def route_shift(layout: Layout, place: Placement, x: int = 0) -> None:
 
 
 class CacheCode:
-    """The cache's part of a program.
+    """A `CacheCode` writes the cache's part of a decoder's program.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ __all__ = ["ChunkReading", "Chunks"]
 
 @dataclass(frozen=True)
 class ChunkReading:
-    """What the reading of a prompt gave.
+    """A `ChunkReading` is what the reading of a prompt in pieces gave.
 
     Attributes
     ----------

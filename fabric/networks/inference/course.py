@@ -23,7 +23,7 @@ from wse_core.params import Machine
 __all__ = ["MOST_WORDS", "Course", "MarkedProgram", "Met"]
 
 MOST_WORDS = 1 << 15
-"""Memory of a PE for which programs are priced: whether they fit is another question."""
+"""Programs are priced for PEs with so many words of memory: whether they fit is another question."""
 
 
 BEHIND = "behind "
@@ -56,7 +56,7 @@ class Met(NamedTuple):
 
 
 class Course(NamedTuple):
-    """A stretch of a program.
+    """A `Course` is a stretch of a program with its cycles from mark to mark.
 
     Attributes
     ----------

@@ -34,7 +34,7 @@ __all__ = ["StepCycles", "Way"]
 
 Cycles = NDArray[np.int64]
 Before = int | Sequence[int]
-"""Tokens that went before that of a step, or before those of its lanes."""
+"""`Before` says how many tokens went before that of a step, or before those of its lanes."""
 LAYER = PARTS[PARTS.index("norm 1") : PARTS.index("norm 3")]
 TOGETHER = 64
 """Steps that are reckoned together: as many as fit into a cache."""
@@ -98,7 +98,7 @@ class RowKind(NamedTuple):
 
 
 class StepCycles:
-    """Cycles of a decoder's steps.
+    """A `StepCycles` predicts the cycles of a decoder's steps, part by part, without running them.
 
     Parameters
     ----------
@@ -378,7 +378,7 @@ class StepCycles:
 
 
 class Way:
-    """The way of some tokens through a decoder, each by itself.
+    """A `Way` follows some tokens through a decoder, each by itself, part by part.
 
     Parameters
     ----------

@@ -62,10 +62,10 @@ MATRICES = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "dow
 """The products of a layer, in the order in which they are done; a part without a gate has no ``gate_proj``."""
 
 FFN = ("gate_proj", "up_proj", "down_proj")
-"""Products of a feed-forward part."""
+"""A feed-forward part has these products."""
 
 ROUTER = "mlp.gate.weight"
-"""Name of the matrix of a layer's router, [experts, hidden]."""
+"""The matrix of a layer's router, [experts, hidden], has this name."""
 
 BIASED = {
     "qkv_bias": ("q_proj", "k_proj", "v_proj"),
@@ -93,7 +93,7 @@ ACTIVATIONS = ("silu", "gelu", "gelu_erf", "relu")
 """Activations of the feed-forward part; gelu is its tanh form."""
 
 EMBEDDING, POSITIONS = "model.embed_tokens.weight", "model.embed_positions.weight"
-"""Names of the table of tokens, and of that of learned positions."""
+"""The table of tokens and that of learned positions have these names."""
 
 MOST = 1 << 31
 """Every size is below it: a wrong file must not make the planner reckon for minutes or overflow."""
@@ -132,7 +132,7 @@ class LayerKind:
 
 @dataclass(frozen=True)
 class Decoder:
-    """Sizes and constants of a decoder.
+    """A `Decoder` has the sizes and constants of a decoder-only language model.
 
     Attributes
     ----------
@@ -303,7 +303,7 @@ class Decoder:
 
     @property
     def query_features(self) -> int:
-        """Features of the queries of all heads."""
+        """The queries of all heads have so many features together."""
         return self.heads * self.head_size
 
     @property
@@ -401,7 +401,7 @@ class Decoder:
 
     @property
     def ffn_names(self) -> list[str]:
-        """Beginnings of the names of the feed-forward parts of a layer: of the only one, or of each expert."""
+        """Names of the feed-forward parts of a layer begin with these: of the only one, or of each expert."""
         return [f"mlp.experts.{k}." for k in range(self.experts)] if self.experts else ["mlp."]
 
     @property
@@ -446,7 +446,7 @@ class Decoder:
 
     @property
     def turning(self) -> bool:
-        """Whether any layer turns queries and keys by their positions."""
+        """The decoder has a layer that turns queries and keys by their positions."""
         return any(kind.turns for kind in self.kinds)
 
     def has_bias(self, product: str) -> bool:
@@ -465,14 +465,16 @@ class Decoder:
 
     @property
     def layer_parameters(self) -> int:
-        """Parameters of a layer: products, biases, norms, and those of queries and keys."""
+        """A layer has so many parameters: products, biases, norms, and those of queries and keys."""
         bias = sum(shape[0] for name, shape in self.shapes().items() if self.has_bias(name))
         norms = len(NORMS[self.norms]) * len(self.norm_parts) * self.hidden + sum(self.query_key_norms.values())
         return self._products(max(1, self.experts)) + self.experts * self.hidden + bias + norms
 
     @property
     def parameters(self) -> int:
-        """All parameters: layers, last norm, embeddings and, unless tied, the output matrix, and its bias."""
+        """The decoder has so many parameters: layers, last norm, embeddings and, unless tied, the output matrix, and
+        its bias.
+        """
         tables = self.vocabulary * self.hidden * (1 if self.tied else 2) + self.learned * self.context * self.hidden
         ends = len(self.norm_parts) * self.hidden + self.head_bias * self.vocabulary
         return self.layers * self.layer_parameters + ends + tables

@@ -20,7 +20,7 @@ __all__ = ["Came", "Edge", "checked", "refuse_token"]
 
 @dataclass(frozen=True)
 class Came:
-    """What one token gave.
+    """A `Came` is what one token gave: the next token, the logits, the cycles.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ def checked(found: float, logits: Bits, position: int) -> None:
 
 
 class Edge:
-    """The host's side of a decoder.
+    """An `Edge` is the host's side of a decoder: it sends tokens and receives the next ones.
 
     Parameters
     ----------

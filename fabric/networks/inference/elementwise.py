@@ -1,4 +1,5 @@
-"""Norm, rotary positions and the gated part of a decoder's step, and the way back into the residual stream.
+"""These operations of a decoder's step are done element by element: norm, rotary positions, gated part, residual
+stream.
 
 All of it is f32, with one rounding to 16 bits where a product reads the result.  The residual stream stays f32.
 Nothing moves but the one value of the sum of squares, and of each head where heads are normalised.
@@ -52,7 +53,7 @@ __all__ = [
 LOCAL = "_local"
 """Ends the names of the angles of layers whose positions are local."""
 FINE = 64
-"""Positions between two turns of the coarse angles."""
+"""Coarse angles are turned once in so many positions."""
 ANGLE_BANK, TURNED_BANK = 2, 4
 """Banks in which cosines and products begin; queries begin in bank 0, so heads of an even number of pairs never meet
 them in one bank."""
@@ -249,7 +250,7 @@ def _emit_smooth(w: Writer, gate: Dsd) -> None:
 
 
 class Angle:
-    """The angles of a position, and the way to the next.
+    """An `Angle` writes the angles of a position, and the way to the next, into a program.
 
     Parameters
     ----------
@@ -428,7 +429,7 @@ class Angle:
 
 
 class Rotary(Angle):
-    """The angles of a PE and the turning of its queries and keys.
+    """A `Rotary` writes the angles of a PE and the turning of its queries and keys into a program.
 
     Parameters
     ----------

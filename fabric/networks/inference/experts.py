@@ -27,7 +27,7 @@ AWAY = 2.0**100
 
 
 class ExpertChoice:
-    """The choice of experts in a program.
+    """An `ExpertChoice` writes the choice of experts into a program.
 
     Parameters
     ----------

@@ -16,7 +16,8 @@ __all__ = ["Front"]
 
 
 class Front:
-    """Times of a mesh, of several steps at a time that have nothing to do with one another.
+    """A `Front` has the times of the PEs of a mesh, of several steps at a time that have nothing to do with one
+    another.
 
     Parameters
     ----------
@@ -35,7 +36,7 @@ class Front:
 
     @property
     def last(self) -> NDArray[np.int64]:
-        """Time of the slowest PE in each step."""
+        """The slowest PE has this time, in each step."""
         return np.asarray(self.columns.max(axis=1) + self.rows.max(axis=1))
 
     def work(self, cycles: int | NDArray[np.int64]) -> None:

@@ -15,13 +15,13 @@ from fabric.program.program import Program
 __all__ = ["PAIRS", "Log", "noted"]
 
 PAIRS = 8
-"""Tokens of which there are readings."""
+"""The ring has readings of so many tokens."""
 WORDS = 3
-"""Of a reading."""
+"""A reading of the clock takes so many words."""
 
 
 class Log:
-    """The log's part of a program.
+    """A `Log` writes into a program that the clock is read and noted.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ Norms = Iterator[list[Bits]]
 
 
 class Oracle:
-    """A decoder with its cache, token after token.
+    """An `Oracle` does in numpy what a decoder on a mesh does, token after token, bit for bit.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Oracle:
         self._clear()
 
     def _clear(self) -> None:
-        """Empty the cache."""
+        """Remove all tokens from the cache."""
         place = self.place
         self.rows = Rows(place.height, place.tokens_per_row, self.decode.policy, self.decode.blocks)
         self._before: list[list[int]] = [[] for _ in range(place.height)]  # tokens in slots before the step

@@ -23,7 +23,7 @@ LOOK = 64
 
 
 class Passing:
-    """A decoder on several regions of a fabric.
+    """A `Passing` is a decoder that runs on several regions of a fabric, tokens passing from one to the next.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A decoder on several regions of a wafer: layers in a row of meshes, a token's state going from one to the next.
+"""A decoder lies on several regions of a wafer: layers in a row of meshes, a token's state going from one to the next.
 
 Regions of equal size lie side by side, from the west to the east.  Each is a resident decoder of its own
 (`fabric.networks.inference.decode`) with some of the layers, as evenly as it goes, the first regions having one more;
@@ -36,7 +36,7 @@ __all__ = ["Pipeline"]
 
 
 class Pipeline:
-    """Programs, routes and data of a decoder on several regions.
+    """A `Pipeline` has programs, routes and data of a decoder on several regions.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class Bubbles:
 
 
 class PipelineCycles:
-    """Cycles of a decoder on several regions.
+    """A `PipelineCycles` predicts the cycles of a decoder on several regions, without running it.
 
     Parameters
     ----------

@@ -43,7 +43,7 @@ def even(count: int, parts: int) -> int:
 
 @dataclass(frozen=True)
 class Placement:
-    """A decoder on a mesh.
+    """A `Placement` says how a decoder lies on a mesh: which features, weights and tokens are where.
 
     Attributes
     ----------
@@ -95,84 +95,84 @@ class Placement:
 
     @property
     def lanes(self) -> int:
-        """Tokens that a step takes."""
+        """A step takes so many tokens."""
         return max(1, self.batch) * self.ahead
 
     @property
     def told(self) -> int:
-        """Numbers that the host sends with the embeddings of a step, one for each token and an even number."""
+        """The host sends so many numbers with the embeddings of a step, one for each token and an even number."""
         return even(self.batch * self.ahead, 1)
 
     @property
     def caches(self) -> int:
-        """Caches of a layer."""
+        """A layer has so many caches in each PE."""
         return self.requests * max(1, self.batch)
 
     # --- sizes of what a PE has ---------------------------------------------------------------------------------------
 
     @property
     def hidden(self) -> int:
-        """Features of a vector between layers in a row; even."""
+        """A row has so many features of a vector between layers, an even number."""
         return even(self.decoder.hidden, self.height)
 
     @property
     def ffn(self) -> int:
-        """Features inside the feed-forward part in a column."""
+        """A column has so many of the features inside the feed-forward part."""
         return -(-self.decoder.ffn // self.width)
 
     @property
     def vocabulary(self) -> int:
-        """Rows of the output matrix in a column; even."""
+        """A column has so many rows of the output matrix, an even number."""
         return even(self.decoder.vocabulary, self.width)
 
     @property
     def group(self) -> int:
-        """Columns that share a head of keys and values."""
+        """A head of keys and values is shared by so many columns."""
         return max(1, self.width // self.decoder.kv_heads)
 
     @property
     def kv_heads(self) -> int:
-        """Heads of keys and values that a column has a part of."""
+        """A column has a part of so many heads of keys and values."""
         return -(-self.decoder.kv_heads // self.width)
 
     @property
     def heads(self) -> int:
-        """Query heads that a column has a part of."""
+        """A column has a part of so many query heads."""
         return self.kv_heads * self.decoder.group
 
     @property
     def turned_heads(self) -> int:
-        """Heads of queries and of keys that a column has a part of: those that turn with their position."""
+        """A column has a part of so many heads that turn with their position: of queries and of keys."""
         return self.heads + self.kv_heads
 
     @property
     def pairs(self) -> int:
-        """Rotary pairs of a head in a column."""
+        """A column has so many rotary pairs of a head."""
         return -(-self.decoder.head_size // (2 * self.group))
 
     @property
     def part(self) -> int:
-        """Features of a head in a column: two of each pair."""
+        """A column has so many features of a head: two of each pair."""
         return 2 * self.pairs
 
     @property
     def capacity(self) -> int:
-        """Places for tokens in a PE's cache: a multiple of 4."""
+        """The cache of a PE has so many places for tokens, a multiple of 4."""
         return 4 * -(-self.tokens_per_row // 4)
 
     @property
     def tokens(self) -> int:
-        """Tokens that the cache has room for."""
+        """The cache has room for so many tokens, on all rows together."""
         return self.tokens_per_row * self.height
 
     @property
     def query_rows(self) -> int:
-        """Query features in a column."""
+        """A column has so many query features."""
         return self.heads * self.part
 
     @property
     def kv_rows(self) -> int:
-        """Features of keys in a column; of values as many."""
+        """A column has so many features of keys, and of values as many."""
         return self.kv_heads * self.part
 
     @cached_property
@@ -201,7 +201,7 @@ class Placement:
 
     @property
     def last_norm_at(self) -> int:
-        """Vectors of norms before those of the last norm."""
+        """So many vectors of norms lie before those of the last norm."""
         return self.mask_vectors + self.layer_norms * len(self.decoder.norm_parts) * self.decoder.layers
 
     @property
@@ -211,12 +211,12 @@ class Placement:
 
     @property
     def layer_norms(self) -> int:
-        """Norms of a layer."""
+        """A layer has so many norms, those of heads not counted."""
         return len(NORMS[self.decoder.norms])
 
     @property
     def head_norms(self) -> int:
-        """Weights of a layer's norms of queries and keys in a column: of a query and a key head, or of all."""
+        """A column has so many weights of a layer's norms of queries and keys: of a query and a key head, or of all."""
         whole = self.query_rows + self.kv_rows
         return whole if self.decoder.projection_norms else len(HEAD_NORMS) * self.part * self.decoder.head_norms
 
@@ -227,7 +227,9 @@ class Placement:
 
     @property
     def bias_words(self) -> dict[str, int]:
-        """Words of a layer's biases in a PE, by symbol: those of features of columns, and those of features of rows."""
+        """A layer's biases take so many words in a PE, by symbol: those of features of columns, and those of features
+        of rows.
+        """
         decoder, shapes = self.decoder, self.shapes
         found = {
             "biases": decoder.qkv_bias * shapes["qkv"].rows + decoder.ffn_bias * shapes["gate_up"].rows,
@@ -256,7 +258,7 @@ class Placement:
 
     @property
     def weight_words(self) -> int:
-        """Words of all matrices in a PE."""
+        """All matrices take so many words in a PE."""
         return self.head_at + self.last * self.tile_words(self.shapes["head"])
 
     @property
@@ -266,7 +268,7 @@ class Placement:
 
     @property
     def layer_words(self) -> int:
-        """Words of a layer's weights in a PE."""
+        """The matrices of a layer take so many words in a PE."""
         sizes = {name: self.tile_words(shape) for name, shape in self.shapes.items()}
         return sum(words * self.copies(name) for name, words in sizes.items() if name != "head")
 
@@ -281,7 +283,7 @@ class Placement:
 
     @property
     def cache_words(self) -> int:
-        """Words of a layer's keys and values of one answer in a PE."""
+        """Keys and values of one answer take so many words of a PE in a layer."""
         return 2 * self.kv_rows * self.capacity
 
     def words(self) -> dict[str, int]:
@@ -333,12 +335,12 @@ class Placement:
 
     @cached_property
     def of_head(self) -> NDArray[np.int64]:
-        """Features of a head in each column, numbered inside the head, shape (width, part)."""
+        """Each column has these features of a head, numbered inside the head, shape (width, part)."""
         return np.array([self._of_head(c) for c in range(self.width)], np.int64)
 
     @cached_property
     def queries(self) -> NDArray[np.int64]:
-        """Features of the queries of each column, shape (width, query_rows)."""
+        """The queries of each column have these features, shape (width, query_rows)."""
         return np.array([self._features(c, self.decoder.group) for c in range(self.width)], np.int64)
 
     @cached_property
@@ -354,12 +356,12 @@ class Placement:
 
     @cached_property
     def hidden_rows(self) -> NDArray[np.int64]:
-        """Hidden features of each row, shape (height, hidden)."""
+        """Each row has these hidden features, shape (height, hidden)."""
         return self._chunks(self.decoder.hidden, self.height, self.hidden)
 
     @cached_property
     def ffn_columns(self) -> NDArray[np.int64]:
-        """Features inside the feed-forward part of each column, shape (width, ffn)."""
+        """Each column has these features inside the feed-forward part, shape (width, ffn)."""
         return self._chunks(self.decoder.ffn, self.width, self.ffn)
 
     @cached_property

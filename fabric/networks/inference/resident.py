@@ -22,12 +22,12 @@ from wse_core.formats import Bits
 __all__ = ["Counters", "Resident", "Resumed", "Step"]
 
 Counters = dict[str, tuple[NDArray[Any], str]]
-"""Counters of all PEs: name -> (array, unit)."""
+"""`Counters` are those of all PEs: name -> (array, unit)."""
 
 
 @dataclass(frozen=True)
 class Step(Came):
-    """What one token gave.
+    """A `Step` is what one token gave on a fabric: the next token, the logits, cycles and hops.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Resumed(Step):
 
 
 class Resident:
-    """A decoder on a fabric.
+    """A `Resident` is a decoder that runs on a fabric, its weights in the PEs.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Resident:
 
     @property
     def count(self) -> int:
-        """Tokens taken so far."""
+        """The decoder has taken so many tokens so far."""
         return self.edge.sent
 
     def resume(self) -> Resumed:

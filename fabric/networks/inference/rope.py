@@ -1,4 +1,4 @@
-"""How fast the pairs of a head turn with their position, and how models scale that for texts longer than their first.
+"""Pairs of a head are turned by their position, and models scale how fast for texts longer than their first.
 
 Pair i of a head of n features turns by base ** (-2 i / n) a position.  *linear* divides all of them by a factor.  The
 other two look at how often a pair turns in the context that the model was first trained for: pairs that do so at least
@@ -32,7 +32,7 @@ KINDS = ("linear", "llama3", "yarn", "longrope")
 
 @dataclass(frozen=True)
 class Scaling:
-    """A scaling of positions.
+    """A `Scaling` says how much slower the pairs of a head turn in models of longer texts.
 
     Attributes
     ----------

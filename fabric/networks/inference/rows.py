@@ -25,14 +25,14 @@ POLICIES = ("shift", "concat", "round")
 
 @dataclass
 class Row:
-    """Tokens of a row: in slots, and the slots from the oldest to the newest."""
+    """A `Row` has the tokens of a row of PEs: in slots, and the slots from the oldest to the newest."""
 
     slots: list[int] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
 
     @property
     def tokens(self) -> list[int]:
-        """Tokens from the oldest to the newest."""
+        """The row has these tokens, from the oldest to the newest."""
         return [self.slots[slot] for slot in self.order]
 
     def leave(self) -> tuple[int, int]:
@@ -51,7 +51,7 @@ class Row:
 
 
 class Rows:
-    """The tokens of all rows, by the rule itself and not by its closed form.
+    """A `Rows` has the tokens of all rows, by the rule itself and not by its closed form.
 
     Parameters
     ----------

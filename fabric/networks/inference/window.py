@@ -22,7 +22,7 @@ STEEP = 2.0**100
 
 
 class AttentionWindow:
-    """The window's part of a program.
+    """An `AttentionWindow` writes a window of attention into a decoder's program.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ __all__ = ["Work"]
 
 
 class Work:
-    """Costs on a machine.
+    """A `Work` gives the cycles of operations on a machine.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the parts of a decoder's program share: variables of a PE, its registers of descriptors, small idioms.
+"""The parts of a decoder's program have a writer in common: variables of a PE, registers of descriptors, small idioms.
 
 Weights, norms, biases and caches of all layers lie in the order in which a step uses them; a *pointer* in memory to the
 next one moves on with every use, so one copy of the code serves all layers.  A step sets the pointers back when it
@@ -23,25 +23,25 @@ __all__ = ["CHUNK", "CODE_WORDS", "Idioms", "Writer", "code_words", "function_ro
 CHUNK = 32
 """Scores whose exponentials are taken at a time, at least."""
 CODE_WORDS = 4096
-"""Words kept for the program; a test assembles programs and sees that none is longer."""
+"""The program has room for so many words; a test assembles programs and sees that none is longer."""
 NORM_WORDS = 512
-"""Words kept beside them for norms of heads."""
+"""Norms of heads have room for so many more words of code."""
 GELU_WORDS = 40
-"""Words kept beside them for gelu."""
+"""The function gelu in the tanh form has room for so many more words of code."""
 MARK_WORDS = 60
-"""Words kept beside them for what only some layers do."""
+"""What only some layers do has room for so many more words of code."""
 BEHIND_WORDS, MORE_NORMS = 100, 700
-"""Words kept beside them for norms behind the parts of a layer, and for two more norms."""
+"""Norms behind the parts of a layer, and two more norms, have room for so many more words of code."""
 WINDOW_WORDS, LOCAL_WORDS, CAP_WORDS = 150, 300, 350
-"""Words kept beside them for a window of attention, for local positions, and for a cap of scores or logits."""
+"""A window of attention, local positions, and a cap of scores or logits have room for so many more words of code."""
 BIAS_WORDS = 40
-"""Words kept beside them for each kind of biases but those of queries, keys and values."""
+"""Each kind of biases but those of queries, keys and values has room for so many more words of code."""
 BATCH_WORDS = 900
-"""Words kept beside them for a batch."""
+"""A batch has room for so many more words of code."""
 EXPERT_WORDS = 1200
-"""Words kept beside them for a router and experts."""
+"""A router and experts have room for so many more words of code."""
 CENTRED_WORDS, ERF_WORDS = 150, 250
-"""Words kept beside them for each norm that subtracts the mean, and for gelu with the error function."""
+"""Each norm that subtracts the mean, and gelu with the error function, have room for so many more words of code."""
 
 
 def code_words(place: Placement) -> int:
@@ -184,7 +184,7 @@ class Idioms:
         self.mark(f"{number} behind {name}")
 
     def point(self, **addresses: Var | Address) -> None:
-        """Set pointers."""
+        """Set pointers in memory to variables or addresses."""
         address = self.p.reg16("address")
         for name, var in addresses.items():
             self.p.ldi(address, var)
@@ -251,7 +251,7 @@ class Idioms:
 
 
 class Writer(Idioms):
-    """Variables and descriptors of one PE's program.
+    """A `Writer` has the variables and descriptors of one PE's program of a decoder.
 
     Parameters
     ----------

@@ -22,9 +22,11 @@ from fabric.program.program import Program
 __all__ = ["COLOR_ACROSS", "COLOR_ALONG", "COLOR_PASS", "MovingRow", "Sender", "receive_cache"]
 
 COLOR_ACROSS, COLOR_ALONG, COLOR_PASS = 17, (18, 19), 20
-"""From mesh to mesh; along columns by the parity of the sender's row; tokens of the host, through the first mesh."""
+"""Entries go from mesh to mesh in the first color, along columns in the next two, by the parity of the sender's row;
+tokens of the host pass the first mesh in the last.
+"""
 QUEUE_ALONG = 4, 1
-"""Input and output queue."""
+"""Entries along columns are received by this input queue and sent by this output queue."""
 
 
 @contextmanager

@@ -28,7 +28,7 @@ Ends = NDArray[np.float64]
 
 
 class MoveCycles(Work):
-    """Closed forms of a prompt on one mesh and its way to another.
+    """A `MoveCycles` predicts the cycles of a prompt on one mesh and of its way to another, without running them.
 
     Parameters
     ----------

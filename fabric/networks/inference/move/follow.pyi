@@ -1,10 +1,10 @@
-"""Entries of keys and values followed from PE to PE, for `fabric.networks.inference.move.cycles`."""
+"""Entries of keys and values are followed from PE to PE, for `fabric.networks.inference.move.cycles`."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 class Follower:
-    """All PEs of two meshes, layer by layer."""
+    """A `Follower` has the times of all PEs of two meshes, layer by layer."""
 
     def __init__(
         self, costs: dict[str, float], shares: NDArray[np.int64], ways: NDArray[np.uint8], down: bool, behind: int

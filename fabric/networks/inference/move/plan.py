@@ -28,7 +28,7 @@ __all__ = ["Share", "shared_out", "taken"]
 
 @dataclass(frozen=True)
 class Share:
-    """What a row does with tokens, in order; numbers of entries.
+    """A `Share` says what a row does with the entries of its tokens, in order.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Share:
 
     @property
     def has(self) -> int:
-        """Entries in the end."""
+        """The row has so many entries in the end."""
         return self.kept + self.received
 
 

@@ -61,7 +61,7 @@ class Move:
 
 
 class TwoMeshes:
-    """Programs, routes and data of a prompt on one mesh and its answer on another.
+    """A `TwoMeshes` has programs, routes and data of a prompt on one mesh and its answer on another.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class TwoMeshes:
 
     @property
     def entry(self) -> int:
-        """Numbers of 16 bits of an entry."""
+        """An entry, a PE's part of a token's key and value in a layer, has so many numbers of 16 bits."""
         return 2 * self.before.place.kv_rows
 
     def words(self) -> tuple[dict[str, int], dict[str, int]]:

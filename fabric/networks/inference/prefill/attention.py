@@ -1,4 +1,4 @@
-"""Attention of all tokens of a prompt: Q K^T as a product with a transposed right matrix, softmax, P V; all heads.
+"""Attention of all tokens of a prompt has three steps: Q K^T as a product with a transposed right matrix, softmax, P V.
 
 Scores
     Keys go round the column, queries stay.  In every step the columns of a head sum their parts of the scores of a
@@ -36,7 +36,7 @@ HIGHEST = 3e38
 
 
 class PromptAttention:
-    """Attention in a program.
+    """A `PromptAttention` writes the attention of all tokens of a prompt into a program.
 
     Parameters
     ----------

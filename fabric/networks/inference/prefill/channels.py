@@ -39,11 +39,11 @@ __all__ = [
 ]
 
 COLOR_EAST, COLOR_WEST = (10, 11), (12, 13)
-"""Toward the east and toward the west, by the parity of the sender's column."""
+"""Numbers toward the east and toward the west have these colors, by the parity of the sender's column."""
 FROM_WEST, FROM_EAST = 2, 3
-"""Input queues."""
+"""Numbers from the west and from the east come by these input queues."""
 TO_EAST, TO_WEST = 2, 4
-"""Output queues."""
+"""Numbers to the east and to the west are sent by these output queues."""
 
 
 class Ends(NamedTuple):
@@ -67,7 +67,7 @@ def route_channels(layout: Layout, prompt: PromptPlacement) -> None:
 
 
 class Channels:
-    """A PE's ways to its neighbours.
+    """A `Channels` writes into a program how a PE sends to its neighbours of the row and receives from them.
 
     Parameters
     ----------

@@ -115,7 +115,7 @@ Item = tuple[str, int, "RingProduct | ExpertProduct | None"]
 
 
 class PromptCycles:
-    """Cycles of a prompt.
+    """A `PromptCycles` predicts the cycles of reading a prompt, part by part, without running it.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class PromptCycles:
 
     @cached_property
     def priced(self) -> Prefill:
-        """The program with few layers, one of each kind or two, on PEs with room for it."""
+        """The program that is priced has few layers, one of each kind or two, on PEs with room for it."""
         place, decoder = self.place, self.place.decoder
         few = decoder.of_kinds(decoder.kinds) if decoder.marked else decoder.part(0, min(2, decoder.layers))
         short = replace(place, decoder=few)
@@ -367,7 +367,7 @@ class PromptCycles:
 
 
 class PromptRun:
-    """The way of a prompt through a mesh, or through a smaller one with as large tiles.
+    """A `PromptRun` follows a prompt through a mesh, or through a smaller one with as large tiles.
 
     Parameters
     ----------

@@ -1,4 +1,5 @@
-"""Norms, biases, positions and the gated part of all tokens of a row: the operations of a decoding step for each token.
+"""A prompt's program does for each token of a row what a decoding step does: norms, biases, positions and the gated
+part.
 
 Every token's numbers go through what `fabric.networks.inference.elementwise` does with those of one, in the same order
 inside a PE.  Nothing moves but one value per token, the sum of its squares, and one per token and head where heads are
@@ -157,7 +158,7 @@ def _emit_smooth(w: PromptWriter, gate: Dsd) -> None:
 
 
 class Angles:
-    """The angles of a row's tokens, and the turning of its queries and keys.
+    """An `Angles` writes the angles of a row's tokens, and the turning of its queries and keys, into a program.
 
     Parameters
     ----------

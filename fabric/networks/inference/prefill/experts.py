@@ -27,7 +27,7 @@ __all__ = ["PromptExperts"]
 
 
 class PromptExperts:
-    """Experts in the program of a prompt.
+    """A `PromptExperts` writes experts into the program of a prompt: their choice, and their products.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class PromptExperts:
 
     @property
     def each(self) -> int:
-        """Words of the matrices of an expert."""
+        """The matrices of an expert take so many words in a PE."""
         place = self.w.place
         return place.tile_words(place.shapes["gate_up"]) + place.tile_words(place.shapes["down"])
 

@@ -22,7 +22,7 @@ __all__ = ["PrefillOracle"]
 
 
 class PrefillOracle:
-    """The reading of a prompt.
+    """A `PrefillOracle` does in numpy what a mesh does that reads a prompt, bit for bit.
 
     Parameters
     ----------

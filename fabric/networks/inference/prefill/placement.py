@@ -48,7 +48,7 @@ class TokenShape(Shape):
 
 @dataclass(frozen=True)
 class PromptPlacement:
-    """A prompt on the mesh of a decoder.
+    """A `PromptPlacement` says how a prompt lies on the mesh of a decoder that reads it at once.
 
     Attributes
     ----------
@@ -77,28 +77,28 @@ class PromptPlacement:
 
     @property
     def tokens(self) -> int:
-        """Places for tokens in a row."""
+        """A row has so many places for tokens."""
         return -(-self.length // self.place.height)
 
     @property
     def keys(self) -> int:
-        """Keys of a block; even."""
+        """A block has so many keys, an even number."""
         return self.tokens + self.tokens % 2
 
     @cached_property
     def counts(self) -> list[int]:
-        """Tokens of each row."""
+        """Each row has so many tokens."""
         a, b = divmod(self.length, self.place.height)
         return [a + (row < b) for row in range(self.place.height)]
 
     @cached_property
     def firsts(self) -> list[int]:
-        """Number of the first token of each row."""
+        """The first token of each row has this number."""
         return [sum(self.counts[:row]) for row in range(self.place.height)]
 
     @property
     def last(self) -> tuple[int, int]:
-        """Row of the last token, and its place in the row."""
+        """The last token lies in this row, at this place of it."""
         row = max(r for r, count in enumerate(self.counts) if count)
         return row, self.counts[row] - 1
 
@@ -118,17 +118,17 @@ class PromptPlacement:
 
     @property
     def slots(self) -> int:
-        """Chunks of hidden features that a column has room for."""
+        """A column has room for so many chunks of hidden features."""
         return -(-self.place.height // self.place.width)
 
     @property
     def key_slots(self) -> int:
-        """Blocks of keys that a column of a head has room for."""
+        """A column of a head has room for so many blocks of keys."""
         return -(-self.place.height // self.place.group)
 
     @property
     def width_of_keys(self) -> int:
-        """Scores of a query and a head in a PE."""
+        """A PE has so many scores of a query and a head."""
         return self.key_slots * self.keys
 
     def goes(self, columns: int) -> NDArray[np.uint16]:
@@ -169,7 +169,7 @@ class PromptPlacement:
 
     @cached_property
     def shapes(self) -> dict[str, TokenShape]:
-        """The local products of a step of each product, by name."""
+        """A step of each product, by name, is a local product of this shape."""
         place, s = self.place, self.tokens
         by_expert = ("gate_up", "down") if place.decoder.experts else ()  # of one token at a time
         sizes = {
@@ -193,15 +193,17 @@ class PromptPlacement:
 
     @property
     def inner_vectors(self) -> int:
-        """Vectors inside of feed-forward parts in a PE: of each token, or of each expert that a token chose."""
+        """A PE has so many vectors inside of feed-forward parts: one of each token, or of each expert that a token
+        chose.
+        """
         return self.tokens * max(1, self.place.decoder.chosen)
 
     @property
     def block(self) -> int:
-        """Scores of a block of keys in a PE, all heads."""
+        """A PE has so many scores of a block of keys, all heads."""
         return self.place.heads * self.tokens * self.keys
 
     @property
     def piece(self) -> int:
-        """Numbers of a chunk of hidden features of all tokens of a row."""
+        """A chunk of hidden features has so many numbers, of all tokens of a row."""
         return self.tokens * self.place.hidden

@@ -27,7 +27,7 @@ KEPT = ("weights", "cache", "norms", "biases", "row_biases", "head_norms", "last
 
 @dataclass(frozen=True)
 class Reading:
-    """What the reading of a prompt gave.
+    """A `Reading` is what the reading of a prompt gave: bits that the PEs keep, cycles and counters.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ def read_prompt(
     backend: Backend | None = None,
     progress: Progress | None = None,
 ) -> Reading:
-    """Read a prompt.
+    """Read a prompt on a fabric of its own, all tokens at once.
 
     Parameters
     ----------

@@ -18,9 +18,9 @@ from fabric.networks.inference.prefill.writer import PromptWriter
 __all__ = ["COLOR_RING", "QUEUE_RING", "TileRing"]
 
 COLOR_RING = 14
-"""The first of three."""
+"""The ring has three colors, of which this is the first."""
 QUEUE_RING = 1, 3
-"""Input and output queue."""
+"""Tiles come by this input queue and leave by this output queue."""
 
 
 class TileRing:

@@ -28,9 +28,9 @@ Times = NDArray[np.float64]
 SHARE = 2 / 3
 """Slots per cycle that two transfers take of a PE that waits: a third of a cycle each, as at their other ends."""
 TURNS = 2
-"""How often it is reckoned how long PEs wait while a piece goes along a line; more turns change nothing that counts."""
+"""It is reckoned so often how long PEs wait while a piece goes along a line; more turns change nothing that counts."""
 LATE = -1e15
-"""Earlier than anything."""
+"""This time comes before any other."""
 
 
 class Ways(NamedTuple):

@@ -1,4 +1,4 @@
-"""What the parts of a prompt's program share: variables of a PE, descriptors, the local product, small idioms.
+"""The parts of a prompt's program have a writer in common: variables of a PE, descriptors, the local product, idioms.
 
 What `Idioms.keep` declares comes first and in the order of `fabric.networks.inference.writer.Writer`, behind the words
 kept for the code: decoding finds it where prefill leaves it.  Everything of a row's tokens lies token by
@@ -20,7 +20,7 @@ __all__ = ["PromptWriter"]
 
 
 class PromptWriter(Idioms):
-    """Variables and descriptors of one PE's program.
+    """A `PromptWriter` has the variables and descriptors of one PE's program that reads a prompt.
 
     Parameters
     ----------
