@@ -171,7 +171,8 @@ def get(address, **headers):
         with urllib.request.urlopen(asked, timeout=300) as answer:
             return answer.status, answer.headers, answer.read().decode("utf-8")
     except urllib.error.HTTPError as answer:
-        return answer.code, answer.headers, answer.read().decode("utf-8")
+        with answer:
+            return answer.code, answer.headers, answer.read().decode("utf-8")
 
 
 def test_the_server_sends_each_part_and_begins_with_the_first(tmp_path, small_chunks):
@@ -202,8 +203,9 @@ def test_the_server_answers_nobody_without_its_token_or_by_another_name(tmp_path
         assert get(f"{server.address}0", Host=f"evil.example:{server.server_port}")[0] == 421
         assert get(f"{server.address}0", Host="127.0.0.1:1")[0] == 421
         assert get(f"{server.address}0", Host=f"localhost:{server.server_port}")[0] == 200
-        with pytest.raises(urllib.error.HTTPError, match="501"):
+        with pytest.raises(urllib.error.HTTPError, match="501") as refused:
             urllib.request.urlopen(f"{server.address}0", data=b"x", timeout=300)
+        refused.value.close()
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,21 @@ MOST_SHOWN = 80
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 """Characters that steer a terminal or end a line, and what is shown in their place."""
 
-_SHORT = reprlib.Repr()
-_SHORT.maxlevel, _SHORT.maxdict, _SHORT.maxlist, _SHORT.maxtuple = 4, 8, 24, 24
-_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 4 * MOST_SHOWN
+
+class _Short(reprlib.Repr):
+    """A form of values, also of those in lists and tables, that writes out no number of hundreds of digits."""
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Return a number in full, unless it is too long; Python refuses to write out the longest."""
+        if x.bit_length() <= 4 * MOST_SHOWN:
+            return repr(x)
+        return f"a number of about {round(x.bit_length() * math.log10(2)):,} digits"
+
+
+_SHORT = _Short()
+_SHORT.maxlevel, _SHORT.maxdict = 4, 8
+_SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = 24
+_SHORT.maxstring = _SHORT.maxother = 4 * MOST_SHOWN
 
 
 def _cut(text: str) -> str:
@@ -33,14 +45,9 @@ def shown(value: object) -> str:
     >>> shown([3, "x\\n"])
     "[3, 'x\\\\n']"
     """
-    if isinstance(value, int) and value.bit_length() > 4 * MOST_SHOWN:  # Python refuses to write out the longest
-        return f"a number of about {round(value.bit_length() * math.log10(2)):,} digits"
     if isinstance(value, str):
         return _cut(repr(value[: 2 * MOST_SHOWN]))
-    try:
-        return _cut(_SHORT.repr(value) if isinstance(value, (list, tuple, dict)) else repr(value))
-    except ValueError:  # a list with such a number in it
-        return f"a {type(value).__name__} with a number of thousands of digits"
+    return _cut(_SHORT.repr(value))
 
 
 def named(name: str) -> str:
