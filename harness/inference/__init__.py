@@ -1,4 +1,4 @@
-"""Inference on the wafer: answers of small models cycle by cycle, and requests to large ones put together from parts.
+"""Language models can answer on the wafer: small ones cycle by cycle, requests to large ones put together from parts.
 
 `generate` lets a model answer by PE programs, token by token; `estimate` says by closed forms how long that takes.
 

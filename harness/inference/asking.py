@@ -25,7 +25,7 @@ Hear = Callable[[int, int], None]
 """Called with the number of a step and its token, as each token of the answer comes."""
 
 Mesh = tuple[int, int]
-"""PEs along x and y."""
+"""A `Mesh` is the number of PEs along x and along y."""
 
 PREFILLS = ("auto", "mesh", "token")
 """How a prompt is read: at once if that fits, at once, or token by token."""
@@ -36,7 +36,7 @@ COLDEST = float(np.finfo(np.float32).max) / float(np.finfo(np.float64).max)
 
 
 class Model(Protocol):
-    """What answers: `harness.models.hub.LanguageModel`, or one of random weights."""
+    """A `Model` is what answers: `harness.models.hub.LanguageModel`, or one of random weights."""
 
     @property
     def name(self) -> str: ...
@@ -272,7 +272,7 @@ class AnswerRequest:
 
     @property
     def decoder(self) -> Decoder:
-        """Sizes of the model."""
+        """The model has these sizes; a window that holds all tokens of prompt and answer is none."""
         return self.model.configuration.decoder.within(self.tokens)
 
     @property

@@ -32,7 +32,7 @@ from wse_core.params import Machine
 __all__ = ["LEVELS", "STEPS", "decode", "prefill"]
 
 LEVELS = 2
-"""K of all their trees."""
+"""All trees of the authors' programs have so many levels (K)."""
 
 STEPS = (
     "q, k, v",
@@ -123,7 +123,7 @@ def prefill(machine: Machine, decoder: Decoder, width: int, height: int, tokens:
         return float(p * (m["infer.prefill_step"] + work + 2 * moved))
 
     def line(n: int) -> int:
-        """A chain from both ends to the middle, and back to all."""
+        """Return the cycles of a chain from both ends to the middle, and back to all, of n numbers."""
         half = p // 2
         return half * timing.stage(m) + words(n) + timing.transfer(m, words(n), half, 6, 2)
 

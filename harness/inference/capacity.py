@@ -1,4 +1,4 @@
-"""What fits: layers on a region of PEs, tokens in its cache, regions on the wafer.
+"""Layers, tokens and regions fit or do not: layers on a region of PEs, tokens in its cache, regions on the wafer.
 
 The cache is shifted, so that every row of PEs holds as many tokens as the next, to one; a cache that only grows at the
 bottom row holds what one row does.  Two ways to count: `by_arithmetic` for the paper's cells, from tiles cut without
@@ -39,17 +39,19 @@ class Arithmetic:
 
     @property
     def concat(self) -> int:
-        """Tokens of a cache that grows at the bottom row only."""
+        """A cache that grows at the bottom row only has room for so many tokens."""
         return int(self.per_row)
 
     @property
     def shift(self) -> int:
-        """Tokens of a shifted cache, whole ones per row."""
+        """A shifted cache has room for so many tokens, whole ones per row."""
         return self.rows * self.concat
 
     @property
     def shift_bytes(self) -> int:
-        """The same if rows shared their bytes: what the published numbers, no multiples of the rows, seem to be."""
+        """So many tokens would have room if rows shared their bytes: what the published numbers, no multiples of the
+        rows, seem to be.
+        """
         return int(self.rows * self.per_row + 1e-6)  # whole numbers survive the division
 
 
@@ -66,7 +68,7 @@ def by_arithmetic(machine: Machine, decoder: Decoder, side: int, layers: float, 
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of a PE of the resident decoder, on a region of width x height.
+    """A `Memory` says what the resident decoder needs of a PE's memory, on a region of width x height.
 
     Attributes
     ----------
@@ -88,7 +90,7 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """Bytes of a PE."""
+        """A PE has so many bytes of memory."""
         return int(2 * self.machine["mem.words"])
 
     def parts(self, layers: int, tokens: int) -> dict[str, int]:
@@ -98,7 +100,7 @@ class Memory:
         return bytes_of(self.decoder, self.width, self.height, layers, tokens, self.batch)
 
     def needed(self, layers: int, tokens: int) -> int:
-        """Return their sum."""
+        """Return the bytes that so many layers need, with room for so many tokens."""
         return sum(self.parts(layers, tokens).values())
 
     def layers_that_fit(self, tokens: int) -> int:

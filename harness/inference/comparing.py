@@ -40,7 +40,7 @@ def is_drawn(number: int, seed: int) -> bool:
 
 
 class Compared:
-    """An answer's oracle and plain numpy beside it.
+    """A `Compared` has an answer's oracle and plain numpy beside it, and notes how they agree.
 
     Parameters
     ----------
@@ -73,11 +73,11 @@ class Compared:
         self._passed += tokens
 
     def looks(self) -> bool:
-        """Whether the step that comes is compared."""
+        """The step that comes is compared: always, or if the sample has it."""
         return self.seed is None or is_drawn(self.answer.steps - self.first, self.seed)
 
     def before(self, resident: Resident) -> None:
-        """Get ready for a step."""
+        """Give the oracle the cache of the PEs if the step to come is one of the sample."""
         if self.seed is not None and self.looks():
             self.oracle.take_over(resident.cache(), resident.count)
 

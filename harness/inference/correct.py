@@ -44,7 +44,7 @@ __all__ = ["Tiles", "decode", "prefill", "tiles"]
 
 @dataclass(frozen=True)
 class Tiles:
-    """Features of a PE, the largest of all PEs.
+    """A `Tiles` has the numbers of features of a PE, the largest of all PEs.
 
     Attributes
     ----------
@@ -73,12 +73,12 @@ class Tiles:
 
     @property
     def projected(self) -> int:
-        """Features of queries, keys and values of a column."""
+        """A column has so many features of queries, keys and values."""
         return self.rounds * ((self.queries + 1) * self.keys + self.values)
 
     @property
     def turned(self) -> int:
-        """Heads of queries and of keys of a column."""
+        """A column has so many heads of queries and of keys that turn with their position."""
         return self.rounds * (self.queries + 1)
 
 

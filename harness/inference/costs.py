@@ -1,4 +1,4 @@
-"""Cycles of the parts of an inference: closed forms of kernels, and functions run on one PE.
+"""Parts of an inference have these cycles: closed forms of kernels, and functions run on one PE.
 
 ==================  ===============================================================================================
 `all_reduce`        K-tree with flood over a line: `fabric.kernels.matvec.line_sum`, whose kernel is ``gemv``

@@ -1,4 +1,5 @@
-"""Decode over several wafers: regions in a row, the hidden state of a token from wafer to wafer, the rate of one user.
+"""A model decodes over several wafers: regions in a row, a token's hidden state from wafer to wafer, the rate of one
+user.
 
 A wafer holds as many regions as lie side by side; a model larger than that goes on on the next wafer.  The hidden state
 leaves over the links of a system, passes one node of the tree, and comes in as it left; what that takes follows from
@@ -29,7 +30,7 @@ MOST_PARTS = 8
 
 @dataclass(frozen=True)
 class Fleet:
-    """Wafers that answer together.
+    """A `Fleet` is a number of wafers that answer together.
 
     Attributes
     ----------

@@ -59,7 +59,7 @@ TRACK = "answer"
 
 @dataclass(frozen=True)
 class Load:
-    """The loading of a program between two phases.
+    """A `Load` is the loading of a program between two phases: its words and cycles.
 
     Attributes
     ----------
@@ -138,7 +138,7 @@ class Answer(Agreement):
         (self.prompt_cycles if of_prompt else self.token_cycles).append(step.cycles)
 
     def take(self, token: int, logits: NDArray[np.float32]) -> None:
-        """Add a token."""
+        """Add a token with its logits to the answer."""
         self.tokens.append(token)
         self.logits.append(logits)
 

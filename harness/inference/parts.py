@@ -1,4 +1,5 @@
-"""The parts of the composed model against the cycle level: each closed form beside a simulation of the same thing.
+"""The parts of the composed model are held against the cycle level: each closed form beside a simulation of the same
+thing.
 
 A line of the true length runs where it can, since rows of PEs have nothing to do with one another; products of tiles
 run with the true tiles.  MeshGEMM runs on a smaller square with the true tiles, which has fewer steps of the same kind.
@@ -28,14 +29,14 @@ UNMEASURED = {
 """What is estimated only, and where it goes in."""
 
 LINES = ((45, 12, "f32"), (45, 48, "f32"), (64, 12, "f16"), (360, 12, "f16"), (360, 36, "f32"), (420, 80, "f16"))
-"""All-reduces: PEs, values, format."""
+"""All-reduces of these sizes are measured: PEs, values, format."""
 TILES = ((12, 12), (40, 12), (12, 40), (72, 20))
-"""Products of a matrix and a vector: rows, depth."""
+"""Products of a matrix and a vector of these sizes are measured: rows, depth."""
 SQUARES = ((16, 10, 9, 9, "f32"), (16, 8, 10, 35, "f32"), (16, 10, 9, 9, "same"), (24, 6, 12, 12, "same"))
-"""MeshGEMM: PEs a side, rows, depth and columns of a tile, sums."""
+"""MeshGEMM of these sizes is measured: PEs a side, rows, depth and columns of a tile, sums."""
 
 GROUPS = ((12, 8, 4, "f32"), (12, 6, 2, "f32"), (16, 6, 4, "same"), (20, 8, 14, "f32"))
-"""Scores: PEs a side, tokens of a row, features of a column, sums."""
+"""Scores of these sizes are measured: PEs a side, tokens of a row, features of a column, sums."""
 
 FUNCTIONS = ("exp", "reciprocal", "rsqrt")
 COUNT = len(LINES) + 2 * len(TILES) + len(SQUARES) + len(GROUPS) + len(FUNCTIONS)
@@ -60,7 +61,7 @@ class Part:
 
     @property
     def error(self) -> float:
-        """Of the form."""
+        """The closed form is off by this share of the simulated cycles."""
         return self.form / self.simulated - 1
 
     def as_dict(self) -> dict[str, Any]:

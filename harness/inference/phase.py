@@ -9,7 +9,7 @@ __all__ = ["Phase"]
 
 @dataclass(frozen=True)
 class Phase:
-    """Cycles of one layer of prefill, or of one layer of a step of decode, by parts.
+    """A `Phase` has the cycles of one layer of prefill, or of one layer of a step of decode, by parts.
 
     Attributes
     ----------
@@ -31,12 +31,12 @@ class Phase:
 
     @property
     def layer(self) -> float:
-        """Cycles of one layer."""
+        """One layer takes so many cycles."""
         return sum(sum(part.values()) for part in (self.sums, self.products, self.local))
 
     @property
     def cycles(self) -> float:
-        """Cycles of all layers."""
+        """All layers together take so many cycles."""
         return self.layer * self.layers
 
     def seconds(self, gigahertz: float) -> float:

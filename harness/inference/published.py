@@ -1,4 +1,4 @@
-"""Cells of the paper's tables 2 to 8, as printed.
+"""Cells of the paper's tables 2 to 8 stand here as printed.
 
 Source: C. He et al., WaferLLM (OSDI 2025).  Rates are tokens per second; sides are those of square meshes.
 """
@@ -15,7 +15,7 @@ SYSTEMS = ("WaferLLM", "T10", "Ladder")
 
 @dataclass(frozen=True)
 class Settings:
-    """A request of table 2 and its meshes.
+    """A `Settings` is a request of table 2 with the meshes that answer it.
 
     Attributes
     ----------
@@ -28,8 +28,9 @@ class Settings:
 
 
 REQUEST_SIDES = {"LLaMA3-8B": (660, 360), "LLaMA2-13B": (750, 375)}
-"""Sides of prefill and decode, for WaferLLM; T10 and Ladder decode on the mesh of prefill (their cells agree with table
-4 there)."""
+"""Prefill and decode of WaferLLM have meshes of these sides; T10 and Ladder decode on the mesh of prefill (their cells
+agree with table 4 there).
+"""
 
 REQUEST_COLUMNS = (Settings(2048, 128), Settings(4096, 128), Settings(2048, 2048), Settings(4096, 4096))
 
@@ -41,7 +42,7 @@ REQUESTS: dict[tuple[str, str], tuple[float, ...]] = {
     ("LLaMA2-13B", "T10"): (2.6, 2.51, 35.0, 58.27),
     ("LLaMA2-13B", "Ladder"): (0.7, 0.69, 4.93, 6.14),
 }
-"""Table 2, by `REQUEST_COLUMNS`."""
+"""Table 2 has these rates of models and systems [tokens/s], by `REQUEST_COLUMNS`."""
 
 PREFILL_SIDES = (480, 600, 720)
 PREFILL: dict[tuple[str, str], tuple[float, ...]] = {
@@ -58,7 +59,7 @@ PREFILL: dict[tuple[str, str], tuple[float, ...]] = {
     ("QWen2-72B", "T10"): (24.89, 23.48, 21.50),
     ("QWen2-72B", "Ladder"): (16.77, 12.80, 10.12),
 }
-"""Table 3: prompts of 4,096 tokens, by `PREFILL_SIDES`."""
+"""Table 3 has these rates of prompts of 4,096 tokens [tokens/s], by `PREFILL_SIDES`."""
 
 DECODE_SIDES = (420, 540, 660)
 DECODE: dict[tuple[str, str], tuple[float, ...]] = {
@@ -75,7 +76,7 @@ DECODE: dict[tuple[str, str], tuple[float, ...]] = {
     ("QWen2-72B", "T10"): (168.5, 132.97, 114.56),
     ("QWen2-72B", "Ladder"): (3.23, 3.29, 3.38),
 }
-"""Table 4, by `DECODE_SIDES`."""
+"""Table 4 has these rates of decoding [tokens/s], by `DECODE_SIDES`."""
 
 MISPRINTS = {("decode", "CodeLLaMA-34B", "T10", 660): "repeats the cell of 540; probably a misprint"}
 
@@ -85,22 +86,24 @@ CAPACITY = {
     "LLaMA3-8B": (360, 6, 32 / 6, 5499, 382, 137_548),
     "LLaMA2-13B": (375, 5, 40 / 5, 4375, 16, 6_168),
 }
-"""Table 5.  Neither layers per PE nor reserved bytes are printed: they are inputs of these cells, and shown."""
+"""Table 5 has these capacities of caches [tokens], each with the inputs that give it.  Neither layers per PE nor
+reserved bytes are printed: they are inputs of these cells, and shown.
+"""
 
 GEMV = {16_384: (1.2e-6, 0.336e-3, 10.37), 32_768: (2.03e-6, 1.231e-3, 22.46)}
-"""Table 6: seconds of MeshGEMV, seconds of the A100, energy ratio, by the side of the matrix."""
+"""Table 6 has seconds of MeshGEMV, seconds of the A100 and the energy ratio, by the side of the matrix."""
 
 GEMM = {16_384: (4.8e-3, 34.4e-3, 0.265), 32_768: (34e-3, 282.1e-3, 0.307)}
-"""Table 7: the same for MeshGEMM."""
+"""Table 7 has seconds of MeshGEMM, seconds of the A100 and the energy ratio, by the side of the matrices."""
 
 KERNEL_SIDE = 720
-"""PEs a side of tables 6 and 7."""
+"""Meshes of tables 6 and 7 have so many PEs a side."""
 
 INFERENCE = {"LLaMA3-8B": (2480.4, 78.36, 1.41), "LLaMA2-13B": (1848.0, 47.86, 1.71)}
-"""Table 8: tokens per second of WaferLLM and of the A100 for 4,096 in and out, energy ratio."""
+"""Table 8 has tokens per second of WaferLLM and of the A100 for 4,096 in and out, and the energy ratio."""
 
 SERVED = {"LLaMA3.1-8B": 1800.0, "LLaMA3.1-70B": 450.0, "LLaMA3.1-405B": 969.0}
-"""Output tokens per second of one user of the vendor's service on WSE-3.
+"""One user of the vendor's service on WSE-3 gets so many output tokens per second.
 
 Source: Public rates of answering.
 """

@@ -36,7 +36,7 @@ def transition(machine: Machine, decoder: Decoder, side: int) -> float:
 
 @dataclass(frozen=True)
 class RequestCycles:
-    """Cycles of a request.
+    """A `RequestCycles` has the cycles of a request: prompt, moving to decode, all steps.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class RequestCycles:
 
     @property
     def cycles(self) -> float:
-        """All of it."""
+        """The whole request takes so many cycles."""
         return self.prefill + self.transition + self.steps
 
     def rate(self, gigahertz: float) -> float:

@@ -72,7 +72,7 @@ class Kept:
 
 
 class AnswerFile:
-    """The file of an answer.
+    """An `AnswerFile` keeps an answer on disk so that it can go on from its last step.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ __all__ = ["Running", "bytes_of", "placed", "prompt_bytes_of", "running"]
 
 @dataclass(frozen=True)
 class Running:
-    """Cycles of a step of the resident decoder.
+    """A `Running` has the predicted cycles of a step of the resident decoder.
 
     Attributes
     ----------

@@ -96,12 +96,12 @@ class BatchAnswers(Agreement):
 
     @property
     def tokens(self) -> list[list[int]]:
-        """Tokens of each answer."""
+        """The answers have these tokens, one list for each request."""
         return [each.tokens for each in self.requests]
 
     @property
     def logits(self) -> list[list[NDArray[np.float32]]]:
-        """Logits of each answer."""
+        """The answers have these logits, one list for each request."""
         return [each.logits for each in self.requests]
 
 
@@ -163,7 +163,7 @@ def schedule(lengths: Sequence[int], batch: int) -> list[list[int]]:
 
 
 class _Serving:
-    """Requests on their way.
+    """A `_Serving` runs requests in the lanes of a batch, each on its way from prompt to answer.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The paper's tables 2 to 8 beside the composed model: every cell with program, clock, value and error.
+"""The paper's tables 2 to 8 are set beside the composed model: every cell with program, clock, value and error.
 
 Program A is that of the authors, B a correct one with f32 sums, *resident*, in table 4, the closed form of the decoder
 that runs here (`harness.inference.running`).  All stand at both clocks, `clock.ghz` and `infer.script_ghz`, since text
@@ -33,7 +33,7 @@ CACHED = 4096
 
 @dataclass(frozen=True)
 class Cell:
-    """A published cell and one modelled value for it.
+    """A `Cell` is a published cell and one modelled value for it.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Cell:
 
     @property
     def error(self) -> float:
-        """Of the modelled value, over the published one."""
+        """The modelled value is off by this share of the published one."""
         return self.modelled / self.published - 1
 
     def as_dict(self) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Agreement:
 
 
 class Yardstick:
-    """Plain numpy beside the tokens of one request.
+    """A `Yardstick` is plain numpy beside the tokens of one request.
 
     Parameters
     ----------
