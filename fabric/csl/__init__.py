@@ -1,4 +1,4 @@
-"""CSL, the language in which programs for this machine are written: from source text to images of programs.
+"""CSL is the language in which programs for this machine are written; here it becomes images of programs.
 
 ==============  =======================================================================================================
 room            what it does

@@ -28,7 +28,7 @@ __all__ = ["Compiled", "CompiledProgram", "compile_checked", "compile_file"]
 
 @dataclass(eq=False)
 class CompiledProgram:
-    """One program of a compilation: its image, and what the back end knows of it."""
+    """A `CompiledProgram` is one program of a compilation: its image, and what the back end knows of it."""
 
     emitted: Emitted
     lowering: ProgramLowering

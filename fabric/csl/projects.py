@@ -1,4 +1,4 @@
-"""What a directory of CSL compiles: layout files, each with the options that the scripts there give to ``cslc``."""
+"""A directory of CSL has layout files to compile, each with the options that the scripts there give to ``cslc``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the back end did to functions, kept: another function of the same form gets the same, without the passes.
+"""The back end keeps what it did to functions: another function of the same form gets the same, without the passes.
 
 A layout of many programs repeats most of its functions, program after program (`fabric.csl.ir.form`).  What comes out
 is what the passes would have made, bit for bit: tests compile with and without.
@@ -20,7 +20,9 @@ __all__ = ["Recall"]
 
 @dataclass(eq=False)
 class Allocation:
-    """Machine registers of a function, in the order of its table; per block which operations are left."""
+    """An `Allocation` has the machine registers of a function, in the order of its table, and per block the operations
+    left.
+    """
 
     fixed: list[int | None]
     left: list[list[int]]
@@ -66,7 +68,7 @@ class Outcome:
 
 
 class _Back:
-    """Turns what stands in a form back into values of a function."""
+    """A `_Back` turns what stands in a form back into values of a function."""
 
     def __init__(self, tables: Tables, blocks: dict[int, Block]) -> None:
         self.tables: dict[str, Any] = {**vars(tables), "blocks": blocks}
@@ -108,7 +110,7 @@ class Recall:
         self._outcomes: dict[Any, Outcome] = {}
         self._of: dict[Function, tuple[Outcome, Tables]] = {}
         self.optimised = self.allocated = 0
-        """How many functions the passes were run for."""
+        """The passes were run for so many functions."""
 
     def optimise(self, function: Function) -> None:
         """Optimise a function, or recall what came of it."""

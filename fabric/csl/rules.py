@@ -1,4 +1,4 @@
-"""Rules of the compiler that cycles depend on and that nobody has published, with what speaks for them.
+"""These rules of the compiler are what cycles depend on and nobody has published, with what speaks for them.
 
 Published programs are rebuilt in CSL and compiled by them (`harness.validation`).  Those that have no number:
 
@@ -48,7 +48,7 @@ COMPILED = {
     "wse2": {**_BOTH, "task.overlap": 3, "ce.branch_end": 1},
     "wse3": {**_BOTH, "task.overlap": 2, "ce.branch_end": 3, "ce.fabric_load": 4},
 }
-"""Numbers of the machine that runs compiled layouts, by preset, unless others are asked for.
+"""The machine that runs compiled layouts has these numbers, by preset, unless others are asked for.
 
 *Order of tasks* of equal priority is not published.  A public program (game-of-life) forwards values of one generation
 in task 12 and takes those of the next in tasks 0 to 7: with the lowest id always first, values that arrive early
@@ -75,7 +75,7 @@ for eight tasks miss nine cycles without the one, larger radii, which load eight
 without both."""
 
 PRIORITIES_UNSAID = {"wse2": ("medium_low", "low"), "wse3": ("medium", "medium")}
-"""Priority of the main thread, and of an asynchronous operation, where the program says neither.
+"""The main thread and an asynchronous operation have these priorities where the program says neither.
 
 For WSE-2 the page on DSDs says that an operation is low, which is below the main thread.  For WSE-3 nothing is
 published.  A public tiled stencil of radius 1 begins to compute there while its edges still come in, and its author's
@@ -85,7 +85,7 @@ too late from tiles of 10 x 10 on.  So they take turns.  Small tiles that wait f
 the main thread nothing there."""
 
 UNROLLED = 300
-"""Most that all turns of a loop may weigh when it is unrolled, in the units of `fabric.csl.lower.size`.
+"""A loop is unrolled if all its turns weigh at most this, in the units of `fabric.csl.lower.size`.
 
 That is LLVM's bound at -O3; whether its units are these is not known.  What public programs show leaves 272 to 306
 (`tests.fabric.csl.test_unrolling` has all of them): a row of 8 elements in ELLPACK is unrolled on the machine, one of 9
@@ -93,7 +93,7 @@ is not (SPMM-ELLPACK-01, -03); SUMMA's loop over 16 columns is, those over 14, w
 are not; of a systolic product of 5 x 5 both loops are."""
 
 PRODUCT = 15
-"""What a product weighs that is no shift: ELLPACK's 8 and 9 per row leave 14.3 to 18.5."""
+"""A product that is no shift is given this weight: ELLPACK's 8 and 9 per row leave 14.3 to 18.5."""
 
 
 NAMED_BASE = 3
@@ -120,19 +120,21 @@ with counters that lie in memory.  With four registers less their 28 points are 
 alone within 3 % (`tests.harness.validation`); with two or six less, whole points are 2 % or loops alone up to 9 % off;
 with all, points are 3.7 % off, the worst 9 %."""
 VALUES = 16 - len(KEPT)
-"""How many registers are left."""
+"""So many registers are left for values."""
 
 MAPPED = 39
-"""What a `@map` weighs: the cycles that each of a public matrix-vector product takes beside its turns (MATVEC)."""
+"""A `@map` is given this weight: the cycles that each of a public matrix-vector product takes beside its turns
+(MATVEC).
+"""
 
 MAP_SETUP = 19
-"""Cycles that a `@map` takes before its turns beside what its operation loads.
+"""A `@map` takes so many cycles before its turns beside what its operation loads.
 
 Published are 39 beside turns of n + 1 cycles; turns take n + 2 here, as the load of an element takes a slot.  With all
 of the 39 short products would be too slow; with these, one with 10 columns is right, longer ones 1 to 2 % too slow."""
 
 ROUTINES = {"runtime.product_u16": {8, 9, 10, 11}}
-"""Registers that routines of the run-time library save besides those that they use.
+"""These registers are saved by routines of the run-time library besides those that they use.
 
 Binaries of the vendor's compiler show a product of 16 bits that is straight code and saves two pairs of registers more;
 SUMMA's tiles of 46 take 42 to 43 cycles more per multiply-add than tiles whose index is a shift."""

@@ -25,7 +25,7 @@ __all__ = ["Built", "Drafted", "Words", "admitted"]
 
 @dataclass(frozen=True)
 class Drafted:
-    """Programs of an answer that is guessed ahead.
+    """A `Drafted` has the programs of an answer that is guessed ahead.
 
     Attributes
     ----------
@@ -41,14 +41,13 @@ class Drafted:
 
 
 Built = Decode | TwoMeshes | Pipeline | Chunks | Drafted
-"""Programs for a request: of one mesh, which read a prompt at once if `Decode.prompt` says so; of two; of regions; of
-one mesh that reads a prompt in pieces; of two models."""
+"""A `Built` is the programs for a request: of one mesh, of two, of regions, of a prompt in pieces, or of two models."""
 
 Words = dict[str, int]
-"""Words of a PE by what they hold."""
+"""`Words` are the words of a PE by what they hold."""
 
 LOG_WORDS = 8 * PAIRS
-"""Words of a PE's notes of when tokens came, at most."""
+"""A PE's notes of when tokens came take at most so many words."""
 
 
 def admitted(request: AnswerRequest) -> tuple[Built, list[Words]]:

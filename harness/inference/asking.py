@@ -1,4 +1,4 @@
-"""What is asked of a language model: a `AnswerRequest`, which is checked when it is made."""
+"""A language model is asked by an `AnswerRequest`, which is checked when it is made."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Mesh = tuple[int, int]
 """A `Mesh` is the number of PEs along x and along y."""
 
 PREFILLS = ("auto", "mesh", "token")
-"""How a prompt is read: at once if that fits, at once, or token by token."""
+"""A prompt is read in one of these ways: at once if that fits, at once, or token by token."""
 
 SEED = Field("seed", int, low=0, high=2**63 - 1)
 COLDEST = float(np.finfo(np.float32).max) / float(np.finfo(np.float64).max)
@@ -49,7 +49,7 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen.
+    """A `Sampling` says how the next token is chosen.
 
     Attributes
     ----------
@@ -277,17 +277,17 @@ class AnswerRequest:
 
     @property
     def prompt(self) -> Sequence[int]:
-        """The first prompt, which is the only one if there are no regions."""
+        """This is the first prompt, which is the only one if there are no regions."""
         return self.prompts[0]
 
     @property
     def tokens(self) -> int:
-        """Tokens that the cache takes at most."""
+        """The cache takes at most so many tokens."""
         return max(map(self.length_of, range(len(self.prompts))))
 
     @property
     def last_mesh(self) -> Mesh:
-        """PEs along x and y of the mesh that decodes."""
+        """The mesh that decodes has so many PEs along x and y."""
         return self.decode_mesh or self.mesh
 
 

@@ -48,7 +48,7 @@ STEPS = (
     "down",
     "second residual",
 )
-"""Steps of a layer of decode that cost no more than `infer.glue` beside their sums and products."""
+"""These steps of a layer of decode cost no more than `infer.glue` beside their sums and products."""
 
 
 def _side(decoder: Decoder, width: int, height: int) -> int:

@@ -21,7 +21,7 @@ __all__ = ["Arithmetic", "Memory", "admit", "admit_batch", "by_arithmetic", "col
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Tokens that a cache holds, by plain division.
+    """An `Arithmetic` says how many tokens a cache holds, by plain division.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The two systems that the paper compares with, under the assumptions that it states, and its energy ratios.
+"""The paper compares with these two systems, under the assumptions that it states, and gives energy ratios.
 
 T10 takes the wafer for cores joined by a crossbar, all equally far.  Its decode is the layer of program A with rings in
 place of trees, in the published closed form: nothing is fitted.  Its prefill is P steps, each with a partner some P

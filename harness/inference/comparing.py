@@ -1,4 +1,4 @@
-"""What of an answer is compared with numpy in the order of the PEs, bit by bit: every step, or some, drawn by a seed.
+"""An answer is compared with numpy in the order of the PEs, bit by bit: every step, or some, drawn by a seed.
 
 Sample
     The first step, and of each `EACH` that follow one.  Before such a step keys and values are read from the memory of
@@ -101,7 +101,7 @@ class Compared:
         self.answer.steps += 1
 
     def skip(self, tokens: Sequence[int]) -> None:
-        """Pass tokens by that a program has read whose steps are not compared."""
+        """Leave out tokens that a program has read and whose steps are not compared."""
         self._passed += tokens
         self.answer.steps += 1
 

@@ -1,4 +1,4 @@
-"""Program B: a decoder that computes what the model says, composed of this project's parts.
+"""Program B is a decoder that computes what the model says, composed of this project's parts.
 
 Columns of PEs are cut into as many groups as there are heads of keys; a group holds its key head and the query heads
 that share it, each column whole pairs of rotary features.  So scores are summed inside a group only, which is short,

@@ -55,7 +55,7 @@ __all__ = [
 MOST_LEVELS = 3
 """Largest K that is tried: more levels have no queues left (`fabric.kernels.collectives.pieces.ktree`)."""
 LONGEST = 64
-"""Longest vector of a function that is run; cycles grow evenly from there on."""
+"""A function is run for vectors of at most this length; cycles grow evenly from there on."""
 
 
 def cdiv(a: int, b: int) -> int:

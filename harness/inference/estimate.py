@@ -33,16 +33,18 @@ __all__ = [
 ]
 
 WITHIN = {"prefill": 0.02, "transition": 0.05, "first_token": 0.02, "tokens": 0.01}
-"""Largest relative error of each part of an estimate against the engine that tests allow."""
+"""Each part of an estimate may be off by this share of the engine's cycles before a test fails."""
 BY_EXPERTS = 0.1
-"""The same of a prompt that a model with experts reads at once: how many tokens choose which is drawn by lot."""
+"""The reading of a prompt at once, by a model with experts, may be off by this: how many tokens choose which is drawn
+by lot.
+"""
 MOVED = 0.1
-"""The same of the transition to another mesh, from when each PE has read the prompt."""
+"""The transition to another mesh may be off by this, from when each PE has read the prompt."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Cycles that an answer will take.
+    """An `Estimate` has the cycles that an answer will take.
 
     Attributes
     ----------
@@ -71,7 +73,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class BatchEstimate:
-    """Cycles that requests of a batch will take.
+    """A `BatchEstimate` has the cycles that requests of a batch will take.
 
     Attributes
     ----------
@@ -108,7 +110,8 @@ def estimate_service(request: AnswerRequest) -> BatchEstimate:
 
 @dataclass(frozen=True)
 class SpeculationEstimate:
-    """Cycles of a full round of an answer that is guessed ahead, behind the longest text.
+    """A `SpeculationEstimate` has the cycles of a full round of an answer that is guessed ahead, behind the longest
+    text.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ from wse_core.params import Machine
 __all__ = ["Fleet", "fastest_mesh", "fleet", "user_rates"]
 
 MOST_PARTS = 8
-"""Into how many parts `fastest_mesh` cuts width and height of a wafer at most."""
+"""`fastest_mesh` divides width and height of a wafer into at most so many parts."""
 
 
 @dataclass(frozen=True)

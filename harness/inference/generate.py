@@ -54,7 +54,7 @@ Weights = Mapping[str, NDArray[Any]]
 """Tensors by the hub's names, as the PEs have them."""
 
 TRACK = "answer"
-"""What phases of an answer belong to, in run files."""
+"""Phases of an answer belong to this track in run files."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Load:
 
 @dataclass
 class Answer(Agreement):
-    """What was generated, what it took, and how it agrees with numpy.
+    """An `Answer` is what was generated, what it took, and how it agrees with numpy.
 
     Attributes
     ----------
@@ -155,7 +155,9 @@ class Answer(Agreement):
 
 @dataclass
 class _Begun:
-    """An answer behind its prompt: the decoder, what came of a prompt that was read at once, what to compare with."""
+    """A `_Begun` is an answer behind its prompt: the decoder, what came of a prompt that was read at once, what to
+    compare with.
+    """
 
     resident: Resident
     resumed: Resumed | None

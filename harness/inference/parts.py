@@ -26,7 +26,7 @@ UNMEASURED = {
     "transition": "requests; a lower bound",
     "element-wise code of the authors": "program A, counted from their source",
 }
-"""What is estimated only, and where it goes in."""
+"""These parts are estimated only: name -> where they go in."""
 
 LINES = ((45, 12, "f32"), (45, 48, "f32"), (64, 12, "f16"), (360, 12, "f16"), (360, 36, "f32"), (420, 80, "f16"))
 """All-reduces of these sizes are measured: PEs, values, format."""
@@ -40,12 +40,12 @@ GROUPS = ((12, 8, 4, "f32"), (12, 6, 2, "f32"), (16, 6, 4, "same"), (20, 8, 14, 
 
 FUNCTIONS = ("exp", "reciprocal", "rsqrt")
 COUNT = len(LINES) + 2 * len(TILES) + len(SQUARES) + len(GROUPS) + len(FUNCTIONS)
-"""How many comparisons there are."""
+"""There are so many comparisons."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A closed form and what a simulation says.
+    """A `Part` is a closed form and what a simulation says.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""A phase of an inference, layer by layer: what takes how long, in cycles, and what it is called."""
+"""A phase of an inference is told layer by layer: its parts and their cycles."""
 
 from __future__ import annotations
 

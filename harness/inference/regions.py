@@ -1,4 +1,4 @@
-"""Answers by a decoder on several regions of the wafer: one answer, or several whose tokens come in turns.
+"""A decoder on several regions of the wafer gives one answer, or several whose tokens come in turns.
 
 The host sends a token as soon as it knows it: those of a prompt at once, one of an answer when the one before has left.
 What regions do not work, they wait: *bubbles*, told apart for the time in which prompts are read, which fills the
@@ -30,7 +30,7 @@ __all__ = ["Flow", "Region", "flow_of"]
 
 @dataclass(frozen=True)
 class Region:
-    """What a region did.
+    """A `Region` says what a region of a decoder did.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Region:
 
 @dataclass
 class Flow(Agreement):
-    """What was generated, what it took, and how it agrees with numpy.
+    """A `Flow` is what regions generated, what it took, and how it agrees with numpy.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ def _worked(busy: list[tuple[int, int]], first: int, last: int) -> int:
 
 
 class _Going:
-    """One of several answers: the tokens that are known, and what came of those that went through."""
+    """A `_Going` is one of several answers: the tokens that are known, and what came of those that went through."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What ``wse plan MODEL --inference`` says: time of a request by both programs at both clocks, memory, what limits."""
+"""``wse plan MODEL --inference`` says: time of a request by both programs at both clocks, memory, what limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A whole request: prefill, transition, and one step after the other while the cache grows.
+"""A whole request is prefill, transition, and one step after the other while the cache grows.
 
 tokens/s of a request counts what comes out and holds the prefill against it.  The transition moves weights and cache
 from the placement of prefill to that of decode: at least half of the weights cross the middle of the mesh, over its

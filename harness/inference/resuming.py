@@ -1,4 +1,4 @@
-"""An answer in a file, step by step, so that one that was interrupted goes on from its last whole step.
+"""An answer is kept in a file, step by step, so that one that was interrupted goes on from its last whole step.
 
 The file has what the PEs keep from one step to the next (`fabric.networks.inference.decode.LASTING`), and the answer so
 far: tokens, logits, cycles, counters, and how steps agreed with numpy.  It is replaced as a whole after every step, so
@@ -43,18 +43,18 @@ NUMBERS = (
     "tokens", "prompt_cycles", "token_cycles", "transition", "first_cycles", "at_once", "pieces", "hops", "steps",
     "steps_compared", "bit_exact", "max_abs_error",
 )  # fmt: skip
-"""What of an answer is kept as numbers, by the names of its attributes."""
+"""These attributes of an answer are kept as numbers."""
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, TypeError, LookupError, RuntimeError)
-"""What reading a file raises that is none."""
+"""Reading a damaged file, or one that is no archive, may raise these."""
 
 LASTING, COUNTER = "lasting ", "counter "
-"""What names of arrays begin with."""
+"""Names of arrays in the file begin with these."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What a file has of an answer.
+    """A `Kept` is what a file has of an answer.
 
     Attributes
     ----------

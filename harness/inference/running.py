@@ -1,4 +1,4 @@
-"""The decoder that really runs, on meshes too large to run it: closed form of a step, and what a PE has room for.
+"""The resident decoder is predicted on meshes too large to run it: cycles of a step, and what a PE has room for.
 
 `fabric.networks.inference` has the resident program, its placement, and prices of its steps that tests hold within 1 %
 of the engine.  Here it is asked about one layer and about what stands beside the layers, for
@@ -41,7 +41,7 @@ class Running:
 
     @property
     def cycles(self) -> int:
-        """All layers, without what stands beside them, as the published tables count."""
+        """All layers take so many cycles, without what stands beside them, as the published tables count."""
         return self.layer * self.layers
 
 

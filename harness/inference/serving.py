@@ -33,7 +33,7 @@ __all__ = ["BatchAnswers", "Lanes", "Served", "schedule", "service_of"]
 
 @dataclass
 class Served:
-    """One request: what came of it.
+    """A `Served` is one request of a batch with what came of it.
 
     Attributes
     ----------
@@ -59,7 +59,7 @@ class Served:
 
 @dataclass
 class BatchAnswers(Agreement):
-    """What was generated, what it took, and how it agrees with numpy.
+    """A `BatchAnswers` is what a batch of requests was answered, what it took, and how it agrees with numpy.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class BatchAnswers(Agreement):
 
 
 class Lanes:
-    """Who has which lane.
+    """`Lanes` say which request has which lane.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ Weights = Mapping[str, NDArray[Any]]
 
 @dataclass
 class Speculation(Agreement):
-    """What was generated, what it took, and how it agrees with numpy.
+    """A `Speculation` is an answer that was guessed ahead, what it took, and how it agrees with numpy.
 
     Attributes
     ----------
@@ -84,12 +84,12 @@ class Speculation(Agreement):
 
     @property
     def acceptance(self) -> float:
-        """Part of the guesses that were accepted."""
+        """This part of the guesses was accepted."""
         return self.accepted / self.guessed if self.guessed else 0.0
 
 
 class _Side:
-    """One of the two models: a program of one request that takes several tokens in a step.
+    """A `_Side` is one of the two models: a program of one request that takes several tokens in a step.
 
     Parameters
     ----------

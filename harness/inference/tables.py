@@ -24,7 +24,7 @@ from wse_core.params import Machine
 __all__ = ["FAR", "TABLES", "Cell", "cells", "fixed_cache", "ratios"]
 
 FAR = 0.15
-"""Error beyond which a cell needs a reason."""
+"""A cell needs a reason if it is off by more than this share."""
 
 CACHED = 4096
 """Tokens of the cache of the published program, in every table: its steps take as long after 2,048 tokens as after

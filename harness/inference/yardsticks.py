@@ -1,4 +1,4 @@
-"""What answers are compared with: an oracle, bit by bit, and plain numpy, whose distance is held against its bound."""
+"""Answers are compared with an oracle, bit by bit, and with plain numpy, whose distance is held against its bound."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LARGE = 50_000_000
 
 @dataclass(kw_only=True)
 class Agreement:
-    """How answers agree with numpy; all None if nothing was compared.
+    """An `Agreement` says how answers agree with numpy; all None if nothing was compared.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Yardstick:
 
     @cached_property
     def plain(self) -> PlainDecoder:
-        """The plain decoder; made when the first token is compared."""
+        """The plain decoder is made when the first token is compared."""
         decoder = self.place.decoder
         return PlainDecoder(decoder, self.weights, np.float64 if decoder.parameters < LARGE else np.float32)
 

@@ -1,4 +1,4 @@
-"""What compiling a pipelined network leaves: placement, routes, programs by their digests; a run starts from it.
+"""Compiling a pipelined network leaves placement, routes, programs by their digests; a run starts from it.
 
 One JSON file.  Whoever runs from it neither places layers nor looks for ways, and refuses if what it gets is not, bit
 for bit, what was compiled: programs and routes have a digest of their own.

@@ -1,4 +1,4 @@
-"""The clock of a system in a checkpoint: a run that goes on reports the cycles that an uninterrupted one does.
+"""A checkpoint has the clock of a system: a run that goes on reports the cycles that an uninterrupted one does.
 
 What is under way between memory service and wafers belongs to the state of training as weights do: when links, updates
 and flash are free again, and when each new weight may leave.  `split` makes tensors and JSON values of it for

@@ -47,7 +47,7 @@ class Verdict:
 
 
 class Comparison:
-    """Two trainers by numpy that follow one on wafers.
+    """A `Comparison` has two trainers by numpy that follow one on wafers.
 
     Parameters
     ----------

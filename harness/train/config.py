@@ -54,10 +54,10 @@ EXAMPLES = (
     *("digits", "digits-sparse75", "digits-sparse90", "fc-mnist-shaped", "chars", "digits-bert", "digits-cnn"),
     "digits-unet",
 )
-"""Names of the files that come with the package."""
+"""The files that come with the package have these names."""
 
 MANY = 10**6
-"""Iterations that hold all phases of any schedule."""
+"""So many iterations hold all phases of any schedule."""
 
 
 class MatrixConfig(NamedTuple):
@@ -88,7 +88,7 @@ class MatrixConfig(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainConfig(TrainFile):
-    """A training run: what the file says, and what follows from it.
+    """A `TrainConfig` is a training run: what the file says, and what follows from it.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ class TrainConfig(TrainFile):
 
     @cached_property
     def graph(self) -> Network:
-        """The network in a format that PEs have, whatever the one that is asked for."""
+        """The network is given here in a format that PEs have, whatever the one that is asked for."""
         from fabric.networks.graph.network import Network
         from harness.train.nodes import graph_of
 
@@ -223,12 +223,12 @@ class TrainConfig(TrainFile):
 
     @property
     def at_once(self) -> int:
-        """Samples that are on the wafers together: a batch, or the part of it that passes at a time."""
+        """So many samples are on the wafers together: a batch, or the part of it that passes at a time."""
         return self.data.batch // self.train.accumulate
 
     @property
     def form(self) -> str:
-        """How weights go out: with steps, or in pairs where no matrix ever has gaps, or either."""
+        """Weights go out in this form: with steps, or in pairs where no matrix ever has gaps, or either."""
         if self.memx.dense_rows == "steps":
             return "steps"
         if self.sparsity.masks or self.network.weights:  # which have gaps is not known yet
@@ -257,23 +257,23 @@ class TrainConfig(TrainFile):
 
     @property
     def densities(self) -> set[float]:
-        """All densities that a matrix has at any time."""
+        """A matrix may have each of these densities at some time."""
         _, *later = phases(self.sparsity, MANY)
         return {*self.layer_densities, *(phase.density for phase in later)}
 
     @property
     def layer_densities(self) -> tuple[float, ...]:
-        """Share of the weights of each layer that exist at the begin."""
+        """This share of the weights of each layer exists at the begin; 1 is all."""
         return tuple(matrix.density for matrix in self.matrices)
 
     @property
     def density(self) -> float:
-        """Share of the weights that exist at the begin, biases left out."""
+        """This share of all weights exists at the begin, biases left out, and is 1 if all do."""
         return sum(self.active) / sum(matrix.inputs * matrix.outputs for matrix in self.matrices)
 
     @property
     def active(self) -> tuple[int, ...]:
-        """Weights of each layer that exist at the begin, without biases."""
+        """Each layer has so many weights at the begin, without biases."""
         if self.sparsity.schedule == "sparse-ift":  # as many as the plain network has
             return tuple(n * m for n, m in pairwise(self.plain_widths))
         return tuple(max(1, round(one.density * one.inputs * one.outputs)) for one in self.matrices)

@@ -1,4 +1,4 @@
-"""Samples that a program hands over batch by batch, in the place of `harness.train.data.DataService`.
+"""A program may hand samples over batch by batch, in the place of `harness.train.data.DataService`.
 
 Anything that can be iterated over serves: a list, an object that begins anew with each `iter`, a generator.  Each item
 is one batch over all wafers.  Only batches that are needed are asked for, so the data need not fit memory.  A run that
@@ -20,7 +20,7 @@ __all__ = ["BatchFeed"]
 
 
 class BatchFeed:
-    """Shards of batches that come from outside.
+    """A `BatchFeed` gives every wafer its shard of batches that come from outside.
 
     Parameters
     ----------

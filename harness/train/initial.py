@@ -1,4 +1,4 @@
-"""The parameters that training begins with: drawn at random, or what files say."""
+"""Training begins with parameters that are drawn at random, or that files give."""
 
 from __future__ import annotations
 

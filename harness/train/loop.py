@@ -1,4 +1,4 @@
-"""The training loop: one for all back ends, which only say what a batch gives.
+"""The training loop is one for all back ends, which only say what a batch gives.
 
 `harness.train.trainer` streams weights past wafers, `harness.train.pipelined` has all layers on one wafer, and
 `harness.train.plain` is numpy.  What they share stands here:
@@ -103,7 +103,7 @@ class Step:
 
 
 class HeldOut(NamedTuple):
-    """How a network does on samples that it was not trained on.
+    """A `HeldOut` says how a network does on samples that it was not trained on.
 
     Attributes
     ----------
@@ -307,7 +307,7 @@ class Loop(ABC):
 
     @property
     def dataset(self) -> Dataset:
-        """The samples that the configuration names; `ConfigError` if batches are handed over instead."""
+        """The configuration names these samples; `ConfigError` is raised if batches are handed over instead."""
         if isinstance(self.data, BatchFeed):
             raise ConfigError("batches are handed over, there is no data set", where="data")
         return self.data.dataset

@@ -49,7 +49,7 @@ def largest_scale(dtype: str, machine: Machine) -> float:
 
 @dataclass
 class LossScale:
-    """The scale, and how many good iterations it has seen.
+    """A `LossScale` has the scale of the loss, and how many good iterations it has seen.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""An iteration whose FP32 master weights the host updates: the memory service beside wafers, and the plain trainer.
+"""The host updates FP32 master weights in an iteration: the memory service beside wafers, and the plain trainer.
 
 Masks change if a phase begins.  The back end gives loss and gradients of a batch, summed over its samples and
 multiplied by the loss scale; gradients are divided by scale and batch in FP32 and clipped; weights are updated, and a
@@ -70,7 +70,9 @@ def histogram(gradients: np.ndarray) -> dict[str, int]:
 
 
 class MasterLoop(Loop):
-    """A training loop whose back end hands gradients over; the base of wafers that stream and of the plain trainer."""
+    """A `MasterLoop` is a training loop whose back end hands gradients over; the base of wafers that stream and of the
+    plain trainer.
+    """
 
     @abstractmethod
     def _batch(self, scale: float) -> BatchResult:

@@ -41,7 +41,7 @@ def has_patches(graph: Any) -> bool:
 
 
 class PatchReader(TokenReader):
-    """Reads a graph of images that are cut into patches.
+    """A `PatchReader` reads a graph of images that are cut into patches.
 
     Parameters
     ----------

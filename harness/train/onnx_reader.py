@@ -32,17 +32,17 @@ EXPORT = "torch.onnx.export(module.train(), ..., dynamo=True, optimize=False, ke
 TRAINING = "torch.onnx.export(..., dynamo=False, training=torch.onnx.TrainingMode.TRAINING, do_constant_folding=False)"
 """So an exporter says that batch normalisation is trained."""
 LOST = re.compile(r"(val_\d+|onnx::\w+_\d+|_?to_copy.*|t_\d+|lifted_tensor_\d+|.*Constant(_\d+)?_output_\d+)")
-"""Names that exporters give to what they made themselves."""
+"""Exporters give such names to what they made themselves."""
 SAMPLES = 1_000_003
 """So many samples stand for a number of them that is left open: a prime that no sizes multiply to."""
 KEPT = "wse.kept:"
 """A property of a file whose key begins so names an array that a module keeps: its value is the name there."""
 FIXED = "wse.fixed:"
-"""A property of a file whose key begins so names an array that is not trained."""
+"""The key of a property of a file begins so if it names an array that is not trained."""
 KEEPS = ("Transpose", "Reshape", "Identity", "Cast", "CastLike", "Unsqueeze", "Squeeze")
-"""What is still a parameter behind one of these."""
+"""A parameter is still one behind these operations."""
 FLOATS = (1, 10, 11, 16)
-"""Numbers of these types, float32, float16, float64 and bfloat16, stay what they are but for rounding."""
+"""But for rounding a number of these types stays the same: float32, float16, float64 and bfloat16."""
 
 
 class Origin(NamedTuple):
@@ -77,7 +77,7 @@ class Origin(NamedTuple):
 
 
 class OnnxNetwork(NamedTuple):
-    """What a file says.
+    """An `OnnxNetwork` is what a file says about a network.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class OnnxNetwork(NamedTuple):
 
 
 class FileTensor(NamedTuple):
-    """A tensor of a graph that depends on the samples.
+    """A `FileTensor` is a tensor of a graph that depends on the samples.
 
     Attributes
     ----------
@@ -178,7 +178,7 @@ class FileTensor(NamedTuple):
 
 
 class OnnxReader:
-    """Reads one graph: values that are known, then every node that depends on the samples.
+    """An `OnnxReader` reads one graph: values that are known, then every node that depends on the samples.
 
     Parameters
     ----------

@@ -22,13 +22,13 @@ __all__ = ["ARRANGE", "KEEP", "PLACE", "Function", "Heads", "Looked", "Root", "S
 SAMPLES = 3
 """So many sequences are followed: what is done to three is done to any number."""
 BOOL = 9
-"""The number of a type that is true or false."""
+"""The type of what is true or false has this number."""
 PLACE = np.int32
 """Places are such numbers: there is one for each number of a few samples."""
 ARRANGE = ("Reshape", "Transpose", "Slice", "Gather", "Unsqueeze", "Squeeze", "Expand", "Flatten", "Tile")
 """These operations of a file move numbers to other places and change none."""
 KEEP = ("Identity", "Cast", "CastLike", "Dropout")
-"""These operations of a file change no number that they are given here, and no place."""
+"""No number that they are given here, and no place, is changed by these operations of a file."""
 
 
 class Shown(NamedTuple):

@@ -40,7 +40,7 @@ from wse_core.errors import UnsupportedError
 __all__ = ["FeatureReader", "TokenReader", "has_features", "has_sequences"]
 
 FUNCTIONS = ("Clip", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", *(op for op in UNARY if op != "Neg"))
-"""Functions of a number that are followed."""
+"""These functions of a number are followed."""
 COMPARE = ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "And", "Or")
 """What tells which tokens are hidden from others is made of these."""
 CHANNELS = ("BatchNormalization", "InstanceNormalization", "GroupNormalization")
@@ -454,7 +454,7 @@ class TokenReader(AttentionReader):
         return True
 
     def _combine_two(self, node: Any, op: str, call: Callable[..., np.ndarray]) -> bool:
-        """Combine two tensors that depend on samples."""
+        """Follow an operation on two tensors that both depend on samples."""
         one, other = (self.shown[name] for name in node.input)
         for scores, function in ((one, other), (other, one)):
             if isinstance(scores, Scores) and isinstance(function, Function) and op == "Add":

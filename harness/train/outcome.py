@@ -1,4 +1,4 @@
-"""What a training run on wafers leaves for the other commands: a run file with counters and phases, and a report."""
+"""A training run on wafers leaves a run file with counters and phases, and a report, for the other commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phases of training on the clock of the wafer that is recorded: layers, loss, gradients, and what happens around it.
+"""Training has phases on the clock of the wafer that is recorded: layers, loss, gradients, and what happens around it.
 
 The system tells its phases on its own clock; that of a wafer's engine began some cycles earlier, when the programs
 loaded their registers, and `align` moves the phases by that.  `layers` says when the wafer was at which stretch of the

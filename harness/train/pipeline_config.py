@@ -1,4 +1,4 @@
-"""The table ``[pipeline]`` of a training file: what only the layer-pipelined mode has, and what it cannot do.
+"""The table ``[pipeline]`` of a training file says what only the layer-pipelined mode has, and what it cannot do.
 
 Runs
     Minibatches go through the pipeline in *runs*; at the end of each it is empty, so that weights can be tested and

@@ -1,4 +1,4 @@
-"""What the layer-pipelined mode does with each key of a training file.
+"""The layer-pipelined mode treats each key of a training file as a table says.
 
 `SUPPORT` has a row for every key; `tests/harness/train/test_pipeline_support.py` walks over all keys there are, and
 docs/pipelined.md has the table.  What is refused is refused by `harness.train.pipeline_config`, except that weights
@@ -15,7 +15,7 @@ DOES, REFUSES, WITHOUT = "does", "refuses", "has no use for"
 
 
 class Support(NamedTuple):
-    """What happens with a key, and why."""
+    """A `Support` says what happens with a key, and why."""
 
     what: str
     why: str = ""

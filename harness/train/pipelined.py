@@ -1,4 +1,5 @@
-"""Training layer by layer on one wafer: runs of minibatches through the pipeline, weights updated where they are.
+"""Training layer by layer is done on one wafer: runs of minibatches through the pipeline, weights updated where they
+are.
 
 The back end of `harness.train.loop.Loop` whose updates the PEs do themselves.  Between runs the pipeline is empty, and
 the weights on the wafer are those of an iteration; `under_way` says that steps of a run have yet to be handed out.

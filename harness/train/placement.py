@@ -1,4 +1,4 @@
-"""Rectangles for the layers of a pipelined run: those of the search, or a row of them if that is as fast.
+"""Each layer of a pipelined run gets a rectangle: those of the search, or a row of them if that is as fast.
 
 The search (`harness.place.layers`) measures the programs of the layers with updates, norms and loss; so does what
 compares its result with a row of rectangles (`fabric.networks.pipelined.costs`).  What the search finds counts only if
@@ -66,7 +66,7 @@ def placement(config: TrainConfig) -> list[Placed]:
 
 @lru_cache(maxsize=64)
 def _placed(plan: LayerPlan, width: int, height: int) -> tuple[Placed, ...]:
-    """As `placement`; kept, because trainers of a process that compare or go on with a network place the same one."""
+    """Return what `placement` does; kept, because trainers of a process that compare or go on place the same."""
     return tuple(_laid(plan, width, height, None, SEARCH_SEED).pipeline.placed)
 
 

@@ -1,4 +1,4 @@
-"""The same training by plain numpy: what weight streaming has to equal.
+"""Plain numpy does the same training: weight streaming has to equal it.
 
 16-bit operands, f32 sums by numpy's ``@``, f32 master weights; no order of additions, no wafers, no streams.  Formulas,
 per layer, with a row per sample (r: round to 16 bits; W, b, g, s: weights, biases, factors and shifts, rounded)::

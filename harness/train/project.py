@@ -54,7 +54,7 @@ Masks = Sequence[NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class Checked:
-    """A size at which the model was held against cycles.
+    """A `Checked` is a size at which the model was held against cycles.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ __all__ = ["Log"]
 
 
 KEYS = {"iteration", "loss", "scale", "skipped", "host_seconds"}
-"""What every line has."""
+"""Every line of the log has these keys."""
 
 
 class Log:

@@ -53,7 +53,7 @@ IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x
 LABELS = ("label", "class", "target", "y")
 """A column of classes may be called so."""
 BLOCK = 1 << 24
-"""Numbers of an array that are looked at together."""
+"""So many numbers of an array are looked at together."""
 
 
 class RowsOnDemand:

@@ -58,7 +58,7 @@ __all__ = [
 
 
 EVERY, FRACTION, UNTIL = 100, 0.3, 0.75
-"""Of ``rigl`` and ``set``, if nothing else is said: those of the paper on the first."""
+"""``rigl`` and ``set`` have these numbers if nothing else is said: those of the paper on the first."""
 
 
 @dataclass(frozen=True)

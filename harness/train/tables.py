@@ -1,4 +1,4 @@
-"""The tables of the file of ``wse train`` and their keys; what concerns several of them is `harness.train.config`.
+"""The file of ``wse train`` has these tables and keys; what concerns several of them is `harness.train.config`.
 
 Each table is a dataclass and each key a field of it, with its meaning and limits (`harness.config.options`).  The
 modelled numbers of memory service and tree are no fields: ``[memx]`` and ``[swarm]`` take them by their names in
@@ -49,7 +49,7 @@ class LayerConfig:
 
 @dataclass(frozen=True)
 class NodeConfig:
-    """An operation of a network that is no chain of layers."""
+    """A table of ``[[network.nodes]]`` describes an operation of a network that is no chain of layers."""
 
     name: str = option(doc="unique name, after which its parameters are called")
     op: str = option(doc="what it does", choices=NODE_OPERATIONS)
@@ -196,7 +196,7 @@ class NetworkConfig:
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Where samples come from and how many make a batch."""
+    """The table ``[data]`` says where samples come from and how many make a batch."""
 
     source: str = option(
         "digits",
@@ -221,7 +221,7 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class MeshConfig:
-    """PEs of each wafer that are used."""
+    """The table ``[mesh]`` says which PEs of each wafer are used."""
 
     width: int = option(4, doc="PEs along x: features", low=1)
     height: int = option(4, doc="PEs along y: samples", low=1)
@@ -240,7 +240,7 @@ class MeshConfig:
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Optimizer of `memx.optimizer`; only what it has may be given."""
+    """The table ``[train.optimizer]`` describes an optimizer of `memx.optimizer`; only what it has may be given."""
 
     name: str = option("adam", doc="name of the optimizer", choices=tuple(OPTIMIZERS))
     lr: float | None = option(None, doc="learning rate", low=0.0)
@@ -347,7 +347,7 @@ class SparsityConfig:
 
 @dataclass(frozen=True)
 class CheckpointConfig:
-    """When and where checkpoints are written."""
+    """The table ``[checkpoint]`` says when and where checkpoints are written."""
 
     directory: str = option("", doc="directory (default: checkpoints in that of the run)")
     interval: int = option(0, doc="iterations between checkpoints; 0: only at the end", low=0)

@@ -1,4 +1,4 @@
-"""Coloring of the interference graph with sixteen registers, some of whose nodes need an even and an odd one.
+"""The interference graph is colored with sixteen registers; some nodes need an even register and the odd one after it.
 
 Registers with few neighbours are put aside first and colored last; what gets no color is kept in memory (constants are
 made again instead), and the coloring starts anew.

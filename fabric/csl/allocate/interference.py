@@ -1,4 +1,4 @@
-"""Which virtual registers are alive at the same time, and which machine registers each cannot have."""
+"""Interference says which virtual registers are alive together, and which machine registers each cannot have."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Stack:
 
     @property
     def reserved(self) -> frozenset[int]:
-        """Registers that no value may lie in."""
+        """No value may lie in these registers."""
         return KEPT
 
     def save(self, function: Function) -> None:

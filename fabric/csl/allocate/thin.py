@@ -15,7 +15,7 @@ from fabric.csl.ir.liveness import live_out
 __all__ = ["CROWDED", "thin"]
 
 CROWDED = 64
-"""Values alive at once up to which the graph decides: many times what sixteen registers hold, and still fast."""
+"""Up to so many values alive at once the graph decides: many times what sixteen registers hold, and still fast."""
 
 
 def thin(function: Function, frame: Callable[[int], Memory]) -> set[Vreg]:

@@ -1,4 +1,4 @@
-"""What the compiler leaves behind: a directory with ``out.json`` and the image of all programs and routes."""
+"""The compiler leaves a directory with ``out.json`` and the image of all programs and routes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A compiled layout as what a machine and the host's side need, without any tree of the compiler."""
+"""A compiled layout becomes what a machine and the host's side need, without any tree of the compiler."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class HostName:
 
 @dataclass
 class HostProgram:
-    """What the host knows of one program.
+    """A `HostProgram` has the facts about one program that the host needs.
 
     Attributes
     ----------
@@ -126,7 +126,7 @@ class Bundle:
 
     @property
     def arch(self) -> str:
-        """The architecture that it was compiled for; files of versions that had one only do not name it."""
+        """The program was compiled for this architecture; files of versions that had one only do not name it."""
         return str(self.settings.get("arch", DEFAULT_PRESET))
 
     def spec(self, machine: Machine | None = None) -> FabricSpec:

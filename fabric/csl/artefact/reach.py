@@ -1,4 +1,5 @@
-"""Routes that carry nothing: an operation whose color no PE routes from or to its ramp, a way that ends at a PE.
+"""Warnings are given for routes that carry nothing: a color that no PE routes from or to its ramp, a way that ends at a
+PE.
 
 Both are warnings, and of operations only those that a program surely comes to count: public programs keep code for PEs
 and rectangles that they are not compiled for (residual on one row of PEs).  A way inside of the rectangle that no

@@ -26,12 +26,12 @@ from wse_core.image import DESC_DTYPE, FILTER_DTYPE, ROUTE_DTYPE
 __all__ = ["arrays_of", "check_form", "digest_of", "text_of"]
 
 MOST_TEXT = 1 << 28
-"""Bytes of a host.json: a hundred times the largest that any program has."""
+"""A host.json has at most so many bytes: a hundred times the largest that any program has."""
 MOST_SIDE = 4094
-"""PEs in a row or column, as many as an engine takes."""
+"""A row or column has at most so many PEs, as many as an engine takes."""
 MOST_PARTS = 1 << 16
 DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError, OSError, NotImplementedError, RuntimeError)
-"""What reading an archive raises that is none, or a damaged one."""
+"""Reading a damaged archive, or a file that is none, may raise these."""
 COUNT = {"code": MOST_WORDS, **dict.fromkeys(("descriptors", "addresses", "sizes", "words"), MOST_PARTS)}
 OF_A_PROGRAM: dict[str, Any] = {
     "code": np.uint32, "descriptors": DESC_DTYPE, "entry": np.int32, "control_entry": np.int32,

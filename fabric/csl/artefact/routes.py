@@ -1,4 +1,4 @@
-"""Routes of a compiled layout: what layout and programs say, and the ways of the host's streams.
+"""The routes of a compiled layout are those that layout and programs say, and the ways of the host's streams.
 
 A stream's color belongs to the host inside of the rectangle: the program only takes or sends its wavelets.  Where a PE
 of the rectangle's edge uses it, the host's link is its outer side; a PE inside is reached in a straight line over PEs

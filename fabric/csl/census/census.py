@@ -1,4 +1,4 @@
-"""A census: features per file, and for each program of the tree whether it checks and what stands in its way."""
+"""A census shows features per file, and for each program of a tree whether it checks and what stands in its way."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Census", "take"]
 
 @dataclass
 class Census:
-    """What a tree of programs uses.
+    """A `Census` tells which features of CSL the programs below a directory use.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Census:
 
     @property
     def missing(self) -> dict[str, str]:
-        """What is used and not supported, and why."""
+        """These features are used and not supported: name -> why."""
         return {name: reason for name in sorted(self.uses) if (reason := self._status(name))}
 
     def _status(self, name: str) -> str | None:

@@ -12,7 +12,7 @@ from fabric.csl.types import named_type
 __all__ = ["UNSUPPORTED", "features_of"]
 
 UNSUPPORTED = {"inline assembly": "refused: write it with builtins", "bf16": "known at compile time only"}
-"""Features, and what becomes of them, that are not simply supported."""
+"""These features are not simply supported: name -> what becomes of them."""
 
 DECLARATIONS: dict[type, Callable[[Any], str | None]] = {
     n.ParamDecl: lambda x: "param with default" if x.value is not None else "param",

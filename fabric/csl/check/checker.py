@@ -40,12 +40,12 @@ from fabric.csl.types import (
 __all__ = ["Checker"]
 
 OF_FUNCTIONS = ("instance", "pointer")
-"""What functions need beside globals: (``instance``, its key, the function), (``pointer``, what it points to)."""
+"""Functions need these beside globals: (``instance``, its key, the function), (``pointer``, what it points to)."""
 DEEP, STEPS_PER_LEVEL = 20, 20
 """An instance for values of more levels than `DEEP`, structs in structs, costs `STEPS_PER_LEVEL` steps for each level.
 """
 NEVER = -1
-"""Round of a function that has to be checked for each program."""
+"""A function of this round has to be checked for each program."""
 
 
 class Checker(RunTimeStatements):

@@ -1,4 +1,4 @@
-"""Vector operations, `@map` and `@dfilt`: which operands they take."""
+"""Vector operations, `@map` and `@dfilt` are checked: which operands they take."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class VectorOperations(RunTimeValues):
             raise Fault(what, node.arguments[1 + fabric[1]].span, "receive one of them into memory first")
 
     def _warn_of_elements(self, row: Operation, operands: list[Any], node: n.Builtin) -> None:
-        """Warn of an operation on floats that would take them for floats of another size."""
+        """Add a warning of an operation on floats that would take them for floats of another size."""
         types = isa.BY_NAME[row.name[1:]].types[: len(operands)]
         if not row.name.startswith("@f") or len({isa.WORDS[kind] for kind in types}) != 1:
             return

@@ -1,4 +1,4 @@
-"""From a file to a `Compilation`: its layout, and one `Program` per class of PEs that needs one of its own."""
+"""A file becomes a `Compilation`: its layout, and one `Program` per class of PEs that needs one of its own."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from wse_core.errors import ConfigError
 __all__ = ["Compilation", "Program", "check_file", "room"]
 
 FRAMES = 10_000
-"""Frames of Python that the evaluator may take."""
+"""The evaluator may take so many frames of Python."""
 
 
 @dataclass(eq=False)
@@ -52,7 +52,7 @@ class Program:
 
 @dataclass(eq=False)
 class Compilation:
-    """What is known of a file after checking.
+    """A `Compilation` is a file after checking: its layout and its programs.
 
     Attributes
     ----------

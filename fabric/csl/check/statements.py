@@ -38,7 +38,7 @@ from fabric.csl.types import (
 __all__ = ["Around", "RunTimeStatements"]
 
 CHOICES = (n.If, n.Switch, n.For, n.While)
-"""Statements of which a known condition may leave only a jump away."""
+"""Of these statements a known condition may leave only a jump away."""
 ROUND = "+"
 """Behind the label of an unrolled loop: the label of each of its rounds."""
 
@@ -70,9 +70,9 @@ class RunTimeStatements(VectorOperations):
     loops: list[Around]
     """These loops and labelled blocks enclose the statement at work, the innermost last."""
     givers: list[tuple[str | None, str, list[tuple[tree.Break, Any]]]]
-    """Blocks around that give a value: their label, the label in the typed tree, and how they were left so far."""
+    """These blocks around give a value: their label, the label in the typed tree, and how they were left so far."""
     wanted: Type | None = None
-    """The type that the value of a block is needed in."""
+    """The value of a block is needed in this type."""
 
     def code(self, node: n.Node, scope: Scope) -> list[tree.Statement]:
         """Return the code of a statement."""

@@ -37,7 +37,9 @@ __all__ = ["RunTimeValues", "root_of"]
 
 
 class RunTimeValues(Interpreter):
-    """Expressions over values that are not known; a mix-in of `fabric.csl.check.checker.Checker`."""
+    """`RunTimeValues` checks expressions over values that are not known; a mix-in of
+    `fabric.csl.check.checker.Checker`.
+    """
 
     forced = 0
     trying = 0
@@ -266,7 +268,7 @@ class RunTimeValues(Interpreter):
         return super().address(node, scope, span)
 
     held: dict[int, tree.Variable]
-    """Memory of known constants whose address was taken, by the identity of their cell."""
+    """Known constants whose address was taken have this memory, by the identity of their cell."""
 
     def run_address(self, place: tree.Place, span: Span) -> Any:
         if self.forced:

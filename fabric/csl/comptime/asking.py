@@ -1,4 +1,4 @@
-"""The evaluator's base: what it asks of values, and what it refuses because it is not known at compile time.
+"""The evaluator's base asks for values, and refuses what is not known at compile time.
 
 The methods `run_*` stand for what happens at run time: here they refuse, the checker makes code of them.
 """
@@ -27,7 +27,7 @@ __all__ = ["Asking", "has_run"]
 
 
 class Asking(ABC):
-    """What is asked of expressions; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
+    """`Asking` asks expressions for their values; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
 
     session: Session
     unit: Any
@@ -39,7 +39,7 @@ class Asking(ABC):
 
     @property
     def place(self) -> str:
-        """Where the code stands that is evaluated: in a layout, in comptime code of a program, or in run-time code."""
+        """The code that is evaluated stands in a layout, in comptime code of a program, or in run-time code."""
         return "layout" if self.unit.kind == "layout" else "setup"
 
     # ---- what comes from other parts

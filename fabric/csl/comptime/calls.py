@@ -19,7 +19,7 @@ from fabric.csl.types import MODULE, VOID, AnyType, FnType, PointerType, Type
 __all__ = ["Calls", "Signal"]
 
 MOST_CALLS = 200
-"""Depth up to which calls at compile time may nest."""
+"""Calls at compile time may nest at most so deep."""
 
 SETTINGS = ("<tile_config/task_priority>", "<tile_config/main_thread_priority>")
 """Modules whose functions a comptime block may call: they say with what a program begins."""
@@ -29,7 +29,7 @@ PLAIN = (int, float, bool, str)
 
 
 class Signal:
-    """How a statement ended that did not end at its end: ``return``, ``break`` or ``continue``."""
+    """A `Signal` says how a statement was left before its end: ``return``, ``break`` or ``continue``."""
 
     __slots__ = ("kind", "label", "value")
 

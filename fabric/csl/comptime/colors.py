@@ -30,7 +30,7 @@ FILTER_OF = {
 
 @dataclass(frozen=True)
 class Position:
-    """One switch position: which side it replaces; both None if it is invalid."""
+    """A `Position` is one switch position: which side it replaces; both None if it is invalid."""
 
     rx: tuple[str, ...] | None
     tx: tuple[str, ...] | None
@@ -46,7 +46,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class ColorConfig:
-    """What a router does with a color."""
+    """A `ColorConfig` says what a router does with a color."""
 
     rx: tuple[str, ...] = ()
     tx: tuple[str, ...] = ()

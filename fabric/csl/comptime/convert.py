@@ -1,4 +1,4 @@
-"""Conversions of known values: those that happen by themselves, `@as` and `@bitcast`."""
+"""Known values are converted: by themselves, by `@as` and by `@bitcast`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the compilers of single versions of the SDK refuse, of what is read here: the union of all of them.
+"""Compilers of single versions of the SDK refuse some of what is read here: the union of all of them.
 
 A program that is meant for one version (`Options.sdk`) gets a warning at each place that the vendor's compiler of that
 version would refuse, as far as release notes and pages say; what they do not say is not in the table.  Nothing else
@@ -12,7 +12,7 @@ from fabric.csl.diagnostics import Report, Span
 __all__ = ["VERSIONS", "Dialect"]
 
 VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4", "2.10")
-"""Versions of the SDK that are told apart."""
+"""These versions of the SDK are told apart."""
 
 SINCE = {
     "@get_ut_id": "1.1", "@set_control_task_table": "1.1", "@queue_flush": "1.2", "@set_empty_queue_handler": "1.2",
@@ -28,7 +28,7 @@ UNTIL = {
     "@concat_structs": "1.4", "comptime_struct": "1.4", "@get_color_id": "1.1",
     "a fabric input whose queue is not initialized": "1.4",
 }  # fmt: skip
-"""Features with the last version that has them."""
+"""Features of the language were last in these versions of the SDK."""
 INSTEAD = {
     "@concat_structs": "one struct, field by field", "comptime_struct": "a param without a type",
     "a param without a type": ": comptime_struct", "an implicit conversion to a wider type": "@as(...)",
@@ -37,7 +37,7 @@ INSTEAD = {
 
 
 class Dialect:
-    """Warns of what one version of the vendor's compiler refuses.
+    """A `Dialect` adds warnings of what one version of the vendor's compiler refuses.
 
     Parameters
     ----------

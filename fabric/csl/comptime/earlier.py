@@ -24,7 +24,9 @@ __all__ = ["Checked", "Earlier", "is_bound_alike", "is_same"]
 
 @dataclass(eq=False, slots=True)
 class Checked:
-    """What was made of a function or of a call: what it needs, and when that was last found to hold, and asked."""
+    """A `Checked` is what was made of a function or of a call: what it needs, and when that was last found to hold, and
+    asked.
+    """
 
     made: Any
     needs: dict[Any, None]

@@ -20,16 +20,16 @@ __all__ = ["Globals"]
 
 
 class Globals(Expressions):
-    """What global names stand for; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
+    """`Globals` evaluates what global names stand for; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
 
     naming = ""
     """The global whose value is evaluated: modules made for it carry its name."""
     needs: dict[Any, None] | None = None
-    """What was needed so far by the global or function at work; None if it is the program itself."""
+    """The global or function at work has needed these so far; None if it is the program itself."""
     lasting = True
     """Whether what is at work does nothing but give a value."""
     nested = 0
-    """How many globals are at work, each because the one before needs it."""
+    """So many globals are at work, each because the one before needs it."""
     asking = 0
     """How many globals are evaluated only to see whether they are what they were."""
 

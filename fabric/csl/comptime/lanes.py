@@ -1,4 +1,4 @@
-"""Values that differ from iteration to iteration, so that loops over the PEs of a layout run once and not per PE.
+"""Values may differ from iteration to iteration, so that loops over the PEs of a layout run once and not per PE.
 
 A `Level` is a loop whose iterations ("lanes") are evaluated together; an inner loop's lanes are the product with those
 of the outer ones.  A `LaneValue` holds one number per lane of its level.  Whatever needs one number for all, such as a
@@ -31,11 +31,11 @@ __all__ = [
 ]
 
 SAFE = 1 << 61
-"""Magnitude up to which lanes of unbounded integers are computed in 64 bits."""
+"""Lanes of unbounded integers are computed in 64 bits up to this magnitude."""
 
 
 POISON = object()
-"""Value of a variable that no iteration of the loop at work has written yet."""
+"""A variable that no iteration of the loop at work has written yet is given this value."""
 
 
 WHOLE: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""From what a layout block says to classes of PEs: those that run the same file with equal params.
+"""A layout block becomes classes of PEs: those that run the same file with equal params.
 
 Nothing here is a Python object per PE: PEs are arrays of coordinates, and grids of small integers.
 """

@@ -25,9 +25,9 @@ from fabric.csl.types.rules import is_integer
 __all__ = ["Loops"]
 
 MOST = 1 << 22
-"""Iterations up to which a loop is evaluated at once, since an array holds a number of each."""
+"""A loop is evaluated at once up to so many iterations, since an array holds a number of each."""
 FEWEST = 8
-"""Iterations from which a loop is worth evaluating at once."""
+"""A loop is worth evaluating at once from so many iterations on."""
 
 
 class Loops(Statements):

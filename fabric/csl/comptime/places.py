@@ -17,7 +17,7 @@ from fabric.csl.types.rules import is_integer
 __all__ = ["Places"]
 
 MOST_EXTENT, MOST_STRIDE = 0xFFFF, 0x7FFF
-"""What lengths and strides of descriptors can be."""
+"""Lengths and strides of descriptors can be at most this."""
 
 
 class Places(Asking):

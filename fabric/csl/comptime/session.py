@@ -1,4 +1,4 @@
-"""One run of the compiler: options, messages, the files that were read, the modules that were made of them."""
+"""One run of the compiler has options, messages, the files that were read, the modules that were made of them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from wse_core.params import machine
 __all__ = ["ARCHITECTURES", "LIBRARY", "TARGETS", "Options", "Session"]
 
 TARGETS = tuple(PRESETS)
-"""Architectures that programs can be compiled for."""
+"""Programs can be compiled for these architectures."""
 ARCHITECTURES = ("wse1", *TARGETS)
-"""Architectures that programs can ask for."""
+"""Programs can ask for these architectures."""
 RENAMED = {"memcpy_multi/": "memcpy/"}
 """Modules in angle brackets had other names in SDK 0.8 to 1.0: the old name with the one of today."""
 NOT_MODELLED = {
@@ -33,14 +33,14 @@ NOT_MODELLED = {
     "<malloc>": "no public program uses it",
     **dict.fromkeys(("<data_utils>", "<string>", "<types>", "<timer>"), "what its functions are called is not public"),
 }
-"""Modules of the vendor that this library has not, with the reason."""
+"""This library does not have these modules of the vendor: name -> the reason."""
 LIBRARY = Path(__file__).parents[1] / "library"
 """Our own modules in angle brackets lie in this directory."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller of the compiler chooses.
+    """`Options` are what the caller of the compiler chooses.
 
     Attributes
     ----------

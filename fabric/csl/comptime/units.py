@@ -1,4 +1,4 @@
-"""What builtins with effects fill: the layout of the wafer, or the program of a class of PEs."""
+"""A `Unit` is filled by builtins with effects: the layout of the wafer, or the program of a class of PEs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ExportedName:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """`@export_symbol`: what this PE offers under a name."""
+    """An `Export` is what a PE offers to the host under a name, by `@export_symbol`."""
 
     name: str
     target: tree.Variable | Function
@@ -65,7 +65,7 @@ class Export:
 
 
 class Unit:
-    """Base: what the evaluator asks of either kind."""
+    """A `Unit` has what the evaluator asks of a layout and of a program alike."""
 
     kind = ""
     lanes = False
@@ -102,7 +102,7 @@ class LayoutUnit(Unit):
 
 @dataclass(eq=False)
 class ProgramUnit(Unit):
-    """What the comptime blocks of a PE program set up before it starts.
+    """A `ProgramUnit` is what the comptime blocks of a PE program set up before it starts.
 
     Attributes
     ----------

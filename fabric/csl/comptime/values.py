@@ -1,4 +1,4 @@
-"""Values at compile time, and what names stand for.
+"""Values at compile time are known, and names stand for them.
 
 An operand, the result of evaluating an expression, is one of three things, told apart by their class:
 
@@ -172,9 +172,9 @@ class Module:
     scope: Scope | None = None
     builtin: bool = False
     chain: tuple[str, ...] = ()
-    """The files that import each other down to this one are these."""
+    """These are the files that import each other down to this one."""
     site: Span | None = None
-    """Where it is imported; None if the compiler takes it by itself."""
+    """The module is imported at this place; None if the compiler takes it by itself."""
 
     def path_of(self, name: str) -> str:
         """Return the symbol of a global of this module."""
@@ -183,7 +183,7 @@ class Module:
 
 @dataclass(eq=False, slots=True)
 class Global:
-    """A global name of a module, evaluated when it is first needed.
+    """A `Global` is a global name of a module, evaluated when it is first needed.
 
     `state` is ``new``, ``busy``, ``done``, ``faulty``, or ``old`` if it is from an earlier program; `value` is an
     operand, `variable` its memory if it has any, which is its `own` if it is a ``var``.  `needs` is what it was made

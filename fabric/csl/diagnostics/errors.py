@@ -19,7 +19,7 @@ from wse_core.errors.base import EXIT_RUN
 __all__ = ["CslError", "Diagnostic", "Fault", "Report", "render"]
 
 MOST = 100
-"""Errors after which a report is full."""
+"""A report is full after so many errors."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Diagnostic:
 
 
 WIDEST = 200
-"""Characters of a line that a message shows."""
+"""A message shows at most so many characters of a line."""
 
 
 def render(diagnostic: Diagnostic) -> str:
@@ -100,7 +100,7 @@ class Fault(Exception):
 
 
 class Report:
-    """The messages of one run of the compiler, in the order in which they were found."""
+    """A `Report` has the messages of one run of the compiler, in the order in which they were found."""
 
     def __init__(self) -> None:
         self.diagnostics: list[Diagnostic] = []

@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["Source", "Span", "read_text"]
 
 MOST_FILE = 1 << 24
-"""Bytes of a file that is read."""
+"""A file of more bytes is not read."""
 
 
 @dataclass(eq=False)

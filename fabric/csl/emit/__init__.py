@@ -1,4 +1,4 @@
-"""From the intermediate form to instructions: onto `fabric.asm.unit.Unit`, which assembles."""
+"""Instructions are made from the intermediate form, in a `fabric.asm.unit.Unit`, which assembles them."""
 
 from __future__ import annotations
 

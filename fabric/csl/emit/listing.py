@@ -1,4 +1,5 @@
-"""An assembled program as text: source lines, and under each the instructions that come from it, with their cycles.
+"""An assembled program is shown as text: source lines, and under each the instructions that come from it, with their
+cycles.
 
 Cycles of a scalar instruction are those until what it makes can be used, or until the next one issues where it makes
 nothing; of a branch those if it is not taken and if it is.  A vector operation says how many elements it does in a

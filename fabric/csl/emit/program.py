@@ -29,7 +29,7 @@ __all__ = ["Emitted", "emit"]
 
 INVERSE = {"eq": "ne", "ne": "eq"}
 SWAPPED = {"lt": "le", "le": "lt", "ltu": "leu", "leu": "ltu"}
-"""The condition on exchanged operands that holds when another does not."""
+"""A condition on exchanged operands holds when this other one does not."""
 PAST_THE_END = 256
 """Words behind the last variable that a program may touch: on the machine memory goes on there, and public programs
 (the inverse FFT) walk over it."""

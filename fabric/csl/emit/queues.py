@@ -1,4 +1,4 @@
-"""Which queue each color of a program goes through.
+"""Each color of a program goes through a queue, which is chosen here.
 
 The descriptors of WSE-2 name color and queue both.  A color takes the queue that the program names if that is free,
 else the next free one; where none is left, it becomes the second color of a queue, if it can of the one that was

@@ -72,9 +72,9 @@ class Memory:
     align: int = 1
     const: bool = False
     relocations: dict[int, Sym] = field(default_factory=dict)
-    """Words of `init` that are addresses."""
+    """These words of `init` are addresses."""
     span: Span | None = None
-    """Where a global is declared; None for what the compiler adds."""
+    """The global is declared here; None for what the compiler adds."""
     apart: bool = False
     """Whether no pointer and no descriptor leads there: only loads and stores that name it reach it."""
     noted: bool = False
@@ -190,7 +190,8 @@ class Function:
     circle: bool = False
     frame: list[Memory] = field(default_factory=list)
     named: dict[Any, Any] = field(default_factory=dict)
-    """Of the whole program: per DSR that it names a descriptor of the memory that it leads to, None for several."""
+    """Each DSR with a name in the whole program has here a descriptor of the memory that it leads to, None for several.
+    """
 
     def instructions(self) -> Iterator[Instr]:
         """Yield every operation in order."""

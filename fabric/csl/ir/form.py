@@ -17,12 +17,12 @@ from fabric.csl.ir.machine import AutoDsr, Ending, ExplicitDsr, Fifo, Template, 
 __all__ = ["Form", "Tables"]
 
 Part = int | str | tuple[Any, ...] | None
-"""What stands for a value in a form."""
+"""A `Part` stands for a value in a form."""
 EDITS = ("dsr_base", "dsr_len", "dsr_stride")
 
 
 class Tables:
-    """What the places of a form stand for in one function."""
+    """`Tables` say what the places of a form stand for in one function."""
 
     def __init__(self) -> None:
         self.registers: list[Vreg] = []

@@ -1,4 +1,4 @@
-"""Which registers are read later."""
+"""Liveness tells which registers are read later."""
 
 from __future__ import annotations
 

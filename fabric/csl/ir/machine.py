@@ -13,7 +13,7 @@ __all__ = ["AutoDsr", "Ending", "ExplicitDsr", "Fifo", "NamedTask", "Program", "
 
 @dataclass(frozen=True)
 class NamedTask:
-    """The id of a local task, named by the function that is bound to it."""
+    """A `NamedTask` is the id of a local task, named by the function that is bound to it."""
 
     id: int
 
@@ -26,7 +26,7 @@ class Fifo:
     push: int | None = None
     pop: int | None = None
     actions: tuple[str, str] = ("test_or_suspend", "test_or_suspend")
-    """What an operation does that finds it empty, and one that finds it full."""
+    """An operation does the first if it finds the FIFO empty, and the second if it finds it full."""
 
     def ends(self, source: bool, synchronous: bool) -> bool:
         """Whether an operation ends that finds it empty, as a source, or full."""
@@ -36,7 +36,7 @@ class Fifo:
 
 @dataclass(frozen=True)
 class Template:
-    """A descriptor as the program's table holds it.
+    """A `Template` is a descriptor as the program's table holds it.
 
     `color` and `queue` say what a fabric descriptor is bound to; `on_control` is (bits, task) of `wse_core.image`.
     """

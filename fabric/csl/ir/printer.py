@@ -31,9 +31,9 @@ from fabric.csl.ir.machine import AutoDsr, Ending, ExplicitDsr, Fifo, Template, 
 __all__ = ["BARE", "LATER", "Writer", "listing"]
 
 BARE = re.compile(r"(?!None$|True$|False$|[vdb]\d+$)[a-z]\w*", re.ASCII)
-"""Strings that need no quotes."""
+"""Quotes are left out of strings that match."""
 LATER = "later"
-"""What the ending of an asynchronous operation is called."""
+"""The ending of an asynchronous operation is called this."""
 
 
 def listing(function: Function) -> str:

@@ -1,4 +1,4 @@
-"""Reads the text that `fabric.csl.ir.printer` writes, so that a function can be written down as it is seen."""
+"""The text that `fabric.csl.ir.printer` writes is read back, so that a function can be written down as it is seen."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HEADS = ("fn ", "task ")
 Kind = TypeVar("Kind")
 
 Value = object
-"""What a piece of text stands for: a number, a word, or something of the intermediate form."""
+"""A `Value` is what a piece of text stands for: a number, a word, or something of the intermediate form."""
 
 
 def read(text: str, name: str = "text") -> Function:
@@ -58,7 +58,9 @@ def read(text: str, name: str = "text") -> Function:
 
 
 class _Reader:
-    """Reads one text: first all of its registers and blocks, which are met before they are made."""
+    """A `_Reader` makes a function of its text: first all of its registers and blocks, which are met before they are
+    made.
+    """
 
     def __init__(self, text: str, name: str) -> None:
         self.source = Source(name, text)

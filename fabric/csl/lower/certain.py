@@ -1,4 +1,4 @@
-"""What a program surely does: operations that no condition keeps it from, on every PE that runs it.
+"""A program surely comes to some operations: no condition keeps it from them, on every PE that runs it.
 
 A PE's program has branches for PEs elsewhere: `if (x == 0) ...`.  A message about a color in such a branch would be
 wrong for a PE that never comes there, so that only what surely happens is looked at: functions for the host, tasks that

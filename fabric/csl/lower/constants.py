@@ -1,4 +1,4 @@
-"""Known values as the bits that memory and registers hold."""
+"""Known values become the bits that memory and registers hold."""
 
 from __future__ import annotations
 

@@ -28,11 +28,11 @@ from wse_core import image as im
 __all__ = ["Descriptors", "Slot"]
 
 BITS_OF_ID = 5
-"""Bits of a color or queue where the numbers of both tell what was chosen."""
+"""A color or queue has so many bits where the numbers of both tell what was chosen."""
 
 
 class Slot:
-    """Where a function that is written in place keeps the descriptor that it returns."""
+    """A `Slot` keeps the descriptor that a function returns which is written in place of its call."""
 
     held: Descriptor | Chosen | None = None
 
@@ -43,7 +43,7 @@ class Descriptors(Expressions):
     """
 
     expanding: list[tree.Function]
-    """The function at work, and those that are written in place of calls, innermost last."""
+    """The function at work stands first, then those that are written in place of calls, innermost last."""
 
     # ---- values
 

@@ -1,4 +1,4 @@
-"""Descriptors as the back end sees them: what is fixed about one, and the numbers that may change while a PE runs."""
+"""A descriptor has, as the back end sees it, a fixed part, and numbers that may change while a PE runs."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Fixed:
     strides: tuple[int, ...] = ()
     fifo: Fifo | None = None
     ends: bool = False
-    """An operation that finds the FIFO empty, or full, ends."""
+    """Whether an operation ends that finds the FIFO empty, or full."""
     length: int = 0
     priority: str | None = None
     bound: bool = False
     """The color is the one that its queue has at the moment (`fabric.csl.lower.rebinding`)."""
     flush: bool = False
-    """An operation of no elements, which ends when its queue is empty."""
+    """The operation has no elements; it is over when its queue is empty."""
 
     @property
     def is_memory(self) -> bool:
@@ -62,7 +62,7 @@ class Descriptor:
     extent: Operand | None = None
     stride: Operand | None = None
     span: Span | None = field(default=None, compare=False)
-    """Where the program makes it."""
+    """The program makes the descriptor here."""
 
     def with_(self, **changes: Any) -> Descriptor:
         """Return the descriptor with other numbers."""
@@ -105,7 +105,7 @@ class Chosen:
 
     @property
     def kinds(self) -> tuple[Fixed, ...]:
-        """The kinds that it may have."""
+        """The descriptor may be of each of these kinds."""
         return tuple(option.fixed for option in self.options)
 
     def with_(self, **changes: Any) -> Chosen:
@@ -118,7 +118,7 @@ FIELDS = ("base", "extent", "stride")
 
 @dataclass(frozen=True)
 class DsdVariable:
-    """A global variable that holds descriptors.
+    """A `DsdVariable` is a global variable that holds descriptors.
 
     Attributes
     ----------
@@ -140,7 +140,7 @@ class DsdVariable:
 
     @property
     def words(self) -> int:
-        """Each descriptor that the variable holds takes so many words."""
+        """A descriptor takes so many words of the variable."""
         return len(self.fields) + (len(self.kinds) > 1)
 
 

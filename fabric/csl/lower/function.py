@@ -27,11 +27,13 @@ __all__ = ["FunctionLowering"]
 RESULT = 2
 """A result of a function begins in this register."""
 TO_COME = -1
-"""Register of an argument until the function that it is passed to has its registers."""
+"""An argument is in this register until the function that it is passed to has its registers."""
 
 
 class Given:
-    """An operand in place of an expression, for routines that stand where a function's body would be written."""
+    """A `Given` is an operand in place of an expression, for routines that stand where a function's body would be
+    written.
+    """
 
     def __init__(self, operand: Operand) -> None:
         self.operand = operand

@@ -23,7 +23,7 @@ __all__ = ["Kinds", "about_descriptors", "returned"]
 
 
 class Kinds:
-    """What may flow where, in one program.
+    """`Kinds` finds out which kinds of descriptors and ids may flow where, in one program.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class Kinds:
 
     @cached_property
     def made(self) -> frozenset[str]:
-        """The types of ids that the program makes of numbers while it runs, which may be others than it names."""
+        """The program makes ids of these types of numbers while it runs, which may be others than it names."""
         found = [node for node in tree.nodes(self._roots) if isinstance(node, tree.Convert)]
         return frozenset(str(x.type) for x in found if isinstance(x.type, IdType) and x.value.type != x.type)
 

@@ -1,4 +1,4 @@
-"""`@map`: a function in turns, with an operand of each kind that moves on by one element per turn.
+"""`@map` is a function in turns, with an operand of each kind that moves on by one element per turn.
 
 The machine has a loop for it that costs nothing beside the function: a product of a matrix with 10 to 80 elements of x
 takes n + 1 cycles per element (MATVEC).  This model has no such loop, so that as many turns as a loop may be unrolled
@@ -23,14 +23,14 @@ __all__ = ["Mapping"]
 
 FABRIC = ("fabin", "fabout")
 HELD = ("base", "extent", "stride")
-"""Numbers of a DSR that are kept in memory where `@map` walks over it."""
+"""These numbers of a DSR are kept in memory where `@map` walks over it."""
 
 
 class Mapping(Ranges):
     """`Mapping` writes the loops of `@map`; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     mapped = 0
-    """How many `@map` the code that is being written stands in."""
+    """The code that is being written stands in so many `@map`."""
 
     def map(self, expr: tree.BuiltinCall) -> None:
         """Write a `@map`; it ends when the first of its vectors does."""
@@ -153,7 +153,7 @@ class Walk(ABC):
 
     turns: Operand
     size = 2
-    """Instructions of an element, beside those that become constants where turns are unrolled."""
+    """An element takes so many instructions, beside those that become constants where turns are unrolled."""
 
     @abstractmethod
     def taken(self, code: Mapping, size: int) -> Operand:
@@ -191,7 +191,7 @@ class Line(Walk):
 
 
 class Grid(Line):
-    """Memory with up to four strides: a counter for each dimension that has another one around it."""
+    """A `Grid` is memory with up to four strides: a counter for each dimension that has another one around it."""
 
     def __init__(self, code: Mapping, dsd: Descriptor, words: int) -> None:
         extents, strides = dsd.fixed.extents, dsd.fixed.strides
@@ -203,7 +203,7 @@ class Grid(Line):
         self.size = 2 + 4 * (len(extents) - 1)
         self.stride = inner[0][1] * words & 0xFFFF
         self.rows = []
-        """Per dimension but the outermost: its extent, its counter, and what the end of it adds to the address."""
+        """Each dimension but the outermost has an extent, a counter, and what the end of it adds to the address."""
         for (extent, stride), (_, outer) in pairwise(inner):
             back = (outer - extent * stride) * words & 0xFFFF
             self.rows.append((extent, code.copied(extent, 1, "row"), back))
@@ -241,7 +241,7 @@ class Wavelets(Walk):
 
 
 class Stepped(Walk):
-    """A DSR that goes on by itself: operations of one element until its length is set again."""
+    """A `Stepped` is a DSR that goes on by itself: operations of one element until its length is set again."""
 
     def __init__(self, dsr: ExplicitDsr, turns: Operand) -> None:
         self.dsr, self.turns = dsr, turns

@@ -36,18 +36,18 @@ from wse_core.image import TASK_TEARDOWN
 __all__ = ["START", "ProgramLowering", "lower"]
 
 SMALL = 14
-"""Nodes of a function that is written in place wherever it is called."""
+"""A function of at most so many nodes is written in place wherever it is called."""
 DEEPEST = 7
 """Calls inside of each other that a task may make; the machine keeps eight addresses."""
 MOST_NAMED = 3
-"""The task that does calls of the host is named after so many of them."""
+"""The name of the task that does calls of the host has at most so many of them."""
 RPC, START = 28, 27
-"""Ids of the hidden tasks that do calls of the host, and what comes before anything else."""
+"""The hidden tasks that do calls of the host, and what comes before anything else, have these ids."""
 TEARDOWN = "<tile_config/teardown>"
 EMPTY_OUTPUTS = 2
-"""Number of the question which output queues are empty, of q_state."""
+"""The question which output queues are empty has this number in q_state."""
 FIRST, LAST, STACK = 2, 10, 7
-"""Registers of parameters: first and last, and one that they leave out."""
+"""Parameters lie in registers from the first to the last of these, without the third."""
 
 
 class ProgramLowering(Attributes):
@@ -230,14 +230,14 @@ class ProgramLowering(Attributes):
 
     @cached_property
     def certain(self) -> set[tuple[str, int]]:
-        """The places, (file, start), of all calls of builtins that the program surely comes to."""
+        """The program surely comes to the calls of builtins at these places, (file, start)."""
         return certain(self.checked)
 
     # ---- teardown
 
     @cached_property
     def watched(self) -> tuple[int, ...]:
-        """Colors of which the program must know whether they entered teardown just now.
+        """The program must know of these colors whether they entered teardown just now.
 
         The machine tells only that a color is in teardown, not that it entered it; a color that was held before must
         not call its handler when another one enters.  With one handler and no question there is nothing to confuse.

@@ -1,4 +1,4 @@
-"""Queues of WSE-3 that get another color while a program runs, and what happens when one is empty.
+"""Queues of WSE-3 may get another color while a program runs, and have a task that runs when one is empty.
 
 A descriptor of WSE-3 names a queue, and the queue's register the color.  Here every color that a queue may get has a
 ring of its own behind that queue, a word in memory says which color is the queue's at the moment, and an operation on
@@ -42,7 +42,7 @@ def named(call: tree.Call, *names: str) -> list[Any]:
 
 
 class Rebinding:
-    """What one program does to the colors of its queues.
+    """A `Rebinding` knows what one program does to the colors of its queues.
 
     Parameters
     ----------

@@ -21,12 +21,14 @@ __all__ = ["DEPTH", "Recursion"]
 DEPTH = 1024
 """Words of the stack, of all functions of a program together (ours: the vendor's is not published)."""
 MOST_KEPT = 64
-"""Words of variables in memory that a call may keep."""
+"""A call may keep at most so many words of variables in memory."""
 
 
 @dataclass
 class Site:
-    """A call of the function in itself: the block that it ends, the one after it, its arguments and its result."""
+    """A `Site` is a call of the function in itself: the block that it ends, the one after it, its arguments and its
+    result.
+    """
 
     call: tree.Call
     before: Block
@@ -36,7 +38,7 @@ class Site:
 
 
 class Recursion:
-    """What a function needs to call itself.
+    """A `Recursion` writes what a function needs to call itself.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The run-time library: functions of CSL that stand for what the machine has no instruction for."""
+"""The run-time library has functions of CSL for what the machine has no instruction for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Runtime"]
 
 
 class Runtime:
-    """Functions of ``library/runtime.csl``, checked when they are first needed."""
+    """A `Runtime` has the functions of ``library/runtime.csl``, checked when they are first needed."""
 
     def __init__(self, session: Session) -> None:
         self._module = session.module(LIBRARY / "runtime.csl", "runtime", {})

@@ -1,4 +1,4 @@
-"""What a loop weighs, estimated from the typed tree, so that one bound says which loops are unrolled.
+"""A loop is weighed, by its typed tree, so that one bound says which loops are unrolled.
 
 An instruction weighs 1 and a 32-bit integer operation 2, a product that is no shift `fabric.csl.rules.PRODUCT`, what
 does not change from turn to turn nothing: it leaves the loop.  How a program spells a value does not matter: casts,

@@ -28,7 +28,7 @@ class Exit:
     after: Block
     again: Block | None
     result: Vreg | Halves | None = None
-    """The registers of what a block gives."""
+    """The value that a block gives goes to these registers."""
 
 
 class Statements(Descriptors):
@@ -36,10 +36,11 @@ class Statements(Descriptors):
 
     exits: list[Exit]
     ends: set[int]
-    """Calls (their identities) after which the function does nothing more."""
+    """After these calls (their identities) the function does nothing more."""
     returns: list[tuple[Block, Vreg | Memory | Slot | None]]
-    """Of functions that are written where they are called: where they end, and the register of the result, the memory
-    of an array or struct, or where a descriptor is kept."""
+    """Functions that are written where they are called have an end, and the register of the result, the memory of an
+    array or struct, or where a descriptor is kept.
+    """
 
     def statements(self, block: tree.Block) -> None:
         """Write the statements of a block."""

@@ -27,7 +27,7 @@ __all__ = ["Attributes"]
 FILES = {"dsr_dest": "dest", "dsr_src0": "src0", "dsr_src1": "src1", "dsr_fifo_dest": "dest", "dsr_fifo_src1": "src1"}
 PRIORITIES = ("low", "medium", "high")
 RESIDENT = ("async", "activate", "unblock", "priority", "ut_id")
-"""Options of a load that the operations on a DSR have."""
+"""The operations on a DSR have these options of its load."""
 MAIN_PRIORITIES = ("medium_low", "medium", "medium_high", "high")
 """Priorities of the main thread have the order of `level` in <tile_config/main_thread_priority>."""
 

@@ -43,7 +43,7 @@ class Halves:
 
     @property
     def known(self) -> int | None:
-        """The number, if both halves are known."""
+        """The number is this if both halves are known, else None."""
         if isinstance(self.low, int) and isinstance(self.high, int):
             return self.low | self.high << 32
         return None

@@ -1,4 +1,4 @@
-"""Loads that stand alone between two vector operations begin before the first of them, so that nobody waits for them.
+"""Lone loads between two vector operations begin before the first of them, so that nobody waits for them.
 
 So the elements over which a `@map` runs are there when its function needs them.  In loops, where other instructions
 stand before a load, the public trace of a matrix product has a load right before the operation that waits for it.

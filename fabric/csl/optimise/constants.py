@@ -1,4 +1,4 @@
-"""A constant that several operations of a block need in a register is put there once.
+"""A constant is put into a register once if several operations of a block need it there.
 
 Comparisons are left out: the traces of public programs have two instructions for them (`fabric.csl.rules`).  Where
 registers run out, the allocator makes constants again.

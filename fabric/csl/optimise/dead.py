@@ -1,4 +1,4 @@
-"""Operations whose result nobody reads."""
+"""Operations whose result nobody reads are removed."""
 
 from __future__ import annotations
 

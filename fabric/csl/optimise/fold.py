@@ -1,4 +1,4 @@
-"""What operations on known integers give."""
+"""Operations on known integers become their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMUTE = frozenset(
         "faddh", "fmulh", "fmaxh", "fminh", "fadds", "fmuls", "fmaxs", "fmins",
     )
 )  # fmt: skip
-"""Operations whose sources may change places."""
+"""The sources of these operations may change places."""
 
 
 FOLD: dict[str, Callable[[int, int, int], int]] = {

@@ -1,4 +1,4 @@
-"""Arrays and structs of a function that are only reached at known places lie in registers."""
+"""Arrays and structs of a function lie in registers if they are only reached at known places."""
 
 from __future__ import annotations
 

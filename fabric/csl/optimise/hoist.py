@@ -1,4 +1,4 @@
-"""Values that do not change in a loop are computed before it, and globals that it adds to lie in registers.
+"""Steady values of a loop are computed before it, and globals that it adds to lie in registers.
 
 A value that leaves a loop takes a register in all of it.  What is loaded leaves only as long as there are registers
 free; what is computed also where another value then lies in memory, as in the public loops of sparse products, which

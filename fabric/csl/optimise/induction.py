@@ -1,4 +1,4 @@
-"""Indices that are only used as multiples count in those multiples: no shift in each turn of a loop.
+"""Some indices are only used as multiples; they count in those multiples: no shift in each turn of a loop.
 
 An index of 32-bit elements that steps by one and is shifted left by one for each address becomes a number that steps by
 two.  An index that is also used as it is, or in products that take more than a shift, stays: see `fabric.csl.rules`.

@@ -1,4 +1,4 @@
-"""Operands as the machine takes them: one immediate per operation, in the place of the second source."""
+"""Operands become what the machine takes: one immediate per operation, in the place of the second source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of a block by number: folding, common subexpressions, cheaper operations, addresses, loads that are known."""
+"""Values of a block are numbered: folding, common subexpressions, cheaper operations, addresses, known loads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["number"]
 
 Key = tuple[Any, ...]
 NEUTRAL = frozenset(f"{op}{bits}" for op in ("add", "sub", "or", "xor", "sll", "slr", "sar") for bits in (16, 32))
-"""Operations that a second source of 0 leaves without effect."""
+"""These operations have no effect with a second source of 0."""
 
 
 class Numbering:

@@ -1,4 +1,4 @@
-"""Where the loops of a function are, and the block before each."""
+"""The loops of a function are found, and the block before each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operations read and write of memory: whether two of them may meet."""
+"""Operations read and write memory: here is told whether two of them may meet."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ __all__ = ["ANYWHERE", "Contents", "Place", "Touched", "addresses", "name_apart"
 ANYWHERE = None
 """Stands for a memory that is not known."""
 Place = tuple[Memory | None, Any, int, int]
-"""Memory, what its address is counted from, words beyond that, and how many words, 0 if that is not known."""
+"""A `Place` is a memory, what its address is counted from, words beyond that, and how many words, 0 if that is not
+known.
+"""
 LONGEST = 2
-"""The longest value that an instruction loads or stores has so many words."""
+"""At most so many words are loaded or stored by an instruction."""
 
 
 class Contents:

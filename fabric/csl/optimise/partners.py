@@ -1,4 +1,4 @@
-"""Descriptors beside a DSR that the program chose: where their only place is another DSR that it chose.
+"""Descriptors beside a chosen DSR are moved if their only place is another DSR that the program chose.
 
 On WSE-2 a dest DSR and a src0 DSR of one operation have the same number.  So a descriptor that stands beside ``dest 1``
 goes into ``src0 1``, even if the program loads that one itself elsewhere (WaferLLM's Prefill does).  Nothing is lost if

@@ -1,4 +1,4 @@
-"""The order of blocks: what is likely goes on without a jump.
+"""Blocks are put in an order in which what is likely goes on without a jump.
 
 A number is taken to be seldom zero, as LLVM takes it, so what a task does only when a counter has come to zero stands
 behind everything else.  Public counts of tiled stencils speak for it: eight tasks that count take 110 cycles together

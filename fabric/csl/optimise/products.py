@@ -15,7 +15,7 @@ __all__ = ["ROUTINE", "expand"]
 
 ROUTINE = "product_u16"
 RESULT, TO_COME = 2, -1
-"""Register of a result, and of an argument until the routine has its registers."""
+"""A result is in the first register, and an argument in the second until the routine has its registers."""
 
 
 def expand(

@@ -1,4 +1,4 @@
-"""Constants and copies of registers that are set once, carried through the whole function."""
+"""Constants and copies of registers are carried through the whole function if they are set once."""
 
 from __future__ import annotations
 

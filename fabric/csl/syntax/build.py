@@ -20,7 +20,7 @@ RESERVED = frozenset((
 MOST_DIGITS = 4_200
 """Digits of a number that is written out; Python converts up to 4,300."""
 MOST_NESTED = 400
-"""Levels up to which a source may nest: the stages of the compiler follow it down."""
+"""A source may nest at most so deep: the stages of the compiler follow it down."""
 
 RULES: dict[str, Callable[[list[Any], Span], Any]] = {}
 

@@ -175,7 +175,7 @@ class Block(Node):
 
 @dataclass(slots=True)
 class ExprStatement(Node):
-    """An expression whose value is dropped."""
+    """An `ExprStatement` is an expression whose value is dropped."""
 
     value: Node
 
@@ -277,7 +277,7 @@ class Name(Node):
 
 @dataclass(slots=True)
 class Int(Node):
-    """An integer literal or a character, which keeps its form in `text`."""
+    """An `Int` is an integer literal or a character, which keeps its form in `text`."""
 
     value: int
     text: str = field(default="", compare=False)
@@ -470,7 +470,7 @@ def children(node: Node) -> list[Node]:
 
 
 _PARTS: dict[type, tuple[str, ...]] = {}
-"""Per class of nodes the fields in which nodes may be."""
+"""Each class of nodes has these fields in which nodes may be."""
 
 
 def _parts(kind: type) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""From the syntax tree back to text: one form for each tree, with parentheses only where they are needed.
+"""The syntax tree is printed as text: one form for each tree, with parentheses only where they are needed.
 
 For debugging, and for tests: what was printed parses to the same tree.
 """

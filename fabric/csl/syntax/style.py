@@ -39,7 +39,9 @@ CLOSES = {")": "(", "]": "[", "}": "{"}
 
 @dataclass
 class _Level:
-    """What is open: the indentation of its contents, and where the statement began that is being written in it."""
+    """A `_Level` is an open bracket: the indentation of its contents, and where the statement began that is being
+    written in it.
+    """
 
     inside: int
     closing: int

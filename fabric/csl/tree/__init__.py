@@ -1,4 +1,4 @@
-"""Run-time code after checking: what the back end takes.
+"""The back end takes run-time code after checking.
 
 Nothing here needs a scope: names are resolved, what is known at compile time is a `Const`, every conversion is a node,
 generic functions are instances, branches that cannot be taken are gone.  Each node keeps its span.  A variable is a

@@ -1,4 +1,4 @@
-"""Run-time code that was checked consists of these nodes: the typed tree."""
+"""The typed tree consists of these nodes: run-time code that was checked."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ __all__ = [
 
 @dataclass(eq=False, slots=True)
 class Variable:
-    """A global in memory: a ``var``, or a ``const`` whose address is needed.
+    """A `Variable` is a global in memory: a ``var``, or a ``const`` whose address is needed.
 
     `initial` is a value of `fabric.csl.comptime.values` or None; `name` is the symbol, with the constants that hold its
     modules in front (``mod.sub.x``).
@@ -95,7 +95,7 @@ class Const(Expr):
 
 @dataclass(eq=False, slots=True)
 class Place(Expr):
-    """Something that has an address or a register."""
+    """A `Place` is something that has an address or a register."""
 
     @property
     def const(self) -> bool:
@@ -218,7 +218,7 @@ class PointerCall(Expr):
 
 @dataclass(eq=False, slots=True)
 class BlockValue(Expr):
-    """A labelled block that gives a value: that of the `Break` which leaves it."""
+    """A `BlockValue` is a labelled block that gives a value: that of the `Break` which leaves it."""
 
     block: Block
 
@@ -334,7 +334,7 @@ class Return(Statement):
 
 @dataclass(eq=False, slots=True)
 class Break(Statement):
-    """The end of a loop or labelled block, with what the block gives."""
+    """A `Break` ends a loop or labelled block, with what the block gives."""
 
     label: str | None
     value: Expr | None = None

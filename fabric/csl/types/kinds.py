@@ -1,4 +1,4 @@
-"""The types of CSL as values: equal if they are the same type.
+"""The types of CSL are values: equal if they are the same type.
 
 `words` is the size of a value in memory in 16-bit words; None where a value exists at compile time only.
 """
@@ -56,7 +56,7 @@ class Type:
 
     @property
     def words(self) -> int | None:
-        """Size in memory in 16-bit words, or None for what exists at compile time only."""
+        """A value has this size in memory, in 16-bit words; None for what exists at compile time only."""
         return None
 
     @property
@@ -149,7 +149,7 @@ class VoidType(Type):
 
 @dataclass(frozen=True)
 class ComptimeType(Type):
-    """What exists at compile time only: unbounded integers, doubles, strings, types, structs, modules."""
+    """A `ComptimeType` exists at compile time only: unbounded integers, doubles, strings, types, structs, modules."""
 
     name: str
 
@@ -167,7 +167,7 @@ class AnyType(Type):
 
 @dataclass(frozen=True)
 class IdType(Type):
-    """Numbers of machine things that are no integers: colors, task ids, queues, directions."""
+    """An `IdType` is that of numbers of machine things that are no integers: colors, task ids, queues, directions."""
 
     name: str
 
@@ -274,7 +274,9 @@ class FnType(Type):
 
 @dataclass(frozen=True)
 class StructType(Type):
-    """A struct or union: anonymous if `name` is empty, else the same only if declared at the same place."""
+    """A `StructType` is a struct or union: anonymous if `name` is empty, else the same only if declared at the same
+    place.
+    """
 
     fields: tuple[tuple[str, Type], ...]
     name: str = ""

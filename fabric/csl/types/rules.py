@@ -1,4 +1,4 @@
-"""Which type converts to which without being asked, and the common type of two operands.
+"""These rules say which type converts to which without being asked, and the common type of two operands.
 
 Known values are more liberal than these rules, see `fabric.csl.comptime.convert`: an integer that is known converts to
 every integer type that holds it.

@@ -1,4 +1,4 @@
-"""A decoder that takes tokens of several requests in one step, seen from the host.
+"""A decoder may take tokens of several requests in one step; this is that decoder seen from the host.
 
 A step takes a token in each of its *lanes*.  Each of `Placement.batch` requests has a cache and `Placement.ahead` lanes
 beside each other; with one lane each, requests are told apart by their lanes.  With the embeddings the host says what
@@ -33,7 +33,7 @@ __all__ = ["BatchOracle", "BatchResident", "BatchStep", "LaneToken"]
 
 @dataclass(frozen=True)
 class LaneToken:
-    """A token that a lane takes.
+    """A `LaneToken` is a token that a lane takes in a step.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class LaneToken:
 
 
 NOBODY = LaneToken(0, True)
-"""What a lane takes that has no request."""
+"""A lane without a request takes this token."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class BatchResident:
 
 
 class BatchOracle:
-    """What the lanes must give, bit by bit: an `Oracle` of a decoder of one request for each.
+    """A `BatchOracle` gives, bit by bit, what the lanes must give: an `Oracle` of a decoder of one request for each.
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ BLOCKS = "blocks"
 """Policy of a program that reads a prompt in pieces for one whose entries move: each row takes its block of tokens."""
 
 NOWHERE, BELOW, OWN = 0, 1, 2
-"""Where a row's new entry comes from."""
+"""A row's new entry comes from one of these: from nowhere, from the row below, from the row itself."""
 
 
 def route_shift(layout: Layout, place: Placement, x: int = 0) -> None:

@@ -55,7 +55,7 @@ class ChunkReading:
 
 
 class Chunks:
-    """Programs of a decoder that reads a prompt in pieces and then answers.
+    """A `Chunks` has the programs of a decoder that reads a prompt in pieces and then answers.
 
     Parameters
     ----------

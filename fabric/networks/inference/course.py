@@ -1,4 +1,4 @@
-"""What a PE does between what it does with others: the program itself, followed from mark to mark.
+"""A program is followed from mark to mark, to find what a PE does between what it does with others.
 
 Programs of inference mark what several PEs do together, and where their parts end (`Idioms.mark` and `Idioms.cut` of
 `fabric.networks.inference.writer`).
@@ -30,7 +30,7 @@ BEHIND = "behind "
 
 
 class Met(NamedTuple):
-    """An operation that meets the fabric, outside of what is cut out.
+    """A `Met` is an operation that meets the fabric, outside of what is cut out.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Course(NamedTuple):
 
     @property
     def gaps(self) -> tuple[int, ...]:
-        """Cycles before the first step of each operation that meets the fabric, and behind the last one."""
+        """So many cycles lie before the first step of each operation that meets the fabric, and behind the last one."""
         found, now, whole = [], 0, list(accumulate(self.cycles, initial=0))
         for met in self.meetings:
             first = whole[met.event] + met.first
@@ -118,7 +118,7 @@ class Course(NamedTuple):
 
 
 class MarkedProgram:
-    """A program that is followed from mark to mark.
+    """A `MarkedProgram` is a program that is followed from mark to mark.
 
     Parameters
     ----------

@@ -76,7 +76,8 @@ Summed = Callable[[str, Var], Callable[[], None]]
 """Gives, for an all-reduce of `Decode.sums` and a variable, what writes it."""
 
 TASK = 30
-"""Number of the task: another one than that of the program that reads prompts, so that a run file can tell them."""
+"""The task has this number, another one than that of the program that reads prompts, so that a run file can tell them.
+"""
 
 PARTS = (
     "enter",
@@ -99,20 +100,21 @@ PARTS = (
     "head",
     "argmax",
 )
-"""Parts of a step in order; a timed program notes when each is done, those of layers in the last layer.
+"""A step has these parts in order; a timed program notes when each is done, those of layers in the last layer.
 
 Norms of queries and keys belong to ``rotary``, norms behind the parts of a layer to ``o`` and ``down``.
 """
 
 
 LASTING = ("cache", "phase", "held", "order", "passed", "fine", "coarse", "now", "newest", "numbers")
-"""What a PE keeps from one step to the next: entries, which slots they are in, how many tokens there are, the angles of
-the next position.  Angles of layers that turn otherwise have `LOCAL` behind their names; all else is written anew."""
+"""A PE keeps these from one step to the next: entries, their slots, how many tokens there are, the next angles.  Angles
+of layers that turn otherwise have `LOCAL` behind their names; all else is written anew.
+"""
 
 
 @dataclass(frozen=True)
 class ColumnRole:
-    """What a program depends on along x."""
+    """A `ColumnRole` is what a program depends on along x."""
 
     tree: tuple[Any, bool]
     first: bool
@@ -120,7 +122,7 @@ class ColumnRole:
 
 @dataclass(frozen=True)
 class RowRole:
-    """What a program depends on along y."""
+    """A `RowRole` is what a program depends on along y."""
 
     tree: tuple[Any, bool]
     parity: int
@@ -129,7 +131,7 @@ class RowRole:
 
 
 class Decode:
-    """Programs, routes and data of a decoder that generates.
+    """A `Decode` has programs, routes and data of a decoder that generates.
 
     Parameters
     ----------
@@ -224,7 +226,7 @@ class Decode:
 
     @property
     def cache_policy(self) -> str:
-        """What the program does with its cache."""
+        """The program treats its cache by this policy, one of `POLICIES` or `BLOCKS`."""
         return BLOCKS if self.policy == "shift" and not self.moving else self.policy
 
     # --- programs -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""How long a step of the resident decoder takes, part by part, from its program and the modelled numbers.
+"""The cycles of a step of the resident decoder are found part by part, from its program and the modelled numbers.
 
 Work on a PE is the program's own, followed from one all-reduce to the next (`fabric.networks.inference.course`) for
 each kind of row; all-reduces are those of the trees (`LineSum.ends`), each begun by every PE when it is ready
@@ -37,11 +37,11 @@ Before = int | Sequence[int]
 """`Before` says how many tokens went before that of a step, or before those of its lanes."""
 LAYER = PARTS[PARTS.index("norm 1") : PARTS.index("norm 3")]
 TOGETHER = 64
-"""Steps that are reckoned together: as many as fit into a cache."""
+"""So many steps are reckoned together: as many as fit into a cache."""
 
 
 BEHIND, FIRST, AGAIN, SAME = range(4)
-"""Ways in which the token of a lane comes."""
+"""The token of a lane comes in one of these ways."""
 
 
 def up(n: Cycles) -> Cycles:
@@ -50,7 +50,9 @@ def up(n: Cycles) -> Cycles:
 
 
 class PricedPlacement(Placement):
-    """A placement of one layer of each kind whose matrices take the room of one: where they lie changes no cycle."""
+    """A `PricedPlacement` has one layer of each kind whose matrices take the room of one: where they lie changes no
+    cycle.
+    """
 
     @staticmethod
     def of(place: Placement) -> PricedPlacement:
@@ -69,12 +71,12 @@ class PricedPlacement(Placement):
 
     @property
     def head_at(self) -> int:
-        """Word with which the output matrix begins, as if there were one layer."""
+        """The output matrix begins with this word, as if there were one layer."""
         return self.layer_words
 
 
 class RowKind(NamedTuple):
-    """What the work of a step depends on in a row: equal for all PEs of it, and for most rows.
+    """A `RowKind` is what the work of a step depends on in a row: equal for all PEs of it, and for most rows.
 
     Attributes
     ----------
@@ -351,13 +353,13 @@ class StepCycles:
 
     @property
     def taking(self) -> int:
-        """Cycles from when an embedding begins to enter until column 0 has it."""
+        """An embedding takes so many cycles from when it begins to enter until column 0 has it."""
         nothing = (0,) * self.place.lanes
         return self.arrival + self.entering(RowKind(0, nothing, nothing, (BEHIND,) * self.place.lanes))
 
     @property
     def arrival(self) -> int:
-        """Cycles from when an embedding begins to enter until column 0 can use its first wavelet."""
+        """An embedding takes so many cycles from when it begins to enter until column 0 can use its first wavelet."""
         passing = (
             self.decode.column * self.m["router.hop"] if self.decode.arrived else 0
         )  # the mesh that read the prompt
@@ -530,7 +532,7 @@ class Way:
 
 
 class _Heads:
-    """A sum inside the columns of each head, of scores or of squares: who waits for whom, along x.
+    """A `_Heads` is a sum inside the columns of each head, of scores or of squares: who waits for whom, along x.
 
     Parameters
     ----------

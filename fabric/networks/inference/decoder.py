@@ -1,4 +1,4 @@
-"""What a decoder is: sizes and constants of a language model, and how much it holds.
+"""A decoder is described by the sizes and constants of a language model, and by how much it holds.
 
 A layer is x = x + O(attention(norm(x))) and then x = x + down(act(gate(norm(x))) * up(norm(x))), with RMSNorm, rotary
 positions in half layout (feature i of a head turns with feature i + head_size / 2; of some only the first pairs) and
@@ -72,10 +72,10 @@ BIASED = {
     "o_bias": ("o_proj",),
     "ffn_bias": ("gate_proj", "up_proj", "down_proj"),
 }
-"""Products that have a bias together, by the field of a decoder that says so."""
+"""Products that have a bias together are listed by the field of a decoder that says so."""
 
 HEAD_NORMS = ("q_norm", "k_norm")
-"""Norms of heads, by the products whose results they take."""
+"""Norms of heads have these names, by the products whose results they take."""
 
 NORMS = {
     "before": ("input_layernorm", "post_attention_layernorm"),
@@ -84,7 +84,7 @@ NORMS = {
     "beside": ("input_layernorm", "post_attention_layernorm"),
     "shared": ("input_layernorm",),
 }
-"""Where the norms of a layer stand, and their names in the hub's files, in the order in which they are done.
+"""The norms of a layer have these names in the hub's files, by where they stand, in the order in which they are done.
 
 Of norms *beside* each other the first is that of attention, the second that of the feed-forward part.
 """
@@ -298,7 +298,7 @@ class Decoder:
 
     @property
     def group(self) -> int:
-        """Query heads that read the same keys and values."""
+        """So many query heads read the same keys and values; they are a group."""
         return self.heads // self.kv_heads
 
     @property
@@ -313,7 +313,7 @@ class Decoder:
 
     @cached_property
     def kinds(self) -> tuple[LayerKind, ...]:
-        """The kinds of layers, each once, in the order in which they first come."""
+        """These are the kinds of layers, each once, in the order in which they first come."""
         return tuple(dict.fromkeys(self.different)) or (LayerKind(),)
 
     def kind(self, layer: int) -> LayerKind:
@@ -406,17 +406,17 @@ class Decoder:
 
     @property
     def inward(self) -> tuple[str, ...]:
-        """The products that the feed-forward part begins with."""
+        """The feed-forward part begins with these products."""
         return ("gate_proj", "up_proj") if self.gated else ("up_proj",)
 
     @property
     def norm_parts(self) -> tuple[str, ...]:
-        """Kinds of tensors that a norm has."""
+        """A norm has these kinds of tensors."""
         return ("weight", "bias") if self.norm_bias else ("weight",)
 
     @property
     def query_key_norms(self) -> dict[str, int]:
-        """Weights of the norms of queries and of keys, by their names; empty if there are none."""
+        """The norms of queries and of keys have so many weights, by their names; empty if there are none."""
         if self.projection_norms:
             return dict(zip(HEAD_NORMS, (self.query_features, self.kv_features), strict=True))
         return dict.fromkeys(HEAD_NORMS, self.head_size) if self.head_norms else {}
@@ -438,7 +438,7 @@ class Decoder:
 
     @property
     def norm_sums(self) -> int:
-        """Sums over all features that the norms of a layer take: of squares, and of the features to subtract a mean.
+        """The norms of a layer take so many sums over all features: of squares, and of the features to subtract a mean.
 
         Norms beside each other share them.
         """
@@ -455,7 +455,7 @@ class Decoder:
 
     @property
     def product_parameters(self) -> int:
-        """Parameters of the products of a layer that a token meets: of experts those that are chosen."""
+        """The products of a layer that a token meets have so many parameters: of experts those that are chosen."""
         return self._products(max(1, self.chosen)) + self.experts * self.hidden
 
     def _products(self, parts: int) -> int:

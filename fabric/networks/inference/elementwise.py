@@ -51,14 +51,14 @@ __all__ = [
 ]
 
 LOCAL = "_local"
-"""Ends the names of the angles of layers whose positions are local."""
+"""This ends the names of the angles of layers whose positions are local."""
 FINE = 64
 """Coarse angles are turned once in so many positions."""
 ANGLE_BANK, TURNED_BANK = 2, 4
 """Banks in which cosines and products begin; queries begin in bank 0, so heads of an even number of pairs never meet
 them in one bank."""
 LARGEST_EXPONENT = 86.0
-"""Of 1 + exp(-z), so that its reciprocal is in range."""
+"""The exponent of 1 + exp(-z) is at most this, so that its reciprocal is in range."""
 
 
 def _emit_sums(w: Writer, numbers: Var, sum_one: Callable[[], None]) -> None:
@@ -217,7 +217,7 @@ def emit_gated(w: Writer, shares: Var | None = None) -> None:
 
 
 PLAIN = ("relu", "gelu_erf")
-"""Activations that are not gate / (1 + exp(e))."""
+"""These activations are not gate / (1 + exp(e))."""
 
 
 def emit_plain(w: Idioms, inner: Var, gate: Dsd, count: int) -> None:

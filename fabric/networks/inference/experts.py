@@ -1,4 +1,4 @@
-"""Which experts of a layer a token is given to, decided by every PE for itself.
+"""Every PE decides for itself which experts of a layer a token is given to.
 
 The router's matrix lies whole in every column, cut over y as those products that read hidden features: behind its
 all-reduce all PEs have the logits of all experts, and find the same ones.  They are few numbers, so that telling each

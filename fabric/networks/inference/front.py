@@ -1,4 +1,4 @@
-"""How far the PEs of a mesh are: a time for each column and each row, moved on by work and by all-reduces.
+"""The PEs of a mesh have come so far: a time for each column and each row, moved on by work and by all-reduces.
 
 Work takes equally long on all PEs of a row, and an all-reduce along one axis shifts all lines of the other by what they
 are behind: so the time of PE (c, r) is always the sum of a number of its column and one of its row, and an all-reduce

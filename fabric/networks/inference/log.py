@@ -1,4 +1,4 @@
-"""When a region took a token and when it was through with it, noted by its column 0: a ring of readings in memory.
+"""Column 0 of a region keeps a ring of readings: when the region took a token and when it was through with it.
 
 The host takes the readings out between two tokens (`noted`), so that the ring need not be long and nothing is lost.
 """

@@ -1,4 +1,4 @@
-"""What a generating decoder must give, bit by bit: numpy in the order of the PEs, slow and plain.
+"""The oracle gives what a generating decoder must give, bit by bit: numpy in the order of the PEs, slow and plain.
 
 Every array has one entry per PE, row or column, in the order of the placement.  Sums inside a PE go through
 `Arithmetic.product` (ascending, from zero, one rounding each) or are added one after the other; sums over PEs are
@@ -31,10 +31,10 @@ from wse_core.formats import Arithmetic, Bits, Format
 __all__ = ["Norms", "Oracle"]
 
 ALONG_Y, ALONG_X = (0, 2, 1, 3), (1, 2, 0, 3)
-"""Orders of the axes of tiles, (height, width, depth, rows), in which a product along an axis finds them in memory."""
+"""A product along an axis finds the axes of tiles, (height, width, depth, rows), in this order in memory."""
 
 Norms = Iterator[list[Bits]]
-"""Weights, and biases if there are some, of the norms of a layer that are left."""
+"""`Norms` are the weights, and biases if there are some, of the norms of a layer that are left."""
 
 
 class Oracle:

@@ -96,7 +96,7 @@ class Passing:
 
 
 class PipelineOracle:
-    """What the regions must give, bit by bit: an `Oracle` per region and request, one handing on to the next.
+    """A `PipelineOracle` gives, bit by bit, what the regions must give: an `Oracle` per region and request.
 
     Parameters
     ----------

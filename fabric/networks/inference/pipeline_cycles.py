@@ -1,4 +1,4 @@
-"""How long a token takes through several regions, and how much of that each region waits: closed forms.
+"""The cycles of a token through several regions, and how much of that each region waits, are predicted.
 
 Each region is a decoder of its own, so its cycles are those of `decode_cycles`, from having a token's state to being
 ready for another one.  A hand-over goes from column 0 over the width of a region, row by row as rows are ready.
@@ -26,7 +26,7 @@ __all__ = ["Bubbles", "PipelineCycles"]
 
 @dataclass(frozen=True)
 class Bubbles:
-    """A round: each request gets one token.
+    """A `Bubbles` is a round in which each request gets one token, with the cycles that regions wait.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Bubbles:
 
     @property
     def share(self) -> float:
-        """Part of all regions' cycles in which they wait."""
+        """This part of all regions' cycles is spent waiting."""
         return 1 - sum(self.busy) / (len(self.busy) * self.cycles)
 
 

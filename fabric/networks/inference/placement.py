@@ -30,7 +30,7 @@ from wse_core.formats import Half
 __all__ = ["NOTHING", "Placement", "shares"]
 
 NOTHING = -1
-"""In a list of features: a place that has none."""
+"""In a list of features this stands at a place that has none."""
 
 MOST_LANES = 500
 """Tokens of a step: their numbers are exact in both 16-bit formats, and those that are twice as large."""
@@ -177,7 +177,9 @@ class Placement:
 
     @cached_property
     def shapes(self) -> dict[str, Shape]:
-        """The local products of a step, in order, by what they make: rows of the result x depth of the sum."""
+        """The local products of a step have these shapes, in order, by what they make: rows of the result x depth of
+        the sum.
+        """
         depth = self.hidden
         sizes = {
             "qkv": (self.query_rows + 2 * self.kv_rows, depth),
@@ -196,7 +198,7 @@ class Placement:
 
     @property
     def norm_vectors(self) -> int:
-        """Vectors of norms that are here: `mask_vectors`, those of all layers, those of the last norm."""
+        """So many vectors of norms are here: `mask_vectors`, those of all layers, those of the last norm."""
         return self.last_norm_at + self.last * len(self.decoder.norm_parts)
 
     @property
@@ -206,7 +208,7 @@ class Placement:
 
     @property
     def mask_vectors(self) -> int:
-        """Vectors that have 1 where there is a feature and 0 elsewhere, for norms that subtract the mean."""
+        """So many vectors have 1 where there is a feature and 0 elsewhere, for norms that subtract the mean."""
         return int(self.decoder.centred)
 
     @property
@@ -222,7 +224,7 @@ class Placement:
 
     @property
     def squares(self) -> int:
-        """Sums of squares of queries and keys that are normalised, of a token, in a PE."""
+        """A PE has so many sums of squares of a token's queries and keys, if these are normalised."""
         return 2 if self.decoder.projection_norms else self.turned_heads * self.decoder.head_norms
 
     @property
@@ -252,7 +254,7 @@ class Placement:
 
     @property
     def marks(self) -> list[int]:
-        """What a program reads of its layers by how many are left, this one included: their marks, and one of none."""
+        """A program reads these marks of its layers by how many are left, this one included; the first is of none."""
         decoder = self.decoder
         return [0, *[decoder.mark(decoder.kind(layer)) for layer in reversed(range(decoder.layers))]]
 
@@ -263,7 +265,7 @@ class Placement:
 
     @property
     def head_at(self) -> int:
-        """Word of all matrices with which the output matrix begins."""
+        """The output matrix begins with this word of all matrices."""
         return self.decoder.layers * self.layer_words
 
     @property
@@ -278,7 +280,7 @@ class Placement:
 
     @property
     def inner_vectors(self) -> int:
-        """Vectors inside of feed-forward parts that a PE has in a step: of each token, or of each chosen expert."""
+        """A PE has so many vectors inside of feed-forward parts in a step: of each token, or of each chosen expert."""
         return self.lanes * max(1, self.decoder.chosen)
 
     @property
@@ -366,7 +368,7 @@ class Placement:
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
-        """Tokens whose logits each column has, shape (width, vocabulary)."""
+        """Each column has the logits of these tokens, shape (width, vocabulary)."""
         return self._chunks(self.decoder.vocabulary, self.width, self.vocabulary)
 
 

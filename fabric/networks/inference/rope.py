@@ -27,7 +27,7 @@ from wse_core.errors.values import shown
 __all__ = ["KINDS", "Scaling"]
 
 KINDS = ("linear", "llama3", "yarn", "longrope")
-"""Scalings that are modelled."""
+"""These scalings of positions are modelled."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Who holds which token: the cache of keys and values over the rows of a mesh, followed token by token.
+"""Tokens of the cache are held by the rows of a mesh; here they are followed token by token.
 
 Policies
     shift: the newest token enters the bottom row, and rows pass their oldest entry up where the row above has fewer, so

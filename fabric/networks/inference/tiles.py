@@ -93,7 +93,8 @@ def embedding_rows(place: Placement, machine: Machine, weights: Weights, token: 
 
 
 Part = tuple[str, tuple[int, int], NDArray[np.int64], NDArray[np.int64]]
-"""A matrix of a product: name, shape, and the features of each place that are its outputs and its inputs."""
+"""A `Part` is a matrix of a product: name, shape, and the features of each place that are its outputs and its inputs.
+"""
 
 
 def _feed_forward(place: Placement, layer: int) -> Iterator[tuple[str, list[Part]]]:

@@ -1,4 +1,4 @@
-"""A window of attention in a decoder's program: which tokens lie in which slots, and what scores may be at most.
+"""A window of attention needs in a decoder's program which tokens lie in which slots, and what scores may be at most.
 
 A PE knows the number of the token in each slot.  With a token t, slots of tokens up to t - window have a limit far
 below every score, and the others one far above: (number - (t - window + 1/2)) * `STEEP`.  The smaller one of score and

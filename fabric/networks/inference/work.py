@@ -1,4 +1,4 @@
-"""What instructions of a PE cost in closed forms of inference: the words in which its parts are counted."""
+"""Instructions of a PE have these costs when the cycles of inference are predicted."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ class Work:
 
     @property
     def load(self) -> int:
-        """Cycles until a loaded register can be used."""
+        """A loaded register can be used after so many cycles."""
         return int(self.m["ce.load_latency"])

@@ -21,7 +21,7 @@ from fabric.program.program import Program
 __all__ = ["CHUNK", "CODE_WORDS", "Idioms", "Writer", "code_words", "function_room", "resident_variables"]
 
 CHUNK = 32
-"""Scores whose exponentials are taken at a time, at least."""
+"""The exponentials of at least so many scores are taken at a time."""
 CODE_WORDS = 4096
 """The program has room for so many words; a test assembles programs and sees that none is longer."""
 NORM_WORDS = 512
@@ -29,7 +29,7 @@ NORM_WORDS = 512
 GELU_WORDS = 40
 """The function gelu in the tanh form has room for so many more words of code."""
 MARK_WORDS = 60
-"""What only some layers do has room for so many more words of code."""
+"""So many more words of code are kept for what only some layers do."""
 BEHIND_WORDS, MORE_NORMS = 100, 700
 """Norms behind the parts of a layer, and two more norms, have room for so many more words of code."""
 WINDOW_WORDS, LOCAL_WORDS, CAP_WORDS = 150, 300, 350
@@ -92,7 +92,7 @@ def resident_variables(p: Program, place: Placement, slots: int = 0, code: int =
 
 
 class Idioms:
-    """What is written again and again.
+    """`Idioms` writes what programs of decoders need again and again.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Configurations for ``wse train`` that can be named without a path."""
+"""Configurations for ``wse train`` are kept here; they can be named without a path."""

@@ -51,14 +51,14 @@ FIELDS: dict[str, dict[str, Any]] = {
     },
     "circbuf_dsd": {"base_address": "pointer", "extent": U16, "wraparound": U16},
 }  # fmt: skip
-"""Per kind of DSD the fields of `@get_dsd` and what they hold."""
+"""Each kind of DSD has these fields in `@get_dsd`, with what they hold."""
 
 PORTS = {"fabin_dsd": "input_queue", "fabout_dsd": "output_queue"}
 NEEDED = {"fabin_dsd": ("extent",), "fabout_dsd": ("extent",)}
 LOAD_OPTIONS = ("async", "activate", "unblock", "on_control", "save_address", "single_step", "priority", "ut_id")
 MODES = ("simd_32", "simd_64", "simd_32_or_64", "none")
 MODES_BY_QUEUE = ("simd_off", "simd_max")
-"""Modes that SDK 2.x has for WSE-3 beside those."""
+"""SDK 2.x has these further modes for WSE-3."""
 
 
 def pointer(ev: Interpreter, node: n.Node, scope: Scope) -> Operand:
@@ -315,7 +315,7 @@ PARTS = {
     "priority": ("high", "medium", "low"), "on_control": ("terminate", "activate", "unblock"),
     "empty_action": ACTIONS, "full_action": ACTIONS,
 }  # fmt: skip
-"""Fields of the options that are structs."""
+"""These fields of the options are structs."""
 
 
 def _named_ids(ev: Interpreter, option: str) -> tuple[str, ...]:

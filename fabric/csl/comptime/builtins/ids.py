@@ -1,4 +1,4 @@
-"""Kinds of ids, and which of them an architecture names data tasks and what is blocked by."""
+"""Ids are of several kinds, and an architecture says which of them name data tasks and which are blocked."""
 
 from __future__ import annotations
 

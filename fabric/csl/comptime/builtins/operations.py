@@ -1,4 +1,4 @@
-"""Builtins that are operations on vectors: one row each, checked by `fabric.csl.check.operations`."""
+"""Builtins that are operations on vectors have one row each, checked by `fabric.csl.check.operations`."""
 
 from __future__ import annotations
 

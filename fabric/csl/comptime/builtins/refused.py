@@ -1,4 +1,4 @@
-"""Builtins that are known in order to be refused: what WSE-2 or this compiler does not have."""
+"""Some builtins are known only in order to be refused: WSE-2 or this compiler does not have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of builtins: name, number of arguments, when it may be called, who obeys it.
+"""Builtins have a table: name, number of arguments, when one may be called, who obeys it.
 
 =======  =============================================================
 `when`   may be called
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["TABLE", "BuiltinSpec", "Operand", "builtin"]
 
 Operand = Value | LaneValue | tree.Expr
-"""What an expression gives: a number that is known, one per lane, or what is done at run time."""
+"""An `Operand` is what an expression gives: a number that is known, one per lane, or what is done at run time."""
 TABLE: dict[str, BuiltinSpec] = {}
 Handler = Callable[["Interpreter", n.Builtin, Scope], Operand]
 PLACES = {

@@ -1,4 +1,4 @@
-"""Builtins that make and change values."""
+"""These builtins make and convert values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of the library that have no body there: what the machine does for them.
+"""Some functions of the library have no body there: the machine does their work.
 
 `ROUTINES` is keyed by the name of the module's source and of the function; each takes the `FunctionLowering` and the
 call.

@@ -1,4 +1,4 @@
-"""What routines need of the machine: time stamps, the router's configuration, records for the host."""
+"""Routines need these things of the machine: time stamps, the router's configuration, records for the host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from wse_core.encoding import DIRS
 __all__ = ["Machine"]
 
 STAMPS = (4, 8, 0)
-"""First of the three registers that take a time stamp; others for the next one, so that the one before may stay."""
+"""A time stamp takes three registers from one of these on; others for the next one, so that the one before may stay."""
 FILTER_FIELDS = {"set_counter": 0, "set_max_counter": 1, "set_active_limit": 2}
 IO_MODES = {"set_io_direction": "add", "clear_io_direction": "remove", "toggle_io_direction": "toggle"}
 RING_MODES = {"set_ring_mode": True, "clear_ring_mode": False}
@@ -26,11 +26,11 @@ IO_ORDER = "WESNR"
 BY_ADDRESS = ("reset_routes", *IO_MODES)
 STRING, TIME = "string", "time"
 FORMS = ("", "d", "D", "x", "X", "b", "f", "s")
-"""What may stand between braces in a text of <simprint>."""
+"""These may stand between braces in a text of <simprint>."""
 
 
 class Machine(Operations):
-    """Instructions of the machine that no expression makes; a mix-in of `FunctionLowering`."""
+    """`Machine` writes instructions of the machine that no expression makes; a mix-in of `FunctionLowering`."""
 
     # ---- time
 

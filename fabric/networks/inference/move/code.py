@@ -1,4 +1,4 @@
-"""The parts of programs that move a cache to another mesh: of PEs that send, that only pass on, and that receive.
+"""Programs that move a cache to another mesh have parts for PEs that send, that only pass on, and that receive.
 
 Senders and those between work layer by layer: tokens along the column first (`fabric.networks.inference.move.plan`),
 then each row's tokens to the east, entry by entry, own ones first and then those of the columns to the west.  On the
@@ -41,7 +41,7 @@ def counted(p: Program, var: Var) -> Iterator[None]:
 
 
 class MovingRow(NamedTuple):
-    """What a program of a sender depends on along y.
+    """A `MovingRow` is what a program of a sender depends on along y.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class MovingRow(NamedTuple):
 
 
 class Sender:
-    """What a PE needs that sends entries to the other mesh, its own or only those of others.
+    """A `Sender` writes what a PE needs that sends entries to the other mesh, its own or only those of others.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How long keys and values take to another mesh, from sizes and modelled numbers alone.
+"""The time that keys and values take to another mesh is found from sizes and modelled numbers alone.
 
 Entries are followed from PE to PE: along the columns, where each row takes and passes on what `shared_out` says, then
 along the rows to the other mesh, whose roots receive, flood and pick.  Each PE begins when it has read its part of the

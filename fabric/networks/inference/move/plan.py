@@ -1,4 +1,5 @@
-"""Who sends which entries of a cache where, when decoding goes on on another mesh than the one that read the prompt.
+"""A plan says who sends which entries of a cache where, when decoding goes on on another mesh than the one that read
+the prompt.
 
 An *entry* is what a PE has of one token in one layer: its features of the key, then those of the value.  On both meshes
 tokens lie over rows in order, in blocks that are equal to one token, and features over columns; the meshes have other

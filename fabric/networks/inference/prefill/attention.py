@@ -32,7 +32,7 @@ from fabric.networks.inference.prefill.writer import PromptWriter
 __all__ = ["HIGHEST", "PromptAttention"]
 
 HIGHEST = 3e38
-"""Limit of a score that counts."""
+"""The limit of a score that counts is this."""
 
 
 class PromptAttention:

@@ -1,4 +1,4 @@
-"""Ways between neighbours of a row: sums toward a home that moves, and pieces of numbers from it.
+"""Neighbours of a row are connected for sums toward a home that moves, and for pieces of numbers from it.
 
 Each PE sends to both neighbours and receives from both, in colors of the parity of its column, so that no route ever
 changes, wherever the home of a step is.

@@ -1,4 +1,4 @@
-"""How long the reading of a prompt takes, part by part, from its program and the modelled numbers.
+"""The cycles of reading a prompt are found part by part, from its program and the modelled numbers.
 
 Work on a PE is the program's own, followed from mark to mark (`fabric.networks.inference.course`), a turn of each loop
 over the steps of a product standing for all; what moves along rows is `fabric.networks.inference.prefill.rows`.  A tile
@@ -47,7 +47,9 @@ LAYER = PARTS[PARTS.index("norm 1") : PARTS.index("down")]
 
 
 class Turn(NamedTuple):
-    """A step of a product: until its tile is there, until the next one is on its way, until and behind the channel."""
+    """A `Turn` is a step of a product: until its tile is there, until the next one is on its way, until and behind the
+    channel.
+    """
 
     tile: int
     begun: int
@@ -56,7 +58,7 @@ class Turn(NamedTuple):
 
 
 class RingProduct(NamedTuple):
-    """A product whose right matrix goes round.
+    """A `RingProduct` is a product whose right matrix goes round.
 
     Attributes
     ----------
@@ -76,7 +78,7 @@ class RingProduct(NamedTuple):
 
 
 class ExpertProduct(NamedTuple):
-    """The products of all experts, whose matrices go round one after the other.
+    """An `ExpertProduct` stands for the products of all experts, whose matrices go round one after the other.
 
     Attributes
     ----------
@@ -111,7 +113,8 @@ def cut_of(program: MarkedProgram, name: str) -> str:
 
 
 Item = tuple[str, int, "RingProduct | ExpertProduct | None"]
-"""An event of a stretch of the program, the cycles from the one before to it, and what goes round there."""
+"""An `Item` is an event of a stretch of the program, the cycles from the one before to it, and what goes round there.
+"""
 
 
 class PromptCycles:
@@ -291,7 +294,9 @@ class PromptCycles:
 
     @cached_property
     def stretches(self) -> tuple[Course, list[list[Item]], int, list[Item]]:
-        """What is before the layers, a layer of each kind, the cycles to another one, and what is behind them."""
+        """The program has four stretches: before the layers, a layer of each kind, the cycles to another one, behind
+        them.
+        """
         program = self.program(0)
         opened = program.follow("prompt", "layer", self.given)
         state, layers, again = opened.state, [], 0
@@ -340,7 +345,9 @@ class PromptCycles:
 
     @cached_property
     def _run(self) -> tuple[dict[str, float], Times]:
-        """When each of `PARTS` is done, those of layers in the last layer, and when each PE is through."""
+        """Each of `PARTS` is done at these times, those of layers in the last layer, and each PE is through at the last
+        ones.
+        """
         height = self.place.height
         run = PromptRun(self, min(height, STEPS))
         found, at = run.run()

@@ -1,4 +1,4 @@
-"""What the reading of a prompt must give, bit by bit: numpy in the order of the PEs.
+"""The oracle gives what the reading of a prompt must give, bit by bit: numpy in the order of the PEs.
 
 Arrays have one entry per row of PEs; what a product does on all columns of a row is done at once.  Small parts are
 those of the decoder's oracle (`fabric.networks.inference.oracle.Oracle`), which goes on from the state that is reached

@@ -28,7 +28,7 @@ from wse_core.errors import ConfigError
 __all__ = ["EAST", "HERE", "WEST", "PromptPlacement", "TokenShape"]
 
 WEST, EAST, HERE = 0, 1, 2
-"""Where the home of a step's chunk lies, seen from a PE; `HERE` plus the slot of the chunk."""
+"""The home of a step's chunk lies in one of these directions, seen from a PE; `HERE` plus the slot of the chunk."""
 
 
 class TokenShape(Shape):
@@ -106,7 +106,7 @@ class PromptPlacement:
 
     @cached_property
     def sequence(self) -> NDArray[np.int64]:
-        """The chunk whose tile each row has in each step, shape (height, steps)."""
+        """Each row has the tile of this chunk in each step, shape (height, steps)."""
         rank, order, n = np.array(self.ring.rank), np.array(self.ring.order), self.place.height
         return order[(rank[:, np.newaxis] + np.arange(n)) % n]
 
@@ -147,7 +147,7 @@ class PromptPlacement:
 
     @cached_property
     def allowed(self) -> NDArray[np.uint16]:
-        """How many keys of the block in each slot a query may see, shape (height, width, key_slots, tokens)."""
+        """A query may see so many keys of the block in each slot, shape (height, width, key_slots, tokens)."""
         return self._up_to(0)
 
     def outside(self, window: int) -> NDArray[np.uint16]:
@@ -185,7 +185,7 @@ class PromptPlacement:
 
     @cached_property
     def tile_elements(self) -> dict[str, int]:
-        """Numbers of 16 bits that go round the ring in a step of each product."""
+        """So many numbers of 16 bits go round the ring in a step of each product."""
         place = self.place
         found = {name: place.tile_words(shape) for name, shape in place.shapes.items() if name != "head"}
         found["scores"] = found["mix"] = place.kv_rows * self.keys

@@ -58,7 +58,7 @@ from wse_core.params import Machine
 __all__ = ["PARTS", "Prefill"]
 
 COLORS_SUM, QUEUES_SUM = (5, 6, 7, 8, 9), Queues((5, 0), 7, 5)
-"""Of the tree that sums squares along x."""
+"""The tree that sums squares along x has these colors and queues."""
 
 PARTS = (
     "enter",
@@ -76,7 +76,7 @@ PARTS = (
     "swiglu",
     "down",
 )
-"""Parts of the program in order; a timed program notes when each is done, those of layers in the last layer.
+"""The program has these parts in order; a timed program notes when each is done, those of layers in the last layer.
 
 Norms of queries and keys belong to ``rotary``, norms behind the parts of a layer to ``o`` and ``down``.
 """
@@ -84,7 +84,7 @@ Norms of queries and keys belong to ``rotary``, norms behind the parts of a laye
 
 @dataclass(frozen=True)
 class PromptColumn:
-    """What a program depends on along x."""
+    """A `PromptColumn` is what a program depends on along x."""
 
     tree: tuple[Any, bool]
     parity: int
@@ -94,7 +94,7 @@ class PromptColumn:
 
 
 class Prefill:
-    """Programs, routes and data that read a prompt.
+    """A `Prefill` has programs, routes and data that read a prompt.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ class Prefill:
 
 
 class _Parts:
-    """The parts of a layer that are the same for all matrices of a kind."""
+    """A `_Parts` writes the parts of a layer that are the same for all matrices of a kind."""
 
     def __init__(
         self, prefill: Prefill, w: PromptWriter, ring: TileRing, channels: Channels, column: PromptColumn, goes: Var

@@ -22,7 +22,7 @@ from wse_core.formats import Bits
 __all__ = ["KEPT", "Reading", "as_cycles", "embeddings", "read_prompt", "readings"]
 
 KEPT = ("weights", "cache", "norms", "biases", "row_biases", "head_norms", "last")
-"""What the two programs of a PE have at the same place."""
+"""The two programs of a PE have these at the same place."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ QUEUE_RING = 1, 3
 
 
 class TileRing:
-    """What a PE needs for tiles on the ring of its column.
+    """A `TileRing` writes what a PE needs for tiles on the ring of its column.
 
     Parameters
     ----------

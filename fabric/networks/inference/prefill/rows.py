@@ -1,4 +1,4 @@
-"""Times of lines of PEs while pieces and sums move along them: who waits for whom, all places of a line at once.
+"""Lines of PEs have times while pieces and sums move along them: who waits for whom, all places of a line at once.
 
 A line is a row, or the columns of a head.  What a PE does itself comes from its program (`Ways`); a wavelet that waits
 for its predecessor's PE is a running maximum: a PE goes on when it is ready and when what comes to it has come, and
@@ -26,7 +26,7 @@ __all__ = ["SHARE", "Channel", "Times", "Ways"]
 
 Times = NDArray[np.float64]
 SHARE = 2 / 3
-"""Slots per cycle that two transfers take of a PE that waits: a third of a cycle each, as at their other ends."""
+"""Two transfers take so many slots per cycle of a PE that waits: a third of a cycle each, as at their other ends."""
 TURNS = 2
 """It is reckoned so often how long PEs wait while a piece goes along a line; more turns change nothing that counts."""
 LATE = -1e15
@@ -34,7 +34,7 @@ LATE = -1e15
 
 
 class Ways(NamedTuple):
-    """What the PEs of a line do in a step of a channel, each array with one entry per place.
+    """`Ways` are what the PEs of a line do in a step of a channel, each array with one entry per place.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Ways(NamedTuple):
 
 
 class Channel:
-    """Pieces that are spread, and parts that are summed, along lines of so many places.
+    """A `Channel` has pieces that are spread, and parts that are summed, along lines of so many places.
 
     Parameters
     ----------
