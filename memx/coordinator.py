@@ -1,4 +1,4 @@
-"""The coordinator of the memory service: what is streamed in an iteration, filled in with the present values.
+"""The coordinator of the memory service fills in what is streamed in an iteration with the present values.
 
 It keeps the parameters; the words of an iteration are those of the network's operations
 (`fabric.networks.streamed.writer`), laid out once per sparsity pattern.

@@ -33,7 +33,7 @@ F = np.float32
 
 @dataclass(frozen=True)
 class Optimizer(ABC):
-    """What all optimizers have.
+    """An `Optimizer` is the base of all optimizers, and has what they have in common.
 
     Attributes
     ----------

@@ -119,7 +119,7 @@ class Parameter:
 
     @property
     def gradient_pattern(self) -> Pattern:
-        """Elements whose gradients are asked for."""
+        """Gradients are asked for of these elements."""
         if self._gradient_pattern is not None:
             return self._gradient_pattern
         return self._everywhere if self.by_rows and self.pattern.density < 1 else self.pattern
@@ -130,7 +130,7 @@ class Parameter:
 
     @property
     def transposed(self) -> tuple[Pattern, np.ndarray]:
-        """(Pattern, entry behind each of its entries) of the transposed matrix; computed when the pattern is new."""
+        """The transposed matrix is (pattern, entry behind each of its entries); computed when the pattern is new."""
         if self._transposed is None:
             self._transposed = self.pattern.transpose()
             self.transposes += 1

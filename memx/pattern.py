@@ -108,7 +108,7 @@ class Pattern:
 
     @cached_property
     def steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What `wse_core.sparse.encode_steps` gives: starts, steps, source."""
+        """`wse_core.sparse.encode_steps` gives these of the pattern: starts, steps, source."""
         return encode_steps(self.indptr, self.indices)
 
     def mask(self) -> np.ndarray:

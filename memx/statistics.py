@@ -23,7 +23,7 @@ from fabric.networks.graph.operations import EPSILON
 __all__ = ["MOMENTUM", "BatchStatistics"]
 
 MOMENTUM = 0.1
-"""Share of a batch in the running statistics, if nothing else is said."""
+"""A batch has this share in the running statistics, if nothing else is said."""
 
 Numbers = NDArray[np.float32]
 

@@ -1,4 +1,4 @@
-"""Where the dense store of a parameter lies: in memory, or in files for runs that are larger than memory.
+"""The dense store of a parameter lies in memory, or in files for runs that are larger than memory.
 
 A file holds one float32 array, row-major, and is mapped: pages come and go with use.  `memx.parameter` touches it row
 by row in the order of the stream, a block at a time (`BLOCK`), so memory holds a block, not the model; the index and
@@ -24,7 +24,7 @@ from wse_core.errors import ConfigError
 __all__ = ["BLOCK", "FileStore", "MemoryStore", "row_blocks"]
 
 BLOCK = 1 << 20
-"""Elements of a matrix that are worked on at a time."""
+"""So many elements of a matrix are worked on at a time."""
 
 
 def row_blocks(shape: tuple[int, ...], block: int | None = None) -> Iterator[tuple[int, int]]:

@@ -17,7 +17,7 @@ __all__ = ["Delivery", "Tiers"]
 
 @dataclass(frozen=True)
 class Delivery:
-    """When the layers that leave one after the other went out.
+    """A `Delivery` says when the layers that leave one after the other went out.
 
     Attributes
     ----------

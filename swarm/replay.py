@@ -30,9 +30,9 @@ __all__ = ["CHANGES", "NOTED", "Change", "Course", "ReplayPort", "bottleneck", "
 Times = NDArray[np.float64]
 
 NOTED = 0.01
-"""Share of an iteration that a change has to save to be worth a name."""
+"""A change has to save this share of an iteration to be worth a name."""
 TRUSTED = 0.02
-"""Share of an iteration by which its replay may miss what was simulated."""
+"""A replay may miss what was simulated by this share of an iteration."""
 SETTLED = 8
 """Iterations after which a replay is taken as it is, if two in a row never take the same time."""
 
@@ -81,11 +81,11 @@ CHANGES = (
     Change("stream", "a stream from DRAM twice as fast", _twice("stream.rate")),
     Change("buffer", "buffers twice as large", _twice("link.buffer")),
 )
-"""Changes that are tried, each alone."""
+"""These changes are tried, each alone."""
 
 
 class Course:
-    """How a wafer works on a pass if nothing keeps it waiting.
+    """A `Course` is how a wafer works on a pass if nothing keeps it waiting.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class Course:
 
 
 FULL = 2
-"""Cycles between two words of a column from which its queues were full."""
+"""More cycles than this between two words of a column tell that its queues were full."""
 
 
 class ReplayPort:

@@ -1,4 +1,4 @@
-"""The memory service on the clock: when each value is up to date, and what has to be read from flash for it.
+"""The memory service is on the clock: when each value is up to date, and what has to be read from flash for it.
 
 A gradient that came updates its weight, and the weight may leave again for the next iteration while other gradients
 still come.  Three things need all gradients first, and then every word of the next iteration waits for the last one:

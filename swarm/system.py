@@ -115,12 +115,12 @@ class Iteration:
 
     @property
     def cycles(self) -> int:
-        """Cycles that a wafer needs if nothing keeps it waiting."""
+        """A wafer needs so many cycles if nothing keeps it waiting."""
         return self.total_cycles - self.load - self.boundary
 
 
 class Sent(NamedTuple):
-    """What was sent to the wafers once.
+    """A `Sent` is what was sent to the wafers once.
 
     Attributes
     ----------

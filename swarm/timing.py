@@ -1,4 +1,4 @@
-"""How long weights and gradients are under way: rates of links and nodes, latency of the tree, and of an update.
+"""Weights and gradients are under way so long: rates of links and nodes, latency of the tree, and of an update.
 
 A tree is a pipeline: the first word needs the latency of all levels, the others follow at the rate of the links.
 """
@@ -72,7 +72,7 @@ class Links:
 
     @property
     def window(self) -> int:
-        """Words that may be on the way to a system or wait there."""
+        """So many words may be on the way to a system or wait there."""
         return int(self.buffer // WORD)
 
     @property

@@ -1,4 +1,5 @@
-"""The tree of broadcast-reduce nodes over N systems: shape, cost, and the one order in which gradients are added.
+"""The tree of broadcast-reduce nodes over N systems has a shape, a cost, and the one order in which gradients are
+added.
 
 Towards the memory service a tree looks like one system, towards a system like the memory service: both are an
 `Endpoint`, so a tree can stand on trees, and N = 1 needs none.  Weights are copied on the way down; on the way up a
@@ -34,13 +35,13 @@ __all__ = [
 ]
 
 CHUNK: int = PARAMETERS["link.chunk"].value
-"""Elements that a node of the default machine adds together: what it holds of a tensor at any time, per port."""
+"""A node of the default machine adds so many elements together: what it holds of a tensor at any time, per port."""
 WAYS: int = PARAMETERS["node.ways"].value
 """A node of the default machine has at most so many ports."""
 
 
 class Endpoint(ABC):
-    """What sits below a link: a system, or a node of the tree.
+    """An `Endpoint` is what sits below a link: a system, or a node of the tree.
 
     A subclass is fed by `weights` and gives chunks of gradients by `gradients`.
     """

@@ -1,4 +1,4 @@
-"""The way of a gradient up: out of every wafer, link, tree of nodes that add, update units, and flash if it lies there.
+"""A gradient goes up: out of every wafer, link, tree of nodes that add, update units, and flash if it lies there.
 
     planes    chunks of what comes back go over the planes in turn, in the order of asking, as the words went down
     nodes     an element goes on when it has come from all children, a latency per level, at the rate of a link or node

@@ -1,4 +1,5 @@
-"""All ways between memory service and wafers, pass after pass: what a machine's numbers make of words that are ready.
+"""All ways between memory service and wafers give the times of words that are ready, pass after pass, by a machine's
+numbers.
 
 Of the wafers the ways know ports only: `swarm.ports.WaferPort`, behind which a wafer is simulated, or
 `swarm.replay.ReplayPort`, which knows how long its wafer takes.
@@ -67,7 +68,7 @@ class Ways:
 
     @property
     def gap(self) -> float:
-        """Cycles that a word takes on the links of a system."""
+        """A word takes so many cycles on the links of a system."""
         return WORD / self.bytes_per_cycle
 
     def load(self, samples: int) -> int:

@@ -3,8 +3,9 @@
 An editor shows the first sentence of a docstring without the file around it.  So it has a subject and a verb: a
 function says in the imperative what it does, everything else is the subject of a sentence ("A `Layout` says ...", "The
 queue has so many ...").  Grammar is not parsed: a sentence must have one of the `VERBS`, or one of the `NOUNS_TOO`
-right behind a name in backticks or a pronoun; a function may with one of the `IMPERATIVES`.  Who uses another
-word adds it.
+right behind a name in backticks or a pronoun, and besides those of clauses ("what is run", "steps that a loop takes"),
+of which each of the `RELATIVES` begins one; a function may begin with one of the `IMPERATIVES`, and anything that is
+true or false with "Whether".  Who uses another word adds it.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ IMPERATIVES = word_set(
 )
 VERBS = word_set(
     """
-    adds allows appear appears appends applies are arrive arrives asks assembles assigns become becomes begin begins
+    adds allows appear appears appends applies are arrive arrives ask asks assembles assigns become becomes begin begins
     belong belongs binds bounds brings calibrate came can cannot carries carry checks chooses clears closes collects
     come comes compares compiles compresses computes connects consist consists contains converts could creates decides
     declare declares decodes defines delivers depends describe describes did differ divides do does emits enables
     enclose encodes enters evaluates exceeds exchanges executes exists expects explains expresses fails falls fill fills
-    finds fixes flattens flows follows forwards generates gets give gives go goes grows had handles hands hangs happen
-    happens has have helps hides hold holds includes initialises initializes inserts installs is jumps keep keeps know
-    knows lays leads learns leaves lets lie lies live lives locates loses lowers make makes may means meets merges move
-    multiplies must need needs obeys occurs offers opens overlaps owns paints parses passes performs pops predicts
+    finds fixes flattens flows follows forwards generates get gets give gives go goes grows had handles hands hangs
+    happen happens has have helps hides hold holds includes initialises initializes inserts installs is jumps keep keeps
+    know knows lays leads learns leaves lets lie lies live lives locates loses lowers make makes may means meets merges
+    move multiplies must need needs obeys occurs offers opens overlaps owns paints parses passes performs pops predicts
     prefers presents prints produces provides pulls pushes puts raises reach reaches receives reduces refers refuse
     refuses relates remains remembers removes renders replaces represents reproduces requires reserves resolves restores
     rests returns reveals rewrites rounds say says see selects send sends separates serves shall should shows simulates
@@ -62,7 +63,7 @@ VERBS = word_set(
 NOUNS_TOO = word_set(
     """
     answers begin builds call calls changes copies cost costs count counts covers crosses cut cuts depend differs draw
-    draws drives drops end ends estimates explain exports fall feeds fit fits follow forms functions get guards imports
+    draws drives drops end ends estimates explain exports fall feeds fit fits follow forms functions guards imports
     issues joins lead leave let limits links lists loads look looks maps marks matches mean measures meet models moves
     name names orders packs pass picks places plans points posts prices print queries ranks read reads records releases
     repeats reports run runs searches sees sets share shares shifts show splits starts stay steps stops stores streams
@@ -70,6 +71,8 @@ NOUNS_TOO = word_set(
     """
 )
 """Forms that are nouns as well; they count as verbs where only a verb can stand."""
+RELATIVES = word_set("that which who whose whom where what how when while if unless until because")
+AUXILIARIES = word_set("is are was were has have had can cannot could may must will would shall should do does did")
 PRONOUNS = {"it", "that", "which", "who", "they", "nobody", "everything", "this", "these", "code"}
 
 
@@ -82,17 +85,34 @@ def first_sentence(text: str) -> str:
 def faults(kind: str, text: str) -> list[str]:
     """Return what is wrong with a docstring of a "module", "class", "property", "function" or "value"."""
     sentence = first_sentence(text)
-    words = re.findall(r"[A-Za-z][\w'-]*", re.sub(r"`+[^`]*`+", "code", sentence))
+    tokens = re.findall(r"[A-Za-z][\w'-]*|[,:;()]", re.sub(r"`+[^`]*`+", "code", sentence))
+    words = [token for token in tokens if token[0].isalpha()]
     found = []
     if len(words) < FEWEST:
         found.append(f"fewer than {FEWEST} words")
     if re.match(r"[a-z]+\b(?!-[A-Z])", sentence):
         found.append("begins with a small letter")
-    low = [word.lower() for word in words]
-    said = bool(VERBS & set(low)) or any(b in NOUNS_TOO and a in PRONOUNS for a, b in pairwise(low))
-    if not said and not (kind == "function" and words and words[0] in IMPERATIVES):
+    first = words[0] if words else ""
+    if not (kind == "function" and first in IMPERATIVES) and first != "Whether" and not _says(tokens):
         found.append("has no verb")
     return found
+
+
+def _says(tokens: list[str]) -> bool:
+    """Whether a sentence has a verb besides one for each of its clauses, which end at a mark."""
+    clauses, before = 0, ""
+    for token, behind in pairwise([*(token.lower() for token in tokens), ""]):
+        is_verb = token in VERBS or (token in NOUNS_TOO and before in PRONOUNS)
+        if is_verb and before not in AUXILIARIES:
+            if not clauses:
+                return True
+            clauses -= 1
+        elif token in RELATIVES and (token, behind) != ("that", "of"):
+            clauses += 1
+        elif not token[0].isalpha():
+            clauses = 0
+        before = token
+    return False
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[str, str, str]]:

@@ -1,4 +1,4 @@
-"""Files that are longer than a reader likes: advice, since ideas decide where a file ends.
+"""Advice is given on files that are longer than a reader likes, since ideas decide where a file ends.
 
     python -m tools.sizes
 
@@ -16,7 +16,7 @@ __all__ = ["ADVISED", "long_files", "main"]
 
 ROOMS = (*OWN_PACKAGES, "tools", "tests")
 ADVISED = {".py": 600, ".pyx": 800, ".pxd": 800}
-"""Lines that a file of each kind should not exceed without a reason."""
+"""A file of each kind should not exceed so many lines without a reason."""
 
 
 def long_files(root: Path = ROOT) -> dict[str, int]:

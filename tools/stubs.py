@@ -1,4 +1,4 @@
-"""The stub ``fabric/program/program.pyi``: what editors and type checkers see of `Program`.
+"""The stub ``fabric/program/program.pyi`` is what editors and type checkers see of `Program`.
 
 Its methods are made when it is imported, so no checker finds them in the source.
 

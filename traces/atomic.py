@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all: written beside the target, flushed to disk, renamed at the end.
+"""Files appear complete or not at all: they are written beside the target, flushed to disk, renamed at the end.
 
 The target is where a symbolic link leads, so the link stays and what it names is replaced.  Devices, pipes and
 sockets are refused: a rename would put a regular file in their place, which on a machine whose user is root takes
@@ -45,7 +45,7 @@ def target_of(path: str | os.PathLike[str]) -> Path:
 
 
 class PendingFile:
-    """A file that takes its name by `publish` and vanishes by `discard`.
+    """A `PendingFile` takes its name by `publish` and vanishes by `discard`.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ __all__ = ["heatmap", "plane", "write_heatmap"]
 INCHES = 7.0
 MOST_INCHES = 9.0
 MOST_TEXTS, MOST_COLUMNS = 64, 16
-"""PEs and columns up to which the numbers are written into the cells."""
+"""The numbers are written into the cells up to so many PEs and columns."""
 
 
 def sent(arrived: np.ndarray) -> np.ndarray:

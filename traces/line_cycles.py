@@ -31,7 +31,7 @@ FABRIC_WAITS = ("input", "output", "fifo")
 
 @dataclass(frozen=True)
 class LineCycles:
-    """The cycles of one source line over all PEs that were looked at.
+    """A `LineCycles` has the cycles of one source line over all PEs that were looked at.
 
     Attributes
     ----------

@@ -31,7 +31,7 @@ LATEST = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class PhaseMark:
-    """A phase, or an instant if it ends where it begins.
+    """A `PhaseMark` is a phase, or an instant if it ends where it begins.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Counters and results that this package writes have units and meanings, which stand here by name.
+"""Counters and results of this package have units and meanings, which stand here by name.
 
 A run file says of each number what it is; whoever adds one need not, if its name stands here.  The unit ``1`` is that
 of shares, ratios and counts of nothing in particular; texts, truth values and structures have none.

@@ -27,14 +27,14 @@ MOST_FRAMES = 600
 STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1), (0, 0))  # W, E, N, S, R
 MARKS = "<>^vD"
 PIXELS = 900
-"""Width that an animation comes to, or its height if that is more."""
+"""An animation has this width, or this height if that is more."""
 DPI = 100
 ASIDE = 2.7
-"""Width of what stands beside the PEs, labels and legend [inches]."""
+"""The labels and the legend beside the PEs take this width [inches]."""
 PALETTE_FRAMES = 8
-"""Frames, spread over the whole, whose colours the palette of a GIF is made from."""
+"""The palette of a GIF is made from the colours of so many frames, spread over the whole."""
 SHADES = {"calculates": COLOURS["stall_pipe"], "waits": "#f0cfc8", "does nothing": COLOURS["idle"]}
-"""Colour of a PE by what it does."""
+"""A PE has this colour by what it does."""
 
 
 @styled

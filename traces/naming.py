@@ -1,4 +1,4 @@
-"""What events number has names: tasks, control tasks, operations.
+"""Tasks, control tasks and operations get their names by the numbers that events have.
 
 Control tasks have ids of their own, so a task is told from them by `task_number`: its id, or `CONTROL` more than the id
 of a control task.

@@ -1,4 +1,4 @@
-"""Which wavelet is which: identities along a path, found from events alone.
+"""Wavelets get identities along a path, found from events alone.
 
 Queues are first in, first out, so the k-th wavelet to leave a queue is the k-th that came into it.  `identify` plays
 the queues through and gives every event of a wavelet the number of that wavelet; copies of a multicast keep the number.

@@ -54,7 +54,7 @@ OTHERS, OTHER_OPERATIONS = "other tasks", "other operations"
 MOST_DRAWN = 1500
 """Spans up to which each is drawn as itself in an SVG or a PDF; more are one image there."""
 MOST_NUMBERED = 120
-"""Links up to which the numbers stand beside the arrows."""
+"""Up to so many links the numbers stand beside the arrows."""
 
 
 class NothingToDraw(TraceError):

@@ -1,4 +1,4 @@
-"""Where a result comes from: version, commit, build mode, host.
+"""A result comes from a version, a commit, a build mode and a host, which are found here.
 
 Read from files only; no other program is started.
 """
@@ -16,7 +16,7 @@ __all__ = ["DISTRIBUTION", "ROOT", "build_info", "commit", "package_version", "p
 
 DISTRIBUTION = "wse-sim"
 ROOT = Path(__file__).resolve().parents[1]
-"""Directory that holds the packages: the checkout, or where the distribution was installed."""
+"""This directory holds the packages: the checkout, or where the distribution was installed."""
 
 
 def package_version() -> str:

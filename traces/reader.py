@@ -161,17 +161,17 @@ class RunFile:
 
     @property
     def counters(self) -> tuple[str, ...]:
-        """Names of the counters, in the order in which they were written."""
+        """The file has counters of these names, in the order in which they were written."""
         return tuple(self._counters)
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Names of the results, in the order in which they were written."""
+        """The file has results of these names, in the order in which they were written."""
         return tuple(self._results)
 
     @property
     def windows(self) -> int:
-        """Windows that the counters have."""
+        """The counters have so many windows."""
         dataset = self._dataset("counters", "busy")
         with self._guarded():
             return int(dataset.shape[0])

@@ -1,4 +1,4 @@
-"""Layout of a run file, the HDF5 file that a run leaves behind.
+"""A run file is the HDF5 file that a run leaves behind; it has this layout.
 
 ==================  ==============================================================================================
 place               content
@@ -40,7 +40,7 @@ SEGMENT = 1 << 20
 """A segment has so many events, a multiple of `CHUNK`."""
 
 STATUSES = ("completed", "deadlock", "fault", "cycle limit", "interrupted")
-"""How a run can end."""
+"""A run can end in one of these ways."""
 
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
 
@@ -55,7 +55,7 @@ def check_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class RunMeta:
-    """Where a run comes from.
+    """A `RunMeta` says where a run comes from.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What every PE of a region does in a given cycle, put together from the events before it."""
+"""The state of every PE of a region in a given cycle is put together from the events before it."""
 
 from __future__ import annotations
 

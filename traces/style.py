@@ -76,7 +76,7 @@ OPERATIONS = (
     "#66c2a5", "#fc8d62", "#8da0cb", "#e78ac3", "#a6d854", "#d8b365", "#5ab4ac", "#bf812d", "#9970ab", "#74add1",
 )  # fmt: skip
 OTHER, OTHER_OPERATION = "#d0d0d0", "#97a3a8"
-"""Of tasks and operations; those that take fewer cycles than the first so many share one."""
+"""These colours are shared by tasks and operations that take fewer cycles than the first so many."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -106,7 +106,7 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def fitted(figure: Any) -> None:
-    """Cut titles of axes that would leave the figure, and put three dots where something is missing."""
+    """Clip titles of axes that would leave the figure, and put three dots where something is missing."""
     from matplotlib.font_manager import FontProperties
 
     font = FontProperties(family=RC["font.family"], size=RC["axes.titlesize"], weight=RC["axes.titleweight"])

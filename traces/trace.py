@@ -124,7 +124,7 @@ class Trace:
 
     @cached_property
     def shape(self) -> tuple[int, int]:
-        """Height and width of the fabric, by its counters; without any those of the part that has events."""
+        """The fabric has this height and width, by its counters; without any those of the part that has events."""
         run = self.files[0]
         if run.counters:
             height, width = run.counter(run.counters[0]).values.shape[1:3]

@@ -1,4 +1,4 @@
-"""Counters per window of cycles: what every PE and link did in each stretch of a run.
+"""Counters are kept per window of cycles: what every PE and link did in each stretch of a run.
 
 Counters only grow, so a window is the difference of two readings.  The machine is read when its clock passes a multiple
 of the window; nothing is added to its hot path.  Windows of a PE add up to its counters at the end.
@@ -16,7 +16,7 @@ from wse_core.errors import ConfigError
 __all__ = ["MOST_BYTES", "Windows"]
 
 MOST_BYTES = 1 << 31
-"""What the windows of a run may take in memory."""
+"""The windows of a run may take at most so many bytes of memory."""
 
 
 class Windows:

@@ -48,7 +48,7 @@ __all__ = ["DTYPES", "check_fabric", "check_program", "refuse", "whole"]
 DTYPES = {"f16": 1, "cb16": 1, "i16": 1, "u16": 1, "f32": 2, "i32": 2, "u32": 2}
 """An element of each type of symbols takes so many words."""
 MOST_WORDS = 1 << 15
-"""Words of code that a branch could name at all."""
+"""A branch could name at most so many words of code."""
 _CHECKED = "_described"
 _KNOWN: set[tuple[Any, ...]] = set()
 """Instructions that were found well formed; programs have most of theirs in common."""

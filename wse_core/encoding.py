@@ -114,7 +114,7 @@ SHIFT_CTRL, SHIFT_OWN, SHIFT_VALID, SHIFT_STAMP = 32, 33, 34, 35
 
 # --- accounting -------------------------------------------------------------------------------------------------------
 WAIT_REASONS = ("idle", "pipe", "conflict", "resource", "input", "output", "fifo")
-"""What a cycle in which a CE issued nothing is booked as."""
+"""A cycle without an instruction issued is booked by a CE as one of these."""
 COUNTERS = (
     "busy",
     "idle",
@@ -132,7 +132,7 @@ COUNTERS = (
 """
 N_WAITS, N_COUNTS = len(WAIT_REASONS), len(COUNTERS)
 CONFLICT_RULES = ("none", "mod4", "bank")
-"""Which two addresses one cycle cannot serve (``mem.conflict_rule``)."""
+"""These rules say which two addresses one cycle cannot serve (``mem.conflict_rule``)."""
 
 # --- events (see `wse_core.events`) -----------------------------------------------------------------------------------
 KINDS = (
@@ -155,8 +155,9 @@ KINDS = (
 )
 """Kinds of events; the number of a kind is its place here.  New ones are added at the end."""
 WAITS = WAIT_REASONS[3:]
-"""Reasons of a CE's wait that are events.  Waits of the pipeline (`stall_pipe`) are not: they follow from the
-instructions."""
+"""These reasons of a CE's wait are events.  Waits of the pipeline (`stall_pipe`) are not: they follow from the
+instructions.
+"""
 
 # --- registers by address ---------------------------------------------------------------------------------------------
 REG_ROUTES = 0x7F20  # word address of the route register of color 0; one per color
@@ -175,7 +176,7 @@ REG_INPUT = 8
 REG_NONE = 5  # the direction of a position that is not valid
 REG_PRIORITY = 8  # in the configuration of a queue: medium; the next bit: high
 REG_ORDER = (0, 1, 3, 2, 4)
-"""Directions of `DIRS` in the order of registers, which is W, E, S, N, R."""
+"""Directions of `DIRS` have this order in registers, which is W, E, S, N, R."""
 
 # --- faults -----------------------------------------------------------------------------------------------------------
 FAULT_KINDS = ("none", "sram_range", "sram_align", "program", "queue", "collision", "memory")
@@ -221,7 +222,7 @@ NAMED = {
     "FINDING": FINDINGS,
     "D": tuple(DETAILS),
 }
-"""Groups whose members C knows by prefix and name, Python by name: prefix -> names in order."""
+"""C knows the members of these groups by prefix and name, Python by name: prefix -> names in order."""
 FIELDS = {"RT": ROUTE_FIELDS, "ASYNC": ASYNC}
 """Words of the machine have these fields: prefix -> name -> (lowest bit, bits)."""
 

@@ -1,4 +1,4 @@
-"""What the machine reports while it runs: the kinds of events and the record that holds one.
+"""A running machine sends these reports: the kinds of events and the record that holds one.
 
 Both machines, the compiled one and the plain-Python reference, report the same events; tests compare them.  An event is
 a fact that cannot be derived from others: a router's grant is one, the landing at the neighbour ``router.hop`` cycles
@@ -93,7 +93,7 @@ COLUMNS = {
     "flags": "bit 0: control wavelet or control task; depart: bits 1-3 port it came from, bit 4 swapped color; "
     "wait: bits 1-3 queue",
 }
-"""Columns of an event file and what they hold."""
+"""An event file has these columns: name -> what it holds."""
 
 
 LEVELS = {
@@ -120,7 +120,7 @@ FOREVER = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class TraceFilter:
-    """Which events are recorded.
+    """A `TraceFilter` says which events are recorded.
 
     Attributes
     ----------

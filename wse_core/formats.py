@@ -31,7 +31,7 @@ Bits: TypeAlias = NDArray[np.unsignedinteger[Any]]
 BLOCK = 1 << 16
 """Numbers that are drawn at a time, few enough for a cache; the sequence does not depend on it."""
 MANY = 1 << 25
-"""16-bit numbers from which on they are drawn out of `QUANTILES` of them: seven times as fast, and as good there."""
+"""So many 16-bit numbers or more are drawn out of `QUANTILES` of them: seven times as fast, and as good there."""
 QUANTILES = 1 << 16
 FLOATS = {"f16": (5, 10), "cb16": (6, 9), "f32": (8, 23)}
 """A float format has so many bits of exponent and of mantissa."""

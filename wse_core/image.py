@@ -249,7 +249,7 @@ class ProgramImage:
 
 
 class RouteTable:
-    """The routing of one color: the few records that occur, and which of them each PE has.
+    """A `RouteTable` is the routing of one color: the few records that occur, and which of them each PE has.
 
     Indexed as the array of records that it stands for: ``table["rx"]``, ``table[y, x]``, ``table[mask]``; what is
     returned is a copy.  A whole wafer has hundreds of thousands of PEs and seldom ten kinds of them.

@@ -32,7 +32,7 @@ COUNTED = "authors' program of WaferLLM, counted from the source by hand"
 HUGE = 1 << 62
 
 ROWS: list[dict[str, Any]] = []
-"""Keyword arguments of `wse_core.params.Param`, in the order in which the numbers are listed."""
+"""Each row has the keyword arguments of one `wse_core.params.Param`, in the order in which the numbers are listed."""
 
 
 def _p(name: str, value: Any, unit: str, source: str, confidence: str, doc: str, **limits: Any) -> None:
@@ -321,7 +321,7 @@ for _op in isa.OPS:
            choices=(1, 2, 4, 8))
 
 DEFAULT_PRESET = "wse2"
-"""The machine that is meant where none is named."""
+"""This machine is meant where none is named."""
 
 PRESETS: dict[str, Mapping[str, Any]] = {
     "wse2": {},
@@ -346,5 +346,7 @@ PRESETS: dict[str, Mapping[str, Any]] = {
         **{f"lanes.{op.name}": op.lanes[1] for op in isa.OPS if any(op.lanes)},
     },
 }
-"""What each preset has that differs from the rows, by name.  Test a new one with ``wse kernel ... --preset NAME``."""
+"""Each preset has these numbers, by name, that differ from the rows.  Test a new one with ``wse kernel ... --preset
+NAME``.
+"""
 # fmt: on

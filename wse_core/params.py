@@ -1,4 +1,4 @@
-"""Machines: a preset of the table in `wse_core.numbers`, with overrides whose type and limits are checked.
+"""A machine is a preset of the table in `wse_core.numbers`, with overrides whose type and limits are checked.
 
 A *preset* (``wse2``, ``wse3``) is a column of that table; a `Machine` is a preset with overrides, from a file, from
 ``--set machine.NAME=VALUE`` or from a call of `machine`.

@@ -63,7 +63,7 @@ def described(value: object) -> str:
 
 @dataclass(frozen=True)
 class Field:
-    """A value that a user may set.
+    """A `Field` is a value that a user may set.
 
     Attributes
     ----------

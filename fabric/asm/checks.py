@@ -1,4 +1,4 @@
-"""What vector operations ask of their operands: types, packing, microthreads, DSRs that must be paired.
+"""Operands of vector operations must obey rules: types, packing, microthreads, DSRs that must be paired.
 
 Front ends ask when an operation is written, the assembler again when it knows all that a DSR is ever loaded with.
 """
@@ -21,7 +21,7 @@ __all__ = ["LETTER", "check_type", "fits", "packing", "pair", "thread_of"]
 LETTER = {"f16": "h", "cb16": "h", "i16": "i", "u16": "i", "f32": "s", "i32": "l", "u32": "l"}
 """Each element type has its letter of the op table."""
 OPEN_THREAD = 8
-"""Microthread of an operation whose DSRs are loaded only further down in the code."""
+"""An operation whose DSRs are loaded only further down in the code has this microthread."""
 
 
 def check_type(unit: Unit, op: isa.Op, dsd: Dsd, letter: str, place: str, ins: Instruction | None = None) -> None:

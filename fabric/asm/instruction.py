@@ -16,7 +16,7 @@ MOVES = frozenset({"mov16", "mov32"})
 
 
 class Place(NamedTuple):
-    """Where something stands in the source of a front end; messages show it."""
+    """A `Place` is where something stands in the source of a front end; messages show it."""
 
     file: str
     line: int

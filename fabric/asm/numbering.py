@@ -1,4 +1,4 @@
-"""Numbers that the assembler chooses: queues of data tasks, task ids, DSRs; what they allow and what clashes."""
+"""The assembler chooses numbers: queues of data tasks, task ids, DSRs; here is what they allow and what clashes."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ class Queue:
 
 @dataclass(frozen=True, repr=False)
 class Dsd:
-    """A descriptor: an immutable value that operations take or that `Program.load` puts into a DSR.
+    """A `Dsd` is a descriptor: an immutable value that operations take or that `Program.load` puts into a DSR.
 
     Made by the methods of `Program` (`mem1d`, `mem4d`, `circular`, `fifo`, `fabin`, `fabout`).
     """
@@ -242,7 +242,7 @@ class Dsr:
 
     @property
     def root(self) -> Dsr:
-        """The DSR that stands for all those which must carry the same number."""
+        """This DSR stands for all those which must carry the same number."""
         dsr = self
         while dsr.group is not dsr:
             dsr = dsr.group

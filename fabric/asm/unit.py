@@ -1,4 +1,4 @@
-"""A unit of assembly: all that becomes one `wse_core.image.ProgramImage`, without any front end.
+"""A unit of assembly is all that becomes one `wse_core.image.ProgramImage`, without any front end.
 
 A compiler and the Python sugar (`fabric.program.program.Program`) both stand on `Unit`.  It takes variables, queues,
 data structure registers, tasks, functions, labels and symbolic instructions, each with its place in the source, refuses
@@ -476,4 +476,4 @@ class Unit:
 
 
 def _nowhere() -> None:
-    """The place of a front end that passes all of its places."""
+    """Return no place, for a front end that passes all of its places."""

@@ -1,4 +1,4 @@
-"""Numbers of the host and the 16-bit words of SRAM that stand for them."""
+"""Numbers of the host become the 16-bit words of SRAM that stand for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUMPY: dict[str, Any] = {
     "i32": np.int32,
     "u32": np.uint32,
 }
-"""Type of numpy that holds an element; cb16 as bit patterns."""
+"""An element lies in this type of numpy; cb16 as bit patterns."""
 
 
 def encode_array(values: ArrayLike, dtype: str, bias: int | None = None, what: str = "value") -> NDArray[np.uint16]:

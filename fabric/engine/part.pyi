@@ -1,4 +1,4 @@
-"""The part of a fabric that one rank advances has these types; part.pyx documents its members."""
+"""A part of a fabric is advanced by one rank and has these types; part.pyx documents its members."""
 
 import numpy as np
 from numpy.typing import NDArray

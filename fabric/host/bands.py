@@ -20,7 +20,7 @@ MOST_THREADS = 64
 
 @dataclass
 class Arrangement:
-    """What is asked for, and what ran.
+    """An `Arrangement` is what is asked for of bands and threads, and what ran.
 
     Attributes
     ----------

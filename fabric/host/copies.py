@@ -20,7 +20,7 @@ __all__ = ["Copies", "control_id", "control_names", "task_id", "task_names"]
 
 
 LAST = 16
-"""Names and rectangles of which is kept where their symbols lie."""
+"""So many names and rectangles are kept with where their symbols lie, the last ones."""
 
 
 class Copies:

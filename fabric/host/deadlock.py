@@ -33,7 +33,7 @@ from wse_core.image import DIR_R, DIRS, STEP, TASK_TEARDOWN, FabricSpec
 __all__ = ["Wait", "deadlock", "explain"]
 
 Key: TypeAlias = tuple[Any, ...]
-"""What waits or is waited for: its kind, its place, and its number there."""
+"""A `Key` is what waits or is waited for: its kind, its place, and its number there."""
 Entry: TypeAlias = dict[str, Any]
 """An entry is the engine's record of something that waits."""
 

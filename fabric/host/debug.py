@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 __all__ = ["Debugger", "replay"]
 
 OWNER = "of"
-"""Key of a snapshot that says which engine it is of."""
+"""This key of a snapshot says which engine it is of."""
 PIECE = 256
 MOST_PIECE = 1 << 16
 
 
 class Debugger:
-    """Runs a fabric to where something happens.
+    """A `Debugger` runs a fabric to where something happens.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Which engine a fabric runs on, and how much host memory it needs."""
+"""A fabric runs on one of the engines, and needs so much host memory there."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ ENDINGS = ((DeadlockError, "deadlock"), (MachineFault, "fault"), (CycleLimitErro
 
 
 class Recorder:
-    """Records one fabric: the first that is built, or one that is there; or all that are built, one after the other.
+    """A `Recorder` records one fabric: the first that is built, or one that is there; or all that are built, one after
+    the other.
 
     Parameters
     ----------

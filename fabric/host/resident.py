@@ -1,4 +1,4 @@
-"""Memory of this process that is in RAM: now, and at the most.
+"""The memory of this process that is in RAM is read: now, and at the most.
 
 The kernel's own peak (``ru_maxrss``) begins with that of the process that started this one; the high-water mark of
 ``/proc`` does not, and can be started anew.  Where there is no ``/proc``, the former is told.

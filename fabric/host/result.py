@@ -1,4 +1,4 @@
-"""What a run did: its cycles, counters and wall-clock time."""
+"""A run has a result: its cycles, counters and wall-clock time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["RunResult"]
 
 @dataclass(frozen=True, repr=False)
 class RunResult:
-    """What a run did.
+    """A `RunResult` says what a run did.
 
     Attributes
     ----------

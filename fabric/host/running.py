@@ -1,4 +1,4 @@
-"""A run with breaks of about every tenth of a second, so that Ctrl-C and progress come between two cycles.
+"""A run has breaks of about every tenth of a second, so that Ctrl-C and progress come between two cycles.
 
 The compiled engine takes breaks without cutting the run: that a host is slow must not show in the state of a machine.
 The plain-Python one does cycle after cycle, so pieces of a run change nothing.

@@ -1,4 +1,4 @@
-"""Kinds of rows, columns and PEs: what a large layout is described by, drawn from and copied by.
+"""A large layout is described by, drawn from and copied by its kinds of rows, columns and PEs.
 
 A wafer has 750,000 PEs, but the layouts of programs have few kinds of rows and columns.  A *band* is a longest run of
 neighbouring rows (or columns) that are equal in every given plane.

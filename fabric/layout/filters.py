@@ -1,4 +1,6 @@
-"""Filters of wavelets on delivery to the CE: painted like routes, one slot of the PE per color that has one."""
+"""Filters of wavelets act on delivery to the CE; they are painted like routes, one slot of the PE per color that has
+one.
+"""
 
 from __future__ import annotations
 

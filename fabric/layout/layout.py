@@ -1,4 +1,4 @@
-"""Rectangles of PEs: which program runs where, how each color is routed, what the host attaches; checked before a run.
+"""A layout is a rectangle of PEs: which program runs where, how each color is routed, what the host attaches.
 
 A `Layout` is painted: `Layout.place` and `Layout.route` cover rectangles, later calls paint over earlier ones.
 `Layout.build` checks the whole picture and returns the `wse_core.image.FabricSpec` that a machine is made from.
@@ -138,7 +138,7 @@ class Layout:
 
     @property
     def programs(self) -> tuple[Program | ProgramImage, ...]:
-        """The programs that are placed, in the order in which the specification numbers them."""
+        """These programs are placed, in the order in which the specification numbers them."""
         return tuple(self._programs)
 
     def place_each(self, programs: Sequence[Program | ProgramImage], which: np.ndarray, x: int = 0, y: int = 0) -> None:

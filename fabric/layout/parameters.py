@@ -1,4 +1,4 @@
-"""Values that `Layout.set_param` puts into the SRAM of PEs before a run."""
+"""`Layout.set_param` puts values into the SRAM of PEs before a run."""
 
 from __future__ import annotations
 

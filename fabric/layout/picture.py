@@ -37,7 +37,7 @@ ARROW = 4  # pixels: length and half width of a head
 
 @dataclass(frozen=True)
 class Scene:
-    """What is drawn: the parts of a layout, and the names of its programs."""
+    """A `Scene` is what is drawn: the parts of a layout, and the names of its programs."""
 
     title: str
     names: list[str]
@@ -60,7 +60,7 @@ class Scene:
 
 @dataclass(frozen=True)
 class PictureAxis:
-    """Rows or columns of the picture: (first, stop) of each, None where some are left out."""
+    """A `PictureAxis` has the rows or columns of the picture: (first, stop) of each, None where some are left out."""
 
     ranges: tuple[tuple[int, int] | None, ...]
 

@@ -35,7 +35,7 @@ class Rect(NamedTuple):
 
 
 RectLike = Rect | tuple[int, ...] | list[int]
-"""What a user may give: (x, y), (x, y, w, h), (x, y, w, h, sx, sy) or a `Rect`."""
+"""A `RectLike` is what a user may give: (x, y), (x, y, w, h), (x, y, w, h, sx, sy) or a `Rect`."""
 
 
 def rect_within(rect: RectLike | None, width: int, height: int, what: str = "rectangle") -> Rect:

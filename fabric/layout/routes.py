@@ -1,4 +1,4 @@
-"""Routing of a color: what one call of `Layout.route` says, checked, and which PE has which of these.
+"""A color is routed by calls of `Layout.route`: what each says, checked, and which PE has which of these.
 
 Painting works on one small number per PE and color, the number of a configuration, and so does what comes of it.
 """
@@ -176,7 +176,7 @@ class RouteCall:
 
 
 class Painting:
-    """Which configuration each PE of a layout has, per color."""
+    """A `Painting` says which configuration each PE of a layout has, per color."""
 
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height

@@ -34,7 +34,7 @@ class Stream:
 
 
 class Streams:
-    """The streams of a layout of `width` x `height` PEs, checked when they are attached."""
+    """`Streams` are those of a layout of `width` x `height` PEs, checked when they are attached."""
 
     def __init__(self, width: int, height: int, colors: int) -> None:
         self.width, self.height, self.colors = width, height, colors

@@ -1,1 +1,1 @@
-"""Whole networks that live on the wafer."""
+"""Whole networks live on the wafer: their operations, and the programs that train them or answer by them."""

@@ -1,4 +1,4 @@
-"""Blocks of a program that are written whole or not at all.
+"""Blocks of a program are written whole or not at all.
 
 Each ``with`` of `Program` (task, function, loop, while_, if_, else_) stands inside `Blocks.whole`: an exception takes
 back what the block added, to the unit and to what the parts of the program remember.  So a cell of a notebook with a

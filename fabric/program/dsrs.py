@@ -1,4 +1,4 @@
-"""A program loads and changes data structure registers itself, by what is here."""
+"""Data structure registers can be loaded and changed by a program itself, with the methods in this file."""
 
 from __future__ import annotations
 

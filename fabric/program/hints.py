@@ -1,4 +1,4 @@
-"""What to try when a program is refused, in the words of `Program`: for each hint of the assembler."""
+"""A refused program comes with what to try, in the words of `Program`: for each hint of the assembler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One method of `Program` per operation of the op table, and one refusal per operation that is not modelled.
+"""`Program` has one method per operation of the op table, and one refusal per operation that is not modelled.
 
 The methods are made, but carry real signatures and docstrings: `help`, editors (`fabric/program/program.pyi`, made by
 `tools/stubs.py`) and the tests see them.
@@ -29,7 +29,7 @@ ATTRIBUTES = {
 """An asynchronous operation has these attributes (`Program.async_`): type and default."""
 
 REFUSED = ("addc16", "fnormh", "fnorms", "map")
-"""Operations of the element that the model has not."""
+"""The model does not have these operations of the element."""
 
 
 class OperationMethods:

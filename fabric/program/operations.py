@@ -1,4 +1,4 @@
-"""One method per row of the op table: scalar if all operands are registers and numbers, else a vector operation."""
+"""Each row of the op table has a method: scalar if all operands are registers and numbers, else a vector operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues and the descriptors of wavelets that arrive from, or leave for, the fabric."""
+"""Queues and descriptors are made for wavelets that arrive from, or leave for, the fabric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs of one PE: a Python API that assembles to a `wse_core.image.ProgramImage`.
+"""A program of one PE is written by a Python API that assembles to a `wse_core.image.ProgramImage`.
 
 The concepts are those of CSL, one to one: variables in SRAM, tasks (data, local, control), colors, input and output
 queues, DSDs, DSRs, microthreads.  A `Program` collects symbolic instructions; `Program.assemble` picks ids, lays out
@@ -137,7 +137,7 @@ class Program(OperationMethods):
 
     @property
     def half(self) -> str:
-        """What a 16-bit float is in this program: ``f16`` or ``cb16``."""
+        """A 16-bit float is this in the program: ``f16`` or ``cb16``."""
         return self.unit.half
 
     @property

@@ -70,7 +70,7 @@ class Program:
 
     @property
     def half(self) -> str:
-        """What a 16-bit float is in this program: ``f16`` or ``cb16``."""
+        """A 16-bit float is this in the program: ``f16`` or ``cb16``."""
 
     @property
     def r(self) -> ByNumber:

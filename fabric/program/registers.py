@@ -1,4 +1,4 @@
-"""Who has which register: those of a task end with it, those of a function never overlap with anything."""
+"""Registers have owners: those of a task end with it, those of a function never overlap with anything."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from wse_core.errors import ProgramError
 __all__ = ["ByNumber", "Registers"]
 
 ENTRY = 0b11
-"""Registers that hold the wavelet of a task, a bit each."""
+"""These registers hold the wavelet of a task, a bit each."""
 UP, DOWN, ENTRY_LAST = range(2, isa.N_REGS), range(isa.N_REGS - 1, -1, -1), (*range(2, isa.N_REGS), 0, 1)
-"""Orders in which free registers are looked for."""
+"""Free registers are looked for in one of these orders."""
 
 
 class ByNumber:

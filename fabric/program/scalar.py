@@ -16,7 +16,7 @@ from wse_core import isa
 __all__ = ["Scalars"]
 
 QUEUE_STATES = ("empty_inputs", "full_inputs", "empty_outputs", "full_outputs")
-"""What `Scalars.q_state` asks, in the order of its numbers."""
+"""`Scalars.q_state` asks for one of these, in the order of its numbers."""
 
 
 class Scalars:

@@ -1,4 +1,4 @@
-"""Where the user's program is: the line outside of the sugar that a message should name."""
+"""A message should name the line of the user's program, outside of the sugar."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INSIDE = (os.path.join(_FABRIC, "program", ""), os.path.join(_FABRIC, "asm", ""
 
 
 _NAMES: dict[str, str | None] = {}
-"""Name of a file in a message; None if its code is between the user's program and the assembler."""
+"""A file has this name in a message; None if its code is between the user's program and the assembler."""
 
 
 def here() -> Place | None:

@@ -39,7 +39,7 @@ COMMUTE = frozenset(
         "fmins",
     )
 )
-"""Operations whose first two sources may change places."""
+"""The first two sources of these operations may change places."""
 
 
 def _alike(unit: Unit, op: isa.Op, args: Sequence[Any]) -> tuple[object, ...] | None:

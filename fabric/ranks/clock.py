@@ -54,7 +54,7 @@ class Facts(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Where a turn leads.
+    """A `Stop` says where a turn leads: whether the run ends, why and in which cycle.
 
     Attributes
     ----------

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class RankedEngine:
-    """One rank's side of a fabric that several have together.
+    """A `RankedEngine` is one rank's side of a fabric that several have together.
 
     Parameters
     ----------
@@ -103,8 +103,8 @@ class RankedEngine:
 
     @property
     def last_active(self) -> int:
-        """The last cycle in which anything happened is this; -1 before the first.  Asked anew: who looks inside may
-        move it.
+        """The last cycle with anything happening was this; -1 before the first.  Asked anew: who looks inside may move
+        it.
         """
         return int(self.world.gather(np.array([self._engine.last_active], np.int64)).max())
 

@@ -1,4 +1,4 @@
-"""Which rows of a fabric are whose, and what of it a rank loads."""
+"""The rows of a fabric are shared out among ranks, and each rank loads its part."""
 
 from __future__ import annotations
 

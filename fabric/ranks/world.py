@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 __all__ = ["DOWN", "UP", "RankLostError", "Words", "World"]
 
 UP, DOWN = 0, 1
-"""The sides of a rank: the one before it, whose rows lie above, and the one after it."""
+"""A rank has two sides: the one before it, whose rows lie above, and the one after it."""
 
 Words = NDArray[np.uint64]
 

@@ -1,4 +1,4 @@
-"""A cluster that trains by weight streaming, layer by layer: what cycle-level wafers cannot reach in size.
+"""A cluster trains by weight streaming, layer by layer, at sizes that cycle-level wafers cannot reach.
 
 ==============  ======================================================================================================
 module          content

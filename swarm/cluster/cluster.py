@@ -86,13 +86,13 @@ class Cluster:
 
     @property
     def receive_rate(self) -> float:
-        """Bytes per second that come to the memory service: the rate of the links, or of nodes that add."""
+        """So many bytes per second come to the memory service: the rate of the links, or of nodes that add."""
         slow = min(self.links.rate, self.links.node_rate) if self.systems > 1 else self.links.rate
         return self.links.planes * slow / 8
 
     @property
     def stream_rate(self) -> float:
-        """Bytes per second that leave the memory service: its own rate, or that of links or nodes."""
+        """The memory service sends so many bytes per second: its own rate, or that of links or nodes."""
         return min(self.tiers.stream_rate, self.receive_rate)
 
     def load(self, inputs: int, tokens: int) -> float:

@@ -1,4 +1,4 @@
-"""A row of PEs at work on the rows of a matrix: when each column can go on, and who waits for whom.
+"""The rows of a matrix take a row of PEs so long: when each column can go on, and who waits for whom.
 
 All rows of PEs do the same, a few cycles after one another, so one of them is followed, all its columns at once.  A
 column is through with its tasks at `Columns.free`.  Three things make columns wait for each other:
@@ -65,7 +65,7 @@ class Columns:
 
     @property
     def end(self) -> float:
-        """When all are free."""
+        """All columns are free at this time."""
         return float(self.free.max())
 
     def spend(self, cycles: Times | float) -> None:

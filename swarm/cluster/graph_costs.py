@@ -1,4 +1,4 @@
-"""Phases of an iteration of any network that wafers train take these cycles, operation by operation.
+"""Cycles are found for the phases of an iteration of any network that wafers train, operation by operation.
 
 What `swarm.cluster.layer_costs` does for layers, this does for graphs: the steps that every operation writes
 (`fabric.networks.streamed.operations`) are followed on a row of PEs, and each command costs what its task costs in the
@@ -41,7 +41,7 @@ from swarm.cluster.told import ToldPrices, together
 __all__ = ["GraphLayer", "GraphShape", "groups_of", "phases"]
 
 AGAIN = "{} of the batch"
-"""Name of what a phase does with numbers that the memory service has made of its sums."""
+"""A phase that works with numbers which the memory service has made of its sums is called so."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class GraphFollower(PhaseFollower):
 
     @property
     def layer(self) -> LayerShape:
-        """The product that is followed, as one of a layer."""
+        """This product is followed, as one of a layer."""
         step = self.step
         assert step.parameter is not None
         bias, name = step.node.size("bias"), step.parameter.name

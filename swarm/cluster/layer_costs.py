@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 FOLLOWED = 1024
-"""Most rows of a matrix that are followed one by one."""
+"""At most so many rows of a matrix are followed one by one."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class PhaseFollower(StepWriter):
 
     @property
     def layer(self) -> LayerShape:
-        """The layer that is followed."""
+        """This layer is followed at the moment."""
         return self.layers[self.number - 1]
 
     # --- pieces -------------------------------------------------------------------------------------------------------

@@ -1,5 +1,4 @@
-"""What a transformer does between its matrices, for models that no cycle-level wafer holds: attention and sums past
-blocks.
+"""A transformer does attention and sums past blocks between its matrices, in models that no cycle-level wafer holds.
 
 Attention takes what its commands take in programs of small networks (`swarm.cluster.graph_costs`), of as many tokens in
 a PE and features of a head in a column.  On more rows of PEs than those a sequence takes as much longer per row; on

@@ -1,4 +1,4 @@
-"""The program of one PE of a network, by which the costs of its tasks are known.
+"""The program of one PE of a network tells the costs of its tasks.
 
 PEs of all columns and rows run the same tasks on as many tokens and features, so a mesh of three by three columns
 stands for any larger one: its middle program has the tiles, and with them the addresses, of the true one.  If a network

@@ -99,7 +99,7 @@ class LayerShape:
 
     @property
     def weights(self) -> int:
-        """Weights that are not zero, biases among them."""
+        """So many weights are not zero, biases among them."""
         return round(self.inputs * self.outputs * self.density) + self.bias * self.outputs
 
     @property
@@ -120,7 +120,7 @@ class LayerShape:
 
 @dataclass(frozen=True)
 class Mesh:
-    """The PEs that a layer is laid out on: features over x, tokens over y.
+    """A `Mesh` is the PEs that a layer is laid out on: features over x, tokens over y.
 
     Attributes
     ----------

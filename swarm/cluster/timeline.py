@@ -1,4 +1,4 @@
-"""One clock over memory service, tree and wafers: when each layer is streamed, computed, received and updated.
+"""Memory service, tree and wafers have one clock: when each layer is streamed, computed, received and updated.
 
 What happens
     The memory service runs three functions side by side (white paper, section 7.4, figure 23).  *Stream*: weights of
@@ -47,23 +47,25 @@ from wse_core.errors import ConfigError, InternalError, UnsupportedError
 __all__ = ["FINE", "ClusterTimeline", "LayerSpan", "iteration", "round_trip"]
 
 FINE, COARSE, FEW = 256, 16, 4
-"""Most parts of the first matrix, of any other, and of what has none in a graph; in layers that is one part."""
+"""The first matrix has at most so many parts, any other, and what has none in a graph; in layers that is one part."""
 TRIPS, PER_BUFFER, MOST_PARTS = 4, 32, 4096
-"""Round trips whose words a buffer holds that is no matter; parts that a smaller one holds; most parts for that."""
+"""A buffer of `TRIPS` round trips or more is no matter; a smaller one holds `PER_BUFFER` parts, of at most
+`MOST_PARTS`.
+"""
 ROUNDING = 1e-12
-"""Seconds that differences of times may be off."""
+"""Differences of times may be off by so many seconds."""
 
 Process = Generator[Any, Any, None]
 """A process of SimPy: it yields the events it waits for and is given what they carry."""
 Layers = Sequence[LayerShape] | GraphShape
 """`Layers` are those of a network, or the operations of a graph."""
 _Work = tuple[int, str, str, int]
-"""Iteration, kind, phase and layer of what was done."""
+"""A `_Work` is the iteration, kind, phase and layer of what was done."""
 
 
 @dataclass(frozen=True)
 class LayerSpan:
-    """What was done to a layer, from its first part to its last [s].
+    """A `LayerSpan` is what was done to a layer, from its first part to its last [s].
 
     Attributes
     ----------

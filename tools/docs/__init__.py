@@ -1,1 +1,1 @@
-"""Tools that make pages and pictures of the documentation."""
+"""These tools make pages and pictures of the documentation."""

@@ -29,7 +29,7 @@ PACKAGES = {
     "harness": ("command line, training,", "planner, validation"),
     "wse": ("what users import:", "all of it under one name"),
 }
-"""Package -> what it holds, two lines."""
+"""Each package is drawn with what it holds, in two lines."""
 
 EDGES = {
     "fabric": ("wse_core", "traces"),
@@ -40,7 +40,7 @@ EDGES = {
     "wse_core": (),
     "wse": ("wse_core", "traces", "fabric", "harness"),
 }
-"""Package -> packages that it may import."""
+"""Each package may import these packages."""
 
 WAVELET = (
     ("task", "a CE's step sends", "wse_core/ce.pyx"),
@@ -57,7 +57,7 @@ WEIGHT = (
     ("tree up", "gradients are added", "swarm/tree.py"),
     ("update", "back in the store", "memx/optimizer.py"),
 )
-"""Stations of a way: name, what happens, module."""
+"""The way of a weight has these stations: name, what happens, module."""
 
 PLACES = {
     "harness": (0.6, 4.2),

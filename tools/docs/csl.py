@@ -1,4 +1,4 @@
-"""Tables of docs/csl.md that come from the source: builtins, modules, features, functions.
+"""Tables of docs/csl.md are made from the source: builtins, modules, features, functions.
 
     python -m tools.docs.csl [--check]
 
@@ -91,7 +91,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "features": features,
     "library": library,
 }
-"""Name between the markers -> function that returns the text."""
+"""The text between markers of a name is what this function returns."""
 
 
 def fill(text: str) -> str:

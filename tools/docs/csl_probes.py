@@ -158,7 +158,7 @@ FEATURES: dict[str, dict[str, tuple[str, str]]] = {
         "control_transform": ("@mov32(o, 0);", _out(1, ".control_transform = true")),
     },
 }
-"""Per group and feature the statements of a task that uses it, and declarations."""
+"""Each feature, by group, is used by these statements of a task and these declarations."""
 
 VALUES = {
     "f32": "vf", "f16": "vh", "u16": "vu", "i16": "vi", "u32": "vw", "i32": "vl", "u8": "vc", "i8": "vs", "bool": "vb",
@@ -210,7 +210,7 @@ ARGUMENTS = {
     "get_params": ("0", "0", ".{ .x_colors = .{ @get_color(6), @get_color(7) }, .x_entrypoints = .{ "
                    "@get_local_task_id(11), @get_local_task_id(12) } }"),
 }  # fmt: skip
-"""Functions whose arguments do not follow from their types."""
+"""The arguments of these functions do not follow from their types."""
 
 INNER = {
     "<control>": ("entry_bits", "place", "ignore_place"),
@@ -219,7 +219,7 @@ INNER = {
     "<kernels/tally/pe>": ("conclude", "pass_on", "proceed"),
     "<math>": ("bits_f32", "bits_f16", "peer", "lowest"),
 }
-"""Functions of modules that are their own business."""
+"""These functions of modules are their own business."""
 COLLECTIVE = ("init", "broadcast", "scatter", "gather", "reduce_fadds")
 
 

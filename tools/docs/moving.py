@@ -1,4 +1,4 @@
-"""A run as a moving picture: an SVG in which wavelets travel over the fabric, small enough for the head of a page.
+"""A run becomes a moving picture: an SVG in which wavelets travel over the fabric, small enough for the head of a page.
 
     wse kernel allreduce form=xy width=12 height=6 n=4 --trace full --out allreduce.h5
     python -m tools.docs.moving allreduce.h5 allreduce.svg
@@ -28,7 +28,7 @@ __all__ = ["MOST_HOPS", "Hop", "Way", "main", "picture", "ways"]
 STEPS = ((-1, 0), (1, 0), (0, -1), (0, 1))
 """Each of the outputs W, E, N, S of a router leads this way."""
 BACK = (1, 0, 3, 2)
-"""The port by which a wavelet comes that left by each of them."""
+"""This is the port by which a wavelet comes that left by another one."""
 MOST_HOPS = 20_000
 """A run with more hops would be a large file, and nothing that an eye can follow."""
 PITCH, PE = 44, 26
@@ -37,7 +37,7 @@ MARGIN = 30
 PER_SECOND = 14
 """A second of the picture has so many cycles."""
 REST = 2.0
-"""Seconds for which the end stands still."""
+"""The end stands still for so many seconds."""
 COLORS = ("#e8590c", "#9c36b5", "#d9480f", "#c2255c", "#e67700", "#5f3dc4", "#e03131", "#a61e4d")
 
 STYLE = """\

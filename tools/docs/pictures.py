@@ -57,10 +57,10 @@ GROUPS = {
     "gemm-local": "dense products",
     "vector": "vector operations",
 }
-"""How kinds of published points begin, and what they are called."""
+"""Kinds of published points begin so, and are called this."""
 
 NAMES = {"two_phase": "two phases", "optimal": "computed tree"}
-"""What algorithms are called where their own names would say too little."""
+"""These algorithms are called otherwise where their own names would say too little."""
 
 Draw = Callable[[Any, dict[str, str], Any], None]
 

@@ -29,7 +29,7 @@ __all__ = ["main", "table"]
 PAGE, PICTURE = Path("docs/placement.md"), Path("docs/figures/placement.png")
 MARKED = re.compile(r"(<!-- begin problems -->\n).*?(<!-- end problems -->)", re.S)
 MOST_WIRE = 0.4
-"""Share of wire in a score from which on the slowest kernel is looked at for itself."""
+"""From this share of wire in a score on the slowest kernel is looked at for itself."""
 ACROSS = 5
 
 

@@ -1,4 +1,4 @@
-"""The site: pages of the repository as a web site with search, which loads nothing from other hosts.
+"""The site shows pages of the repository as a web site with search, which loads nothing from other hosts.
 
     python -m tools.docs.site [--out DIR]
 

@@ -1,4 +1,4 @@
-"""Tables of the documentation that come from the source: modelled numbers, operations, what is refused.
+"""Tables of the documentation are made from the source: modelled numbers, operations, what is refused.
 
     python -m tools.docs.support [--check] [FILE ...]
 
@@ -123,7 +123,7 @@ TABLES = {
     "operations": operations,
     "unsupported": unsupported,
 }
-"""Name between the markers -> function that returns the text."""
+"""The text between markers of a name is what this function returns."""
 
 PAGES = tuple(ROOT / "docs" / name for name in ("accuracy.md", "machine.md"))
 MEASURED = "validation"

@@ -32,7 +32,7 @@ MARK = re.compile(r"^# %%(.*)\n", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a program: text in Markdown, or code, with the line on which it begins."""
+    """A `Cell` is a cell of a program: text in Markdown, or code, with the line on which it begins."""
 
     is_text: bool
     source: str

@@ -1,4 +1,4 @@
-"""The table of WaferLLM's products in docs/csl.md, from a tree of its sources that the reader brings.
+"""The table of WaferLLM's products in docs/csl.md is made from a tree of its sources that the reader brings.
 
     python -m tools.docs.waferllm TREE [--arch wse3] [--sizes 4,8,16] [--write docs/csl.md]
 

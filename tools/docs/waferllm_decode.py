@@ -1,4 +1,4 @@
-"""What WaferLLM's Decode computes, bit for bit in f16: a tree of its sources, run and compared with numpy.
+"""WaferLLM's Decode is run from a tree of its sources and compared with numpy, bit for bit in f16.
 
     python -m tools.docs.waferllm_decode TREE [--mesh 8] [--tile 8] [--seeds 3]
 

@@ -1,4 +1,4 @@
-"""What WaferLLM's products on a mesh must give, bit for bit: f16 sums in the order in which its PEs add.
+"""WaferLLM's products on a mesh must give this, bit for bit: f16 sums in the order in which its PEs add.
 
 MeshGEMM.  Places of a line make up a ring, 0, 2, 4, ... away and ..., 3, 1 back, so that neighbours of the ring are at
 most two hops apart.  PE (i, j) begins with the tile of k that stands r(i) + r(j) places along the ring, r the place in

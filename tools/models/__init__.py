@@ -1,1 +1,1 @@
-"""The script that trains the language model which is shipped with the project."""
+"""A script here trains the language model which is shipped with the project."""

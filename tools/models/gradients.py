@@ -1,4 +1,4 @@
-"""Loss and gradients of a decoder with numpy, many windows of text at once; what the shipped model is trained with.
+"""Loss and gradients of a decoder are computed with numpy, many windows of text at once, to train the shipped model.
 
 Weights are f32 in a dictionary by their names in the hub's files.  The forward part is the plain decoder
 (`harness.models.plain`) for whole windows; a test holds the two together, and the gradients against differences.
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Weights = dict[str, Array]
 
 LOWEST = np.float32(-1e30)
-"""Score of a masked key: below every other, and finite, so that no difference of two is NaN."""
+"""A masked key has this score: below every other, and finite, so that no difference of two is NaN."""
 
 
 def _norm(x: Array, weight: Array, epsilon: float) -> tuple[Array, tuple[Array, Array, Array]]:

@@ -18,7 +18,7 @@ from wse_core.errors import TraceError
 __all__ = ["FORMATS", "LIMIT_BYTES", "ExportFormat", "announced_bytes", "export"]
 
 LIMIT_BYTES = 1 << 30
-"""Estimated size above which an export must be forced."""
+"""An export above this estimated size must be forced."""
 
 
 @dataclass(frozen=True)

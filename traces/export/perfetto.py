@@ -49,7 +49,7 @@ MOST_PHASES = 255  # tracks of the program
 
 
 class _Event(NamedTuple):
-    """An event as plain numbers; the fields of `wse_core.events.EVENT_DTYPE` that are shown."""
+    """An `_Event` is an event as plain numbers; the fields of `wse_core.events.EVENT_DTYPE` that are shown."""
 
     cycle: int
     x: int

@@ -60,7 +60,7 @@ AGAIN, ENDED, SHOWN, WAITING, STALLED = 0.1, 0.2, 0.3, 0.4, 0.5  # order of the 
 
 _Place: TypeAlias = tuple[int, int]
 _Line: TypeAlias = tuple[float, str]
-"""Cycle, with a part that puts the lines of one cycle into order, and text."""
+"""A `_Line` is a cycle, with a part that puts the lines of one cycle into order, and a text."""
 _Span: TypeAlias = tuple[int, int, int, int]
 """A span has begin, end, lane and what, as in `traces.state.spans`."""
 _Entry = TypeVar("_Entry", bound=tuple[Any, ...])

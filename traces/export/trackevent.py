@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 __all__ = ["TrackEventWriter"]
 
 Facts = Mapping[str, int | str]
-"""What a viewer shows beside an event: arguments by name."""
+"""`Facts` are what a viewer shows beside an event: arguments by name."""
 SEQUENCE = 1
 CLEARED, NEEDS = 1, 2
 """Flags of packets: tables of names begin anew; what refers to them."""

@@ -22,7 +22,7 @@ from wse_core.errors import TraceError
 __all__ = ["counted", "windows_of"]
 
 WORKS = ("busy", "stall_pipe", "stall_conflict")
-"""A PE that spends its cycles on these is said to calculate; on others but ``idle``, to wait."""
+"""A PE is said to calculate in cycles of these, and to wait in others but ``idle``."""
 LACKS = "tasks, operations, waits and wavelets: record them with --trace full"
 
 

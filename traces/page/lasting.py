@@ -22,7 +22,7 @@ from wse_core.events import EVENT_DTYPE, FOREVER, KINDS
 __all__ = ["LASTING", "Lasting", "LastingByPart"]
 
 LASTING = {"tasks": ("task_start", "task_end"), "operations": ("op_start", "op_end"), "waits": ("wait",)}
-"""Tables of what lasts, with the kinds of events that say so."""
+"""There are tables of what lasts, each with the kinds of events that say so."""
 
 
 class Lasting:

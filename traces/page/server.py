@@ -26,9 +26,9 @@ HOST = "127.0.0.1"
 NAMES = (HOST, "localhost")
 """Names by which a browser may call the server; a page of the web that resolves its own name to here has another."""
 HTTP_PORT = 80
-"""Browsers leave this port out of an address that has it."""
+"""This port is left out of an address by browsers."""
 KEPT = 4
-"""Pages that are kept, for a reader who goes back."""
+"""So many pages are kept, for a reader who goes back."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'",

@@ -1,4 +1,4 @@
-"""The base of all errors, how a message is put together, and how a place is named.
+"""All errors have one base, which puts a message together and names a place.
 
 Imports nothing but the standard library.
 """
@@ -21,7 +21,7 @@ def _sentence(text: object) -> str:
 
 
 class WseError(Exception):
-    """Base of every error that this package raises on purpose.
+    """A `WseError` is the base of every error that this package raises on purpose.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What ends a run: faults of the modelled machine, deadlocks, limits, a training that cannot go on."""
+"""A run is ended by these errors: faults of the modelled machine, deadlocks, limits, a training that cannot go on."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class QueueFault(MachineFault):
 
 
 class ProgramFault(MachineFault):
-    """A running program executed an instruction or descriptor that has no defined meaning."""
+    """A `ProgramFault` is raised when a program executes an instruction or descriptor without a defined meaning."""
 
 
 class DeadlockError(WseError):
@@ -160,7 +160,7 @@ class CycleLimitError(WseError):
 
 
 class TrainingError(WseError):
-    """Training that cannot go on: a loss or gradients that are not finite.
+    """A `TrainingError` is raised when training cannot go on: a loss or gradients are not finite.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Files around a run that cannot be written or read: run files and checkpoints."""
+"""These errors are for files around a run that cannot be written or read: run files and checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["CheckpointError", "TraceError"]
 
 
 class TraceError(WseError):
-    """A run file that cannot be written, or that cannot be read because it is damaged, foreign or too new.
+    """A `TraceError` is raised for a run file that cannot be written, or is damaged, foreign or too new.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What is found before a run: input, layouts, programs and plans that no machine could take."""
+"""These errors are found before a run: input, layouts, programs and plans that no machine could take."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = [
 
 
 class ConfigError(WseError):
-    """A configuration, a command-line value or a parameter that makes no sense, found before a run."""
+    """A `ConfigError` is raised before a run for a configuration, value or parameter that makes no sense."""
 
 
 class MemoryLimitError(ConfigError):
@@ -76,7 +76,7 @@ class PlanError(ConfigError):
 
 
 class LayoutError(WseError):
-    """A rectangle, placement, symbol or queue binding that no machine could load.
+    """A `LayoutError` is raised for a rectangle, placement, symbol or queue binding that no machine could load.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ class LayoutError(WseError):
 
 
 class RouteError(LayoutError):
-    """A route that leaves the rectangle, ends nowhere, or names a color or direction that does not exist."""
+    """A `RouteError` is raised for a route that leaves the rectangle, ends nowhere, or has no valid direction."""
 
 
 class ProgramError(WseError):

@@ -1,4 +1,4 @@
-"""How a value that a user or a file gave appears in a message: short, on one line, and with nothing that steers."""
+"""A value given by a user or a file is shown in a message short, on one line, and with nothing that steers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import reprlib
 __all__ = ["CONTROLS", "MOST_SHOWN", "named", "shown"]
 
 MOST_SHOWN = 80
-"""Longest value that a message repeats as it was written [characters]."""
+"""A message repeats a value as it was written up to so many characters."""
 
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
-"""Characters that steer a terminal or end a line, and what is shown in their place."""
+"""These texts are shown in place of characters that steer a terminal or end a line."""
 
 
 class _Short(reprlib.Repr):
-    """A form of values, also of those in lists and tables, that writes out no number of hundreds of digits."""
+    """A `_Short` shows values, also those in lists and tables, without writing out numbers of hundreds of digits."""
 
     def repr_int(self, x: int, level: int) -> str:
         """Return a number in full, unless it is too long; Python refuses to write out the longest."""

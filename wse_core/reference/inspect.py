@@ -1,4 +1,4 @@
-"""Looking into a CE that stands still: its state for comparison, and who waits for what.
+"""A CE that stands still is looked into: its state for comparison, and who waits for what.
 
 Both functions return plain data in the form of docs/internals.md and change nothing.
 """

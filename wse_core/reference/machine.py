@@ -1,4 +1,4 @@
-"""A whole fabric in plain Python: the oracle with which the compiled engine is compared cycle by cycle.
+"""The reference machine is a whole fabric in plain Python: the compiled engine is compared with it cycle by cycle.
 
 What      `ReferenceMachine` builds routers and compute elements from a `FabricSpec`, wires them, runs cycles and gives
           the host its access: SRAM, task activation, streams, counters.

@@ -1,4 +1,4 @@
-"""Registers by address: what a load or store of 16 bits does beyond the memory of a PE.
+"""Registers have addresses: a load or store of 16 bits beyond the memory of a PE reads or writes one.
 
 Layout of the words: docs/machine.md, "Registers by address"; `wse_core.encoding`, REG_*.
 """
@@ -51,7 +51,7 @@ def from_register(bits: int) -> int:
 
 
 class MappedRegisters:
-    """The registers of one PE that have addresses."""
+    """A `MappedRegisters` has the registers of one PE that have addresses."""
 
     def __init__(self, ce: CE) -> None:
         self.ce = ce

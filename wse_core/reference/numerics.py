@@ -83,7 +83,7 @@ class Format(NamedTuple):
 
     @property
     def nan(self) -> int:
-        """Code of the one NaN that arithmetic returns: positive, quiet, no payload."""
+        """Arithmetic returns one NaN, which has this code: positive, quiet, no payload."""
         return self.infinity | 1 << self.fraction_bits - 1
 
     @property

@@ -153,7 +153,7 @@ class Operand:
 
     @property
     def dsr(self) -> DsrState:
-        """The DSR of an operand that has one."""
+        """The operand has this DSR; only operands with one may be asked."""
         assert self.loaded is not None
         return self.loaded
 

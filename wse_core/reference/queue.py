@@ -31,7 +31,7 @@ def no_trace(
 
 @dataclass(slots=True)
 class Wavelet:
-    """What is in a queue: 32 bits, the control bit, the first cycle in which the receiver can use it.
+    """A `Wavelet` is what is in a queue: 32 bits, the control bit, the first cycle in which the receiver can use it.
 
     `own` marks what goes no further than the router of the PE that has sent it.
     """
@@ -99,7 +99,7 @@ class WaveletQueue:
 
 
 class OutputStream:
-    """Where the host takes what leaves a router: all of it, or from given cycles on."""
+    """An `OutputStream` is where the host takes what leaves a router: all of it, or from given cycles on."""
 
     def __init__(self) -> None:
         self.arrived: list[Wavelet] = []

@@ -158,7 +158,7 @@ class ColorState:
 
 
 class RouteRequest(NamedTuple):
-    """A wavelet at the head of a queue that wants to leave."""
+    """A `RouteRequest` is a wavelet at the head of a queue that wants to leave."""
 
     color: int
     port: int

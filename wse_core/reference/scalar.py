@@ -1,4 +1,4 @@
-"""The main thread of a CE between vector operations: when an instruction can issue, and what it does.
+"""The main thread of a CE executes scalar instructions between vector operations: when one can issue, and what it does.
 
 What      `main_waits_for` says why the next instruction waits, `exec_main` issues it; one function per form.
 Ports     `ce` is the record of `wse_core.reference.ce`; `ce.router` for configuration instructions.
@@ -80,7 +80,7 @@ class DecodedInstruction(NamedTuple):
 
     @property
     def immediate(self) -> int:
-        """The immediate of a form that has one."""
+        """The instruction has this immediate; only forms with one may be asked."""
         assert self.imm is not None
         return self.imm
 

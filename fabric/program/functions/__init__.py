@@ -1,4 +1,4 @@
-"""Functions of f32 vectors that the machine has no instruction for: exp, log, reciprocal, 1 / sqrt, GELU.
+"""Functions of f32 vectors are made of instructions: exp, log, reciprocal, 1 / sqrt, GELU.
 
 Each function is written once, over the few operations of a calculator.  `Emit` turns them into instructions of a PE
 program, `Evaluate` does the same roundings with numpy on bit patterns: what a program must give, bit by bit.

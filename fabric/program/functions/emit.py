@@ -1,4 +1,4 @@
-"""Functions as instructions: two DSRs per file that are moved along the vectors."""
+"""Functions become instructions: two DSRs per file that are moved along the vectors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Half:
 
 @dataclass(frozen=True)
 class Temporary:
-    """A vector of a program that belongs to the functions."""
+    """A `Temporary` is a vector of a program that belongs to the functions."""
 
     var: Var
 
@@ -38,7 +38,7 @@ class Temporary:
 
 
 class Emit(Functions):
-    """Functions as instructions of the task that is being written.
+    """An `Emit` writes functions as instructions of the task that is being written.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The functions, over the operations of a calculator that subclasses have."""
+"""The functions are written over the operations of a calculator that subclasses have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNITS = 1.5 * 2.0**23
 SPLIT = 0x3F35
 """The upper half of sqrt(1/2) is where log cuts between two exponents."""
 INVERSE_GUESS, INVERSE_FIRST = (0x7EF2, 0x8000), 2.0015
-"""Upper half from which that of x is taken, and lower half; constant of the first step."""
+"""The first guess of 1 / x is this upper half less that of x, over this lower half; the first step has the constant."""
 ROOT_GUESS, ROOT_FIRST = (0x5F36, 0x8000), 1.501
 GELU_CUBIC = 0.044715
 GELU_SCALE = 2 * math.sqrt(2 / math.pi)
@@ -43,7 +43,7 @@ Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26 (after
 
 
 class Functions(ABC):
-    """The functions, in terms of operations that subclasses have.
+    """`Functions` has the functions, in terms of operations that subclasses have.
 
     Operations are ``name(dest, a, b)`` with vectors or numbers, any of them the same vector; ``fma(dest, a, b, c)`` is
     a + b c with a number c.  ``low`` and ``high`` are the halves of a vector as 16-bit integers, with operations of
