@@ -32,7 +32,7 @@ from harness.config.machine import of_parts, of_table
 from harness.config.options import field_of, from_table, place
 from harness.train.lookup import Tie, first_product
 from harness.train.loss_scale import MOST
-from harness.train.nodes import PLACED, PRESETS, SIZES, preset_nodes
+from harness.train.nodes import PLACED, PRESETS, SIDES, SIZES, preset_nodes
 from harness.train.patches import tokens_of
 from harness.train.shared import check_shared
 from harness.train.sparsity import phases, widened
@@ -382,10 +382,11 @@ class TrainConfig(TrainFile):
                 del facts["train"][key]
         facts["memx"].pop("files")
         images = "kernel", "kernel_width", "stride", "padding", "output_padding", "groups", "momentum"
+        sides = *SIDES, "output_padding_width"
         for node in facts["network"].get("nodes", ()):  # and before there were images, or heads that are shared
             if not node["fixed_outputs"]:
                 del node["fixed_outputs"]
-            for key in (*images, "kv_heads", "base", "turned", "scaled", "factor", "shared", "fixed"):
+            for key in (*images, *sides, "kv_heads", "base", "turned", "scaled", "factor", "shared", "fixed"):
                 if node[key] is None:
                     del node[key]
         if self.train.optimizer.decays == "all":  # what was there before there was a choice

@@ -21,7 +21,7 @@ preset are drawn with a deviation of 1 / sqrt(features), those of its embedding 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.rotary import BASE
 from fabric.networks.graph.table import LOSSES, OPERATIONS
 from fabric.networks.graph.tensors import INPUT
-from fabric.networks.graph.windows import window_of
+from fabric.networks.graph.windows import Window, window_of
 from wse_core.errors import ConfigError
 from wse_core.formats import Half
 from wse_core.schema import suggestion
@@ -39,18 +39,33 @@ from wse_core.schema import suggestion
 if TYPE_CHECKING:
     from harness.train.tables import NodeConfig
 
-__all__ = ["NODE_OPERATIONS", "PLACED", "PRESETS", "SIZES", "graph_of", "preset_nodes"]
+__all__ = [
+    "NODE_OPERATIONS",
+    "PLACED",
+    "PRESETS",
+    "SIDES",
+    "SIZES",
+    "enlarged",
+    "graph_of",
+    "preset_nodes",
+    "window_at",
+]
 
 NODE_OPERATIONS = tuple(name for name, row in OPERATIONS.items() if "plain" not in row.refused and name not in LOSSES)
 """A node of a file has one of these operations; the loss comes by itself."""
 NORMS = ("norm", "centred", "rms", "headrms", "groupnorm", "batchnorm")
 """These have factors of their own."""
+SIDES = ("stride_width", "padding_width", "padding_below", "padding_right", "dilation", "dilation_width")
+"""Sizes of windows that follow from others where a node does not say them."""
 OWNERS = {
     **dict.fromkeys(("outputs", "bias", "density", "deviation"), ("linear", "convolution", "transposed")),
-    "stride": ("convolution", "transposed", "maxpool", "avgpool"),
+    **dict.fromkeys(
+        ("stride", "stride_width", "padding", "padding_width", "padding_below", "padding_right"),
+        ("convolution", "transposed", "maxpool", "avgpool"),
+    ),
+    **dict.fromkeys(("dilation", "dilation_width"), ("convolution", "transposed")),
     **dict.fromkeys(("kernel", "kernel_width"), ("convolution", "transposed", "maxpool", "avgpool", "upsample")),
-    "padding": ("convolution", "transposed", "maxpool", "avgpool"),
-    "output_padding": ("transposed",),
+    **dict.fromkeys(("output_padding", "output_padding_width"), ("transposed",)),
     "groups": ("convolution", "transposed", "groupnorm", "headrms"),
     "momentum": ("batchnorm",),
     "heads": ("attention", "rotary"),
@@ -209,22 +224,40 @@ def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, features:
     height = node.kernel or (image[1] if node.op == "avgpool" else 0)
     width = node.kernel_width or node.kernel or (image[2] if node.op == "avgpool" else 0)
     sizes |= {"kernel_height": height, "kernel_width": width}
+    sizes |= {key: side for key in SIDES if (side := getattr(node, key)) is not None}
     if node.op == "transposed":
-        stride, padding = node.stride or 1, node.padding or 0
-        sides = [
-            (side - 1) * stride - 2 * padding + kernel + (node.output_padding or 0)
-            for side, kernel in ((image[1], height), (image[2], width))
-        ]
-        sizes |= {"channels": node.outputs or 0, "height": sides[0], "width": sides[1], "outputs": image[0], "bias": 0}
-        return sizes | {"groups": node.groups or 1, "stride": stride, "padding": padding}
+        sizes |= {"groups": node.groups or 1, "stride": node.stride or 1, "padding": node.padding or 0}
+        rows, columns = node.output_padding or 0, node.output_padding_width
+        ends = rows, rows if columns is None else columns
+        larger = enlarged(sizes | {"kernel": height}, image[1:], ends)
+        sizes |= dict(zip(("height", "width"), larger, strict=True))
+        return sizes | {"channels": node.outputs or 0, "outputs": image[0], "bias": 0}
     if node.op == "upsample":  # windows side by side; where there is one alone, its columns may be another number
-        larger = {"height": image[1] * height, "width": image[2] * width}
-        return sizes | larger | {"stride": height if image[1:] != (1, 1) else max(height, width)}
+        sizes |= {"height": image[1] * height, "width": image[2] * width, "stride": height}
+        return sizes | ({"stride_width": width} if height != width else {})
     if node.op != "convolution":
         sizes |= {"padding": node.padding} if node.padding else {}
-        return sizes | {"stride": node.stride or max(height, 1)}
+        own = {"stride_width": width} if node.stride is None and height != width else {}
+        return sizes | {"stride": node.stride or max(height, 1)} | own | sizes
     more = {"outputs": node.outputs or 0, "groups": node.groups or 1, "bias": int(node.bias is not False)}
     return sizes | more | {"stride": node.stride or 1, "padding": node.padding or 0}
+
+
+def window_at(image: Sequence[int], keys: Mapping[str, Any]) -> Window:
+    """Return the window over an image that keys of a node say; `ConfigError` if it does not fit."""
+    sizes = _sides(tuple(image)) | {"stride": 1, "kernel_height": keys["kernel"], "kernel_width": keys["kernel_width"]}
+    sizes |= {key: keys[key] for key in ("stride", "padding", *SIDES) if key in keys}
+    try:
+        return window_of(Node("", "", (), sizes), math.prod(image))
+    except ConfigError as error:
+        raise ConfigError(error.what.removeprefix(": "), where="network.nodes") from None
+
+
+def enlarged(keys: Mapping[str, Any], given: Sequence[int], more: Sequence[int]) -> list[int]:
+    """Return rows and columns of what a transposed convolution of so many makes: those that its windows lie over."""
+    window = window_at((1, *[10**9] * 2), keys)
+    every = zip(given, window.strides, window.reach, window.before, window.behind, more, strict=True)
+    return [(n - 1) * stride + reach - before - behind + ends for n, stride, reach, before, behind, ends in every]
 
 
 def _windowed(node: Node, given: int, where: str) -> tuple[int, ...]:
@@ -255,7 +288,9 @@ def _check(node: NodeConfig, where: str) -> None:
         raise ConfigError("a product needs a number of features", where=f"{where}.outputs")
     if node.op in ("convolution", "transposed") and node.outputs is None:
         raise ConfigError("a convolution needs a number of channels", where=f"{where}.outputs")
-    if (node.output_padding or 0) >= (node.stride or 1):
+    strides = node.stride or 1, node.stride_width or node.stride or 1
+    along = node.output_padding if node.output_padding_width is None else node.output_padding_width
+    if (node.output_padding or 0) >= strides[0] or (along or 0) >= strides[1]:
         hint = "output_padding below stride"
         raise ConfigError("rows of pixels that no window reaches", where=f"{where}.output_padding", hint=hint)
     if node.op in ("convolution", "transposed", "maxpool", "upsample") and node.kernel is None:

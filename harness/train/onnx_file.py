@@ -113,7 +113,8 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
 def _network(path: Path, model: Any) -> OnnxNetwork:
     """Return what the graph of a file says."""
     names = {item.key.removeprefix(OTHER_NAME): item.value for item in model.metadata_props if OTHER_NAME in item.key}
-    made = TokenReader(path, model) if has_sequences(model.graph) else OnnxReader(path, model)
+    tokens = has_sequences(model.graph) and not has_rows(model.graph)
+    made = TokenReader(path, model) if tokens else OnnxReader(path, model)
     kept = {item.key.removeprefix(KEPT): made.known[item.value] for item in model.metadata_props if KEPT in item.key}
     try:
         found = made.network()
@@ -123,6 +124,16 @@ def _network(path: Path, model: Any) -> OnnxNetwork:
             raise
         found = other
     return found._replace(other_names=names, kept=kept)
+
+
+def has_rows(graph: Any) -> bool:
+    """Return whether a graph convolves or pools along one side of its samples, as of sound: channels and that side."""
+    known = {item.name: len(item.dims) for item in graph.initializer}
+    given = [item.type.tensor_type for item in graph.input if item.name not in known]
+    sides = [list(one.ints) for node in graph.node for one in node.attribute if one.name == "kernel_shape"]
+    filters = [known.get(node.input[1], 0) for node in graph.node if node.op_type in ("Conv", "ConvTranspose")]
+    along = 3 in filters or 1 in map(len, sides)
+    return along and len(given) == 1 and given[0].elem_type == 1 and len(given[0].shape.dim) == 3
 
 
 def _as_tokens(path: Path, model: Any) -> OnnxNetwork | None:

@@ -22,6 +22,7 @@ from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.plain import EPSILON
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
+from harness.train.nodes import enlarged, window_at
 from harness.train.onnx_functions import BINARY, Call, call_of, composed, told
 from wse_core.errors import ConfigError, UnsupportedError
 
@@ -165,16 +166,25 @@ class FileTensor(NamedTuple):
         Of a sample; empty if that is not known.
     groups : int
         It is seen as so many groups of channels, for an instance normalisation; 0: it is not.
+    border : tuple of int
+        Rows of zeros above, columns of them on the left, rows below and columns on the right of images: `Pad`.
     """
 
     node: str
     shape: tuple[int, ...]
     groups: int = 0
+    border: tuple[int, ...] = ()
 
     @property
     def features(self) -> int:
         """The tensor has so many features; 0 if that is not known."""
         return math.prod(self.shape) if self.shape else 0
+
+    @property
+    def image(self) -> tuple[int, ...]:
+        """Images have channels, rows and columns; what has one side, as sound has, is a row.  Empty if it is none."""
+        channels, *sides = self.shape or (0,)
+        return (channels, *[1] * (len(sides) == 1), *sides) if len(sides) in (1, 2) else ()
 
 
 class OnnxReader:
@@ -254,7 +264,7 @@ class OnnxReader:
         names = self._layers() if not image else None
         if names is None:
             found = OnnxNetwork(self.inputs, [], self.tensors, self.origins, tuple(self.warnings), self.nodes, image)
-            sizes = self.values[self.graph.output[0].name].shape[1:]
+            sizes = self.values[self.graph.output[0].name].image[1:]
             return found._replace(planes=sizes if image and math.prod(sizes) > 1 else ())
         layers, renamed = names
         tensors = {_renamed(name, renamed): values for name, values in self.tensors.items()}
@@ -272,7 +282,7 @@ class OnnxReader:
             )
         self.inputs = math.prod(shape) if shape else 0
         self.values[given.name], self.shapes[INPUT] = FileTensor(INPUT, shape), shape
-        return shape if len(shape) == 3 else ()
+        return self.values[given.name].image
 
     def _ends(self) -> None:
         """Refuse what was begun and is not whole, and a result that the graph does not end with."""
@@ -283,7 +293,11 @@ class OnnxReader:
         last = self.values.get(self.graph.output[0].name)
         if not self.refused and (last is None or last.node != (self.nodes[-1]["name"] if self.nodes else "")):
             self.refused.append(f"{self.graph.output[0].name}: is not what the last node gives")
-        elif not self.refused and last and (last.groups or (math.prod(last.shape[1:]) > 1 and len(last.shape) != 3)):
+        elif (
+            not self.refused
+            and last
+            and (last.groups or last.border or (math.prod(last.shape[1:]) > 1 and not last.image))
+        ):
             shape = (last.groups, last.features // last.groups) if last.groups else last.shape
             what = f"of shape {shape} are no logits: a sample, or a pixel of an image, has one class here"
             self.refused.append(f"{self.graph.output[0].name}: results {what}")
@@ -405,6 +419,8 @@ class OnnxReader:
             "Conv": self._convolution,
             "ConvTranspose": self._transposed,
             "Concat": self._concat,
+            "Pad": self._pad,
+            "Slice": self._slice,
             "MaxPool": self._pool,
             "AveragePool": self._pool,
             "GlobalAveragePool": self._mean,
@@ -427,7 +443,8 @@ class OnnxReader:
             "Dropout": self._dropout,
             "Flatten": self._rows,
             "Reshape": self._rows,
-            "Squeeze": self._rows,
+            "Squeeze": self._sides,
+            "Unsqueeze": self._sides,
             "Softmax": self._softmax,
             "LogSoftmax": self._softmax,
             "BatchNormalization": self._batch_norm,
@@ -442,6 +459,8 @@ class OnnxReader:
         given = next((self.values[name] for name in node.input if name in self.values), FileTensor("", ()))
         if node.op_type not in readers:
             self._refuse(node, "is not trained here")
+        elif given.border and node.op_type not in ("Conv", "Pad"):
+            self._refuse(node, "zeros around images are those of a convolution here")
         else:
             readers[node.op_type](node, given)
 
@@ -454,7 +473,7 @@ class OnnxReader:
         steps = sum(name in self.pending for name in names)
         for name in names:
             if name in self.values:
-                here, call, _ = self.pending.get(name, (name, _same, None))
+                here, call, _ = self.pending.get(name, (name, _unchanged, None))
                 if base not in ("", here):
                     return False
                 base = here
@@ -659,10 +678,11 @@ class OnnxReader:
     def _pair(self, node: Any, op: str) -> None:
         """Append a sum or product of two tensors, number by number."""
         one, other = (self.values[name] for name in node.input)
-        if op == "mul" and len(one.shape) == len(other.shape) == 3:  # a gate of each channel
-            if other.shape == (one.shape[0], 1, 1) != one.shape:
+        if op == "mul" and len(one.shape) == len(other.shape) and one.image:  # a gate of each channel
+            alone = (one.shape[0], *[1] * (len(one.shape) - 1))
+            if other.shape == alone != one.shape:
                 other = self._repeat(node, other, one.shape[1:])
-            elif one.shape == (other.shape[0], 1, 1) != other.shape:
+            elif one.shape == alone != other.shape:
                 one = self._repeat(node, one, other.shape[1:])
         self._summed(node, one, other, op)
 
@@ -705,34 +725,55 @@ class OnnxReader:
 
     def _window(self, node: Any, x: FileTensor, kernel: Sequence[int]) -> dict[str, int] | None:
         """Return the keys of a window; None if it is refused."""
-        strides = self._of(node, "strides", [1] * len(kernel))
-        pads = self._of(node, "pads", [0] * 2 * len(kernel))
-        automatic = self._of(node, "auto_pad", b"NOTSET")
-        if len(kernel) != 2 or (x.node and len(x.shape) != 3):
-            self._refuse(node, "only images are convolved and pooled here: channels, rows and columns")
-        elif any(n != 1 for n in self._of(node, "dilations", [1])):
-            self._refuse(node, "windows have no gaps here: dilations are 1")
-        elif len(set(strides)) != 1:
-            self._refuse(node, f"strides of {list(strides)}: rows and columns have one stride here")
-        elif automatic not in (b"NOTSET", b"VALID") or len(set(pads)) != 1:
-            self._refuse(node, "all sides are padded alike here, by numbers that the file says")
-        elif self._of(node, "ceil_mode", 0):
-            self._refuse(node, "windows that leave the image are not pooled here: ceil_mode is 0")
-        else:
-            found = {"kernel": int(kernel[0]), "kernel_width": int(kernel[1]), "stride": int(strides[0])}
-            return found | ({"padding": int(pads[0])} if pads[0] else {})
-        return None
+        count = len(kernel)
+        strides, dilations = (list(self._of(node, name, [1] * count)) for name in ("strides", "dilations"))
+        pads = list(self._of(node, "pads", [0] * 2 * count))
+        if count == 1:
+            kernel, strides, dilations, pads = [1, *kernel], [1, *strides], [1, *dilations], [0, pads[0], 0, pads[1]]
+        if len(kernel) != 2 or (x.node and len(x.shape) != 1 + count):
+            self._refuse(
+                node, "only images, or rows of them, are convolved and pooled here: channels and one or two sides"
+            )
+            return None
+        if "Pool" in node.op_type and set(dilations) != {1}:
+            self._refuse(node, "pooled windows have no gaps here: dilations are 1")
+            return None
+        reach = [d * (int(k) - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
+        automatic, border = self._of(node, "auto_pad", b"NOTSET"), x.border or (0,) * 4
+        if automatic in (b"SAME_UPPER", b"SAME_LOWER") and node.op_type != "ConvTranspose":
+            around = [side + ends for side, ends in zip(x.image[1:], np.add(border[:2], border[2:]), strict=True)]
+            pads = _same(around, strides, reach, automatic == b"SAME_LOWER")
+        elif automatic not in (b"NOTSET", b"VALID"):
+            self._refuse(node, "sides are padded by numbers that the file says here")
+            return None
+        pads = [one + more for one, more in zip(pads, border, strict=True)]
+        if self._of(node, "ceil_mode", 0):
+            ends = _ceiled(x.image[1:], strides, reach, pads)
+            if any(ends) and node.op_type != "MaxPool":
+                self._refuse(node, "windows that leave the image have no mean here: ceil_mode is 0")
+                return None
+            pads = [*pads[:2], pads[2] + ends[0], pads[3] + ends[1]]
+        found = {"kernel": kernel[0], "kernel_width": kernel[1], "stride": strides[0]}
+        found |= {"stride_width": strides[1]} if strides[0] != strides[1] else {}
+        found |= {"dilation": dilations[0]} if set(dilations) != {1} else {}
+        found |= {"dilation_width": dilations[1]} if dilations[0] != dilations[1] else {}
+        above, left, below, right = pads
+        found |= {"padding": above} if above else {}
+        found |= {"padding_width": left} if left != above else {}
+        found |= {"padding_below": below} if below != above else {}
+        found |= {"padding_right": right} if right != left else {}
+        return {name: int(value) for name, value in found.items()}
 
     def _moved(self, node: Any, x: FileTensor, channels: int, keys: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape of what windows give."""
         if not x.shape:
             return ()
-        padding, stride = 2 * keys.get("padding", 0), keys["stride"]
-        sides = [(x.shape[1], keys["kernel"]), (x.shape[2], keys["kernel_width"])]
-        found = [(side + padding - kernel) // stride + 1 for side, kernel in sides]
-        if min(found) < 1:
-            self._refuse(node, f"windows of {sides[0][1]} x {sides[1][1]} are larger than the image")
-        return channels, *found
+        try:
+            window = window_at(x.image, keys)
+        except ConfigError as error:
+            self._refuse(node, error.what)
+            return ()
+        return (channels, *(window.out_height, window.out_width)[-len(x.shape) + 1 :])
 
     def _convolution(self, node: Any, x: FileTensor) -> None:
         filters = self.known.get(node.input[1])
@@ -750,38 +791,99 @@ class OnnxReader:
         if not name:
             return
         self.nodes[-1] |= {**keys, "groups": groups, "bias": False}
-        self._parameter(node, 1, f"{name}.weight")
-        if len(node.input) > 2 and node.input[2] and not self._zeros(node.input[2]):
-            self._bias(node, 2, name)
+        self._filters(node, name)
 
     def _transposed(self, node: Any, x: FileTensor) -> None:
         filters = self.known.get(node.input[1])
         if filters is None or node.input[1] not in self.origin:
             self._refuse(node, f"takes {node.input[1]}, which is no parameter of the file")
             return
-        keys, more = self._window(node, x, filters.shape[2:]), self._of(node, "output_padding", [0, 0])
+        keys, more = self._window(node, x, filters.shape[2:]), list(self._of(node, "output_padding", [0, 0]))
         if keys is None:
             return
-        if len(set(more)) != 1 or self._of(node, "output_shape", None):
-            self._refuse(node, "rows and columns are enlarged alike here, by output_padding")
+        more = [0, *more][-2:]
+        if self._of(node, "output_shape", None):
+            self._refuse(node, "rows and columns are enlarged by output_padding here")
             return
         outputs, groups = filters.shape[1] * int(self._of(node, "group", 1)), int(self._of(node, "group", 1))
         if x.shape and len(filters) != x.shape[0]:
             self._refuse(node, f"takes {len(filters)} channels, what it is given has {x.shape[0]}")
             return
-        sides = [
-            (side - 1) * keys["stride"] - 2 * keys.get("padding", 0) + kernel + int(more[0])
-            for side, kernel in zip(x.shape[1:], filters.shape[2:], strict=False)
-        ]
+        sides = enlarged(keys, x.image[1:], more)[-len(x.shape) + 1 :] if x.shape else []
         name = self._add_node(
             node, "transposed", x, shape=(outputs, *sides), name=self._named(node, 1), outputs=outputs
         )
         if not name:
             return
         self.nodes[-1] |= {**keys, "groups": groups, "bias": False, "output_padding": int(more[0])}
-        self._parameter(node, 1, f"{name}.weight")
+        self.nodes[-1] |= {"output_padding_width": int(more[1])} if more[0] != more[1] else {}
+        self._filters(node, name)
+
+    def _filters(self, node: Any, name: str) -> None:
+        """Keep the filters of a convolution, and its bias if there is one."""
+        values = self._parameter(node, 1, f"{name}.weight")
+        if values is not None and values.ndim == 3:  # windows of one row
+            self.tensors[f"{name}.weight"] = values[:, :, None]
         if len(node.input) > 2 and node.input[2] and not self._zeros(node.input[2]):
             self._bias(node, 2, name)
+
+    def _pad(self, node: Any, x: FileTensor) -> None:
+        """Note zeros around images, for the convolution that takes them."""
+        ends = self.known.get(node.input[1], np.array([])).ravel().tolist() if len(node.input) > 1 else []
+        axes = self.known.get(node.input[3]) if len(node.input) > 3 and node.input[3] else None
+        number = self.known.get(node.input[2], np.ones(1)) if len(node.input) > 2 and node.input[2] else np.zeros(1)
+        sides = [2, 3] if len(x.shape) == 3 else [2]
+        at = (
+            list(range(len(x.shape) + 1)) if axes is None else [int(axis) % (1 + len(x.shape)) for axis in axes.ravel()]
+        )
+        by_axis = dict(zip(at, zip(ends[: len(at)], ends[len(at) :], strict=False), strict=False))
+        pads = [int(by_axis.get(axis, (0, 0))[end]) for end in (0, 1) for axis in sides]
+        others = any(any(by_axis[axis]) for axis in by_axis if axis not in sides)
+        plain = self._of(node, "mode", b"constant") == b"constant" and not number.any()
+        if not x.node:
+            return
+        if not x.image or len(ends) != 2 * len(at) or not plain or min(pads) < 0 or others:
+            self._refuse(node, "only zeros beside the rows and columns of images are put here")
+            return
+        pads = pads if len(sides) == 2 else [0, pads[0], 0, pads[1]]
+        pads = [one + more for one, more in zip(pads, x.border or (0,) * 4, strict=True)]
+        self.values[node.output[0]] = x._replace(border=tuple(pads) if any(pads) else ())
+
+    def _slice(self, node: Any, x: FileTensor) -> None:
+        """Leave out the last columns of a convolution: windows do not go so far to the right."""
+        starts, ends, axes, steps = (
+            self.known.get(node.input[k], np.array([])).ravel().tolist()
+            if len(node.input) > k and node.input[k]
+            else []
+            for k in range(1, 5)
+        )
+        sides = (self.samples, *x.shape)
+        every = zip(starts, ends, axes or range(len(starts)), strict=False)
+        if x.shape and all(begin == 0 and end >= sides[axis] for begin, end, axis in every) and steps in ([], [1]):
+            self.values[node.output[0]] = x
+            return
+        one = self.nodes[-1] if self.nodes else {}
+        last = one.get("op") == "convolution" and one["name"] == x.node and not self._elsewhere(x.node)
+        plain = starts == [0] and len(ends) == 1 and steps in ([], [1]) and x.image and axes in ([-1], [len(x.shape)])
+        if x.node and not (last and plain):
+            self._refuse(node, "only the last columns of a convolution are left out here")
+        if not x.node or not last or not plain:
+            return
+        width = x.shape[-1]
+        kept = min(width, ends[0]) if ends[0] >= 0 else width + ends[0]
+        window = window_at(self._images_of(one), one)
+        less = window.behind[1] - (width - kept) * window.strides[1]
+        if kept < 1 or less < 0:
+            self._refuse(node, "only columns that a convolution's padding makes are left out here")
+            return
+        one.pop("padding_right", None)
+        one |= {"padding_right": less} if less != window.before[1] else {}
+        self.shapes[x.node] = (*x.shape[:-1], kept)
+        self.values[node.output[0]] = x._replace(shape=(*x.shape[:-1], kept))
+
+    def _images_of(self, one: Mapping[str, Any]) -> tuple[int, ...]:
+        """Return channels, rows and columns of what a node of ours is given."""
+        return FileTensor("", self.shapes[one["inputs"][0]]).image
 
     def _zeros(self, name: str) -> bool:
         """Return whether an input is a constant of zeros, which exporters add where there is no bias."""
@@ -792,7 +894,8 @@ class OnnxReader:
         if keys is None:
             return
         largest = node.op_type == "MaxPool"
-        if "padding" in keys and not largest and not self._of(node, "count_include_pad", 0):
+        padded = any(name.startswith("padding") for name in keys)
+        if padded and not largest and not self._of(node, "count_include_pad", 0):
             self._refuse(node, "a mean counts the padding here: count_include_pad is 1")
         elif len([name for name in node.output if name]) > 1:
             self._refuse(node, "the places of the largest pixels are no result here")
@@ -805,7 +908,7 @@ class OnnxReader:
         """Append what repeats pixels; how a file says so is told by what it makes of an image of numbers."""
         if not x.node:
             return
-        if len(x.shape) != 3:
+        if not x.image:
             self._refuse(node, "only images are enlarged here: channels, rows and columns")
             return
         names = [name for name in node.input[1:] if name]
@@ -818,19 +921,22 @@ class OnnxReader:
             self._refuse(node, f"cannot be followed: {' '.join(str(error).split())[:100]}")
             return
         by = [side // max(1, own) for side, own in zip(found.shape[1:], x.shape[1:], strict=True)]
-        repeated = given[0].repeat(by[0], 1).repeat(by[1], 2)
-        if not np.array_equal(found, repeated) or (by[0] != by[1] and x.shape[1:] != (1, 1)):
-            shape = " x ".join(map(str, found.shape[1:]))
-            what = f"{x.shape[1]} x {x.shape[2]} pixels become {shape}: they are repeated here, rows and columns alike"
+        repeated = given[0]
+        for axis, times in enumerate(by, 1):
+            repeated = repeated.repeat(times, axis)
+        if not np.array_equal(found, repeated):
+            before, after = (" x ".join(map(str, shape[1:])) for shape in (x.shape, found.shape))
+            what = f"{before} pixels become {after}: they are repeated here"
             self._refuse(node, f"{what} (mode nearest, a whole scale), or a ConvTranspose is trained")
-        elif by == [1, 1]:
+        elif set(by) == {1}:
             self.values[node.output[0]] = x
         else:
             self._repeat(node, x, by)
 
     def _repeat(self, node: Any, x: FileTensor, by: Sequence[int]) -> FileTensor:
         """Append what repeats pixels of a tensor, rows and columns so many times; return the tensor."""
-        shape = x.shape[0], x.shape[1] * by[0], x.shape[2] * by[1]
+        shape = x.shape[0], *(side * times for side, times in zip(x.shape[1:], by, strict=True))
+        by = [1, *by][-2:]
         taken = next((o for o in self.nodes if o["op"] == "upsample" and o["inputs"] == [x.node]), {})
         if (taken.get("kernel"), taken.get("kernel_width")) == tuple(by):
             return FileTensor(taken["name"], shape)
@@ -840,7 +946,7 @@ class OnnxReader:
     def _expand(self, node: Any, x: FileTensor) -> None:
         """Repeat the pixel of each channel."""
         wanted = self._rest(self.known.get(node.input[1], np.array([])).tolist(), x, whole=False)
-        if x.node and (wanted is None or len(wanted) != 3 or x.shape != (wanted[0], 1, 1)):
+        if x.node and (wanted is None or len(x.shape) < 2 or x.shape != (wanted[0], *[1] * (len(wanted) - 1))):
             self._refuse(node, "only a pixel of each channel is repeated here")
         elif x.node and wanted is not None:
             self.values[node.output[0]] = x if wanted == x.shape else self._repeat(node, x, wanted[1:])
@@ -850,14 +956,15 @@ class OnnxReader:
             axes = self._of(node, "axes", None)
             if axes is None and len(node.input) > 1:
                 axes = self.known.get(node.input[1], np.array([])).tolist()
-            if sorted(axis % 4 for axis in axes or []) != [2, 3]:
+            sides = len(x.shape) + 1
+            if x.node and (sides < 3 or sorted(axis % sides for axis in axes or []) != list(range(2, sides))):
                 self._refuse(node, "only the mean over rows and columns of images is taken here")
                 return
-        if x.node and len(x.shape) != 3:
+        if x.node and not x.image:
             self._refuse(node, "only the mean over rows and columns of images is taken here")
         elif x.node:
             kept = node.op_type != "ReduceMean" or self._of(node, "keepdims", 1)
-            self._add_node(node, "avgpool", x, shape=(x.shape[0], 1, 1) if kept else x.shape[:1])
+            self._add_node(node, "avgpool", x, shape=(x.shape[0], *[1] * (len(x.shape) - 1)) if kept else x.shape[:1])
 
     # --- normalisation ------------------------------------------------------------------------------------------------
 
@@ -906,7 +1013,7 @@ class OnnxReader:
     def _group_norm(self, node: Any, x: FileTensor) -> None:
         groups = int(self._of(node, "num_groups", 1))
         self._small(node)
-        if x.node and len(x.shape) != 3:
+        if x.node and not x.image:
             self._refuse(node, "only groups of channels of images are normalised here")
             return
         named = self._named(node, 1).removesuffix(".norm")  # as `export_onnx` calls it
@@ -920,7 +1027,7 @@ class OnnxReader:
         scale, shift = (self.known.get(name) for name in node.input[1:3])
         if not x.node:
             return
-        if not x.groups and len(x.shape) == 3 and all(name in self.known for name in node.input[1:3]):
+        if not x.groups and x.image and all(name in self.known for name in node.input[1:3]):
             name = self._add_node(node, "groupnorm", x, name=self._named(node, 1), groups=x.shape[0])
             self._normed_by(node, name, ("weight", "bias"), x.shape[0])
             return
@@ -987,7 +1094,7 @@ class OnnxReader:
             )
         self._small(node)
         pixels = math.prod(self.shapes.get(x.node, x.shape)[1:])  # of what it was before it was seen as features
-        if x.node and (len(x.shape) not in (1, 3) or (len(x.shape) == 1 and pixels > 1)):
+        if x.node and (not (x.image or len(x.shape) == 1) or (len(x.shape) == 1 and pixels > 1)):
             self._refuse(node, "only channels of images, or features of samples, are normalised over batches here")
             return
         name = self._add_node(node, "batchnorm", x, name=self._named(node, 1).removesuffix(".norm"))
@@ -1076,23 +1183,37 @@ class OnnxReader:
                 self._refuse(node, "axis is 1 here")
             self.values[node.output[0]] = FileTensor(x.node, (x.features,) if x.shape else ())
             return
-        if node.op_type == "Squeeze":
-            ones = x.shape[1:] == (1, 1) or len(x.shape) == 1
-            self.values[node.output[0]] = FileTensor(x.node, x.shape[:1])
-            if not ones:
-                self._refuse(node, "only rows and columns of one pixel are left out here")
-            return
         wanted = self.known.get(node.input[1], np.array([])).tolist()
         rest = self._rest(wanted, x)
         if len(wanted) == 2 and (not x.shape or (rest is not None and len(rest) == 1)):
             self.values[node.output[0]] = FileTensor(x.node, rest or ())
-        elif rest is not None and len(rest) == 2 and len(x.shape) == 3 and x.shape[0] % rest[0] == 0:
-            self.values[node.output[0]] = FileTensor(x.node, x.shape, rest[0])
-        elif rest is not None and (rest == x.shape or rest == (*x.shape, 1, 1)):
+        elif rest is not None and rest in (x.shape, (*x.shape, 1, 1), (*x.shape, 1)):
             self.values[node.output[0]] = FileTensor(x.node, rest)
+        elif rest is not None and len(rest) == 2 and x.image and x.shape[0] % rest[0] == 0:
+            self.values[node.output[0]] = FileTensor(x.node, x.shape, rest[0])
         else:
             seen = ", ".join("samples" if n == self.samples else str(n) for n in wanted)
             self._refuse(node, f"tensors of shape {x.shape} are not seen as ({seen}) here")
+
+    def _sides(self, node: Any, x: FileTensor) -> None:
+        """See a tensor with more, or fewer, sides of one pixel."""
+        axes = self._of(node, "axes", None)
+        if axes is None and len(node.input) > 1 and node.input[1]:
+            axes = self.known.get(node.input[1], np.array([])).ravel().tolist()
+        if not x.node:
+            return
+        shape = [0, *x.shape]
+        if node.op_type == "Unsqueeze":
+            for axis in sorted(axis % (len(shape) + len(axes or ())) for axis in axes or ()):
+                shape.insert(axis, 1)
+        else:
+            gone = [axis % len(shape) for axis in axes] if axes else [k for k, side in enumerate(shape) if side == 1]
+            shape = [side for k, side in enumerate(shape) if k not in gone or side != 1]
+        made = FileTensor(x.node, tuple(shape[1:]))
+        alike = made.image == x.image or math.prod(x.shape[1:]) == 1
+        if not x.shape or shape[0] or shape[1] != x.shape[0] or not alike or len(shape) > 4:
+            self._refuse(node, "only rows and columns of one pixel are put in or left out here")
+        self.values[node.output[0]] = made
 
     def _rest(self, wanted: Sequence[int], x: FileTensor, whole: bool = True) -> tuple[int, ...] | None:
         """Return the shape of a sample that a shape of all samples says; None if that cannot be known.
@@ -1158,8 +1279,26 @@ def _apart(name: str) -> str:
     return name.replace(".", "_", 1) if name.startswith(f"{INPUT}.") else name
 
 
-def _same(x: np.ndarray) -> np.ndarray:
+def _unchanged(x: np.ndarray) -> np.ndarray:
     return x
+
+
+def _same(sides: Sequence[int], strides: Sequence[int], reach: Sequence[int], lower: bool) -> list[int]:
+    """Return rows above, columns on the left, rows below, columns on the right for a window per stride."""
+    every = zip(sides, strides, reach, strict=True)
+    ends = [max(0, (-(-side // stride) - 1) * stride + over - side) for side, stride, over in every]
+    first = [(one + lower) // 2 for one in ends]
+    return [*first, *(one - own for one, own in zip(ends, first, strict=True))]
+
+
+def _ceiled(sides: Sequence[int], strides: Sequence[int], reach: Sequence[int], pads: Sequence[int]) -> list[int]:
+    """Return rows below and columns on the right more, so that no pixel is left over by windows that begin inside."""
+    found = []
+    for side, stride, over, first, last in zip(sides, strides, reach, pads[:2], pads[2:], strict=True):
+        count = -(-(side + first + last - over) // stride) + 1
+        count -= (count - 1) * stride >= side + first
+        found.append(max(0, (count - 1) * stride + over - (side + first + last)))
+    return found
 
 
 def _joined(outer: Callable[..., np.ndarray], parts: Sequence[Any]) -> Call:

@@ -9,6 +9,7 @@ Source: ONNX operators, https://onnx.ai/onnx/operators/, version 21.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ import numpy as np
 from fabric.networks.graph.activations import ACTIVATIONS, LeakyRelu
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.tensors import INPUT
+from fabric.networks.graph.windows import Window, window_of
 from harness.kit.modules import need
 from memx.statistics import MOMENTUM
 from wse_core.errors import UnsupportedError
@@ -146,25 +148,26 @@ class OnnxWriter:
 
     def _convolution(self, node: Node, given: list[str]) -> str:
         names = self._held(node, "weight", *["bias"] * node.size("bias"))
-        more = {"pads": [node.size("padding")] * 4, "group": node.size("groups")}
+        more = {"pads": _pads(node), "group": node.size("groups")}
         return self._add("Conv", [*given, *names], **_window(node), **more)
 
     def _transposed(self, node: Node, given: list[str]) -> str:
-        more = {"pads": [node.size("padding")] * 4, "group": node.size("groups")}
-        further = self.given[node.group].output_padding or 0
+        more, one = {"pads": _pads(node), "group": node.size("groups")}, self.given[node.group]
+        further = one.output_padding or 0
+        along = further if one.output_padding_width is None else one.output_padding_width
         return self._add(
             "ConvTranspose",
             [*given, *self._held(node, "weight")],
             **_window(node),
             **more,
-            output_padding=[further] * 2,
+            output_padding=[further, along],
         )
 
     def _upsample(self, node: Node, given: list[str]) -> str:
         scales, shape = f"{node.name}.scales", f"{node.name}.shape"
         by = node.size("kernel_height"), node.size("kernel_width")
         self.held[scales] = np.array([1, 1, *by], np.float32)
-        if node.size("stride") > min(by) or (node.size("height"), node.size("width")) == by:  # perhaps of features
+        if (node.size("height"), node.size("width")) == by:  # perhaps of features
             self.held[shape] = np.array([0, -1, 1, 1], np.int64)
             given = [self._add("Reshape", [*given, shape])]
         how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
@@ -197,14 +200,24 @@ class OnnxWriter:
 
 def _border(node: Node) -> dict[str, Any]:
     """Return the attributes of the padding of pooling: a mean counts it."""
-    padding = dict(node.sizes).get("padding", 0)
+    pads = _pads(node)
     counted = {"count_include_pad": 1} if node.op == "avgpool" else {}
-    return {"pads": [padding] * 4, **counted} if padding else {}
+    return {"pads": pads, **counted} if any(pads) else {}
+
+
+def _pads(node: Node) -> list[int]:
+    """Return rows above, columns on the left, rows below and columns on the right that are no pixels."""
+    window = _over(node)
+    return [*window.before, *window.behind]
+
+
+def _over(node: Node) -> Window:
+    """Return the window of a node over its images."""
+    return window_of(node, math.prod(node.size(name) for name in ("channels", "height", "width")))
 
 
 def _window(node: Node) -> dict[str, list[int]]:
     """Return the attributes of a window."""
-    return {
-        "kernel_shape": [node.size("kernel_height"), node.size("kernel_width")],
-        "strides": [node.size("stride")] * 2,
-    }
+    window = _over(node)
+    found = {"kernel_shape": [window.kernel_height, window.kernel_width], "strides": list(window.strides)}
+    return found | ({"dilations": list(window.dilations)} if window.dilations != (1, 1) else {})

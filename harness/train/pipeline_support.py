@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from harness.train.nodes import SIDES
+
 __all__ = ["SUPPORT", "Support", "markdown"]
 
 DOES, REFUSES, WITHOUT = "does", "refuses", "has no use for"
@@ -44,6 +46,8 @@ SUPPORT: dict[str, Support] = {
             "groups",
             "momentum",
             "output_padding",
+            "output_padding_width",
+            *SIDES,
             "kv_heads",
             "base",
             "turned",

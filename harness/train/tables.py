@@ -84,14 +84,31 @@ class NodeConfig:
     stride: int | None = option(
         None, doc="pixels from one window to the next (default: 1, of pooling: kernel)", low=1, high=10**4
     )
+    stride_width: int | None = option(
+        None, doc="of the same, along a row (default: stride, of pooling without: kernel_width)", low=1, high=10**4
+    )
+    dilation: int | None = option(
+        None, doc="of convolutions: pixels from one of a window to the next (default: 1)", low=1, high=10**4
+    )
+    dilation_width: int | None = option(None, doc="of the same, along a row (default: dilation)", low=1, high=10**4)
     padding: int | None = option(
         None,
         doc="of convolutions, pooling: rows and columns of zeros, which maxpool never takes, on each side (default: 0)",
         low=0,
         high=10**4,
     )
+    padding_width: int | None = option(
+        None, doc="of the same: columns on the left and on the right (default: padding)", low=0, high=10**4
+    )
+    padding_below: int | None = option(None, doc="of the same: rows below (default: padding)", low=0, high=10**4)
+    padding_right: int | None = option(
+        None, doc="of the same: columns on the right (default: padding_width)", low=0, high=10**4
+    )
     output_padding: int | None = option(
         None, doc="of transposed: rows and columns more at the end of the result (default: 0)", low=0, high=10**4
+    )
+    output_padding_width: int | None = option(
+        None, doc="of the same: columns more (default: output_padding)", low=0, high=10**4
     )
     groups: int | None = option(
         None,

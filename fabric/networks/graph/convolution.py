@@ -1,8 +1,9 @@
 """A convolution is a sum of images times filters, in groups of channels.
 
-``y[o, i, j] = r(b_o + sum over c, u, v of W[o, c, u, v] x[c, i s + u - p, j s + v - p])``, zeros outside of the image;
-c runs over the channels of the group of o.  The parameter is a matrix: a row per channel of the result, a column per
-channel of the group and place of the window (c, u, v), the bias behind them.
+``y[o, i, j] = r(b_o + sum over c, u, v of W[o, c, u, v] x[c, i s + u d - p, j s + v d - p])``, zeros outside of the
+image; c runs over the channels of the group of o; strides s, dilations d and paddings p may be others down and along.
+The parameter is a matrix: a row per channel of the result, a column per channel of the group and place of the window
+(c, u, v), the bias behind them.
 
 Source: weight streaming white paper, sections 6 to 8 (convolutional networks); requirement WS-52.
 """
@@ -81,12 +82,10 @@ def by_group(node: Node, window: Window, x: Floats) -> Floats:
 
 def folded(window: Window, pixels: Floats) -> Floats:
     """Return the sum of what belongs to each pixel of the images; the transposed operation of `unfolded`."""
-    w, s = window, window.stride
+    w = window
     shape = -1, w.channels, w.kernel_height, w.kernel_width, w.out_height, w.out_width
     parts = pixels.reshape(shape)
     found = np.zeros((len(parts), w.channels, *w.around), parts.dtype)
-    for u in range(w.kernel_height):
-        for v in range(w.kernel_width):
-            found[:, :, u : u + s * w.out_height : s, v : v + s * w.out_width : s] += parts[:, :, u, v]
-    inside = found[:, :, w.padding : w.padding + w.height, w.padding : w.padding + w.width]
-    return inside.reshape(len(parts), -1)
+    for u, v in np.ndindex(w.kernel_height, w.kernel_width):
+        w.met(found, u, v)[...] += parts[:, :, u, v]
+    return w.inside(found).reshape(len(parts), -1)

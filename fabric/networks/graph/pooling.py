@@ -41,13 +41,11 @@ class _Pool(NetworkOperation):
 
     def given_back(self, a: PlainArithmetic, window: Window, parts: Floats, dtype: Any) -> Floats:
         """Return gradients of images, shape (samples, features), given those of each tap of the windows."""
-        w, s, p = window, window.stride, window.padding
-        found = np.zeros((len(parts), w.channels, *w.around), dtype)
-        for u in range(w.kernel_height):
-            for v in range(w.kernel_width):
-                part = found[:, :, u : u + s * w.out_height : s, v : v + s * w.out_width : s]
-                part[...] = a.round(part + parts[:, :, u, v])
-        return found[:, :, p : p + w.height, p : p + w.width].reshape(len(parts), -1)
+        found = np.zeros((len(parts), window.channels, *window.around), dtype)
+        for u, v in np.ndindex(window.kernel_height, window.kernel_width):
+            there = window.met(found, u, v)
+            there[...] = a.round(there + parts[:, :, u, v])
+        return window.inside(found).reshape(len(parts), -1)
 
 
 class MaxPool(_Pool):
@@ -111,7 +109,7 @@ class Upsample(_Pool):
         result = math.prod(node.size(name) for name in ("channels", "height", "width"))
         window = window_of(node, result)
         sides = window.out_height * window.kernel_height, window.out_width * window.kernel_width
-        if sides != (window.height, window.width) or window.padding:
+        if sides != (window.height, window.width) or window.bordered:
             what = f"{window.kernel_height} x {window.kernel_width} pixels for each do not make an image of "
             raise ConfigError(f"{node.name}: {what}{window.height} x {window.width}", where="network")
         return window

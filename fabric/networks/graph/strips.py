@@ -122,8 +122,8 @@ def strips_of_mean(node: Node) -> int:
 
 def is_mean(node: Node, window: Window) -> bool:
     """Return whether a node gives the mean of all pixels of a channel, which each row of PEs then has."""
-    whole = window.kernel_height, window.kernel_width, window.padding
-    return node.op == "avgpool" and whole == (window.height, window.width, 0)
+    whole = window.kernel_height, window.kernel_width
+    return node.op == "avgpool" and whole == (window.height, window.width) and not window.bordered
 
 
 def edges_of(window: Window, rows: int, back: bool = False) -> Edges:
@@ -137,7 +137,7 @@ def edges_of(window: Window, rows: int, back: bool = False) -> Edges:
         Rows of PEs of an image.
     back : bool
     """
-    k, s, p, less = window.kernel_height, window.stride, window.padding, window.more // (rows - 1)
+    k, s, p, less = window.reach[0], window.strides[0], window.before[0], window.more // (rows - 1)
     if back:
         return Edges((k - 1 - p) // s, -(-p // s) + less, -less)
     return Edges(p, max(0, k - s - p - less), less)
@@ -145,7 +145,7 @@ def edges_of(window: Window, rows: int, back: bool = False) -> Edges:
 
 def _of_strips(window: Window, rows: int) -> Window:
     """Return the window of strips of images; a smaller result takes the same from every strip."""
-    less = window.height - window.out_height if window.stride == 1 else 0
+    less = window.height - window.out_height if window.strides[0] == 1 else 0
     return replace(window, height=window.height // rows, more=less // rows * (rows - 1))
 
 
@@ -247,11 +247,14 @@ class _Found:
         if node.op in ("maxpool", "avgpool", "upsample"):
             if is_mean(node, window):
                 return None
-            if window.padding or window.kernel_height > window.stride or strip % window.stride:
+            stride = window.strides[0]
+            if window.bordered or window.kernel_height > stride or strip % stride:
                 return f"its windows do not divide strips of {strip} rows of pixels"
             return None
-        inner = _of_strips(window, rows)
-        if inner.out_height * rows != window.out_height or window.out_height > window.height or strip % window.stride:
+        if window.before[0] != window.behind[0]:
+            return "above and below its images there are not as many rows without pixels"
+        inner, stride = _of_strips(window, rows), window.strides[0]
+        if inner.out_height * rows != window.out_height or window.out_height > window.height or strip % stride:
             what = f"{window.out_height} rows of its {window.height}"
             return f"strips of {strip} rows of pixels do not give strips: its windows make {what}"
         for back, least in ((False, strip), (True, inner.out_height)):

@@ -115,6 +115,7 @@ def _places(
     if direction == "back":
         met, layout, plane = pattern.rows, above, window.out_plane
         u, v = window.kernel_height - 1 - u, window.kernel_width - 1 - v
-    local = layout.local(met * plane) // plane * around[0] * around[1] + u * around[1] + v
+    (down, along), copy = window.dilations, around[0] * around[1]
+    local = layout.local(met * plane) // plane * copy + u * down * around[1] + v * along
     owner = np.where(bias, above.owners(pattern.rows * window.out_plane), layout.owners(met * plane))
     return owner, np.where(bias, 0, local), channel, bias

@@ -52,15 +52,16 @@ class Images:
         window = window_of(self.nodes[-1], self.features)
         self.shape = more.get("outputs", channels), window.out_height, window.out_width
 
-    def convolution(self, outputs, kernel, stride=1, padding=0, groups=1, bias=1):
-        self.windowed("convolution", kernel, stride, padding, outputs=outputs, groups=groups, bias=bias)
+    def convolution(self, outputs, kernel, stride=1, padding=0, groups=1, bias=1, **sides):
+        self.windowed("convolution", kernel, stride, padding, outputs=outputs, groups=groups, bias=bias, **sides)
 
-    def transposed(self, outputs, kernel, stride=1, padding=0, groups=1, more=0):
+    def transposed(self, outputs, kernel, stride=1, padding=0, groups=1, more=0, **apart):
         """Enlarge; `more`: rows and columns of the result that no window of the last pixel reaches by itself."""
         channels, height, width = self.shape
-        sides = [(n - 1) * stride - 2 * padding + k + more for n, k in zip((height, width), kernel, strict=True)]
-        sizes = {"channels": outputs, "height": sides[0], "width": sides[1], "stride": stride, "padding": padding}
-        sizes |= {"kernel_height": kernel[0], "kernel_width": kernel[1], "outputs": channels, "groups": groups}
+        sizes = {"stride": stride, "padding": padding, "kernel_height": kernel[0], "kernel_width": kernel[1], **apart}
+        ways = zip((height, width), kernel, apart_of(sizes, "stride"), apart_of(sizes, "dilation"), strict=True)
+        sides = [(n - 1) * s - 2 * padding + d * (k - 1) + 1 + more for n, k, s, d in ways]
+        sizes |= {"channels": outputs, "height": sides[0], "width": sides[1], "outputs": channels, "groups": groups}
         self.node("transposed", **sizes, bias=0)
         self.shape = outputs, *sides
 
@@ -97,6 +98,27 @@ class Images:
         return Network((*self.nodes, Node("loss", "cross_entropy", (self.at,))), self.inputs, dtype)
 
 
+def apart_of(sizes, name):
+    """Return a size of windows down and along."""
+    down = sizes.get(name, 1)
+    return down, sizes.get(f"{name}_width", down)
+
+
+@st.composite
+def sides_of(draw, shape, kernel, padding, largest=False):
+    """Draw what windows may have besides: strides and borders of each side, and gaps between their pixels."""
+    found = {"stride_width": draw(st.integers(1, 3))}
+    if not largest:
+        gaps = [draw(st.integers(1, 2)) if k > 1 and 2 * k - 1 <= n else 1 for n, k in zip(shape, kernel, strict=True)]
+        found |= dict(zip(("dilation", "dilation_width"), gaps, strict=True))
+    reaches = kernel[1], kernel[0], kernel[1]
+    for name, reach in zip(("padding_width", "padding_below", "padding_right"), reaches, strict=True):
+        found[name] = draw(st.integers(0, reach - 1))
+    chosen = draw(st.sets(st.sampled_from(sorted(found)), max_size=3))
+    chosen |= {"dilation_width"} if "dilation" in chosen else set()
+    return {name: found[name] for name in sorted(chosen)}
+
+
 ROWS = ["relu", "residual", "shift", "concat", "concat", "upsample", "scale", "multiple"]
 
 
@@ -111,16 +133,22 @@ def networks(draw, ends=("", "", "convolved", "pixels")):
         if op == "convolution":
             groups = draw(st.sampled_from([k for k in (1, 2, 3) if channels % k == 0]))
             outputs, padding = groups * draw(st.integers(1, 3)), draw(st.integers(0, min(kernel) - 1))
-            built.convolution(outputs, kernel, draw(st.integers(1, 2)), padding, groups, draw(st.integers(0, 1)))
+            stride, bias = draw(st.integers(1, 2)), draw(st.integers(0, 1))
+            sides = draw(sides_of((height, width), kernel, padding))
+            built.convolution(outputs, kernel, stride, padding, groups, bias, **sides)
         elif op == "transposed":
             groups, stride = draw(st.sampled_from([k for k in (1, 2, 3) if channels % k == 0])), draw(st.integers(1, 2))
             outputs, padding = groups * draw(st.integers(1, 3)), draw(st.integers(0, min(kernel) - 1))
             least = min((n - 1) * stride + k for n, k in zip((height, width), kernel, strict=True))
             padding = min(padding, (least - 1) // 2)
+            apart = {"dilation": draw(st.integers(1, 2)), "stride_width": stride + draw(st.integers(0, 1))}
             if max(height, width) <= 4:
-                built.transposed(outputs, kernel, stride, padding, groups, draw(st.integers(0, stride - 1)))
+                apart = apart if draw(st.booleans()) else {}
+                built.transposed(outputs, kernel, stride, padding, groups, draw(st.integers(0, stride - 1)), **apart)
         elif op in ("maxpool", "avgpool"):
-            built.windowed(op, kernel, draw(st.integers(1, 3)), draw(st.integers(0, min(kernel) - 1)))
+            stride, padding = draw(st.integers(1, 3)), draw(st.integers(0, min(kernel) - 1))
+            sides = draw(sides_of((height, width), kernel, padding, largest=True))
+            built.windowed(op, kernel, stride, padding, **sides)
         elif op == "scale":
             built.scale()
         elif op == "multiple":
@@ -276,15 +304,20 @@ def model(network):
     padding=st.integers(0, 2),
     groups=st.sampled_from([1, 2, 3]),
     seed=st.integers(0, 99),
+    data=st.data(),
 )
-def test_a_convolution_is_that_of_its_definition(sizes, kernel, stride, padding, groups, seed):
+def test_a_convolution_is_that_of_its_definition(sizes, kernel, stride, padding, groups, seed, data):
     """Number by number from the formula; filters as files have them: outputs, channels of a group, rows, columns."""
     below, above, height, width = sizes
     padding = min(padding, min(kernel) - 1)
     assume(height + 2 * padding >= kernel[0])
     assume(width + 2 * padding >= kernel[1])
     rng, built = np.random.default_rng(seed), Images(below * groups, height, width)
-    built.convolution(above * groups, kernel, stride, padding, groups)
+    sides = data.draw(sides_of((height, width), kernel, padding))
+    (down, along), (far, wide) = apart_of({"stride": stride} | sides, "stride"), apart_of(sides, "dilation")
+    left = sides.get("padding_width", padding)
+    assume(all(n + 2 * p >= k for n, p, k in zip((height, width), (padding, left), kernel, strict=True)))
+    built.convolution(above * groups, kernel, stride, padding, groups, **sides)
     _, rows, columns = built.shape
     network = built.network(2)
     filters = rng.standard_normal((above * groups, below, *kernel))
@@ -296,7 +329,7 @@ def test_a_convolution_is_that_of_its_definition(sizes, kernel, stride, padding,
     for n, o, i, j in np.ndindex(wanted.shape):
         total = biases[o]
         for c, u, v in np.ndindex(below, *kernel):
-            row, column = i * stride + u - padding, j * stride + v - padding
+            row, column = i * down + u * far - padding, j * along + v * wide - left
             if 0 <= row < height and 0 <= column < width:
                 total += filters[o, c, u, v] * x[n, o // above * below + c, row, column]
         wanted[n, o, i, j] = total
@@ -483,6 +516,9 @@ WRONG = [
     ({"kernel_height": 7, "kernel_width": 7}, "windows of 7 x 7 are larger than an image of 1 x 4 x 4"),
     ({"stride": 0}, "n0.convolution: windows of 3 x 3, stride 0, padding 1"),
     ({"padding": 3}, "a padding of 3 around windows of 3 x 3"),
+    ({"padding_right": 3}, "a padding of 1 x 1 x 1 x 3 around windows of 3 x 3"),
+    ({"dilation": 0}, "windows of 3 x 3, stride 1, padding 1, dilation 0"),
+    ({"dilation_width": 3}, "windows of 3 x 3 are larger than an image of 1 x 4 x 4"),
     ({"outputs": 3, "groups": 2}, "1 and 3 channels in 2 groups"),
 ]
 

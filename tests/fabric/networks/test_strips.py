@@ -63,10 +63,11 @@ def grown(draw, built, op):
     channels, height, width = built.shape
     outputs, wide = draw(st.integers(1, 3)), draw(st.integers(1, min(3, width)))
     if op == "convolution":  # as many rows of pixels as before
-        reach = draw(st.integers(0, 2))
-        if height > reach and reach < wide:
-            kernel = 2 * reach + 1, wide
-            built.convolution(outputs, kernel, 1, reach, bias=draw(st.integers(0, 1)))
+        reach, apart = draw(st.integers(0, 2)), draw(st.sampled_from([1, 1, 2]))
+        if height > reach * apart and reach < wide:
+            kernel, beside = (2 * reach + 1, wide), draw(st.integers(0, wide - 1))
+            sides = {"dilation": apart, "dilation_width": 1, "padding_width": beside, "padding_right": reach}
+            built.convolution(outputs, kernel, 1, reach * apart, bias=draw(st.integers(0, 1)), **sides)
     elif op == "down" and height % 2 == 0 and width > 1:
         kernel, padding = draw(st.sampled_from([(1, 0), (2, 0), (3, 1), (4, 1)]))
         if padding < wide and width + 2 * padding >= wide:

@@ -11,6 +11,7 @@ import pytest
 
 from harness.train import pipeline_support, tables
 from harness.train.config import TrainConfig
+from harness.train.nodes import SIDES
 from harness.train.pipeline_support import DOES, REFUSES, SUPPORT, WITHOUT
 from harness.train.pipelined import PipelinedTrainer
 from memx.optimizer import Optimizer
@@ -25,6 +26,8 @@ PLAIN = {
     "train": {"iterations": 2, "optimizer": {"name": "adam", "lr": 0.01}},
     "mode": "pipelined",
 }
+MORE = (*SIDES, "output_padding_width")
+"""Keys of windows whose sides are not alike."""
 WRONG = {
     "network.layers.density": {"network.layers": [{"outputs": 8, "density": 0.5}, {"outputs": 10}]},
     **{
@@ -92,7 +95,7 @@ WRONG = {
                 {"name": "b", "op": "linear", "outputs": 10},
             ],
         }
-        for key in ("kernel", "kernel_width", "stride", "padding", "groups", "momentum", "output_padding")
+        for key in ("kernel", "kernel_width", "stride", "padding", "groups", "momentum", "output_padding", *MORE)
     },
     **{
         f"network.{key}": {

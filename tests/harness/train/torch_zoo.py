@@ -236,7 +236,54 @@ def _part_turned(nn, torch, base, turned):
     return Turned()
 
 
-FEATURES, IMAGE, TOKENS = "features", "image", "tokens"
+def _windows(nn):
+    return nn.Sequential(
+        nn.Conv2d(1, 4, 3, (2, 1), (1, 0), dilation=(1, 2), bias=False),
+        nn.ReLU(),
+        nn.ZeroPad2d((1, 0, 0, 1)),
+        nn.Conv2d(4, 4, (2, 3)),
+        nn.MaxPool2d(3, 2, 1, ceil_mode=True),
+        nn.Flatten(),
+        nn.Linear(24, 5),
+    )
+
+
+def _wavenet(nn, torch):
+    class Residual(nn.Module):
+        def __init__(self, channels, apart):
+            super().__init__()
+            form = {"dilation": apart}
+            self.a, self.b = nn.Conv1d(channels, channels, 2, **form), nn.Conv1d(channels, channels, 2, **form)
+            self.out, self.apart = nn.Conv1d(channels, channels, 1), apart
+
+        def forward(self, x):
+            y = nn.functional.pad(x, (self.apart, 0))
+            return x + self.out(torch.tanh(self.a(y)) * torch.sigmoid(self.b(y)))
+
+    layers = Residual(6, 1), Residual(6, 2), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(6, 5)
+    return nn.Sequential(nn.Conv1d(2, 6, 1), *layers)
+
+
+def _causal(nn):
+    class Causal(nn.Module):
+        def __init__(self, given, outputs, apart):
+            super().__init__()
+            self.inner, self.more = nn.Conv1d(given, outputs, 3, padding=2 * apart, dilation=apart), 2 * apart
+
+        def forward(self, x):
+            return nn.functional.relu(self.inner(x)[:, :, : -self.more])
+
+    first = nn.BatchNorm1d(6), nn.MaxPool1d(2)
+    return nn.Sequential(Causal(2, 6, 1), *first, Causal(6, 6, 2), nn.Flatten(), nn.Linear(36, 5))
+
+
+def _sound(nn):
+    down = nn.Conv1d(2, 6, 3, 2, 1), nn.GroupNorm(2, 6), nn.GELU(), nn.Upsample(scale_factor=2)
+    up = nn.ConvTranspose1d(6, 4, 3, 1, 1), nn.InstanceNorm1d(4, affine=True), nn.AvgPool1d(2)
+    return nn.Sequential(*down, *up, nn.ConvTranspose1d(4, 2, 3, 2, 1, 1))
+
+
+FEATURES, IMAGE, TOKENS, SOUND = "features", "image", "tokens", "sound"
 TRAINED = {
     "regression": (FEATURES, "mse", lambda torch: _regression(torch.nn)),
     "plain": (IMAGE, "", lambda torch: _plain(torch.nn)),
@@ -274,6 +321,10 @@ TRAINED = {
     "without factors": (FEATURES, "", lambda torch: _without_factors(torch.nn)),
     "scored": (TOKENS, "", lambda torch: _scored(torch.nn, torch)),
     "without shifts": (TOKENS, "", lambda torch: _without_shifts(torch.nn)),
+    "windows": (IMAGE, "", lambda torch: _windows(torch.nn)),
+    "wavenet": (SOUND, "", lambda torch: _wavenet(torch.nn, torch)),
+    "causal": (SOUND, "", lambda torch: _causal(torch.nn)),
+    "sound": (SOUND, "mse", lambda torch: _sound(torch.nn)),
     "beside": (FEATURES, "", lambda torch: _beside(torch.nn, torch)),
     **{
         f"gated {name}": (FEATURES, "", lambda torch, name=name: _gated(torch.nn, torch, name))
@@ -432,20 +483,6 @@ def _upsampled(nn, mode):
 REFUSED = {
     "odd bend": (FEATURES, lambda torch: _bent(torch.nn, "Softsign"), "Div.*none of relu"),
     "upsampled": (IMAGE, lambda torch: _upsampled(torch.nn, "bilinear"), "Resize.*are repeated here"),
-    "dilated": (
-        IMAGE,
-        lambda torch: torch.nn.Sequential(
-            torch.nn.Conv2d(1, 4, 3, padding=2, dilation=2), torch.nn.Flatten(), torch.nn.Linear(256, 5)
-        ),
-        "dilations are 1",
-    ),
-    "strides": (
-        IMAGE,
-        lambda torch: torch.nn.Sequential(
-            torch.nn.Conv2d(1, 4, 3, (2, 1), 1), torch.nn.Flatten(), torch.nn.Linear(128, 5)
-        ),
-        "one stride",
-    ),
 }
 """By name: what it takes, what makes it, and what is said."""
 
@@ -453,7 +490,7 @@ REFUSED = {
 def made(torch, takes, module):
     """Return (module, example) of a row of the tables."""
     torch.manual_seed(0)
-    shapes = {FEATURES: (16, 6), IMAGE: (8, 1, 8, 8)}
+    shapes = {FEATURES: (16, 6), IMAGE: (8, 1, 8, 8), SOUND: (8, 2, 12)}
     x = torch.randint(0, 20, (4, 8)) if takes == TOKENS else torch.randn(*shapes[takes])
     if takes == TOKENS:
         x[:, 0] = 1  # there is one that is no padding

@@ -70,7 +70,7 @@ def forward(w: StepWriter, step: NetworkStep, name: str) -> None:
     x, y = step.reads[0], step.writes[0]
     window, rows = window_of(step.node, x.rows), f"{w.plan.array(x)}.rows"
     w.tell(shape=shape_number(w.plan.network, step.node, "forward"))
-    if window.padding:
+    if window.bordered:
         _border(w, name, rows)
         w.tell(planes=f"{w.plan.array(y)}.rows")
         w.each(y, "pool_in", name, unit=window.out_plane)
@@ -86,15 +86,15 @@ def back(w: StepWriter, step: NetworkStep, name: str) -> None:
     window, below = window_of(step.node, x.rows), w.plan.array(step.writes[0])
     largest, names = name == "pool_max_back", [name]
     w.tell(shape=shape_number(w.plan.network, step.node, "back"))
-    w.tell(delta=w.plan.array(delta), planes="padded" if window.padding else below)
+    w.tell(delta=w.plan.array(delta), planes="padded" if window.bordered else below)
     if largest:
         rows = f"{w.plan.activation(x.name)}.rows"
-        if window.padding:  # the shape knows where the copy is
+        if window.bordered:  # the shape knows where the copy is
             _border(w, name, rows)
             w.tell(row=f"{w.plan.activation(step.node.name)}.rows")
         else:
             w.tell(aux=rows, row=f"{w.plan.activation(step.node.name)}.rows")
-    if window.padding:  # behind the pointers that set the same descriptors
+    if window.bordered:  # behind the pointers that set the same descriptors
         w.tell(pool_out=below)
         names = [*["pool_in"] * largest, name, "pool_inner"]
     w.each(delta, *names, unit=window.out_plane)
@@ -180,7 +180,7 @@ class PoolTasks:
             if dsr is not None:
                 p.load(dsr, p.mem1d(var, rows))
         place, given = (code.held["padded"], (shape.copies - 1) * plane) if shape.copies else (anywhere, 0)
-        extents, strides = [w.out_height, w.out_width, tokens], [w.stride * line, w.stride * tokens, 1]
+        extents, strides = [w.out_height, w.out_width, tokens], [w.strides[0] * line, w.strides[1] * tokens, 1]
         taps = p.mem4d(anywhere, extents, strides, check=False)
         result = p.mem1d(anywhere, rows, check=False)
         p.load(code.reads["aux"], p.mem4d(place, extents, strides, offset=given, check=False))
@@ -208,7 +208,7 @@ class PoolTasks:
         """Emit the loads of descriptors of planes without their border: of what is given, and of their copies."""
         code, p, tokens, w = self.code, self.code.p, self.code.tokens, window
         line = w.around[1] * tokens
-        inner, first = ([w.height, w.width, tokens], [line, tokens, 1]), (line + tokens) * w.padding
+        inner, first = ([w.height, w.width, tokens], [line, tokens, 1]), w.before[0] * line + w.before[1] * tokens
         plane = p.mem1d(code.held["a0"], w.plane * tokens, save=True, check=False)
         p.load(code.product.column_x, plane)
         p.load(self.inside, p.mem4d(code.held["padded"], *inner, check=False))

@@ -85,8 +85,9 @@ class ConvolutionShape(ImageShape):
     ----------
     given, border, around, result : (int, int)
         Rows and columns of pixels: of what is copied, before it in the copy, of the whole copy, of the result.
-    spread, stride : int
-        Pixels of the copy from one that is given, and from one window, to the next.
+    spread, stride, apart : (int, int)
+        Pixels of the copy, down and along, from one that is given, from one window, and from one pixel of a window, to
+        the next.
     asks : bool
         What is worked on is the request for gradients of weights, not a product.
     kernel : (int, int)
@@ -97,24 +98,25 @@ class ConvolutionShape(ImageShape):
     border: tuple[int, int]
     around: tuple[int, int]
     result: tuple[int, int]
-    spread: int = 1
-    stride: int = 1
+    spread: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    apart: tuple[int, int] = (1, 1)
     asks: bool = False
     kernel: tuple[int, int] = (0, 0)
 
     @classmethod
     def of(cls, window: Window, direction: str) -> ConvolutionShape:
         """Return the shape of a convolution's product, its product back, or its request."""
-        w, p = window, window.padding
-        result, given = (w.out_height, w.out_width), (w.height, w.width)
+        w, result, given = window, (window.out_height, window.out_width), (window.height, window.width)
         if direction == "back":  # windows one pixel apart, over gradients with zeros between them
-            border, reach = (w.kernel_height - 1 - p, w.kernel_width - 1 - p), (w.kernel_height - 1, w.kernel_width - 1)
+            reach = w.reach[0] - 1, w.reach[1] - 1
+            border = reach[0] - w.before[0], reach[1] - w.before[1]
             around = w.height + reach[0], w.width + reach[1]
-            return cls(result, border, around, given, spread=w.stride)
+            return cls(result, border, around, given, spread=w.strides)
         if direction == "ask":
             kernel = w.kernel_height, w.kernel_width
-            return cls(given, (p, p), w.around, result, stride=w.stride, asks=True, kernel=kernel)
-        return cls(given, (p, p), w.around, result, stride=w.stride)
+            return cls(given, w.before, w.around, result, stride=w.strides, apart=w.dilations, asks=True, kernel=kernel)
+        return cls(given, w.before, w.around, result, stride=w.strides)
 
     @property
     def rows(self) -> int:
@@ -145,14 +147,15 @@ class ConvolutionShape(ImageShape):
     def lines(self, code: ProgramCode, first: int, count: int) -> Dsd:
         """Return so many rows of pixels of what is given, from the first one on, in the copy."""
         tokens, (top, left), line = code.tokens, self.border, self.around[1] * code.tokens
-        extents, strides = [count, self.given[1], tokens], [self.spread * line, self.spread * tokens, 1]
-        offset = (top + self.spread * first) * line + left * tokens
+        extents, (down, along) = [count, self.given[1], tokens], self.spread
+        strides, offset = [down * line, along * tokens, 1], (top + down * first) * line + left * tokens
         return code.p.mem4d(code.held["padded"], extents, strides, offset=offset, check=False)
 
     def windows(self, p: Program, planes: Var, tokens: int) -> Dsd:
         """Return what one place of all windows meets, in planes with a border."""
-        line = self.stride * self.around[1] * tokens
-        return p.mem4d(planes, [*self.result, tokens], [line, self.stride * tokens, 1], check=False)
+        down, along = self.stride
+        strides = [down * self.around[1] * tokens, along * tokens, 1]
+        return p.mem4d(planes, [*self.result, tokens], strides, check=False)
 
     def _load_windows(self, code: ProgramCode) -> None:
         """Emit what `GradientTasks.answer_windows` needs: one channel's window, to be lengthened, and its moves."""
@@ -163,19 +166,20 @@ class ConvolutionShape(ImageShape):
 
     def moves(self, tokens: int) -> dict[str, int]:
         """Return the numbers that `GradientTasks.answer_windows` asks for, of so many samples."""
-        step = self.stride * tokens
+        step = self.stride[1] * tokens
         return {
             "plane": self.padded * tokens,
             "taps": self.kernel[0] * self.kernel[1],
             "height": self.result[0],
             "width": self.result[1],
             "gap": step - tokens,
-            "rest": self.stride * self.around[1] * tokens - self.result[1] * step,
+            "rest": self.stride[0] * self.around[1] * tokens - self.result[1] * step,
         }
 
     def window(self, p: Program, planes: Var, tokens: int) -> Dsd:
         """Return the window of a channel in planes with a border; its first extent is that of channels."""
-        strides = [self.padded * tokens, self.around[1] * tokens, tokens]
+        (down, along), line = self.apart, self.around[1] * tokens
+        strides = [self.padded * tokens, down * line, along * tokens]
         return p.mem4d(planes, [1, *self.kernel], strides, check=False)
 
 
@@ -204,7 +208,7 @@ class PoolShape(ImageShape):
     @classmethod
     def of(cls, window: Window, back: bool, largest: bool, strips: int = 1) -> PoolShape:
         """Return the shape in a direction; on the way back from a mean nothing is read of what is given."""
-        return cls(window, back, (1 + (back and largest)) * (window.padding > 0), strips)
+        return cls(window, back, (1 + (back and largest)) * window.bordered, strips)
 
     @property
     def rows(self) -> int:
@@ -264,7 +268,7 @@ class EdgeShape(ImageShape):
     @property
     def apart(self) -> int:
         """So many pixels of the copy lie between the first row that comes from the north and from the south."""
-        return (self.copy.given[0] + self.edges.above) * self.copy.spread * self.copy.around[1]
+        return (self.copy.given[0] + self.edges.above) * self.copy.spread[0] * self.copy.around[1]
 
     def load(self, code: ProgramCode) -> None:
         assert code.strips is not None

@@ -141,7 +141,8 @@ def _gathered(window: Window, delta: Halves) -> Halves:
             place = w.taps - 1 - (u * w.kernel_width + v)
             for i in range(w.out_height):
                 for j in range(w.out_width):
-                    row, column = i * w.stride + u - w.padding, j * w.stride + v - w.padding
+                    row = i * w.strides[0] + u * w.dilations[0] - w.before[0]
+                    column = j * w.strides[1] + v * w.dilations[1] - w.before[1]
                     if 0 <= row < w.height and 0 <= column < w.width:
                         found[:, place, row, column] = planes[:, i, j]
     return found.reshape(len(planes) * w.taps, -1)
@@ -230,26 +231,26 @@ def _lowest(a: MeshArithmetic) -> int:
 
 def _taps(window: Window, x: Halves, outside: int) -> Iterable[Halves]:
     """Give, per place of the window, the pixels there, or the bits outside: (channels, rows, columns, samples)."""
-    p = window.padding
+    (above, left), (below, right) = window.before, window.behind
     images = x.reshape(window.channels, window.height, window.width, -1)
-    images = np.pad(images, ((0, 0), (p, p), (p, p), (0, 0)), constant_values=outside)
+    images = np.pad(images, ((0, 0), (above, below), (left, right), (0, 0)), constant_values=outside)
     for u, v in np.ndindex(window.kernel_height, window.kernel_width):
         yield _at(window, images, u, v)
 
 
 def _at(window: Window, images: Halves, u: int, v: int) -> Halves:
-    s = window.stride
-    return images[:, u : u + s * window.out_height : s, v : v + s * window.out_width : s]
+    (down, along), row, column = window.strides, u * window.dilations[0], v * window.dilations[1]
+    return images[:, row : row + down * window.out_height : down, column : column + along * window.out_width : along]
 
 
 def _given_back(a: MeshArithmetic, window: Window, parts: list[Bits], samples: int) -> Halves:
     """Return gradients of images, to which those of each place of the windows are added, rounded each time."""
-    p = window.padding
-    found = np.zeros((window.channels, window.height + 2 * p, window.width + 2 * p, samples), np.uint16)
+    above, left = window.before
+    found = np.zeros((window.channels, *window.around, samples), np.uint16)
     for (u, v), part in zip(np.ndindex(window.kernel_height, window.kernel_width), parts, strict=True):
         there = _at(window, found, u, v)
         there[...] = a.narrow(a.add(part, a.widen(there)))
-    return found[:, p : p + window.height, p : p + window.width].reshape(window.features, samples)
+    return found[:, above : above + window.height, left : left + window.width].reshape(window.features, samples)
 
 
 # --- numbers of channels ---------------------------------------------------------------------------------------------
