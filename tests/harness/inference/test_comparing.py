@@ -14,9 +14,8 @@ from harness.inference import comparing
 from harness.inference.asking import AnswerRequest
 from harness.inference.comparing import EACH, is_drawn
 from harness.inference.generate import answer
-from harness.models.configuration import Configuration
-from harness.models.hub import find_model, save_model
-from tests.fabric.networks.inference.small_models import random_weights
+from harness.models.hub import find_model
+from tests.harness.inference.saved_models import saved
 from wse_core.errors import UnsupportedError
 from wse_core.params import machine
 
@@ -28,9 +27,7 @@ STEPS = 10
 def model(tmp_path_factory):
     """Return the directory of a small random model."""
     directory = tmp_path_factory.mktemp("models") / "small"
-    weights = {name: values.astype(np.float32) for name, values in random_weights(DECODER).items()}
-    save_model(directory, Configuration(DECODER), weights)
-    return directory
+    return saved(directory, DECODER)
 
 
 def asked(model, **more):

@@ -6,7 +6,6 @@ import json
 import time
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from fabric.host.fabric import Fabric
@@ -19,11 +18,9 @@ from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.placement import Placement
 from harness.cli.main import main
 from harness.inference.estimate import MOVED, WITHIN
-from harness.models.configuration import Configuration
-from harness.models.hub import save_model
 from harness.models.presets import PRESETS
 from tests.examples import some
-from tests.fabric.networks.inference.small_models import random_weights
+from tests.harness.inference.saved_models import saved
 from wse_core.params import machine
 
 DECODER = Decoder(40, 2, 4, 2, 8, 48, 23, 40, 1e-5)
@@ -33,9 +30,7 @@ DECODER = Decoder(40, 2, 4, 2, 8, 48, 23, 40, 1e-5)
 def model(tmp_path_factory):
     """Return the directory of a small random model."""
     directory = tmp_path_factory.mktemp("models") / "small"
-    weights = {name: values.astype(np.float32) for name, values in random_weights(DECODER).items()}
-    save_model(directory, Configuration(DECODER), weights)
-    return directory
+    return saved(directory, DECODER)
 
 
 def said(capsys, *words):

@@ -13,26 +13,22 @@ from harness.inference.asking import AnswerRequest
 from harness.inference.generate import answer
 from harness.kit.console import Progress
 from harness.models import presets
-from harness.models.configuration import Configuration
-from harness.models.hub import find_model, save_model
+from harness.models.hub import find_model
 from harness.models.plain import PlainDecoder
-from harness.models.tokens import character_file
 from tests.fabric.networks.inference.small_models import random_weights, rounded
+from tests.harness.inference.saved_models import LETTERS, saved
 from traces.reader import RunFile
 from traces.trace import Trace
 from wse_core.params import machine
 
 DECODER = Decoder(24, 2, 4, 2, 8, 20, 17, 32, 1e-5)
-LETTERS = "abcdefghijklmnopq"
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """Return the directory of a small random model, with letters as tokens."""
     directory = tmp_path_factory.mktemp("models") / "letters"
-    weights = {name: values.astype(np.float32) for name, values in random_weights(DECODER).items()}
-    save_model(directory, Configuration(DECODER), weights, character_file(LETTERS))
-    return directory
+    return saved(directory, DECODER, LETTERS)
 
 
 def generated(capsys, *words):
@@ -125,8 +121,7 @@ def test_a_prompt_read_token_by_token(model, capsys):
 def test_a_prompt_that_does_not_fit_is_read_token_by_token(tmp_path, capsys):
     """Where the program of prompts needs too much memory, the decoding one reads; asked for, it is refused."""
     decoder = Decoder(8, 1, 8, 1, 8, 8, 9, 256, 1e-5)
-    weights = {name: values.astype(np.float32) for name, values in random_weights(decoder).items()}
-    save_model(tmp_path / "heads", Configuration(decoder), weights)
+    saved(tmp_path / "heads", decoder)
     words = [
         tmp_path / "heads",
         "--prompt-ids",
@@ -207,8 +202,7 @@ def test_what_cannot_be_answered(model, capsys, words, message):
 def test_tokens_without_a_text_are_not_answered(capsys, tmp_path):
     """A vocabulary padded beyond the tokenizer's: only tokens that have a text come, likeliest or drawn."""
     directory = tmp_path / "padded"
-    weights = {name: values.astype(np.float32) for name, values in random_weights(DECODER).items()}
-    save_model(directory, Configuration(DECODER), weights, character_file(LETTERS[:5]))
+    saved(directory, DECODER, LETTERS[:5])
     likeliest = PlainDecoder(DECODER, rounded(random_weights(DECODER), "f16")).generate([3, 0, 1], 6)[0]
     assert max(likeliest) >= 5
     words = [directory, "--prompt", "dab", "--mesh", "3x2", "--tokens", 6]
@@ -240,8 +234,7 @@ def test_what_does_not_fit_names_tensor_and_mesh(tmp_path, capsys):
     """The message has the tensor, the PE, its bytes and the smallest mesh; on that mesh it runs."""
     decoder = Decoder(64, 2, 4, 2, 16, 150, 40, 64, 1e-5)
     directory = tmp_path / "wide"
-    weights = {name: values.astype(np.float32) for name, values in random_weights(decoder).items()}
-    save_model(directory, Configuration(decoder), weights)
+    saved(directory, decoder)
     words = ["generate", str(directory), "--prompt-ids", "1,2", "--tokens", "3", "--verify", "off"]
     assert main([*words, "--mesh", "1x1"]) != 0
     err = capsys.readouterr().err

@@ -11,11 +11,10 @@ from fabric.networks.inference.decoder import Decoder
 from harness.cli.main import main
 from harness.inference.asking import AnswerRequest
 from harness.inference.generate import answer
-from harness.models.configuration import Configuration
-from harness.models.hub import find_model, save_model
+from harness.models.hub import find_model
 from harness.models.plain import PlainDecoder
-from harness.models.tokens import character_file
 from tests.fabric.networks.inference.small_models import random_weights, rounded
+from tests.harness.inference.saved_models import LETTERS, saved
 from traces.reader import RunFile
 from wse_core.params import machine
 
@@ -26,9 +25,7 @@ DECODER = Decoder(24, 4, 4, 2, 8, 20, 17, 32, 1e-5)
 def model(tmp_path_factory):
     """Return the directory of a small random model."""
     directory = tmp_path_factory.mktemp("models") / "letters"
-    weights = {name: values.astype(np.float32) for name, values in random_weights(DECODER).items()}
-    save_model(directory, Configuration(DECODER), weights, character_file("abcdefghijklmnopq"))
-    return directory
+    return saved(directory, DECODER, LETTERS)
 
 
 def generated(capsys, *words):
@@ -48,7 +45,7 @@ def test_an_answer_leaves_bubbles_and_requests_fill_them(model, capsys, tmp_path
     assert one["tokens"] == tokens
     assert one["max_abs_error"] < one["error_bound"] < 0.05 * np.ptp(logits)
     assert 0 < one["error_share"] < 1
-    assert one["text"] == "".join("abcdefghijklmnopq"[token] for token in tokens)
+    assert one["text"] == "".join(LETTERS[token] for token in tokens)
     cycles = one["cycles"]
     assert len(cycles["tokens"]) == 3
     assert cycles["tokens"][-1] == pytest.approx(one["expected"]["token"], rel=0.05)
@@ -129,8 +126,7 @@ def test_a_model_too_large_for_its_mesh_runs_on_several(tmp_path, capsys):
     """The refusal says how many regions would do, and they do."""
     decoder = Decoder(64, 4, 4, 2, 16, 150, 40, 64, 1e-5)
     directory = tmp_path / "wide"
-    weights = {name: values.astype(np.float32) for name, values in random_weights(decoder).items()}
-    save_model(directory, Configuration(decoder), weights)
+    saved(directory, decoder)
     words = ["generate", str(directory), "--prompt-ids", "1,2", "--tokens", "2", "--mesh", "2x3"]
     assert main(words) != 0
     err = capsys.readouterr().err

@@ -17,14 +17,13 @@ from harness.inference.serving import Lanes, schedule
 from harness.models.configuration import Configuration
 from harness.models.hub import find_model, save_model
 from harness.models.plain import PlainDecoder
-from harness.models.tokens import character_file
 from tests.fabric.networks.inference.small_models import random_weights, rounded
+from tests.harness.inference.saved_models import LETTERS, saved
 from traces.reader import RunFile
 from wse_core.errors import UnsupportedError
 from wse_core.params import machine
 
 DECODER = Decoder(24, 2, 4, 2, 8, 20, 17, 32, 1e-5)
-LETTERS = "abcdefghijklmnopq"
 LINES = [
     {"prompt": "dab", "tokens": 3},
     {"prompt_ids": [5]},
@@ -43,9 +42,7 @@ def plain(prompt, count):
 def model(tmp_path_factory):
     """Return the directory of a small random model."""
     directory = tmp_path_factory.mktemp("models") / "letters"
-    weights = {name: values.astype(np.float32) for name, values in random_weights(DECODER).items()}
-    save_model(directory, Configuration(DECODER), weights, character_file(LETTERS))
-    return directory
+    return saved(directory, DECODER, LETTERS)
 
 
 @pytest.fixture(scope="module")

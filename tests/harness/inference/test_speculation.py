@@ -14,23 +14,15 @@ from harness.inference.estimate import estimate_speculation
 from harness.inference.generate import answer
 from harness.models.configuration import Configuration
 from harness.models.hub import find_model, save_model
-from harness.models.tokens import character_file
 from tests.fabric.networks.inference.small_models import random_weights
+from tests.harness.inference.saved_models import LETTERS, saved
 from traces.reader import RunFile
 from wse_core.errors import PlanError
 from wse_core.params import machine
 
 DECODER = Decoder(24, 2, 4, 2, 8, 20, 17, 40, 1e-5)
 SMALL = Decoder(8, 1, 2, 1, 4, 6, 17, 40, 1e-5)
-LETTERS = "abcdefghijklmnopq"
 WITHIN = 0.01
-
-
-def saved(directory, decoder, weights, **configuration):
-    """Save a model and return its directory."""
-    held = {name: values.astype(np.float32) for name, values in weights.items()}
-    save_model(directory, Configuration(decoder, **configuration), held, character_file(LETTERS))
-    return directory
 
 
 @pytest.fixture(scope="module")
@@ -41,19 +33,12 @@ def models(tmp_path_factory):
     near = {name: values + 0.08 * rng.standard_normal(values.shape) for name, values in weights.items()}
     other = Decoder(8, 1, 2, 1, 4, 6, 16, 40, 1e-5)
     return {
-        "model": saved(room / "model", DECODER, weights),
-        "near": saved(room / "near", DECODER, near),
-        "small": saved(room / "small", SMALL, random_weights(SMALL, 3)),
-        "short": saved(room / "short", Decoder(8, 1, 2, 1, 4, 6, 17, 9, 1e-5), random_weights(SMALL, 3)),
-        "other": find_other(room / "other", other),
+        "model": saved(room / "model", DECODER, LETTERS, weights),
+        "near": saved(room / "near", DECODER, LETTERS, near),
+        "small": saved(room / "small", SMALL, LETTERS, random_weights(SMALL, 3)),
+        "short": saved(room / "short", Decoder(8, 1, 2, 1, 4, 6, 17, 9, 1e-5), LETTERS, random_weights(SMALL, 3)),
+        "other": saved(room / "other", other),
     }
-
-
-def find_other(directory, decoder):
-    """Save a model of other tokens."""
-    held = {name: values.astype(np.float32) for name, values in random_weights(decoder).items()}
-    save_model(directory, Configuration(decoder), held)
-    return directory
 
 
 def asked(models, name="model", **options):
@@ -99,7 +84,7 @@ def test_an_answer_ends_where_it_ends(models, tmp_path):
     """A token that ends the answer ends it, also amid guesses; one token needs no guess; one of prompt is enough."""
     tokens = answer(asked(models, prefill="token", verify=False)).tokens
     end = tokens[3]
-    directory = saved(tmp_path / "ending", DECODER, random_weights(DECODER), stops=(end,))
+    directory = saved(tmp_path / "ending", DECODER, LETTERS, random_weights(DECODER), stops=(end,))
     own = find_model(str(directory))
     found = answer(asked(models, model=own, draft=find_model(str(models["model"])), ahead=4))
     assert found.tokens == tokens[: tokens.index(end) + 1]
