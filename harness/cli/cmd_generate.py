@@ -88,6 +88,11 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         "from there",
     )
     parser.add_argument(
+        "--prefix",
+        metavar="FILE.npz",
+        help="the prompt begins with prompt and answer of this --cache-file, which need not be read again",
+    )
+    parser.add_argument(
         "--estimate",
         action="store_true",
         help="run nothing: say by closed forms how many cycles prompt, transition and tokens will take",
@@ -221,6 +226,7 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
     """Return what is asked for, and the tokenizer of the model if it has one."""
     from harness.inference.asking import AnswerRequest, Sampling
     from harness.inference.comparing import SAMPLED_FROM
+    from harness.inference.resuming import read_prefix
     from harness.models.hub import find_model
     from harness.models.random_model import random_model, sized_model
 
@@ -261,6 +267,7 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
         sampling=asked.samplings[0] if asked.samplings else sampling,
         verify=args.verify != "off",
         file=None if args.cache_file is None else Path(args.cache_file),
+        prefix=None if args.prefix is None else read_prefix(Path(args.prefix)),
         sample=args.seed if args.verify == "sample" else None,
         answers=None if tokenizer is None else tokenizer.size,
         prefill=args.prefill,
@@ -391,7 +398,7 @@ def _run_file(args: argparse.Namespace, machine: Machine) -> RunWriter:
     names = (
         "model", "random_layers", "mesh", "decode_mesh", "regions", "requests", "batch", "chunk", "draft", "ahead",
         "draft_mesh", "tokens", "cache", "prefill", "dtype", "prompt", "prompt_ids", "messages", "system",
-        "temperature", "top_k", "seed", "verify", "cache_file",
+        "temperature", "top_k", "seed", "verify", "cache_file", "prefix",
     )  # fmt: skip
     asked = {name: value for name in names if (value := getattr(args, name)) is not None}
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in {**asked, "set": args.overrides}.items())

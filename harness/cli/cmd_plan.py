@@ -107,6 +107,9 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
     inference.add_argument(
         "--prompt-length", metavar="S", help="tokens in (default: half of the context, at most 4096)"
     )
+    inference.add_argument(
+        "--reused", metavar="R", help="also: the first R tokens in are there, since another request began with them"
+    )
     inference.add_argument("--tokens", metavar="T", help="tokens out (default: 128)")
     inference.add_argument("--batch", metavar="B", help="also: requests whose tokens a step takes together")
     parser.add_argument(
@@ -148,7 +151,7 @@ def main(args: argparse.Namespace) -> int | None:
             where="wse plan",
             hint="for example: wse plan X160, or wse plan --reproduce",
         )
-    about = ("mesh", "prefill_mesh", "prompt_length", "tokens", "wafers", "batch")
+    about = ("mesh", "prefill_mesh", "prompt_length", "tokens", "wafers", "batch", "reused")
     only = [name for name in about if getattr(args, name) is not None]
     if only:
         raise ConfigError("says something about inference", where=f"--{only[0].replace('_', '-')}", hint="--inference")
@@ -181,7 +184,8 @@ def _inference(args: argparse.Namespace) -> int:
     if mesh is None:
         mesh = fastest_mesh(machine, decoder, min(prompt + tokens, decoder.context), wafers)
     batch = None if args.batch is None else BATCH.parse(args.batch, "--batch")
-    facts = planned(machine, name, decoder, mesh, first or mesh, prompt, tokens, wafers, batch)
+    reused = 0 if args.reused is None else LENGTH.parse(args.reused, "--reused")
+    facts = planned(machine, name, decoder, mesh, first or mesh, prompt, tokens, wafers, batch, reused)
     print_json(facts) if args.json else print(described(facts))
     return 0
 

@@ -43,9 +43,11 @@ def check_options(args: argparse.Namespace) -> list[str]:
         for name in OF_A_RUN:
             if _given(args, name):
                 raise ConfigError("says something about a run, and an estimate runs nothing", where=_flag(name))
-    if args.cache_file is not None and (args.trace_window is not None or args.trace not in ("off", "counters")):
-        what = "events and windows are those of one run, and the answer may go on in another"
-        raise UnsupportedError(what, where="--cache-file", hint="leave it out, or --trace counters")
+    if args.trace_window is not None or args.trace not in ("off", "counters"):
+        for name in ("cache_file", "prefix"):
+            if _given(args, name):
+                what = "events and windows are those of one run, and the answer may go on in another"
+                raise UnsupportedError(what, where=_flag(name), hint="leave it out, or --trace counters")
     found = []
     drawing = [name for name in ("temperature", "top_k", "seed") if _given(args, name)]
     if (args.random_layers is not None or args.verify == "sample") and "seed" in drawing:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fabric.networks.inference.chunks import Chunks
+from fabric.networks.inference.chunks import Chunks, blocks_of
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.fit import admit, needed_words, tokens_per_row
@@ -17,6 +17,7 @@ from fabric.networks.inference.prefill.fit import admit_prompt, prompt_words
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
 from harness.inference.asking import AnswerRequest, Model
+from harness.inference.prefix import Prefix
 from wse_core.errors import PlanError
 from wse_core.params import Machine
 
@@ -77,6 +78,8 @@ def _on_one_mesh(request: AnswerRequest) -> tuple[Decode, list[Words]]:
     room = tokens_per_row(request.tokens, mesh[1], policy)
     place = Placement(request.decoder, *mesh, room, request.dtype)
     admit(place, machine, request.tokens, policy)
+    if request.prefix is not None:
+        return _behind(request.prefix, request, place)
     if request.prefill != "token":
         prompt = PromptPlacement(place, len(request.prompt))
         words = max(prompt_words(prompt), needed_words(place, prompt.slots), key=lambda found: sum(found.values()))
@@ -86,6 +89,28 @@ def _on_one_mesh(request: AnswerRequest) -> tuple[Decode, list[Words]]:
         if fits and (request.prefill == "mesh" or _is_faster(machine, prompt)):
             return Decode(machine, place, policy, answers=request.answers, prompt=prompt), [words]
     return Decode(machine, place, policy, answers=request.answers), [needed_words(place)]
+
+
+def _behind(prefix: Prefix, request: AnswerRequest, place: Placement) -> tuple[Decode, list[Words]]:
+    """Return a decoder that goes on behind tokens of another answer, which lie as they were read."""
+    machine, policy = request.machine, request.policy
+    at_once, pieces, length = prefix.read
+    if pieces:
+        blocks = blocks_of(length - 1, place.height, policy)
+        decode = Decode(machine, place, policy, answers=request.answers, begun=length - 1, blocks=blocks)
+        return decode, [needed_words(place)]
+    prompt = PromptPlacement(place, length) if at_once else None
+    words = needed_words(place) if prompt is None else needed_words(place, prompt.slots)
+    if sum(words.values()) > machine["mem.words"]:
+        raise PlanError(
+            f"a PE needs {2 * sum(words.values()):,} bytes behind a prompt that was read at once",
+            where="--prefix",
+            hint="a file whose prompt was read with --prefill token",
+            limit="memory",
+            needed=2 * sum(words.values()),
+            available=2 * machine["mem.words"],
+        )
+    return Decode(machine, place, policy, answers=request.answers, prompt=prompt), [words]
 
 
 def _is_faster(machine: Machine, prompt: PromptPlacement) -> bool:

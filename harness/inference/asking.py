@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from wse_core.errors.values import shown
 from wse_core.formats import Arithmetic, Half
 from wse_core.params import Machine
 from wse_core.schema import Field
+
+if TYPE_CHECKING:
+    from harness.inference.prefix import Prefix
 
 __all__ = ["PREFILLS", "SEED", "AnswerRequest", "Hear", "Mesh", "Model", "Sampling"]
 
@@ -122,6 +125,8 @@ class AnswerRequest:
         Whether steps are compared with the oracle and with plain numpy.
     file : Path or None
         Where the answer is kept from step to step, or goes on from (`harness.inference.resuming`).
+    prefix : Prefix or None
+        Tokens of another answer with which the prompt begins, and which need not be read.
     sample : int or None
         Seed by which steps that are compared are drawn (`harness.inference.comparing`); None: all are.
     answers : int or None
@@ -160,6 +165,7 @@ class AnswerRequest:
     verify: bool = True
     sample: int | None = None
     file: Path | None = None
+    prefix: Prefix | None = None
     answers: int | None = None
     prefill: str = "auto"
     decode_mesh: Mesh | None = None
@@ -220,6 +226,8 @@ class AnswerRequest:
         if self.file is not None and not self.has_one_cache:
             what = "a file has one answer, which one mesh reads and gives"
             raise UnsupportedError(what, where="--cache-file", hint="leave it out, or the other option")
+        if self.prefix is not None:
+            self._check_prefix(self.prefix)
         if self.sample is not None and not self.has_one_cache:
             what = "a sample of steps is that of one answer, which one mesh reads and gives"
             raise UnsupportedError(what, where="--verify sample", hint="--verify full, or off")
@@ -228,6 +236,17 @@ class AnswerRequest:
         if len(self.prompts) > 1 and self.regions is None and self.batch is None:
             what = f"{len(self.prompts)} prompts without regions or a batch"
             raise ConfigError(what, where="--requests", hint="--regions 1 or --batch 2")
+
+    def _check_prefix(self, prefix: Prefix) -> None:
+        """Refuse ways of a prompt that do not go on behind what was read."""
+        if not self.has_one_cache:
+            what = "keys and values of a file are those of one answer, on one mesh"
+            raise UnsupportedError(what, where="--prefix", hint="leave it out, or the other option")
+        for option, asked in (("--chunk", self.chunk is not None), ("--prefill mesh", self.prefill == "mesh")):
+            if asked:
+                what = "behind a prefix a prompt is read token by token"
+                raise UnsupportedError(what, where=option, hint="leave --prefix out, or this option")
+        prefix.check_prompt(self)
 
     def _check_draft(self, draft: Decoder) -> None:
         """Refuse a draft that cannot guess."""

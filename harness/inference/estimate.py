@@ -166,6 +166,10 @@ def estimate(request: AnswerRequest) -> Estimate:
         return Estimate(True, sum(steps), 0, first, further, memory, len(steps))
     assert isinstance(built, Decode), "regions have an estimate of their own"
     form = StepCycles(built)
+    if request.prefix is not None:
+        read = request.prefix.count
+        steps = form.steps(range(read, tokens)).tolist()
+        return Estimate(False, sum(steps[: length - read]), 0, 0, steps[length - read :], memory)
     if built.prompt is None:
         steps = form.steps(range(tokens)).tolist()
         return Estimate(False, sum(steps[:length]), 0, 0, steps[length:], memory)

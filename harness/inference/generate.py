@@ -38,14 +38,16 @@ from fabric.networks.inference.resident import Resident, Resumed, Step
 from harness.inference.admission import Drafted, admitted
 from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.comparing import Compared
+from harness.inference.prefix import Prefix
 from harness.inference.regions import Flow, flow_of
-from harness.inference.resuming import AnswerFile, Kept, added, restored
+from harness.inference.resuming import AnswerFile, Kept, added, check_prefix, restored
 from harness.inference.serving import BatchAnswers, service_of
 from harness.inference.speculation import Speculation, speculation_of
 from harness.inference.yardsticks import Agreement
 from harness.kit.console import Progress
 from harness.models.rounding import Loss
 from traces.marks import mark
+from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
 
 __all__ = ["Answer", "Load", "answer"]
@@ -108,6 +110,8 @@ class Answer(Agreement):
         Counters of all PEs: name -> (array, unit).
     resumed : int
         Tokens of prompt and answer that the decoder had taken when the answer went on from a file.
+    reused, reused_cycles : int
+        Tokens of the prompt that another answer has read, and the cycles which that took; in no other number.
     host_seconds : float
     losses : list of Loss
         Of rounding the weights to 16 bits, by tensors that lost any.
@@ -125,6 +129,8 @@ class Answer(Agreement):
     moved_bytes: int = 0
     hops: int = 0
     resumed: int = 0
+    reused: int = 0
+    reused_cycles: int = 0
     memory: dict[str, int] = field(default_factory=dict)
     expected_cycles: int = 0
     layer_cycles: dict[str, int] = field(default_factory=dict)
@@ -144,9 +150,8 @@ class Answer(Agreement):
 
     def conclude(self, resident: Resident) -> None:
         """Add the closed form of the last step and the counters of the decoding program."""
-        if (
-            resident.decode.arrived or resident.decode.begun
-        ):  # the last token of the prompt was a step like those of the answer
+        if self.at_once and (resident.decode.arrived or resident.decode.begun):
+            # the last token of the prompt was a step like those of the answer
             self.first_cycles = self.token_cycles.pop(0)
         form, last = StepCycles(resident.decode), resident.count - 1
         self.expected_cycles, self.layer_cycles = form.step(last), form.layer(last)
@@ -167,8 +172,9 @@ class _Begun:
 def _compared(
     oracle: Oracle, request: AnswerRequest, weights: Weights, answer: Answer, in_pieces: bool = False
 ) -> Compared:
-    """Return what an answer is compared with."""
-    return Compared(oracle, weights, answer, request.sample, first=int(oracle.decode.prompt is not None or in_pieces))
+    """Return what an answer is compared with; a prompt that another program reads is its first step."""
+    read = request.prefix is None and (oracle.decode.prompt is not None or in_pieces)
+    return Compared(oracle, weights, answer, request.sample, first=int(read))
 
 
 def _begun(
@@ -268,6 +274,10 @@ def _on_two_meshes(meshes: TwoMeshes, request: AnswerRequest, weights: Weights, 
 
 def _gone_on(built: Decode | Chunks, request: AnswerRequest, weights: Weights, answer: Answer, kept: Kept) -> _Begun:
     """Let the decoder go on from what a file has of an answer."""
+    own = isinstance(built, Chunks) or built.prompt is not None
+    if request.prefix is None and kept.answer["at_once"] != own:
+        what = "with so many tokens the prompt would be read in another way than it was"
+        raise ConfigError(what, where="--tokens", hint="as many as in the file, or another file")
     load = kept.answer.pop("load")
     restored(answer, kept)
     answer.load, answer.resumed = Load(*load) if load else None, kept.position
@@ -280,6 +290,21 @@ def _gone_on(built: Decode | Chunks, request: AnswerRequest, weights: Weights, a
         return _Begun(resident, None, None)
     compared = _compared(Oracle(decode, weights, tables), request, weights, answer, isinstance(built, Chunks))
     compared.goes_on(resident, [*request.prompt, *answer.tokens][: kept.position])
+    return _Begun(resident, None, compared)
+
+
+def _behind_prefix(decode: Decode, prefix: Prefix, request: AnswerRequest, weights: Weights, answer: Answer) -> _Begun:
+    """Let the decoder go on behind tokens that another answer has read."""
+    check_prefix(prefix, request, weights)
+    answer.reused, answer.reused_cycles = prefix.count, prefix.cycles
+    tables = decode.tables(weights)
+    behind = decode.prompt is not None or decode.begun
+    resident = Resident(decode, weights, kept=tables) if behind else Resident(decode, weights, tables=tables)
+    resident.go_on(prefix.lasting, prefix.count)
+    if not request.verify:
+        return _Begun(resident, None, None)
+    compared = _compared(Oracle(decode, weights, tables), request, weights, answer)
+    compared.goes_on(resident, prefix.tokens)
     return _Begun(resident, None, compared)
 
 
@@ -319,7 +344,7 @@ def _answered(
             progress = _silent(progress)
             hear(number, token)
     ended = bool(answer.tokens) and answer.tokens[-1] in stops
-    first = answer.resumed or (length - 1 if answer.at_once else 0)
+    first = answer.resumed or answer.reused or (length - 1 if answer.at_once else 0)
     for position in () if ended else range(first, tokens):
         of_prompt = position < length - answer.at_once
         step = came or _taken(begun.resident, queue[position], of_prompt, answer, begun.compared)
@@ -381,6 +406,8 @@ def answer(
         kept = None if file is None else file.read()
         if kept is not None and isinstance(built, Decode | Chunks):
             begun = _gone_on(built, request, weights, found, kept)
+        elif request.prefix is not None and isinstance(built, Decode):
+            begun = _behind_prefix(built, request.prefix, request, weights, found)
         else:
             begun = _begun(built, request, weights, found, progress)
         progress.phase("prompt and answer")

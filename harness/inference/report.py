@@ -62,6 +62,17 @@ def _program(
     }
 
 
+def _check_lengths(name: str, decoder: Decoder, prompt: int, tokens: int, reused: int) -> None:
+    """Refuse a request that is longer than the context, or of which nothing is left to read."""
+    if prompt + tokens > decoder.context:
+        raise ConfigError(
+            f"{prompt:,} tokens in and {tokens:,} out; the model's context holds {decoder.context:,}", where=name
+        )
+    if reused >= prompt:
+        what = f"{reused:,} tokens are there of {prompt:,} in; at least the last one is read"
+        raise ConfigError(what, where="--reused", hint=f"at most {prompt - 1:,}")
+
+
 def planned(
     machine: Machine,
     name: str,
@@ -72,6 +83,7 @@ def planned(
     tokens: int,
     wafers: int = 1,
     batch: int | None = None,
+    reused: int = 0,
 ) -> dict[str, Any]:
     """Return the facts of an inference.
 
@@ -85,18 +97,17 @@ def planned(
         On which regions of decode lie.
     batch : int or None
         Requests whose tokens a step takes together.
+    reused : int
+        First tokens of the prompt whose keys and values are there, since another request began with them.
 
     Raises
     ------
     ConfigError
-        The request is longer than the model's context.
+        The request is longer than the model's context, or nothing of the prompt is left to read.
     PlanError
         The mesh is larger than the wafer, or not even one layer fits.
     """
-    if prompt + tokens > decoder.context:
-        raise ConfigError(
-            f"{prompt:,} tokens in and {tokens:,} out; the model's context holds {decoder.context:,}", where=name
-        )
+    _check_lengths(name, decoder, prompt, tokens, reused)
     memory = admit(machine, decoder, *mesh, prompt + tokens)
     admit(machine, decoder, *prefill_mesh, 1)
     reading = _reading(machine, decoder, memory, prefill_mesh, prompt, tokens)
@@ -113,6 +124,7 @@ def planned(
         served: dict[str, Any] = user_rates(machine, name, decoder, mesh, prompt + tokens, wafers)
     except (ProgramError, UnsupportedError) as error:
         served = {"impossible": str(error)}
+    behind = {} if not reused else {"reused": _behind(machine, decoder, mesh, prompt, tokens, reused, programs)}
     together = {} if batch is None else {"batch": _together(machine, decoder, mesh, prompt + tokens, batch, resident)}
     return {
         "model": name,
@@ -137,8 +149,43 @@ def planned(
         "resident": resident,
         "one_user": served,
         "beside_the_layers": extras(machine, decoder, *mesh, regions).as_dict(),
+        **behind,
         **together,
     }
+
+
+def _behind(
+    machine: Machine, decoder: Decoder, mesh: Mesh, prompt: int, tokens: int, reused: int, programs: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what a request takes that goes on behind tokens which are there: the others are read one by one."""
+    found: dict[str, Any] = {"tokens": reused, "share_of_prompt": reused / prompt, "programs": {}}
+    for name, whole in programs.items():
+        if "impossible" in whole:
+            continue
+        read, steps = growing(machine, name, decoder, mesh, reused, prompt - reused), whole["decode_cycles"]
+        found["programs"][name] = {
+            "read_cycles": round(read),
+            "read_cycles_without": round(whole["prefill"]["cycles"] + whole["transition_cycles"]),
+            "rates": {
+                f"{clock:g} GHz": {
+                    "request_tokens_per_s": tokens * clock * 1e9 / (read + steps),
+                    "time_to_first_token_s": read / (clock * 1e9),
+                }
+                for clock in clocks(machine)
+            },
+        }
+    return found
+
+
+def _said_of_reused(found: dict[str, Any], prompt: int) -> list[str]:
+    """Return the lines about tokens of a prompt that are there."""
+    share = f"{found['tokens']:,} of {prompt:,} tokens in ({found['share_of_prompt']:.0%})"
+    lines = [f"\nwith {share} there from another request, and the others read one by one"]
+    for name, each in found["programs"].items():
+        firsts = ", ".join(f"{r['time_to_first_token_s']:.3g} s at {clock}" for clock, r in each["rates"].items())
+        cycles = f"{each['read_cycles']:,} cycles to read instead of {each['read_cycles_without']:,}"
+        lines.append(f"  program {name}: {cycles}; first token after {firsts}")
+    return lines
 
 
 def _resident(machine: Machine, decoder: Decoder, mesh: Mesh, tokens: int) -> dict[str, Any]:
@@ -333,6 +380,8 @@ def described(facts: dict[str, Any]) -> str:
                 )
             )
         lines.append(f"\n{titles[name]}\n{table(rows, '  ')}")
+    if "reused" in facts:
+        lines += _said_of_reused(facts["reused"], facts["prompt_length"])
     beside = facts["beside_the_layers"]
     lines.append(f"\nbeside the layers, per token: {beside['cycles']:,} cycles (output matrix, arg max, hand-overs)")
     if "impossible" not in served:

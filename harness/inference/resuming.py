@@ -6,6 +6,8 @@ that whatever ends a run leaves that of the last one.  It also says what it is a
 each option that tokens, logits, cycles or counters depend on.  Another one is refused by its name.
 
 What an uninterrupted answer would have is what comes out, bit by bit; only the host's seconds are those of the part.
+An answer of fewer tokens goes on to more: tokens and logits are those of a longer answer, while cycles of the steps
+that are there are those of PEs with room for fewer tokens.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from numpy.typing import NDArray
 
 from fabric.networks.inference.resident import Counters, Resident
 from harness.inference.asking import AnswerRequest
+from harness.inference.prefix import Prefix
 from harness.inference.yardsticks import Agreement
 from traces.atomic import atomic_file
 from wse_core import __version__
@@ -34,19 +37,23 @@ from wse_core.formats import Bits
 if TYPE_CHECKING:
     from harness.inference.generate import Answer
 
-__all__ = ["AnswerFile", "Kept"]
+__all__ = ["AnswerFile", "Kept", "check_prefix", "read_prefix"]
 
-FORM = 1
+FORM = 2
 """Of the file; another one is refused."""
 
 NUMBERS = (
     "tokens", "prompt_cycles", "token_cycles", "transition", "first_cycles", "at_once", "pieces", "hops", "steps",
-    "steps_compared", "bit_exact", "max_abs_error",
+    "steps_compared", "bit_exact", "max_abs_error", "reused", "reused_cycles",
 )  # fmt: skip
 """These attributes of an answer are kept as numbers."""
 
 DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, TypeError, LookupError, RuntimeError)
 """Reading a damaged file, or one that is no archive, may raise these."""
+
+TOKENS = "tokens of the cache"
+SAME = ("version of wse-sim", "MODEL", "--mesh", "--cache", "--dtype")
+"""Of what an answer depends on, that which keys and values of its tokens depend on too, beside the machine."""
 
 LASTING, COUNTER = "lasting ", "counter "
 """Names of arrays in the file begin with these."""
@@ -60,6 +67,8 @@ class Kept:
     ----------
     position : int
         Tokens that the decoder has taken, of prompt and answer.
+    read : (bool, int, int)
+        As `harness.inference.prefix.Prefix.read`.
     answer : dict
         Attributes of `harness.inference.generate.Answer`.
     lasting : dict
@@ -67,6 +76,7 @@ class Kept:
     """
 
     position: int
+    read: tuple[bool, int, int]
     answer: dict[str, Any]
     lasting: dict[str, Bits]
 
@@ -88,7 +98,7 @@ class AnswerFile:
     """
 
     def __init__(self, path: Path, request: AnswerRequest, weights: Mapping[str, NDArray[Any]]) -> None:
-        self.path, self.position = path, 0
+        self.path, self.request, self.position = path, request, 0
         self.asked = _asked(request) | {"MODEL": _digest(request, weights)}
 
     def read(self) -> Kept | None:
@@ -100,34 +110,27 @@ class AnswerFile:
             It is damaged, or of another answer; the message names the option.
         """
         try:
-            with open(self.path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-                facts = json.loads(bytes(file["facts"]).decode())
-                if facts["form"] != FORM:
-                    raise ConfigError(f"form {facts['form']}; known is {FORM}", where=self.path)
-                self._check(facts["asked"])
-                arrays = {name: file[name] for name in file.files if name != "facts"}
-            answer, units = facts["answer"], facts["units"]
-            answer["logits"] = list(arrays["logits"])
-            answer["counters"] = {name: (arrays[COUNTER + name], unit) for name, unit in units.items()}
-            lasting = {name.removeprefix(LASTING): array for name, array in arrays.items() if name.startswith(LASTING)}
-            found = Kept(facts["position"], answer, lasting)
+            asked, found = _read(self.path)
         except FileNotFoundError:
             return None
-        except OSError as error:
-            raise ConfigError(f"cannot be read: {error.strerror}", where=self.path) from None
-        except DAMAGED as error:
-            raise ConfigError("damaged, or no file of an answer", where=self.path, cause=str(error)) from None
+        self._check(asked, found)
         self.position = found.position
         return found
 
-    def _check(self, asked: Mapping[str, Any]) -> None:
-        """Refuse a file of another answer."""
+    def _check(self, asked: Mapping[str, Any], kept: Kept) -> None:
+        """Refuse a file of another answer, but for one of fewer tokens that can go on to more."""
+        goes_on = asked.get("--tokens", 0) < self.asked["--tokens"]
         for option in dict.fromkeys([*self.asked, *asked]):
             here, there = self.asked.get(option), asked.get(option)
-            if here != there:
-                both = "" if option == "MODEL" else f": {_said(there)} there, {_said(here)} now"
-                what = f"{self.path} has an answer of another {option}{both}"
-                raise ConfigError(what, where="--cache-file", hint="the options of that answer, or another file")
+            if here == there or (goes_on and option in ("--tokens", TOKENS)):
+                continue
+            raise _of_another(self.path, "--cache-file", option, there, here)
+        if not goes_on:
+            return
+        decoder = self.request.model.configuration.decoder
+        if decoder.within(asked[TOKENS]) != decoder.within(self.asked[TOKENS]):
+            what = f"{self.path} is of a text that a window of attention holds, and {self.asked['--tokens']} are more"
+            raise ConfigError(what, where="--tokens", hint=f"--tokens {asked['--tokens']}, or another file")
 
     def write(self, position: int, answer: Answer, resident: Resident) -> None:
         """Replace the file by one with an answer so far.
@@ -140,9 +143,11 @@ class AnswerFile:
         counters = added(answer.counters, resident.counters())
         numbers = {name: getattr(answer, name) for name in NUMBERS}
         load = None if answer.load is None else [answer.load.words, answer.load.cycles]
+        prefix, own = self.request.prefix, (answer.at_once, answer.pieces, len(self.request.prompt))
         facts = {
             "form": FORM,
             "position": position,
+            "read": own if prefix is None else prefix.read,
             "asked": self.asked,
             "answer": numbers | {"load": load},
             "units": {name: unit for name, (_, unit) in counters.items()},
@@ -156,6 +161,74 @@ class AnswerFile:
         with atomic_file(self.path) as stream:
             np.savez(stream, allow_pickle=False, **arrays)
         self.position = position
+
+
+def _read(path: Path) -> tuple[dict[str, Any], Kept]:
+    """Return what a file is an answer of, and what it has.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is none.
+    ConfigError
+        It is damaged.
+    """
+    try:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+            facts = json.loads(bytes(file["facts"]).decode())
+            if facts["form"] != FORM:
+                raise ConfigError(f"form {facts['form']}; known is {FORM}", where=path)
+            arrays = {name: file[name] for name in file.files if name != "facts"}
+        answer, units = facts["answer"], facts["units"]
+        answer["logits"] = list(arrays["logits"])
+        answer["counters"] = {name: (arrays[COUNTER + name], unit) for name, unit in units.items()}
+        lasting = {name.removeprefix(LASTING): array for name, array in arrays.items() if name.startswith(LASTING)}
+        return dict(facts["asked"]), Kept(facts["position"], tuple(facts["read"]), answer, lasting)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=path) from None
+    except DAMAGED as error:
+        raise ConfigError("damaged, or no file of an answer", where=path, cause=str(error)) from None
+
+
+def _of_another(path: Path, where: str, option: str, there: Any, here: Any) -> ConfigError:
+    """Return the error of a file that is of another answer."""
+    both = "" if option in ("MODEL", "--prefix") else f": {_said(there)} there, {_said(here)} now"
+    what = f"{path} has an answer of another {option}{both}"
+    return ConfigError(what, where=where, hint="the options of that answer, or another file")
+
+
+def read_prefix(path: Path) -> Prefix:
+    """Return what a file has of the beginning of prompts.
+
+    Raises
+    ------
+    ConfigError
+        There is none, or it is damaged.
+    """
+    try:
+        asked, kept = _read(path)
+        answer = kept.answer
+        tokens = [*asked["--prompt"], *answer["tokens"]][: kept.position]
+        cycles = answer["reused_cycles"] + answer["transition"] + answer["first_cycles"]
+        cycles += sum(answer["prompt_cycles"]) + sum(answer["token_cycles"])
+        return Prefix(path, tokens, kept.read, cycles, asked, kept.lasting)
+    except FileNotFoundError:
+        hint = "wse generate MODEL --prompt TEXT --tokens 1 --cache-file FILE.npz makes one"
+        raise ConfigError("there is no such file", where=f"--prefix {path}", hint=hint) from None
+    except DAMAGED as error:
+        raise ConfigError("damaged, or no file of an answer", where=path, cause=str(error)) from None
+
+
+def check_prefix(prefix: Prefix, request: AnswerRequest, weights: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse keys and values of another model, mesh, cache, format, machine or version, by its name."""
+    here = _asked(request) | {"MODEL": _digest(request, weights)}
+    for option in dict.fromkeys([*here, *prefix.asked]):
+        if option in SAME or option.startswith("--set"):
+            there, now = prefix.asked.get(option), here.get(option)
+            if there != now:
+                raise _of_another(prefix.path, "--prefix", option, there, now)
 
 
 def added(first: Counters, second: Counters) -> Counters:
@@ -180,6 +253,7 @@ def _asked(request: AnswerRequest) -> dict[str, Any]:
         "version of wse-sim": __version__,
         "--prompt": list(request.prompt),
         "--tokens": request.count,
+        TOKENS: request.tokens,
         "--mesh": list(request.mesh),
         "--cache": request.policy,
         "--dtype": request.dtype,
@@ -190,6 +264,7 @@ def _asked(request: AnswerRequest) -> dict[str, Any]:
         "--seed": sampling.seed,
         "--verify": verify,
         "number of tokens that have a text": request.answers,
+        "--prefix": None if request.prefix is None else request.prefix.digest,
     }
     found |= {f"--set machine.{key}": value for key, value in request.machine.items()}
     return dict(json.loads(json.dumps(found)))

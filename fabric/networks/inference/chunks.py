@@ -32,7 +32,7 @@ from fabric.networks.inference.writer import code_words
 from wse_core.formats import Bits
 from wse_core.params import Machine
 
-__all__ = ["ChunkReading", "Chunks"]
+__all__ = ["ChunkReading", "Chunks", "blocks_of"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,15 @@ class ChunkReading:
     steps: list[BatchStep]
     kept: dict[str, Bits]
     counters: dict[str, tuple[NDArray[Any], str]]
+
+
+def blocks_of(length: int, height: int, policy: str) -> list[int] | None:
+    """Return how many tokens each row takes of those that are read in pieces; None if they lie as one by one.
+
+    Of a cache whose entries move, rows take at once what they would hold in the end.
+    """
+    each, more = divmod(length, height)
+    return [each + (row < more) for row in range(height)] if policy == "shift" else None
 
 
 class Chunks:
@@ -82,9 +91,7 @@ class Chunks:
         self.length, self.size = length, size
         wide = self.reading(place, size)
         code = max(code_words(place), code_words(wide))
-        # Of a cache whose entries move, rows take at once what they would hold in the end.
-        each, more = divmod(length, place.height)
-        blocks = [each + (row < more) for row in range(place.height)] if policy == "shift" else None
+        blocks = blocks_of(length, place.height, policy)
         self.reader = Decode(machine, wide, policy, answers=answers, code=code, blocks=blocks)
         self.decode = Decode(machine, place, policy, answers=answers, code=code, begun=length, blocks=blocks)
 

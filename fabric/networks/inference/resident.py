@@ -14,6 +14,7 @@ from fabric.host.fabric import Fabric
 from fabric.networks.inference.decode import LASTING, Decode
 from fabric.networks.inference.edge import Came, Edge
 from fabric.networks.inference.elementwise import LOCAL
+from fabric.networks.inference.placement import Placement
 from fabric.networks.inference.prefill.reading import readings
 from fabric.networks.inference.rows import Rows
 from wse_core.errors import ConfigError, InternalError
@@ -153,7 +154,7 @@ class Resident:
         Parameters
         ----------
         lasting : mapping
-            What that one had (`lasting`).
+            What that one had (`lasting`); it may have had room for fewer tokens, or for more.
         count : int
 
         Raises
@@ -162,9 +163,11 @@ class Resident:
             Not what the PEs of this decoder keep.
         """
         self.fabric.run(on_wait="return")  # until the decoder waits; behind a prompt it answers nothing, of nothing
-        own = self.lasting()
+        own, lasting = self.lasting(), _with_room(lasting, self.place)
         if {name: bits.shape for name, bits in own.items()} != {name: bits.shape for name, bits in lasting.items()}:
             raise ConfigError("not what the PEs of this decoder keep", where="decoder", hint="the same mesh and tokens")
+        if int(lasting["held"].max()) > self.place.capacity:
+            raise ConfigError("more tokens than its rows have room for", where="decoder", hint="a longer answer")
         for name, bits in lasting.items():
             self.fabric.write(name, bits, self.decode.column, 0, self.place.width, self.place.height)
         self.edge.go_on(count)
@@ -194,3 +197,32 @@ class Resident:
     def stamps(self) -> np.ndarray:
         """Return when each part of the last step was done, per PE: int64 (parts, height, width); of a timed program."""
         return readings(self.fabric, "stamps")
+
+
+def _with_room(lasting: Mapping[str, Bits], place: Placement) -> Mapping[str, Bits]:
+    """Return what PEs keep where it lies with the room for tokens of a placement; slots are filled from the first on.
+
+    Keys lie feature by feature, values token by token, so that either moves if there is room for more.
+    """
+    slots = lasting["order"].shape[-1] if "order" in lasting else place.capacity
+    if slots == place.capacity or slots <= 0:
+        return lasting
+
+    def fitted(bits: Bits, axis: int) -> Bits:
+        kept = np.take(bits, range(min(slots, place.capacity)), axis)
+        wider = [(0, 0)] * bits.ndim
+        wider[axis] = 0, place.capacity - kept.shape[axis]
+        return np.pad(kept, wider)
+
+    found = dict(lasting)
+    for name in ("order", "numbers"):
+        if name in found:
+            found[name] = fitted(found[name], -1)
+    cache = found["cache"]
+    if cache.shape[-1] == 2 * place.decoder.layers * place.kv_rows * slots:
+        halves = cache.reshape(*cache.shape[:2], place.decoder.layers, 2, -1)
+        keys = halves[..., 0, :].reshape(*halves.shape[:3], place.kv_rows, slots)
+        values = halves[..., 1, :].reshape(*halves.shape[:3], place.kv_heads, slots, place.part)
+        both = [fitted(each, axis).reshape(*halves.shape[:3], -1) for each, axis in ((keys, -1), (values, -2))]
+        found["cache"] = np.stack(both, axis=3).reshape(*cache.shape[:2], -1)
+    return found

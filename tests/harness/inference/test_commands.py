@@ -51,6 +51,22 @@ def test_plan_prints_both_programs_at_both_clocks(capsys):
     )
 
 
+def test_a_plan_with_tokens_that_are_there(capsys):
+    """The rest of a prompt is read in steps of decode; no other number changes."""
+    words = ("plan", "LLaMA3-8B", "--inference", "--mesh", "360x360", "--prompt-length", "512", "--tokens", "4")
+    _, out, _ = run(capsys, *words, "--reused", "510")
+    assert "with 510 of 512 tokens in (100%) there" in out
+    facts = json.loads(run(capsys, *words, "--reused", "510", "--json")[1])
+    found = facts.pop("reused")
+    assert facts == json.loads(run(capsys, *words, "--json")[1])
+    for name, program in facts["programs"].items():
+        each = found["programs"][name]
+        assert each["read_cycles_without"] == program["prefill"]["cycles"] + program["transition_cycles"]
+        assert each["read_cycles"] == pytest.approx(2 * program["decode"]["cycles"], rel=0.02)
+        seconds = each["rates"]["1.1 GHz"]["time_to_first_token_s"]
+        assert seconds == pytest.approx(each["read_cycles"] / 1.1e9)
+
+
 def test_a_plan_says_what_does_not_fit(capsys):
     """Memory while a prompt is read, and both meshes side by side: what is short of what, and what would do."""
     words = ("plan", "LLaMA3-8B", "--inference", "--mesh", "360x360", "--tokens", "4")
@@ -110,6 +126,8 @@ def test_a_directory_is_planned_by_its_sizes(capsys, tmp_path):
         (("LLaMA3.1-70B", "--inference"), "there are 1"),
         (("LLaMA3-8B", "--inference", "--preset", "wse9"), "unknown machine preset 'wse9'"),
         (("--schedule", "layered", "--preset", "wse3"), "--preset: starts no machine here"),
+        (("LLaMA3-8B", "--inference", "--mesh", "360x360", "--prompt-length", "9", "--reused", "9"), "at most 8"),
+        (("LLaMA3-8B", "--reused", "4"), "--reused: says something about inference"),
         (("LLaMA3-8B", "--mesh", "4x4"), "--mesh: says something about inference"),
         (("LLaMA3-8B", "--inference", "--mesh", "4"), "'4' is no mesh"),
         (("LLaMA3-8B", "--inference", "--mesh", "axb"), "--mesh"),

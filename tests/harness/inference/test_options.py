@@ -6,16 +6,12 @@ import json
 from itertools import combinations
 
 import h5py
-import numpy as np
 import pytest
 
 from fabric.networks.inference.decoder import Decoder
 from harness.cli.main import build_parser, main
-from harness.models.configuration import Configuration
-from harness.models.hub import save_model
-from harness.models.tokens import character_file
 from tests.examples import few
-from tests.fabric.networks.inference.small_models import random_weights
+from tests.harness.inference.saved_models import LETTERS, saved
 
 DECODER = Decoder(8, 2, 2, 1, 4, 6, 17, 40, 1e-5)
 OPTIONS = {
@@ -23,7 +19,7 @@ OPTIONS = {
     "--ahead": "3", "--draft-mesh": "2x1", "--decode-mesh": "2x1", "--regions": "2", "--requests": "2", "--batch": "2",
     "--dtype": "cb16", "--temperature": "9", "--top-k": "3", "--seed": "5", "--logits": "l.npz", "--verify": "off",
     "--estimate": None, "--out": "o.h5", "--trace": "events", "--random-layers": "1", "--chat": None, "--system": "x",
-    "--cache-file": "k.npz", "--preset": "wse3", "--explain": None, "--messages": "m.json",
+    "--cache-file": "k.npz", "--prefix": "p.npz", "--preset": "wse3", "--explain": None, "--messages": "m.json",
 }  # fmt: skip
 """A value of each option that is not its default."""
 
@@ -32,7 +28,7 @@ APART = ("--prompt", "--prompt-ids", "--json", "--help", "--set", "--progress", 
          "--trace-colors")  # fmt: skip
 """Options that are there in each call, that all commands have, or that say more of what --trace records."""
 
-WAYS = {("--prefill", other) for other in ("--regions", "--requests", "--batch")}
+WAYS = {("--prefill", other) for other in ("--regions", "--requests", "--batch", "--prefix")}
 """Pairs of which the second one reads prompts token by token by itself, as the first one asks."""
 ROUND = {("--cache", "--draft")}
 """And of which it takes that cache by itself."""
@@ -42,10 +38,12 @@ ROUND = {("--cache", "--draft")}
 def answers(tmp_path_factory):
     """Return a function that answers with some options, once: (status, what was printed, warnings, files)."""
     room = tmp_path_factory.mktemp("options")
-    weights = {name: values.astype(np.float32) for name, values in random_weights(DECODER).items()}
-    save_model(room / "model", Configuration(DECODER), weights, character_file("abcdefghijklmnopq"))
+    saved(room / "model", DECODER, LETTERS)
     (room / "m.json").write_text('[{"role": "user", "content": "x"}]')
     values = {"MODEL": room / "model", **{name: room / name for name in ("l.npz", "o.h5", "k.npz", "m.json")}}
+    values["p.npz"] = room / "p.npz"
+    words = ["generate", room / "model", "--mesh", "2x2", "--tokens", "1", "--prompt-ids", "3,1"]
+    assert main([str(word) for word in (*words, "--cache-file", values["p.npz"])]) == 0
     known = {}
 
     def answer(capsys, *options):

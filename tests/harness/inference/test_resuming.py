@@ -15,13 +15,14 @@ from fabric.networks.inference.decoder import Decoder, LayerKind
 from harness.cli.main import main
 from harness.inference import resuming
 from harness.inference.asking import AnswerRequest, Sampling
+from harness.inference.estimate import estimate
 from harness.inference.generate import answer
+from harness.inference.resuming import read_prefix
 from harness.kit.console import Progress
 from harness.models.configuration import Configuration
-from harness.models.hub import save_model
 from harness.models.random_model import RandomModel
 from tests.examples import few
-from tests.fabric.networks.inference.small_models import random_weights
+from tests.harness.inference.saved_models import saved
 from tests.killed import Victims
 from wse_core.errors import ConfigError, TraceError, UnsupportedError
 from wse_core.formats import Arithmetic
@@ -43,9 +44,7 @@ MODELS = {
 def directory(tmp_path_factory):
     """Return the directory of a small random model."""
     path = tmp_path_factory.mktemp("models") / "plain"
-    weights = {name: values.astype(np.float32) for name, values in random_weights(PLAIN).items()}
-    save_model(path, Configuration(PLAIN), weights)
-    return path
+    return saved(path, PLAIN)
 
 
 def asked(model, **more):
@@ -110,7 +109,7 @@ def test_it_goes_on_as_if_nothing_had_happened(tmp_path, model, way):
 
 
 CHANGED = {
-    "--prompt": {"prompts": [[3, 1, 5]]}, "--tokens": {"count": 6}, "--mesh": {"mesh": (2, 1)},
+    "--prompt": {"prompts": [[3, 1, 5]]}, "--tokens": {"count": 4}, "--mesh": {"mesh": (2, 1)},
     "--cache": {"policy": "round"}, "--dtype": {"dtype": "cb16"}, "--prefill": {"prefill": "token"},
     "--chunk": {"chunk": 2}, "--temperature": {"sampling": Sampling(3.0, 4, 5)},
     "--top-k": {"sampling": Sampling(2.0, 3, 5)}, "--seed": {"sampling": Sampling(2.0, 4, 6)},
@@ -143,6 +142,125 @@ def test_another_model_is_refused(file):
     for model in (MODELS["normed"], replace(MODELS["plain"], seed=2)):
         with pytest.raises(ConfigError, match="MODEL"):
             answer(replace(asked("plain", prefill="auto", file=file), model=model))
+
+
+MORE = (
+    ("plain", {"mesh": (2, 2)}),
+    ("plain", {"prefill": "mesh", "policy": "round"}),
+    ("normed", {"policy": "concat", "mesh": (3, 1)}),
+    ("plain", {"prefill": "auto", "chunk": 2, "prompts": [[3, 1, 4, 1, 5]]}),
+    ("local", {"sample": 1, "sampling": Sampling(), "prompts": [[3, 1, 4, 1, 2]]}),
+)
+
+
+@pytest.mark.parametrize(("model", "way"), few(MORE, 2))
+def test_an_answer_goes_on_to_more_tokens(tmp_path, model, way):
+    """Rows get room for more tokens: tokens, logits and steps are those of an answer that long."""
+    request = asked(model, **(way | {"count": 12}))
+    whole, kept = answer(request), replace(request, file=tmp_path / "a.npz")
+    first = answer(replace(kept, count=3))
+    found = answer(kept)
+    assert found.resumed == len(request.prompt) + 2
+    assert found.tokens == whole.tokens
+    assert found.tokens[:3] == first.tokens
+    assert np.array_equal(found.logits, whole.logits)
+    assert (found.bit_exact, found.steps, found.steps_compared) == (
+        whole.bit_exact, whole.steps, whole.steps_compared
+    )  # fmt: skip
+    assert found.prompt_cycles[: len(first.prompt_cycles)] == first.prompt_cycles
+    assert found.token_cycles[-1] == whole.token_cycles[-1]
+    with pytest.raises(ConfigError, match="another --tokens: 12 there, 3 now"):
+        answer(replace(kept, count=3))
+
+
+def test_a_window_that_no_longer_holds_the_text_is_refused(tmp_path):
+    decoder = replace(PLAIN, different=(LayerKind(), LayerKind(window=6)))
+    model = RandomModel("window", Configuration(decoder), 1)
+    request = replace(asked("plain"), model=model, file=tmp_path / "a.npz", count=3)
+    answer(request)
+    with pytest.raises(ConfigError, match="--tokens.*window of attention"):
+        answer(replace(request, count=9))
+    with pytest.raises(ConfigError, match="--prefix.*window of attention"):
+        behind(request.file, replace(request, file=None), [4, 4, 4, 4])
+
+
+def behind(path, request, rest, **more):
+    """Return a request whose prompt begins with all that a file has."""
+    prefix = read_prefix(path)
+    return replace(request, prompts=[[*prefix.tokens, *rest]], prefix=prefix, **more)
+
+
+PREFIXES = (
+    ("plain", {}),
+    ("normed", {"policy": "concat", "mesh": (3, 1)}),
+    ("local", {"mesh": (1, 3), "dtype": "cb16"}),
+    ("plain", {"prefill": "auto", "chunk": 2, "policy": "round"}),
+)
+
+
+@pytest.mark.parametrize(("model", "way"), few(PREFIXES, 2))
+def test_a_prompt_goes_on_behind_what_was_read(tmp_path, model, way):
+    """Bits, tokens and cycles are those of a prompt that is read token by token; what was read is said, not counted."""
+    options = {"sampling": Sampling(), "count": 2, "prompts": [[3, 1, 4]]} | way
+    first = answer(asked(model, **options, file=tmp_path / "a.npz"))
+    plain = asked(model, **(options | {"prefill": "token", "chunk": None, "count": 9}))
+    request = behind(tmp_path / "a.npz", plain, [2, 0, 4, 1, 2, 0])
+    found, whole = answer(request), answer(replace(request, prefix=None))
+    assert found.reused == 4
+    assert found.tokens == whole.tokens
+    assert np.array_equal(found.logits, whole.logits)
+    assert found.bit_exact
+    assert (found.steps_compared, found.steps) == (14, 14)
+    assert found.prompt_cycles == whole.prompt_cycles[4:]
+    assert found.token_cycles == whole.token_cycles
+    assert found.reused_cycles == sum(first.prompt_cycles) + sum(first.token_cycles) + first.first_cycles
+    form = estimate(request)
+    assert form.prefill == pytest.approx(sum(found.prompt_cycles), rel=0.02)
+    assert len(form.tokens) == len(found.token_cycles)
+
+
+def test_a_conversation_goes_on_and_on(tmp_path):
+    """Behind a prompt that was read at once: each turn reads what is new, and is kept in a file of its own."""
+    request = asked("normed", prefill="mesh", sampling=Sampling(), count=3, file=tmp_path / "0.npz")
+    answer(request)
+    plain, cycles = replace(request, prefill="auto"), 0
+    for turn in range(2):
+        following = behind(request.file, plain, [4, turn], file=tmp_path / f"{turn + 1}.npz")
+        with pytest.raises(KeyboardInterrupt):
+            answer(following, progress=Ending(2))
+        found = answer(following)
+        assert found.resumed == found.reused + 2
+        assert facts(found) == facts(answer(replace(following, file=None)))
+        assert found.bit_exact
+        assert len(found.prompt_cycles) == 2
+        assert found.reused_cycles > cycles
+        request, cycles = following, found.reused_cycles
+    with pytest.raises(ConfigError, match="another --prefix"):
+        answer(replace(request, prefix=read_prefix(tmp_path / "0.npz")))
+
+
+def test_a_prefix_of_another_kind_is_refused(file, tmp_path):
+    """The message names the option, or says how many tokens are the same."""
+    request = asked("plain", prefill="auto", count=2)
+    for option, more in CHANGED.items():
+        if option not in ("--mesh", "--cache", "--dtype", "machine.ramp"):
+            continue
+        with pytest.raises(ConfigError) as caught:
+            answer(behind(file, request, [1], **more))
+        assert "--prefix" in str(caught.value)
+        assert option == "machine.ramp" or option in str(caught.value)
+    with pytest.raises(ConfigError, match="--prefix.*MODEL"):
+        answer(replace(behind(file, request, [1]), model=replace(MODELS["plain"], seed=2)))
+    with pytest.raises(ConfigError, match="the prompt has 7 tokens, and 7 of the 7"):
+        behind(file, request, [])
+    with pytest.raises(ConfigError, match="the prompt has 3 tokens, and 2 of the 7"):
+        replace(request, prompts=[[3, 1, 5]], prefix=read_prefix(file))
+    for more, name in (({"batch": 2}, "--prefix"), ({"regions": 1}, "--prefix"), ({"decode_mesh": (1, 1)}, "--prefix"),
+                       ({"chunk": 2}, "--chunk"), ({"prefill": "mesh"}, "--prefill mesh")):  # fmt: skip
+        with pytest.raises(UnsupportedError, match=name):
+            behind(file, request, [1], **more)
+    with pytest.raises(ConfigError, match="no such file.*--cache-file"):
+        read_prefix(tmp_path / "none.npz")
 
 
 def test_damaged_files_are_refused(file, tmp_path):
