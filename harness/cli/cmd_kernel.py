@@ -52,7 +52,7 @@ KEYS = (
 """What every result says, in this order; a kernel may add more."""
 
 LONG = 10
-"""Seconds of a run beyond which it is said, after a quarter of them, how long it will take."""
+"""If a run takes more seconds than this, it is said after a quarter of them how long it will take."""
 
 ARRAYS = ("counters", "arrays")
 """Keys of a result that hold arrays for the run file and are left out of the printed result."""

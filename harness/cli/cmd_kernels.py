@@ -1,4 +1,4 @@
-"""``wse kernels [NAME ...]``: which kernels there are, what they take, and whose algorithms they are."""
+"""``wse kernels [NAME ...]`` tells which kernels there are, what they take, and whose algorithms they are."""
 
 from __future__ import annotations
 

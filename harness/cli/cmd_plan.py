@@ -1,4 +1,6 @@
-"""``wse plan``: what training or answering needs in compute, memory, links and time; published tables; schedules."""
+"""``wse plan`` tells what training or answering needs in compute, memory, links and time; published tables;
+schedules.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``wse run [CONFIG.toml]``: run the job that a file describes."""
+"""``wse run [CONFIG.toml]`` does the job that a file describes."""
 
 from __future__ import annotations
 

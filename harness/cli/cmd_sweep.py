@@ -41,7 +41,7 @@ Ended in any way, the same command goes on behind the last point that was done.
 docs/sweeps.md has all keys.
 """
 SHOWN = 10
-"""Failures that are told in full."""
+"""At most so many failures are told in full."""
 
 
 def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentParser) -> argparse.ArgumentParser:

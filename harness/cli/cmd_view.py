@@ -30,9 +30,9 @@ __all__ = ["FIGURES", "add_parser", "main"]
 
 FIGURES = (*PLOTS, "animation")
 VIEWS = ("page", "figure", "follow", "profile", "tasks", "step")
-"""Options of which each asks for a view of its own."""
+"""Each of these options asks for a view of its own."""
 MOST_PHASES = 24
-"""Phases that are listed on a terminal."""
+"""At most so many phases are listed on a terminal."""
 MOST_CELLS = 16 * 16
 
 

@@ -1,4 +1,4 @@
-"""Facts about this installation and this host, and what is wrong with them.
+"""The doctor gathers facts about this installation and this host, and says what is wrong with them.
 
 `examine` gathers everything as plain data; ``wse doctor`` prints it.  Every part is gathered on its own and none of
 them needs the engine, so a broken installation can still be described.

@@ -1,4 +1,4 @@
-"""What ``wse generate --batch`` says: requests that share the steps of one mesh, their cycles and what each waited."""
+"""``wse generate --batch`` says: requests that share the steps of one mesh, their cycles and what each waited."""
 
 from __future__ import annotations
 

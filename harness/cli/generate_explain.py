@@ -1,4 +1,4 @@
-"""What ``wse generate MODEL --explain`` says: what is done with every key of every file of a model."""
+"""``wse generate MODEL --explain`` says what is done with every key of every file of a model."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ from wse_core.errors import ConfigError, UnsupportedError
 __all__ = ["AHEAD", "check_options", "with_defaults"]
 
 NEEDS = {"ahead": "draft", "draft_mesh": "draft"}
-"""Options that say something of what another option asks for."""
+"""Each of these options says something of what another option asks for, and needs that one."""
 
 OF_A_RUN = ("out", "logits", "trace", "cache_file")
-"""Options about what a run leaves, and an estimate runs nothing."""
+"""These options are about what a run leaves, and an estimate runs nothing."""
 
 AHEAD = 4
 """Tokens that a step takes of an answer that is guessed, if --ahead does not say how many."""

@@ -1,4 +1,4 @@
-"""What ``wse generate --regions`` says: a decoder on several regions of the wafer, its cycles and its bubbles."""
+"""``wse generate --regions`` says: a decoder on several regions of the wafer, its cycles and its bubbles."""
 
 from __future__ import annotations
 

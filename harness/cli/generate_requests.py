@@ -31,7 +31,7 @@ FIELDS = {
         SEED,
     )
 }
-"""What a line may say."""
+"""A line may have these fields."""
 
 MOST_BYTES = 1 << 24
 """Of a file of requests: a wrong file must not be read for minutes."""

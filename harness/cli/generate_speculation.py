@@ -1,4 +1,4 @@
-"""What ``wse generate --draft`` says: an answer that a smaller model guesses ahead, its cycles, and who was right."""
+"""``wse generate --draft`` says: an answer that a smaller model guesses ahead, its cycles, and who was right."""
 
 from __future__ import annotations
 

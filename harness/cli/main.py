@@ -46,7 +46,7 @@ COLLECT_AFTER = 1_000_000
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are `ConfigError`, like those about any other input."""
+    """A `Parser` is an argument parser whose complaints are `ConfigError`, like those about any other input."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{**kwargs, "allow_abbrev": False})

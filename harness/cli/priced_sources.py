@@ -1,4 +1,4 @@
-"""What a file holds that can be priced: programs and layouts of a Python script, or of a layout file in CSL."""
+"""A file may hold things to price: programs and layouts of a Python script, or of a layout file in CSL."""
 
 from __future__ import annotations
 

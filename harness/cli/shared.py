@@ -1,4 +1,4 @@
-"""Options that several subcommands share, and the one door through which each kind of their values comes in."""
+"""Several subcommands share options, and have one door through which each kind of their values comes in."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wse_core.numbers import DEFAULT_PRESET, PRESETS
 __all__ = ["CLOCKS", "add_format", "add_machine_options", "add_overrides", "mesh_of", "text_of", "token_ids_of"]
 
 CLOCKS = ("clock.ghz", "plan.core_ghz")
-"""Numbers of the machine at which tokens per second are given: the vendor's scripts, and the published rate."""
+"""Tokens per second are given at these numbers of the machine: the vendor's scripts, and the published rate."""
 
 
 def add_machine_options(parser: argparse.ArgumentParser, preset: str | None = DEFAULT_PRESET) -> None:

@@ -1,4 +1,4 @@
-"""Recording a run from the command line: the options ``--trace`` and what belongs to them.
+"""Runs are recorded from the command line by the option ``--trace`` and those that belong to it.
 
 What reads and writes run files is imported only if there is one.
 """

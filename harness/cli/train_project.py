@@ -1,4 +1,4 @@
-"""``wse train CONFIG --project 1,2,4``: what a network reaches on so many systems, by the layer-level model."""
+"""``wse train CONFIG --project 1,2,4`` says what a network reaches on so many systems, by the layer-level model."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ __all__ = ["FOLDER", "PURPOSE", "TrainingRun", "folder_of", "library", "place_of
 PURPOSE = "the command `wse train`"
 FOLDER = "checkpoints"
 LONG = 10
-"""Seconds beyond which the first iteration says how long the others will take."""
+"""The first iteration says how long the others will take if that is more than so many seconds."""
 
 
 def library() -> Any:

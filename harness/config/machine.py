@@ -1,4 +1,4 @@
-"""The machine that somebody asks for: a preset and modelled numbers to change, from a file's table or from words."""
+"""A machine is made as somebody asks for it: a preset and modelled numbers to change, from a table or from words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def of_table(table: Mapping[str, Any], source: object = "") -> Machine:
 
 
 PARTS = {"memx": ("answer", "capacity", "dram", "flash", "stream", "update"), "swarm": ("link", "node")}
-"""Tables that take some of the modelled numbers, and how the names of those begin."""
+"""These tables take some of the modelled numbers, by how the names of those begin."""
 
 
 def of_parts(file: dict[str, Any], own: Mapping[str, Iterable[str]], source: object = "") -> dict[str, Any]:

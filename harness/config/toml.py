@@ -1,4 +1,4 @@
-"""TOML files: their text, their tables, and what is wrong with one that cannot be read."""
+"""TOML files are read: their text, their tables, and what is wrong with one that cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers to what an editor asks at a place of a source: what is this, where is it declared, what can stand here."""
+"""An editor asks at a place of a source: what is this, where is it declared, what can stand here."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ STRUCTS = {
     "@allocate_fifo": ("activate_push", "activate_pop"),
     "@set_control_task_table": ("instructions", "stride"),
 }
-"""Builtins that take a struct, and its fields."""
+"""These builtins take a struct with these fields."""
 MOST_INSTRUCTIONS = 40
-"""Instructions of a line that a hover shows."""
+"""A hover shows at most so many instructions of a line."""
 
 
 @dataclass(frozen=True)
 class Whereabouts:
-    """A declaration and the file that it stands in."""
+    """A `Whereabouts` is a declaration and the file that it stands in."""
 
     path: Path
     outline: Outline
@@ -49,7 +49,7 @@ class Whereabouts:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """One word that can stand at a place.
+    """A `Suggestion` is one word that can stand at a place.
 
     Attributes
     ----------

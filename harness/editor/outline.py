@@ -27,7 +27,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Declaration:
-    """A name and where it holds.
+    """A `Declaration` is a name and where it holds.
 
     Attributes
     ----------

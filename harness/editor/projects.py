@@ -1,4 +1,4 @@
-"""Which layouts a source belongs to, and what the compiler says of them: messages, instructions and cycles of lines.
+"""A source belongs to layouts, of which the compiler says messages, instructions and cycles of lines.
 
 A source belongs to each layout that reaches it by imports and `@set_tile_code`.  Layouts are looked for beside the
 source and above it, up to the root of the workspace; their options are those that scripts there give to ``cslc``.
@@ -24,7 +24,7 @@ from wse_core.errors import WseError
 __all__ = ["Known", "Workspace"]
 
 MOST_ABOVE = 3
-"""Directories above that of a source in which layouts are looked for."""
+"""Layouts are looked for in at most so many directories above that of a source."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Known:
 
 
 class Workspace:
-    """Sources below a directory and the texts that are open.
+    """A `Workspace` has the sources below a directory and the texts that are open.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Figures of publications, calculated anew: a registry, and what a figure is made of.
+"""Figures of publications are calculated anew: here are a registry, and what a figure is made of.
 
 A module of this package enters its figure with the decorator `figure`::
 
@@ -36,12 +36,12 @@ NAMES = {
 """A figure has its module of this package by its name."""
 
 FIGURES: dict[str, Spec] = {}
-"""Figures of the modules that are imported, by name."""
+"""`FIGURES` has the figures of the modules that are imported, by name."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a figure shows.
+    """A `Result` is what a figure shows: rows, notes and lines.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Spec:
-    """A figure that can be made by name.
+    """A `Spec` is a figure that can be made by name.
 
     Attributes
     ----------

@@ -43,9 +43,9 @@ ORDER = ("summa", "cannon", "meshgemm", "allgather")
 PANELS = {256: (8, 16, 32, 64, 128), 2048: (180, 360, 540, 720), 8192: (180, 360, 540, 720)}
 """Each size of the matrices has these meshes."""
 LIMIT = 64
-"""PEs a side that are simulated if nothing else is asked for."""
+"""Meshes of at most so many PEs a side are simulated if nothing else is asked for."""
 CHECKED = 16
-"""PEs a side on which the tiles of large meshes are simulated."""
+"""The tiles of large meshes are simulated on so many PEs a side."""
 KEYS = (
     "size",
     "pes_per_side",

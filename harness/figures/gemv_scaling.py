@@ -29,7 +29,7 @@ ALGORITHMS = {"pipeline": "pipeline", "ring": "ring", "ktree": "two-way K-tree (
 MATRICES = (2048, 8192)
 SIDES = (8, 16, 32, 64, 128, 240, 360, 480, 600, 720)
 DEFAULT_LIMIT = 64
-"""PEs a side of the largest mesh that is simulated if nothing else is asked for."""
+"""Meshes of at most so many PEs a side are simulated if nothing else is asked for."""
 
 
 def points(

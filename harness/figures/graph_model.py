@@ -303,7 +303,7 @@ SEEN = (
         systems=8,
     ),
 )
-"""Networks that were looked at while the model was written: four transformers, four stacks of convolutions."""
+"""These networks were looked at while the model was written: four transformers, four stacks of convolutions."""
 
 
 def drawn(seeds: Iterable[int] = SEEDS) -> tuple[GraphCase, ...]:

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["SEEN", "ClusterCase", "draw", "drawn", "errors_of", "layer_model", "points"]
 
 SEED, UNSEEN = 20261122, 10
-"""Of the networks that were drawn, and how many."""
+"""Networks are drawn with this seed, and there are so many of them."""
 MOST = 12e6
-"""Most tasks of an iteration of a network that is drawn: half a minute on one core."""
+"""An iteration of a network that is drawn has at most so many tasks: half a minute on one core."""
 SMALL = 8
-"""PEs a side that are simulated unless told otherwise."""
+"""Meshes of so many PEs a side are simulated unless told otherwise."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ SEEN = (
     ClusterCase((784, 256, 128, 10), 8, 8, 32),
     ClusterCase((784, 256, 128, 10), 24, 24, 11),
 )
-"""Networks that were looked at while the model was written."""
+"""These networks were looked at while the model was written."""
 
 
 def drawn(seed: int = SEED, count: int = UNSEEN) -> tuple[ClusterCase, ...]:

@@ -44,20 +44,20 @@ if TYPE_CHECKING:
 __all__ = ["WIDTHS", "crossings", "modes", "pipelined", "streaming"]
 
 SIDE = 12
-"""PEs a side that both modes have."""
+"""Both modes have so many PEs a side."""
 INPUTS, CLASSES = 64, 10
 WIDTHS = (8, 16, 32, 64, 128, 256, 512)
 """The two hidden layers have so many features."""
 TOKENS = 16
 """Samples of an update for each row of PEs: the streaming mode needs some to be busy while weights arrive."""
 MINIBATCH = 16
-"""Samples that go through the pipeline together at most."""
+"""At most so many samples go through the pipeline together."""
 SIMULATED = 4e6
-"""Most tasks of an iteration that is simulated."""
+"""An iteration that is simulated has at most so many tasks."""
 TRAINED = 1.5e8
-"""Most products of a run that is simulated."""
+"""A run that is simulated has at most so many products."""
 FILL = 6
-"""Minibatches before those of which an update is measured."""
+"""So many minibatches go before those of which an update is measured."""
 ROUNDS = 4
 
 

@@ -1,4 +1,4 @@
-"""Clusters that train GPT-style models do so many tokens per second: the shape of the weight-streaming paper's figure
+"""Clusters can train GPT-style models at so many tokens per second: the shape of the weight-streaming paper's figure
 24.
 
 Every point is an iteration of the layer-level event model (`swarm.cluster`): the memory service, the tree and the
@@ -40,7 +40,7 @@ __all__ = ["BATCH", "SHARE", "SYSTEMS", "checks", "points", "throughput"]
 
 SYSTEMS = (1, 2, 4, 8, 16, 32, 64, 128, 192)
 SHARE = 8
-"""Sequences of a system: what GPT-3 leaves room for."""
+"""A system takes so many sequences: what GPT-3 leaves room for."""
 BATCH = 64
 """The fixed batch has so many sequences."""
 CHECKED = {"inputs": 96, "outputs": 64, "tokens": 64}

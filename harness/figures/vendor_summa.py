@@ -1,4 +1,4 @@
-"""The SUMMA that WaferLLM measured against, beside MeshGEMM: what a step of each is made of.
+"""The SUMMA of WaferLLM's measurements is shown beside MeshGEMM, with the parts of a step of each.
 
 The paper's SUMMA is the example program of the vendor's collectives library (its reference 8), whose cycles were
 measured on a CS-2; `harness.validation.programs.summa_library` rebuilds it and is held against those counts.  Here it

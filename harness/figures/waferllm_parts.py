@@ -1,4 +1,4 @@
-"""The parts of which tables 2 to 8 of WaferLLM are put together, each against a simulation of every cycle."""
+"""The parts behind tables 2 to 8 of WaferLLM are each set against a simulation of every cycle."""
 
 from __future__ import annotations
 

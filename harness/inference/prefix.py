@@ -28,7 +28,7 @@ __all__ = ["Prefix"]
 
 @dataclass(frozen=True)
 class Prefix:
-    """What is taken over of another answer.
+    """A `Prefix` is what an answer takes over of another one: tokens that were read already.
 
     Attributes
     ----------
@@ -55,12 +55,12 @@ class Prefix:
 
     @property
     def count(self) -> int:
-        """Tokens that need not be read."""
+        """So many tokens need not be read."""
         return len(self.tokens)
 
     @cached_property
     def digest(self) -> str:
-        """A digest of all that is taken over."""
+        """All that is taken over has this digest."""
         found = hashlib.blake2b(repr((list(self.tokens), self.read, self.cycles)).encode(), digest_size=16)
         for name in sorted(self.lasting):
             found.update(name.encode())

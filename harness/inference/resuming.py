@@ -53,7 +53,7 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, T
 
 TOKENS = "tokens of the cache"
 SAME = ("version of wse-sim", "MODEL", "--mesh", "--cache", "--dtype")
-"""Of what an answer depends on, that which keys and values of its tokens depend on too, beside the machine."""
+"""Keys and values of an answer's tokens depend on these, beside the machine; the answer depends on more."""
 
 LASTING, COUNTER = "lasting ", "counter "
 """Names of arrays in the file begin with these."""

@@ -48,7 +48,7 @@ TOTALS = ("cycles", "wavelet_hops", "macs", "useful_macs", "expected_cycles", "e
 
 @dataclass(frozen=True)
 class DigitsOptions:
-    """What a job file can say below ``[options]``."""
+    """`DigitsOptions` are what a job file can say below ``[options]``."""
 
     pes: int = option(10, doc="PEs along each side of the square", low=1, high=996)
     batch: int = option(0, doc="images per pass over the fabric; 0 means as many as fit", low=0)
@@ -121,7 +121,7 @@ def choose_batch(options: DigitsOptions, machine: Machine, images: int, inputs: 
 
 @dataclass
 class Passes:
-    """What the passes over the fabric gave together.
+    """`Passes` are what the passes over the fabric gave together.
 
     Attributes
     ----------

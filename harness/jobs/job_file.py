@@ -71,7 +71,7 @@ class JobConfig:
 
 @dataclass(frozen=True)
 class _JobFile:
-    """The keys that a job file may have."""
+    """A `_JobFile` has the keys that a job file may have."""
 
     job: str = option(doc='name of the job, for example job = "digits"')
     seed: int = option(0, doc="seed", low=0, high=2**63 - 1)

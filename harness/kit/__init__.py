@@ -1,1 +1,1 @@
-"""What every command stands on: terminal, tables and pictures as files, staging, samples, optional modules."""
+"""Every command stands on these: terminal, tables and pictures as files, staging, samples, optional modules."""

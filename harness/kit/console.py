@@ -1,4 +1,4 @@
-"""What the command line says, and where.
+"""The command line says results on standard output, and all else on standard error.
 
 Results go to standard output: text, or with ``--json`` exactly one JSON object on one line.  Everything else goes to
 standard error.  Progress appears only when standard error is a terminal, or when it was asked for; it uses rich if
@@ -155,7 +155,8 @@ class PlainProgress(Progress):
 
 
 class RichProgress(Progress):
-    """Progress bars by rich: what is done, bar, share, count and time left in one line, facts in a second.
+    """A `RichProgress` shows bars by rich: what is done, bar, share, count and time left in one line, facts in a
+    second.
 
     Of the first line only the description gives way, so that it holds in 80 columns and fewer.
     """

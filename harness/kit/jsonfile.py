@@ -1,4 +1,4 @@
-"""JSON files that somebody else wrote: read by one function, which says what is wrong with one in a line."""
+"""JSON files of others are read by one function, which says in a line what is wrong with one."""
 
 from __future__ import annotations
 

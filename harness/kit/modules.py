@@ -14,7 +14,7 @@ from wse_core.errors import ConfigError
 __all__ = ["OWN_PACKAGES", "need"]
 
 OWN_PACKAGES = ("wse_core", "fabric", "memx", "swarm", "harness", "traces", "wse")
-"""Import names that this distribution provides."""
+"""This distribution provides these import names."""
 
 EXTRAS = {
     "lark": ("lark", "csl"),

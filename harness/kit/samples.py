@@ -1,4 +1,4 @@
-"""Samples that come with a library.
+"""Samples are here that come with a library.
 
 The handwritten digits are those of E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits" (UCI machine
 learning repository, 1998, CC BY 4.0), 1,797 test images, as scikit-learn distributes them.  Its file of numbers is read

@@ -1,4 +1,4 @@
-"""Language models: files of the hub, presets, plain numpy, and a small trained one that is shipped.
+"""Language models are here: files of the hub, presets, plain numpy, and a small trained one that is shipped.
 
 `hub` loads and writes a model's directory, of which `configuration` reads the sizes, `tensors` the weights and `tokens`
 the tokenizer; `keys` says what is done with each key of a file, by the tables of `architectures` and `text_files`, and

@@ -1,4 +1,4 @@
-"""Architectures that are read, and what is done with each key of their ``config.json``.
+"""These architectures are read, each key of their ``config.json`` being used, ignored or refused.
 
 The meaning of keys is that of the hub's library (transformers 5; version 4 where a key is older).  What it ignores, is
 ignored; what it obeys and this decoder does not have, is refused; what means one thing to the library and another to
@@ -48,7 +48,7 @@ ARCHITECTURES = {
     "Qwen3MoeForCausalLM": "qwen3_moe",
     "OlmoeForCausalLM": "olmoe",
 }
-"""What is read, and the `model_type` that says the same."""
+"""These architectures are read, each with the `model_type` that says the same."""
 
 MANY = "keys and values that come from a vector they have in common, and an expert that all tokens share"
 PICTURES = "pictures beside texts; files of its model of texts alone are read"
@@ -82,7 +82,7 @@ ELSEWHERE = {
     "Lfm2ForCausalLM": STATES,
     "Qwen3NextForCausalLM": STATES,
 }
-"""Architectures that are not read, and what they have that this decoder does not."""
+"""These architectures are not read: name -> what they have that this decoder does not."""
 
 ACTIVATION_NAMES = {"silu": "silu", "swish": "silu", "gelu_pytorch_tanh": "gelu", "gelu_new": "gelu",
                     "gelu_fast": "gelu", "gelu_python_tanh": "gelu", "gelu": "gelu_erf", "gelu_python": "gelu_erf",
@@ -93,20 +93,20 @@ GEMMA_NAMES = ("gelu_pytorch_tanh", "gelu")
 """Names of the one activation of a Gemma: files say gelu and mean its tanh form."""
 
 WINDOW = 4096
-"""Window of attention of a Mistral or Gemma, or of a Qwen2 or Qwen3 that uses one, if the file names none."""
+"""A Mistral or Gemma, or a Qwen2 or Qwen3 that uses one, has this window of attention if the file names none."""
 
 HEAD_SIZE = {"Qwen3ForCausalLM": 128, "GemmaForCausalLM": 256, "Gemma2ForCausalLM": 256, "Gemma3ForCausalLM": 256}
-"""Features of a head where the library has a number if the file says nothing of them."""
+"""A head has so many features where the library has a number if the file says nothing of them."""
 
 THETA = {"SmolLM3ForCausalLM": 2_000_000.0, "Gemma3ForCausalLM": 1_000_000.0, "Olmo3ForCausalLM": 500_000.0,
          "MixtralForCausalLM": 1_000_000.0}  # fmt: skip
-"""Base of the angles where the library has another one than 10,000 if the file says nothing of it."""
+"""The angles have this base where the library has another one than 10,000 if the file says nothing of it."""
 
 SLIDING = "sliding_attention"
 """Layers with a window have this name in the library."""
 
 POSITIONS = ("default", *KINDS)
-"""Types of positions that are modelled."""
+"""These types of positions are modelled."""
 
 HOST = "it is about the host's types and speed"
 TRAINING = "it is about training"
@@ -334,7 +334,7 @@ MLP_BIAS = used("whether the products of the feed-forward part have a bias", mis
 PARTIAL_ROPE = ROPE_KEYS | {
     "partial_rotary_factor": used("part of a head that turns with its position", _part_of_a_head)
 }
-"""Known keys of ``rope_parameters`` where a part of a head may turn."""
+"""These keys of ``rope_parameters`` are known where a part of a head may turn."""
 CODE_BESIDE = "code beside a model reads it; the library does not"
 
 COMMON: dict[str, Key] = {
@@ -416,7 +416,7 @@ WINDOWED: dict[str, Key] = {
     "max_window_layers": used("from which layer on there is a window, if use_sliding_window is true"),
     "layer_types": used("which layers have a window, if use_sliding_window is true", _kinds_of_layers),
 }
-"""Keys of architectures in which some layers may have a window."""
+"""Architectures in which some layers may have a window have these keys."""
 
 GEMMAS: dict[str, Key] = {
     "attention_bias": ATTENTION_BIAS,

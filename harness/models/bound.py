@@ -1,4 +1,4 @@
-"""How far logits of the wafer should lie from plain numpy at most, reckoned beside the plain decoder.
+"""Logits of the wafer should lie within a bound from plain numpy, which is reckoned beside the plain decoder.
 
 A bound that lets all roundings conspire says nothing behind two layers: it grows by a factor of tens in each.  Here
 roundings are taken as independent, so that their variances add, and an error is followed to first order: each number of
@@ -45,7 +45,7 @@ FUNCTION = 2.0**-21
 SLOPES = {"silu": 1.1, "gelu": 1.13, "gelu_erf": 1.13, "relu": 1.0}
 """Each activation has this largest slope."""
 EXPONENT = {"silu": 0.0, "gelu": 4.0}
-"""Roundings of what exp is taken of, each relative to it."""
+"""The argument of exp has so many roundings, each relative to it."""
 TAIL = 2e-7
 """Gelu with the error function is off by this: docs/numerics.md, relative to the larger of abs(x) and 1."""
 

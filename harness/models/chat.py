@@ -30,10 +30,10 @@ __all__ = ["ADDITIONAL", "NAMES", "TEMPLATE", "ChatTemplate", "find_template", "
 TEMPLATE, ADDITIONAL = "chat_template.jinja", "chat_templates"
 
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-"""Special tokens that templates know by name."""
+"""Templates know these special tokens by name."""
 
 DEFAULT = "default"
-"""Name of the template that is taken where there are several."""
+"""This template is taken where there are several."""
 
 SECONDS, WALL, BYTES = 5, 60, 1 << 30
 """A rendering takes at most these seconds of the processor and of the clock, and this memory [bytes]."""

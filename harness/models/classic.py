@@ -1,4 +1,4 @@
-"""Architectures that are older than LLaMA's: what is done with each key of their ``config.json``, and their tensors.
+"""Architectures older than LLaMA's are read here: each key of their ``config.json``, and their tensors.
 
 They have LayerNorm, feed-forward parts without a gate, biases, positions of a table or that turn a part of each head:
 
@@ -67,22 +67,22 @@ CLASSIC = {
     "CohereForCausalLM": "cohere",
     "Cohere2ForCausalLM": "cohere2",
 }
-"""What is read, and the `model_type` that says the same."""
+"""These architectures are read, each with the `model_type` that says the same."""
 
 OTHER_NAMES = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads",
                "n_positions": "max_position_embeddings"}  # fmt: skip
-"""Names of sizes of a GPT-2 and a GPT-J, and those that the library takes for the same."""
+"""Sizes of a GPT-2 and a GPT-J have these names, which the library takes for the usual ones."""
 
 PARTS = {"GPTNeoXForCausalLM": 0.25, "PhiForCausalLM": 0.5, "StableLmForCausalLM": 0.25}
-"""Part of a head that turns, if a file says nothing of it."""
+"""This part of a head turns, and is taken if a file says nothing of it."""
 
 
 TURNING_WHOLE = {"Starcoder2ForCausalLM": 10_000.0, "CohereForCausalLM": 500_000.0, "Cohere2ForCausalLM": 10_000.0}
-"""Architectures of which all of a head turns, and the base of the angles if a file says nothing of it."""
+"""All of a head turns in these architectures; the angles have this base if a file says nothing of it."""
 
 COHERE = ("CohereForCausalLM", "Cohere2ForCausalLM")
 NEIGHBOURS = ("GPTJForCausalLM", *COHERE)
-"""Architectures whose pairs are neighbours in a file."""
+"""Pairs are neighbours in the files of these architectures."""
 
 
 # --- keys -------------------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ LATER: dict[str, Key] = {
     "rope_parameters": used("positions", _positions, inside=ROTARY),
     "rope_scaling": used("positions, by their old name", _positions, inside=ROTARY),
 }
-"""Keys of those with the names that are usual now."""
+"""Those with the names that are usual now have these keys."""
 
 TURNING: dict[str, Key] = {
     "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
@@ -208,7 +208,7 @@ ALL_TURNS: dict[str, Key] = {
     "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
     "tie_word_embeddings": used("whether the output matrix is the embedding", missing="true"),
 }
-"""Those of which all of a head turns have these keys."""
+"""These are the keys of architectures of which all of a head turns."""
 
 COHERES: dict[str, Key] = {
     "hidden_act": used("the activation", _activation, missing="silu"),

@@ -45,7 +45,7 @@ __all__ = [
 CONFIG = "config.json"
 
 KNOWN = ARCHITECTURES | CLASSIC
-"""Architectures that are read, and the `model_type` that says the same."""
+"""These architectures are read, each with the `model_type` that says the same."""
 
 SIZES = {
     "hidden": "hidden_size",
@@ -55,7 +55,7 @@ SIZES = {
     "vocabulary": "vocab_size",
     "context": "max_position_embeddings",
 }
-"""Sizes of a decoder, and the keys that every file must have for them."""
+"""A decoder has these sizes, and every file must have these keys for them."""
 
 GEMMAS = ("GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")
 """These architectures have gelu, norms of 1 + w and a factor of the embedding."""
@@ -64,26 +64,26 @@ KV_HEADS = {"Qwen2ForCausalLM": 32, "Qwen3ForCausalLM": 32, "MistralForCausalLM"
             "SmolLM3ForCausalLM": 4, "Gemma2ForCausalLM": 4, "Gemma3ForCausalLM": 4,
             "StableLmForCausalLM": 32, "Starcoder2ForCausalLM": 2,
             "MixtralForCausalLM": 8, "Qwen3MoeForCausalLM": 4}  # fmt: skip
-"""Heads of keys and values where a file says nothing of them; otherwise as many as query heads."""
+"""A model has so many heads of keys and values where a file says nothing of them; otherwise as many as query heads."""
 
 BIASED = ("LlamaForCausalLM", "Qwen3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "SmolLM3ForCausalLM",
           "Olmo2ForCausalLM", "Olmo3ForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM", "Qwen3MoeForCausalLM",
           "OlmoeForCausalLM")  # fmt: skip
-"""Architectures whose projections of attention have biases if the file says so."""
+"""The projections of attention have biases in these architectures if the file says so."""
 
 COARSE = ("Olmo2ForCausalLM", "Olmo3ForCausalLM", "OlmoeForCausalLM", "MixtralForCausalLM")
-"""Architectures that add 1e-5 to the mean square if a file says nothing of it; others add 1e-6."""
+"""The mean square has 1e-5 added to it in these architectures if a file says nothing of it, in others 1e-6."""
 
 FFN_BIASED = ("LlamaForCausalLM", "GraniteForCausalLM", "SmolLM3ForCausalLM")
-"""Architectures whose feed-forward part has biases if the file says so."""
+"""The feed-forward part has biases in these architectures if the file says so."""
 
 TIED = (*GEMMAS, "SmolLM3ForCausalLM")
-"""Architectures whose output matrix is the embedding if the file says nothing of it."""
+"""The output matrix is the embedding in these architectures if the file says nothing of it."""
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a ``config.json`` says.
+    """A `Configuration` is what a ``config.json`` says.
 
     Attributes
     ----------
@@ -224,10 +224,10 @@ NO_WINDOWS = ("LlamaForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "Olm
 
 
 ALIKE = ("MistralForCausalLM", "Phi3ForCausalLM", "MixtralForCausalLM")
-"""Architectures whose layers all have the window, if there is one."""
+"""In these architectures all layers have the window, if there is one."""
 
 WITHOUT = ("Phi3ForCausalLM", "MixtralForCausalLM", WITH_CHOICE[-1])
-"""Architectures that have no window if a file says nothing of it."""
+"""These architectures have no window if a file says nothing of it."""
 
 
 def _windows(table: Mapping[str, Any], architecture: str, turns: Sequence[bool]) -> list[int | None]:
@@ -290,7 +290,9 @@ def _layers(table: Mapping[str, Any], architecture: str) -> tuple[LayerKind, ...
 
 
 BY_KINDS = {"Gemma3ForCausalLM": 10_000.0, "Olmo3ForCausalLM": THETA["Olmo3ForCausalLM"]}
-"""Architectures with positions by kinds of layers, and the base of those with a window if a file says nothing of it."""
+"""These architectures have positions by kinds of layers; those with a window have this base if a file says nothing of
+it.
+"""
 
 
 def _by_kinds(table: Mapping[str, Any], base: float) -> tuple[dict[str, Any], Any]:
@@ -319,8 +321,9 @@ def judged_configuration(table: Mapping[str, Any]) -> list[KeyVerdict]:
 
 WITH_EXPERTS = {"MixtralForCausalLM": ("num_local_experts", 8, 2), "Qwen3MoeForCausalLM": ("num_experts", 128, 8),
                 "OlmoeForCausalLM": ("num_experts", 64, 8)}  # fmt: skip
-"""Architectures with experts: the key of how many a layer has, and what a file that says nothing means; of the chosen
-ones too."""
+"""These architectures have experts: the key of how many, and what a file that says nothing means; of the chosen ones
+too.
+"""
 
 
 def _experts(table: Mapping[str, Any], architecture: str) -> dict[str, Any]:

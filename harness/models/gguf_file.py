@@ -44,7 +44,7 @@ KINDS = {0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_
 """Types of tensors have these numbers."""
 
 MOST_AXES = 4
-"""Longest shape that the format has."""
+"""A shape of the format has at most so many axes."""
 
 LONGEST_NAME = 1 << 16
 """The name of a key or a tensor has at most so many bytes."""
@@ -52,7 +52,7 @@ LONGEST_NAME = 1 << 16
 
 @dataclass(frozen=True)
 class GgufFile:
-    """What a file holds.
+    """A `GgufFile` is what a file holds.
 
     Attributes
     ----------

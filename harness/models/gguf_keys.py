@@ -1,4 +1,4 @@
-"""Keys of GGUF files: what is done with each, and the ``config.json`` that a file's keys and tensors come to.
+"""Keys of GGUF files are used, ignored or refused, and with the tensors come to a ``config.json``.
 
 A file's own architecture (`general.architecture`) is one of the hub's under another name; its keys become the hub's, so
 that one place judges and reads both.  Numbers that a file does not have and programs for it take are theirs, not the
@@ -47,19 +47,19 @@ GGUF_ARCHITECTURES = {
     "phi2": "PhiForCausalLM",
     "stablelm": "StableLmForCausalLM",
 }
-"""What is read, and what the hub calls it."""
+"""These architectures are read: name -> what the hub calls it."""
 
 OTHERWISE = {"llama": ("expert_count", "MixtralForCausalLM"), "olmo2": ("attention.sliding_window", "Olmo3ForCausalLM")}
-"""What an architecture is to the hub if a file has a key of it that is not zero."""
+"""An architecture is this one to the hub if a file has this key of it that is not zero."""
 
 WITH_EXPERTS = ("llama", "qwen3moe", "olmoe")
-"""Architectures whose layers may have experts."""
+"""Layers may have experts in these architectures."""
 
 OLDER = ("gpt2", "gptneox", "phi2", "stablelm")
 """These architectures have LayerNorm."""
 
 STOPS = ("eos_token_id", "eot_token_id", "eom_token_id")
-"""Tokens that end an answer, by the ends of their keys."""
+"""An answer is ended by tokens whose keys end so."""
 
 OF_LAYERS = {46: "gemma2", 62: "gemma3"}
 """Layers of the two Gemmas whose scores are divided by sqrt(hidden / heads), as programs for the format know them."""
@@ -257,7 +257,7 @@ BEGINNINGS = {
     "general.sampling.": ignored(DRAWING, neutral=(*NOTHING, 1)),
     "tokenizer.chat_template.": ignored("tokenizer.chat_template is taken"),
 }  # fmt: skip
-"""Keys that are known by how they begin."""
+"""Keys that begin so are known."""
 
 
 def judged_gguf(file: str, metadata: Metadata) -> list[KeyVerdict]:

@@ -1,4 +1,4 @@
-"""A language model in one GGUF file: sizes, weights, tokenizer and chat template, as if it were a directory of the hub.
+"""A language model may be in one GGUF file: sizes, weights, tokenizer and chat template, as if it were a directory.
 
 Keys become a ``config.json`` (`harness.models.gguf_keys`), tensors get the hub's names, and what the format changes in
 them is undone:
@@ -69,19 +69,19 @@ OWN_PARTS = {
     "gemma3": {"ffn_norm": "pre_feedforward_layernorm"},
     "phi3": {"ffn_up": "mlp.gate_up_proj"},
 }
-"""Parts that are others in an architecture."""
+"""These parts are others in an architecture."""
 
 POSITIONS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 """Tensors that say how positions are scaled, and are no weights."""
 
 PAIRED = ("llama", "granite", "smollm3")
-"""Architectures whose files have the rows of queries and keys pair by pair."""
+"""Files of these architectures have the rows of queries and keys pair by pair."""
 
 SHIFTED = ("gemma", "gemma2", "gemma3")
-"""Architectures whose files have the weights of norms as the factor that they are."""
+"""Files of these architectures have the weights of norms as the factor that they are."""
 
 BEGINS = ("llama3", "llama-v3", "llama-bpe", "falcon3", "pixtral")
-"""Cuts of a text before which the first token stands unless a file says otherwise."""
+"""The first token stands before a text that is cut in one of these ways, unless a file says otherwise."""
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ __all__ = [
 Array = np.ndarray[Any, np.dtype[Any]]
 
 EXAMPLES = Path(__file__).parent / "examples"
-"""Directory of the models that are shipped."""
+"""The models that are shipped lie in this directory."""
 
 INDEX, WEIGHTS, ADAPTER = "model.safetensors.index.json", "model.safetensors", "adapter_config.json"
 
@@ -67,7 +67,7 @@ FOREIGN = {
                     "an Olmo2 and an Olmo3 have"),
     **dict.fromkeys(("gate_proj.bias", "up_proj.bias", "down_proj.bias"), f"{CONFIG} says of no such bias (mlp_bias)"),
 }  # fmt: skip
-"""By the ends of names, what tensors are that other models of these families have."""
+"""Other models of these families have tensors that are explained here, by the ends of their names."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What is done with each key of a file of a model: used, ignored with a reason, refused with a reason, or unknown.
+"""Each key of a file of a model is used, ignored with a reason, refused with a reason, or unknown.
 
 A file is judged by a table of *known* keys.  What is in no table is unknown and is said, never passed over: a model in
 which somebody set a key that changes its answers must not be answered as if it had none.  The same tables load a model
@@ -17,9 +17,9 @@ from wse_core.errors.values import named, shown
 __all__ = ["NOTHING", "ONE", "Key", "KeyVerdict", "ignored", "judged", "refuse_first", "unless", "used", "warnings_of"]
 
 NOTHING: tuple[Any, ...] = (None, False, 0, "", [], {})
-"""Values by which a file asks for nothing."""
+"""By one of these values a file asks for nothing."""
 ONE: tuple[Any, ...] = (None, 1)
-"""Values of a factor that changes nothing."""
+"""A factor of one of these values changes nothing and is ignored."""
 
 Does = Literal["used", "ignored", "refused", "unknown"]
 
@@ -33,7 +33,7 @@ def _never(value: Any, table: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True)
 class KeyVerdict:
-    """What is done with a key.
+    """A `KeyVerdict` says what is done with a key.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class KeyVerdict:
 
 @dataclass(frozen=True)
 class Key:
-    """What is done with a known key.
+    """A `Key` says what is done with a known key.
 
     Attributes
     ----------

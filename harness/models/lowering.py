@@ -38,14 +38,14 @@ from wse_core.errors.values import shown
 __all__ = ["FUSED", "LOWERED", "NOT_TIED", "Factors", "factors_of", "lowered", "pairs_first", "same"]
 
 LOWERED = ("Phi3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM", "Gemma2ForCausalLM", "Gemma3ForCausalLM")
-"""Architectures that `lowered` makes a LLaMA of."""
+"""`lowered` makes a LLaMA of these architectures."""
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 NOT_TIED = "tensor lm_head.weight is not the embedding, although tie_word_embeddings is true"
 FUSED = {
     "self_attn.qkv_proj": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "mlp.gate_up_proj": ("mlp.gate_proj", "mlp.up_proj"),
 }
-"""Matrices of a Phi3, and the products whose rows stand in them, in this order."""
+"""A Phi3 has these matrices, in which the rows of these products stand, in this order."""
 
 
 @dataclass(frozen=True)

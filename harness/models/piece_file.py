@@ -25,7 +25,7 @@ MAX_BYTES = 64 << 20
 """Longest file that is read [bytes]; those of today take a tenth."""
 
 JOINED = 2
-"""The model type of pieces that are joined best score first."""
+"""This model type has pieces that are joined best score first."""
 
 KINDS = {1: "unigram", 3: "word", 4: "char"}
 

@@ -24,7 +24,7 @@ NORMAL, UNKNOWN, CONTROL, OWN, UNUSED, BYTE = range(1, 7)
 """Types of tokens; `OWN` are those that are cut out of a text first, although they are not special."""
 
 LONGEST = 256
-"""Longest piece that is joined of others [characters]: ways to join one grow with its square."""
+"""A piece that is joined of others has at most so many characters: ways to join one grow with its square."""
 
 SPACE = "\u2581"
 """Stands for a space in pieces."""

@@ -43,7 +43,7 @@ def active_of(kind: str, x: Array) -> Array:
 
 
 class PlainDecoder:
-    """A decoder with its weights and the cache of what it has read.
+    """A `PlainDecoder` is a decoder with its weights and the cache of what it has read.
 
     Parameters
     ----------

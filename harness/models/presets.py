@@ -20,7 +20,7 @@ LONG = Scaling("llama3", 8.0)
 """LLaMA 3.1 has these positions, for contexts of 131,072 tokens."""
 
 PHI4 = Scaling("longrope", 1.0, original=4096, amplitude=(1 + log(32) / log(4096)) ** 0.5, pairs=(1.0,) * 48)
-"""Positions of Phi-4-mini in texts that its first context holds."""
+"""Phi-4-mini has these positions in texts that its first context holds."""
 
 NO_POSITIONS = tuple(LayerKind(turns=(layer + 1) % 4 != 0) for layer in range(36))
 """A SmolLM3 has these layers: each fourth one turns nothing."""
@@ -35,13 +35,13 @@ def each_second(count: int) -> tuple[LayerKind, ...]:
 
 
 GEMMA2: dict[str, Any] = {"tied": True, "activation": "gelu", "norms": "both", "score_cap": 50.0, "logit_cap": 30.0}
-"""What Gemmas of the second generation have in common."""
+"""Gemmas of the second generation have this in common."""
 
 PLAIN: dict[str, Any] = {"centred": True, "norm_bias": True, "gated": False, "qkv_bias": True, "o_bias": True,
                          "ffn_bias": True}  # fmt: skip
-"""What models older than LLaMA have in common: LayerNorm, no gate, biases everywhere."""
+"""Models older than LLaMA have this in common: LayerNorm, no gate, biases everywhere."""
 GPT2: dict[str, Any] = PLAIN | {"activation": "gelu", "learned": True}
-"""What sizes of GPT-2 have in common."""
+"""All sizes of GPT-2 have this in common."""
 NOWHERE = LayerKind(turns=False)
 """A layer that does not know positions."""
 

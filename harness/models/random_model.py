@@ -1,4 +1,4 @@
-"""A published model's sizes with random weights: what its layers cost does not depend on what they say."""
+"""A published model's sizes are given random weights: what its layers cost does not depend on what they say."""
 
 from __future__ import annotations
 

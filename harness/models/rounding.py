@@ -34,7 +34,7 @@ PIECE = 1 << 15
 
 @dataclass(frozen=True)
 class Loss:
-    """What rounding did to a tensor.
+    """A `Loss` is what rounding did to a tensor.
 
     Attributes
     ----------

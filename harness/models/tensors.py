@@ -30,16 +30,16 @@ __all__ = ["BLOCKS", "MAX_HEADER", "Tensor", "read_tensors", "write_tensors"]
 Array = np.ndarray[Any, np.dtype[Any]]
 
 NORM = ("norm.weight", "norm.bias")
-"""Ends of the names of the weights and biases of norms, which PEs hold in f32."""
+"""Norms have weights and biases whose names end so; PEs hold these in f32."""
 
 MAX_HEADER = 100 << 20
-"""Longest header that is read [bytes], as in the library."""
+"""A header of more bytes is not read, as in the library."""
 
 MOST_AXES = 32
 """Longest shape that is read; no model has half of it, and a header of megabytes could be one shape."""
 
 TYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2")}
-"""What is read, and how it lies in memory; bf16 as bit patterns."""
+"""These types are read: name -> how it lies in memory; bf16 as bit patterns."""
 
 BLOCKS: dict[str, tuple[int, int]] = {
     "Q4_0": (32, 18),
@@ -65,7 +65,7 @@ BLOCKS: dict[str, tuple[int, int]] = {
     "TQ2_0": (256, 66),
     "MXFP4": (32, 17),
 }
-"""Quantized types of GGUF files: values of a block, and the bytes that it takes."""
+"""Quantized types of GGUF files have blocks of so many values, which take so many bytes."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Files beside ``config.json`` that decide what a prompt is and where an answer ends, and what each of their keys does.
+"""Files beside ``config.json`` decide what a prompt is and where an answer ends; each of their keys is judged here.
 
 ``generation_config.json`` has the tokens that end an answer.  ``tokenizer.json`` cuts text into tokens; beside it
 ``tokenizer_config.json`` says little: the hub's library (transformers 5) does not look at its ``add_bos_token`` where

@@ -108,7 +108,9 @@ class Characters(Tokenizer):
 
 
 class _Library(Tokenizer):
-    """What the library `tokenizers` makes of a file, with what ``tokenizer_config.json`` says beside it."""
+    """A `_Library` is what the library `tokenizers` makes of a file, with what ``tokenizer_config.json`` says beside
+    it.
+    """
 
     def __init__(self, path: Path, table: Mapping[str, Any], config: Mapping[str, Any]) -> None:
         """Make a tokenizer of the table of its file."""
@@ -255,7 +257,8 @@ def character_file(alphabet: str) -> str:
 
 
 class Unfolding:
-    """The text of tokens that come one by one behind others: what is printed never changes afterwards.
+    """An `Unfolding` is the text of tokens that come one by one behind others: what is printed never changes
+    afterwards.
 
     Bytes of a character may be spread over tokens; text is held back as long as it ends in an unfinished one.  The text
     of an answer is what it adds to that of its prompt: alone, many tokenizers would take the space before its first

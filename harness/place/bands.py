@@ -1,4 +1,4 @@
-"""Columns of rows of stacks: how a placement is described, sized, and turned into rectangles.
+"""A placement is described as columns of rows of stacks, sized, and turned into rectangles.
 
 A *plan* is a tuple of columns from left to right; a column is a tuple of rows from low to high y; a row is a tuple of
 stacks side by side; a stack is a tuple of items, one above the other.  An item is a number; what it is and which
@@ -41,7 +41,9 @@ class Sized(NamedTuple):
 
 
 class Inside(NamedTuple):
-    """A row of several items: these, their centres from its left lower corner, and the room that each may fill."""
+    """An `Inside` is a row of several items: these, their centres from its left lower corner, and the room that each
+    may fill.
+    """
 
     items: list[int]
     x: list[float]

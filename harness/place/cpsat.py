@@ -26,14 +26,14 @@ from wse_core.errors import InternalError, LayoutError
 __all__ = ["options", "solve_cp"]
 
 FINE, COARSE = 16, 16
-"""Time limits of which there are shapes: evenly up to `NEAR` times the bound, then by a factor up to `FAR` times."""
+"""There are shapes of so many time limits: evenly up to `NEAR` times the bound, then by a factor up to `FAR` times."""
 NEAR, FAR = 1.25, 16.0
 LOOK = 0.05
 """So many seconds lie between looks at the clock."""
 
 
 class Option(NamedTuple):
-    """A shape: width and height on the wafer [PEs], and the time limit that it keeps."""
+    """An `Option` is a shape: width and height on the wafer [PEs], and the time limit that it keeps."""
 
     width: int
     height: int

@@ -64,7 +64,7 @@ class ContestKernel:
 
     @property
     def parts(self) -> tuple[Convolution, ...]:
-        """The convolutions that it consists of."""
+        """The kernel consists of these convolutions."""
         if self.kind == "conv":
             height, width, inputs, outputs, filter_height, filter_width, stride, _ = self.formal
             return (Convolution(height, width, filter_height, filter_width, inputs, outputs, stride),)

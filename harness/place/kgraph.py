@@ -1,4 +1,4 @@
-"""Kernel graphs: the text in which the ISPD 2020 contest states a placement problem, read strictly.
+"""Kernel graphs are the text in which the ISPD 2020 contest states a placement problem; they are read strictly.
 
 A head in ``(* ... *)`` has ``key=value`` lines: `width` and `height` of the wafer [PEs], `memlimit` of a PE [words],
 and the weights of the score `wdeltat`, `wlength`, `wadapter`; `test` is its name.  Then come lines of two kinds::

@@ -35,18 +35,18 @@ __all__ = ["LayerPlan", "layer_cost", "network_placed"]
 
 CORRECTIONS = 2
 CLOSE = 0.01
-"""How far the surfaces may be off, relative, for the slowest layer not to be searched again."""
+"""The surfaces may be off by this share before the slowest layer is searched again."""
 LOW, HIGH = 2, 24
 """Features at which programs are measured, as far as they fit a PE."""
 
 
 HOP = 7
-"""Cycles that a column or a row of tiles more adds to the way of a sum."""
+"""A column or a row of tiles more adds so many cycles to the way of a sum."""
 
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """What layers are placed for.
+    """A `LayerPlan` is what layers are placed for.
 
     Attributes
     ----------

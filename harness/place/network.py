@@ -1,4 +1,4 @@
-"""Rectangles for the layers of a network whose costs are functions of width and height.
+"""The layers of a network get rectangles if their costs are functions of width and height.
 
 The same search as for contest problems (`harness.place.search`): the slowest layer shall be as fast as the wafer
 permits, and layers that exchange data shall lie close together.  Nothing is turned, and only numpy is needed.
@@ -22,11 +22,13 @@ from wse_core.errors import ConfigError, LayoutError
 __all__ = ["Cost", "NetworkPlacement", "Rectangle", "place"]
 
 Cost: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Widths (1, W) and heights (H, 1) -> cycles (H, W); infinite where a layer has no such rectangle."""
+"""A `Cost` takes widths (1, W) and heights (H, 1) and gives cycles (H, W); infinite where there is no such
+rectangle.
+"""
 
 ROUNDS = 8
 TIE = 1e-3
-"""What paths as long as width and height of the wafer may cost, as a share of the slowest layer's cycles."""
+"""Paths as long as width and height of the wafer may cost this share of the slowest layer's cycles."""
 HALVINGS = 40
 
 
@@ -41,7 +43,7 @@ class Rectangle(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkPlacement:
-    """Where the layers of a network lie.
+    """A `NetworkPlacement` says where the layers of a network lie.
 
     Attributes
     ----------
@@ -59,7 +61,7 @@ class NetworkPlacement:
 
     @property
     def slowest(self) -> float:
-        """Cycles of the slowest layer, which is those of the network per minibatch in its steady state."""
+        """The slowest layer takes so many cycles, which are those of the network per minibatch in its steady state."""
         return max(self.cycles)
 
     @property

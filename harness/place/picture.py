@@ -10,7 +10,7 @@ __all__ = ["PictureBlock", "draw", "draw_wafer", "terminal"]
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 EMPTY = "."
 MOST_NAMED = 40
-"""Blocks whose names the picture bears, and whose loads it shows one by one."""
+"""The picture bears the names of at most so many blocks, and shows their loads one by one."""
 PALE = 0.35
 WAYS = {"activations": ("#c8442f", "-"), "gradients": ("#2f6fc8", "--")}
 """Data paths have these colours and styles; all others have `OTHER`."""

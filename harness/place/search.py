@@ -31,25 +31,25 @@ STEPS = 2000
 FEW = 3
 """Items of which all plans are tried; these are 66 then, and would be 984 of one more."""
 POOL = 6
-"""Plans that are annealed in turn."""
+"""So many plans are annealed in turn."""
 MOST_COLUMNS = 16
 """A plan to begin with has at most so many columns."""
 STARTS = (1.03, 1.1, 1.25, 1.6, 2.2, 3.5, 6.0, 12.0, 25.0)
 """Time limits at which plans to begin with are made, over the bound by area; more if nothing fits."""
 SETTLE = (1.0, 1.005, 1.01, 1.02, 1.035, 1.05, 1.08, 1.13, 1.2, 1.35, 1.6, 2.0, 2.5, 3.2, 4.0, 5.6, 8.0)
-"""Time limits that are tried for a plan, over the least at which it fits."""
+"""These time limits are tried for a plan, over the least at which it fits."""
 RATIO = 1.0002
 """Of neighbouring time limits: those of a search are the bound times its powers, and are named by the exponent."""
 COARSE = 256
-"""Exponents between time limits that are tried first, so that many plans ask for the same ones; a power of two."""
+"""Time limits that are so many exponents apart are tried first, so that plans ask for the same ones; a power of two."""
 FAR = 14_000
-"""Exponents above its own up to which a plan is tried: 16 times the time."""
+"""A plan is tried up to so many exponents above its own: 16 times the time."""
 ROUND = 16
-"""Exponents that `SETTLE` is rounded to, likewise."""
+"""`SETTLE` is rounded to so many exponents, likewise."""
 MOST_LIMITS = 160
 """Time limits whose curves are remembered; those of a contest problem are 100 kilobytes."""
 STRETCHES = (1.0, 0.5, 0.0)
-"""How much of the width that is left columns get; `Sizer.plan`."""
+"""Columns get this share of the width that is left; `Sizer.plan`."""
 SHORTER = 0.9
 """To what share of their length a step shortens all wires together at most; what would need more is not measured."""
 HOT, COLD = 4e-3, 2e-5
@@ -58,7 +58,7 @@ HOT, COLD = 4e-3, 2e-5
 
 @dataclass(frozen=True)
 class SearchTask:
-    """What is to be placed.
+    """A `SearchTask` is what is to be placed.
 
     Attributes
     ----------

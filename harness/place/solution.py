@@ -1,4 +1,4 @@
-"""Placements in the contest's text, what makes one valid, and what it scores.
+"""Placements are written in the contest's text, checked and scored.
 
 Two lines per kernel: its formal and its execution arguments (h and w, all c, all k), and the corner of least x and y
 with the orientation; R90 is turned by a quarter::

@@ -61,7 +61,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class PlaceOutcome:
-    """A placement, what it achieves, and what was done for it.
+    """A `PlaceOutcome` is a placement, what it achieves, and what was done for it.
 
     Attributes
     ----------

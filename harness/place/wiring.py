@@ -1,4 +1,4 @@
-"""Shorter wires at the same sizes: rectangles slide in what room is left, by two linear programs.
+"""Wires become shorter at the same sizes: rectangles slide in what room is left, by two linear programs.
 
 Two rectangles that do not overlap are apart in x or in y.  Kept apart as they are, the sum of the L1 distances of
 connected centres is least for a linear program per axis, whose matrix is that of a network, so that corners come out

@@ -43,7 +43,7 @@ SERVICE_PARTS = {"weight": 4, "gradient": 4, "first momentum": 4, "second moment
 
 @dataclass(frozen=True)
 class Parts:
-    """Elements that one compute unit stores, and that it exchanges per batch in each direction."""
+    """`Parts` are the elements that one compute unit stores, and that it exchanges per batch in each direction."""
 
     activations: float
     parameters: float

@@ -27,7 +27,7 @@ from wse_core.errors import ConfigError
 __all__ = ["MEDIA", "Store", "media"]
 
 MEDIA = ("cpu", "nvme", "ethernet", "network", "disk")
-"""Links of `Device` that may lead to a checkpoint."""
+"""These links of `Device` may lead to a checkpoint."""
 
 NAME = re.compile(r"layer([0-9]+)\.v([0-9]+)\.npy")
 

@@ -50,7 +50,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Device:
-    """A device and what connects it.
+    """A `Device` is a device and what connects it.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""GPT-style models as the layers that are streamed, and what of them fits.
+"""GPT-style models are taken as the layers that are streamed, to see what of them fits.
 
 The table of tokens and places comes first: a token's row is its product with numbers of which all but one are zero.  A
 block of a transformer streams four matrices: queries, keys and values together, the attention's output, and the two
@@ -42,8 +42,9 @@ GPT = {
 """The GPT models are found here by name."""
 
 TOKENS = {"gpt2-xl": 50257, "gpt-3": 50257}
-"""Tokens of models whose published table says nothing of them: those of GPT-2 (Radford et al. 2019), which GPT-3 has
-too (Brown et al. 2020)."""
+"""Models whose published table says nothing of tokens have those of GPT-2 (Radford et al. 2019), which GPT-3 has too
+(Brown et al. 2020).
+"""
 
 LADDER = ("gpt2-small", "gpt2-xl", "gpt3-6.7b", "gpt-neox", "gpt-3")
 """The models are here in order of size, from the smallest to GPT-3 with 175 billion parameters."""

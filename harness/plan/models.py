@@ -42,7 +42,9 @@ MOST_X = 10_000
 
 @dataclass(frozen=True)
 class TensorSize:
-    """One activation that a wafer must keep for the backward pass, for models that are no transformers."""
+    """A `TensorSize` is one activation that a wafer must keep for the backward pass, for models that are no
+    transformers.
+    """
 
     name: str = option(doc="name of the tensor")
     elements: int = option(doc="elements per sample", low=1)
@@ -145,7 +147,7 @@ class Model:
 
     @property
     def counted(self) -> int:
-        """Parameters of the layers including biases and norms; what Table B.1 prints for X_[x]."""
+        """The layers have so many parameters, biases and norms included; Table B.1 prints this for X_[x]."""
         return self.core + self.small * self.width * self.layers
 
     @property

@@ -1,4 +1,4 @@
-"""The fastest configuration, and the one with the fewest devices, found by looking at all that could be it.
+"""The fastest configuration, and the one with the fewest devices, are found by looking at all that could be it.
 
 The rules of the paper (`harness.plan.search`) choose by thresholds, so a faster device can end up with a slower
 configuration.  Here every configuration within the bounds counts:
@@ -37,10 +37,10 @@ from wse_core.schema import suggestion
 __all__ = ["DEGREES", "MOST_SEQUENCES", "fewest", "optimum"]
 
 DEGREES = ("micro", "count", "data", "pipeline", "tensor")
-"""Degrees that can be fixed."""
+"""These degrees can be fixed."""
 
 MOST_SEQUENCES = 1_000_000
-"""Largest critical batch that is searched: some seconds."""
+"""Critical batches of at most so many sequences are searched: some seconds."""
 
 SAME = 1 + 1e-12
 """Times that differ by less are equal; then fewer devices are better."""

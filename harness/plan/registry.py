@@ -32,7 +32,7 @@ STORED_DEGREES = ("batch", "data", "tensor", "pipeline", "shard")
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What is asked of a strategy.
+    """A `PlanRequest` is what is asked of a strategy.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ __all__ = ["ReproducedCell", "derive", "outcomes"]
 
 @dataclass(frozen=True)
 class ReproducedCell:
-    """A cell and what was derived for it."""
+    """A `ReproducedCell` is a cell and what was derived for it."""
 
     cell: PrintedCell
     derived: float
@@ -45,7 +45,7 @@ class ReproducedCell:
 
     @property
     def verdict(self) -> str:
-        """``ok``, ``off``, or ``misprint`` for a print that does not follow from its own paper."""
+        """The cell is ``ok``, ``off``, or ``misprint`` for a print that does not follow from its own paper."""
         return "misprint" if self.cell.kind == "misprint" else "ok" if self.agrees else "off"
 
     def as_dict(self) -> dict[str, Any]:

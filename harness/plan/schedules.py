@@ -38,7 +38,7 @@ __all__ = ["KINDS", "Schedule", "ScheduleTimeline", "StepSpan", "mixed_buffering
 KINDS = ("standard", "layered", "modular")
 NETWORK = ("restore", "reduce")
 MOST_STEPS = 100_000
-"""Most pairs of layer and micro-batch that are simulated: about half a minute."""
+"""At most so many pairs of layer and micro-batch are simulated: about half a minute."""
 
 Step: TypeAlias = tuple[str, int, int]
 """A step is ``forward`` or ``backward``, a layer and a micro-batch."""
@@ -139,7 +139,7 @@ class ScheduleTimeline:
 
     @property
     def end(self) -> float:
-        """When everything is done."""
+        """All is done at this time."""
         return max(span.end for span in self.of(*COMPUTE, *NETWORK))
 
     @property
@@ -149,12 +149,12 @@ class ScheduleTimeline:
 
     @property
     def bubble(self) -> float:
-        """Idle time over compute time, while anything computes."""
+        """Devices are idle for this share of compute time, while anything computes."""
         return self.compute_end * self.schedule.devices / self.busy - 1
 
     @property
     def exposed(self) -> float:
-        """Time after the last computation until the last reduction is done."""
+        """The last reduction is done so long after the last computation."""
         return self.end - self.compute_end
 
     @property

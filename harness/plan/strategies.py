@@ -52,7 +52,7 @@ STEPS = 1e5
 """Batches of critical size in a training run; a smaller batch takes more steps for the same work (section 6)."""
 
 TOLERANCE = 0.25
-"""Largest overhead that the rules accept from tensor parallelism or from a reduction that is not hidden."""
+"""The rules take at most this overhead from tensor parallelism or from a reduction that is not hidden."""
 
 
 def _choose(condition: Any, yes: Any, no: Any) -> Any:
@@ -71,7 +71,9 @@ def _most(*values: Any) -> Any:
 
 @dataclass(frozen=True)
 class Method:
-    """How training is scheduled: layers or micro-batches in the outer loop, training state whole or partitioned."""
+    """A `Method` says how training is scheduled: layers or micro-batches in the outer loop, training state whole or
+    partitioned.
+    """
 
     layered: bool
     partitioned: bool

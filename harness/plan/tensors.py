@@ -169,7 +169,9 @@ class TensorTrainer:
 
 
 class _Batch:
-    """The tensors of one batch: called by the simulation, everything keyed by the device that holds it."""
+    """A `_Batch` has the tensors of one batch: called by the simulation, everything keyed by the device that holds
+    it.
+    """
 
     def __init__(
         self, trainer: TensorTrainer, schedule: Schedule, inputs: np.ndarray, targets: np.ndarray, samples: int

@@ -1,4 +1,4 @@
-"""What runs were asked for that differs: every key of their files, every word of their commands, every number."""
+"""Two runs are compared by what they were asked for: keys of their files, words of their commands, numbers."""
 
 from __future__ import annotations
 

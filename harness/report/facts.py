@@ -1,4 +1,6 @@
-"""What a report says of a run, as plain data: shares, busiest places, roofline, and the five numbers to read first."""
+"""A report has these facts about a run, as plain data: shares, busiest places, roofline, the five numbers to read
+first.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ __all__ = ["HOST", "accounted", "command_of", "cycles_explained", "headline", "r
 
 BUSIEST = 10
 MULTIPLY_ADDS = {"fmacs": "fp32", "fmachs": "fp16 with fp32 sums", "fmach": "fp16"}
-"""Operations whose lanes are roofs, in words."""
+"""The lanes of these operations are roofs, which are called so."""
 HOST = (
     *("host_seconds", "run_seconds", "run_cpu_seconds", "verify_seconds", "total_seconds", "peak_rss_bytes"),
     *("host_bands", "host_threads", "host_ranks"),

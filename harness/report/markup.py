@@ -19,7 +19,7 @@ from traces.picture import picture_bytes
 __all__ = ["details", "document", "image", "number", "percent", "share", "table", "text"]
 
 MOST_DRAWN = 250_000
-"""Characters of a picture that is drawn in the page."""
+"""A picture of at most so many characters is drawn in the page."""
 DISPENSABLE = (r"^.*?(?=<svg )", "<!--.*?-->", "<metadata>.*?</metadata>", r' id="[a-z]+_[0-9]+"')
 """What a drawing in a page has no use for: head, comments, who made it, names that several would have."""
 

@@ -39,7 +39,7 @@ __all__ = ["compare", "drawn", "page"]
 MOST_PHASES = 60
 MOST_LINES = 40
 MOST_SHOWN = 24
-"""Lines of a configuration that are shown at once."""
+"""At most so many lines of a configuration are shown at once."""
 TIMELINE_EVENTS = 200_000
 FEWER = ("cycles", "run_cycles", "wavelet_hops", "loss", "max_abs_error", *HOST[:5])
 """Results of which less is better; of those in `MORE` more is."""

@@ -1,4 +1,4 @@
-"""Call a function of a file that has no layout: on one PE, with a layout and a launch around it."""
+"""A function of a file that has no layout is called on one PE, with a layout and a launch around it."""
 
 from __future__ import annotations
 

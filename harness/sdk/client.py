@@ -25,7 +25,7 @@ __all__ = ["SdkCompiler", "SdkLauncher", "SdkRuntime", "sdk_utils"]
 
 sdk_utils = utils
 NOTE = "client.json"
-"""In an output directory: where the program's sources lie."""
+"""This file in an output directory says where the program's sources lie."""
 
 
 class SdkCompiler:

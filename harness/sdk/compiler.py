@@ -29,13 +29,13 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 FRAME = (4, 1, 3, 1)
-"""Columns and rows around a program that the host's frame takes: in front, above, behind, below."""
+"""The host's frame takes so many columns and rows around a program: in front, above, behind, below."""
 LIMITS = (
     ("--max-inlined-iterations", 50_000_000, "iterations of a loop at compile time"),
     ("--max-comptime-steps", 1_000_000, "steps of all loops and calls of a program at compile time"),
     ("--max-instances", 4_000, "instances of functions in a program"),
 )
-"""Options that raise what a run of the compiler may take, in the names of `Options`."""
+"""These options raise what a run of the compiler may take, in the names of `Options`; others cannot."""
 
 
 def _count(word: str) -> int:

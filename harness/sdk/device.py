@@ -26,7 +26,7 @@ __all__ = ["SYMBOLS", "SdkDevice", "checking_memory"]
 SYMBOLS = "symbols.npz"
 """First values of variables, an array per region and variable, lie in this file beside a program."""
 RPC = 28
-"""Id of the hidden task that does calls of the host."""
+"""The hidden task that does calls of the host has this id."""
 LONGEST = 1 << 34
 
 

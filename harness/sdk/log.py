@@ -29,7 +29,7 @@ FLAGS = {
     "landing": ("depart",),
     "router": ("inject", "depart"),
 }
-"""Words of the variable, and kinds of events that their lines need."""
+"""The variable may have these words, each with the kinds of events that its lines need."""
 _OPEN: list[SimulatorLog] = []
 
 

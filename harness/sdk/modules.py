@@ -1,4 +1,4 @@
-"""Host scripts import these modules, which are found only while a script runs under ``cs_python``."""
+"""These modules are imported by host scripts and found only while a script runs under ``cs_python``."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     "cerebras.sdk.client": {"harness.sdk.client": ("SdkCompiler", "SdkLauncher", "SdkRuntime", "sdk_utils")},
     "cerebras.appliance.pb.sdk.sdk_common_pb2": {"harness.sdk.runtime": ("MemcpyDataType", "MemcpyOrder")},
 }
-"""Per module what it has, and where that is made."""
+"""Each module has these names, made in these modules."""
 MISSING: dict[str, dict[str, str]] = {
     "cerebras.sdk.runtime.sdkruntimepybind": {"get_system": "there is no machine but the modelled one"}
 }
 """Per module what the vendor's has and this one has not, with the reason."""
 OLDER = ("cerebras.elf",)
-"""Packages of host interfaces before `SdkRuntime`, which name colors and port maps instead of symbols."""
+"""These packages of host interfaces came before `SdkRuntime`; they name colors and port maps instead of symbols."""
 PACKAGES = {name.rsplit(".", k)[0] for name in NAMES for k in range(1, name.count(".") + 1)}
 
 

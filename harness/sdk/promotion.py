@@ -25,7 +25,7 @@ __all__ = ["compiled", "promoted", "scripted"]
 
 HOOK = "__wse_promoted__"
 OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.LShift, ast.BitOr, ast.BitXor)
-"""Those that can leave the 16 or 32 bits of an operand."""
+"""These operators can leave the 16 or 32 bits of an operand."""
 
 
 def promoted(left: Any, right: Any) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""``cs_python``: run a host script with the modules that it expects."""
+"""``cs_python`` executes a host script with the modules that it expects."""
 
 from __future__ import annotations
 

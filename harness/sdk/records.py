@@ -1,4 +1,4 @@
-"""PE programs leave records in the buffers of <debug> and <simprint>, which are made readable here."""
+"""The buffers of <debug> and <simprint> have records of PE programs, which are made readable here."""
 
 from __future__ import annotations
 

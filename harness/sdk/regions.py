@@ -1,4 +1,4 @@
-"""`SdkLayout`: a layout that the host's script makes of regions, ports and connections, without a layout block.
+"""An `SdkLayout` is made by the host's script of regions, ports and connections, without a layout block.
 
 A region is a rectangle of PEs with one source file.  Colors are objects; `SdkLayout.compile` finds ways for
 connections and streams, gives the colors their numbers (`harness.sdk.ways`), compiles each region and puts them
@@ -377,7 +377,7 @@ class CodeRegion:
 
 @dataclass
 class SdkCompileArtifacts:
-    """What `SdkLayout.compile` leaves: a directory that a runtime loads.
+    """An `SdkCompileArtifacts` is what `SdkLayout.compile` leaves: a directory that a runtime loads.
 
     Attributes
     ----------

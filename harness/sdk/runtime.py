@@ -77,7 +77,7 @@ SIMULATOR = {"memcpy_required", "msg_level", "simfab_numthreads", "suppress_simf
 """These options are for the vendor's simulator: its threads, records and messages."""
 _LAST: dict[str, SdkRuntime] = {}
 MachineOf: TypeAlias = Callable[[str], Machine]
-"""A function that returns the machine for programs of an architecture."""
+"""A `MachineOf` is a function that returns the machine for programs of an architecture."""
 _CHOSEN: ContextVar[Machine | MachineOf | None] = ContextVar("machine of host scripts", default=None)
 
 

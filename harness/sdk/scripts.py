@@ -39,7 +39,7 @@ TOOLS = {"cslc": "compiler", "cs_python": "python"}
 OTHERS = {"cs_readelf": "symbols", "sdk_debug_shell": "shell"}
 """Commands that scripts call, and the modules of `harness.sdk` that do their work; of the others no calls are noted."""
 CALLS = "WSE_CSL_CALLS"
-"""The environment variable that names the file in which each call of a tool notes its exit status."""
+"""This environment variable has the file in which each call of a tool notes its exit status."""
 PLACEHOLDER = "%python_sdk_paint"
 """What stands in the scripts of ten programs of SDK 2.10; those of 1.4 have a call of ``cs_python run.py`` there."""
 MISTAKE = re.compile(r"(^|: ?)(fatal )?error:|\b[A-Z]\w*Error\b", re.IGNORECASE)
@@ -50,9 +50,9 @@ ARGUMENT = re.compile(r"\$[1-9@*#]|\$\{[1-9@*#]\}")
 ELSEWHERE = re.compile(
     r"(?<![\w$.{}/~-])(?:\$\{\w+\}|\$\w+|~|/[\w.-]+)(?:/[\w.${}-]+)*/(cslc|cs_python|cs_readelf|sdk_debug_shell)(?![\w.-])"
 )
-"""A command by the place where somebody else's SDK lies."""
+"""A command that matches is called by the place where somebody else's SDK lies."""
 CONTAINERS = ("singularity", "apptainer")
-"""Commands that run another one in a container: here that is run by itself."""
+"""Each of these commands is for another one in a container: here that is run by itself."""
 IN_CONTAINER = """#!/bin/sh
 while [ $# -gt 0 ]; do
   case "$(basename -- "$1")" in
@@ -67,7 +67,7 @@ exit 127
 SOURCED = re.compile(r"^\s*(?:source|\.)\s+[\"']?([\w./-]+)", re.MULTILINE)
 """It finds the file that a script reads into itself."""
 BY_PYTHON = re.compile(r"[\"'](?:[^\"'\s]*/)?cslc[\"' ]|\bSdkLayout\(")
-"""A Python script that compiles: by a process that it starts, or by itself."""
+"""A Python script that matches compiles by a process that it starts, or by itself; so it is run."""
 TIMED_OUT = 124
 """A script that took too long has this exit status, as of the command ``timeout``."""
 

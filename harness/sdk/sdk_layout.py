@@ -266,10 +266,10 @@ class _Wires:
     def __init__(self, layout: SdkLayout, owner: dict[Place, CodeRegion], size: Place) -> None:
         self.layout, self.owner, self.size = layout, owner, size
         self.used = layout.uses()
-        """The PEs on which each color is used, by regions and by ways."""
+        """Each color is used on these PEs, by regions and by ways."""
         self.found: list[tuple[Color, WireWay]] = []
         self.links: dict[str, tuple[Place, str, Place]] = {}
-        """Per stream the edge of the fabric, as PE and side, and the PE that it serves."""
+        """Each stream has an edge of the fabric, as PE and side, and the PE that it serves."""
 
     def all(self) -> None:
         """Find the way of each connection and stream."""

@@ -1,4 +1,4 @@
-"""``sdk_debug_shell``: the vendor's shell by the parts that have a meaning here."""
+"""``sdk_debug_shell`` has those parts of the vendor's shell that have a meaning here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cs_readelf`` and ``wse csl symbols``: where variables of compiled programs lie, and how full memory is."""
+"""``cs_readelf`` and ``wse csl symbols`` show where variables of compiled programs lie, and how full memory is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`cerebras.sdk.sdk_utils`: arrays of the host as the words that transfers carry."""
+"""`cerebras.sdk.sdk_utils` makes arrays of the host into the words that transfers carry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways of colors over a fabric, and numbers for colors: what ports and streams of `harness.sdk.regions` need.
+"""Ways of colors over a fabric, and numbers for colors, are chosen for ports and streams of `harness.sdk.regions`.
 
 A wire leaves one PE and enters another.  It goes the shortest way over routers, preferably where no program lies; the
 color stays the same all along, so a PE that its color is used on already is no part of it.  Colors are numbered as a

@@ -1,4 +1,4 @@
-"""The points of a sweep on a cluster that Dask knows: ``wse sweep FILE.toml --scheduler tcp://host:8786``.
+"""The points of a sweep may be run on a cluster of Dask: ``wse sweep FILE.toml --scheduler tcp://host:8786``.
 
 Every worker of the cluster needs this version of wse-sim.  A worker that is lost gives its points to others, as Dask
 decides; a point that no worker survives is told as failed.
@@ -15,7 +15,7 @@ from wse_core.errors import ConfigError
 __all__ = ["on_cluster"]
 
 PATIENCE = "10s"
-"""How long a scheduler is waited for."""
+"""A scheduler is waited for so long."""
 
 
 def on_cluster(points: Sequence[Point], address: str) -> Iterator[tuple[int, Measured]]:

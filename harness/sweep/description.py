@@ -42,7 +42,7 @@ RANGE = {"from", "to", "step", "times"}
 
 @dataclass(frozen=True)
 class SweepAxis:
-    """What has several values.
+    """A `SweepAxis` is what has several values in a sweep.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class FigureOptions:
 
 @dataclass(frozen=True)
 class _SweepFile:
-    """Keys that a file may have."""
+    """A `_SweepFile` has the keys that a file may have."""
 
     kernel: list = option([], doc="name of a kernel, or a list of names")
     plan: list = option([], doc="name of a model, or a list of names")

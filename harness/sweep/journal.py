@@ -23,7 +23,7 @@ NAME = "points.jsonl"
 
 
 class Journal:
-    """The points of a sweep that are done.
+    """A `Journal` keeps the points of a sweep that are done.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ __all__ = ["axis_of_x", "draw", "drawn_column"]
 NAMED = 16
 """A legend has at most so many lines."""
 MOST_TICKS = 12
-"""Values of an axis up to which each has a tick."""
+"""Each value of an axis has a tick if there are at most so many."""
 MARKERS = "os^Dv<>Pp*"
 
 

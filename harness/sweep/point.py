@@ -1,4 +1,4 @@
-"""One point of a sweep: which subject with which values on which machine, and what measuring it gives.
+"""One point of a sweep is a subject with values on a machine, and what measuring it gives.
 
 What is measured has no trace of the host that did it (`OF_THE_HOST` is left out), so that a sweep that was ended and
 goes on, or that other processes do, has the same table to the last bit.
@@ -31,9 +31,9 @@ OF_THE_HOST = (
     "hops_per_second",
     "pe_cycles_per_second",
 )
-"""What results say about the host that simulated."""
+"""These parts of results are about the host that simulated."""
 NAMES = ("kernel", "params", "counters", "arrays")
-"""What the axes of a sweep say already, and what belongs into run files."""
+"""The axes of a sweep, or run files, have these already."""
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ class SweepOutcome:
 
     @property
     def wrong(self) -> list[dict[str, Any]]:
-        """Rows whose results are known to be wrong."""
+        """The results of these rows are known to be wrong."""
         return [row for row in self.rows if row.get("verified") is False]
 
 

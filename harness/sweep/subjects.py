@@ -1,4 +1,4 @@
-"""What a point runs: a kernel of the registry, or a plan of `harness.plan`; its parameters and what it gives."""
+"""The subject of a point is a kernel of the registry, or a plan of `harness.plan`; its parameters and what it gives."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _plan(name: str) -> Subject:
 
 
 SUBJECTS: dict[str, Callable[[str], Subject]] = {"kernel": _kernel, "plan": _plan}
-"""Keys of a file that name subjects, and who finds one by its name."""
+"""A file may name subjects by these keys, each with the function that finds one by its name."""
 
 
 def find(kind: str, name: str) -> Subject:

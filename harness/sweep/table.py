@@ -1,4 +1,4 @@
-"""Rows of a sweep as one table: CSV always, Parquet where pyarrow is installed.
+"""Rows of a sweep are written as one table: CSV always, Parquet where pyarrow is installed.
 
 A row has the value of each axis, then what was measured in the order in which it first occurs, then ``error``; a column
 that a point does not have is empty.  Lists stand as JSON.
@@ -17,7 +17,7 @@ __all__ = ["columns_of", "rows_of", "write_tables"]
 
 ERROR = "error"
 NOT_FINITE = ("nan", "inf", "-inf")
-"""Words that stand for numbers in JSON (`harness.kit.console.plain`)."""
+"""In JSON these words stand for numbers (`harness.kit.console.plain`)."""
 
 
 def rows_of(points: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Points side by side in processes of this host, each of which keeps what it has imported.
+"""Points are run side by side in processes of this host, each of which keeps what it has imported.
 
 A process that dies, out of memory or by a signal, takes one point with it: that point is told as failed, and a new
 process takes the next.  Libraries get one thread per process, and so do simulations if there are several processes; how
@@ -21,7 +21,7 @@ from harness.sweep.point import Measured, Point, measure
 __all__ = ["side_by_side"]
 
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-"""What libraries take the number of their threads from."""
+"""Libraries take the number of their threads from these variables."""
 
 
 def side_by_side(points: Sequence[Point], processes: int) -> Iterator[tuple[int, Measured]]:

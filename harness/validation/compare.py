@@ -36,19 +36,19 @@ __all__ = [
 ]
 
 MEAN_LIMIT, WORST_LIMIT = 0.03, 0.1
-"""Largest mean and largest single relative error of a validation that passes."""
+"""A validation passes with at most this mean and this single relative error."""
 
 OTHER_LIMITS = (0.05, 0.12)
-"""The same of points of other generations, of which each is judged by itself."""
+"""Points of other generations have these limits; each generation is judged by itself."""
 
 UNJUDGED = ("formula", "llm-kernel")
 """Kinds that are listed and not judged: formulas are models themselves; times of two digits at an assumed clock."""
 
 JUDGED = "WSE-2"
-"""Generation that the criteria are about."""
+"""The criteria are about this generation."""
 
 PRESETS = {"WSE-2": "wse2", "WSE-3": "wse3"}
-"""Preset of each generation that a point may name."""
+"""Each generation that a point may name has this preset."""
 
 PLATFORMS: dict[str, dict[str, Any]] = {"hardware (CS-2 of 2023)": {"vec.mac_late": 3, "tsc.own": 1520}}
 """Numbers of a platform that differ from those of its generation, unless they were changed by whoever asks."""

@@ -1,4 +1,4 @@
-"""Public programs in their own source, from trees that the reader brings, run where the published counts come from.
+"""Public programs are run in their own source, from trees that the reader brings, to be compared with published counts.
 
 Recipes (`harness.validation.recipe`) rebuild programs in CSL of our own.  What stands here runs the authors' files as
 they are: an `Original` says which layout file of which repository belongs to a kind of point, which params and arrays
@@ -35,9 +35,9 @@ from wse_core.params import Machine
 __all__ = ["ORIGINALS", "LineProgram", "Original", "StencilProgram", "TileProgram", "find_in"]
 
 Job: TypeAlias = tuple[dict[str, int], dict[str, NDArray[Any]]]
-"""Params of the layout, and for each exported array the elements of 32 bits that every PE gets."""
+"""A `Job` has params of the layout, and for each exported array the elements of 32 bits that every PE gets."""
 SIDE = 2
-"""Columns and rows of PEs that run: the least that the layouts take."""
+"""So many columns and rows of PEs are run: the least that the layouts take."""
 
 
 PURPOSE = "the option --originals"
@@ -356,7 +356,7 @@ ORIGINALS = (
     StencilProgram("Jorineg/cerebras", "tiled-stencil/layout.csl", "R5", "stencil-tiled", "", 18),
     RoundTrips("spcl/spatial-collectives", "layout_broadcast.csl", "R15", "formula", "1-D flood broadcast", 10),
 )  # fmt: skip
-"""The programs that are known."""
+"""These programs are known."""
 
 
 def find_in(trees: Sequence[str]) -> Callable[[Point], Recipe | None]:

@@ -1,4 +1,4 @@
-"""What a recipe is: a function that runs, for any parameters of a published point, the program behind that point.
+"""A recipe is a function that runs, for any parameters of a published point, the program behind that point.
 
 A module declares its recipes with the decorator `recipe`, which enters them into `RECIPES`::
 

@@ -24,7 +24,7 @@ MODULES = (
     "summa_library",
     "summa_multicast",
 )
-"""Modules of this package that hold recipes, a line each."""
+"""These modules of this package hold recipes, a line each."""
 
 for _name in MODULES:
     import_module(f"harness.validation.programs.{_name}")

@@ -1,1 +1,1 @@
-"""Programs that were measured elsewhere, rebuilt for this fabric: one module per recipe of the calibration."""
+"""Programs that were measured elsewhere are rebuilt for this fabric: one module per recipe of the calibration."""

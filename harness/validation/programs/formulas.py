@@ -1,4 +1,4 @@
-"""R15: closed forms of published models, compared with our kernels that do the same.
+"""R15 compares closed forms of published models with our kernels that do the same.
 
 Reduce-then-broadcast is taken with the chain, the general form with a gather, and the form of a SUMMA with hand-written
 multicast with the products of recipe R8, without the broadcasts (120 cycles per step in the formula).  The points have
@@ -30,7 +30,7 @@ SUMMA = (4, 14)
 
 
 def _gather(p: int, b: int, s: int, wire: costs.Wire) -> float:
-    """The general form for a gather, which has none of its own: P - 1 vectors through one ramp."""
+    """Return the general form for a gather, which has none of its own: P - 1 vectors through one ramp."""
     return costs.general((p - 1) * b, b * p * (p - 1) / 2, p - 1, p - 1, 1, wire)
 
 

@@ -1,4 +1,4 @@
-"""R10: the product that every PE of a two-dimensional partition computes on its own, C += A B, in fp32.
+"""R10 is the product that every PE of a two-dimensional partition computes on its own, C += A B, in fp32.
 
 A PE has N / height rows and K / width columns of A, all M columns of B and C.  The time is that between the stamps
 right around the loops; nothing crosses the fabric, so one PE is enough.

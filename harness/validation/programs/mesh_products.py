@@ -1,4 +1,4 @@
-"""R11: MeshGEMM on a square mesh and MeshGEMV on any, for points that state the mesh or name one that is assumed.
+"""R11 is MeshGEMM on a square mesh and MeshGEMV on any, for points that state the mesh or name one that is assumed.
 
 MeshGEMM is the kernel `gemm` with the algorithm ``meshgemm`` (cyclic shifts over the folded ring), tiles of the size
 that the mesh cuts.  A mesh of up to `CHECKED` PEs a side runs as a whole.  A larger one is *composed*: its cycles are
@@ -32,7 +32,7 @@ from wse_core.params import Machine
 __all__ = ["CHECKED", "composed_gemm", "mesh_gemm", "mesh_gemv"]
 
 CHECKED = 8
-"""PEs a side up to which a mesh runs as a whole, and on which the closed form of larger ones is checked."""
+"""A mesh of at most so many PEs a side is run as a whole; the closed form of larger ones is checked on it."""
 
 UNITS = {"": 1, "K": 1024}
 DTYPES = {"16-bit": "f16", "f16": "f16", "fp16": "f16", "f32": "f32", "fp32": "f32"}

@@ -1,4 +1,4 @@
-"""R9, R12, R13, and the host of R8: points that this model does not run, each with its reason."""
+"""R9, R12, R13 and the host of R8 have points that this model does not run, each with its reason."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ from wse_core.params import Machine
 __all__ = ["SLOPE", "cycles", "multiply", "run"]
 
 SLOPE = (8, 16)
-"""Sizes that larger P are continued from."""
+"""Larger P are continued from these sizes."""
 
 
 def run(

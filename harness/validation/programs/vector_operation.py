@@ -37,7 +37,7 @@ def _conflict(params: Mapping[str, Any]) -> bool:
 
 
 OPERATIONS = {"c*b": "fmuls", "c+b": "fadds", "c-b": "fsubs"}
-"""What a workload without blanks contains -> operation, in the order of ``vector.csl``."""
+"""A workload without blanks contains one of these -> operation, in the order of ``vector.csl``."""
 SHIFT = 2
 """So many elements stand before B, which put it into the other half of the banks."""
 
