@@ -12,14 +12,6 @@ from tests.conftest import ROOT
 from tests.words import docstrings, faults, first_sentence, python_files, word_set
 
 ROOMS = (*OWN_PACKAGES, "tools")
-LATER = (
-    "fabric/kernels",
-    "fabric/networks/graph",
-    "fabric/networks/pipelined",
-    "fabric/networks/streamed",
-    "fabric/price",
-)
-"""In these rooms a verb in a clause still counts; a room whose last fault is mended leaves the list."""
 
 STAGES = word_set(
     """
@@ -67,10 +59,6 @@ def trees():
     }
 
 
-def is_later(name):
-    return name.startswith(tuple(f"{room}/" for room in LATER))
-
-
 def wrong(name, tree):
     """Return what is wrong with the docstrings of a file, as lines."""
     return [
@@ -81,15 +69,8 @@ def wrong(name, tree):
 
 
 def test_first_sentences_stand_alone():
-    found = [line for name, tree in trees().items() if not is_later(name) for line in wrong(name, tree)]
+    found = [line for name, tree in trees().items() for line in wrong(name, tree)]
     assert found == [], "\n".join(found)
-
-
-@pytest.mark.parametrize("room", LATER)
-def test_rooms_that_are_later_have_faults(room):
-    assert any(wrong(name, tree) for name, tree in trees().items() if name.startswith(f"{room}/")), (
-        "take it off the list"
-    )
 
 
 def class_names(found):

@@ -1,4 +1,5 @@
-"""Kernels: algorithms with a page each, a program, a layout, bits that are compared and a closed form of their cycles.
+"""Kernels are algorithms with a page each, a program, a layout, bits that are compared and a closed form of their
+cycles.
 
 ==================  ===============================================================================================
 `kit`               what every kernel stands on: declaration, run, comparisons, sizes, report, words of closed forms

@@ -13,7 +13,7 @@ __all__ = ["Choice", "Code", "Coded", "Meeting", "NotKnown"]
 
 
 class NotKnown(Exception):
-    """Something on which cycles depend is not known before the run.
+    """A `NotKnown` is raised where cycles depend on something that is not known before the run.
 
     Attributes
     ----------
@@ -110,5 +110,5 @@ class Meeting(NamedTuple):
 
     @property
     def end(self) -> float:
-        """The cycle that comes behind the last step."""
+        """This cycle comes behind the last step."""
         return self.first + self.length

@@ -1,4 +1,4 @@
-"""What a data structure register holds, as far as that is known before a run."""
+"""The content of a data structure register is followed, as far as it is known before a run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Content:
 
     @property
     def elements(self) -> int | None:
-        """Number of elements, None if it is not known; `ENDLESS` if there is no end."""
+        """The register has so many elements, None if that is not known; `ENDLESS` if there is no end."""
         if self.extent[0] == ENDLESS:
             return ENDLESS
         if self.kind != DSD_MEM4D:
@@ -59,7 +59,7 @@ class Content:
 
     @property
     def innermost(self) -> int | None:
-        """The stride that leads from one element of a mem1d or mem4d to the next, in elements."""
+        """This stride leads from one element of a mem1d or mem4d to the next, in elements."""
         return self.stride[self.ndim - 1] if self.kind == DSD_MEM4D else self.stride[0]
 
     @property

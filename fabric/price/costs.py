@@ -26,7 +26,7 @@ SLOTS = {
 FOLLOW = {"call": "ce.call", "ret": "ce.ret", "dsr_load": "ce.dsr_load"}
 """Number that says when the next instruction can issue, if that is not said by `SLOTS`; branches have two."""
 LATENCY = {"int": "ce.int_latency", "fp": "ce.fp_latency", "load": "ce.load_latency"}
-"""Number that says when a result can be used, if that is not said by `SLOTS`."""
+"""A result can be used after the cycles that this number says, if `SLOTS` does not say it."""
 
 
 def slots(machine: Machine, op: Op) -> int:

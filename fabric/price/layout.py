@@ -19,7 +19,7 @@ __all__ = ["PlacedPrice", "price_layout", "programs_of"]
 
 @dataclass(frozen=True)
 class PlacedPrice:
-    """The price of the PEs of a layout that have one program and the same parameters.
+    """A `PlacedPrice` is the price of the PEs of a layout that have one program and the same parameters.
 
     Attributes
     ----------

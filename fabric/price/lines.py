@@ -1,4 +1,4 @@
-"""Who waits for whom: tasks of several PEs, composed along lines, rings, trees and chains of messages.
+"""Tasks of several PEs are composed along lines, rings, trees and chains of messages: who waits for whom.
 
 Prices of tasks say what a PE does between what it does with others (`TaskPrice.meetings`).  Here they are put together:
 a `Bond` says that what one meeting sends another one takes, so many routers further, and `follow` finds when everybody
@@ -95,9 +95,11 @@ class _Following:
         self.first: dict[Node, float] = {}
         self.last: dict[Node, float] = {}
         self.taken: dict[Bond, tuple[float, float]] = {}
-        """When the first wavelet of a message can be taken, and when it is."""
+        """Each message has the time when its first wavelet can be taken, and when it is."""
         self.streams: dict[Bond, tuple[float, int]] = {}
-        """When the first wavelet of those came that follow one another up to a message, and how many are before it."""
+        """Wavelets that follow one another up to a message have the time when the first came, and how many are before
+        it.
+        """
         self.before: dict[Bond, Bond] = {}
         last_in: dict[tuple[int, int], Bond] = {}
         for link in sorted(links, key=lambda link: link.receiver):  # those to one meeting stay in their order
@@ -248,7 +250,9 @@ def links_of(spec: FabricSpec, tasks: Mapping[tuple[int, int], TaskPrice]) -> li
 
 
 class _Message(NamedTuple):
-    """A message on its way: who sent it, in which queue, how far it has come, and what its last wavelet commands."""
+    """A `_Message` is a message on its way: who sent it, in which queue, how far it has come, what its last wavelet
+    commands.
+    """
 
     sender: Node
     out: int

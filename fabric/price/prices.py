@@ -1,4 +1,4 @@
-"""What a price says: records that `fabric.price` returns."""
+"""These are the records that `fabric.price` returns: what a price says."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ProgramPrice", "TaskPrice", "Unknown"]
 
 @dataclass(frozen=True)
 class Unknown:
-    """Something on which cycles depend and which is not known before a run.
+    """An `Unknown` is something on which cycles depend and which is not known before a run.
 
     Attributes
     ----------
@@ -77,7 +77,9 @@ class TaskPrice:
 
     @property
     def alone(self) -> float:
-        """Cycles if nothing has to be waited for; `ProgramError` if they are not known."""
+        """The task takes so many cycles if nothing has to be waited for; `ProgramError` is raised if they are not
+        known.
+        """
         if self.unknown:
             raise ProgramError(
                 f"the cycles are not known before a run: {self.unknown[0].what}",
@@ -116,7 +118,7 @@ class ProgramPrice:
 
     @property
     def lines(self) -> dict[str, dict[str, float]]:
-        """Cycles by source line, and of each line by task, for one run of each task whose price is known."""
+        """Each source line takes so many cycles, by task, for one run of each task whose price is known."""
         found: dict[str, dict[str, float]] = {}
         for name, task in self.tasks.items():
             for line, cycles in task.lines.items():
@@ -125,7 +127,7 @@ class ProgramPrice:
 
     @property
     def unknown(self) -> list[Unknown]:
-        """What is not known before a run, in the order of the tasks."""
+        """These things are not known before a run, in the order of the tasks."""
         return [one for task in self.tasks.values() for one in task.unknown]
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is known of a PE between two instructions, and what scalar instructions make of it.
+"""The state of a PE between two instructions is followed, and what scalar instructions make of it.
 
 A value that is not known is None, or absent.  Nothing is guessed: what depends on such a value is not known either.
 
@@ -48,7 +48,7 @@ class Fifos:
 
 @dataclass
 class State:
-    """What is known of a PE.
+    """A `State` is what is known of a PE.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ def joined_states(one: State, other: State) -> State:
 
 
 class Arithmetic:
-    """Results of scalar instructions whose operands are known.
+    """An `Arithmetic` computes scalar instructions whose operands are known.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The steps of a vector operation, and what each of them takes: groups, lanes, bank conflicts.
+"""A vector operation has steps, each of which takes its time: groups, lanes, bank conflicts.
 
 Timing: docs/machine.md, "Vector step".
 """
@@ -19,7 +19,7 @@ __all__ = ["Steps", "place_of", "steps_of"]
 
 
 class Steps(NamedTuple):
-    """What the steps of an operation do.
+    """`Steps` are what the steps of an operation do.
 
     Attributes
     ----------

@@ -25,15 +25,15 @@ from wse_core.params import Machine
 __all__ = ["Odds", "Pricer", "mean_price"]
 
 Odds = Mapping[str, float] | float | None
-"""How often branches are taken that depend on data: by source line, or for all; None: that is not known."""
+"""`Odds` say how often branches are taken that depend on data: by source line, or for all; None: that is not known."""
 WAYS = 64
-"""Ways through a task that are followed one by one."""
+"""At most so many ways through a task are followed one by one."""
 UNLIKELY = 1e-9
 BRANCHES = 5000
 """Branches that depend on data and are followed in a task."""
 ROUNDS = 20
 FIRST_REGISTER = isa.FILE_REG << 4
-"""In which a task finds the data of its wavelet."""
+"""A task finds the data of its wavelet in this register."""
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Pricer:
 
     @property
     def pool(self) -> State:
-        """What is known when a task begins that may follow any other."""
+        """This is known when a task begins that may follow any other."""
         if self._pool is None:
             self._pool = self._fixed_point()
         return self._pool

@@ -1,4 +1,4 @@
-"""What the parts of a closed form cost on a machine: the words in which kernels say how long they take.
+"""The parts of a closed form have these costs on a machine: the words in which kernels say how long they take.
 
 =============  ========================================================================================================
 `ramps`        ramp.execute + ramp.out + ramp.in: from the step that makes a wavelet, up one ramp and down another

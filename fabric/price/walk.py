@@ -46,7 +46,7 @@ __all__ = ["Walker"]
 
 NEVER = float("inf")
 MOST = 1_000_000
-"""Instructions and steps that are followed one by one."""
+"""At most so many instructions and steps are followed one by one."""
 
 
 @dataclass
@@ -123,7 +123,9 @@ class Walker:
     counting: set[int] = field(default_factory=set)
     followed: int = 0
     wrote: tuple[int | None, float] = None, 0
-    """Where the last synchronous operation wrote last, if that matters to the next one, and when it can be read."""
+    """The last synchronous operation wrote last here, if that matters to the next one, and it can be read at this
+    time.
+    """
 
     def copy(self) -> Walker:
         """Return a walker at the same place, to go on by itself."""

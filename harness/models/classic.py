@@ -74,7 +74,7 @@ OTHER_NAMES = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head"
 """Sizes of a GPT-2 and a GPT-J have these names, which the library takes for the usual ones."""
 
 PARTS = {"GPTNeoXForCausalLM": 0.25, "PhiForCausalLM": 0.5, "StableLmForCausalLM": 0.25}
-"""This part of a head turns, and is taken if a file says nothing of it."""
+"""If a file says nothing of it, this part of a head is turned."""
 
 
 TURNING_WHOLE = {"Starcoder2ForCausalLM": 10_000.0, "CohereForCausalLM": 500_000.0, "Cohere2ForCausalLM": 10_000.0}

@@ -19,7 +19,7 @@ __all__ = ["NOTHING", "ONE", "Key", "KeyVerdict", "ignored", "judged", "refuse_f
 NOTHING: tuple[Any, ...] = (None, False, 0, "", [], {})
 """By one of these values a file asks for nothing."""
 ONE: tuple[Any, ...] = (None, 1)
-"""A factor of one of these values changes nothing and is ignored."""
+"""A factor of one of these values has no effect."""
 
 Does = Literal["used", "ignored", "refused", "unknown"]
 

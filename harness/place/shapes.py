@@ -17,7 +17,7 @@ from harness.place.kernels import BESIDE, Arguments, ContestKernel
 __all__ = ["FOREVER", "NEVER", "Shapes", "inverse", "least_time"]
 
 FOREVER = 2**62
-"""This time limit keeps nothing out, and fits into 64 bits; it is a whole number."""
+"""This time limit keeps nothing out, and fits into 64 bits."""
 NEVER = 1 << 20
 """Height or width that no wafer has: there is no such shape."""
 

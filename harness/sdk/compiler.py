@@ -35,7 +35,7 @@ LIMITS = (
     ("--max-comptime-steps", 1_000_000, "steps of all loops and calls of a program at compile time"),
     ("--max-instances", 4_000, "instances of functions in a program"),
 )
-"""These options raise what a run of the compiler may take, in the names of `Options`; others cannot."""
+"""By these options a run of the compiler may take more, in the names of `Options`."""
 
 
 def _count(word: str) -> int:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["NAMES", "CoreFile", "write_core"]
 
 NAMES = ("out.core", "corefile.cs1")
-"""The vendor's runtimes write a file of one of these names: since SDK 2.0, and before; so it is called here."""
+"""These files are written by the vendor's runtimes where nothing else is asked for: since SDK 2.0, and before."""
 
 
 def _digest(directory: Path) -> str:

@@ -67,7 +67,7 @@ exit 127
 SOURCED = re.compile(r"^\s*(?:source|\.)\s+[\"']?([\w./-]+)", re.MULTILINE)
 """It finds the file that a script reads into itself."""
 BY_PYTHON = re.compile(r"[\"'](?:[^\"'\s]*/)?cslc[\"' ]|\bSdkLayout\(")
-"""A Python script that matches compiles by a process that it starts, or by itself; so it is run."""
+"""A Python script is one that compiles if this matches: by a process that it starts, or by itself."""
 TIMED_OUT = 124
 """A script that took too long has this exit status, as of the command ``timeout``."""
 

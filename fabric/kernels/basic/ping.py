@@ -1,4 +1,4 @@
-"""One wavelet over a number of hops, with a time stamp at every PE that it passes.
+"""One wavelet is sent over a number of hops, with a time stamp at every PE that it passes.
 
 What moves
     PE 0 of a row (or column) sends one 32-bit wavelet.  The routers pass it on and, in the same cycle, drop a copy to

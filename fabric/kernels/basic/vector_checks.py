@@ -1,4 +1,4 @@
-"""What a vector operation gives, by `wse_core.numerics` and by plain numpy; the comparison of a result with both."""
+"""A vector operation is checked by `wse_core.numerics` and by plain numpy."""
 
 from __future__ import annotations
 

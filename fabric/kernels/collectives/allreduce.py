@@ -58,7 +58,7 @@ __all__ = ["RINGS", "allreduce"]
 
 RINGS = {"ring": "plain", "folded_ring": "folded"}
 FEW = 1 << 24
-"""Bytes of results up to which they are kept, as one of the arrays of a run."""
+"""Results of at most so many bytes are kept, as one of the arrays of a run."""
 
 
 class _Case:

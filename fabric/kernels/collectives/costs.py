@@ -118,7 +118,8 @@ def two_phase(p: int, b: int, group: int, wire: Wire) -> float:
 
 
 def optimal(p: int, b: int, wire: Wire) -> float:
-    """Cost of the tree that minimises energy and depth together (Auto-Gen): the bound, or contention if that is more.
+    """Return the cost of the tree that minimises energy and depth together (Auto-Gen): the bound, or contention if that
+    is more.
 
     The contention of the tree that is found is not bounded by its energy;
     `fabric.kernels.collectives.pieces.trees.optimal` counts it.

@@ -160,7 +160,7 @@ class _Move:
 
     @property
     def roots(self) -> tuple[int, int]:
-        """(columns, rows) of the PEs that are place 0 of everything."""
+        """So many (columns, rows) of PEs are place 0 of everything."""
         return {"row": (1, self.height), "column": (self.width, 1)}.get(self.form, (1, 1))
 
     def expected(self) -> int:

@@ -26,13 +26,13 @@ from wse_core.errors import WseError
 __all__ = ["MANY", "SIDES", "SIZES", "RunEstimate", "estimate", "mesh", "scaled"]
 
 MANY = 4096
-"""PEs from which on copies are run."""
+"""Copies are run before a run of so many PEs or more."""
 COPIES = (64, 16)
 """The PEs of the kernel are so many times those of a copy."""
 MOST = 1024
 """The largest copy has so many PEs."""
 SIDES = ("p", "pes", "width", "height")
-"""Parameters that are sides of the mesh."""
+"""These parameters are sides of the mesh."""
 SIZES: dict[str, dict[str, str]] = {
     "gemv": {"m": "height", "n": "width"},
     "gemv_chain": {"m": "height", "n": "width"},
@@ -42,12 +42,12 @@ SIZES: dict[str, dict[str, str]] = {
     "ws_forward": {"inputs": "width", "outputs": "width", "tokens": "height"},
     "ws_gradient": {"inputs": "width", "outputs": "width", "tokens": "height"},
 }
-"""Per kernel: sizes that are cut over the mesh, and the side that cuts them."""
+"""Each kernel has these sizes that are cut over the mesh, with the side that cuts them."""
 
 
 @dataclass(frozen=True)
 class RunEstimate:
-    """What a run will take.
+    """A `RunEstimate` is what a run will take.
 
     Attributes
     ----------
@@ -149,7 +149,9 @@ def estimate(
 
 
 class _Copy(NamedTuple):
-    """What was found: PEs, sum of the sides, cycles, hops, CPU seconds without and of the simulation, bytes taken."""
+    """A `_Copy` is what was found: PEs, sum of the sides, cycles, hops, CPU seconds without and of the simulation,
+    bytes taken.
+    """
 
     pes: int
     side: int

@@ -34,7 +34,7 @@ from wse_core.formats import Arithmetic
 __all__ = ["BLOCK", "Check", "check_sum", "sequential_sum"]
 
 BLOCK = 1 << 16
-"""Results that are compared at a time: a dozen float64 copies of them stay in cache."""
+"""So many results are compared at a time: a dozen float64 copies of them stay in cache."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,9 @@ def _first_of_copies(*arrays: np.ndarray | None) -> tuple[slice, ...]:
 
 
 class _Part(NamedTuple):
-    """What was found of a part: as in `Check`; the largest error where a bound applies, and where both are finite."""
+    """A `_Part` is what was found of a part: as in `Check`; the largest error where a bound applies, and where both are
+    finite.
+    """
 
     within_bound: bool
     bounded_error: float

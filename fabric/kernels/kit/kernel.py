@@ -1,4 +1,4 @@
-"""What a kernel is: a name, parameters with limits, and a function that runs it on a machine.
+"""A kernel is a name, parameters with limits, and a function that runs it on a machine.
 
 A module declares its kernels with the decorator `kernel`, which enters them into `DECLARED`::
 
@@ -27,7 +27,7 @@ from wse_core.schema import Field, suggestion
 __all__ = ["DECLARED", "VERIFY", "Kernel", "KernelParam", "kernel"]
 
 DECLARED: dict[str, Kernel] = {}
-"""Kernels of the modules that are imported so far, by name."""
+"""`DECLARED` has the kernels of the modules that are imported so far, by name."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ VERIFY = KernelParam(
     "auto: all, of large matrix products a sample",
     MODES,
 )
-"""The parameter that every kernel has besides its own."""
+"""Every kernel has this parameter besides its own."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel that can be run by name.
+    """A `Kernel` is a kernel that can be run by name.
 
     Attributes
     ----------

@@ -77,7 +77,7 @@ RELAYED = 4
 
 @dataclass(frozen=True)
 class Plan:
-    """What an algorithm asks of the cores of a device.
+    """A `Plan` is what an algorithm asks of the cores of a device.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What the result of a kernel says: measured beside expected, work done, speed of the simulation."""
+"""The result of a kernel is reported: measured beside expected, work done, speed of the simulation."""
 
 from __future__ import annotations
 

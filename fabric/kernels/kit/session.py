@@ -25,7 +25,7 @@ from wse_core.image import FabricSpec
 __all__ = ["CYCLE_LIMIT", "Session", "Stamps"]
 
 CYCLE_LIMIT = 1 << 40
-"""Cycles after which a kernel is taken to run for ever."""
+"""A kernel is taken to run for ever after so many cycles."""
 
 
 class Stamps:

@@ -1,4 +1,4 @@
-"""Matrices over a mesh of PEs: padding, tiles, and the orders in which SRAM holds them."""
+"""Matrices are laid over a mesh of PEs: padding, tiles, and the orders in which SRAM holds them."""
 
 from __future__ import annotations
 

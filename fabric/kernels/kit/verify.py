@@ -1,4 +1,4 @@
-"""How much of a result is compared: all of it, a sample, or nothing.
+"""A result is compared as a whole, by a sample, or not at all.
 
 Every kernel takes the parameter ``verify``.  *full* compares every result.  *sample* compares part of the results of
 matrix products, chosen so that every row and every column of PEs has taken part in some of them; kernels whose
@@ -26,7 +26,7 @@ MODES = ("auto", "full", "sample", "off")
 ELEMENTS = 1 << 24
 """Elements of the operands up to which *auto* compares everything: beyond, their float64 copies take gigabytes."""
 PRODUCTS = 1 << 31
-"""Multiply-adds up to which it does: about a second of the host."""
+"""Results of at most so many multiply-adds are compared as a whole: about a second of the host."""
 
 _MODE: contextvars.ContextVar[str] = contextvars.ContextVar("verify", default="auto")
 

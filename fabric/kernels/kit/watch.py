@@ -1,4 +1,4 @@
-"""Who hears how far the run of a kernel is: cycles done and expected, and what they say about the time that is left.
+"""Watchers are told how far the run of a kernel is: cycles done and expected, and the time that is left.
 
 A kernel that has a closed form hands it to `Session`; it is asked only for runs that last.  The estimate takes the
 cycles that are left to cost what those of the later half of the time so far did: the beginning of a run, when data are
@@ -17,7 +17,7 @@ __all__ = ["Status", "Watch", "listener", "watching"]
 
 @dataclass(frozen=True)
 class Status:
-    """How far a run is.
+    """A `Status` says how far a run is.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Status:
 
     @property
     def left(self) -> float | None:
-        """Seconds that the rest will take; None if that cannot be said."""
+        """The rest will take so many seconds; None if that cannot be said."""
         if not self.expected or not self.pace:
             return None
         return max(0.0, (self.expected - self.cycles) / self.pace)

@@ -14,7 +14,9 @@ __all__ = ["AXES", "BroadcastAxis", "slot_elements"]
 AXES = {"a": (8, 0, 2, "W", "E"), "b": (9, 1, 3, "N", "S")}
 """An axis has a color, an input queue, an output queue, and the directions of lower and of higher coordinates."""
 SENT = {"a": 25, "b": 26}
-"""Ids of the tasks that run when an own tile has left: a fixed one each, so that all PEs' traces name them alike."""
+"""The tasks that run when an own tile has left have these ids: a fixed one each, so that all PEs' traces name them
+alike.
+"""
 SENDING, TOKEN = 0, 1  # switch positions; position 0 is also that of receiving
 
 
@@ -24,7 +26,8 @@ def slot_elements(elements: int) -> int:
 
 
 class BroadcastAxis:
-    """What a PE needs for the tiles of one matrix: variables, descriptors, and the code that asks for a tile.
+    """A `BroadcastAxis` writes what a PE needs for the tiles of one matrix: variables, descriptors, code that asks for
+    a tile.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What all distributed matrix products share: how the matrices are cut, the references, and what a result says.
+"""All distributed matrix products have this in common: how the matrices are cut, the references, what a result says.
 
 A mesh of W x H PEs (W along x).  C is cut into H x W tiles, PE (x, y) sums C[y, x] where it stays.  The summed
 dimension is cut into L = lcm(W, H) *slices*: A into H x L tiles, L/W of them on each PE of a row, B into L x W tiles,
@@ -166,7 +166,7 @@ class Product(ABC):
 
     @property
     def plan(self) -> Plan:
-        """What the product asks of the device besides memory, which its programs say when they are built (`fit`)."""
+        """The product asks this of the device besides memory, which its programs say when they are built (`fit`)."""
         name, colors = f"{self.algorithm} on {self.width} x {self.height} PEs", self.colors
         if colors:
             name += f", whose colors begin at {colors[0]},"
@@ -331,7 +331,7 @@ class Product(ABC):
 
     @property
     def roundings(self) -> int:
-        """Roundings that a term of C goes through."""
+        """A term of C goes through so many roundings."""
         return self.slices * self.shape.depth
 
     def check(self, a: Bits, b: Bits, c: Bits) -> Check:
@@ -369,12 +369,12 @@ class Product(ABC):
 
     @functools.cached_property
     def words(self) -> int:
-        """SRAM of the PE that needs most, code included [16-bit words]."""
+        """The PE that needs most takes so much SRAM, code included [16-bit words]."""
         return max(program.assemble().footprint for program in self.programs.values())
 
     @property
     def compute_cycles(self) -> int:
-        """Cycles of the products of a PE that has all tiles."""
+        """The products of a PE that has all tiles take so many cycles."""
         return self.slices * product_cycles(self.shape, self.machine)
 
     @property

@@ -1,4 +1,4 @@
-"""Matrix products on a mesh of PEs, by every algorithm that WaferLLM compares.
+"""Matrix products are done on a mesh of PEs, by every algorithm that WaferLLM compares.
 
 ===========  ==================================================  =====================  ============  ===============
 algorithm    what moves                                          longest way per step   tiles per PE  module

@@ -33,7 +33,7 @@ from wse_core.params import Machine
 __all__ = ["GROUP", "Shape", "emit_column", "emit_product", "product_cycles"]
 
 GROUP = {1: 6, 2: 3}
-"""Scalars loaded ahead, by their words: what the registers of a task have room for."""
+"""So many scalars are loaded ahead, by their words: what the registers of a task have room for."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A matrix product that is asked for: the mesh of PEs, the sizes, the formats."""
+"""A matrix product is asked for by the mesh of PEs, the sizes and the formats."""
 
 from __future__ import annotations
 

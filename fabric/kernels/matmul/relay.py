@@ -1,4 +1,4 @@
-"""SUMMA routed by software: C = A B with tiles that cores hand on, for meshes whose routers could not.
+"""SUMMA may be routed by software: C = A B with tiles that cores hand on, for meshes whose routers could not.
 
 What moves
     The tiles and the steps of SUMMA (`fabric.kernels.matmul.summa`): in step i those PEs that have slice i send it to

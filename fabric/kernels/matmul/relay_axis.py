@@ -1,4 +1,4 @@
-"""Tiles that are handed on from core to core along rows and columns: what a PE of ``summa-relay`` needs for one matrix.
+"""A PE of ``summa-relay`` needs this for one matrix: tiles are handed on from core to core along rows and columns.
 
 Which wavelets come when, and why nobody waits in a circle, stands in the head of `fabric.kernels.matmul.relay`.
 """
@@ -21,7 +21,8 @@ OTHER = {"low": "high", "high": "low"}
 
 
 class RelayAxis(BroadcastAxis):
-    """What a PE needs for the tiles of one matrix: variables, descriptors, and the code that asks for a tile.
+    """A `RelayAxis` writes what a PE needs for the tiles of one matrix: variables, descriptors, code that asks for a
+    tile.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ class RelayAxis(BroadcastAxis):
 
     @property
     def sides(self) -> list[str]:
-        """The sides on which the PE has a neighbour."""
+        """The PE has a neighbour on these sides."""
         return [side for side, end in (("low", "first"), ("high", "last")) if self.end not in (end, "alone")]
 
     def connect(self, dtype: str) -> None:

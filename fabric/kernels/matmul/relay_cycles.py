@@ -1,4 +1,4 @@
-"""How long SUMMA takes whose tiles cores hand on: every PE followed from step to step.
+"""Every PE of a SUMMA by software is followed from step to step, to find its cycles.
 
 Per step and PE: when it asks for the tiles, when each has come and has gone on, when the product begins and ends.  A CE
 has one slot a cycle, and transfers are served before the main thread: those that run together share the slots, and the
@@ -26,9 +26,9 @@ from wse_core.params import Machine
 __all__ = ["SIDES", "STEPS", "relay_cycles"]
 
 SIDES = (8, 16)
-"""Sizes of squares that larger ones are continued from."""
+"""Larger squares are continued from these sizes."""
 STEPS = 96
-"""Steps that are followed on other meshes."""
+"""So many steps are followed on other meshes."""
 
 Times = NDArray[np.float64]
 """The array has a cycle per PE, or per PE of a row or column."""
@@ -90,23 +90,23 @@ class _Axis:
 
     @property
     def waiting(self) -> int:
-        """Wavelets that have room between two PEs while the second takes none."""
+        """So many wavelets have room between two PEs while the second takes none."""
         m, (into, out) = self.machine, QUEUES[self.key]["low"]
         return m["queue.in_depth"][into] + m["ramp.in_buffer"] + 2 * m["router.depth"] + m["queue.out_depth"][out]
 
     @property
     def sending(self) -> int:
-        """Cycles from the first to the last wavelet that a PE sends."""
+        """A PE takes so many cycles from the first to the last wavelet that it sends."""
         return timing.sending(self.machine, self.wavelets, *QUEUES[self.key]["low"])
 
     @property
     def share(self) -> float:
-        """Slots of a cycle that a train takes: all, or what the slowest queue on its way lets through."""
+        """A train takes so many slots of a cycle: all, or what the slowest queue on its way lets through."""
         return self.wavelets / timing.train(self.machine, self.wavelets, *QUEUES[self.key]["low"])
 
     @property
     def busy(self) -> int:
-        """Wavelets after which a PE that sends has a slot left: all, or those that find room where links are slow."""
+        """After so many wavelets a PE that sends has a slot left: all, or those that find room where links are slow."""
         m, (_, out) = self.machine, QUEUES[self.key]["low"]
         if self.share == 1:
             return self.wavelets

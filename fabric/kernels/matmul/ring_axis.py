@@ -19,11 +19,11 @@ QUEUES = {"a": (0, 2), "b": (1, 3)}
 BACK = {"a": 14, "b": 17}
 """The way back of each axis has this color first."""
 BACK_QUEUES = {"a": (2, 0), "b": (3, 1)}
-"""Input and output queue of the way back: where a queue is a microthread too, those that rest meanwhile."""
+"""The way back has this input and output queue: where a queue is a microthread too, those that rest meanwhile."""
 
 
 class RingAxis:
-    """What a PE needs for the tiles of one matrix on their ring: variables, descriptors, code.
+    """A `RingAxis` writes what a PE needs for the tiles of one matrix on their ring: variables, descriptors, code.
 
     Parameters
     ----------

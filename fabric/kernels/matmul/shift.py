@@ -105,7 +105,7 @@ class Shift(Product):
 
     @property
     def colors(self) -> range:
-        """Those of both rings, and of both the other way round if a row or a column is aligned so."""
+        """Both rings have these colors, and so have both the other way round if a row or a column is aligned so."""
         used = [key for key, ring in self.rings.items() if ring.n > 1]
         first = [FIRST[key] for key in used]
         first += [BACK[key] for key, lines in zip("ab", self.backwards, strict=True) if lines.any()]
@@ -118,7 +118,7 @@ class Shift(Product):
 
     @property
     def held(self) -> tuple[int, int]:
-        """Tiles of A and of B that a PE holds."""
+        """A PE holds so many tiles of A and of B."""
         return self.slices // self.width, self.slices // self.height
 
     # --- programs -----------------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class Shift(Product):
 
     @property
     def moved(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """By how many tiles each row of A and each column of B is moved by the alignment, counted along the ring."""
+        """Each row of A and each column of B is moved by so many tiles by the alignment, counted along the ring."""
         x, y = (np.array(self.rings[key].rank) for key in "ab")
         return y * self.held[1], x * self.held[0]
 

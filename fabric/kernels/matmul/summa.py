@@ -103,7 +103,7 @@ class Summa(Product):
 
     @property
     def held(self) -> tuple[int, int]:
-        """Tiles of A and of B that a PE holds."""
+        """A PE holds so many tiles of A and of B."""
         return self.slices // self.width, self.slices // self.height
 
     def build(self) -> dict[Any, Program]:

@@ -66,9 +66,9 @@ __all__ = ["GemmT"]
 EAST, WEST = (8, 9), (10, 14)
 """The sums have these colors by the parity of the sender."""
 TO_WEST, TO_EAST, HERE = 0, 1, 2
-"""Where a sum goes; `HERE` plus the word offset of the tile of C."""
+"""A sum goes to one of these; `HERE` plus the word offset of the tile of C."""
 QUEUES = {"west": (0, 2), "east": (4, 4)}
-"""Input queue of what comes from a side, output queue of those who sent it."""
+"""Wavelets from a side come by this input queue; those who sent them have this output queue."""
 
 
 class GemmT(Product):
@@ -87,7 +87,7 @@ class GemmT(Product):
 
     @property
     def held(self) -> tuple[int, int]:
-        """Tiles of B and of C that a PE holds."""
+        """A PE holds so many tiles of B and of C."""
         return self.slices // self.height, self.slices // self.width
 
     @property
@@ -400,7 +400,9 @@ class _Row:
 
 
 class _RowTimes:
-    """Cycles of the sum along a row: what each PE does between its product and the end of its step."""
+    """A `_RowTimes` has the cycles of the sum along a row: what each PE does between its product and the end of its
+    step.
+    """
 
     def __init__(self, product: GemmT):
         m, s = product.machine, product.shape

@@ -66,7 +66,7 @@ __all__ = ["Gemv", "Operands", "gemv", "gemv_params", "local_products"]
 
 QUEUE_X = 3
 ELEMENTS = 1 << 22
-"""Elements of A that are written into the PEs, or compared with float64, at a time."""
+"""So many elements of A are written into the PEs, or compared with float64, at a time."""
 STRIDE = 16
 """Of so many rows of a PE a sample has one."""
 START, END, BEGUN, DONE = range(4)

@@ -200,7 +200,7 @@ class LineSum:
 
     @property
     def padded(self) -> int:
-        """Elements that the variable of the vector needs."""
+        """The variable of the vector needs so many elements."""
         return self.piece.padded if isinstance(self.piece, RingAllreduce) else self.n
 
     @property
@@ -210,7 +210,7 @@ class LineSum:
 
     @property
     def colors(self) -> tuple[int, ...]:
-        """Colors that are used, those of the broadcast last."""
+        """These colors are used, those of the broadcast last."""
         if len(self.line) == 1:
             return ()
         count = 3 if self.is_ring else 2 * len(self.groups) if self.name == "ktree" else 2

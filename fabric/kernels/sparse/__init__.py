@@ -1,4 +1,4 @@
-"""Products with sparse matrices that stay on the wafer; those whose weights stream past are `fabric.kernels.streamed`.
+"""Sparse matrices lie on the wafer in these products; those whose weights stream past are `fabric.kernels.streamed`.
 
 ==================  ===============================================================================================
 spmv                ``spmv``: y = A x, A in CSR, blocks of rows and columns, no zero multiplied

@@ -1,4 +1,4 @@
-"""Products whose weights stream past while activations stay: what weight streaming does to one layer.
+"""Weights come past in these products while activations stay: what weight streaming does to one layer.
 
 ==================  ===============================================================================================
 forward             ``ws_forward``: Y = W X and, with the transposed stream, W^T dY; `ProductTasks`

@@ -77,7 +77,7 @@ WEIGHT = "weight"
 """The task of a weight has this name; its id is its color or, with `task.by_queue`, that of its queue."""
 QUEUE_W, QUEUE_RING = 0, 2
 X_BANK = 1
-"""Bank of the input features, an odd one: no conflicts with the sums if the tokens are even."""
+"""The input features lie in this bank, an odd one: no conflicts with the sums if the tokens are even."""
 
 
 class ProductTasks:

@@ -89,7 +89,7 @@ COLOR_W, COLOR_D, DOWN, ACROSS = 4, 5, (6, 7), 8
 TASKS = {"send": 3, "from_west": 4, "from_east": 5, "ask": 6}
 """Control task ids: of the commands that begin a row, and of a place of the mask; its data are the step to it."""
 SKIP = 0x4000
-"""In the data of a command that asks for a whole row: without the first feature."""
+"""In the data of a command for a whole row this bit is set: without the first feature."""
 TURNED = 0x8000
 """In the same data: gradients are made from the turned copy of the features."""
 AT_ONCE = 8

@@ -1,4 +1,4 @@
-"""How long a streamed gradient takes: rows of PEs of `fabric.kernels.streamed.gradient` followed mask row by mask row.
+"""The cycles of a streamed gradient are found by following rows of PEs mask row by mask row.
 
 Timing: no numbers of its own, `fabric.price.timing`.
 """

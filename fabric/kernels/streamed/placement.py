@@ -1,4 +1,4 @@
-"""Where features and tokens of an activation lie on the wafer, and how sparse weights are cut into column streams.
+"""Features and tokens of an activation lie on the wafer so, and sparse weights are cut into column streams.
 
 Features lie in contiguous chunks over x, tokens (positions of all sequences of the batch, one after the other) over y.
 In layout A all columns are one group.  In layout B the columns fall into groups; each group holds all features, and the

@@ -1,4 +1,4 @@
-"""Rows of the functions that networks apply to each number: all that an activation is stands here.
+"""Activations are functions that networks apply to each number: all that one is stands in its row here.
 
 An activation has a numpy form, a form on bit patterns for the oracles, and one that writes instructions; both modes
 call the same three.  What is multiplied with the gradient on the way back, its *slope*, is made with the value, rounded
@@ -302,7 +302,7 @@ class LeakyRelu(Smooth):
 
 
 class Elu(Smooth):
-    """A number, or the exponential of it less one if that is below zero."""
+    """An `Elu` gives a number, or the exponential of it less one if that is below zero."""
 
     name, meaning = "elu", "y = max(x, 0) + exp(min(x, 0)) - 1"
 

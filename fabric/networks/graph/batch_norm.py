@@ -27,7 +27,7 @@ from fabric.networks.graph.tensors import NetworkTensor
 __all__ = ["NUMBERS", "BatchNorm"]
 
 NUMBERS = ("shift", "mean", "inverse", "scale", "back_mean", "back_dot")
-"""Numbers of a channel that the memory service sends to the wafers, as f32."""
+"""The memory service sends these numbers of a channel to the wafers, as f32."""
 
 
 class BatchNorm(ChannelOperation):

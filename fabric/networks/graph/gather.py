@@ -18,7 +18,7 @@ __all__ = ["GatherStrips"]
 
 
 class GatherStrips(NetworkOperation):
-    """This operation changes no number, only how many of them a row of PEs has."""
+    """A `GatherStrips` changes no number, only how many of them a row of PEs has."""
 
     name, meaning, in_place, channelwise, inner = "gather", "y = the image of which x is a strip", False, True, True
     refused: ClassVar[Mapping[str, str]] = {

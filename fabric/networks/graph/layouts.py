@@ -1,4 +1,4 @@
-"""Where the features of a tensor lie: layout A of the white paper, features over the columns of PEs.
+"""The features of a tensor lie in layout A of the white paper: features over the columns of PEs.
 
 This is the only place where it is known which column has a feature, and which row of the column's tile.  Products give
 their results in nearly equal chunks; what works feature by feature, or channel by channel, leaves them where they are;
@@ -107,12 +107,12 @@ class ColumnLayout:
 
     @cached_property
     def counts(self) -> NDArray[np.int64]:
-        """How many features each column has."""
+        """Each column has so many features."""
         return np.array(self.starts[1:], np.int64) - np.array(self.starts[:-1], np.int64)
 
     @property
     def most(self) -> int:
-        """Rows of a tile: the most features that a column has, at least one."""
+        """A tile has so many rows: the most features that a column has, at least one."""
         return max(1, int(self.counts.max()))
 
     @cached_property

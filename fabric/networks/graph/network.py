@@ -1,4 +1,4 @@
-"""A network: operations and what flows between them; the form that everything which runs one starts from.
+"""A network is operations and what flows between them; everything which runs one starts from this form.
 
 `Network.of` and `Network.dense` make a chain of layers with a classification loss: a layer computes
 ``y = activation(norm(W x + b))``, the last one gives logits, and the loss is the sum over the samples of
@@ -31,7 +31,7 @@ __all__ = ["Layer", "Network"]
 
 @dataclass(frozen=True)
 class Layer:
-    """A product and what is done at once to its rows: a recipe for operations, and what the pipelined mode places.
+    """A `Layer` is a product and what is done at once to its rows: a recipe for operations.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Network:
-    """Operations in an order in which they can be done.
+    """A `Network` is operations in an order in which they can be done.
 
     Attributes
     ----------
@@ -250,7 +250,7 @@ class Network:
     def _alike_by_channel(
         self, tensors: Mapping[str, NetworkTensor], units: dict[str, int], first: Callable[[str], str]
     ) -> None:
-        """Enlarge units until what works channel by channel has as many channels in those of operands and result.
+        """Extend units until what works channel by channel has as many channels in those of operands and result.
 
         What is wanted of two tensors side by side is wanted of each, as far as it has whole units.
         """
@@ -280,7 +280,7 @@ class Network:
 
     @cached_property
     def over_batches(self) -> tuple[NetworkTensor, ...]:
-        """What normalises over batches has these parameters, in the order of the operations."""
+        """These parameters belong to what normalises over batches, in the order of the operations."""
         nodes = [node for node in self.nodes if OPERATIONS[node.op].over_batch]
         return tuple(found for node in nodes if (found := self.parameter(node)) is not None)
 
@@ -297,12 +297,12 @@ class Network:
 
     @property
     def logits(self) -> NetworkTensor:
-        """What the loss takes."""
+        """The loss takes this tensor."""
         return self.tensors[self.nodes[-1].inputs[0]]
 
     @property
     def loss(self) -> NetworkLoss:
-        """The row of the operation with which the network ends is that of its loss."""
+        """This is the row of the operation with which the network ends, its loss."""
         row = OPERATIONS[self.nodes[-1].op]
         if not isinstance(row, NetworkLoss):
             raise UnsupportedError(f"{self.nodes[-1].name}: a graph ends with its loss", where="graph")
@@ -314,7 +314,7 @@ class Network:
 
     @property
     def halves(self) -> int:
-        """Features of a head stay together in pairs of its first and second half if places are turned into them: 2."""
+        """Features of a head lie together in so many halves: 2 if places are turned into them, else 1."""
         return 1 + any(node.op == "rotary" for node in self.nodes)
 
     @property
@@ -324,7 +324,7 @@ class Network:
 
     @property
     def label_image(self) -> tuple[int, ...]:
-        """Rows and columns of pixels that have a label each; empty if a sample has one."""
+        """So many rows and columns of pixels have a label each; empty if a sample has one."""
         sizes = dict(self.nodes[-1].sizes)
         return (sizes["height"], sizes["width"]) if "height" in sizes else ()
 
@@ -371,12 +371,14 @@ class Network:
 
     @property
     def levels(self) -> list[str]:
-        """The names of the samples, and of what is left in each place when all is done in place that can be."""
+        """These are the names of the samples, and of what is left in each place when all is done in place that can
+        be.
+        """
         return list({level: name for name, level in self.level.items()}.values())
 
     @cached_property
     def segments(self) -> list[list[Node]]:
-        """Stretches of nodes that are computed again on the way back, in order, each from one tensor to one other.
+        """These stretches of nodes are computed again on the way back, in order, each from one tensor to one other.
 
         Between two tensors that alone are needed behind them, and stay as they are, lies a half of a block of a
         transformer, or a block of a residual network.  A single node is none, nor is what normalises over the batch;

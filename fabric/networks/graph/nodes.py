@@ -57,7 +57,7 @@ class Node:
 
 @dataclass(frozen=True)
 class NetworkStep:
-    """What is done at once in a schedule.
+    """A `NetworkStep` is what is done at once in a schedule.
 
     Attributes
     ----------

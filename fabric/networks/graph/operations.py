@@ -74,7 +74,7 @@ __all__ = [
 
 Floats: TypeAlias = np.ndarray
 Values: TypeAlias = np.ndarray | None
-"""The values of a parameter, or its gradient; None if the operation has none."""
+"""`Values` are those of a parameter, or its gradient; None if the operation has none."""
 
 APART = 2.0**100
 """Times this, any two 16-bit numbers that differ are more than one apart."""
@@ -252,7 +252,7 @@ class Norm(NetworkOperation):
 
 
 class CentredNorm(Norm):
-    """Normalisation over the features of a token, whose parameter has factors and no shifts."""
+    """A `CentredNorm` normalises over the features of a token; its parameter has factors and no shifts."""
 
     name, meaning = "centred", "y = g (x - mean x) / sqrt(var x + eps)"
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode normalises with a shift"}
@@ -347,7 +347,7 @@ def wanted_of(labels: np.ndarray, classes: int, smoothing: float = 0.0) -> np.nd
 
 
 class NetworkLoss(NetworkOperation):
-    """A network ends with its loss, which begins the way back.
+    """A `NetworkLoss` ends a network and begins the way back.
 
     Attributes
     ----------
@@ -434,7 +434,8 @@ class CrossEntropy(NetworkLoss):
 
 
 class MeanSquares(NetworkLoss):
-    """The mean of the squared differences to targets, one for each feature, summed over the tokens that have them.
+    """A `MeanSquares` is the mean of the squared differences to targets, one for each feature, summed over their
+    tokens.
 
     A token whose targets are not numbers (NaN) has none.
     """

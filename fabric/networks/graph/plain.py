@@ -137,7 +137,9 @@ class PlainGraph(PlainArithmetic):
 
     @property
     def activations(self) -> list[np.ndarray]:
-        """The samples, then what each layer gave: the result of a product when all is done that follows it."""
+        """These are the samples, then what each layer gave: the result of a product when all is done that follows
+        it.
+        """
         return [self.results[name] for name in self.network.levels]
 
     def first_bad(self) -> int | None:

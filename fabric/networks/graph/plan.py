@@ -1,4 +1,4 @@
-"""Which arrays a PE has for the tensors of a schedule, and which tensors share one.
+"""A PE has arrays for the tensors of a schedule, some of which share one.
 
 An operation that works in place leaves its result where its input was (`Network.level`).  A tensor is born with the
 step that writes it first and dies with the last one that reads it.  Tensors of one kind whose lives do not meet share a
@@ -34,7 +34,7 @@ from fabric.networks.graph.tensors import NetworkTensor
 __all__ = ["MemoryPlan", "PlannedArray"]
 
 ORDER = "snvl"
-"""Letters of what operations keep, in the order in which the arrays of a level lie."""
+"""Letters of what operations keep have the order in which the arrays of a level lie."""
 
 
 @dataclass(frozen=True)

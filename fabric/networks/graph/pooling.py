@@ -26,7 +26,7 @@ __all__ = ["AveragePool", "MaxPool", "Upsample"]
 
 
 class _Pool(NetworkOperation):
-    """A node that pools has the sizes of a window."""
+    """A `_Pool` has what all nodes that pool have in common: the sizes of a window."""
 
     refused: ClassVar[Mapping[str, str]] = {"pipelined": "the pipelined mode has no pooling"}
     in_place, channelwise = False, True

@@ -1,4 +1,4 @@
-"""All operations that networks may have stand in one table."""
+"""One table has all operations that networks may have."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ LOSSES = tuple(name for name, row in OPERATIONS.items() if isinstance(row, Netwo
 """A network has one of these as its end."""
 
 CHOICES = ("none", *ACTIVATIONS)
-"""What may follow a product: names of activations, or nothing."""
+"""A product may be followed by these: names of activations, or nothing."""
 
 
 def activation(name: str) -> Activation | None:

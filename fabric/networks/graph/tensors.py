@@ -1,4 +1,4 @@
-"""What flows between the operations of a network."""
+"""Tensors are what flows between the operations of a network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images as the features of a sample, and the windows that convolutions and pooling take of them.
+"""Images are the features of a sample, of which convolutions and pooling take windows.
 
 An image of C channels, h rows and w columns is a tensor of C h w features: channel, row, column, the last one running
 fastest.  Whole channels stay in one column of PEs, so that a window never leaves a PE; flattening is no operation.

@@ -5,17 +5,17 @@ from __future__ import annotations
 __all__ = ["DELTA", "EAST", "ENTRY", "LOSS", "NORM", "NORTH", "pool"]
 
 EAST = (0, 1)
-"""Sums of a row of tiles, by parity of the column that sends."""
+"""Sums of a row of tiles have these colors, by parity of the column that sends."""
 NORTH = (2, 3)
-"""Sums of a column of tiles, by parity of the row that sends."""
+"""Sums of a column of tiles have these colors, by parity of the row that sends."""
 DELTA = 4
 """Gradients of a row's outputs go to all its tiles."""
 ENTRY = 5
 """Samples come from the host to the gate."""
 LOSS = (6, 7)
-"""Losses, from PE to PE of the loss, by parity of the row that sends."""
+"""Losses go from PE to PE of the loss in these colors, by parity of the row that sends."""
 NORM = (8, 9, 10)
-"""Sums over a sample's features: north, by parity of the row that sends, and back to all."""
+"""Sums over a sample's features have these colors: north, by parity of the row that sends, and back to all."""
 
 
 def pool(colors: int) -> list[int]:

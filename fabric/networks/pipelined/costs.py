@@ -1,4 +1,4 @@
-"""How many cycles a minibatch takes a layer: its programs measured on one PE each, and the streams between layers.
+"""A minibatch takes a layer so many cycles: its programs are measured on one PE each, with the streams between layers.
 
 A PE's program runs with streams of the host in place of its neighbours; a few turns more, less a few turns, are the
 cycles of a turn.  So nothing of a program's cost is written down twice.  What a PE waits for is arithmetic:
@@ -70,7 +70,7 @@ __all__ = [
 ]
 
 TURNS = 3
-"""That are measured, after those that fill the pipeline."""
+"""So many turns are measured, after those that fill the pipeline."""
 STREAM, BACK = 11, 12
 """Colors of what comes and goes; any two that mean nothing inside a rectangle."""
 Link = tuple[Side, int, int]
@@ -78,7 +78,7 @@ Link = tuple[Side, int, int]
 NEVER = 0xFFFF
 """Minibatches of an update that does not come while turns are measured."""
 FEW = 8
-"""Columns of tiles that are simulated of the last layer."""
+"""Of the last layer so many columns of tiles are simulated."""
 Size: TypeAlias = Any
 """A size is a number, or an array of numbers."""
 

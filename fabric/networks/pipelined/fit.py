@@ -23,9 +23,9 @@ from wse_core.params import Machine
 __all__ = ["CODE", "loss_rows", "outputs_words", "placed_in_a_row", "tile_words", "words"]
 
 CODE = 1600
-"""SRAM words that the program of a tile takes at most, and that of outputs without normalisation."""
+"""The program of a tile takes at most so many SRAM words, and so does that of outputs without normalisation."""
 NORM_CODE = 1900
-"""SRAM words that a normalisation adds to it at most."""
+"""A normalisation adds at most so many SRAM words to it."""
 Size: TypeAlias = Any
 """A size is a number of elements, or an array of them."""
 

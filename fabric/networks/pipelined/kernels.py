@@ -1,4 +1,4 @@
-"""Which kernels of the pipelined mode do which operations of a network.
+"""Kernels of the pipelined mode do operations of a network: which kernel does which.
 
 A kernel with its epilogue (normalisation, activation) is one layer, and has a rectangle of PEs.  Operations that no
 kernel does are listed by the names of their nodes, and nothing is mapped.
@@ -18,14 +18,14 @@ from wse_core.errors import UnsupportedError
 __all__ = ["EPILOGUE", "KERNELS", "Matched", "layers_of", "matched"]
 
 KERNELS = {"linear": "fully connected", "cross_entropy": "softmax cross-entropy"}
-"""Operations that begin a kernel, and its name."""
+"""These operations begin a kernel: name -> that of the kernel."""
 EPILOGUE = {"norm": 0} | dict.fromkeys(ACTIVATIONS, 1)
-"""Operations that the kernel of a product does behind it, by their place there: at most one for each."""
+"""The kernel of a product does these operations behind it, by their place there: at most one for each."""
 
 
 @dataclass(frozen=True)
 class Matched:
-    """What kernels do of a network.
+    """A `Matched` is what kernels do of a network.
 
     Attributes
     ----------

@@ -38,7 +38,7 @@ __all__ = ["MatrixPlace", "matrix_program"]
 
 @dataclass(frozen=True)
 class MatrixPlace:
-    """What tells the programs of a rectangle's tiles apart.
+    """A `MatrixPlace` tells the programs of a rectangle's tiles apart.
 
     Attributes
     ----------

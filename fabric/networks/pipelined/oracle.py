@@ -1,4 +1,4 @@
-"""What a pipelined wafer computes, by numpy on bit patterns, in the machine's order of operations: the oracle of tests.
+"""The oracle computes what a pipelined wafer does, by numpy on bit patterns, in the machine's order of operations.
 
 A step of the schedule at a time: in step s layer l (from 0) takes minibatch s - l forward, then minibatch
 s - (2 L - 2 - l) back.  That is all there is to know about time; what wafers really do overlaps, and gives these bits.
@@ -27,7 +27,7 @@ Halves = NDArray[np.uint16]
 
 @dataclass(frozen=True)
 class Trained:
-    """What a run gives.
+    """A `Trained` is what a run gives.
 
     Attributes
     ----------

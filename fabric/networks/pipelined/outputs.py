@@ -1,4 +1,4 @@
-"""The programs east and north of a layer's tiles: what ends the sums and passes them on.
+"""The programs east and north of a layer's tiles end the sums and pass them on; these have them in common.
 
 `outputs_program`: a row's outputs.  On the way forward sums arrive from the west, are rounded to 16 bits, go through
 the activation, whose slopes are kept until the way back, and leave for the next layer.  On the way back their gradients
@@ -63,7 +63,7 @@ class Leaving:
 
 @dataclass(frozen=True)
 class OutputsPlace:
-    """What tells the programs of a rectangle's outputs apart.
+    """An `OutputsPlace` tells the programs of a rectangle's outputs apart.
 
     Attributes
     ----------

@@ -76,7 +76,7 @@ class Path:
 
     @property
     def places(self) -> set[Place]:
-        """All PEs that it needs its color on."""
+        """The path needs its color on all these PEs."""
         return {*self.source, *self.way, *self.flooded(), *self.way_out}
 
     @property

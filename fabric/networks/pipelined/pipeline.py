@@ -34,7 +34,7 @@ __all__ = ["Pipeline", "Placed", "row_of_rectangles"]
 
 @dataclass(frozen=True)
 class Placed:
-    """Where a layer lies.
+    """A `Placed` says where a layer lies.
 
     Attributes
     ----------

@@ -20,7 +20,7 @@ from fabric.program.program import Program
 __all__ = ["GROUP", "Vectors", "accumulate"]
 
 GROUP = 6
-"""Scalars loaded ahead: what the registers of a task have room for."""
+"""So many scalars are loaded ahead: what the registers of a task have room for."""
 
 
 @dataclass(frozen=True)

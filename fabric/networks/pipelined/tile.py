@@ -1,4 +1,4 @@
-"""How a layer is cut on its rectangle: sizes of the tiles, what streams by, what each PE holds.
+"""A layer is cut on its rectangle: sizes of the tiles, what streams by, what each PE holds.
 
 Rectangle of a layer, `width` x `height` PEs, for tiles in c columns and r rows:
 
@@ -84,12 +84,12 @@ class Tile:
 
     @property
     def all_inputs(self) -> int:
-        """Input features with their padding: what a sample's gradients going back are."""
+        """There are so many input features with their padding: what a sample's gradients going back are."""
         return self.inputs * self.columns
 
     @property
     def all_outputs(self) -> int:
-        """Output features with their padding: what a sample's activations going on are."""
+        """There are so many output features with their padding: what a sample's activations going on are."""
         return self.outputs * self.rows
 
     @property
@@ -99,7 +99,7 @@ class Tile:
 
     @property
     def slots(self) -> int:
-        """Places for inputs: those kept, and one in which the next minibatch arrives."""
+        """There are so many places for inputs: those kept, and one in which the next minibatch arrives."""
         return self.kept + 1
 
     @property

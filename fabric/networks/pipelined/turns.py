@@ -1,4 +1,4 @@
-"""Turns of all layers one behind the other: who waits for whom, where only some turns have an update.
+"""Turns of all layers are followed one behind the other: who waits for whom, where only some turns have an update.
 
 Where every minibatch has its update all turns of a layer are alike, and the slowest part sets the pace.  Where an
 update has several, the turns with one are long and the others short, and those of tiles, of norms and of other layers
@@ -27,14 +27,14 @@ __all__ = ["Turn", "pace"]
 UPDATES = 24
 """Updates that are followed: leads of slow layers are used up by then."""
 LAST = 8
-"""Of these, those of which the pace is taken."""
+"""The pace is taken of so many of these turns, the last ones."""
 MOST = 64
 """Minibatches of an update that are followed; of more, each update adds as much as one of so many."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Cycles of what the programs of a layer do with a minibatch.
+    """A `Turn` has the cycles of what the programs of a layer do with a minibatch.
 
     Attributes
     ----------

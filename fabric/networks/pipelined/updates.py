@@ -27,7 +27,7 @@ CONSTANTS = ("inverse", "rate", "shrink", "first", "second")
 """An update takes these: 1 / (loss scale times samples), learning rate, learning rate times decoupled decay,
 1 / (1 - b1^t), 1 / (1 - b2^t)."""
 TINY = 2.0**-100
-"""Added where a root of zero is asked for; far below what any gradient squared is worth."""
+"""This is added where a root of zero is asked for; far below what any gradient squared is worth."""
 
 
 @dataclass(frozen=True)

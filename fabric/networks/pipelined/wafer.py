@@ -1,4 +1,4 @@
-"""A wafer that trains, or runs, a network layer by layer: weights in, minibatches through, losses out."""
+"""A wafer is trained, or run, layer by layer: weights in, minibatches through, losses out."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["PipelinedWafer", "Run"]
 
 @dataclass(frozen=True)
 class Run:
-    """What a run did.
+    """A `Run` says what a run did.
 
     Attributes
     ----------

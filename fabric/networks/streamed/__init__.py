@@ -1,1 +1,1 @@
-"""Networks that stay on the wafer while their weights stream past: one program, driven by commands."""
+"""Networks can stay on the wafer while their weights stream past: one program, driven by commands."""

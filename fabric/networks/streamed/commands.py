@@ -44,7 +44,7 @@ FORMS = ("steps", "pairs", "both")
 """What data wavelets of a wafer's program carry; see `fabric.networks.streamed.operations.linear.DENSE`."""
 
 NO_TASK = 31
-"""The id that is no task."""
+"""This id is no task."""
 
 HOMES = (
     *("begin", "pass", "land", "send", "from_west", "from_east", "ask"),

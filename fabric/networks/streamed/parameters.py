@@ -46,7 +46,7 @@ class StreamedParameter(Protocol):
 
     @property
     def name(self) -> str:
-        """How it is spoken of."""
+        """The parameter is spoken of by this name."""
 
     @property
     def values(self) -> np.ndarray:
@@ -54,7 +54,7 @@ class StreamedParameter(Protocol):
 
     @property
     def pattern(self) -> StreamedPattern:
-        """Entries that are streamed."""
+        """These entries are streamed."""
 
     @property
     def statistics(self) -> StreamedStatistics | None:
@@ -62,7 +62,7 @@ class StreamedParameter(Protocol):
 
     @property
     def gradient_pattern(self) -> StreamedPattern:
-        """Entries whose gradients are asked for."""
+        """Gradients are asked for of these entries."""
 
     @property
     def transposed(self) -> tuple[StreamedPattern, np.ndarray]:

@@ -1,4 +1,4 @@
-"""A wafer on which a network's activations stay has a program, a memory and a layout.
+"""A program, a memory and a layout are made for a wafer on which a network's activations stay.
 
 Memory of a PE
     Per level of features a row of ones (for biases) and the rows of the features that the PE's column owns, each row
@@ -61,15 +61,17 @@ ProgramKey: TypeAlias = tuple[bool, bool, int, int | str, tuple[bool, bool, int,
 """PEs have the same program in the first column, in the last, by parity, by `row_kind`, by `HeadPart.kind`."""
 
 BANKS = {"by_token": 1, "totals": 0, "kept": 1}
-"""Memory banks of arrays that are read side by side, two numbers at a time: one odd, one even, and they never meet."""
+"""Arrays that are read side by side, two numbers at a time, lie in these banks: one odd, one even, and they never
+meet.
+"""
 MARGIN = 256
-"""Words by which programs of other columns and rows may be larger than one of the middle, and more."""
+"""Programs of other columns and rows may be larger than one of the middle by so many words, and more."""
 SCORES = "scores of"
 """The array of a node of attention that is called so is the one that rows of PEs, and columns of a head, share."""
 SEQUENTIAL = ("attention", "rotary", "tokenmean")
 """Operations that take whole sequences have these names."""
 MOST_COUNTED = 128
-"""Heads, and sequences, that the data of a command of attention can tell apart."""
+"""The data of a command of attention can tell so many heads, and sequences, apart."""
 
 
 class Resident:

@@ -1,4 +1,5 @@
-"""Words of an iteration, laid out once, filled with values when they are sent: a stream per column, one order of all.
+"""Words of an iteration are laid out once, filled with values when they are sent: a stream per column, one order of
+all.
 
 `fabric.networks.streamed.writer` writes a script and knows what the words mean; links and tree need to know only in
 which order they go out, which of them carry a value that has to be updated before, and in which order numbers come

@@ -20,7 +20,7 @@ __all__ = ["Pass", "Wafer"]
 
 @dataclass(frozen=True)
 class Pass:
-    """What a stream did on a wafer.
+    """A `Pass` says what a stream did on a wafer.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How the weights of one column of PEs become wavelets: each with the step to its feature, or dense rows in pairs.
+"""The weights of one column of PEs become wavelets: each with the step to its feature, or dense rows in pairs.
 
 *Steps*: a wavelet has a 16-bit weight and the 16-bit step from the feature before it; what is zero is not sent.
 *Pairs*: every feature has a weight, so its place follows from the order, and a wavelet has the weights of the next two

@@ -47,7 +47,7 @@ from wse_core.errors import ConfigError, UnsupportedError
 __all__ = ["script_of"]
 
 AGAIN = ", again"
-"""Titles of what is computed again on the way back end so."""
+"""The titles of what is computed again on the way back have this behind them."""
 
 
 def script_of(resident: Resident, kind: str, parameters: Sequence[StreamedParameter]) -> Script:

@@ -1,4 +1,4 @@
-"""Pieces of collectives: what kernels are put together from.  None of these modules is a kernel.
+"""Kernels of collectives are put together from these pieces.  None of these modules is a kernel.
 
 A piece stands on a `Line` and knows five things: its routes, its part of a program, the order of its additions, its
 hops and its closed form.  Kernels of any family use pieces, several of them in one program.

@@ -169,7 +169,7 @@ class KTree:
 
     @property
     def root(self) -> int:
-        """Place that has the sum."""
+        """This place has the sum at the end."""
         top = self.levels[-1][0] if self.levels else [0]
         return top[len(top) // 2]
 
@@ -271,7 +271,7 @@ class KTree:
 
     @cached_property
     def turns(self) -> list[list[Sides]]:
-        """Per level the sides that roots let in first, and those that they let in second."""
+        """Each level has the sides that roots let in first, and those that they let in second."""
         found: list[list[Sides]] = []
         for level in self.levels:
             chains = [(group[len(group) // 2], self.sides(group)) for group in level]

@@ -39,7 +39,7 @@ __all__ = ["AllGather", "Gather", "Scatter"]
 
 @dataclass(frozen=True)
 class _Moving:
-    """The pieces that move blocks along a line share this.
+    """A `_Moving` is the base of the pieces that move blocks along a line.
 
     Attributes
     ----------

@@ -41,7 +41,7 @@ from wse_core.params import Machine
 __all__ = ["COMBINE", "Reduce", "Role"]
 
 COMBINE = {"add": ("fadds", "add"), "max": ("fmaxs", "maximum"), "min": ("fmins", "minimum")}
-"""What makes one number of two: the operation of f32 vectors and its name in `wse_core.numerics`."""
+"""One of these makes one number of two: the operation of f32 vectors and its name in `wse_core.numerics`."""
 
 
 class Role(NamedTuple):
@@ -63,7 +63,7 @@ class Role(NamedTuple):
 
     @property
     def color(self) -> int:
-        """Color that the PE sends on."""
+        """The PE sends on this color."""
         if self.out is None:
             raise InternalError("a PE that sends nothing has no color to send on", where="reduce")
         return self.out
@@ -226,7 +226,7 @@ class Reduce:
 
     @property
     def roundings(self) -> int:
-        """Most additions that a value goes through."""
+        """A value goes through at most so many additions."""
         return self.tree.roundings
 
     @property

@@ -120,7 +120,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Areas:
-    """Rectangles of PEs that take part without being a line; where they overlap, the later one counts."""
+    """An `Areas` has rectangles of PEs that take part without being a line; where they overlap, the later one
+    counts.
+    """
 
     rects: Sequence[tuple[int, int, int, int]]
 

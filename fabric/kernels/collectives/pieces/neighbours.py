@@ -64,7 +64,7 @@ class Nearby:
 
     @property
     def turns(self) -> int:
-        """Turns in which all places send once."""
+        """All places have sent once after so many turns."""
         return self.reach + 1
 
     @property
@@ -118,7 +118,7 @@ class Nearby:
 
     @property
     def hops(self) -> int:
-        """Wavelet hops of all copies of the line while every place sends once, control included."""
+        """Wavelets of all copies of the line take so many hops while every place sends once, control included."""
         far = sum(1 + self.receivers(k) for k in range(len(self.line)) if self._sends(k))
         return self.line.copies * (self.wavelets + 1) * far
 

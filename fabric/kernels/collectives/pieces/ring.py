@@ -1,4 +1,4 @@
-"""Rings along a line of PEs: which PE comes after which, and the routes that carry a cyclic shift.
+"""A ring along a line of PEs says which PE comes after which, and has the routes that carry a cyclic shift.
 
 Two rings through places 0 .. n-1 of a line:
 
@@ -103,7 +103,7 @@ class Ring:
 
     @property
     def grants(self) -> int:
-        """Wavelet hops when every place sends one wavelet: one for the way up the ramp, one per link."""
+        """Wavelets take so many hops when every place sends one: one for the way up the ramp, one per link."""
         return sum(1 + abs(k - to) for k, to in enumerate(self.sends)) if self.n > 1 else 0
 
     def color(self, place: int) -> int:

@@ -53,7 +53,7 @@ UNROLLED = 8
 
 
 RingRole: TypeAlias = tuple[int, int | None, int | None]
-"""Part of a PE: rank, color taken from, color sent on; no colors if it is alone."""
+"""A `RingRole` is the part of a PE: rank, color taken from, color sent on; no colors if it is alone."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class RingAllreduce:
 
     @property
     def roundings(self) -> int:
-        """Most additions that a value goes through."""
+        """A value goes through at most so many additions."""
         return len(self.line) - 1
 
     def estimate(self, start: int, machine: Machine) -> int:

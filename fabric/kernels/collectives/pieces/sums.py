@@ -1,4 +1,4 @@
-"""Sums over the PEs of a rectangle: the lines of a form, the colors, and the tree that is fastest on each line.
+"""Sums over the PEs of a rectangle have the lines of a form, the colors, and the tree that is fastest on each line.
 
 Forms: ``row`` and ``column`` take all lines of one direction at once, ``xy`` rows and then column 0, ``snake`` one line
 through all PEs.  `reduces` gives a `Reduce` piece for each line that follows another, chosen by the closed forms.
@@ -25,7 +25,7 @@ __all__ = ["AUTO", "FORMS", "admit", "color_pool", "format_params", "lines_of", 
 
 FORMS = ("row", "column", "xy", "snake")
 AUTO = ("chain", "star", "tree", "two_phase")
-"""What ``auto`` chooses from; of equally fast ones the first."""
+"""The form ``auto`` chooses from these; of equally fast ones the first."""
 
 
 def color_pool(machine: Machine) -> tuple[int, ...]:

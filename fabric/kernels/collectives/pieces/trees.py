@@ -1,4 +1,4 @@
-"""Reductions as trees over a line of PEs: who adds what in which order, and the colors and switches for it.
+"""Reductions are trees over a line of PEs: who adds what in which order, and the colors and switches for it.
 
 PE 0 keeps the sum; every other PE sends one message, toward PE 0, after it has added those of its children, nearest
 child first.  The subtree of a PE is a contiguous stretch that begins with it.  All algorithms are such trees:
@@ -56,7 +56,7 @@ Advance = Literal["none", "own", "way"]
 """It is what a message moves on behind it: no switch, that of its sender (advance_switch), or those of its way."""
 
 LONGEST = 2048
-"""PEs of the longest line for which an optimal tree is searched: time and memory grow with the square."""
+"""An optimal tree is searched for lines of at most so many PEs: time and memory grow with the square."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Tree:
 
     @property
     def colors(self) -> int:
-        """Colors that it needs."""
+        """The tree needs so many colors."""
         return max(self.color) + 1
 
     @cached_property
@@ -112,7 +112,7 @@ class Tree:
 
     @cached_property
     def roundings(self) -> int:
-        """Most additions that any PE's value goes through."""
+        """The value of a PE goes through at most so many additions."""
         most = [0] * len(self)
         for k in range(len(self)):
             children = self.children[k]
@@ -133,7 +133,9 @@ class Tree:
 
     @cached_property
     def advance(self) -> list[Advance]:
-        """What each PE's message ends with, by who will be passed on its color: receiver, sender alone, or nobody."""
+        """This is the end of each PE's message, by who will be passed on its color: receiver, sender alone, or
+        nobody.
+        """
         found: list[Advance] = ["none"]
         for k in range(1, len(self)):
             passed = self.passes[self.color[k]]

@@ -1,4 +1,4 @@
-"""What each operation of a network is in weight streaming: its commands, its tasks, and the words of its steps.
+"""Each operation of a network has a module for weight streaming: its commands, its tasks, and the words of its steps.
 
 ==============  ======================================================================================================
 module          content

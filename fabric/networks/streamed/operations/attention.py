@@ -63,7 +63,7 @@ COMMANDS = {
 }
 FORWARD = ("queries", "keys", "values", "results", "logs")
 BACK = (*FORWARD, "d results", "d queries", "d keys", "d values")
-"""Operands in the order in which they are named."""
+"""The operands of the way back have these names, in this order."""
 SHARED = ("keys", "values", "d keys", "d values")
 """Several query heads may share a head of these."""
 
@@ -90,7 +90,7 @@ def _attend(w: StepWriter, step: NetworkStep, name: str, arrays: list[str]) -> N
 
 
 class AttentionTasks:
-    """What the tasks hold between commands, and the tasks."""
+    """An `AttentionTasks` has the tasks of attention, and what they hold between commands."""
 
     def __init__(self, code: ProgramCode) -> None:
         self.code, p = code, code.p

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 SOUTH, NORTH = (12, 13), (14, 15)
-"""Colors of what goes to the next row south, and north, by parity of the row that sends."""
+"""Wavelets to the next row south, and north, have these colors, by parity of the row that sends."""
 QUEUES_SOUTH, QUEUES_NORTH = (4, 5), (5, 1)
 """Each way has an input queue and an output queue."""
 PLACE = "row of the sequence"

@@ -1,4 +1,4 @@
-"""Normalisations of images work on whole channels, plane by plane: what groups and batches have in common.
+"""Normalisations of images are done on whole channels, plane by plane: what groups and batches have in common.
 
 Factors and shifts are one per channel.  Gradients of both go south, channel by channel.
 """
@@ -25,7 +25,7 @@ COMMANDS = FACTORS | {
 
 
 class ChannelTasks:
-    """What the tasks hold between commands, and the tasks.
+    """A `ChannelTasks` has the tasks of normalisations of images, and what they hold between commands.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What the tasks of a resident program share: pointers, rows of f32 numbers, and the ring that joins sums.
+"""The tasks of a resident program have pointers, rows of f32 numbers, and the ring that joins sums in common.
 
 What moves
     Nothing but the sums that the ring of columns joins, and one f32 number south per sum over tokens.  A command names
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["JOINS", "ProgramCode"]
 
 POINTERS = ("row", "aux", "delta", "label", "wide")
-"""Pointers of the tasks on rows: name of the command that sets each."""
+"""Tasks have these pointers on rows: name of the command that sets each."""
 JOINS = {
     "join_max": "the last column: sums: maximum with what arrives round the ring, then to all columns along the rows",
     "join_add": "the last column: sums: plus what arrives round the ring, then the same",

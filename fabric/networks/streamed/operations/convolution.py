@@ -1,4 +1,4 @@
-"""Convolution: filters stream past planes of pixels that lie in the PEs with a border of zeros.
+"""In a convolution filters are streamed past planes of pixels, which lie in the PEs with a border of zeros.
 
 What moves
     As in products of matrices: weights down the columns, partial sums of a plane round the ring of columns, planes of

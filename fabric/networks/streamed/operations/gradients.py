@@ -1,4 +1,5 @@
-"""Which gradients of matrices are made as rows times scalars, from a turned copy of the features, and which as dots.
+"""Gradients of matrices are made as rows times scalars, from a turned copy of the features, or as dots: which is said
+here.
 
 Both give the same bits (`fabric.kernels.streamed.gradient`).  A *dot* goes over the tokens of a feature: three vector
 operations each, whatever the machine's width.  *Rows times scalars* go over the features of a token: one multiply-add
@@ -33,7 +34,7 @@ from wse_core.params import Machine
 __all__ = ["copies", "lacks_memory", "pays", "rows_pay", "sums_of_windows", "windows_pay"]
 
 TURN = max(TASKS.values()) + 1
-"""Id of the command that copies, in the program whose tasks are priced; or of the one that asks for windows."""
+"""The command that copies has this id, in the program whose tasks are priced; or the one that asks for windows."""
 MOST_CHANNELS = 0xFF
 """A request for windows has room for so many channels of a column in its data."""
 MOST_WORDS = 0x7FFF

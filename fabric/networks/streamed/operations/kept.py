@@ -1,4 +1,4 @@
-"""Weights of the last product that stay on the wafers from the forward pass to the way back, in place of coming twice.
+"""Weights of the last product may stay on the wafers from the forward pass to the way back, in place of coming twice.
 
 What moves
     On the way forward every PE puts down the weights that it is sent: row by row, those of its column's features.  On

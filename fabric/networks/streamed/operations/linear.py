@@ -25,7 +25,7 @@ COMMANDS = {
     "from_east": "the same from the east",
     "ask": "a place of the mask, data = step to the feature: send its gradient south",
 }
-"""What follows a row of weights or of a mask."""
+"""A row of weights or of a mask is followed by one of these commands."""
 DENSE = {
     "bias": "sums: plus data, the weight of the constant input",
     "last": "sums: plus data times the present feature: the last weight of a row with an odd number of them",

@@ -95,7 +95,7 @@ def squares_alone(w: StepWriter, step: NetworkStep) -> None:
 
 
 class LossTasks:
-    """What the tasks hold between commands, and the tasks.
+    """A `LossTasks` has the tasks of the loss, and what they hold between commands.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ class LossTasks:
 
 
 class SquareTasks:
-    """What the tasks of mean squares hold between commands, and the tasks.
+    """A `SquareTasks` has the tasks of mean squares, and what they hold between commands.
 
     Parameters
     ----------

@@ -26,11 +26,11 @@ Stage: TypeAlias = str | tuple[tuple[str, int | None], ...]
 
 
 PASSING = {"join_add": "pass", "join_max": "pass_max"}
-"""What columns between the first and the last do in a join, by what the last does."""
+"""Columns between the first and the last do this in a join, by what the last does."""
 
 
 class StepWriter(ABC):
-    """What steps are written with.
+    """A `StepWriter` is what steps are written with.
 
     Attributes
     ----------

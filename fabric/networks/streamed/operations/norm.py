@@ -18,7 +18,7 @@ __all__ = ["HEAD_RMS", "NORM"]
 
 HEADS = {"head_back": "delta and aux row: back to the first one of the head"}
 WITH_A_MEAN = ("sum_row", "grad_beta", "back_sum")
-"""Commands that what has no mean and no shift does without."""
+"""A normalisation without a mean and a shift does without these commands."""
 CENTRED = ("norm", "centred")
 """These normalise with a mean; the others do not."""
 
@@ -113,7 +113,7 @@ def _constant(w: StepWriter, step: NetworkStep) -> None:
 
 
 class NormTasks:
-    """What the tasks hold between commands, and the tasks."""
+    """A `NormTasks` has the tasks of a normalisation, and what they hold between commands."""
 
     def __init__(self, code: ProgramCode) -> None:
         self.code, p = code, code.p

@@ -1,4 +1,4 @@
-"""Rotary embedding where whole pairs lie in a column: nothing moves.
+"""Rotary embedding is done where whole pairs lie in a column: nothing moves.
 
 A command per head turns its pairs of rows, all tokens of the PE at once, by cosines and sines that lie in its memory: 8
 bytes per pair and token.  Where a sequence lies on several rows of PEs, each has those of its own places, and a column
@@ -73,7 +73,7 @@ def tables_of(features: int, sequence: int, tokens: int, pairs: slice, base: int
 
 
 class RotaryTasks:
-    """What the tasks hold between commands, and the tasks."""
+    """A `RotaryTasks` has the tasks of rotary embedding, and what they hold between commands."""
 
     def __init__(self, code: ProgramCode) -> None:
         self.code, p = code, code.p

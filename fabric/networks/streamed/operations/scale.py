@@ -27,7 +27,7 @@ __all__ = ["COMMANDS", "back", "forward", "multiplied", "multiplied_back", "task
 
 COMMANDS = {"channel_dot": "send the sum of delta rows times aux rows of the next channel south"}
 PRODUCT = (("channel_gamma", 0), ("channel_affine", None))
-"""What was told last as aux rows, times the number of each channel."""
+"""Aux rows that were told last are multiplied with the number of each channel by these commands."""
 
 
 def forward(w: StepWriter, step: NetworkStep) -> None:

@@ -1,4 +1,4 @@
-"""Operations on images work on planes, rows of tokens one after the other, that differ from one operation to the next.
+"""Operations on images are done on planes, rows of tokens one after the other, that differ between operations.
 
 A row is a pixel of a channel, with all samples of the PE.  Between operations all descriptors go over one row; an
 operation on images begins with the command ``shape``, whose data say which planes it has, and ends with shape 0, one
@@ -48,13 +48,14 @@ __all__ = [
 SHAPE = {"shape": "data = number of the planes that the next commands work on, 0 for single rows"}
 
 OTHER_WAY = {"forward": "back", "back": "forward", "ask": "ask"}
-"""What a transposed convolution does is what a convolution does in this direction."""
+"""A transposed convolution does this: what a convolution does in the other direction."""
 NUMBERS = ("plane", "height", "width", "gap", "rest", "result", "taps")
 """A shape sets these numbers, as far as it has them."""
 DIVIDING = ("groupnorm", "maxpool", "avgpool", "upsample")
 """Means of windows and groups are sums times a factor of their shape."""
 EDGES = ("above", "below", "apart", "shared")
-"""And these, of strips: rows of pixels that come from either side, how far they lie apart; 1 if sums are of all strips.
+"""Strips have these too: rows of pixels that come from either side, how far they lie apart; 1 if sums are of all
+strips.
 """
 
 
@@ -65,7 +66,7 @@ class ImageShape(ABC):
     @property
     @abstractmethod
     def rows(self) -> int:
-        """The most rows that are worked on at once."""
+        """At most so many rows are worked on at once."""
 
     @property
     def padded(self) -> int:

@@ -1,4 +1,4 @@
-"""All operations that weight streaming does stand in one table."""
+"""One table has all operations that weight streaming does."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ STREAMED: dict[str, Lowering] = {
     "rms": NORM,
     "headrms": HEAD_RMS,
 }
-"""By the names of `fabric.networks.graph.table.OPERATIONS`, in the order in which programs have their tasks."""
+"""Operations stand here by the names of `fabric.networks.graph.table.OPERATIONS`, in the order of programs' tasks."""
 
 
 def after(step: NetworkStep) -> list[str]:

@@ -24,7 +24,7 @@ from fabric.networks.streamed.operations.lowering import Lowering, StepWriter
 __all__ = ["SUMS", "TOKEN_MEAN"]
 
 SUMS = ("token sums", "token sums that came", "token totals")
-"""Arrays of f32 numbers, one per row of features, where a sequence lies on several rows of PEs."""
+"""These are arrays of f32 numbers, one per row of features, where a sequence lies on several rows of PEs."""
 
 COMMANDS = {
     "averaged": "data = number of the array whose means over tokens are taken next",
@@ -48,7 +48,7 @@ def _averaged(w: StepWriter, tensor: NetworkTensor, array: str) -> None:
 
 
 class TokenMeanTasks:
-    """What the tasks hold between commands, and the tasks."""
+    """A `TokenMeanTasks` has the tasks of the mean of tokens, and what they hold between commands."""
 
     def __init__(self, code: ProgramCode) -> None:
         self.code, p = code, code.p

@@ -1,4 +1,4 @@
-"""Softmax cross-entropy, and how many labels are told right.
+"""Softmax cross-entropy is computed, and how many labels are told right.
 
 A label belongs to a sample, or to a pixel of it: then its logits are that pixel of all channels.  Rows are taken apart
 into (channels, pixels, samples), with one pixel where a sample has a label.

@@ -1,4 +1,4 @@
-"""Which features a column of PEs has, worked out from the white paper's layout alone."""
+"""A column of PEs has these features, worked out from the white paper's layout alone."""
 
 from __future__ import annotations
 

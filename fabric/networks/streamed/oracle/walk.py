@@ -63,7 +63,7 @@ class StreamedOracle(StreamedArithmetic):
 
     @property
     def activations(self) -> list[NDArray[np.uint16]]:
-        """The samples, then what is left in each place when all is done in place that can be."""
+        """These are the samples, then what is left in each place when all is done in place that can be."""
         return [self.results[name] for name in self.network.levels]
 
     def forward(self, inputs: NDArray[np.uint16], weights: Sequence[StreamedParameter]) -> NDArray[np.uint16]:
