@@ -25,9 +25,6 @@ STAGES = word_set(
 TWICE = {
     "Angles": "of decode and of prefill",
     "Arithmetic": "the format, what a walk knows of it, and what a PE computes in a second",
-    "Checked": "a file of CSL and a projection",
-    "Choice": "of a branch and of a mode",
-    "Compiled": "a program of CSL and a network",
     "Course": "of a step of decode and of a replayed iteration",
     "Flow": "of control and of tokens between regions",
     "Log": "of probabilities and of a training",
@@ -41,11 +38,9 @@ TWICE = {
     "Step": "of decode and of training",
     "Task": "of a program; the vendor's runtime has the other name",
     "Tasks": "of a program and of a cluster's model",
-    "Turn": "of the ring of prefill and of a pipelined layer",
     "Vectors": "operations of a program and of a pipelined layer",
     "Way": "of a step of decode and of a pipelined path",
     "Ways": "of a row of prefill and of a system",
-    "_Parts": "of a program of prefill and of a bound",
 }
 """Names of classes that mean two things yet, and which; one that has become unique leaves the list."""
 

@@ -50,8 +50,8 @@ TAIL = 2e-7
 """Gelu with the error function is off by this: docs/numerics.md, relative to the larger of abs(x) and 1."""
 
 
-class _Parts:
-    """`_Parts` of a decoder have the variances of their errors."""
+class _PartErrors:
+    """A `_PartErrors` has the variances of the errors of a decoder's parts."""
 
     def __init__(self, decoder: Decoder, weights: Mapping[str, Any], dtype: str, places: int) -> None:
         self.decoder, self.weights, self.places = decoder, weights, places
@@ -267,7 +267,7 @@ def bounded_logits(
     -------
     logits, bound : ndarray, (tokens, vocabulary)
     """
-    parts = _Parts(decoder, weights, dtype, places)
+    parts = _PartErrors(decoder, weights, dtype, places)
     x = parts.weight(EMBEDDING)[np.asarray(ids)]
     pair: Pair = x, np.zeros_like(x)
     if decoder.learned:

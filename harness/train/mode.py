@@ -21,15 +21,15 @@ from wse_core.errors import ConfigError, UnsupportedError, WseError
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
 
-__all__ = ["MOST_PARAMETERS", "REFERENCE", "Choice", "choose", "unused"]
+__all__ = ["MOST_PARAMETERS", "REFERENCE", "ModeChoice", "choose", "unused"]
 
 MOST_PARAMETERS = 10**9
 """Models with so many parameters or more need their weights streamed."""
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A `Choice` is a mode of execution with the reason for it.
+class ModeChoice:
+    """A `ModeChoice` is a mode of execution with the reason for it.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Choice:
     reason: str
 
 
-REFERENCE = Choice("reference", "asked for: numpy on the host, without wafers, memory service, tree and clock")
+REFERENCE = ModeChoice("reference", "asked for: numpy on the host, without wafers, memory service, tree and clock")
 """`--reference` chooses this mode: numpy on the host."""
 
 
@@ -62,7 +62,7 @@ def unused(config: TrainConfig, mode: str) -> list[str]:
     return [f"{', '.join(keys)} without effect in the {mode} mode: {why}" for why, keys in found.items()]
 
 
-def choose(config: TrainConfig, asked: str | None = None) -> Choice:
+def choose(config: TrainConfig, asked: str | None = None) -> ModeChoice:
     """Return the mode of a training run.
 
     Parameters
@@ -79,7 +79,7 @@ def choose(config: TrainConfig, asked: str | None = None) -> Choice:
     wanted = config.mode if asked is None else asked
     if wanted == "streaming":
         config.check_shards()
-        return Choice("streaming", "asked for")
+        return ModeChoice("streaming", "asked for")
     if wanted == "auto":
         try:
             reason = _against(config)
@@ -91,8 +91,8 @@ def choose(config: TrainConfig, asked: str | None = None) -> Choice:
             except ConfigError as error:
                 error.cause = f"weights are streamed: {reason}"
                 raise
-            return Choice("streaming", reason)
-        return Choice("pipelined", f"less than {MOST_PARAMETERS:.0e} parameters, and they fit")
+            return ModeChoice("streaming", reason)
+        return ModeChoice("pipelined", f"less than {MOST_PARAMETERS:.0e} parameters, and they fit")
     try:
         reason = _against(config)
     except WseError as error:
@@ -104,7 +104,7 @@ def choose(config: TrainConfig, asked: str | None = None) -> Choice:
             where=place(config.source, "mode"),
             hint="--mode streaming",
         )
-    return Choice("pipelined", "asked for")
+    return ModeChoice("pipelined", "asked for")
 
 
 def _against(config: TrainConfig) -> str:

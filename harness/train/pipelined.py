@@ -36,15 +36,15 @@ from harness.train.sources import Samples
 from wse_core.errors import CheckpointError, ConfigError, ProgramError, TrainingError
 from wse_core.formats import Arithmetic
 
-__all__ = ["DEFAULT_SCALE", "Compiled", "PipelinedTrainer", "config_digest"]
+__all__ = ["DEFAULT_SCALE", "CompiledNetwork", "PipelinedTrainer", "config_digest"]
 
 DEFAULT_SCALE = {"f16": 2.0**10, "cb16": 1.0}
 """Loss scale of a file that names none: it must do for the whole run."""
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """A `Compiled` is a network on its wafer, layer by layer, ready to run.
+class CompiledNetwork:
+    """A `CompiledNetwork` is a network on its wafer, layer by layer, ready to run.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ class PipelinedTrainer(Loop):
             self.loss_scale.value = DEFAULT_SCALE[self.network.dtype]
         self.minibatch, self.run_length, self.cycles = minibatch_of(config), run_length(config), 0
         self._refuse_gaps()
-        self._compiled: Compiled | None = None
+        self._compiled: CompiledNetwork | None = None
         self._times: list[np.ndarray] = []
         self._busy: dict[str, float] = {}
 
@@ -116,7 +116,7 @@ class PipelinedTrainer(Loop):
     def _begun(self) -> bool:
         return self._compiled is not None
 
-    def compile(self) -> Compiled:
+    def compile(self) -> CompiledNetwork:
         """Place the network on its wafer, refuse what does not fit; the same every time."""
         if self._compiled is None:
             mesh = self.config.mesh
@@ -149,7 +149,7 @@ class PipelinedTrainer(Loop):
                         hint="more PEs, or smaller minibatches (pipeline.minibatch)",
                     ) from None
                 wafer.load(*values)
-            self._compiled = Compiled(pipeline, wafer, self.machine["clock.ghz"] * 1e9)
+            self._compiled = CompiledNetwork(pipeline, wafer, self.machine["clock.ghz"] * 1e9)
         return self._compiled
 
     def _values(self) -> tuple[list[np.ndarray], list[dict[str, np.ndarray]]]:

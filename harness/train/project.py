@@ -39,7 +39,7 @@ from wse_core.errors import ConfigError, UnsupportedError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["MOST_TASKS", "Checked", "draw", "idle_masks", "project", "systems_of", "what_masks_save"]
+__all__ = ["MOST_TASKS", "CheckedSize", "draw", "idle_masks", "project", "systems_of", "what_masks_save"]
 
 MOST_TASKS = 1.5e6
 PAYS = 0.05
@@ -53,8 +53,8 @@ Masks = Sequence[NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
-class Checked:
-    """A `Checked` is a size at which the model was held against cycles.
+class CheckedSize:
+    """A `CheckedSize` is a size at which the model was held against cycles.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ def project(
         if tell is not None:
             tell(done, todo, f"{count} systems, cycle by cycle")
         both = compare(part, its_masks, cluster_of(its_mesh, count), share // parts // groups)
-        checked.append(Checked(count, its_mesh.width, its_mesh.height, part.features, both))
+        checked.append(CheckedSize(count, its_mesh.width, its_mesh.height, part.features, both))
     layers = layers_of(network, masks)
     first: dict[str, float] = {}
     for done, (kind, count, samples) in enumerate(points, len(sizes)):

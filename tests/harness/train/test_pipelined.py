@@ -89,7 +89,7 @@ def test_less_than_1e9_parameters_that_fit_are_pipelined():
     with pytest.raises(ConfigError, match=r"cannot all lie on one wafer: 1,102,605,210 parameters"):
         mode.choose(large, "pipelined")
     streamed = parse_train(WIDE.format(top="", width=30_000).replace("batch = 8", "batch = 990"))
-    assert mode.choose(streamed, "streaming") == mode.Choice("streaming", "asked for")
+    assert mode.choose(streamed, "streaming") == mode.ModeChoice("streaming", "asked for")
     with pytest.raises(ConfigError, match="does not divide over 1 wafer of 990 rows"):
         mode.choose(small, "streaming")
     with pytest.raises(ConfigError, match=r"990 rows .* weights are streamed: 1,102,605,210 parameters"):

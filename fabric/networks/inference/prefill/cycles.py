@@ -46,9 +46,9 @@ STEADY = 1e-3
 LAYER = PARTS[PARTS.index("norm 1") : PARTS.index("down")]
 
 
-class Turn(NamedTuple):
-    """A `Turn` is a step of a product: until its tile is there, until the next one is on its way, until and behind the
-    channel.
+class RingTurn(NamedTuple):
+    """A `RingTurn` is a step of a product: until its tile is there, until the next one is on its way, until and behind
+    the channel.
     """
 
     tile: int
@@ -63,7 +63,7 @@ class RingProduct(NamedTuple):
     Attributes
     ----------
     name : str
-    turn, last : Turn
+    turn, last : RingTurn
         A step, and the last one.
     channel : Channel
     spreads : bool
@@ -71,8 +71,8 @@ class RingProduct(NamedTuple):
     """
 
     name: str
-    turn: Turn
-    last: Turn
+    turn: RingTurn
+    last: RingTurn
     channel: Channel
     spreads: bool
 
@@ -83,13 +83,13 @@ class ExpertProduct(NamedTuple):
     Attributes
     ----------
     name : str
-    turn, last : Turn
+    turn, last : RingTurn
         A step and the last one: until its tile is there, until the next one is on its way, until the first token that
         chose the expert or, if there is none, until it ends; and behind the last token.
-    entry, end : Turn
-        A token that others follow, and the last one of an expert: of `Turn` work and behind.
+    entry, end : RingTurn
+        A token that others follow, and the last one of an expert: of `RingTurn` work and behind.
     none : int
-        Cycles of a step without tokens instead of `Turn.work` and `Turn.behind`.
+        Cycles of a step without tokens instead of `RingTurn.work` and `RingTurn.behind`.
     again : int
         Cycles from the end of an expert's last step to the first step of the next one.
     channel : Channel
@@ -97,10 +97,10 @@ class ExpertProduct(NamedTuple):
     """
 
     name: str
-    turn: Turn
-    last: Turn
-    entry: Turn
-    end: Turn
+    turn: RingTurn
+    last: RingTurn
+    entry: RingTurn
+    end: RingTurn
     none: int
     again: int
     channel: Channel
@@ -203,13 +203,13 @@ class PromptCycles:
         name, register = mark.split()[1], int(mark.split()[-1])
         cut = cut_of(program, f"spread {name}") or cut_of(program, f"sum {name}")
 
-        def turn(left: int) -> Turn:
+        def turn(left: int) -> RingTurn:
             state.registers[register] = left
             before = program.follow(mark, cut, None, state)
             behind = program.follow(cut.replace(" ", " behind ", 1), mark, None, before.state)
             events = len(before.events)
             tile, begun = before.cycles[:2] if events > 1 else (0, 0)
-            return Turn(tile, begun, before.cycles[-1] + before.pending, sum(behind.cycles))
+            return RingTurn(tile, begun, before.cycles[-1] + before.pending, sum(behind.cycles))
 
         columns = self.place.group if name in ("scores", "mix") else self.place.width
         spreads = "spread" in cut
@@ -236,7 +236,7 @@ class PromptCycles:
 
         state = program.follow(mark, steps, None, state).state
 
-        def turn(left: int) -> tuple[Turn, Turn, Turn, int]:
+        def turn(left: int) -> tuple[RingTurn, RingTurn, RingTurn, int]:
             """Return a step, a token of it and the last token, and a step without tokens."""
             nonlocal state
             found = []
@@ -251,11 +251,11 @@ class PromptCycles:
             for _ in range(2):
                 course = program.follow(entry, cut, None, now)
                 more = program.follow(behind, [entry, through], None, course.state)
-                tokens.append(Turn(0, 0, sum(course.cycles) + course.pending, sum(more.cycles)))
+                tokens.append(RingTurn(0, 0, sum(course.cycles) + course.pending, sum(more.cycles)))
                 now = more.state
             end = program.follow(through, steps, None, now)
             skipped = sum(none.cycles) - tile - begun + sum(end.cycles)
-            return Turn(tile, begun, work, sum(end.cycles)), tokens[0], tokens[1], skipped
+            return RingTurn(tile, begun, work, sum(end.cycles)), tokens[0], tokens[1], skipped
 
         most = max(2, self.place.height)
         (step, one, other, none), (final, *_) = turn(most), turn(1)
@@ -454,7 +454,7 @@ class PromptRun:
         at[:, : now.shape[1] * columns] = now.reshape(len(at), -1)
 
     def _tokens(
-        self, now: Times, owed: Times, home: NDArray[np.int64], turn: Turn, product: ExpertProduct,
+        self, now: Times, owed: Times, home: NDArray[np.int64], turn: RingTurn, product: ExpertProduct,
         move: Callable[[Times, Times, NDArray[np.int64]], None], chosen: NDArray[np.int64],
     ) -> None:  # fmt: skip
         """Move the times over the tokens of a step of an expert, so many of each row."""
