@@ -53,7 +53,7 @@ __all__ = [
 
 NODE_OPERATIONS = tuple(name for name, row in OPERATIONS.items() if "plain" not in row.refused and name not in LOSSES)
 """A node of a file has one of these operations; the loss comes by itself."""
-NORMS = ("norm", "centred", "rms", "headrms", "groupnorm", "batchnorm")
+NORMS = ("norm", "centred", "rms", "headrms", "groupnorm", "channelnorm", "batchnorm")
 """These have factors of their own."""
 SIDES = ("stride_width", "padding_width", "padding_below", "padding_right", "dilation", "dilation_width")
 """Sizes of windows that follow from others where a node does not say them."""
@@ -171,7 +171,7 @@ def _sizes(
         return {"factor": int(np.array(1.0 if node.factor is None else node.factor, np.float32).view(np.uint32))}
     if node.op == "headrms":
         return _sides((features, 1, 1)) | {"groups": node.groups or 1}
-    if node.op in ("batchnorm", "shift", "scale"):
+    if node.op in ("batchnorm", "channelnorm", "shift", "scale"):
         return _sides(image or (features, 1, 1))  # a feature is a channel of one pixel
     if node.op in (*OWNERS["kernel"], "groupnorm"):
         return _image_sizes(node, image, given, features, where)

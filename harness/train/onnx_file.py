@@ -10,6 +10,7 @@ nodes                                                   become
 ======================================================  =============================================================
 Gemm, or MatMul and Add                                 linear; the orientation of the weights follows from the node
 Conv; ConvTranspose                                     convolution; transposed
+Transpose that puts channels last, or first again       nothing; MatMul between them is a convolution of single pixels
 Add of a parameter per channel or feature               shift, if it is no product's bias
 Mul by one, or by one for all; PRelu                    scale; relu, multiple, scale and add
 Mul, Div by a constant; Sub of two tensors              multiple; multiple and add
@@ -17,7 +18,7 @@ MaxPool; AveragePool, which counts its padding          maxpool; avgpool
 GlobalAveragePool, ReduceMean over rows and columns     avgpool of the whole image
 Resize to the nearest pixel, by a whole number          upsample
 Mul of an image and a number per channel; Expand        upsample, and mul
-LayerNormalization                                      norm
+LayerNormalization, whole or in steps                   norm; channelnorm over the channels of each pixel
 GroupNormalization, or Reshape, InstanceNormalization,  groupnorm
 Reshape, Mul and Add; InstanceNormalization
 BatchNormalization in training mode                     batchnorm
@@ -44,6 +45,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.kit.modules import need
+from harness.train.onnx_norms import put_together
 from harness.train.onnx_patches import PatchReader, has_patches
 from harness.train.onnx_reader import FIXED, KEPT, OnnxNetwork, OnnxReader
 from harness.train.onnx_tokens import FeatureReader, TokenReader, has_features, has_sequences
@@ -112,6 +114,7 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
 
 def _network(path: Path, model: Any) -> OnnxNetwork:
     """Return what the graph of a file says."""
+    model = put_together(model)
     names = {item.key.removeprefix(OTHER_NAME): item.value for item in model.metadata_props if OTHER_NAME in item.key}
     tokens = has_sequences(model.graph) and not has_rows(model.graph)
     made = TokenReader(path, model) if tokens else OnnxReader(path, model)

@@ -42,6 +42,8 @@ FIXED = "wse.fixed:"
 """The key of a property of a file begins so if it names an array that is not trained."""
 KEEPS = ("Transpose", "Reshape", "Identity", "Cast", "CastLike", "Unsqueeze", "Squeeze")
 """A parameter is still one behind these operations."""
+POINTWISE = ("Add", "Sub", "Mul", "Relu", "Gelu", "Tanh", "PRelu", "Identity", "Cast", "Dropout")
+"""These do the same wherever channels stand."""
 FLOATS = (1, 10, 11, 16)
 """But for rounding a number of these types stays the same: float32, float16, float64 and bfloat16."""
 
@@ -168,12 +170,15 @@ class FileTensor(NamedTuple):
         It is seen as so many groups of channels, for an instance normalisation; 0: it is not.
     border : tuple of int
         Rows of zeros above, columns of them on the left, rows below and columns on the right of images: `Pad`.
+    last : bool
+        The file has its channels behind rows and columns.
     """
 
     node: str
     shape: tuple[int, ...]
     groups: int = 0
     border: tuple[int, ...] = ()
+    last: bool = False
 
     @property
     def features(self) -> int:
@@ -249,6 +254,7 @@ class OnnxReader:
                     self._refuse(node, "nothing takes its result")
         self._ends()
         self._shared()
+        self._norms_alike()
         if self.refused or not any(node["op"] in ("linear", "convolution", "transposed") for node in self.nodes):
             what = "; ".join(self.refused) or "there is no product in it"
             raise UnsupportedError(what, where=self.path, feature="onnx", hint="the operations of docs/training.md")
@@ -296,7 +302,7 @@ class OnnxReader:
         elif (
             not self.refused
             and last
-            and (last.groups or last.border or (math.prod(last.shape[1:]) > 1 and not last.image))
+            and (last.groups or last.border or last.last or (math.prod(last.shape[1:]) > 1 and not last.image))
         ):
             shape = (last.groups, last.features // last.groups) if last.groups else last.shape
             what = f"of shape {shape} are no logits: a sample, or a pixel of an image, has one class here"
@@ -349,7 +355,8 @@ class OnnxReader:
 
     def _whole(self, name: str) -> tuple[int, ...]:
         """Return the shape of a tensor of all samples; empty if that is not known."""
-        shape = self.values[name].shape
+        shape, turned = self.values[name].shape, self.values[name].last
+        shape = (*shape[1:], shape[0]) if turned else shape
         return (self.samples, *shape) if shape else ()
 
     def _changed(self, node: Any) -> None:
@@ -432,7 +439,9 @@ class OnnxReader:
             "Sub": self._sub,
             "Mul": self._mul,
             "PRelu": self._learned_bend,
+            "Transpose": self._transpose,
             "LayerNormalization": self._norm,
+            "ChannelNormalization": self._norm_of_channels,
             "GroupNormalization": self._group_norm,
             "InstanceNormalization": self._instance_norm,
             "Relu": self._relu,
@@ -459,6 +468,8 @@ class OnnxReader:
         given = next((self.values[name] for name in node.input if name in self.values), FileTensor("", ()))
         if node.op_type not in readers:
             self._refuse(node, "is not trained here")
+        elif any(self.values[name].last for name in node.input if name in self.values):
+            self._behind(node, given, readers[node.op_type])
         elif given.border and node.op_type not in ("Conv", "Pad"):
             self._refuse(node, "zeros around images are those of a convolution here")
         else:
@@ -489,7 +500,7 @@ class OnnxReader:
         if outer is None:
             return False
         x = self.values[base]
-        self.values[node.output[0]] = FileTensor("-" if x.node else "", x.shape, x.groups)
+        self.values[node.output[0]] = x._replace(node="-" if x.node else "")
         self.pending[node.output[0]] = base, _joined(outer, parts), node
         return True
 
@@ -507,18 +518,20 @@ class OnnxReader:
             if row is not None:
                 self.values[name] = FileTensor("", ())
                 self._add_node(node, row.name, x)
+                self.values[name] = self.values[name]._replace(last=x.last)
             elif factor == 1:
                 self.values[name] = x
             elif factor is not None:
                 self.values[name] = self._multiple(node, x, factor)
             else:
-                self.values[name] = self._of_parts(node, x, call)
+                self.values[name] = self._of_parts(node, x, call)._replace(last=x.last)
 
     def _multiple(self, node: Any, x: FileTensor, factor: float) -> FileTensor:
         """Append what multiplies a tensor by a constant, unless that is one; return the result."""
         if factor == 1 or not x.node:
             return x
-        made = FileTensor(self._add_node(node, "multiple", x, factor=float(f"{factor:.7g}")), x.shape, x.groups)
+        name = self._add_node(node, "multiple", x, factor=float(f"{factor:.7g}"))
+        made = FileTensor(name, x.shape, x.groups, last=x.last)
         self.values[node.output[0]] = made
         return made
 
@@ -720,6 +733,111 @@ class OnnxReader:
             count, what = x.shape[0] if x.shape else "all", "channels" if len(x.shape) > 1 else "features"
             self._refuse(node, f"numbers of shape {found} are not one for each of {count} {what}")
         return right
+
+    # --- channels behind rows and columns -----------------------------------------------------------------------------
+
+    def _transpose(self, node: Any, x: FileTensor) -> None:
+        """See channels of images behind rows and columns, or before them again."""
+        count = len(x.shape) + 1
+        order = list(self._of(node, "perm", range(count)[::-1]))
+        behind = [0, *range(2, count), 1]
+        turns = [0, count - 1, *range(1, count - 1)] if x.last else behind
+        if x.node and (not x.image or x.groups or x.border or order not in (turns, list(range(count)))):
+            self._refuse(node, "only channels of images are put behind their rows and columns here, or before them")
+        elif x.node:
+            self.values[node.output[0]] = x._replace(last=x.last != (order == turns))
+
+    def _behind(self, node: Any, x: FileTensor, read: Callable[[Any, FileTensor], None]) -> None:
+        """Read a node that is given images whose channels stand last: as if they stood first."""
+        op, names = node.op_type, [name for name in node.input if name in self.values]
+        given = {name: self.values[name] for name in names}
+        if not all(value.node for value in given.values()) or op == "Transpose":
+            self._transpose(node, x)
+        elif not all(value.last for value in given.values()):
+            self._refuse(node, "channels stand last in one of the tensors that it takes, and first in another")
+        elif op == "MatMul" and len(names) == 1 and node.input[0] in names:
+            self._pointwise(node, x)
+        elif op in ("ReduceMean", "LayerNormalization"):
+            (self._mean_of_planes if op == "ReduceMean" else self._channel_norm)(node, x)
+        elif op in POINTWISE:
+            held = {name: self.known[name] for name in node.input if name in self.known}
+            self.values |= {name: value._replace(last=False) for name, value in given.items()}
+            wide = len(x.shape) - 1
+            self.known |= {
+                name: array.reshape(-1, *[1] * wide)
+                for name, array in held.items()
+                if array.size == x.shape[0] == array.shape[-1]
+            }
+            read(node, self.values[names[0]])
+            self.values |= given
+            self.known |= held
+            made = self.values.get(node.output[0], FileTensor("", ()))
+            self.values[node.output[0]] = made._replace(last=bool(made.node))
+        else:
+            self._refuse(node, "is not read where channels stand behind rows and columns")
+
+    def _pointwise(self, node: Any, x: FileTensor) -> None:
+        """Append a product with the channels of each pixel: a convolution of single pixels."""
+        weights = self.known.get(node.input[1])
+        if weights is None or node.input[1] not in self.origin or weights.ndim != 2 or len(weights) != x.shape[0]:
+            self._refuse(node, f"takes {node.input[1]}, which is no parameter of {x.shape[0]} channels")
+            return
+        outputs = weights.shape[1]
+        shape = (outputs, *x.shape[1:])
+        name = self._add_node(node, "convolution", x, shape=shape, name=self._named(node, 1), outputs=outputs)
+        self.nodes[-1] |= {"kernel": 1, "kernel_width": 1, "stride": 1, "groups": 1, "bias": False}
+        values = self._parameter(node, 1, f"{name}.weight", transposed=True)
+        assert values is not None
+        self.tensors[f"{name}.weight"] = values[:, :, None, None]
+        self.values[node.output[0]] = FileTensor(name, shape, last=True)
+
+    def _mean_of_planes(self, node: Any, x: FileTensor) -> None:
+        """Append the mean over the rows and columns of images whose channels stand last."""
+        axes, count = self._of(node, "axes", None), len(x.shape) + 1
+        if axes is None and len(node.input) > 1:
+            axes = self.known.get(node.input[1], np.array([])).tolist()
+        if sorted(axis % count for axis in axes or []) != list(range(1, count - 1)):
+            self._refuse(node, "only the mean over rows and columns of images is taken here")
+            return
+        kept = bool(self._of(node, "keepdims", 1))
+        self._add_node(node, "avgpool", x, shape=(x.shape[0], *[1] * (count - 2 if kept else 0)))
+        self.values[node.output[0]] = self.values[node.output[0]]._replace(last=kept)
+
+    def _channel_norm(self, node: Any, x: FileTensor) -> None:
+        """Append a normalisation over the channels of each pixel, which stand last."""
+        if self._of(node, "axis", -1) not in (-1, len(x.shape)):
+            self._refuse(node, "only the channels of each pixel are normalised here where they stand last")
+            return
+        self._small(node)
+        self._channels_normed(node, x)
+        self.values[node.output[0]] = self.values[node.output[0]]._replace(last=True)
+
+    def _channels_normed(self, node: Any, x: FileTensor) -> None:
+        if len(node.input) < 3 or not node.input[2] or self._zeros(node.input[2]) != self._ones(node.input[1]):
+            self._refuse(node, "channels of a pixel are normalised with factors and shifts here, or with neither")
+            return
+        name = self._add_node(node, "channelnorm", x, name=self._named(node, 1).removesuffix(".norm"))
+        if name:
+            self._normed_by(node, name, ("weight", "bias"), x.shape[0])
+
+    def _norms_alike(self) -> None:
+        """Let norms over features, channels of one pixel, be as those over channels if there are such."""
+        there = any(one["op"] == "channelnorm" for one in self.nodes)
+        for one in self.nodes if there else ():
+            if one["op"] == "norm" and math.prod(self.shapes[one["inputs"][0]][1:]) == 1:
+                one["op"] = "channelnorm"
+
+    def _norm_of_channels(self, node: Any, x: FileTensor) -> None:
+        """Append a normalisation over the channels of each pixel that the file takes apart."""
+        if x.node and not x.image:
+            self._refuse(node, "only channels of images are normalised over the second axis here")
+            return
+        self._small(node)
+        self._channels_normed(node, x)
+
+    def _ones(self, name: str) -> bool:
+        """Return whether an input is a constant of ones."""
+        return name not in self.origin and name in self.known and bool(np.all(self.known[name] == 1))
 
     # --- images -------------------------------------------------------------------------------------------------------
 

@@ -113,6 +113,7 @@ class OnnxWriter:
             "norm": self._norm,
             "centred": self._norm,
             "groupnorm": self._group_norm,
+            "channelnorm": lambda node, given: self._channel_norm(node, given, rows),
             "batchnorm": self._batch_norm,
             "shift": lambda node, given: self._shift(node, given, rows),
             "concat": lambda node, given: self._add("Concat", given, axis=1),
@@ -182,6 +183,13 @@ class OnnxWriter:
         return self._add(
             "GroupNormalization", [*given, *names], num_groups=node.size("groups"), epsilon=self.config.network.epsilon
         )
+
+    def _channel_norm(self, node: Node, given: list[str], rows: bool) -> str:
+        """Append a normalisation of features, or of channels, which stand last there."""
+        given = given if rows else [self._add("Transpose", given, perm=[0, 2, 3, 1])]
+        names = self._held(node, "norm.weight", "norm.bias")
+        found = self._add("LayerNormalization", [*given, *names], axis=-1, epsilon=self.config.network.epsilon)
+        return found if rows else self._add("Transpose", [found], perm=[0, 3, 1, 2])
 
     def _batch_norm(self, node: Node, given: list[str]) -> str:
         names = self._held(node, *(f"norm.{what}" for what in ("weight", "bias", "running_mean", "running_var")))

@@ -28,7 +28,7 @@ from fabric.networks.streamed.filters import FilterEntries, asked_filters_of, fi
 from fabric.networks.streamed.operations.blocks import rows_of
 from fabric.networks.streamed.operations.kept import GATHER, INTO
 from fabric.networks.streamed.operations.lowering import Stage
-from fabric.networks.streamed.operations.shapes import ConvolutionShape, LossShape, shapes_of
+from fabric.networks.streamed.operations.shapes import ConvolutionShape, LossShape, PlaneShape, shapes_of
 from fabric.networks.streamed.operations.strips import MEETINGS
 from fabric.networks.streamed.operations.table import STREAMED, after
 from fabric.networks.streamed.resident import Resident
@@ -198,7 +198,7 @@ class GraphFollower(PhaseFollower):
     def _elements(self, number: int) -> int:
         """Return the numbers of a row under a shape, as products and joins see it."""
         shape = self.planes.get(number)
-        rows = shape.rows if isinstance(shape, ConvolutionShape | LossShape) else 1
+        rows = shape.rows if isinstance(shape, ConvolutionShape | LossShape | PlaneShape) else 1
         return rows * self.resident.tokens
 
     def _blocks(self, counts: NDArray[np.int64], *blocks: Sequence[tuple[str, int | None]]) -> None:

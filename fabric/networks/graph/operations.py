@@ -24,6 +24,7 @@ shift           `fabric.networks.graph.shift`                                   
 scale           y = r(g x)                                  dx = r(g dy), dg = sum_t dy x               x
 multiple        y = r(c x)                                  dx = r(c dy)                                -
 groupnorm       `fabric.networks.graph.group_norm`                                                      u, 1 / sqrt
+channelnorm     `fabric.networks.graph.channel_norm`                                                    u, 1 / sqrt
 headrms         `fabric.networks.graph.group_norm`                                                      u, 1 / sqrt
 batchnorm       `fabric.networks.graph.batch_norm`                                                      u
 maxpool         `fabric.networks.graph.pooling`                                                         x, y

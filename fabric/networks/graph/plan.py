@@ -122,6 +122,8 @@ class MemoryPlan:
                     name, again = f"{letter}{level}.{again}", again + 1
                 units = {"feature": 1, "unit": row.unit(node, self.network.tensors[node.name].rows)}
                 rows = self.layouts[level].most // units[per] if per in units else 1
+                if per == "pixel":
+                    rows = node.size("height") * node.size("width")
                 if per == "unit" and self.network.head_columns > 1:  # a column has a part of each head of a unit
                     rows = self.network.tensors[node.name].unit // units[per]
                 if segment is not None:  # those of another segment are not needed at the same time

@@ -44,7 +44,7 @@ MEANS = "means"
 """One that gives means of whole images has this size too: so many strips of an image have one mean."""
 POINTWISE = (*ACTIVATIONS, "add", "mul", "concat", "multiple")
 """These work number by number, or put channels side by side."""
-OF_CHANNELS = ("shift", "scale", "batchnorm", "groupnorm")
+OF_CHANNELS = ("shift", "scale", "batchnorm", "groupnorm", "channelnorm")
 """These have numbers of a channel; sums over its pixels are those of strips, added up."""
 ENLARGING = ("transposed", "upsample")
 """These move windows over what they give."""

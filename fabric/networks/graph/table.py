@@ -5,6 +5,7 @@ from __future__ import annotations
 from fabric.networks.graph.activations import ACTIVATIONS, Activation
 from fabric.networks.graph.attention import SelfAttention
 from fabric.networks.graph.batch_norm import BatchNorm
+from fabric.networks.graph.channel_norm import ChannelNorm
 from fabric.networks.graph.concat import Concat
 from fabric.networks.graph.convolution import ImageConvolution
 from fabric.networks.graph.gather import GatherStrips
@@ -51,6 +52,7 @@ OPERATIONS: dict[str, NetworkOperation] = {
         ChannelScale(),
         Multiple(),
         GroupNorm(),
+        ChannelNorm(),
         HeadRms(),
         BatchNorm(),
         MaxPool(),

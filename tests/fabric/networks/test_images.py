@@ -15,8 +15,10 @@ from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import EPSILON
 from fabric.networks.graph.plain import PlainGraph
+from fabric.networks.graph.strips import strips_of
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.windows import window_of
+from fabric.networks.streamed.operations.table import ids_of
 from fabric.networks.streamed.resident import Resident
 from memx.pattern import Pattern
 from tests.examples import examples
@@ -81,6 +83,9 @@ class Images:
     def shift(self):
         self.node("shift", **dict(zip(("channels", "height", "width"), self.shape, strict=True)))
 
+    def channel_norm(self):
+        self.node("channelnorm", **dict(zip(("channels", "height", "width"), self.shape, strict=True)))
+
     def group_norm(self, groups):
         channels, height, width = self.shape
         self.node("groupnorm", channels=channels, height=height, width=width, groups=groups)
@@ -119,7 +124,7 @@ def sides_of(draw, shape, kernel, padding, largest=False):
     return {name: found[name] for name in sorted(chosen)}
 
 
-ROWS = ["relu", "residual", "shift", "concat", "concat", "upsample", "scale", "multiple"]
+ROWS = ["channelnorm", "relu", "residual", "shift", "concat", "concat", "upsample", "scale", "multiple"]
 
 
 @st.composite
@@ -158,6 +163,8 @@ def networks(draw, ends=("", "", "convolved", "pixels")):
                 built.upsample(draw(st.integers(1, 3)), draw(st.integers(1, 3)))
         elif op == "groupnorm":
             built.group_norm(draw(st.sampled_from([k for k in (1, 2, 3) if channels % k == 0])))
+        elif op == "channelnorm":
+            built.channel_norm()
         elif op == "residual":
             before, n = built.at, built.features
             built.convolution(channels, (1, 1))
@@ -181,9 +188,10 @@ def networks(draw, ends=("", "", "convolved", "pixels")):
 
 
 def fitting(network, width):
-    """Pass over networks that want channels together which lie in several columns: a norm of two tensors."""
+    """Pass over networks that want channels together which lie in several columns, and such of too many operations."""
     try:
         layouts_of(network, width)
+        ids_of(strips_of(network).network)
     except UnsupportedError:
         assume(False)
 
@@ -449,6 +457,16 @@ def test_group_norm_is_that_of_its_definition(groups):
     parts = x.reshape(3, groups, -1)
     unit = (parts - parts.mean(2, keepdims=True)) / np.sqrt(parts.var(2, keepdims=True) + EPSILON)
     assert np.allclose(found, (unit.reshape(3, 4, 6) * values[0][:, None] + values[1][:, None]).reshape(3, -1))
+
+
+def test_a_norm_over_channels_is_that_of_its_definition():
+    """Each pixel is normalised over its channels: so many samples of features."""
+    built, rng = Images(4, 2, 3), np.random.default_rng(2)
+    built.channel_norm()
+    x, values = rng.standard_normal((3, 4, 6)), rng.standard_normal((2, 4))
+    found, _ = OPERATIONS["channelnorm"].plain(model(built.network(2)), built.nodes[0], x.reshape(3, -1), values)
+    unit = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + EPSILON)
+    assert np.allclose(found, (unit * values[0][:, None] + values[1][:, None]).reshape(3, -1))
 
 
 # --- where things lie -------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ OPS = [
     "convolution",
     "convolution",
     "groupnorm",
+    "channelnorm",
     "down",
     "up",
     "maxpool",
@@ -98,6 +99,8 @@ def grown(draw, built, op):
         built.upsample(2, 2)
     elif op == "shift":
         built.shift()
+    elif op == "channelnorm":
+        built.channel_norm()
     elif op == "groupnorm":
         built.group_norm(draw(st.sampled_from([k for k in (1, 2, 3) if channels % k == 0])))
     elif op == "relu":

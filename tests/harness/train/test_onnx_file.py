@@ -492,6 +492,127 @@ def sound(path):
     return (2, 14), {name: array for name, array in given.items() if array.dtype == np.float32}
 
 
+def turned(path):
+    """Write a normalisation of channels that stand last, and one of features."""
+    node, rng = helper.make_node, np.random.default_rng(3)
+    shapes = {
+        "stem.weight": (4, 2, 2, 2),
+        "norm.weight": (4,),
+        "norm.bias": (4,),
+        "last.weight": (4,),
+        "last.bias": (4,),
+    }
+    given = {name: rng.standard_normal(shape) for name, shape in (shapes | {"end.weight": (3, 4)}).items()}
+    nodes = [
+        node("Conv", ["x", "stem.weight"], ["a"], "stem"),
+        node("Transpose", ["a"], ["b"], "behind", perm=[0, 2, 3, 1]),
+        node("LayerNormalization", ["b", "norm.weight", "norm.bias"], ["c"], "norm", axis=-1),
+        node("Transpose", ["c"], ["d"], "before", perm=[0, 3, 1, 2]),
+        node("GlobalAveragePool", ["d"], ["e"], "mean"),
+        node("Flatten", ["e"], ["f"], "flat"),
+        node("LayerNormalization", ["f", "last.weight", "last.bias"], ["g"], "last", axis=-1),
+        node("Gemm", ["g", "end.weight"], ["y"], "end", transB=1),
+    ]
+    given = {name: array.astype(np.float32) for name, array in given.items()}
+    write_images(path, nodes, given, (2, 6, 4))
+    return (2, 6, 4), given
+
+
+def channels_last(path):
+    """Write a block whose channels stand last, normalised there, and a normalisation of channels in steps before it."""
+    node, rng = helper.make_node, np.random.default_rng(3)
+    given = {
+        "stem.weight": rng.standard_normal((4, 2, 2, 2)) / 2,
+        "norm.weight": rng.standard_normal((4, 1, 1)),
+        "norm.bias": rng.standard_normal((4, 1, 1)),
+        "block.norm.weight": rng.standard_normal(4),
+        "block.norm.bias": rng.standard_normal(4),
+        "up.weight": rng.standard_normal((4, 6)) / 2,
+        "up.bias": rng.standard_normal(6),
+        "down.weight": rng.standard_normal((6, 4)) / 2,
+        "gamma": rng.standard_normal(4),
+        "end.weight": rng.standard_normal((3, 4)),
+        "channels": np.array([1]),
+        "pixels": np.array([2, 3]),
+        "two": np.array(2.0),
+        "small": np.array(1e-6),
+    }
+    small = {"axis": -1, "epsilon": 1e-6}
+    nodes = [
+        node("Conv", ["x", "stem.weight"], ["a"], "stem"),
+        node("ReduceMean", ["a", "channels"], ["b"], "mean", keepdims=1),
+        node("Sub", ["a", "b"], ["c"], "apart"),
+        node("Pow", ["c", "two"], ["d"], "squares"),
+        node("ReduceMean", ["d", "channels"], ["e"], "variance", keepdims=1),
+        node("Add", ["e", "small"], ["f"], "more"),
+        node("Sqrt", ["f"], ["g"], "root"),
+        node("Div", ["c", "g"], ["h"], "unit"),
+        node("Mul", ["norm.weight", "h"], ["i"], "factors"),
+        node("Add", ["i", "norm.bias"], ["j"], "shifts"),
+        node("Transpose", ["j"], ["k"], "last", perm=[0, 2, 3, 1]),
+        node("LayerNormalization", ["k", "block.norm.weight", "block.norm.bias"], ["l"], "block norm", **small),
+        node("MatMul", ["l", "up.weight"], ["m"], "up"),
+        node("Add", ["m", "up.bias"], ["n"], "up bias"),
+        node("Gelu", ["n"], ["o"], "gelu", approximate="tanh"),
+        node("MatMul", ["o", "down.weight"], ["p"], "down"),
+        node("Mul", ["gamma", "p"], ["q"], "scale"),
+        node("Add", ["k", "q"], ["r"], "sum"),
+        node("Transpose", ["r"], ["s"], "first", perm=[0, 3, 1, 2]),
+        node("ReduceMean", ["s", "pixels"], ["t"], "pool", keepdims=0),
+        node("Gemm", ["t", "end.weight"], ["y"], "end", transB=1),
+    ]
+    whole = ("channels", "pixels")
+    given = {name: array if name in whole else array.astype(np.float32) for name, array in given.items()}
+    write_images(path, nodes, given, (2, 6, 4))
+    return (2, 6, 4), {name: given[name] for name in given if name not in (*whole, "two", "small")}
+
+
+def test_channels_behind_pixels_are_channels(folder):
+    """Products of pixels are convolutions; norms over channels, whole or in steps, one operation; names go back."""
+    channels_last("m.onnx")
+    images((2, 6, 4))
+    found = read_onnx("m.onnx")
+    ops = ["convolution", "channelnorm", "channelnorm", "convolution", "gelu", "convolution", "scale", "add", "avgpool"]
+    assert [node["op"] for node in found.nodes] == [*ops, "linear"]
+    assert (found.nodes[1]["name"], found.nodes[2]["name"], found.epsilon) == ("norm", "block", 1e-6)
+    config = parse_train(IMAGES, "a.toml")
+    run, x = PlainTrainer(config), np.load("images.npz")["x_test"]
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    logits = run.model.forward(run._active(), x.reshape(len(x), -1))
+    assert np.abs(logits - wanted).max() < 0.01 * np.abs(wanted).max()
+    save_onnx("m.onnx", "again.onnx", found.tensors)
+    one, other = (onnx.load(name) for name in ("m.onnx", "again.onnx"))
+    assert [held.SerializeToString() for held in one.graph.initializer] == [
+        held.SerializeToString() for held in other.graph.initializer
+    ]
+    assert [node.op_type for node in one.graph.node] == [node.op_type for node in other.graph.node]
+
+
+WRONG_TURNS = [
+    ("last", {"perm": [0, 2, 1, 3]}, "last (Transpose): only channels of images are put behind"),
+    ("block norm", {"axis": -2}, "block norm (LayerNormalization): only the channels of each pixel"),
+    ("first", {"perm": [0, 1, 3, 2]}, "first (Transpose): only channels of images are put behind"),
+    ("root", "Exp", "mean (ReduceMean): only the mean over rows and columns"),
+    ("gelu", "Softmax", "gelu (Softmax): is not read where channels stand behind"),
+    ("first", "Identity", "pool (ReduceMean): only the mean over rows and columns"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "what"), WRONG_TURNS, ids=str)
+def test_turns_of_images_that_are_none_of_channels_are_named(folder, name, change, what):
+    channels_last("m.onnx")
+    model = onnx.load("m.onnx")
+    node = next(node for node in model.graph.node if node.name == name)
+    node.op_type = change if isinstance(change, str) else node.op_type
+    kept = [item for item in node.attribute if isinstance(change, dict) and item.name not in change]
+    del node.attribute[:]
+    more = change.items() if isinstance(change, dict) else ()
+    node.attribute.extend([*kept, *(helper.make_attribute(*item) for item in more)])
+    onnx.save(model, "m.onnx")
+    with pytest.raises(UnsupportedError, match=re.escape(what)):
+        read_onnx("m.onnx")
+
+
 def test_samples_of_one_side_are_images_of_one_row(folder):
     """The result is the reference evaluator's; zeros on the left and columns that are left out are sides of windows."""
     sound("m.onnx")
@@ -560,7 +681,7 @@ def test_what_does_not_enlarge_is_named(folder, name, change, what):
         read_onnx("m.onnx")
 
 
-@pytest.mark.parametrize("made", [lenet, residual, hourglass, squeezed, sound])
+@pytest.mark.parametrize("made", [lenet, residual, hourglass, squeezed, sound, channels_last])
 def test_wafers_train_networks_of_images_from_files(folder, made):
     """Bit for bit as the oracle does; every parameter moves."""
     shape, given = made("m.onnx")
@@ -575,7 +696,7 @@ def test_wafers_train_networks_of_images_from_files(folder, made):
         assert not np.array_equal(one[name], array)
 
 
-@pytest.mark.parametrize("made", [lenet, residual, hourglass, squeezed, sound])
+@pytest.mark.parametrize("made", [lenet, residual, hourglass, squeezed, sound, turned])
 def test_networks_of_images_go_out_as_files_of_their_own(folder, made):
     shape, _ = made("m.onnx")
     images(shape)

@@ -283,6 +283,37 @@ def _sound(nn):
     return nn.Sequential(*down, *up, nn.ConvTranspose1d(4, 2, 3, 2, 1, 1))
 
 
+def _convnext(nn, torch):
+    class Norm(nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
+
+        def forward(self, x):
+            apart = x - x.mean(1, keepdim=True)
+            x = apart / torch.sqrt(apart.pow(2).mean(1, keepdim=True) + 1e-6)
+            return self.weight[:, None, None] * x + self.bias[:, None, None]
+
+    class Block(nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            self.apart = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)
+            self.norm, self.gamma = nn.LayerNorm(channels, 1e-6), nn.Parameter(torch.full((channels,), 0.5))
+            self.up, self.down = nn.Linear(channels, 2 * channels), nn.Linear(2 * channels, channels)
+
+        def forward(self, x):
+            y = self.norm(self.apart(x).permute(0, 2, 3, 1))
+            y = self.gamma * self.down(nn.functional.gelu(self.up(y)))
+            return x + y.permute(0, 3, 1, 2)
+
+    class Mean(nn.Module):
+        def forward(self, x):
+            return x.mean((-2, -1))
+
+    first = nn.Conv2d(1, 8, 2, 2), Norm(8), Block(8), Norm(8), nn.Conv2d(8, 8, 2, 2), Block(8)
+    return nn.Sequential(*first, Mean(), nn.LayerNorm(8, 1e-6), nn.Linear(8, 5))
+
+
 FEATURES, IMAGE, TOKENS, SOUND = "features", "image", "tokens", "sound"
 TRAINED = {
     "regression": (FEATURES, "mse", lambda torch: _regression(torch.nn)),
@@ -321,6 +352,7 @@ TRAINED = {
     "without factors": (FEATURES, "", lambda torch: _without_factors(torch.nn)),
     "scored": (TOKENS, "", lambda torch: _scored(torch.nn, torch)),
     "without shifts": (TOKENS, "", lambda torch: _without_shifts(torch.nn)),
+    "convnext": (IMAGE, "", lambda torch: _convnext(torch.nn, torch)),
     "windows": (IMAGE, "", lambda torch: _windows(torch.nn)),
     "wavenet": (SOUND, "", lambda torch: _wavenet(torch.nn, torch)),
     "causal": (SOUND, "", lambda torch: _causal(torch.nn)),

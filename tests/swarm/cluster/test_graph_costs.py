@@ -163,11 +163,17 @@ def test_pixels_that_are_repeated_are_followed(width, height, tokens):
     assert abs(compare(GATED.network, masks_of(GATED.network), Cluster(1, mesh), tokens).error) < 0.01
 
 
+def test_norms_over_the_channels_of_pixels_are_followed():
+    stages = ConvolutionStage(6, norm="channelnorm", pool="avgpool"), ConvolutionStage(4, norm="channelnorm")
+    of = ConvolutionStack((1, 8, 4), stages, 3)
+    assert abs(compare(of.network, masks_of(of.network), Cluster(1, Mesh(machine(), 3, 2)), 4).error) < 0.01
+
+
 def small(op):
     """Return a case of a small network that has an operation."""
     if op in ("mse", "tokenmean"):
         return GraphCase(Aimed(6, 8, 2, 2, 8, 4), 2, 1, 4)
-    if op in ("convolution", "maxpool", "avgpool", "groupnorm", "batchnorm"):
+    if op in ("convolution", "maxpool", "avgpool", "groupnorm", "channelnorm", "batchnorm"):
         stage = ConvolutionStage(4, norm=op if "norm" in op else "", pool=op if "pool" in op else "")
         return GraphCase(ConvolutionStack((1, 4, 4), (stage,), 3), 2, 2, 2)
     if op == "headrms":

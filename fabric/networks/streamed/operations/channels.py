@@ -8,17 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fabric.networks.streamed.operations import batch_norm, group_norm, scale, shift
+from fabric.networks.streamed.operations import batch_norm, channel_norm, group_norm, scale, shift
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.networks.streamed.operations.shapes import SHAPE
 
-__all__ = ["BATCH_NORM", "GROUP_NORM", "MULTIPLE", "SCALE", "SHIFT", "ChannelTasks"]
+__all__ = ["BATCH_NORM", "CHANNEL_NORM", "GROUP_NORM", "MULTIPLE", "SCALE", "SHIFT", "ChannelTasks"]
 
-FACTORS = {
-    "channel_gamma": "data = factor of the next channel",
-    "channel_affine": "rows of the next channel: aux rows times factor plus data",
-}
+GAMMA = {"channel_gamma": "data = factor of the next channel"}
+FACTORS = GAMMA | {"channel_affine": "rows of the next channel: aux rows times factor plus data"}
 COMMANDS = FACTORS | {
     "channel_gradients": "send the sums of delta rows times aux rows, and of delta rows, of the next channel south"
 }
@@ -44,6 +42,7 @@ class ChannelTasks:
         names = ("channel mean", "channel deviation", "channel dot", "channel sums")
         self.mean, self.deviation, self.dot, self.sums = (p.array(name, code.tokens, "f32") for name in names)
         self.gamma = code.gamma
+        self.planes = channel_norm.PlaneNormTasks(self) if "plane_norm" in code.ids else None
 
     def tasks(self) -> None:
         """Write the tasks of both ways."""
@@ -60,12 +59,16 @@ class ChannelTasks:
             group_norm.tasks(self)
         if "batch_sums" in code.ids:
             batch_norm.tasks(self)
+        if self.planes is not None:
+            self.planes.tasks()
 
     def affine(self) -> None:
         """Write the tasks of factors and shifts of what was normalised."""
         code, p, one = self.code, self.code.p, self.code.one
         with code.command("channel_gamma") as t:
             p.mov16(self.gamma, t.data)
+        if "channel_affine" not in code.ids:
+            return
         with code.command("channel_affine") as t:
             beta = p.reg32("shift of a channel")
             p.fh2s(beta, t.data)
@@ -154,6 +157,15 @@ BATCH_NORM = Lowering(
     tasks_of=ChannelTasks,
 )
 """A batch normalisation has this form in weight streaming."""
+
+CHANNEL_NORM = Lowering(
+    SHAPE | GAMMA | channel_norm.COMMANDS,
+    {"forward": channel_norm.forward, "back": channel_norm.back},
+    PHASES,
+    tasks_of=ChannelTasks,
+    joins=True,
+)
+"""A normalisation over the channels of each pixel has this form in weight streaming."""
 
 SHIFT = Lowering(
     SHAPE | shift.COMMANDS,

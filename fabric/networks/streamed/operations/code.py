@@ -24,7 +24,7 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fabric.asm.operands import Dsd, Reg, Task, Var
+from fabric.asm.operands import Dsd, Dsr, Reg, Task, Var
 from fabric.kernels.streamed.forward import ProductTasks
 from fabric.kernels.streamed.gradient import GradientTasks
 from fabric.networks.graph.network import Network
@@ -37,6 +37,7 @@ from fabric.program.program import Program
 
 if TYPE_CHECKING:
     from fabric.networks.streamed.operations.blocks import BlockTasks
+    from fabric.networks.streamed.operations.channel_norm import PlaneNormTasks
     from fabric.networks.streamed.operations.head_columns import HeadPart
     from fabric.networks.streamed.operations.pooling import PoolTasks
 
@@ -92,12 +93,15 @@ class ProgramCode:
         Those of images on several rows of PEs.
     pool : PoolTasks
         Those of pooling, likewise.
+    planes : PlaneNormTasks
+        Those of normalisations over channels, likewise.
     blocks : BlockTasks or None
         What works on blocks of sequences on several rows of PEs, once an operation has asked for it.
     """
 
     shapes: ProgramShapes
     pool: PoolTasks
+    planes: PlaneNormTasks
     blocks: BlockTasks | None = None
 
     def __init__(
@@ -121,7 +125,7 @@ class ProgramCode:
         self.writes = {name: p.dsr("dest") for name in POINTERS if name != "label"}
         if product.arriving:
             self.joined, self.spread = p.dsr("src0"), p.dsr("dest")
-        planes = network.label_pixels > 1  # sums of rows and sums of planes are joined
+        planes = network.label_pixels > 1 or "plane_norm" in ids  # sums of rows and sums of planes are joined
         self.everywhere = p.dsr("src1") if product.arriving and planes else None
         self.strips = StripTasks(self, rows) if rows > 1 else None
         if "shape" in ids:
@@ -139,6 +143,11 @@ class ProgramCode:
     def gamma(self) -> Reg:
         """The factor of the feature, or channel, that comes next has this register."""
         return self.p.reg16("gamma")
+
+    @cached_property
+    def plane(self) -> Dsr:
+        """This descriptor has the plane that an operation changes."""
+        return self.p.dsr("src0")
 
     def prepare(self) -> None:
         """Emit the loads of the pointers."""

@@ -157,7 +157,7 @@ class PoolTasks:
         self.code, p = code, code.p
         self.base = p.reg16("plane of results")
         # A destination goes with one source 0 only, and there are few: those of products are borrowed.
-        self.sums, self.again, self.out = p.dsr("src0"), code.product.again, code.product.result
+        self.sums, self.again, self.out = code.plane, code.product.again, code.product.result
         self.left, self.other, self.into_other = code.gradient.factor, code.gradient.other, code.gradient.taken
         self.moved = p.dsr("dest") if "pool_max" in code.ids else None
         self.inside, self.found = code.writes["delta"], code.gradient.own

@@ -35,6 +35,7 @@ __all__ = [
     "EdgeShape",
     "GroupShape",
     "LossShape",
+    "PlaneShape",
     "PoolShape",
     "ProgramShapes",
     "StripShape",
@@ -51,7 +52,7 @@ OTHER_WAY = {"forward": "back", "back": "forward", "ask": "ask"}
 """A transposed convolution does this: what a convolution does in the other direction."""
 NUMBERS = ("plane", "height", "width", "gap", "rest", "result", "taps")
 """A shape sets these numbers, as far as it has them."""
-DIVIDING = ("groupnorm", "maxpool", "avgpool", "upsample")
+DIVIDING = ("groupnorm", "channelnorm", "maxpool", "avgpool", "upsample")
 """Means of windows and groups are sums times a factor of their shape."""
 EDGES = ("above", "below", "apart", "shared")
 """Strips have these too: rows of pixels that come from either side, how far they lie apart; 1 if sums are of all
@@ -240,6 +241,22 @@ class LossShape(ImageShape):
 
 
 @dataclass(frozen=True)
+class PlaneShape(ImageShape):
+    """The channels of each pixel are normalised: what rows are elsewhere are planes of so many pixels."""
+
+    pixels: int
+    channels: int
+
+    @property
+    def rows(self) -> int:
+        return self.pixels
+
+    def load(self, code: ProgramCode) -> None:
+        code.planes.load(self.pixels * code.tokens)
+        code.shapes.set_factor(1 / self.channels)
+
+
+@dataclass(frozen=True)
 class EdgeShape(ImageShape):
     """Planes of a strip are copied into a border in which the rows of pixels beside the strip come to lie.
 
@@ -329,6 +346,8 @@ def _shape(network: Network, node: Node, direction: str) -> ImageShape | None:
     if node.op == "multiple":
         pixels = pixels_of_multiple(network, node)
         return GroupShape(pixels, pixels)
+    if node.op == "channelnorm":
+        return PlaneShape(node.size("height") * node.size("width"), node.size("channels"))
     if node.op in ("groupnorm", "batchnorm", "shift", "scale"):
         pixels = node.size("height") * node.size("width")
         if node.op == "groupnorm":
@@ -409,7 +428,7 @@ class ProgramShapes:
     """
 
     def __init__(self, code: ProgramCode) -> None:
-        self.code, p = code, code.p
+        self.code, p, self.every = code, code.p, tuple(shapes_of(code.network))
         names = NUMBERS if code.strips is None else (*NUMBERS, *EDGES)
         self.numbers = {name: p.scalar(name, "i16", 0) for name in names}
         divides = any(node.op in DIVIDING for node in code.network.nodes)

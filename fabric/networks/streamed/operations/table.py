@@ -9,7 +9,7 @@ from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.streamed.commands import POINTERS, given_out
 from fabric.networks.streamed.operations.attention import ATTENTION
-from fabric.networks.streamed.operations.channels import BATCH_NORM, GROUP_NORM, MULTIPLE, SCALE, SHIFT
+from fabric.networks.streamed.operations.channels import BATCH_NORM, CHANNEL_NORM, GROUP_NORM, MULTIPLE, SCALE, SHIFT
 from fabric.networks.streamed.operations.code import JOINS
 from fabric.networks.streamed.operations.convolution import CONVOLUTION
 from fabric.networks.streamed.operations.elementwise import ADD, CONCAT, MUL
@@ -41,6 +41,7 @@ STREAMED: dict[str, Lowering] = {
     "scale": SCALE,
     "multiple": MULTIPLE,
     "groupnorm": GROUP_NORM,
+    "channelnorm": CHANNEL_NORM,
     "batchnorm": BATCH_NORM,
     "maxpool": MAX_POOL,
     "avgpool": AVERAGE_POOL,

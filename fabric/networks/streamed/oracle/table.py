@@ -12,7 +12,17 @@ from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.tensors import INPUT, NetworkTensor
-from fabric.networks.streamed.oracle import attention, batch, images, linear, loss, norm, rotary, token_mean
+from fabric.networks.streamed.oracle import (
+    attention,
+    batch,
+    channel_norm,
+    images,
+    linear,
+    loss,
+    norm,
+    rotary,
+    token_mean,
+)
 from fabric.networks.streamed.oracle.mesh import MeshArithmetic
 
 __all__ = ["BACK", "FORWARD"]
@@ -76,6 +86,7 @@ FORWARD: dict[str, Callable[..., Any]] = {
     "scale": images.scaled,
     "multiple": lambda a, node, x, weights: (images.multiplied(a, node, x), None),
     "groupnorm": images.normalised,
+    "channelnorm": lambda a, node, x, weights: channel_norm.forward(a, _tensors(a, node)[1], x, weights),
     "headrms": images.normalised_heads,
     "batchnorm": lambda a, node, x, weights: batch.known(a, x, weights) if a.test else batch.forward(a, x, weights),
     "maxpool": lambda a, node, x, weights: images.pooled_largest(a, node, x),
@@ -108,6 +119,9 @@ BACK: dict[str, Callable[..., Any]] = {
     "scale": images.scaled_back,
     "multiple": lambda a, node, delta, kept, weights: (images.multiplied(a, node, delta), None),
     "groupnorm": images.normalised_back,
+    "channelnorm": lambda a, node, delta, kept, weights: channel_norm.back(
+        a, _tensors(a, node)[1], delta, kept, weights
+    ),
     "headrms": images.normalised_heads_back,
     "batchnorm": batch.back,
     "maxpool": lambda a, node, delta, kept, weights: (images.pooled_largest_back(a, node, delta, kept), None),
