@@ -48,6 +48,7 @@ from harness.kit.modules import need
 from harness.train.onnx_norms import put_together
 from harness.train.onnx_patches import PatchReader, has_patches
 from harness.train.onnx_reader import FIXED, KEPT, OnnxNetwork, OnnxReader
+from harness.train.onnx_repeats import once
 from harness.train.onnx_tokens import FeatureReader, TokenReader, has_features, has_sequences
 from harness.train.onnx_writer import OnnxWriter
 from traces.atomic import atomic_file
@@ -114,7 +115,7 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
 
 def _network(path: Path, model: Any) -> OnnxNetwork:
     """Return what the graph of a file says."""
-    model = put_together(model)
+    model = put_together(once(model))
     names = {item.key.removeprefix(OTHER_NAME): item.value for item in model.metadata_props if OTHER_NAME in item.key}
     tokens = has_sequences(model.graph) and not has_rows(model.graph)
     made = TokenReader(path, model) if tokens else OnnxReader(path, model)

@@ -771,6 +771,34 @@ def test_residuals_of_features_become_nodes(folder):
     assert all(np.array_equal(array, oracle.state_dict()[name]) for name, array in machine.state_dict().items())
 
 
+def test_what_a_file_has_twice_of_one_tensor_is_done_once(folder):
+    """A normalisation before each of two products: one node; of another tensor its parameters are shared still."""
+    node, rng = helper.make_node, np.random.default_rng(3)
+    given = values(rng, a__weight=(6, 12), n__weight=(6,), n__bias=(6,), b__weight=(4, 6), c__weight=(4, 6))
+    norms = [
+        node("LayerNormalization", [x, "n.weight", "n.bias"], [y], y, axis=-1) for x, y in (("a", "n"), ("a", "m"))
+    ]
+    nodes = [
+        node("Gemm", ["x", "a.weight"], ["a"], "a", transB=1),
+        norms[0],
+        node("Gemm", ["n", "b.weight"], ["b"], "b", transB=1),
+        norms[1],
+        node("Gemm", ["m", "c.weight"], ["c"], "c", transB=1),
+        node("Add", ["b", "c"], ["y"], "sum"),
+    ]
+    write("m.onnx", nodes, given)
+    assert [one["op"] for one in read_onnx("m.onnx").nodes] == ["linear", "norm", "linear", "linear", "add"]
+    save_onnx("m.onnx", "again.onnx", read_onnx("m.onnx").tensors)
+    assert len(onnx.load("again.onnx").graph.node) == len(nodes)
+    del norms[1].attribute[:]
+    norms[1].attribute.append(helper.make_attribute("epsilon", 1e-3))
+    write("m.onnx", nodes, given)
+    with pytest.raises(
+        (ConfigError, UnsupportedError), match="epsilon is 1e-05 in another|n.weight is the parameter of 2"
+    ):
+        read_onnx("m.onnx")
+
+
 def test_a_group_norm_without_factors_is_named(folder):
     residual("m.onnx")
     model = onnx.load("m.onnx")
