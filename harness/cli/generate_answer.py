@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from traces.writer import RunWriter
     from wse_core.params import Machine
 
-__all__ = ["estimated", "estimated_rows", "fill", "result_of", "rows"]
+__all__ = ["estimated", "estimated_rows", "fill", "result_of", "reused", "reused_rows", "rows"]
 
 
 def read_by(at_once: bool, pieces: int) -> str:
@@ -25,17 +25,19 @@ def read_by(at_once: bool, pieces: int) -> str:
     return "prefill, at once" if at_once else "decode, token by token"
 
 
-def _reused(tokens: int, cycles: int) -> dict[str, int] | None:
+def reused(tokens: int, cycles: int) -> dict[str, int] | None:
     """Return how many tokens of a prompt another answer has read, and what that took; None if there are none."""
     return {"tokens": tokens, "cycles": cycles} if tokens else None
 
 
-def _reused_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+def reused_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Return what is said of tokens that need not be read."""
     found = facts["reused"]
     if found is None:
         return []
-    return [("reused", f"{found['tokens']} of these tokens, which took another answer {found['cycles']:,} cycles")]
+    return [
+        ("reused", f"{found['tokens']} of the prompt's tokens, which took another answer {found['cycles']:,} cycles")
+    ]
 
 
 def estimated(request: AnswerRequest) -> dict[str, Any]:
@@ -53,7 +55,7 @@ def estimated(request: AnswerRequest) -> dict[str, Any]:
         "decode_mesh": "{}x{}".format(*request.last_mesh),
         "prompt_tokens": len(request.prompt),
         "prompt_read_by": read_by(found.at_once, found.pieces),
-        "reused": None if request.prefix is None else _reused(request.prefix.count, request.prefix.cycles),
+        "reused": None if request.prefix is None else reused(request.prefix.count, request.prefix.cycles),
         "estimated_cycles": {
             "prefill": found.prefill,
             "transition": found.transition,
@@ -76,7 +78,7 @@ def estimated_rows(facts: dict[str, Any], machine: Machine) -> list[tuple[str, s
     bounds += f", the transition within {within['transition']:.0%}{moves} or 8 cycles"
     reader = facts["prompt_read_by"]
     rows = [("prompt", f"{facts['prompt_tokens']} tokens, {cycles['prefill']:,} cycles (by {reader})")]
-    rows += _reused_rows(facts)
+    rows += reused_rows(facts)
     if "piece" in reader:
         rows.append(("first token", f"{first:,} cycles more"))
     elif "at once" in reader:
@@ -129,7 +131,7 @@ def result_of(request: AnswerRequest, answer: Answer) -> dict[str, Any]:
         "dtype": request.dtype,
         "prompt": list(request.prompt),
         "prompt_read_by": read_by(answer.at_once, answer.pieces),
-        "reused": _reused(answer.reused, answer.reused_cycles),
+        "reused": reused(answer.reused, answer.reused_cycles),
         "tokens": answer.tokens,
         "text": None,
         "cycles": {
@@ -193,7 +195,7 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
         found.append(("transition", text))
     elif cycles["first_token"]:
         found.append(("first token", f"{cycles['first_token']:,} cycles more"))
-    found += _reused_rows(result)
+    found += reused_rows(result)
     if result["program_load"] is not None:
         load = result["program_load"]
         words = f"{load['words']:,} words of code, {load['cycles']:,} cycles at least, in no other number"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.cli.generate_answer import reused, reused_rows
 from harness.cli.shared import CLOCKS
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def estimated(request: AnswerRequest) -> dict[str, Any]:
         "batch": request.batch,
         "requests": len(request.prompts),
         "prompt_read_by": "decode, token by token",
+        "reused": None if request.prefix is None else reused(request.prefix.count, request.prefix.cycles),
         "estimated_cycles": {"all": total, "steps": found.steps, "alone": found.alone},
         "lanes_taken": found.taken,
         "within": {"steps": WITHIN["tokens"]},
@@ -46,6 +48,7 @@ def estimated_rows(facts: dict[str, Any], machine: Machine) -> list[tuple[str, s
     mean = sum(steps) / len(steps)
     return [
         ("requests", f"{facts['requests']}, up to {facts['batch']} in a step; prompts are read token by token"),
+        *reused_rows(facts),
         ("steps", f"{len(steps):,}, {facts['lanes_taken']:.0%} of their lanes taken"),
         ("cycles per step", f"{mean:,.0f} ({min(steps):,} to {max(steps):,})"),
         ("one request alone", f"{alone:,} cycles of its last token: a step takes {max(steps) / alone:.2f} times that"),
@@ -84,6 +87,7 @@ def result_of(request: AnswerRequest, service: BatchAnswers) -> dict[str, Any]:
         "batch": batch,
         "prompt": list(request.prompt),
         "prompt_read_by": "decode, token by token",
+        "reused": reused(service.reused, service.reused_cycles),
         "tokens": service.tokens[0],
         "answers": service.tokens,
         "text": None,
@@ -122,6 +126,7 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
     found = [
         ("mesh", f"{result['mesh']} PEs, {result['cache']} cache, {result['dtype']}"),
         ("requests", f"{len(requests)}, up to {result['batch']} in a step"),
+        *reused_rows(result),
         ("steps", f"{len(steps):,}, {result['lanes_taken']:.0%} of their lanes taken"),
         ("cycles per step", f"{sum(steps) / len(steps):,.0f} ({min(steps):,} to {max(steps):,})"),
         ("first token", f"{min(waits):,} to {max(waits):,} cycles after the first step began"),

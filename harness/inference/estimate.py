@@ -98,11 +98,12 @@ def estimate_service(request: AnswerRequest) -> BatchEstimate:
     built, (words,) = admitted(request)
     assert isinstance(built, Decode), "a batch has one mesh"
     lengths = [request.length_of(k) for k in range(len(request.prompts))]
-    befores = schedule(lengths, built.place.lanes)
+    reused = 0 if request.prefix is None else request.prefix.count
+    befores = schedule(lengths, built.place.lanes, reused)
     alone = Decode(built.machine, replace(built.place, batch=0), built.policy)
     return BatchEstimate(
         StepCycles(built).steps(befores).tolist(),
-        sum(lengths) / (len(befores) * built.place.lanes),
+        sum(length - reused for length in lengths) / (len(befores) * built.place.lanes),
         StepCycles(alone).step(max(lengths) - 1),
         {name: 2 * each for name, each in words.items()},
     )

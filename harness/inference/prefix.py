@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fabric.networks.inference.chunks import blocks_of
 from wse_core.errors import ConfigError
 from wse_core.formats import Bits
 
@@ -58,6 +59,13 @@ class Prefix:
         """So many tokens need not be read."""
         return len(self.tokens)
 
+    def blocks(self, height: int, policy: str) -> list[int] | None:
+        """Return how many tokens each of so many rows has of those that were read together; None: one by one."""
+        at_once, pieces, length = self.read
+        if pieces:
+            return blocks_of(length - 1, height, policy)
+        return blocks_of(length, height, "shift") if at_once else None
+
     @cached_property
     def digest(self) -> str:
         """All that is taken over has this digest."""
@@ -68,22 +76,23 @@ class Prefix:
         return found.hexdigest()
 
     def check_prompt(self, request: AnswerRequest) -> None:
-        """Refuse a prompt that does not begin with all tokens and go on, or whose windows are others.
+        """Refuse prompts of which one does not begin with all tokens and go on, or whose windows are others.
 
         Raises
         ------
         ConfigError
             Says how many tokens are the same.
         """
-        prompt = request.prompt
-        same = next(
-            (k for k, both in enumerate(zip(prompt, self.tokens, strict=False)) if both[0] != both[1]),
-            min(len(prompt), self.count),
-        )
-        if same < self.count or len(prompt) == self.count:
-            what = f"the prompt has {len(prompt)} tokens, and {same} of the {self.count} in {self.path} are its first"
-            hint = "a prompt that begins with all of them and goes on, or --prefix left out"
-            raise ConfigError(what, where="--prefix", hint=hint)
+        for number, prompt in enumerate(request.prompts, 1):
+            same = next(
+                (k for k, both in enumerate(zip(prompt, self.tokens, strict=False)) if both[0] != both[1]),
+                min(len(prompt), self.count),
+            )
+            if same < self.count or len(prompt) == self.count:
+                which = f"the prompt of request {number}" if len(request.prompts) > 1 else "the prompt"
+                what = f"{which} has {len(prompt)} tokens, and {same} of the {self.count} in {self.path} are its first"
+                hint = "a prompt that begins with all of them and goes on, or --prefix left out"
+                raise ConfigError(what, where="--prefix", hint=hint)
         there = request.model.configuration.decoder.within(int(self.asked["tokens of the cache"]))
         if there != request.decoder:
             what = f"{self.path} is of a text that a window of attention holds, and this one is longer"

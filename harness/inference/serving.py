@@ -23,6 +23,8 @@ from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.edge import Came
 from harness.inference.admission import Words
 from harness.inference.asking import AnswerRequest, Hear
+from harness.inference.prefix import Prefix
+from harness.inference.resuming import check_prefix
 from harness.inference.yardsticks import Agreement, Yardstick
 from harness.kit.console import Progress
 from harness.models.rounding import Loss
@@ -64,6 +66,8 @@ class BatchAnswers(Agreement):
     Attributes
     ----------
     requests : list of Served
+    reused, reused_cycles : int
+        First tokens of all prompts that another answer has read, and the cycles which that took; in no other number.
     step_cycles : list of int
         Of each step, from the entering of its tokens to the leaving of the last of the next ones.
     taken : list of int
@@ -85,6 +89,8 @@ class BatchAnswers(Agreement):
 
     requests: list[Served]
     memory: dict[str, int]
+    reused: int = 0
+    reused_cycles: int = 0
     step_cycles: list[int] = field(default_factory=list)
     taken: list[int] = field(default_factory=list)
     cycles: int = 0
@@ -144,12 +150,13 @@ class Lanes:
         return self._next == self._requests and not any(holder is not None for holder in self.holders)
 
 
-def schedule(lengths: Sequence[int], batch: int) -> list[list[int]]:
-    """Return the tokens before that of each lane in each step, if requests take so many tokens each.
+def schedule(lengths: Sequence[int], batch: int, reused: int = 0) -> list[list[int]]:
+    """Return the tokens before that of each lane in each step, if requests are so many tokens long.
 
-    A lane without a request begins anew in every step: none goes before its token.
+    A lane without a request begins anew in every step: none goes before its token.  `reused`: the first tokens of all
+    requests that are there.
     """
-    lanes, counts, found = Lanes(batch, len(lengths)), [0] * len(lengths), []
+    lanes, counts, found = Lanes(batch, len(lengths)), [reused] * len(lengths), []
     lanes.fill()
     while not lanes.empty:
         found.append([0 if holder is None else counts[holder] for holder in lanes.holders])
@@ -180,7 +187,13 @@ class _Serving:
         tables = built.tables(weights)
         self.request, self.found = request, found
         self.resident = BatchResident(built, weights, tables=tables)
-        self.oracle = BatchOracle(built, weights, tables) if request.verify else None
+        self.prefix = request.prefix
+        blocks = None
+        if self.prefix is not None:
+            check_prefix(self.prefix, request, weights)
+            found.reused, found.reused_cycles = self.prefix.count, self.prefix.cycles
+            blocks = self.prefix.blocks(built.place.height, request.policy)
+        self.oracle = BatchOracle(built, weights, tables, blocks) if request.verify else None
         self.queues = [list(prompt) for prompt in request.prompts]
         self.draws = [request.sampling_of(k).drawer(request.answers) for k in range(len(self.queues))]
         self.yardsticks = [Yardstick(self.oracle.plain.place, weights, found) if self.oracle else None
@@ -192,8 +205,10 @@ class _Serving:
         found, holders = self.found, self.lanes.holders
         for r in self.lanes.fill():
             found.requests[r].lane, found.requests[r].first_step = holders.index(r), len(found.step_cycles)
+            if self.prefix is not None:
+                self._enter(r, holders.index(r), self.prefix)
         given = [None if r is None else self._given(r) for r in holders]
-        self.before.append([0 if r is None else found.requests[r].steps for r in holders])
+        self.before.append([0 if r is None else self._position(r) for r in holders])
         step = self.resident.step(given)
         self.begun = self.begun if found.step_cycles else step.begun
         found.step_cycles.append(step.cycles)
@@ -206,20 +221,32 @@ class _Serving:
                 answered += [holder] * self._take(holder, lane, given[lane], came)
         return answered
 
+    def _enter(self, r: int, lane: int, prefix: Prefix) -> None:
+        """Let a request begin in a lane with tokens that another answer has read."""
+        self.resident.enter(lane, prefix.lasting, prefix.count)
+        yardstick = self.yardsticks[r]
+        if self.oracle is not None and yardstick is not None:
+            self.oracle.enter(lane, prefix.lasting, prefix.count)
+            yardstick.follow(prefix.tokens)
+
+    def _position(self, r: int) -> int:
+        """Return how many tokens the cache has of a request."""
+        return self.found.reused + self.found.requests[r].steps
+
     def _given(self, r: int) -> LaneToken:
         """Return the next token of a request."""
-        position = self.found.requests[r].steps
+        position = self._position(r)
         return LaneToken(self.queues[r][position], position == 0)
 
     def _take(self, r: int, lane: int, given: LaneToken | None, came: Came) -> bool:
         """Take what came of a token; return whether the answer has one more."""
         served, request, end = self.found.requests[r], self.request, came.begun + came.cycles
-        mark(came.begun, f"request {r + 1}, token {served.steps + 1}", f"lane {lane + 1}", end)
+        mark(came.begun, f"request {r + 1}, token {self._position(r) + 1}", f"lane {lane + 1}", end)
         yardstick = self.yardsticks[r]
         if self.oracle is not None and yardstick is not None and given is not None:
             yardstick.compare(self.oracle.step(lane, given), [given.token], came)
         served.steps += 1
-        if served.steps < len(request.prompts[r]):
+        if self._position(r) < len(request.prompts[r]):
             return False
         logits = came.logits.view(np.float32)
         token = self.draws[r](logits, came.token)
@@ -264,7 +291,7 @@ def service_of(
     found = BatchAnswers([Served() for _ in request.prompts], {name: 2 * count for name, count in words.items()})
     serving = _Serving(request, built, weights, found)
     progress.phase("prompts and answers")
-    whole = sum(map(request.length_of, range(len(request.prompts))))
+    whole = sum(request.length_of(k) - found.reused for k in range(len(request.prompts)))
     while not serving.lanes.empty:
         answered = serving.step()
         progress.update(sum(each.steps for each in found.requests), whole, cycles=found.step_cycles[-1])

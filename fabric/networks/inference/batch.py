@@ -19,10 +19,12 @@ from numpy.typing import ArrayLike
 
 from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
-from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.decode import LASTING, Decode
 from fabric.networks.inference.edge import Came, checked, refuse_token
+from fabric.networks.inference.elementwise import LOCAL
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.prefill.reading import readings
+from fabric.networks.inference.resident import with_room
 from fabric.networks.inference.rows import Rows
 from fabric.networks.inference.tiles import embedding_rows
 from wse_core.errors import ConfigError, InternalError
@@ -136,6 +138,30 @@ class BatchResident:
             came.append(Came(int(values[lane, 0]), logits[lane], begun, int(ends[lane])))
         return BatchStep(came, begun, int(ends[-1]), hops)
 
+    def enter(self, lane: int, lasting: Mapping[str, Bits], count: int) -> None:
+        """Give a lane what a decoder of one request has of `count` tokens (`Resident.lasting`); between two steps.
+
+        The next token of the lane goes on behind them.
+
+        Raises
+        ------
+        ConfigError
+            Not what the PEs of this decoder keep of a request.
+        """
+        place, images = self.place, self.fabric.spec.programs
+        alone = with_room(lasting, replace(place, batch=0))
+        names = [name + end for name in LASTING for end in ("", LOCAL)]
+        if set(alone) != {name for name in names if all(name in image.symbols for image in images)}:
+            raise ConfigError("not what the PEs of this decoder keep", where="batch", hint="a decoder of the same kind")
+        for name, bits in alone.items():
+            found = self.fabric.read(name, self.decode.column, 0, place.width, place.height)
+            found = found.view(f"u{found.itemsize}")
+            layers = place.decoder.layers if name == "cache" else 1
+            lanes = found.reshape(*found.shape[:2], layers, place.lanes, -1)
+            lanes[..., lane, :] = bits.reshape(*found.shape[:2], layers, -1)
+            self.fabric.write(name, lanes.reshape(found.shape), self.decode.column, 0, place.width, place.height)
+        self.counts[lane] = count
+
     def _send(self, given: Sequence[LaneToken | None]) -> None:
         """Send the embeddings of a step, and what goes before each token."""
         place, machine = self.place, self.decode.machine
@@ -190,13 +216,19 @@ class BatchOracle:
     weights : mapping
     tables : mapping, optional
         What `Decode.tables` made of the weights, if it is there already.
+    blocks : sequence of int, optional
+        Of tokens with which lanes may begin (`enter`): how many each row has of those that were read together.
     """
 
     def __init__(
-        self, decode: Decode, weights: Mapping[str, ArrayLike], tables: Mapping[str, Bits] | None = None
+        self,
+        decode: Decode,
+        weights: Mapping[str, ArrayLike],
+        tables: Mapping[str, Bits] | None = None,
+        blocks: Sequence[int] | None = None,
     ) -> None:
         may = decode.answers
-        place, blocks = replace(decode.place, batch=0, ahead=1), decode.blocks
+        place, blocks = replace(decode.place, batch=0, ahead=1), blocks or decode.blocks
         alone = Decode(decode.machine, place, decode.policy, answers=may, blocks=blocks)
         self.plain = Oracle(alone, weights, tables)
         self.alone = [self.plain.anew() for _ in range(decode.place.lanes)]
@@ -206,3 +238,8 @@ class BatchOracle:
         if given.first:
             self.alone[lane] = self.plain.anew()
         return self.alone[lane].step(given.token)
+
+    def enter(self, lane: int, lasting: Mapping[str, Bits], count: int) -> None:
+        """Let a lane begin with tokens as `BatchResident.enter`."""
+        self.alone[lane] = self.plain.anew()
+        self.alone[lane].take_over(with_room(lasting, self.plain.place)["cache"], count)

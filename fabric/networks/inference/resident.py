@@ -20,7 +20,7 @@ from fabric.networks.inference.rows import Rows
 from wse_core.errors import ConfigError, InternalError
 from wse_core.formats import Bits
 
-__all__ = ["Counters", "Resident", "Resumed", "Step"]
+__all__ = ["Counters", "Resident", "Resumed", "Step", "with_room"]
 
 Counters = dict[str, tuple[NDArray[Any], str]]
 """`Counters` are those of all PEs: name -> (array, unit)."""
@@ -163,7 +163,7 @@ class Resident:
             Not what the PEs of this decoder keep.
         """
         self.fabric.run(on_wait="return")  # until the decoder waits; behind a prompt it answers nothing, of nothing
-        own, lasting = self.lasting(), _with_room(lasting, self.place)
+        own, lasting = self.lasting(), with_room(lasting, self.place)
         if {name: bits.shape for name, bits in own.items()} != {name: bits.shape for name, bits in lasting.items()}:
             raise ConfigError("not what the PEs of this decoder keep", where="decoder", hint="the same mesh and tokens")
         if int(lasting["held"].max()) > self.place.capacity:
@@ -199,7 +199,7 @@ class Resident:
         return readings(self.fabric, "stamps")
 
 
-def _with_room(lasting: Mapping[str, Bits], place: Placement) -> Mapping[str, Bits]:
+def with_room(lasting: Mapping[str, Bits], place: Placement) -> Mapping[str, Bits]:
     """Return what PEs keep where it lies with the room for tokens of a placement; slots are filled from the first on.
 
     Keys lie feature by feature, values token by token, so that either moves if there is room for more.

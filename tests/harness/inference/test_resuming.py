@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from fabric.networks.inference.decoder import Decoder, LayerKind
+from harness.cli import generate_batch
 from harness.cli.main import main
 from harness.inference import resuming
 from harness.inference.asking import AnswerRequest, Sampling
-from harness.inference.estimate import estimate
+from harness.inference.estimate import estimate, estimate_service
 from harness.inference.generate import answer
 from harness.inference.resuming import read_prefix
 from harness.kit.console import Progress
@@ -219,6 +220,35 @@ def test_a_prompt_goes_on_behind_what_was_read(tmp_path, model, way):
     assert len(form.tokens) == len(found.token_cycles)
 
 
+def test_requests_of_a_batch_begin_alike(tmp_path):
+    """Lanes take what was read at once, as long as the texts begin alike; bits are those of each request alone."""
+    request = asked("normed", prefill="mesh", sampling=Sampling(), count=2, file=tmp_path / "a.npz")
+    answer(request)
+    prefix = read_prefix(request.file)
+    prompts = [[*prefix.tokens, *rest] for rest in ([2, 0], [4], [1, 3, 3])]
+    plain = replace(request, file=None, prefill="auto", prefix=prefix, count=3, prompts=prompts[:1])
+    several = replace(plain, batch=2, prompts=prompts)
+    found = answer(several)
+    assert found.bit_exact
+    assert (found.reused, found.reused_cycles) == (4, prefix.cycles)
+    assert [each.steps for each in found.requests] == [4, 3, 5]
+    for prompt, tokens, logits in zip(prompts, found.tokens, found.logits, strict=True):
+        alone = answer(replace(plain, prompts=[prompt], verify=False))
+        assert tokens == alone.tokens
+        assert np.array_equal(logits, alone.logits)
+    said = generate_batch.result_of(several, found)
+    assert said["reused"] == {"tokens": 4, "cycles": prefix.cycles}
+    assert f"{prefix.cycles:,} cycles" in dict(generate_batch.rows(said, several.machine))["reused"]
+    form = estimate_service(several)
+    assert len(form.steps) == len(found.step_cycles)
+    assert sum(form.steps) == pytest.approx(sum(found.step_cycles), rel=0.01) == found.expected
+    assert form.taken == pytest.approx(sum(found.taken) / (2 * len(found.taken)))
+    with pytest.raises(ConfigError, match="the prompt of request 2 has 4 tokens, and 4 of the 4"):
+        replace(several, prompts=[prompts[0], list(prefix.tokens)])
+    with pytest.raises(UnsupportedError, match="--prefix: .*at once lies on all rows"):
+        replace(several, policy="concat")
+
+
 def test_a_conversation_goes_on_and_on(tmp_path):
     """Behind a prompt that was read at once: each turn reads what is new, and is kept in a file of its own."""
     request = asked("normed", prefill="mesh", sampling=Sampling(), count=3, file=tmp_path / "0.npz")
@@ -255,7 +285,7 @@ def test_a_prefix_of_another_kind_is_refused(file, tmp_path):
         behind(file, request, [])
     with pytest.raises(ConfigError, match="the prompt has 3 tokens, and 2 of the 7"):
         replace(request, prompts=[[3, 1, 5]], prefix=read_prefix(file))
-    for more, name in (({"batch": 2}, "--prefix"), ({"regions": 1}, "--prefix"), ({"decode_mesh": (1, 1)}, "--prefix"),
+    for more, name in (({"regions": 1}, "--prefix"), ({"decode_mesh": (1, 1)}, "--prefix"),
                        ({"chunk": 2}, "--chunk"), ({"prefill": "mesh"}, "--prefill mesh")):  # fmt: skip
         with pytest.raises(UnsupportedError, match=name):
             behind(file, request, [1], **more)
