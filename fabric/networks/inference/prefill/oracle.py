@@ -1,13 +1,16 @@
 """The oracle gives what the reading of a prompt must give, bit by bit: numpy in the order of the PEs.
 
-Arrays have one entry per row of PEs; what a product does on all columns of a row is done at once.  Small parts are
-those of the decoder's oracle (`fabric.networks.inference.oracle.Oracle`), which goes on from the state that is reached
-here: `read` leaves keys and values in its cache and returns the hidden features of the last token.
+Arrays have one entry per row of PEs.  A product adds one term after the other, so that what goes round a column, tile
+by tile, is one product over the tiles in the order in which they come; and where each column has a part of its own that
+is summed along the row, a column's tiles are one matrix.  Small parts are those of the decoder's oracle
+(`fabric.networks.inference.oracle.Oracle`), which goes on from the state that is reached here: `read` leaves keys and
+values in its cache and returns the hidden features of the last token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import product
 
 import numpy as np
 
@@ -19,6 +22,12 @@ from fabric.networks.inference.tiles import embedding_rows
 from wse_core.formats import Bits
 
 __all__ = ["PrefillOracle"]
+
+
+def _by_home(homes: Sequence[tuple[int, int]]) -> Iterator[tuple[int, list[int]]]:
+    """Give each column that is a home, and the chunks that have theirs there."""
+    for home in sorted({column for column, _ in homes}):
+        yield home, [chunk for chunk, (column, _) in enumerate(homes) if column == home]
 
 
 class PrefillOracle:
@@ -66,28 +75,26 @@ class PrefillOracle:
 
     # --- parts of a layer ---------------------------------------------------------------------------------------------
 
-    def _sums(self, row: int, features: Bits) -> Bits:
-        """Return the sums of features of all tokens of a row, (tokens,), from (chunks, tokens, hidden)."""
-        place = self.place
-        own = np.zeros((place.width, self.prompt.slots, *features.shape[1:]), np.uint32)
+    def _sums(self, features: Bits) -> Bits:
+        """Return the sums of features of all tokens, (height, tokens), from (height, chunks, tokens, hidden)."""
+        place, tokens = self.place, self.prompt.tokens
+        own = np.zeros((place.width, self.prompt.slots, place.height, *features.shape[2:]), np.uint32)
         for chunk, (column, slot) in enumerate(self.homes):
-            own[column, slot] = features[chunk]
-        parts = self.oracle.in_order(0.0, own.swapaxes(1, 2).reshape(place.width, self.prompt.tokens, -1))
-        return np.asarray(self.prefill.squares.total(list(parts), self.oracle.single))
+            own[column, slot] = features[:, chunk]
+        terms = own.transpose(0, 2, 3, 1, 4).reshape(place.width, place.height * tokens, -1)
+        parts = self.oracle.in_order(0.0, terms)
+        return np.asarray(self.prefill.squares.total(list(parts), self.oracle.single)).reshape(place.height, tokens)
 
     def _scaled(self, x: Bits) -> Bits:
         """Return chunks of features of mean square one, (height, chunks, tokens, hidden); x alike."""
-        decoder, do, found = self.place.decoder, self.do, np.empty_like(x)
-        for row in range(self.place.height):
-            own = x[row]
-            if decoder.centred:
-                mean = do("mul", self._sums(row, own), self.number(-1.0 / decoder.hidden))
-                mask = np.broadcast_to(self.oracle.mask[:, np.newaxis], own.shape)
-                own = do("fma", mask, np.broadcast_to(mean[:, np.newaxis], own.shape), own)
-            mean = do("mul", self._sums(row, do("mul", own, own)), self.number(1.0 / decoder.hidden))
-            scale = self.oracle.functions.rsqrt(do("add", mean, self.number(decoder.epsilon)))
-            found[row] = do("mul", own, scale[:, np.newaxis])
-        return found
+        decoder, do = self.place.decoder, self.do
+        if decoder.centred:
+            mean = do("mul", self._sums(x), self.number(-1.0 / decoder.hidden))
+            mask = np.broadcast_to(self.oracle.mask[:, np.newaxis], x.shape)
+            x = do("fma", mask, np.broadcast_to(mean[:, np.newaxis, :, np.newaxis], x.shape), x)
+        mean = do("mul", self._sums(do("mul", x, x)), self.number(1.0 / decoder.hidden))
+        scale = self.oracle.functions.rsqrt(do("add", mean, self.number(decoder.epsilon)))
+        return do("mul", x, scale[:, np.newaxis, :, np.newaxis])
 
     def _norm(self, x: Bits, norm: Sequence[Bits]) -> Bits:
         """Return chunks of normalised features, shaped as x, with the weights and biases of a norm."""
@@ -105,25 +112,25 @@ class PrefillOracle:
 
     def _spread(self, tiles: Bits, given: Bits) -> Bits:
         """Return the product of chunks of hidden features with a matrix, (height, width, tokens, rows)."""
-        place, found = self.place, []
-        for row in range(place.height):
-            total = np.zeros((place.width * tiles.shape[2], self.prompt.tokens), np.uint32)
-            for chunk in self.prompt.sequence[row]:
-                matrix = tiles[chunk].reshape(-1, tiles.shape[3])
-                total = self.oracle.product(matrix, given[row, chunk].T, total)
-            found.append(total.reshape(place.width, tiles.shape[2], -1).swapaxes(1, 2))
-        return np.array(found)
+        return np.array([self._met(row, tiles, given[row]) for row in range(self.place.height)])
+
+    def _met(self, row: int, tiles: Bits, given: Bits) -> Bits:
+        """Return the product of a row's chunks (chunks, tokens, hidden) with tiles, (width, tokens, rows)."""
+        place, order = self.place, self.prompt.sequence[row]
+        matrix = tiles[order].transpose(1, 2, 0, 3).reshape(place.width * tiles.shape[2], -1)
+        vectors = given[order].swapaxes(1, 2).reshape(matrix.shape[1], -1)
+        return self.oracle.product(matrix, vectors).reshape(place.width, tiles.shape[2], -1).swapaxes(1, 2)
 
     def _summed(self, tiles: Bits, vector: Bits) -> Bits:
         """Return the product of features of columns (height, width, tokens, depth), chunks as in `_norm`."""
-        place, found = (
-            self.place,
-            np.zeros((self.place.height,) * 2 + (self.prompt.tokens, self.place.hidden), np.uint32),
-        )
-        for row in range(place.height):
-            for chunk in range(place.height):
-                parts = [self.oracle.product(tiles[chunk, c], vector[row, c].T, None).T for c in range(place.width)]
-                found[row, chunk] = self._home(np.array(parts), self.homes[chunk][0])
+        place, tokens = self.place, vector.shape[2]
+        vectors = vector.transpose(1, 3, 0, 2).reshape(place.width, vector.shape[3], -1)  # of a column: all tokens
+        found = np.zeros((place.height, place.height, tokens, place.hidden), np.uint32)
+        for home, chunks in _by_home(self.homes):
+            matrices = tiles[chunks].swapaxes(0, 1).reshape(place.width, -1, tiles.shape[3])
+            parts = np.array([self.oracle.product(*both) for both in zip(matrices, vectors, strict=True)])
+            total = self._home(parts, home).reshape(len(chunks), -1, place.height, tokens)
+            found[:, chunks] = total.transpose(2, 0, 3, 1)
         return found
 
     def _by_experts(self, tiles: dict[str, Bits], x: Bits, given: Bits, norms: Norms) -> Bits:
@@ -140,22 +147,15 @@ class PrefillOracle:
                 picked, shares = oracle.routed(logits[row, token])
                 inner = []
                 for expert in picked:
-                    matrix = tiles[f"gate_up {expert}"]
-                    total = np.zeros((place.width * matrix.shape[2], 1), np.uint32)
-                    for chunk in self.prompt.sequence[row]:
-                        own = given[row, chunk, token][:, np.newaxis]
-                        total = oracle.product(matrix[chunk].reshape(-1, matrix.shape[3]), own, total)
-                    inner.append(total.reshape(place.width, -1))
+                    inner.append(self._met(row, tiles[f"gate_up {expert}"], given[row, :, token : token + 1])[:, 0])
                 vectors = oracle.shared(np.stack(inner, axis=1), shares)  # (width, experts, ffn)
                 for k in sorted(range(len(picked)), key=picked.__getitem__):
-                    matrix = tiles[f"down {picked[k]}"]
-                    for chunk in range(place.height):
-                        parts = [
-                            oracle.product(matrix[chunk, c], vectors[c, k][:, np.newaxis])[:, 0]
-                            for c in range(place.width)
-                        ]
-                        total = self._home(np.array(parts), self.homes[chunk][0])
-                        found[row, chunk, token] = self.do("add", found[row, chunk, token], total)
+                    matrix = tiles[f"down {picked[k]}"].swapaxes(0, 1).reshape(place.width, -1, vectors.shape[2])
+                    both = zip(matrix, vectors[:, k, :, np.newaxis], strict=True)
+                    parts = np.array([oracle.product(*each) for each in both]).reshape(place.width, place.height, -1)
+                    for home, chunks in _by_home(self.homes):
+                        total = self._home(parts[:, chunks], home)
+                        found[row, chunks, token] = self.do("add", found[row, chunks, token], total)
         return self.do("add", x, self._norm(found, next(norms))) if behind else found
 
     def _biased(self, name: str, layer: int, result: Bits) -> Bits:
@@ -217,56 +217,70 @@ class PrefillOracle:
         blocks = [np.zeros((*size, keys, place.part), np.uint16) for _ in range(2)]
         for block, own in zip(blocks, (k, v), strict=True):
             block[..., :s, :] = own
+        firsts = [first for first in range(0, place.width, place.group) if not self.prompt.is_idle(first)]
+        heads = np.array(firsts)[:, np.newaxis] + np.arange(place.group)  # columns of each head
+        scores = np.array(
+            [[self._scores(q[row, own], blocks[0][:, own]) for own in heads] for row in range(place.height)]
+        )
+        shares, totals = self._shares(layer, scores)
+        mixed = np.array(
+            [[self._mixed(row, *own) for own in zip(shares[row], blocks[1].swapaxes(0, 1)[heads], strict=True)]
+             for row in range(place.height)]
+        )  # fmt: skip
+        mixed = mixed.reshape(place.height, -1, *q.shape[2:])
+        inverse = self.oracle.functions.reciprocal(totals.reshape(mixed.shape[:-1]))
+        mixed = self.do("mul", mixed, np.broadcast_to(inverse[..., np.newaxis], mixed.shape))
         found = np.zeros((place.height, place.width, s, place.query_rows), np.uint16)
-        for first in range(0, place.width, place.group):
-            if self.prompt.is_idle(first):
-                continue
-            columns = list(range(first, first + place.group))
-            for row in range(place.height):
-                found[row, columns] = self._head(
-                    layer, row, q[row, columns], blocks[0][:, columns], blocks[1][:, columns]
-                )
+        found[:, heads.ravel()] = (
+            self.half(mixed).transpose(0, 1, 4, 2, 3, 5).reshape(place.height, -1, *found.shape[2:])
+        )
         return found
 
-    def _head(self, layer: int, row: int, q: Bits, keys: Bits, values: Bits) -> Bits:
-        """Return what the columns of a head in a row give: (columns, tokens, query_rows)."""
-        place, prompt, do = self.place, self.prompt, self.do
+    def _scores(self, q: Bits, keys: Bits) -> Bits:
+        """Return the scores of the columns of a head in a row, (columns, kv_heads, group, tokens, width of keys)."""
+        prompt, height = self.prompt, self.place.height
         columns, kv_heads, group, s, part = q.shape
-        wide = prompt.width_of_keys
-        scores = np.zeros((columns, kv_heads, group, s, wide), np.uint32)
-        for chunk, (home, slot) in enumerate(self.key_homes):
-            parts = np.zeros((columns, kv_heads, group * s, prompt.keys), np.uint32)
-            for c in range(columns):
-                for h in range(kv_heads):
-                    parts[c, h] = self.oracle.product(keys[chunk, c, h], q[c, h].reshape(-1, part).T, None).T
-            at = slice(slot * prompt.keys, (slot + 1) * prompt.keys)
-            scores[home, ..., at] = self._home(parts, home).reshape(kv_heads, group, s, prompt.keys)
-        limits = np.full((columns, prompt.key_slots, s, prompt.keys), self.number(HIGHEST), np.uint32)
-        seen = prompt.allowed[row, :columns]
-        limits[np.arange(prompt.keys) >= seen[..., np.newaxis]] = self.number(LOWEST)
+        parts = np.zeros((columns, kv_heads, group * s, height, prompt.keys), np.uint32)
+        for c, h in product(range(columns), range(kv_heads)):
+            found = self.oracle.product(keys[:, c, h].reshape(-1, part), q[c, h].reshape(-1, part).T)
+            parts[c, h] = found.T.reshape(group * s, height, prompt.keys)
+        scores = np.zeros((columns, kv_heads, group, s, prompt.width_of_keys), np.uint32)
+        for home, chunks in _by_home(self.key_homes):
+            total = self._home(parts[..., chunks, :], home).reshape(kv_heads, group, s, -1)
+            slots = np.array([self.key_homes[chunk][1] for chunk in chunks])[:, np.newaxis]
+            scores[home][..., (slots * prompt.keys + np.arange(prompt.keys)).ravel()] = total
+        return scores
+
+    def _shares(self, layer: int, scores: Bits) -> tuple[Bits, Bits]:
+        """Return powers of the scores of all rows and heads, of 16 bits, and their sums over the keys."""
+        place, prompt, do = self.place, self.prompt, self.do
+        height, _, columns, _, _, s, wide = scores.shape
+        limits = np.full((height, columns, prompt.key_slots, s, prompt.keys), self.number(HIGHEST), np.uint32)
+        limits[np.arange(prompt.keys) >= prompt.allowed[:, :columns, ..., np.newaxis]] = self.number(LOWEST)
         scores, window = self.oracle.capped(place.decoder.score_cap, scores), place.decoder.kind(layer).window
         if window is not None:
-            far = prompt.outside(window)[row, :columns]
+            far = prompt.outside(window)[:, :columns]
             limits[np.arange(prompt.keys) < far[..., np.newaxis]] = self.number(LOWEST)
-        limits = limits.swapaxes(1, 2).reshape(columns, 1, 1, s, wide)
+        limits = limits.swapaxes(2, 3).reshape(height, 1, columns, 1, 1, s, wide)
         scores = do("minimum", scores, np.broadcast_to(limits, scores.shape))
-        peaks = self._all(self.oracle.in_order(LOWEST, scores, "maximum"), "maximum")
-        shares = self.oracle.functions.exp(do("sub", scores, np.broadcast_to(peaks[..., np.newaxis], scores.shape)))
-        totals = self._all(self.oracle.in_order(0.0, shares), "add")
-        shares = self.half(shares)
-        mixed = np.zeros((columns, kv_heads, group * s, part), np.uint32)
-        for chunk in prompt.sequence[row]:
-            home, slot = self.key_homes[chunk]
-            block = shares[home, ..., slot * prompt.keys : (slot + 1) * prompt.keys]
-            for c in range(columns):
-                for h in range(kv_heads):
-                    total = self.oracle.product(
-                        values[chunk, c, h].T, block[h].reshape(-1, prompt.keys).T, mixed[c, h].T
-                    )
-                    mixed[c, h] = total.T
-        inverse = self.oracle.functions.reciprocal(totals)
-        mixed = do("mul", mixed.reshape(q.shape), np.broadcast_to(inverse[..., np.newaxis], q.shape))
-        return self.half(mixed).transpose(0, 3, 1, 2, 4).reshape(columns, s, place.query_rows)
+        peaks = self._all(np.moveaxis(self.oracle.in_order(LOWEST, scores, "maximum"), 2, 0), "maximum")
+        peaks = peaks[:, :, np.newaxis, ..., np.newaxis]
+        shares = self.oracle.functions.exp(do("sub", scores, np.broadcast_to(peaks, scores.shape)))
+        totals = self._all(np.moveaxis(self.oracle.in_order(0.0, shares), 2, 0), "add")
+        return self.half(shares), np.broadcast_to(totals[:, :, np.newaxis], shares.shape[:-1])
+
+    def _mixed(self, row: int, shares: Bits, values: Bits) -> Bits:
+        """Return the values (columns, chunks, kv_heads, keys, part) of a head by a row's shares, in f32."""
+        prompt = self.prompt
+        columns, kv_heads, group, s, _ = shares.shape
+        order = prompt.sequence[row]
+        at = np.array(self.key_homes)[order]
+        blocks = shares.reshape(columns, kv_heads, group * s, -1, prompt.keys)[at[:, 0], :, :, at[:, 1]]
+        mixed = np.zeros((columns, kv_heads, group * s, values.shape[-1]), np.uint32)
+        for c, h in product(range(columns), range(kv_heads)):
+            own = values[c, order, h].reshape(-1, values.shape[-1])
+            mixed[c, h] = self.oracle.product(own.T, blocks[:, h].swapaxes(1, 2).reshape(-1, group * s)).T
+        return mixed
 
     # --- the prompt ---------------------------------------------------------------------------------------------------
 
