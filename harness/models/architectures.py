@@ -21,6 +21,7 @@ __all__ = [
     "CONFIG_KEYS",
     "ELSEWHERE",
     "HEAD_SIZE",
+    "OTHER_NAME",
     "POSITIONS",
     "ROPE_KEYS",
     "SLIDING",
@@ -321,6 +322,21 @@ def _whole_heads(value: Any, table: Mapping[str, Any]) -> str | None:
     return None if whole else "norms of its projections have hidden_size features, so heads are no others"
 
 
+OTHER_NAME = {"num_experts": "num_local_experts", "num_local_experts": "num_experts"}
+"""The library has another name for the experts of a layer; its version 5 writes a Qwen3-MoE with that of a Mixtral."""
+
+
+def _other_name(key: str) -> Key:
+    """Return what is done with the other name of the number of experts, whose own key is given."""
+
+    def refuses(value: Any, table: Mapping[str, Any]) -> str | None:
+        if value in NOTHING or value == table.get(key, value):
+            return None
+        return f"{key} says {shown(table[key])}"
+
+    return used(f"experts of a layer, as {key}", refuses)
+
+
 def _of_the_library(architecture: str) -> str:
     return f"{HEAD_SIZE[architecture]}, as the library has it"
 
@@ -445,6 +461,7 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
     "MixtralForCausalLM": COMMON | EXPERTS | {
         "num_key_value_heads": used("heads of keys and values", missing="8, as the library has it"),
         "num_local_experts": used("experts of a layer", missing="8, as the library has it"),
+        "num_experts": _other_name("num_local_experts"),
         "num_experts_per_tok": used("experts that a token is given to", missing="2, as the library has it"),
         "norm_topk_prob": unless((None, True, False), "shares of a Mixtral always add up to one"),
         "rope_theta": used("base of the angles, unless rope_parameters or rope_scaling has one", missing="1000000, "
@@ -461,6 +478,7 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "intermediate_size": ignored("all layers have experts, whose width moe_intermediate_size says"),
         "moe_intermediate_size": used("width of an expert", missing="768, as the library has it"),
         "num_experts": used("experts of a layer", missing="128, as the library has it"),
+        "num_local_experts": _other_name("num_experts"),
         "decoder_sparse_step": unless((1,), "layers without experts beside such with them"),
         "mlp_only_layers": unless((None, []), "layers without experts beside such with them"),
         "max_window_layers": ignored("without a window it says nothing"),
@@ -469,6 +487,7 @@ CONFIG_KEYS: dict[str, dict[str, Key]] = {
         "num_key_value_heads": used("heads of keys and values", missing="as many as query heads"),
         "head_dim": used("features of a head", _whole_heads, missing="hidden_size / num_attention_heads"),
         "num_experts": used("experts of a layer", missing="64, as the library has it"),
+        "num_local_experts": _other_name("num_experts"),
         "rms_norm_eps": used("added to the mean square in each norm", missing="1e-05"),
         "clip_qkv": unless((None,), "queries, keys and values with a limit"),
     },

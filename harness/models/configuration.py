@@ -22,6 +22,7 @@ from harness.models.architectures import (
     CONFIG_KEYS,
     ELSEWHERE,
     HEAD_SIZE,
+    OTHER_NAME,
     SLIDING,
     THETA,
     WINDOW,
@@ -331,6 +332,7 @@ def _experts(table: Mapping[str, Any], architecture: str) -> dict[str, Any]:
     if architecture not in WITH_EXPERTS:
         return {}
     key, experts, chosen = WITH_EXPERTS[architecture]
+    experts = table.get(OTHER_NAME[key]) or experts
     found = {"experts": table.get(key, experts), "chosen": table.get("num_experts_per_tok", chosen)}
     for name, value in found.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:

@@ -1,6 +1,7 @@
 """Tensors of some architectures become those of the decoder: parts of one matrix, factors that weights can carry.
 
-*Mixtral* has other names of its experts' products.
+*Mixtral* has other names of its experts' products.  In memory the library (version 5) has the matrices of all experts
+of a layer in one tensor of three axes, gate and up one behind the other; files with such tensors are read too.
 
 *Phi3* keeps queries, keys and values in one matrix, and gate and up in another: rows of it.  Where a part of each head
 turns (``partial_rotary_factor``), features of queries and keys change places, which scores do not see.  *Granite*
@@ -33,7 +34,7 @@ from numpy.typing import NDArray
 from fabric.networks.inference.decoder import Decoder
 from harness.models.tensors import NORM, Tensor
 from wse_core.errors import ConfigError
-from wse_core.errors.values import shown
+from wse_core.errors.values import named, shown
 
 __all__ = ["FUSED", "LOWERED", "NOT_TIED", "Factors", "factors_of", "lowered", "pairs_first", "same"]
 
@@ -46,6 +47,9 @@ FUSED = {
     "mlp.gate_up_proj": ("mlp.gate_proj", "mlp.up_proj"),
 }
 """A Phi3 has these matrices, in which the rows of these products stand, in this order."""
+
+TOGETHER = {"gate_up_proj": ("gate_proj", "up_proj"), "down_proj": ("down_proj",)}
+"""These tensors have all experts of a layer: products whose rows stand in them, in this order."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,8 @@ def lowered(
     tensors = dict(found)
     if architecture == "MixtralForCausalLM":
         tensors = {_expert_name(name): tensor for name, tensor in found.items()}
+    if decoder.experts:
+        tensors = _each_expert(tensors, decoder)
     if architecture == "Phi3ForCausalLM":
         tensors = _apart(tensors, decoder)
     if decoder.rotary is not None or order is not None:
@@ -147,6 +153,26 @@ def _expert_name(name: str) -> str:
     for own, product in {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}.items():
         found = found.replace(f".{own}.weight", f".{product}.weight")
     return found
+
+
+def _each_expert(found: Mapping[str, Tensor], decoder: Decoder) -> dict[str, Tensor]:
+    """Return the tensors with those of all experts of a layer cut into the matrices of each."""
+    made: dict[str, Tensor] = {}
+    for name, tensor in found.items():
+        stem, _, kind = name.rpartition(".")
+        products = TOGETHER.get(kind) if stem.endswith(".mlp.experts") else None
+        if products is None:
+            made[name] = tensor
+            continue
+        rows = [decoder.shapes()[product][0] for product in products]
+        if len(tensor.shape) != 3 or tensor.shape[:2] != (decoder.experts, sum(rows)):
+            wanted = f"{decoder.experts} matrices of {' + '.join(map(str, rows))} rows"
+            raise ConfigError(f"tensor {named(name)} is {list(tensor.shape)}, not {wanted}")
+        for k, matrix in enumerate(tensor.data):
+            for product, data in zip(products, np.split(matrix, np.cumsum(rows)[:-1]), strict=True):
+                whole = f"{stem}.{k}.{product}.weight"
+                made[whole] = replace(tensor, name=whole, data=data)
+    return made
 
 
 def same(one: Tensor, other: Tensor) -> bool:

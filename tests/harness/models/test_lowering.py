@@ -14,7 +14,7 @@ from harness.models.lowering import FUSED, pairs_first
 from harness.models.tensors import Tensor, read_tensors, write_tensors
 from tests.examples import mixed
 from tests.harness.models.hub_twin import BASES, library_logits, tensors_of
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, UnsupportedError
 
 ARCHITECTURES = ("Phi3ForCausalLM", "GraniteForCausalLM", "GemmaForCausalLM")
 PROMPT = [3, 1, 4]
@@ -148,3 +148,41 @@ def test_a_factor_is_one_rounding(tmp_path):
     assert np.array_equal(scaled.f32(), values.astype(np.float32) * np.float32(0.1))
     write_tensors(tmp_path / "t.safetensors", {"a": scaled})
     assert np.array_equal(read_tensors(tmp_path / "t.safetensors")["a"].f32(), scaled.f32())
+
+
+EXPERTS = {"MixtralForCausalLM": "num_experts", "Qwen3MoeForCausalLM": "num_local_experts",
+           "OlmoeForCausalLM": "num_local_experts"}  # fmt: skip
+"""Architectures with experts, and the library's other name for how many there are."""
+
+
+@pytest.mark.parametrize("architecture", EXPERTS)
+def test_experts_in_one_tensor_and_by_another_name(tmp_path, architecture):
+    """Files as version 5 of the library has them in memory, or writes them, are the same model."""
+    write_tensors(tmp_path / "model.safetensors", tensors_of(architecture))
+    table = dict(BASES[architecture])
+    (tmp_path / "config.json").write_text(json.dumps(table))
+    model = load_model(tmp_path)
+    weights, count = model.weights(), model.decoder.experts
+    together = {name: values for name, values in weights.items() if ".experts." not in name}
+    for layer in range(model.decoder.layers):
+        room = f"model.layers.{layer}.mlp.experts"
+        gate, up, down = (
+            np.stack([weights[f"{room}.{k}.{name}_proj.weight"] for k in range(count)])
+            for name in ("gate", "up", "down")
+        )
+        together |= {f"{room}.gate_up_proj": np.concatenate([gate, up], axis=1), f"{room}.down_proj": down}
+    write_tensors(tmp_path / "model.safetensors", together)
+    own = "num_experts" if EXPERTS[architecture] == "num_local_experts" else "num_local_experts"
+    table[EXPERTS[architecture]] = table.pop(own)
+    (tmp_path / "config.json").write_text(json.dumps(table))
+    again = load_model(tmp_path)
+    assert again.decoder == model.decoder
+    assert all(np.array_equal(again.weights()[name], values) for name, values in weights.items())
+    (tmp_path / "config.json").write_text(json.dumps(table | {own: count + 1}))
+    with pytest.raises(UnsupportedError, match=f"{EXPERTS[architecture]} {count}: {own} says {count + 1}"):
+        load_model(tmp_path)
+    name = "model.layers.1.mlp.experts.gate_up_proj"
+    write_tensors(tmp_path / "model.safetensors", together | {name: together[name][:, 1:]})
+    (tmp_path / "config.json").write_text(json.dumps(table))
+    with pytest.raises(ConfigError, match=r"experts.gate_up_proj is \[4, 15, 8\], not 4 matrices of 8 \+ 8 rows"):
+        load_model(tmp_path)
