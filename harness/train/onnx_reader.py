@@ -255,6 +255,7 @@ class OnnxReader:
         self._ends()
         self._shared()
         self._norms_alike()
+        self._frozen()
         if self.refused or not any(node["op"] in ("linear", "convolution", "transposed") for node in self.nodes):
             what = "; ".join(self.refused) or "there is no product in it"
             raise UnsupportedError(what, where=self.path, feature="onnx", hint="the operations of docs/training.md")
@@ -267,7 +268,8 @@ class OnnxReader:
 
     def _network(self, image: tuple[int, ...]) -> OnnxNetwork:
         """Return what was found."""
-        names = self._layers() if not image else None
+        chain = not image and not any(one.get("fixed") for one in self.nodes)
+        names = self._layers() if chain else None
         if names is None:
             found = OnnxNetwork(self.inputs, [], self.tensors, self.origins, tuple(self.warnings), self.nodes, image)
             sizes = self.values[self.graph.output[0].name].image[1:]
@@ -1367,6 +1369,14 @@ class OnnxReader:
                 hint=f"a parameter for each; {EXPORT}",
             )
         self._named_by_exporters()
+
+    def _frozen(self) -> None:
+        """Let the numbers of a node stay that the file says are not trained, all of them."""
+        for one in self.nodes:
+            keys = [f"{one['name']}.{what}" for what in ("weight", "bias", "norm.weight", "norm.bias")]
+            names = {origin.name for key in keys for origin in self.origins.get(key, ())}
+            if names and names <= self.fixed:
+                one["fixed"] = True
 
     def _is_tied(self, name: str) -> bool:
         """Return whether nodes share a parameter in a way that is trained; a graph without look-ups has none."""

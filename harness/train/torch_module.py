@@ -146,7 +146,10 @@ def _check_names(module: Any, read: OnnxNetwork) -> None:
     names = {one.name for origins in read.origins.values() for one in origins} | set(read.other_names)
     found = {name for name in names if not (name in kept and name.endswith(STATISTICS))}
     free = {name for name, one in module.named_parameters(remove_duplicate=False) if one.requires_grad}
-    fixed = sorted(found - free)
+    nodes = [node["name"] for node in read.nodes if node.get("fixed")]
+    keys = [f"{name}.{what}" for name in nodes for what in ("weight", "bias", "norm.weight", "norm.bias")]
+    stay = {one.name for key in keys for one in read.origins.get(key, ())}
+    fixed = sorted(found - free - stay)
     if fixed:
         what = "a buffer, a constant or a parameter without gradient" if len(fixed) == 1 else "not trained by PyTorch"
         raise UnsupportedError(

@@ -935,7 +935,7 @@ def test_networks_that_torch_exports_train_as_there(folder, name):
 
 @pytest.mark.slow
 def test_weights_that_pytorch_leaves_alone_are_named(folder):
-    """Buffers, constants and parameters without gradient would be trained here, and what is unused would be lost."""
+    """Buffers and parameters without gradient stay as they are; what is unused would be lost."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("onnxscript")
     nn, x = torch.nn, torch.randn(2, 1, 8, 8)
@@ -956,11 +956,9 @@ def test_weights_that_pytorch_leaves_alone_are_named(folder):
     del buffered.blur
     buffered.register_buffer("blur", blur)
     data = {"source": "digits", "batch": 8}
-    with pytest.raises(UnsupportedError, match="blur: a buffer"):
-        wse.train.from_torch(buffered, x, folder / "m.onnx", data=data, train={"iterations": 1})
-    with pytest.raises(UnsupportedError, match="blur: a buffer"):
-        still = Blurred(nn.Parameter(blur, requires_grad=False))
-        wse.train.from_torch(still, x, folder / "m.onnx", data=data, train={"iterations": 1})
+    for module in (buffered, Blurred(nn.Parameter(blur, requires_grad=False))):
+        config = wse.train.from_torch(module, x, folder / "m.onnx", data=data, train={"iterations": 1})
+        assert [node.fixed for node in config.network.nodes] == [True, None]
     with pytest.raises((ConfigError, UnsupportedError), match="is no name of a parameter|: a buffer, a constant"):
         wse.train.from_torch(Blurred(blur), x, folder / "m.onnx", data=data, train={"iterations": 1})
     unused = Blurred(nn.Parameter(blur), extra=nn.Linear(2, 2))

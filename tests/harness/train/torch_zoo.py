@@ -236,6 +236,12 @@ def _part_turned(nn, torch, base, turned):
     return Turned()
 
 
+def _frozen(nn):
+    found = nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.ReLU(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 5))
+    found[:2].requires_grad_(False)
+    return found
+
+
 def _windows(nn):
     return nn.Sequential(
         nn.Conv2d(1, 4, 3, (2, 1), (1, 0), dilation=(1, 2), bias=False),
@@ -353,6 +359,7 @@ TRAINED = {
     "scored": (TOKENS, "", lambda torch: _scored(torch.nn, torch)),
     "without shifts": (TOKENS, "", lambda torch: _without_shifts(torch.nn)),
     "convnext": (IMAGE, "", lambda torch: _convnext(torch.nn, torch)),
+    "frozen": (FEATURES, "", lambda torch: _frozen(torch.nn)),
     "windows": (IMAGE, "", lambda torch: _windows(torch.nn)),
     "wavenet": (SOUND, "", lambda torch: _wavenet(torch.nn, torch)),
     "causal": (SOUND, "", lambda torch: _causal(torch.nn)),
