@@ -28,7 +28,7 @@ from fabric.host.engines import Backend, chosen
 from fabric.host.result import RunResult
 from fabric.host.streams import Received
 from fabric.layout.streams import Stream
-from fabric.networks.streamed.resident import Resident
+from fabric.networks.streamed.resident import Resident, resident_of
 from fabric.networks.streamed.wafer import Wafer
 from fabric.ranks.world import RankLostError, World
 from swarm.passage import together
@@ -285,7 +285,7 @@ def _answer(wafers: dict[int, Wafer], key: int, notes: list[tuple[Any, ...]]) ->
 
 
 def _build(wafers: dict[int, Wafer], key: int, parts: tuple[Any, ...], backend: Backend | None) -> int:
-    wafer = wafers[key] = Wafer(Resident(*parts), backend)
+    wafer = wafers[key] = Wafer(resident_of(*parts), backend)
     for stream in wafer.resident.inputs:
         wafer.fabric.entered(stream)  # from here on it is kept in mind
     return wafer.fabric.cycle

@@ -33,7 +33,7 @@ import numpy as np
 
 from fabric.host.engines import Backend, around, chosen
 from fabric.networks.graph.network import Network
-from fabric.networks.streamed.resident import Resident
+from fabric.networks.streamed.resident import resident_of
 from fabric.networks.streamed.script import RoundTrip, Script
 from fabric.networks.streamed.wafer import Wafer
 from memx.coordinator import Coordinator
@@ -227,7 +227,7 @@ class System:
         self.bytes_per_parameter = bytes_per_parameter
         self.crew = current() if backend != "numpy" else None
         self.parts = network, machine, width, height, batch // wafers, form
-        self.resident = Resident(*self.parts)
+        self.resident = resident_of(*self.parts)
         self.coordinator = Coordinator(self.resident, matrices, norms)
         self.ways = Ways(machine, self.coordinator, bytes_per_parameter, wafers)
         self.links, self.service = self.ways.links, self.ways.service

@@ -314,11 +314,11 @@ class TrainConfig(TrainFile):
 
     def check_memory(self) -> None:
         """Refuse a network whose activations cannot fit its PEs, before anything is made for it."""
-        from fabric.networks.streamed.resident import Resident
+        from fabric.networks.streamed.resident import resident_of
 
         network, mesh = self.build_network(), self.mesh
         try:
-            Resident(network, self.build_machine(), mesh.width, mesh.height, self.at_once // self.wafers, self.form)
+            resident_of(network, self.build_machine(), mesh.width, mesh.height, self.at_once // self.wafers, self.form)
         except (ConfigError, UnsupportedError) as error:
             error.where = place(self.source, error.where or "")
             raise

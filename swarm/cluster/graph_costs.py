@@ -31,7 +31,7 @@ from fabric.networks.streamed.operations.lowering import Stage
 from fabric.networks.streamed.operations.shapes import ConvolutionShape, LossShape, PlaneShape, shapes_of
 from fabric.networks.streamed.operations.strips import MEETINGS
 from fabric.networks.streamed.operations.table import STREAMED, after
-from fabric.networks.streamed.resident import Resident
+from fabric.networks.streamed.resident import Resident, resident_of
 from memx.pattern import Pattern
 from swarm.cluster.columns import Columns
 from swarm.cluster.layer_costs import FOLLOWED, Cost, PhaseCost, PhaseFollower, latency_of
@@ -448,9 +448,8 @@ def groups_of(network: Network, mesh: Mesh) -> int:
     return max(1, mesh.height // network.image_rows)
 
 
-@lru_cache(maxsize=16)
 def _resident(network: Network, mesh: Mesh, tokens: int, form: str) -> Resident:
-    return Resident(network, mesh.machine, mesh.width, mesh.height, tokens * groups_of(network, mesh), form)
+    return resident_of(network, mesh.machine, mesh.width, mesh.height, tokens * groups_of(network, mesh), form)
 
 
 @lru_cache(maxsize=16)

@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,9 @@ from wse_core.errors import UnsupportedError
 from wse_core.params import Machine
 
 __all__ = ["LASTING", "PARTS", "Decode"]
+
+WRITTEN = 128
+"""So many programs stay at hand, the last ones that were asked for."""
 
 Summed = Callable[[str, Var], Callable[[], None]]
 """Gives, for an all-reduce of `Decode.sums` and a variable, what writes it."""
@@ -132,6 +135,8 @@ class RowRole:
 
 class Decode:
     """A `Decode` has programs, routes and data of a decoder that generates.
+
+    Those of the same arguments are equal, and have the same programs.
 
     Parameters
     ----------
@@ -195,6 +200,8 @@ class Decode:
                 cause="a step may be taken back, and entries that have moved do not come back",
                 hint="a cache of the kind round or concat",
             )
+        tokens = None if blocks is None else tuple(blocks)
+        self._arguments = machine, place, policy, timed, answers, prompt, region, arrived, code, begun, tokens
         self.prompt, self.region, self.arrived, self.code, self.begun = prompt, region, arrived, code, begun
         self.blocks, self.moving = blocks, policy == "shift" and place.ahead == 1
         self.column = arrived[0].place.width if arrived else (region or 0) * place.width
@@ -224,6 +231,12 @@ class Decode:
         if prompt is not None:
             self.sums["last"] = self.y.sum(prompt.slots * hidden)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Decode) and self._arguments == other._arguments
+
+    def __hash__(self) -> int:
+        return hash(self._arguments)
+
     @property
     def cache_policy(self) -> str:
         """The program treats its cache by this policy, one of `POLICIES` or `BLOCKS`."""
@@ -232,7 +245,11 @@ class Decode:
     # --- programs -----------------------------------------------------------------------------------------------------
 
     def program(self, column: ColumnRole, row: RowRole) -> Program:
-        """Return the program of a PE."""
+        """Return the program of a PE, which is written once."""
+        return _written(self, column, row)
+
+    def write(self, column: ColumnRole, row: RowRole) -> Program:
+        """Return a program of a PE that nobody has yet."""
         place = self.place
         p = Program(f"decoder {column} {row}", self.machine, half="cb16" if place.dtype == "cb16" else "f16")
         w = Writer(p, place, self.prompt.slots if self.prompt else 0, self.code)
@@ -715,3 +732,8 @@ class Decode:
         from fabric.networks.inference.tiles import place_weights
 
         return place_weights(self.place, self.machine, weights)
+
+
+@lru_cache(maxsize=WRITTEN)
+def _written(decode: Decode, column: ColumnRole, row: RowRole) -> Program:
+    return decode.write(column, row)

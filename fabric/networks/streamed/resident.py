@@ -16,7 +16,7 @@ Source: weight streaming white paper, sections 7.2 and 7.3.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -55,7 +55,7 @@ from wse_core.errors import ConfigError, ProgramError, UnsupportedError
 from wse_core.image import ProgramImage
 from wse_core.params import Machine
 
-__all__ = ["Resident"]
+__all__ = ["Resident", "resident_of"]
 
 ProgramKey: TypeAlias = tuple[bool, bool, int, int | str, tuple[bool, bool, int, int] | None]
 """PEs have the same program in the first column, in the last, by parity, by `row_kind`, by `HeadPart.kind`."""
@@ -72,6 +72,8 @@ SEQUENTIAL = ("attention", "rotary", "tokenmean")
 """Operations that take whole sequences have these names."""
 MOST_COUNTED = 128
 """The data of a command of attention can tell so many heads, and sequences, apart."""
+KEPT_RESIDENTS = 8
+"""So many residents stay at hand, the last ones that were asked for."""
 
 
 class Resident:
@@ -559,3 +561,14 @@ class Resident:
             return found[:, ::rows].reshape(-1, self.samples)
         parts = found.reshape(self.strips.channels[name], -1, self.height // rows, rows, self.tokens)
         return parts.transpose(0, 3, 1, 2, 4).reshape(-1, self.samples)
+
+
+@lru_cache(maxsize=KEPT_RESIDENTS)
+def resident_of(
+    network: Network, machine: Machine, width: int, height: int, samples: int, form: str = "steps"
+) -> Resident:
+    """Return a `Resident`, the same one for the same arguments: a run is checked, priced and trained on one.
+
+    Programs and layout of it do not change; what wafers hold is in their fabrics.
+    """
+    return Resident(network, machine, width, height, samples, form)

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,10 @@ Norms of queries and keys belong to ``rotary``, norms behind the parts of a laye
 """
 
 
+WRITTEN = 128
+"""So many programs stay at hand, the last ones that were asked for."""
+
+
 @dataclass(frozen=True)
 class PromptColumn:
     """A `PromptColumn` is what a program depends on along x."""
@@ -95,6 +99,8 @@ class PromptColumn:
 
 class Prefill:
     """A `Prefill` has programs, routes and data that read a prompt.
+
+    Those of the same arguments are equal, and have the same programs.
 
     Parameters
     ----------
@@ -110,6 +116,7 @@ class Prefill:
     """
 
     def __init__(self, machine: Machine, prompt: PromptPlacement, timed: bool = False) -> None:
+        self._arguments = machine, prompt, timed
         self.machine, self.prompt, self.place, self.timed = machine, prompt, prompt.place, timed
         place = prompt.place
         line = Line.rows(place.width, place.height)
@@ -117,13 +124,23 @@ class Prefill:
         self.squares: LineSum = self.x.sum(prompt.tokens)
         self.projections: LineSum | None = self.x.sum(2 * prompt.tokens) if place.decoder.projection_norms else None
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Prefill) and self._arguments == other._arguments
+
+    def __hash__(self) -> int:
+        return hash(self._arguments)
+
     # --- programs -----------------------------------------------------------------------------------------------------
 
     def program(self, column: PromptColumn, colors: tuple[int, int] | None, onward: MovingRow | None = None) -> Program:
-        """Return the program of a PE; `colors`: sent and received on the ring of its column.
+        """Return the program of a PE, which is written once; `colors`: sent and received on the ring of its column.
 
         With `onward`, keys and values go to another mesh in the end.
         """
+        return _written(self, column, colors, onward)
+
+    def write(self, column: PromptColumn, colors: tuple[int, int] | None, onward: MovingRow | None) -> Program:
+        """Return a program of a PE that nobody has yet."""
         place, prompt = self.place, self.prompt
         p = Program(f"prompt {column} {colors}", self.machine, half="cb16" if place.dtype == "cb16" else "f16")
         w = PromptWriter(p, prompt)
@@ -435,3 +452,10 @@ class _Parts:
             p.dsr_off(w.second, token)
             p.mov32(w.last, w.second)
         p.free(token)
+
+
+@lru_cache(maxsize=WRITTEN)
+def _written(
+    prefill: Prefill, column: PromptColumn, colors: tuple[int, int] | None, onward: MovingRow | None
+) -> Program:
+    return prefill.write(column, colors, onward)

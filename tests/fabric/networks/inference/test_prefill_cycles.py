@@ -90,6 +90,7 @@ def form_of(decoder, width, height, length):
 
 def test_an_instruction_more_costs_what_it_costs(monkeypatch):
     """The price follows the program: what the writer of a part emits is paid, once per layer."""
+    monkeypatch.setattr("fabric.networks.inference.prefill.program._written", Prefill.write)  # which keeps programs
     size = SIZES[0]
     before = form_of(*size).prompt_cycles()
 
