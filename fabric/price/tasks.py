@@ -208,7 +208,10 @@ class Pricer:
     def _go(
         self, weight: float, walker: Walker, waiting: dict[object, tuple[float, Walker, Choice]], ends: _Ends
     ) -> None:
-        """Let a walker go on to its end, or to the next branch that depends on what is not known."""
+        """Let a walker go on to its end, or to the next branch that depends on what is not known.
+
+        What is kept of an exception has no traceback, which would keep all callers and what they have open.
+        """
         try:
             walker.finish()
         except Choice as choice:
@@ -220,10 +223,10 @@ class Pricer:
                 other.join(walker, weight / (before + weight))
                 waiting[key] = before + weight, other, choice
             else:
-                waiting[key] = weight, walker, choice
+                waiting[key] = weight, walker, choice.with_traceback(None)
             return
         except NotKnown as fact:
-            ends.unknown.append(fact)
+            ends.unknown.append(fact.with_traceback(None))
             ends.open = True
         ends.ways.append((weight, walker))
 

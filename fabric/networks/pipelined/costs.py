@@ -36,6 +36,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
 from fabric.layout.layout import Layout
 from fabric.layout.streams import Side
@@ -69,6 +70,8 @@ __all__ = [
     "turns_of",
 ]
 
+ENGINE: Backend = "compiled"
+"""That measures, whichever one trains: both take the same cycles."""
 TURNS = 3
 """So many turns are measured, after those that fill the pipeline."""
 STREAM, BACK = 11, 12
@@ -101,7 +104,7 @@ def _run(
         layout.route(color, (0, 0), rx="R", tx=side)
     into = [(layout.input_stream(0, 0, side, color), count) for side, color, count in comes]
     out = [layout.output_stream(0, 0, side, color) for side, color, _ in goes]
-    fabric, found = Fabric(layout), []
+    fabric, found = Fabric(layout, ENGINE), []
     symbols = fabric.spec.programs[0].symbols
     for count in turns:
         values = {"minibatches": count, "training": int(training), "per_update": per_update}
@@ -327,7 +330,7 @@ def _last(tile: Tile, rule: Rule, machine: Machine, half: Half, loss_rows: int, 
     pipeline = Pipeline(
         network, machine, [Placed(1, 1, tile.columns, tile.rows)], tile.batch, rule, turns, loss_rows=loss_rows
     )
-    wafer = PipelinedWafer(pipeline)
+    wafer = PipelinedWafer(pipeline, ENGINE)
     inputs = np.zeros((turns * tile.batch, tile.layer.inputs), np.uint16)
     labels = np.zeros((turns * tile.batch, tile.layer.outputs), np.uint16)
     times = wafer.run(inputs, labels, np.zeros((turns, 5), np.float32), per_update).loss_times

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -106,6 +109,24 @@ def test_what_is_not_known_before_a_run_is_said():
         _ = found.alone
     with pytest.raises(InternalError, match="no control 4"):
         program(write).task("control", 4)
+
+
+def test_what_is_not_known_keeps_no_caller():
+    """What callers have open is closed when they are through, not when garbage is searched for."""
+
+    class Opened:
+        pass
+
+    def caller():
+        opened = Opened()
+        assert asked(lambda p, register: p.br16("eq", register, 0, p.label())).unknown
+        return weakref.ref(opened)
+
+    gc.disable()
+    try:
+        assert caller()() is None
+    finally:
+        gc.enable()
 
 
 def test_lengths_follow_the_data_of_the_wavelet():

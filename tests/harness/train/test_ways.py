@@ -64,6 +64,8 @@ NAMES = {"one wafer": "streaming", "two wafers": "streaming", "pipelined": "pipe
 def train(capsys):
     """Run ``wse train`` in a mode; return (exit status, result or None, standard error)."""
     Path("a.toml").write_text(TEXT, encoding="utf-8")
+    with np.load("blobs.npz") as blobs:
+        np.savez("few.npz", **{name: values[:4] for name, values in blobs.items()})
 
     def call(mode, words="", name="a.toml"):
         given = ["train", *name.split(), *MODES[mode].split(), *words.split(), "--json"]
@@ -250,7 +252,8 @@ OPTIONS = {
     "--trace-region": ("--trace events --trace-region 0,0,4,2 --trace-kinds wait", WAFERS, events(("wait",))),
     "--trace-colors": ("--trace full --trace-colors 0,1,2 --trace-kinds take", WAFERS, events(("take",))),
     "--backend": (
-        f"--backend reference --iterations 2 --set {ONE_LAYER} --set data.batch=4 --set mesh.width=4",
+        f"--backend reference --iterations 2 --set {ONE_LAYER} --set data.batch=4 --set data.source=few.npz "
+        "--set mesh.width=4",
         WAFERS,
         lambda r: r["done"] == 2,
     ),
