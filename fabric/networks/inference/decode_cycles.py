@@ -11,8 +11,8 @@ Measured against the engine part by part and step by step: tests/fabric/networks
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from functools import cached_property
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -57,7 +57,7 @@ class PricedPlacement(Placement):
     @staticmethod
     def of(place: Placement) -> PricedPlacement:
         """Return that of another placement."""
-        numbers = {field.name: getattr(place, field.name) for field in fields(Placement)}
+        numbers = {one.name: getattr(place, one.name) for one in fields(Placement)}
         return PricedPlacement(**numbers | {"decoder": place.decoder.of_kinds(place.decoder.kinds)})
 
     def copies(self, name: str) -> int:
@@ -99,6 +99,22 @@ class RowKind(NamedTuple):
     share: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """Programs of a priced decoder, and what was followed of them."""
+
+    programs: dict[tuple[int, int], MarkedProgram] = field(default_factory=dict)
+    wholes: dict[tuple[MarkedProgram, int], Course] = field(default_factory=dict)
+    attentions: dict[tuple[MarkedProgram, object, int], Course] = field(default_factory=dict)
+    courses: dict[tuple[RowKind, bool, int], Course] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=8)
+def _known_of(priced: Decode) -> _Known:
+    """Return what is known of a priced decoder; decoders that differ in the number of their layers only share it."""
+    return _Known()
+
+
 class StepCycles:
     """A `StepCycles` predicts the cycles of a decoder's steps, part by part, without running them.
 
@@ -109,10 +125,6 @@ class StepCycles:
 
     def __init__(self, decode: Decode) -> None:
         self.decode, self.place, self.m = decode, decode.place, decode.machine
-        self._programs: dict[tuple[int, int], MarkedProgram] = {}
-        self._wholes: dict[tuple[MarkedProgram, int], Course] = {}
-        self._attentions: dict[tuple[MarkedProgram, object, int], Course] = {}
-        self._courses: dict[tuple[RowKind, bool, int], Course] = {}
         self._heads: dict[str, _Heads | None] = {}
 
     # --- programs -----------------------------------------------------------------------------------------------------
@@ -136,23 +148,27 @@ class StepCycles:
         )
 
     @cached_property
+    def _known(self) -> _Known:
+        return _known_of(self.priced)
+
+    @cached_property
     def roles(self) -> tuple[list[ColumnRole], list[RowRole]]:
         return self.priced.roles()
 
     def program(self, column: int, row: int) -> MarkedProgram:
         """Return the program of a PE."""
-        if (column, row) not in self._programs:
+        if (column, row) not in self._known.programs:
             columns, rows = self.roles
             image = self.priced.program(columns[column], rows[row]).assemble()
-            self._programs[column, row] = MarkedProgram(image, self.m)
-        return self._programs[column, row]
+            self._known.programs[column, row] = MarkedProgram(image, self.m)
+        return self._known.programs[column, row]
 
     def course(self, kind: RowKind, at_edge: bool = False, request: int = 0) -> Course:
         """Return the `Course` of a step in a row of a kind, in column 0 or in another one."""
         key = kind, at_edge or self.place.width == 1, request
-        if key not in self._courses:
-            self._courses[key] = self._course(*key)
-        return self._courses[key]
+        if key not in self._known.courses:
+            self._known.courses[key] = self._course(*key)
+        return self._known.courses[key]
 
     def _course(self, kind: RowKind, at_edge: bool, request: int) -> Course:
         """Return the `Course` of a step, of which only parts are followed if there is one of such a program already.
@@ -184,13 +200,13 @@ class StepCycles:
         state = opened.state
         if request:  # the first request has opened the position
             state.store(program.address("request"), 1, request)
-        whole = self._wholes.get((program, request))
+        whole = self._known.wholes.get((program, request))
         if whole is None:
             if request:
                 whole = program.follow("next token", "next token", given, state)
             else:
                 whole = self._followed(program, "next token", given, kind)
-            self._wholes[program, request] = whole
+            self._known.wholes[program, request] = whole
         size = state.load(program.address("held"), place.lanes)
         if not request:
             whole = whole.spliced(opened, "")
@@ -198,10 +214,10 @@ class StepCycles:
             mark = self.place.decoder.mark(kind_of_layer)
             if self.place.decoder.marked:
                 state.store(program.address("kind"), 1, mark)
-            if (program, size, mark) not in self._attentions:
-                self._attentions[program, size, mark] = program.follow("done cache", "done mix", None, state)
+            if (program, size, mark) not in self._known.attentions:
+                self._known.attentions[program, size, mark] = program.follow("done cache", "done mix", None, state)
             whole = whole.spliced(program.follow("done rotary", "done cache", None, state), "done rotary", turn)
-            whole = whole.spliced(self._attentions[program, size, mark], "done cache", turn)
+            whole = whole.spliced(self._known.attentions[program, size, mark], "done cache", turn)
         return whole
 
     def _blocks(self, kind: RowKind, home: Cycles) -> dict[str, object]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from argparse import Namespace
 from dataclasses import replace
@@ -12,7 +11,6 @@ import pytest
 from fabric.networks.inference.prefill.fit import prompt_words
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from harness.cli import main as cli
-from harness.figures import NAMES, load
 from harness.inference.capacity import Memory
 from harness.inference.running import placed
 from harness.models.presets import PRESETS as DECODERS
@@ -144,31 +142,6 @@ def test_what_is_refused_in_one_line(capsys, words, what):
     assert out == ""
     assert what in err
     assert len(err.splitlines()) == 1
-
-
-def test_a_table_is_picture_csv_and_page(capsys, tmp_path):
-    code, out, _ = run(capsys, "figure", "waferllm-table-4", "--out", str(tmp_path), "--json")
-    assert code == 0
-    files = json.loads(out)["files"]
-    assert [name.rpartition(".")[2] for name in files] == ["png", "csv", "md"]
-    with open(files[1], newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 12 * 6 + 24
-    assert {row["gigahertz"] for row in rows} == {"0.85", "1.1"}
-    page = (tmp_path / "waferllm-table-4.md").read_text(encoding="utf-8")
-    assert page.count("\n|") == len(rows) + 2
-    assert "largest mesh over smallest: published 0.94, A 0.97, B 1.09" in page
-    assert (tmp_path / "waferllm-table-4.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("waferllm-table") and name[-1] != "4"])
-def test_every_table_is_drawn(name, tmp_path):
-    from harness.kit.files import write_picture
-
-    result = load(name).function(machine("wse2"), None, None)
-    write_picture(tmp_path / "t.png", result.draw)
-    assert {"published", "modelled", "error", "program", "gigahertz"} <= set(result.rows[0])
-    assert result.notes
 
 
 def test_names_are_completed_for_what_is_asked():

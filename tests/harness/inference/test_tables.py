@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import json
+
 import pytest
 
-from harness.figures import waferllm_tables
+from harness.figures import NAMES, load, waferllm_tables
 from harness.inference import comparators, published
 from harness.inference.capacity import Memory, admit, by_arithmetic, places_of, smallest_mesh
 from harness.inference.requests import extras, growing, request, transition
 from harness.inference.tables import FAR, TABLES, cells, ratios
+from harness.kit.files import write_picture
 from harness.models.presets import PRESETS
 from tests.conftest import ROOT
 from traces.style import new_figure
@@ -241,3 +245,26 @@ def test_the_legend_of_a_picture_lies_within_it(tables):
     box = canvas.legends[0].get_window_extent()
     assert box.x0 >= 0
     assert box.x1 <= canvas.bbox.x1
+
+
+def test_a_table_is_picture_csv_and_page(wse, tmp_path):
+    done = wse("figure", "waferllm-table-4", "--out", tmp_path, "--json")
+    assert done.returncode == 0
+    files = json.loads(done.stdout)["files"]
+    assert [name.rpartition(".")[2] for name in files] == ["png", "csv", "md"]
+    with open(files[1], newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 12 * 6 + 24
+    assert {row["gigahertz"] for row in rows} == {"0.85", "1.1"}
+    page = (tmp_path / "waferllm-table-4.md").read_text(encoding="utf-8")
+    assert page.count("\n|") == len(rows) + 2
+    assert "largest mesh over smallest: published 0.94, A 0.97, B 1.09" in page
+    assert (tmp_path / "waferllm-table-4.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("waferllm-table") and name[-1] != "4"])
+def test_every_table_is_drawn(name, tmp_path):
+    result = load(name).function(WSE2, None, None)
+    write_picture(tmp_path / "t.png", result.draw)
+    assert {"published", "modelled", "error", "program", "gigahertz"} <= set(result.rows[0])
+    assert result.notes

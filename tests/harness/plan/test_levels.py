@@ -32,19 +32,19 @@ def _few_rows():
     mixing.attention_cost.cache_clear()
 
 
-def asked(numbers, layers=None):
-    """Return what both levels say on a machine with some numbers changed, of the model or its first layers."""
-    given, model = machine("wse2", numbers), find_model(MODEL)
-    model = replace(model, layers=layers or model.layers)
+def asked(numbers, **sizes):
+    """Return what both levels say on a machine with some numbers changed, of the model or of one of other sizes."""
+    given, model = machine("wse2", numbers), replace(find_model(MODEL), **sizes)
     return levels(model, given, streaming_run(model, wafer(given), 4))
 
 
 def test_both_read_the_same_machine():
     """A clock twice as fast halves the model's compute and not the plan's; a slower link lengthens both."""
-    plain, fast = asked({}, 1), asked({"clock.ghz": 1.7}, 1)
+    small = {"layers": 1, "width": 384, "sequence": 256, "heads": 6}
+    plain, fast = asked({}, **small), asked({"clock.ghz": 1.7}, **small)
     assert fast["compute"] == pytest.approx(plain["compute"] / 2)
     assert fast["planned_compute"] == plain["planned_compute"]
-    slow = asked({"link.rate": 10**9}, 1)
+    slow = asked({"link.rate": 10**9}, **small)
     assert slow["planned_traffic"] == pytest.approx(100 * plain["planned_traffic"])
     assert slow["traffic"] == pytest.approx(100 * plain["traffic"])
 

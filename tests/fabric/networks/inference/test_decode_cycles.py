@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fabric.kernels.collectives.pieces.ktree import KTree, group_sizes
 from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.matvec.line_sum import LineSum
-from fabric.networks.inference import elementwise
+from fabric.networks.inference import decode_cycles, elementwise
 from fabric.networks.inference.decode import PARTS, Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.decoder import Decoder, LayerKind
@@ -138,6 +138,7 @@ def test_a_layer_takes_what_one_more_takes(norms):
 def test_an_instruction_more_costs_what_it_costs(monkeypatch):
     """The price follows the program: what the writer of a part emits is paid, once per layer."""
     monkeypatch.setattr("fabric.networks.inference.decode._written", Decode.write)  # which keeps programs
+    monkeypatch.setattr(decode_cycles, "_known_of", lambda priced: decode_cycles._Known())  # and what is followed
     decode = decode_of(SIZES[0][0], 7, 5, "shift", 9)
     before = StepCycles(decode).step(7)
     emit = elementwise.emit_gated
@@ -185,8 +186,9 @@ def test_steps_together_are_steps_alone():
     """Many steps at a time are the same steps."""
     decode = decode_of(SIZES[0][0], 7, 5, "shift", 24)
     together = StepCycles(decode).steps(range(24))
-    alone = StepCycles(decode)
-    assert together.tolist() == [alone.step(before) for before in range(24)]
+    for before in range(0, 24, 5):
+        decode_cycles._known_of.cache_clear()
+        assert StepCycles(decode).step(before) == together[before]
 
 
 def test_work_does_not_grow_with_the_mesh(monkeypatch):
