@@ -483,4 +483,4 @@ def form_of(shape: GraphShape) -> str:
 
 def phases(shape: GraphShape, tokens: int, mesh: Mesh, form: str | None = None) -> tuple[PhaseCost, ...]:
     """Return the phases of an iteration for so many tokens of a wafer, in order; `form` as of `layer_costs.phases`."""
-    return _followed(shape, -(-tokens // groups_of(shape.network, mesh)), mesh, form or form_of(shape))
+    return _followed(shape, -(-tokens // groups_of(shape.network, mesh)), mesh.apart, form or form_of(shape))

@@ -425,7 +425,7 @@ def phases(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str | No
     short = list(dict.fromkeys(kinds[:-1])) + kinds[-1:]
     first = {kind: number for number, kind in enumerate(short, 1)}
     chosen = tuple(layer for _, _, layer in short), tuple(active for _, active, _ in short)
-    found = _followed(*chosen, tokens_of(tokens, mesh), mesh, form or form_of(layers))
+    found = _followed(*chosen, tokens_of(tokens, mesh), mesh.apart, form or form_of(layers))
     every = _phases(*_network(bare, below))
     return tuple(PhaseCost(phase, n, found[phase, first[kinds[n - 1]]]) for phase, n, _ in every)
 

@@ -76,7 +76,7 @@ def attention_cost(shape: AttentionShape, tokens: int, mesh: Mesh) -> AttentionC
     own, group = min(tokens, shape.sequence), shape.heads // shape.kv_heads
     rows, count = shape.sequence / own, commands * max(1.0, tokens / shape.sequence)
     cycles, words = {}, {}
-    form = mesh.machine, own, group, shape.causal, min(columns, BESIDE)
+    form = mesh.apart.machine, own, group, shape.causal, min(columns, BESIDE)
     for phase in PHASES:
         one, two = (_on_rows(form, phase, features, rows, number) for number in (1, 1 + (count > 1)))
         cycles[phase] = one + (count - 1) * (two - one)
@@ -161,7 +161,7 @@ def _network(kv_heads: int, heads: int, size: int, sequence: int, causal: bool) 
 def sum_cost(features: int, tokens: int, mesh: Mesh) -> float:
     """Return the cycles of a sum of two tensors, or of a copy, of so many features."""
     some = min(tokens, SUMMED)
-    one, two = (_priced(mesh.machine, some, 1, 1, 1, False, heads, 1)["add"] for heads in (1, 2))
+    one, two = (_priced(mesh.apart.machine, some, 1, 1, 1, False, heads, 1)["add"] for heads in (1, 2))
     return one + (-(-features // mesh.width) - 1) * (two - one) * tokens / some
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.table import activation
 from wse_core.errors import ConfigError
-from wse_core.params import Machine
+from wse_core.params import PARAMETERS, Machine
 
 __all__ = ["AttentionShape", "LayerShape", "Mask", "Mesh", "shapes_of"]
 
@@ -118,6 +119,16 @@ class LayerShape:
         return 2 * self.norm * self.outputs
 
 
+OUTSIDE = ("answer.", "clock.", "link.", "node.", "plan.", "update.")
+"""Numbers of a machine whose names begin so say nothing of what a wafer does in a cycle."""
+
+
+@lru_cache(maxsize=64)
+def _apart(given: Machine) -> Machine:
+    """Return a machine with the usual numbers for all that is outside of a wafer."""
+    return given.replace({name: PARAMETERS[name].value for name in given if name.startswith(OUTSIDE)})
+
+
 @dataclass(frozen=True)
 class Mesh:
     """A `Mesh` is the PEs that a layer is laid out on: features over x, tokens over y.
@@ -140,6 +151,14 @@ class Mesh:
             if not 1 <= given <= most:
                 raise ConfigError(f"{given} PEs do not fit the wafer", where=f"mesh: {name}", hint=f"1 to {most}")
             object.__setattr__(self, name, given)
+
+    @property
+    def apart(self) -> Mesh:
+        """The mesh is told nothing of what lies outside of its wafer, on which no cycle of it depends.
+
+        What is followed for one stands for all machines that differ in links, nodes, answers and updates only.
+        """
+        return replace(self, machine=_apart(self.machine))
 
     @property
     def hertz(self) -> float:

@@ -73,7 +73,7 @@ from wse_core.params import Machine
 __all__ = ["LASTING", "PARTS", "Decode"]
 
 WRITTEN = 128
-"""So many programs stay at hand, the last ones that were asked for."""
+"""The cache of written programs holds so many, those that were asked for last."""
 
 Summed = Callable[[str, Var], Callable[[], None]]
 """Gives, for an all-reduce of `Decode.sums` and a variable, what writes it."""

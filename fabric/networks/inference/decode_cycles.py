@@ -101,7 +101,7 @@ class RowKind(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """Programs of a priced decoder, and what was followed of them."""
+    """A `_Known` holds programs of a priced decoder, and what was followed of them."""
 
     programs: dict[tuple[int, int], MarkedProgram] = field(default_factory=dict)
     wholes: dict[tuple[MarkedProgram, int], Course] = field(default_factory=dict)

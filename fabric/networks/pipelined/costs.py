@@ -71,7 +71,7 @@ __all__ = [
 ]
 
 ENGINE: Backend = "compiled"
-"""That measures, whichever one trains: both take the same cycles."""
+"""Costs are measured on this engine, whichever one trains: both take the same cycles."""
 TURNS = 3
 """So many turns are measured, after those that fill the pipeline."""
 STREAM, BACK = 11, 12

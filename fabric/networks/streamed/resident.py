@@ -73,7 +73,7 @@ SEQUENTIAL = ("attention", "rotary", "tokenmean")
 MOST_COUNTED = 128
 """The data of a command of attention can tell so many heads, and sequences, apart."""
 KEPT_RESIDENTS = 8
-"""So many residents stay at hand, the last ones that were asked for."""
+"""The cache of residents holds so many, those that were asked for last."""
 
 
 class Resident:

@@ -27,11 +27,11 @@ from harness.figures.graph_model import (
 )
 from harness.train.nodes import graph_of
 from harness.train.tables import NodeConfig
-from swarm.cluster import graph_costs
+from swarm.cluster import graph_costs, layer_costs
 from swarm.cluster.check import _parameters, compare, layers_of
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.graph_costs import GraphShape, phases
-from swarm.cluster.shapes import LayerShape, Mesh
+from swarm.cluster.shapes import OUTSIDE, LayerShape, Mesh
 from swarm.cluster.timeline import iteration
 from swarm.system import System
 from tests.conftest import ROOT
@@ -320,6 +320,20 @@ def test_gaps_and_filters_with_gaps_are_followed():
     for case in (SEEN[3], SEEN[7]):
         masks, mesh = masks_of(case.of.network, 0.4), Mesh(machine(), case.width, case.height)
         assert abs(compare(case.of.network, masks, Cluster(1, mesh), case.tokens).error) < MEAN
+
+
+def test_what_lies_outside_of_a_wafer_changes_no_cycle_of_it():
+    """Followed with another clock, other links, nodes and answers, without what is remembered, costs are the same."""
+    numbers = {name: 2 * value for name, value in machine().items() if name.startswith(OUTSIDE)}
+    case, layers = SEEN[0], (LayerShape(6, 4, activation="relu", norm=True), LayerShape(4, 3))
+    found = []
+    for m in (machine(), machine().replace(numbers)):
+        mesh = Mesh(m, case.width, case.height)
+        assert mesh.apart.machine == machine()
+        graph = graph_costs._followed.__wrapped__(GraphShape(case.of.network), case.tokens, mesh, "pairs")
+        chain = layer_costs._followed.__wrapped__(layers, (None, True), 3, mesh, "pairs")
+        found.append((graph, chain))
+    assert found[0] == found[1]
 
 
 def test_blocks_that_are_alike_are_followed_once(monkeypatch):

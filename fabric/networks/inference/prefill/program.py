@@ -83,7 +83,7 @@ Norms of queries and keys belong to ``rotary``, norms behind the parts of a laye
 
 
 WRITTEN = 128
-"""So many programs stay at hand, the last ones that were asked for."""
+"""The cache of written programs holds so many, those that were asked for last."""
 
 
 @dataclass(frozen=True)
