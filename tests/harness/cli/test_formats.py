@@ -7,6 +7,7 @@ import json
 import pytest
 
 from harness.cli import main as cli
+from tests.examples import mixed
 from traces.picture import FORMATS
 
 BEGINS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -17,8 +18,12 @@ n = [4, 8]
 """
 
 
-@pytest.mark.parametrize("form", FORMATS)
-@pytest.mark.parametrize("command", ["view", "sweep", "plan", "project", "place"])
+COMMANDS = ["view", "sweep", "plan", "project", "place"]
+OTHERS = [form for form in FORMATS if form != "png"]
+"""What a command that does not heed the format would not write."""
+
+
+@pytest.mark.parametrize(("command", "form"), [*mixed(COMMANDS, OTHERS), ("view", "png")])
 def test_commands_write_pictures_in_the_format_that_is_asked_for(tmp_path, monkeypatch, capsys, command, form):
     monkeypatch.chdir(tmp_path)
     if command == "view":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -23,6 +25,17 @@ def compiled(directory, size, width, half=False, arch="wse2"):
     options = Options(params=params, fabric=(width + 7, width + 2), arch=arch)
     write_bundle(bundle_of(compile_file(PROGRAMS / "fft3d/layout.csl", options)), directory)
     return directory
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    """Return a function that compiles a transform, once."""
+
+    @cache
+    def made(size, width, half=False, arch="wse2"):
+        return compiled(tmp_path_factory.mktemp("fft") / "out", size, width, half, arch)
+
+    return made
 
 
 def factors(size, dtype):
@@ -93,8 +106,8 @@ def near(found, values, norm, inverse, unit):
 
 @pytest.mark.parametrize("arch", ["wse2", "wse3"])
 @pytest.mark.parametrize(("size", "width"), [(8, 4), (4, 2), (4, 4), (8, 1)])
-def test_a_transform_is_the_one_of_numpy(tmp_path, size, width, arch):
-    out = compiled(tmp_path / "out", size, width, arch=arch)
+def test_a_transform_is_the_one_of_numpy(bundle, size, width, arch):
+    out = bundle(size, width, arch=arch)
     values = numbers(size, width)
     for inverse in (0, 1):
         found, cycles = transformed(out, values, width, "csfftExecC2C", 0, inverse)
@@ -104,15 +117,15 @@ def test_a_transform_is_the_one_of_numpy(tmp_path, size, width, arch):
 
 @pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("inverse", [0, 1])
-def test_norms_count_as_those_of_numpy(tmp_path, norm, inverse):
-    out = compiled(tmp_path / "out", 8, 2)
+def test_norms_count_as_those_of_numpy(bundle, norm, inverse):
+    out = bundle(8, 2)
     values = numbers(8, 3)
     near(transformed(out, values, 2, "csfftExecC2C", norm, inverse)[0], values, norm, inverse, 2.0**-24)
 
 
 @pytest.mark.parametrize("norm", [0, 1, 2])
-def test_real_numbers_go_there_and_come_back(tmp_path, norm):
-    out = compiled(tmp_path / "out", 4, 2)
+def test_real_numbers_go_there_and_come_back(bundle, norm):
+    out = bundle(4, 2)
     values = numbers(4, 5, real=True)
     there = transformed(out, values, 2, "csfftExecR2C", norm)[0]
     near(there, values, norm, False, 2.0**-24)
@@ -122,8 +135,8 @@ def test_real_numbers_go_there_and_come_back(tmp_path, norm):
 
 
 @pytest.mark.parametrize("width", [2, 4])
-def test_numbers_of_16_bits(tmp_path, width):
-    out = compiled(tmp_path / "out", 4, width, half=True)
+def test_numbers_of_16_bits(bundle, width):
+    out = bundle(4, width, half=True)
     values = numbers(4, 6).astype(np.complex64)
     values = values.real.astype(np.float16) + 1j * values.imag.astype(np.float16)
     for norm, inverse in ((0, 0), (1, 1)):

@@ -86,11 +86,17 @@ def test_what_is_too_large_is_held_against_a_part_of_it(monkeypatch):
     assert all(row["measured_cycles"] is None for row in found["rows"])
 
 
+@pytest.fixture(scope="module")
+def bert():
+    """What is said of a transformer on some systems."""
+    return module.project(load_train("digits-bert"), [1, 2, 4, 8, 64])
+
+
 @pytest.mark.parametrize("name", few(["digits-bert", "digits-unet", "digits-cnn", "chars"], 2))
-def test_graphs_are_projected(name):
+def test_graphs_are_projected(name, bert):
     """Attention, convolutions and round trips: the error is that of a simulation, and small."""
-    found = module.project(load_train(name), [1, 64])
-    share = [row for row in found["rows"] if row["kind"] == "fixed share"]
+    found = bert if name == "digits-bert" else module.project(load_train(name), [1, 64])
+    share = [row for row in found["rows"] if row["kind"] == "fixed share" and row["systems"] in (1, 64)]
     assert [row["systems"] for row in share] == [1, 64]
     assert share[0]["measured_cycles"]
     assert abs(share[0]["error"]) < 0.02
@@ -109,10 +115,9 @@ def test_a_graph_that_is_too_large_is_held_against_fewer_rows(monkeypatch):
         module.project(load_train("digits-bert"), [4])
 
 
-def test_sequences_of_a_divided_batch_stay_whole():
+def test_sequences_of_a_divided_batch_stay_whole(bert):
     """512 tokens on 16 rows of PEs: eight systems would cut sequences of eight tokens."""
-    found = module.project(load_train("digits-bert"), [1, 2, 4, 8])
-    assert [row["systems"] for row in found["rows"] if row["kind"] == "fixed batch"] == [1, 2, 4]
+    assert [row["systems"] for row in bert["rows"] if row["kind"] == "fixed batch"] == [1, 2, 4]
 
 
 def test_slow_links_and_updates_are_what_limits():
