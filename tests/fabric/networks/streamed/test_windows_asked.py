@@ -109,7 +109,7 @@ def test_the_table_of_the_page_has_the_prices_of_the_programs(monkeypatch):
     assert len(rows) == 3
     for samples, channels, *cycles in rows:
         prices.clear()
-        shape = ConvolutionShape.of(Window(int(channels), 8, 8, 3, 3, 1, 1), "ask")
+        shape = ConvolutionShape.of(Window(int(channels), 8, 8, 3, 3, before=(1, 1), behind=(1, 1)), "ask")
         gradients.windows_pay.__wrapped__(machine(), "f16", int(samples), shape, int(channels))
         dot, windows = (price.alone for price in prices)
         assert [int(cell.replace(",", "")) for cell in cycles] == [9 * int(channels) * dot, windows]
