@@ -192,19 +192,23 @@ def test_nobody_changes_a_machine_that_runs_in_another_thread():
         work.start(engine)
         return engine
 
-    quiet, disturbed, refused = start(), start(), []
+    quiet, refused = start(), []
     quiet.run(1 << 40)
-    thread = threading.Thread(target=disturbed.run, args=(1 << 40,))
-    thread.start()
-    while thread.is_alive() and len(refused) < 5:
-        try:
-            disturbed.trace(None)
-        except ConfigError as error:
-            refused.append(str(error))
-    thread.join()
-    assert all("while the machine runs in another thread" in text for text in refused)
+    for _ in range(50):  # a busy host may let a whole run pass before this thread comes to its turn
+        disturbed = start()
+        thread = threading.Thread(target=disturbed.run, args=(1 << 40,))
+        thread.start()
+        while thread.is_alive() and len(refused) < 5:
+            try:
+                disturbed.trace(None)
+            except ConfigError as error:
+                refused.append(str(error))
+        thread.join()
+        assert disturbed.snapshot() == quiet.snapshot()
+        if len(refused) >= 3:
+            break
     assert len(refused) >= 3
-    assert disturbed.snapshot() == quiet.snapshot()
+    assert all("while the machine runs in another thread" in text for text in refused)
 
 
 @pytest.mark.parametrize("delay", range(4))
