@@ -814,13 +814,13 @@ class OnnxReader:
         self._channels_normed(node, x)
         self.values[node.output[0]] = self.values[node.output[0]]._replace(last=True)
 
-    def _channels_normed(self, node: Any, x: FileTensor) -> None:
+    def _channels_normed(self, node: Any, x: FileTensor, behind: int = 0) -> None:
         if len(node.input) < 3 or not node.input[2] or self._zeros(node.input[2]) != self._ones(node.input[1]):
             self._refuse(node, "channels of a pixel are normalised with factors and shifts here, or with neither")
             return
         name = self._add_node(node, "channelnorm", x, name=self._named(node, 1).removesuffix(".norm"))
         if name:
-            self._normed_by(node, name, ("weight", "bias"), x.shape[0])
+            self._normed_by(node, name, ("weight", "bias"), x.shape[0], behind)
 
     def _norms_alike(self) -> None:
         """Let norms over features, channels of one pixel, be as those over channels if there are such."""
@@ -835,7 +835,7 @@ class OnnxReader:
             self._refuse(node, "only channels of images are normalised over the second axis here")
             return
         self._small(node)
-        self._channels_normed(node, x)
+        self._channels_normed(node, x, len(x.shape) - 1)
 
     def _ones(self, name: str) -> bool:
         """Return whether an input is a constant of ones."""
@@ -1114,10 +1114,18 @@ class OnnxReader:
         if not name:
             return
         count = x.features or len(self.known.get(node.input[1], ()))
-        self._normed_by(node, name, ("weight", "bias")[: 2 - bare], count)
+        self._normed_by(node, name, ("weight", "bias")[: 2 - bare], count, 0)
 
-    def _normed_by(self, node: Any, name: str, whats: Sequence[str], count: int) -> None:
-        """Keep the factors and shifts of a normalisation; constants of a file stay what they are."""
+    def _normed_by(self, node: Any, name: str, whats: Sequence[str], count: int, behind: int | None = None) -> None:
+        """Keep the factors and shifts of a normalisation; constants of a file stay what they are.
+
+        They lie along the axis with so many axes `behind` it, unless their operator has them as vectors (None).
+        """
+        for place, what in enumerate(whats, 1):
+            shape = np.shape(self.known.get(node.input[place], ()))
+            axis = len(shape) - 1 - (behind or 0)
+            if behind is not None and math.prod(shape) > 1 and (axis < 0 or shape[axis] != math.prod(shape)):
+                self._refuse(node, f"a {what} of shape {shape} does not lie along the axis that is normalised")
         trained = [node.input[place] in self.origin for place, _ in enumerate(whats, 1)]
         if not any(trained) and all(node.input[place] in self.known for place, _ in enumerate(whats, 1)):
             self.nodes[-1]["fixed"] = True

@@ -348,6 +348,41 @@ def residual(path):
     return (2, 6, 6), {name: array for name, array in given.items() if name.endswith((".weight", ".bias"))}
 
 
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (1, 1, 4), (1, 4, 1)])
+def test_factors_of_channels_lie_along_channels(folder, shape):
+    """Images of four channels, rows and columns: factors of rows or columns are as many."""
+    node = helper.make_node
+    given = {
+        "stem.weight": np.ones((4, 2, 1, 1), np.float32),
+        "norm.weight": np.ones((4, 1, 1), np.float32),
+        "norm.bias": np.ones(shape, np.float32),
+        "end.weight": np.ones((3, 64), np.float32),
+        "channels": np.array([1]),
+        "two": np.array(2.0, np.float32),
+        "epsilon": np.array(1e-6, np.float32),
+    }
+    nodes = [
+        node("Conv", ["x", "stem.weight"], ["a"], "stem"),
+        node("ReduceMean", ["a", "channels"], ["m"], "mean"),
+        node("Sub", ["a", "m"], ["c"], "centred"),
+        node("Pow", ["c", "two"], ["s"], "squares"),
+        node("ReduceMean", ["s", "channels"], ["v"], "variance"),
+        node("Add", ["v", "epsilon"], ["w"], "plus"),
+        node("Sqrt", ["w"], ["r"], "root"),
+        node("Div", ["c", "r"], ["u"], "unit"),
+        node("Mul", ["u", "norm.weight"], ["p"], "factors"),
+        node("Add", ["p", "norm.bias"], ["b"], "shifts"),
+        node("Flatten", ["b"], ["f"], "flat"),
+        node("Gemm", ["f", "end.weight"], ["y"], "end", transB=1),
+    ]
+    write_images("m.onnx", nodes, given, (2, 4, 4))
+    with pytest.raises(UnsupportedError, match="does not lie along the axis that is normalised"):
+        read_onnx("m.onnx")
+    given["norm.bias"] = np.ones((1, 4, 1, 1), np.float32)
+    write_images("m.onnx", nodes, given, (2, 4, 4))
+    assert [one["op"] for one in read_onnx("m.onnx").nodes][:2] == ["convolution", "channelnorm"]
+
+
 @pytest.mark.parametrize("made", [lenet, residual])
 def test_networks_of_images_give_the_logits_of_the_reference_evaluator(folder, made):
     shape, given = made("m.onnx")
