@@ -17,7 +17,7 @@ the order of the PEs), and its logits with a plain decoder in float64 on the sam
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +48,7 @@ from harness.kit.console import Progress
 from harness.models.rounding import Loss
 from traces.marks import mark
 from wse_core.errors import ConfigError
-from wse_core.formats import Arithmetic
+from wse_core.formats import Arithmetic, Bits
 
 __all__ = ["Answer", "Load", "answer"]
 
@@ -282,29 +282,35 @@ def _gone_on(built: Decode | Chunks, request: AnswerRequest, weights: Weights, a
     restored(answer, kept)
     answer.load, answer.resumed = Load(*load) if load else None, kept.position
     decode = built.decode if isinstance(built, Chunks) else built
-    tables = decode.tables(weights)
-    behind = decode.prompt is not None or decode.begun
-    resident = Resident(decode, weights, kept=tables) if behind else Resident(decode, weights, tables=tables)
-    resident.go_on(kept.lasting, kept.position)
-    if not request.verify:
-        return _Begun(resident, None, None)
-    compared = _compared(Oracle(decode, weights, tables), request, weights, answer, isinstance(built, Chunks))
-    compared.goes_on(resident, [*request.prompt, *answer.tokens][: kept.position])
-    return _Begun(resident, None, compared)
+    read = [*request.prompt, *answer.tokens][: kept.position]
+    return _behind(decode, request, weights, answer, kept.lasting, read, isinstance(built, Chunks))
 
 
 def _behind_prefix(decode: Decode, prefix: Prefix, request: AnswerRequest, weights: Weights, answer: Answer) -> _Begun:
     """Let the decoder go on behind tokens that another answer has read."""
     check_prefix(prefix, request, weights)
     answer.reused, answer.reused_cycles = prefix.count, prefix.cycles
+    return _behind(decode, request, weights, answer, prefix.lasting, prefix.tokens)
+
+
+def _behind(
+    decode: Decode,
+    request: AnswerRequest,
+    weights: Weights,
+    answer: Answer,
+    lasting: Mapping[str, Bits],
+    read: Sequence[int],
+    in_pieces: bool = False,
+) -> _Begun:
+    """Let the decoder go on behind tokens that were read, with what their PEs kept."""
     tables = decode.tables(weights)
     behind = decode.prompt is not None or decode.begun
     resident = Resident(decode, weights, kept=tables) if behind else Resident(decode, weights, tables=tables)
-    resident.go_on(prefix.lasting, prefix.count)
+    resident.go_on(lasting, len(read))
     if not request.verify:
         return _Begun(resident, None, None)
-    compared = _compared(Oracle(decode, weights, tables), request, weights, answer)
-    compared.goes_on(resident, prefix.tokens)
+    compared = _compared(Oracle(decode, weights, tables), request, weights, answer, in_pieces)
+    compared.goes_on(resident, read)
     return _Begun(resident, None, compared)
 
 
