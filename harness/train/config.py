@@ -384,10 +384,20 @@ class TrainConfig(TrainFile):
         images = "kernel", "kernel_width", "stride", "padding", "output_padding", "groups", "momentum"
         sides = *SIDES, "output_padding_width"
         for node in facts["network"].get("nodes", ()):  # and before there were images, or heads that are shared
-            if not node["fixed_outputs"]:
-                del node["fixed_outputs"]
-            for key in (*images, *sides, "kv_heads", "base", "turned", "scaled", "factor", "shared", "fixed"):
-                if node[key] is None:
+            more = (
+                "kv_heads",
+                "base",
+                "turned",
+                "scaled",
+                "factor",
+                "shared",
+                "fixed",
+                "fixed_outputs",
+                "method",
+                "sides",
+            )
+            for key in (*images, *sides, *more):
+                if node[key] in (None, ()):
                     del node[key]
         if self.train.optimizer.decays == "all":  # what was there before there was a choice
             del facts["train"]["optimizer"]["decays"]

@@ -28,6 +28,7 @@ import numpy as np
 
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.resample import METHODS
 from fabric.networks.graph.rotary import BASE
 from fabric.networks.graph.table import LOSSES, OPERATIONS
 from fabric.networks.graph.tensors import INPUT
@@ -57,14 +58,18 @@ NORMS = ("norm", "centred", "rms", "headrms", "groupnorm", "channelnorm", "batch
 """These have factors of their own."""
 SIDES = ("stride_width", "padding_width", "padding_below", "padding_right", "dilation", "dilation_width")
 """Sizes of windows that follow from others where a node does not say them."""
+WINDOW = ("kernel", "kernel_width", "stride", "padding", *(side for side in SIDES if "dilation" not in side))
+"""Windows without gaps have these keys."""
 OWNERS = {
     **dict.fromkeys(("outputs", "bias", "density", "deviation"), ("linear", "convolution", "transposed")),
     **dict.fromkeys(
         ("stride", "stride_width", "padding", "padding_width", "padding_below", "padding_right"),
-        ("convolution", "transposed", "maxpool", "avgpool"),
+        ("convolution", "transposed", "maxpool", "avgpool", "resample"),
     ),
     **dict.fromkeys(("dilation", "dilation_width"), ("convolution", "transposed")),
-    **dict.fromkeys(("kernel", "kernel_width"), ("convolution", "transposed", "maxpool", "avgpool", "upsample")),
+    **dict.fromkeys(
+        ("kernel", "kernel_width"), ("convolution", "transposed", "maxpool", "avgpool", "upsample", "resample")
+    ),
     **dict.fromkeys(("output_padding", "output_padding_width"), ("transposed",)),
     "groups": ("convolution", "transposed", "groupnorm", "headrms"),
     "momentum": ("batchnorm",),
@@ -73,6 +78,7 @@ OWNERS = {
     "causal": ("attention",),
     "scaled": ("attention",),
     "factor": ("multiple",),
+    **dict.fromkeys(("method", "sides"), ("resample",)),
     "fixed_outputs": ("linear",),
     "fixed": ("linear", "convolution", "transposed", "shift", "scale", *NORMS),
     "shared": ("scale", "headrms"),
@@ -221,6 +227,10 @@ def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, features:
     sizes = _sides(image)
     if node.op == "groupnorm":
         return sizes | {"groups": node.groups or 0}
+    if node.op == "resample" and node.method != "mean":
+        return sizes | dict(
+            zip(("out_height", "out_width"), node.sides, strict=True), method=METHODS.index(node.method)
+        )
     height = node.kernel or (image[1] if node.op == "avgpool" else 0)
     width = node.kernel_width or node.kernel or (image[2] if node.op == "avgpool" else 0)
     sizes |= {"kernel_height": height, "kernel_width": width}
@@ -238,9 +248,17 @@ def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, features:
     if node.op != "convolution":
         sizes |= {"padding": node.padding} if node.padding else {}
         own = {"stride_width": width} if node.stride is None and height != width else {}
-        return sizes | {"stride": node.stride or max(height, 1)} | own | sizes
+        sizes |= {"stride": node.stride or max(height, 1)} | own
+        return sizes | (_mean_of(sizes) if node.op == "resample" else {})
     more = {"outputs": node.outputs or 0, "groups": node.groups or 1, "bias": int(node.bias is not False)}
     return sizes | more | {"stride": node.stride or 1, "padding": node.padding or 0}
+
+
+def _mean_of(sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return what a mean over windows has to know besides their sizes."""
+    image = [sizes[name] for name in ("channels", "height", "width")]
+    window = window_of(Node("", "", (), sizes), math.prod(image))
+    return {"method": METHODS.index("mean"), "out_height": window.out_height, "out_width": window.out_width}
 
 
 def window_at(image: Sequence[int], keys: Mapping[str, Any]) -> Window:
@@ -266,6 +284,9 @@ def _windowed(node: Node, given: int, where: str) -> tuple[int, ...]:
         if node.op in ("transposed", "upsample"):
             OPERATIONS[node.op].features(node, given)
             return tuple(node.size(name) for name in ("channels", "height", "width"))
+        if node.op == "resample":
+            OPERATIONS[node.op].features(node, given)
+            return tuple(node.size(name) for name in ("channels", "out_height", "out_width"))
         window = window_of(node, given)
     except ConfigError as error:
         error.where = where
@@ -293,12 +314,28 @@ def _check(node: NodeConfig, where: str) -> None:
     if (node.output_padding or 0) >= strides[0] or (along or 0) >= strides[1]:
         hint = "output_padding below stride"
         raise ConfigError("rows of pixels that no window reaches", where=f"{where}.output_padding", hint=hint)
+    if node.op == "resample":
+        _check_resample(node, where)
     if node.op in ("convolution", "transposed", "maxpool", "upsample") and node.kernel is None:
         raise ConfigError(f"{node.op} needs a window", where=f"{where}.kernel", hint="kernel = 3")
     if node.op in ("groupnorm", "headrms") and node.groups is None:
         raise ConfigError(f"{node.op} needs a number of groups", where=f"{where}.groups")
     if node.density == 0:
         raise ConfigError("nothing is left at a density of 0", where=f"{where}.density", value=0)
+
+
+def _check_resample(node: NodeConfig, where: str) -> None:
+    """Refuse images of other sides of which it is not said how they are made, or which sides they have."""
+    if node.method is None:
+        raise ConfigError("resample needs a method", where=f"{where}.method", hint=", ".join(METHODS))
+    mean, windowed = node.method == "mean", [key for key in WINDOW if getattr(node, key) is not None]
+    if mean and (node.kernel is None or node.sides):
+        what = "a mean of windows has sides that follow from them" if node.sides else "a mean needs a window"
+        raise ConfigError(what, where=f"{where}.{'sides' if node.sides else 'kernel'}", hint="kernel = 3")
+    if not mean and (len(node.sides) != 2 or min(node.sides) < 1):
+        raise ConfigError("resample needs rows and columns", where=f"{where}.sides", hint="sides = [16, 16]")
+    if not mean and windowed:
+        raise ConfigError(f"{node.method} has no {windowed[0]}", where=f"{where}.{windowed[0]}", hint='method = "mean"')
 
 
 def _gpt(hidden: int, blocks: int, heads: int, between: int, classes: int) -> list[dict[str, Any]]:

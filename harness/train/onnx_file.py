@@ -17,6 +17,7 @@ Mul, Div by a constant; Sub of two tensors              multiple; multiple and a
 MaxPool; AveragePool, which counts its padding          maxpool; avgpool
 GlobalAveragePool, ReduceMean over rows and columns     avgpool of the whole image
 Resize to the nearest pixel, by a whole number          upsample
+Resize, linear or cubic; AveragePool without padding    resample
 Mul of an image and a number per channel; Expand        upsample, and mul
 LayerNormalization, whole or in steps                   norm; channelnorm over the channels of each pixel
 GroupNormalization, or Reshape, InstanceNormalization,  groupnorm

@@ -20,6 +20,7 @@ import numpy as np
 
 from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.plain import EPSILON
+from fabric.networks.graph.resample import METHODS, resampled
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from harness.train.nodes import enlarged, window_at
@@ -843,8 +844,8 @@ class OnnxReader:
 
     # --- images -------------------------------------------------------------------------------------------------------
 
-    def _window(self, node: Any, x: FileTensor, kernel: Sequence[int]) -> dict[str, int] | None:
-        """Return the keys of a window; None if it is refused."""
+    def _window(self, node: Any, x: FileTensor, kernel: Sequence[int]) -> dict[str, Any] | None:
+        """Return the keys of a window, a method too if a mean does not count what is outside; None if it is refused."""
         count = len(kernel)
         strides, dilations = (list(self._of(node, name, [1] * count)) for name in ("strides", "dilations"))
         pads = list(self._of(node, "pads", [0] * 2 * count))
@@ -867,11 +868,14 @@ class OnnxReader:
             self._refuse(node, "sides are padded by numbers that the file says here")
             return None
         pads = [one + more for one, more in zip(pads, border, strict=True)]
-        if self._of(node, "ceil_mode", 0):
-            ends = _ceiled(x.image[1:], strides, reach, pads)
-            if any(ends) and node.op_type != "MaxPool":
-                self._refuse(node, "windows that leave the image have no mean here: ceil_mode is 0")
+        counted = node.op_type != "AveragePool" or bool(self._of(node, "count_include_pad", 0))
+        inside = any(pads) and not counted
+        if self._of(node, "ceil_mode", 0) and any(ends := _ceiled(x.image[1:], strides, reach, pads)):
+            if node.op_type == "AveragePool" and counted and any(pads):
+                what = "a mean counts zeros beside the image, but not those that ceil_mode adds"
+                self._refuse(node, f"{what}: count_include_pad is 0, or ceil_mode")
                 return None
+            inside = node.op_type == "AveragePool"
             pads = [*pads[:2], pads[2] + ends[0], pads[3] + ends[1]]
         found = {"kernel": kernel[0], "kernel_width": kernel[1], "stride": strides[0]}
         found |= {"stride_width": strides[1]} if strides[0] != strides[1] else {}
@@ -882,9 +886,9 @@ class OnnxReader:
         found |= {"padding_width": left} if left != above else {}
         found |= {"padding_below": below} if below != above else {}
         found |= {"padding_right": right} if right != left else {}
-        return {name: int(value) for name, value in found.items()}
+        return {name: int(value) for name, value in found.items()} | ({"method": "mean"} if inside else {})
 
-    def _moved(self, node: Any, x: FileTensor, channels: int, keys: Mapping[str, int]) -> tuple[int, ...]:
+    def _moved(self, node: Any, x: FileTensor, channels: int, keys: Mapping[str, Any]) -> tuple[int, ...]:
         """Return the shape of what windows give."""
         if not x.shape:
             return ()
@@ -1014,13 +1018,10 @@ class OnnxReader:
         if keys is None:
             return
         largest = node.op_type == "MaxPool"
-        padded = any(name.startswith("padding") for name in keys)
-        if padded and not largest and not self._of(node, "count_include_pad", 0):
-            self._refuse(node, "a mean counts the padding here: count_include_pad is 1")
-        elif len([name for name in node.output if name]) > 1:
+        if len([name for name in node.output if name]) > 1:
             self._refuse(node, "the places of the largest pixels are no result here")
         elif x.node:
-            op = "maxpool" if largest else "avgpool"
+            op = "maxpool" if largest else "resample" if "method" in keys else "avgpool"
             self._add_node(node, op, x, shape=self._moved(node, x, x.shape[0], keys))
             self.nodes[-1] |= keys
 
@@ -1031,27 +1032,46 @@ class OnnxReader:
         if not x.image:
             self._refuse(node, "only images are enlarged here: channels, rows and columns")
             return
-        names = [name for name in node.input[1:] if name]
-        one = {name: np.where(self.known[name] == self.samples, 1, self.known[name]) for name in names}
-        one = {name: np.asarray(values, self.known[name].dtype) for name, values in one.items()}
-        given = np.arange(math.prod(x.shape), dtype=np.float32).reshape(1, *x.shape)
+        sides = self._resized(node, x)
+        if sides is None:
+            return
+        given, found = sides
+        by = [side // max(1, own) for side, own in zip(found.shape, given.shape, strict=True)]
+        if np.array_equal(found, given.repeat(by[0], 0).repeat(by[1], 1)):
+            by = by[-len(x.shape) + 1 :]
+            self.values[node.output[0]] = x if set(by) == {1} else self._repeat(node, x, by)
+            return
+        method = next(
+            (one for one in METHODS[:-1] if np.allclose(found, resampled(given, one, found.shape), atol=1e-4)), ""
+        )
+        before, after = (" x ".join(map(str, one.shape[-len(x.shape) + 1 :])) for one in sides)
+        if not method:
+            what = f"{before} pixels become {after} in a way that is none of nearest (a whole scale) and"
+            self._refuse(node, f"{what} {', '.join(METHODS[:-1])}; a ConvTranspose is trained")
+            return
+        shape = (x.shape[0], *found.shape[-len(x.shape) + 1 :])
+        self._add_node(node, "resample", x, shape=shape, method=method, sides=found.shape)
+
+    def _resized(self, node: Any, x: FileTensor) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return rows and columns of numbers, and what a node makes of them; None if it is refused."""
+        held = {name: self.known[name] for name in node.input[1:] if name}
+        for name, values in held.items():
+            if len(values) == 1 + len(x.shape) and values.dtype.kind == "i":  # sizes of all samples and channels
+                alone = [
+                    n if n != whole else 1 for n, whole in zip(values[:2], (self.samples, x.shape[0]), strict=True)
+                ]
+                held[name] = np.array([*alone, *values[2:]], values.dtype)
+        given = np.random.default_rng(0).standard_normal((1, 1, *x.shape[1:])).astype(np.float32)
         try:
-            found = self._run(node, {node.input[0]: given} | one)[0][0]
+            found = self._run(node, {node.input[0]: given} | held)[0]
         except Exception as error:  # operators have one each for what they do not take
             self._refuse(node, f"cannot be followed: {' '.join(str(error).split())[:100]}")
-            return
-        by = [side // max(1, own) for side, own in zip(found.shape[1:], x.shape[1:], strict=True)]
-        repeated = given[0]
-        for axis, times in enumerate(by, 1):
-            repeated = repeated.repeat(times, axis)
-        if not np.array_equal(found, repeated):
-            before, after = (" x ".join(map(str, shape[1:])) for shape in (x.shape, found.shape))
-            what = f"{before} pixels become {after}: they are repeated here"
-            self._refuse(node, f"{what} (mode nearest, a whole scale), or a ConvTranspose is trained")
-        elif set(by) == {1}:
-            self.values[node.output[0]] = x
-        else:
-            self._repeat(node, x, by)
+            return None
+        if found.shape[:2] != (1, 1) or found.ndim != given.ndim:
+            self._refuse(node, "only rows and columns of images are enlarged here, or made fewer")
+            return None
+        rows = (-1, given.shape[-1]), (-1, found.shape[-1])
+        return given.reshape(rows[0]), found.reshape(rows[1])
 
     def _repeat(self, node: Any, x: FileTensor, by: Sequence[int]) -> FileTensor:
         """Append what repeats pixels of a tensor, rows and columns so many times; return the tensor."""

@@ -19,6 +19,7 @@ import numpy as np
 
 from fabric.networks.graph.activations import ACTIVATIONS, LeakyRelu
 from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.resample import METHODS, SLOPE
 from fabric.networks.graph.tensors import INPUT
 from fabric.networks.graph.windows import Window, window_of
 from harness.kit.modules import need
@@ -35,6 +36,12 @@ BY_NAME = {
     "hardswish": "HardSwish",
 }
 """What is an operator of the same meaning has its name there."""
+RESIZED: dict[str, dict[str, Any]] = {
+    "linear": {"mode": "linear", "coordinate_transformation_mode": "half_pixel"},
+    "corners": {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+    "cubic": {"mode": "cubic", "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": SLOPE},
+}
+"""The operator has these attributes where it does what a method of `fabric.networks.graph.resample` says."""
 OPSET = 21
 FEATURES = ("linear", "norm")
 """These take features, not images."""
@@ -110,6 +117,7 @@ class OnnxWriter:
             "maxpool": lambda node, given: self._add("MaxPool", given, **_window(node), **_border(node)),
             "avgpool": lambda node, given: self._add("AveragePool", given, **_window(node), **_border(node)),
             "upsample": self._upsample,
+            "resample": self._resample,
             "norm": self._norm,
             "centred": self._norm,
             "groupnorm": self._group_norm,
@@ -173,6 +181,16 @@ class OnnxWriter:
             given = [self._add("Reshape", [*given, shape])]
         how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         return self._add("Resize", [*given, "", scales], mode="nearest", **how)
+
+    def _resample(self, node: Node, given: list[str]) -> str:
+        method = METHODS[node.size("method")]
+        if method == "mean":
+            return self._add("AveragePool", given, **_window(node), pads=_pads(node), count_include_pad=0)
+        if method not in RESIZED:
+            raise UnsupportedError(f"{node.name}: means of {method} are not written", where=self.path, feature="onnx")
+        sides = f"{node.name}.sides"
+        self.held[sides] = np.array([node.size("out_height"), node.size("out_width")], np.int64)
+        return self._add("Resize", [*given, "", "", sides], axes=[2, 3], **RESIZED[method])
 
     def _norm(self, node: Node, given: list[str]) -> str:
         names = self._held(node, "norm.weight", *["norm.bias"] * (node.op == "norm"))

@@ -52,6 +52,8 @@ SUPPORT: dict[str, Support] = {
             "base",
             "turned",
             "scaled",
+            "method",
+            "sides",
             "factor",
             "shared",
             "fixed",

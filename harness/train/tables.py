@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fabric.networks.graph.plain import EPSILON
+from fabric.networks.graph.resample import METHODS
 from fabric.networks.graph.table import CHOICES
 from harness.config.options import option
 from harness.train.nodes import NODE_OPERATIONS, PRESETS
@@ -75,8 +76,8 @@ class NodeConfig:
     )
     kernel: int | None = option(
         None,
-        doc="of convolutions, pooling: rows of a window (default of avgpool: the whole image); of upsample: rows of "
-        "pixels that one becomes",
+        doc="of convolutions, pooling, means of resample: rows of a window (default of avgpool: the whole image); of "
+        "upsample: rows of pixels that one becomes",
         low=1,
         high=10**4,
     )
@@ -145,6 +146,8 @@ class NodeConfig:
     fixed_outputs: tuple[int, ...] = option(
         (), doc="of linear: features of the result, from 0 on, whose weights stay as they are"
     )
+    method: str | None = option(None, doc="of resample: what a pixel of the result is", choices=METHODS)
+    sides: tuple[int, ...] = option((), doc="of resample: rows and columns of the result, but of a mean of windows")
     factor: float | None = option(None, doc="of multiple: what all numbers are multiplied with (default: 1)")
     shared: int | None = option(
         None,

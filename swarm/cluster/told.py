@@ -18,6 +18,7 @@ from fabric.networks.streamed.operations.attention import the_form
 from fabric.networks.streamed.operations.blocks import PLACE, QUEUES_NORTH, QUEUES_SOUTH, rows_of
 from fabric.networks.streamed.operations.head_columns import FIRST_KEY, KEYS, QUEUES, keys_of
 from fabric.networks.streamed.operations.kept import order_of
+from fabric.networks.streamed.operations.resample import CONSTANTS, constants_of
 from fabric.networks.streamed.operations.strips import STRIP
 from fabric.networks.streamed.resident import Resident
 from fabric.price.code import Meeting
@@ -61,6 +62,8 @@ class ToldPrices:
             given[KEYS] = keys_of(part.place, part.columns, length)
         if STRIP in image.symbols:
             given[STRIP] = 1  # with neighbours on both sides, if there are so many
+        if CONSTANTS in image.symbols:
+            given[CONSTANTS] = constants_of(resident.inner, resident.tokens)[0]
         if resident.network.keep_output:
             given |= order_of(resident.plan, column)
         self._pricer = Pricer(image, resident.machine, given)

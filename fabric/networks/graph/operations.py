@@ -30,6 +30,7 @@ batchnorm       `fabric.networks.graph.batch_norm`                              
 maxpool         `fabric.networks.graph.pooling`                                                         x, y
 avgpool         `fabric.networks.graph.pooling`                                                         -
 upsample        `fabric.networks.graph.pooling`                                                         -
+resample        `fabric.networks.graph.resample`                                                        -
 attention       `fabric.networks.graph.attention`                                                       logs of sums
 tokenmean       `fabric.networks.graph.token_mean`                                                      -
 cross_entropy   sum over tokens of -log softmax(x)[label]   dx = r((softmax(x) - onehot) scale)         exponentials

@@ -23,6 +23,7 @@ from fabric.networks.graph.operations import (
     Rms,
 )
 from fabric.networks.graph.pooling import AveragePool, MaxPool, Upsample
+from fabric.networks.graph.resample import Resample
 from fabric.networks.graph.rotary import RotaryEmbedding
 from fabric.networks.graph.scale import ChannelScale, Multiple
 from fabric.networks.graph.shift import ChannelShift
@@ -58,6 +59,7 @@ OPERATIONS: dict[str, NetworkOperation] = {
         MaxPool(),
         AveragePool(),
         Upsample(),
+        Resample(),
         GatherStrips(),
         CrossEntropy(),
         MeanSquares(),

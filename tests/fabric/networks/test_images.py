@@ -15,6 +15,7 @@ from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import EPSILON
 from fabric.networks.graph.plain import PlainGraph
+from fabric.networks.graph.resample import METHODS
 from fabric.networks.graph.strips import strips_of
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.windows import window_of
@@ -74,6 +75,15 @@ class Images:
         sizes = {**dict(zip(("channels", "height", "width"), self.shape, strict=True)), "kernel_height": height}
         self.node("upsample", **sizes, kernel_width=width if alone else height, stride=height)
 
+    def resample(self, method, *sides, **window):
+        channels, height, width = self.shape
+        sizes = {"channels": channels, "height": height, "width": width, "method": METHODS.index(method)} | window
+        if method == "mean":
+            over = window_of(Node("", "", (), sizes), self.features)
+            sides = over.out_height, over.out_width
+        self.node("resample", **sizes, out_height=sides[0], out_width=sides[1])
+        self.shape = channels, *sides
+
     def scale(self):
         self.node("scale", **dict(zip(("channels", "height", "width"), self.shape, strict=True)))
 
@@ -124,7 +134,8 @@ def sides_of(draw, shape, kernel, padding, largest=False):
     return {name: found[name] for name in sorted(chosen)}
 
 
-ROWS = ["channelnorm", "relu", "residual", "shift", "concat", "concat", "upsample", "scale", "multiple"]
+SIDES = ["padding", "padding_width", "padding_below", "padding_right"]
+ROWS = ["channelnorm", "relu", "residual", "shift", "concat", "concat", "upsample", "resample", "scale", "multiple"]
 
 
 @st.composite
@@ -161,6 +172,13 @@ def networks(draw, ends=("", "", "convolved", "pixels")):
         elif op == "upsample":
             if max(height, width) <= 4:
                 built.upsample(draw(st.integers(1, 3)), draw(st.integers(1, 3)))
+        elif op == "resample":
+            if (method := draw(st.sampled_from(METHODS))) == "mean":
+                border = dict(zip(SIDES, (draw(st.integers(0, k - 1)) for k in (*kernel, *kernel)), strict=True))
+                window = {"stride": draw(st.integers(1, 3)), "kernel_height": kernel[0], "kernel_width": kernel[1]}
+                built.resample(method, **window, **border)
+            else:
+                built.resample(method, draw(st.integers(1, 8)), draw(st.integers(1, 8)))
         elif op == "groupnorm":
             built.group_norm(draw(st.sampled_from([k for k in (1, 2, 3) if channels % k == 0])))
         elif op == "channelnorm":
@@ -434,6 +452,55 @@ def test_upsampling_is_that_of_its_definition(sides, by):
         assert found.reshape(delta.shape)[n, c, i, j] == x[n, c, i // by[0], j // by[1]]
         wanted[n, c, i // by[0], j // by[1]] += delta[n, c, i, j]
     assert np.allclose(back, wanted.reshape(3, -1), rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "cb16"])
+def test_images_of_other_sides_are_bit_exact(dtype):
+    """Larger and smaller ones, with constants in common and with others, between windows with padding."""
+    built = Images(2, 4, 3)
+    built.convolution(3, (3, 3), padding=1)
+    for method, sides in (("linear", (8, 6)), ("corners", (4, 5)), ("cubic", (6, 7)), ("area", (4, 3))):
+        built.resample(method, *sides)
+        built.windowed("maxpool", (2, 2), 1, 1)
+    for _ in range(2):
+        built.resample("mean", kernel_height=3, kernel_width=2, stride=1, padding=1, padding_below=2)
+    exact(Ran(built.network(2, dtype), 2, 2, 3, 5), 2.0**6)
+
+
+@pytest.mark.parametrize("sides", [(8, 6), (3, 7), (4, 3), (1, 1)])
+@pytest.mark.parametrize("method", METHODS[:-1])
+def test_images_of_other_sides_are_those_of_torch(method, sides):
+    torch = pytest.importorskip("torch")
+    names = {"linear": ("bilinear", False), "corners": ("bilinear", True), "cubic": ("bicubic", False)}
+    built, (mode, corners) = Images(2, 4, 3), names.get(method, ("area", None))
+    built.resample(method, *sides)
+    node, rng, a = built.nodes[0], np.random.default_rng(3), model(built.network(2))
+    x = torch.from_numpy(rng.standard_normal((3, 2, 4, 3))).requires_grad_()
+    wanted = torch.nn.functional.interpolate(x, sides, mode=mode, align_corners=corners)
+    delta = rng.standard_normal((3, 2, *sides))
+    wanted.backward(torch.from_numpy(delta))
+    found, kept = OPERATIONS["resample"].plain(a, node, x.detach().numpy().reshape(3, -1), None)
+    back, _ = OPERATIONS["resample"].plain_back(a, node, delta.reshape(3, -1), kept, None)
+    assert np.allclose(found, wanted.detach().numpy().reshape(3, -1), atol=1e-12)
+    assert np.allclose(back, x.grad.numpy().reshape(3, -1), atol=1e-12)
+
+
+def test_a_mean_over_windows_counts_pixels_of_the_image_alone():
+    built, rng = Images(2, 4, 5), np.random.default_rng(3)
+    built.resample("mean", kernel_height=3, kernel_width=2, stride=2, padding=1, padding_width=0, padding_right=1)
+    x = rng.standard_normal((3, 2, 4, 5))
+    found, _ = OPERATIONS["resample"].plain(model(built.network(2)), built.nodes[0], x.reshape(3, -1), None)
+    rows, columns = [slice(0, 2), slice(1, 4)], [slice(0, 2), slice(2, 4), slice(4, 5)]
+    assert built.shape == (2, 2, 3)
+    wanted = [[x[:, :, one, other].mean((2, 3)) for other in columns] for one in rows]
+    assert np.allclose(found.reshape(3, 2, 2, 3), np.moveaxis(wanted, (0, 1), (2, 3)), rtol=1e-12)
+
+
+def test_images_without_a_side_are_refused():
+    built = Images(2, 4, 3)
+    built.resample("linear", 0, 3)
+    with pytest.raises(ConfigError, match="n0.resample: images of 4 x 3 pixels do not become such of 0 x 3"):
+        built.network(2)
 
 
 @pytest.mark.parametrize(

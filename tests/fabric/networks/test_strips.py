@@ -37,6 +37,7 @@ OPS = [
     "residual",
     "concat",
     "upsample",
+    "resample",
     "multiple",
 ]
 
@@ -97,6 +98,8 @@ def grown(draw, built, op):
         built.multiple(0.3)
     elif op == "upsample" and height <= 8:
         built.upsample(2, 2)
+    elif op == "resample":
+        built.resample("linear", draw(st.sampled_from([height, 2 * height])), width + 1)
     elif op == "shift":
         built.shift()
     elif op == "channelnorm":

@@ -526,6 +526,7 @@ ATTENDED = NODES.replace(
     'op = "add", inputs = ["first", "wide"]',
     'op = "attention", inputs = ["first", "wide", "wide"], heads = 6, kv_heads = 2',
 ).replace("outputs = 6, bias = false", "outputs = 2, bias = false")
+LINEAR = 'method = "linear", sides = [3, 5]'
 WRONG = [
     (IMAGES, "image = [2, 4, 4]", "image = [2, 4]", "an image has three sizes"),
     (IMAGES, "image = [2, 4, 4]", "image = [2, 4, 4]\ninputs = 31", "images of 2 x 4 x 4 have 32 features, not 31"),
@@ -540,6 +541,13 @@ WRONG = [
     (IMAGES, '"maxpool", kernel = 2', '"maxpool", kernel = 2, padding = 2', "a padding of 2 around windows of 2 x 2"),
     (IMAGES, '"groupnorm", groups = 2', '"groupnorm", groups = 2, padding = 1', "groupnorm has no padding"),
     (IMAGES, '"maxpool", kernel = 2', '"maxpool"', "maxpool needs a window"),
+    (IMAGES, '"maxpool", kernel = 2', '"resample"', "resample needs a method"),
+    (IMAGES, '"maxpool", kernel = 2', '"resample", method = "linear", sides = [3]', "resample needs rows and columns"),
+    (IMAGES, '"maxpool", kernel = 2', f'"resample", {LINEAR}, kernel = 2', "linear has no kernel"),
+    (IMAGES, '"maxpool", kernel = 2', f'"resample", {LINEAR}, dilation = 2', "resample has no dilation"),
+    (IMAGES, '"maxpool", kernel = 2', '"resample", method = "mean"', "a mean needs a window"),
+    (IMAGES, '"maxpool", kernel = 2', '"resample", method = "mean", kernel = 2, sides = [2, 2]', "sides that follow"),
+    (IMAGES, '"maxpool"', '"maxpool", sides = [2, 2]', "maxpool has no sides"),
     (IMAGES, 'op = "avgpool"', 'op = "linear", outputs = 4}, {name = "m", op = "avgpool"', "linear gives no images"),
     (IMAGES, '"avgpool"', '"instancenorm"', "'instancenorm' is not a possible value"),
     (IMAGES, '"groupnorm", groups = 2', '"batchnorm", groups = 2', "batchnorm has no groups"),

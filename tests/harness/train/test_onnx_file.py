@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 
 import wse
+from fabric.networks.graph.plain import PlainGraph
+from fabric.networks.graph.table import OPERATIONS
 from harness.cli.main import main
 from harness.train.config import TrainConfig, parse_train
-from harness.train.nodes import SIDES
+from harness.train.nodes import SIDES, graph_of
 from harness.train.onnx_file import read_onnx, save_onnx
 from harness.train.plain import PlainTrainer
+from harness.train.tables import NodeConfig
 from harness.train.trainer import Trainer
 from wse_core.errors import ConfigError, TraceError, UnsupportedError
 
@@ -46,13 +49,18 @@ def values(rng, **shapes):
     }
 
 
+def sized(sizes):
+    """Return the sizes of a tensor of samples of so many features, or those that are given."""
+    return ["n", sizes] if isinstance(sizes, int) else sizes
+
+
 def write(path, nodes, parameters, inputs=12, outputs=4, opset=20):
     """Write a file of nodes; `parameters` are its initializers."""
     graph = helper.make_graph(
         nodes,
         "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", inputs])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", outputs])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, sized(inputs))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, sized(outputs))],
         [numpy_helper.from_array(array, name) for name, array in parameters.items()],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9), path)
@@ -494,6 +502,38 @@ def squeezed(path):
     return (2, 6, 4), {name: array for name, array in given.items() if name != "scales"}
 
 
+def resized(path):
+    """Write a network whose small images get other sides, with a mean that does not count its padding."""
+    node, rng = helper.make_node, np.random.default_rng(5)
+    given = {
+        "first.weight": rng.standard_normal((4, 2, 3, 3)) / 3,
+        "inner.weight": rng.standard_normal((3, 4, 3, 3)) / 3,
+        "last.weight": rng.standard_normal((3, 7, 1, 1)) / 2,
+        "scales": np.array([1, 1, 2, 2]),
+        "larger": np.array([9, 5]),
+        "sides": np.array([6, 4]),
+    }
+    corners = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    window = {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]}
+    nodes = [
+        node("Conv", ["x", "first.weight"], ["a"], "first", pads=[1] * 4),
+        node("AveragePool", ["a"], ["b"], "pool", **window),
+        node("Conv", ["b", "inner.weight"], ["c"], "inner", pads=[1] * 4),
+        node("Resize", ["c", "", "scales"], ["d"], "up", mode="linear"),
+        node("Concat", ["d", "a"], ["e"], "both", axis=1),
+        node("Resize", ["e", "", "", "larger"], ["f"], "curve", mode="cubic", axes=[2, 3]),
+        node("Resize", ["f", "", "", "sides"], ["g"], "corners", axes=[2, 3], **corners),
+        node("Conv", ["g", "last.weight"], ["h"], "last"),
+        node("GlobalAveragePool", ["h"], ["i"], "mean"),
+        node("Flatten", ["i"], ["y"], "flat"),
+    ]
+    held = {
+        name: array.astype(np.int64 if name in ("larger", "sides") else np.float32) for name, array in given.items()
+    }
+    write_images(path, nodes, held, (2, 6, 4))
+    return (2, 6, 4), {name: array for name, array in held.items() if "weight" in name}
+
+
 def sound(path):
     """Write a network of samples of one side: windows of every kind, zeros beside them, columns that are left out."""
     node, rng = helper.make_node, np.random.default_rng(3)
@@ -678,10 +718,81 @@ def test_pixels_that_are_repeated_become_nodes(folder):
     for node in model.graph.node:
         if node.op_type == "Resize":
             del node.attribute[:]
-            node.attribute.append(helper.make_attribute("mode", "linear"))
+            node.attribute.extend(
+                [helper.make_attribute("mode", "cubic"), helper.make_attribute("cubic_coeff_a", -0.5)]
+            )
     onnx.save(model, "m.onnx")
-    with pytest.raises(UnsupportedError, match=r"up \(Resize\): 3 x 2 pixels become 6 x 4: they are repeated here"):
+    with pytest.raises(UnsupportedError, match=r"up \(Resize\): 3 x 2 pixels become 6 x 4 in a way that is none of"):
         read_onnx("m.onnx")
+
+
+MODES = [
+    ({"mode": "linear"}, "linear"),
+    ({"mode": "linear", "coordinate_transformation_mode": "pytorch_half_pixel"}, "linear"),
+    ({"mode": "linear", "coordinate_transformation_mode": "align_corners"}, "corners"),
+    ({"mode": "cubic"}, "cubic"),
+    ({"mode": "linear", "coordinate_transformation_mode": "asymmetric"}, ""),
+    ({"mode": "cubic", "exclude_outside": 1}, ""),
+    ({"mode": "linear", "antialias": 1}, "linear"),
+    ({"mode": "nearest", "nearest_mode": "ceil", "coordinate_transformation_mode": "asymmetric"}, ""),
+]
+
+
+@pytest.mark.parametrize(("how", "method"), MODES)
+def test_images_of_other_sides_are_told_by_what_is_made_of_them(folder, how, method):
+    """A file's sides are those of all samples and channels, whose numbers may be those of pixels too."""
+    rng = np.random.default_rng(0)
+    given = {"a.weight": rng.standard_normal((6, 2, 3, 3)), "b.weight": rng.standard_normal((3, 6, 1, 1))}
+    nodes = [
+        helper.make_node("Conv", ["x", "a.weight"], ["a"], "a", pads=[1, 1, 1, 1]),
+        helper.make_node("Resize", ["a", "", "", "sides"], ["r"], "up", **how),
+        helper.make_node("Conv", ["r", "b.weight"], ["y"], "b"),
+    ]
+    held = {name: np.asarray(array, np.float32) for name, array in given.items()}
+    held["sides"] = np.array([6, 6, 6, 6], np.int64)
+    write("m.onnx", nodes, held, inputs=[6, 2, 6, 3], outputs=[6, 3, 6, 6])
+    if not method:
+        with pytest.raises(
+            UnsupportedError, match=r"up \(Resize\): 6 x 3 pixels become 6 x 6 in a way that is none of"
+        ):
+            read_onnx("m.onnx")
+        return
+    found = read_onnx("m.onnx")
+    assert found.nodes[1] == {"name": "up", "op": "resample", "inputs": ["a"], "method": method, "sides": (6, 6)}
+    assert found.planes == (6, 6)
+
+
+@pytest.mark.parametrize(
+    ("more", "op", "padding"),
+    [
+        ({"pads": [1, 1, 1, 1]}, "resample", 1),
+        ({"pads": [1, 1, 1, 1], "count_include_pad": 1}, "avgpool", 1),
+        ({"auto_pad": "SAME_UPPER"}, "resample", 0),
+        ({"ceil_mode": 1}, "resample", 0),
+        ({"ceil_mode": 1, "count_include_pad": 1}, "resample", 0),
+        ({"ceil_mode": 1, "pads": [1, 1, 1, 1]}, "resample", 1),
+        ({"ceil_mode": 1, "pads": [1, 1, 0, 0], "count_include_pad": 1}, "", 1),
+    ],
+)
+def test_means_count_padding_or_not(folder, more, op, padding):
+    """Windows of 2 x 2 pixels over 6 x 5, two apart; what the file's operator makes is the reference evaluator's."""
+    x = np.random.default_rng(0).standard_normal((4, 2, 6, 5)).astype(np.float32)
+    nodes = [
+        helper.make_node("AveragePool", ["x"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2], **more),
+        helper.make_node("Conv", ["p", "b.weight"], ["y"], "b"),
+    ]
+    held = {"b.weight": np.eye(2, dtype=np.float32)[:, :, None, None]}
+    write("m.onnx", nodes, held, inputs=["n", 2, 6, 5], outputs=["n", 2, "h", "w"])
+    if not op:
+        with pytest.raises(UnsupportedError, match=r"pool \(AveragePool\): .* those that ceil_mode adds"):
+            read_onnx("m.onnx")
+        return
+    found = read_onnx("m.onnx").nodes[0]
+    assert (found["op"], found.get("padding", 0)) == (op, padding)
+    network = graph_of(60, [NodeConfig(**found | {"inputs": ("input",)})], 0, image=(2, 6, 5))
+    got, _ = OPERATIONS[op].plain(PlainGraph(network, "f64"), network.nodes[0], x.reshape(4, -1), None)
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    assert np.allclose(got, wanted.reshape(4, -1), atol=1e-6)
 
 
 def test_a_network_that_enlarges_images_becomes_nodes(folder):
@@ -716,7 +827,7 @@ def test_what_does_not_enlarge_is_named(folder, name, change, what):
         read_onnx("m.onnx")
 
 
-@pytest.mark.parametrize("made", [lenet, residual, hourglass, squeezed, sound, channels_last])
+@pytest.mark.parametrize("made", [lenet, residual, hourglass, squeezed, resized, sound, channels_last])
 def test_wafers_train_networks_of_images_from_files(folder, made):
     """Bit for bit as the oracle does; every parameter moves."""
     shape, given = made("m.onnx")
@@ -731,7 +842,7 @@ def test_wafers_train_networks_of_images_from_files(folder, made):
         assert not np.array_equal(one[name], array)
 
 
-@pytest.mark.parametrize("made", [lenet, residual, hourglass, squeezed, sound, turned])
+@pytest.mark.parametrize("made", [lenet, residual, hourglass, squeezed, resized, sound, turned])
 def test_networks_of_images_go_out_as_files_of_their_own(folder, made):
     shape, _ = made("m.onnx")
     images(shape)
@@ -747,7 +858,7 @@ def test_networks_of_images_go_out_as_files_of_their_own(folder, made):
     assert np.abs(logits - wanted).max() < 0.01 * np.abs(wanted).max()
     again = read_onnx("new.onnx")
     kept = run.tensors()
-    keys = "op", "groups", "padding", *SIDES[1:]  # a window alone has any stride
+    keys = "op", "groups", "padding", "method", "sides", *SIDES[1:]  # a window alone has any stride
     kinds = [[[node.get(key) or None for key in keys] for node in x.nodes] for x in (again, found)]
     assert kinds[0] == kinds[1]
     assert all(np.array_equal(values, kept[name]) for name, values in again.tensors.items())
@@ -755,12 +866,6 @@ def test_networks_of_images_go_out_as_files_of_their_own(folder, made):
 
 WRONG_IMAGES = [
     ("pool 1", {"dilations": [2, 2]}, "pool 1 (MaxPool): pooled windows have no gaps here"),
-    ("pool 2", {"pads": [1] * 4}, "pool 2 (AveragePool): a mean counts the padding here: count_include_pad is 1"),
-    (
-        "pool 2",
-        {"ceil_mode": 1, "strides": [3, 3]},
-        "pool 2 (AveragePool): windows that leave the image have no mean here",
-    ),
     ("conv 1", {"auto_pad": "SOME", "pads": None}, "conv 1 (Conv): sides are padded by numbers"),
     ("flat", {"axis": 2}, "flat (Flatten): axis is 1 here"),
 ]

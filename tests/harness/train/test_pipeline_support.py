@@ -91,11 +91,15 @@ WRONG = {
                 {"name": "a", "op": "convolution", "outputs": 2, "kernel": 3, "kernel_width": 2, "stride": 2}
                 | {"padding": 1, "groups": 1},
                 {"name": "n", "op": "batchnorm", "momentum": 0.2},
+                {"name": "r", "op": "resample", "method": "linear", "sides": [4, 4]},
                 {"name": "t", "op": "transposed", "outputs": 2, "kernel": 3, "stride": 2, "output_padding": 1},
                 {"name": "b", "op": "linear", "outputs": 10},
             ],
         }
-        for key in ("kernel", "kernel_width", "stride", "padding", "groups", "momentum", "output_padding", *MORE)
+        for key in (
+            *("kernel", "kernel_width", "stride", "padding", "groups", "momentum", "output_padding", "method", "sides"),
+            *MORE,
+        )
     },
     **{
         f"network.{key}": {

@@ -350,6 +350,11 @@ def images(more="", groups=1):
     )
 
 
+def resampled(sides="[3,5]", method="linear"):
+    """Return the words of a network whose images get other sides."""
+    return images().replace('"groupnorm",groups=1', f'"resample",method="{method}",sides={sides}')
+
+
 def striped(rows):
     """Return the words of a network of images that lie on so many rows of PEs."""
     words = images().replace("[1,3,4]", "[1,4,3]").replace("kernel=2", "kernel=3,padding=1")
@@ -416,6 +421,8 @@ KEYS = {
     "network.nodes.fixed_outputs": (nodes(), nodes(",fixed_outputs=[1]")),
     "network.nodes.fixed": (nodes(), nodes(",fixed=true")),
     "network.nodes.factor": (multiplied("multiple", ""), multiplied("multiple", ",factor=0.5")),
+    "network.nodes.method": (resampled(), resampled(method="corners")),
+    "network.nodes.sides": (resampled(), resampled("[5,3]")),
     "network.nodes.shared": (multiplied("scale", ""), multiplied("scale", ",shared=2")),
     "network.image": (images(), images().replace("[1,3,4]", "[3,2,2]")),
     "network.epsilon": "network.epsilon=0.01",

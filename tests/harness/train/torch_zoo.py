@@ -364,6 +364,16 @@ TRAINED = {
     "wavenet": (SOUND, "", lambda torch: _wavenet(torch.nn, torch)),
     "causal": (SOUND, "", lambda torch: _causal(torch.nn)),
     "sound": (SOUND, "mse", lambda torch: _sound(torch.nn)),
+    **{
+        f"u-net {mode}": (IMAGE, "", lambda torch, mode=mode: _unet(torch.nn, torch, scale_factor=2, mode=mode))
+        for mode in ("bilinear", "bicubic")
+    },
+    "u-net corners": (
+        IMAGE,
+        "",
+        lambda torch: _unet(torch.nn, torch, size=(8, 8), mode="bilinear", align_corners=True),
+    ),
+    "means": (IMAGE, "", lambda torch: _means(torch.nn)),
     "beside": (FEATURES, "", lambda torch: _beside(torch.nn, torch)),
     **{
         f"gated {name}": (FEATURES, "", lambda torch, name=name: _gated(torch.nn, torch, name))
@@ -514,14 +524,44 @@ def _without_shifts(nn):
     )
 
 
-def _upsampled(nn, mode):
-    up = nn.Upsample(scale_factor=2, mode=mode)
-    return nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.MaxPool2d(2), up, nn.Flatten(), nn.Linear(256, 5))
+def _unet(nn, torch, **how):
+    """Two levels, the lower one enlarged by `nn.Upsample`."""
+
+    class Level(nn.Sequential):
+        def __init__(self, given, outputs):
+            norm = nn.BatchNorm2d(outputs)
+            super().__init__(nn.Conv2d(given, outputs, 3, padding=1, bias=False), norm, nn.ReLU(inplace=True))
+
+    class UNet(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.down, self.inner, self.end = Level(1, 4), Level(4, 6), nn.Conv2d(4, 3, 1)
+            self.pool, self.up, self.last = nn.MaxPool2d(2), nn.Upsample(**how), Level(10, 4)
+
+        def forward(self, x):
+            x = self.down(x)
+            return self.end(self.last(torch.cat([x, self.up(self.inner(self.pool(x)))], 1)))
+
+    return UNet()
+
+
+def _upsampled(nn, **how):
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.Upsample(**how), nn.Flatten(), nn.Linear(196, 5))
+
+
+def _means(nn):
+    """Means of windows that count their padding, do not, or leave the image."""
+    pools = nn.AvgPool2d(3, 2, 1, count_include_pad=False), nn.AvgPool2d(2, 1, 1), nn.AvgPool2d(2, 2, ceil_mode=True)
+    return nn.Sequential(nn.Conv2d(1, 4, 3), *pools, nn.Flatten(), nn.Linear(16, 5))
 
 
 REFUSED = {
     "odd bend": (FEATURES, lambda torch: _bent(torch.nn, "Softsign"), "Div.*none of relu"),
-    "upsampled": (IMAGE, lambda torch: _upsampled(torch.nn, "bilinear"), "Resize.*are repeated here"),
+    "upsampled": (
+        IMAGE,
+        lambda torch: _upsampled(torch.nn, scale_factor=1.3, mode="bilinear"),
+        "Resize.*7 x 7 in a way that is none of",
+    ),
 }
 """By name: what it takes, what makes it, and what is said."""
 

@@ -130,6 +130,8 @@ GATED = Named(
         {"name": "g", "op": "upsample", "kernel": 4, "kernel_width": 6},
         {"op": "mul", "inputs": ("a", "g")},
         {"op": "upsample", "kernel": 2},
+        {"op": "resample", "method": "linear", "sides": (6, 9)},
+        {"op": "resample", "method": "mean", "kernel": 2, "padding": 1},
         {"op": "scale"},
         {"op": "multiple", "factor": 0.3},
         {"op": "avgpool", "kernel": 4},
@@ -178,7 +180,7 @@ def small(op):
         return GraphCase(ConvolutionStack((1, 4, 4), (stage,), 3), 2, 2, 2)
     if op == "headrms":
         return GraphCase(HEADS, 2, 1, 8)
-    if op in ("upsample", "scale", "multiple"):
+    if op in ("upsample", "resample", "scale", "multiple"):
         return GraphCase(GATED, 2, 1, 2)
     if op == "gather":
         return GraphCase(Striped((1, 4, 4), (ConvolutionStage(4), ConvolutionStage(2)), 3), 1, 2, 2)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from fabric.networks.streamed.operations.channel_norm import PlaneNormTasks
     from fabric.networks.streamed.operations.head_columns import HeadPart
     from fabric.networks.streamed.operations.pooling import PoolTasks
+    from fabric.networks.streamed.operations.resample import ResampleTasks
 
 __all__ = ["JOINS", "ProgramCode"]
 
@@ -95,6 +96,8 @@ class ProgramCode:
         Those of pooling, likewise.
     planes : PlaneNormTasks
         Those of normalisations over channels, likewise.
+    resampling : ResampleTasks
+        Those of images that get other sides, likewise.
     blocks : BlockTasks or None
         What works on blocks of sequences on several rows of PEs, once an operation has asked for it.
     """
@@ -102,6 +105,7 @@ class ProgramCode:
     shapes: ProgramShapes
     pool: PoolTasks
     planes: PlaneNormTasks
+    resampling: ResampleTasks
     blocks: BlockTasks | None = None
 
     def __init__(

@@ -5,8 +5,8 @@ operation on images begins with the command ``shape``, whose data say which plan
 row again.  So products, gradients and pointers of rows serve planes as well, by the same tasks.
 
 Memory
-    ``padded``: planes with a border, as convolutions read all of a column, and pooling with padding one at a time; of
-    the widest such operation.
+    ``padded``: planes with a border, as convolutions read all of a column, and pooling with padding one at a time, or
+    one that gets other sides; of the widest such operation.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from fabric.asm.operands import Dsd, Reg, Var
 from fabric.networks.graph.layouts import layouts_of
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import Node
+from fabric.networks.graph.resample import Lines, sides_of, turned
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.strips import Edges, edges_of, on_strips, rows_of_node, strips_of_mean
 from fabric.networks.graph.windows import Window, window_of
@@ -38,6 +39,7 @@ __all__ = [
     "PlaneShape",
     "PoolShape",
     "ProgramShapes",
+    "ResampleShape",
     "StripShape",
     "edge_number",
     "padded_rows",
@@ -225,6 +227,35 @@ class PoolShape(ImageShape):
 
 
 @dataclass(frozen=True)
+class ResampleShape(ImageShape):
+    """Planes get other sides.
+
+    Attributes
+    ----------
+    height, width : int
+        Of what is given, in pixels.
+    rows_of_result, columns : Lines
+        Of which lines those of the result are sums, and times what.
+    """
+
+    height: int
+    width: int
+    rows_of_result: Lines
+    columns: Lines
+
+    @property
+    def rows(self) -> int:
+        return max(self.height, len(self.columns))
+
+    @property
+    def padded(self) -> int:
+        return self.height * len(self.columns)
+
+    def load(self, code: ProgramCode) -> None:
+        code.resampling.load(self)
+
+
+@dataclass(frozen=True)
 class LossShape(ImageShape):
     """Each pixel has logits and a label: what rows are in a loss of samples are planes of so many pixels."""
 
@@ -343,6 +374,11 @@ def _shape(network: Network, node: Node, direction: str) -> ImageShape | None:
         return PoolShape.of(window_of(node, given), direction == "back", largest, strips_of_mean(node))
     if node.op == "upsample":  # its way forward is the way back of a mean, its way back the mean
         return PoolShape(window_of(node, network.tensors[node.name].rows), direction == "forward", sums=True)
+    if node.op == "resample":
+        lines, sides = sides_of(node), (node.size("height"), node.size("width"))
+        if direction == "back":
+            lines, sides = (turned(lines[0], sides[0]), turned(lines[1], sides[1])), (len(lines[0]), len(lines[1]))
+        return ResampleShape(*sides, *lines)
     if node.op == "multiple":
         pixels = pixels_of_multiple(network, node)
         return GroupShape(pixels, pixels)
@@ -407,7 +443,7 @@ def padded_rows(network: Network, columns: int) -> int:
         shape = _shape(network, step.node, step.direction)
         if shape is None or not shape.padded:
             continue
-        if isinstance(shape, PoolShape):  # a plane after the other
+        if isinstance(shape, PoolShape | ResampleShape):  # a plane after the other
             most = max(most, shape.padded)
             continue
         node = step.node

@@ -18,6 +18,7 @@ from fabric.networks.streamed.operations.loss import LOSS, MEAN_SQUARES
 from fabric.networks.streamed.operations.lowering import Lowering
 from fabric.networks.streamed.operations.norm import HEAD_RMS, NORM
 from fabric.networks.streamed.operations.pooling import AVERAGE_POOL, MAX_POOL, UPSAMPLE, bordered
+from fabric.networks.streamed.operations.resample import RESAMPLE
 from fabric.networks.streamed.operations.rotary import ROTARY
 from fabric.networks.streamed.operations.rows import ROWS
 from fabric.networks.streamed.operations.shapes import SHAPE, shapes_of
@@ -46,6 +47,7 @@ STREAMED: dict[str, Lowering] = {
     "maxpool": MAX_POOL,
     "avgpool": AVERAGE_POOL,
     "upsample": UPSAMPLE,
+    "resample": RESAMPLE,
     "gather": GATHER,
     "cross_entropy": LOSS,
     "mse": MEAN_SQUARES,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.operations import APART
+from fabric.networks.graph.resample import Lines, sides_of, turned
 from fabric.networks.graph.scale import factor_of
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.graph.windows import Window, unfolded, window_of
@@ -33,6 +34,8 @@ __all__ = [
     "pooled_mean_back",
     "repeated",
     "repeated_back",
+    "resampled",
+    "resampled_back",
     "scaled",
     "scaled_back",
     "shifted",
@@ -213,6 +216,36 @@ def repeated_back(a: MeshArithmetic, node: Node, delta: Halves) -> Halves:
         total = a.add(np.zeros_like(wide) if total is None else total, wide)
     assert total is not None
     return a.narrow(total).reshape(-1, delta.shape[1])
+
+
+def resampled(a: MeshArithmetic, node: Node, x: Halves) -> Halves:
+    """Return images of other sides: columns first, rounded, then rows."""
+    rows, columns = sides_of(node)
+    return _resampled(a, node, x, rows, columns, node.size("height"))
+
+
+def resampled_back(a: MeshArithmetic, node: Node, delta: Halves) -> Halves:
+    """Return the gradients of what was given: the same with the constants the other way round."""
+    rows, columns = sides_of(node)
+    given = turned(rows, node.size("height")), turned(columns, node.size("width"))
+    return _resampled(a, node, delta, *given, node.size("out_height"))
+
+
+def _resampled(a: MeshArithmetic, node: Node, x: Halves, rows: Lines, columns: Lines, height: int) -> Halves:
+    planes = x.reshape(node.size("channels"), height, -1, x.shape[1])
+    found = _weighted(a, np.moveaxis(_weighted(a, np.moveaxis(planes, 2, 0), columns), 0, 2).swapaxes(0, 1), rows)
+    return found.swapaxes(0, 1).reshape(-1, x.shape[1])
+
+
+def _weighted(a: MeshArithmetic, given: Halves, lines: Lines) -> Halves:
+    """Return sums of what lies along the first axis, times constants, for each line."""
+    found = np.zeros((len(lines), *given.shape[1:]), np.uint16)
+    for k, parts in enumerate(lines):
+        total = np.zeros(given.shape[1:], np.uint32)
+        for number, factor in parts:
+            total = a.fma(given[number], a.half.encode(np.array([factor])), total)
+        found[k] = a.narrow(total)
+    return found
 
 
 def _window_of_result(node: Node) -> Window:

@@ -92,6 +92,7 @@ FORWARD: dict[str, Callable[..., Any]] = {
     "maxpool": lambda a, node, x, weights: images.pooled_largest(a, node, x),
     "avgpool": lambda a, node, x, weights: images.pooled_mean(a, node, x),
     "upsample": lambda a, node, x, weights: images.repeated(a, node, x),
+    "resample": lambda a, node, x, weights: (images.resampled(a, node, x), None),
     "cross_entropy": loss.forward,
     "mse": loss.squares,
     **{name: _row(name) for name in ACTIVATIONS},
@@ -127,6 +128,7 @@ BACK: dict[str, Callable[..., Any]] = {
     "maxpool": lambda a, node, delta, kept, weights: (images.pooled_largest_back(a, node, delta, kept), None),
     "avgpool": lambda a, node, delta, kept, weights: (images.pooled_mean_back(a, node, delta, kept), None),
     "upsample": lambda a, node, delta, kept, weights: (images.repeated_back(a, node, delta), None),
+    "resample": lambda a, node, delta, kept, weights: (images.resampled_back(a, node, delta), None),
     "attention": lambda a, node, delta, kept, weights: (attention.back(a, node, delta, kept), None),
     "tokenmean": lambda a, node, delta, kept, weights: (token_mean.averaged(a, node, delta), None),
     "cross_entropy": loss.forward,  # losses give the gradients too
