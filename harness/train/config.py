@@ -366,6 +366,7 @@ class TrainConfig(TrainFile):
             (facts["network"], "patches", ()),
             (facts["network"], "padding", None),
             (facts["network"], "tied", ""),
+            (facts["network"], "masked", ()),
             (facts["network"], "epsilon", EPSILON),
             (facts["mesh"], "head_columns", 1),
             (facts["mesh"], "image_rows", 1),
@@ -526,6 +527,9 @@ class TrainConfig(TrainFile):
         if padding is not None and (first_product(self) is None or self.densities != {1.0}):
             what = "a product without gaps that alone takes the samples looks tokens up"
             raise ConfigError(what, where="network.padding", value=padding)
+        if self.network.masked and (not self.network.file or self.network.masked[0] >= own):
+            what = f"token {self.network.masked[0]} of {own}" if self.network.file else "a file has a mask"
+            raise ConfigError(what, where="network.masked", value=self.network.masked)
         if places and not self.network.nodes:
             raise ConfigError("layers know no places", where=where, hint="nodes")
         self._check_patches(own)
@@ -553,7 +557,7 @@ class TrainConfig(TrainFile):
             what = "eight numbers: three sides of an image, two of a patch, tokens before them, two marks"
             raise ConfigError(what, where=where, value=patches)
         tokens, features = tokens_of(patches)
-        if (tokens, features) != (self.data.sequence, own) or self.data.labels != "first":
+        if (tokens, features) != (self.data.sequence, own) or self.data.labels not in ("first", "last"):
             what = f"{tokens} tokens of {features} features, data.sequence is {self.data.sequence}, inputs leave {own}"
             raise ConfigError(what, where=where, value=patches, hint=f'data.sequence = {tokens}, labels = "first"')
 
@@ -772,7 +776,14 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
             raise ConfigError("the file says it", where=place(source, f"network.{key}"), hint="either, not both")
     from harness.train.onnx_file import read_onnx
 
-    found, data = read_onnx(Path(source).parent / network["file"]), table.get("data")
+    masked = network.get("masked", ())
+    if masked and not _is_mask(masked):
+        what = "a mask is the number of a token, and what it is there, 0 or 1"
+        raise ConfigError(what, where=place(source, "network.masked"), value=masked, hint="[0, 0]")
+    found, data = read_onnx(Path(source).parent / network["file"], masked), table.get("data")
+    if masked and not found.masked:
+        where, hint = place(source, "network.masked"), "leave it out"
+        raise ConfigError(f"{network['file']} has no mask as a second input", where=where, hint=hint)
     train = table.get("train")
     targets = isinstance(train, dict) and train.get("loss") == "mse"
     if found.planes and not targets and (not isinstance(data, dict) or data.get("labels") != "pixel"):
@@ -814,12 +825,18 @@ def _sequences_of_file(table: dict[str, Any], found: OnnxNetwork, source: str) -
     if data.setdefault("sequence", found.sequence) != found.sequence:
         what = f"the file has sequences of {found.sequence} tokens"
         raise ConfigError(what, where=place(source, "data.sequence"), value=data["sequence"], hint="leave it out")
-    if found.first and data.setdefault("labels", "first") != "first":
-        what = "the first token of a sequence alone has a result in the file"
-        raise ConfigError(what, where=place(source, "data.labels"), value=data["labels"], hint='"first"')
-    if not found.first and data.get("labels") == "first":
+    if found.alone and data.setdefault("labels", found.alone) != found.alone:
+        what = f"the {found.alone} token of a sequence alone has a result in the file"
+        raise ConfigError(what, where=place(source, "data.labels"), value=data["labels"], hint=f'"{found.alone}"')
+    if not found.alone and data.get("labels") in ("first", "last"):
         what = "every token has a result in the file"
-        raise ConfigError(what, where=place(source, "data.labels"), value="first", hint='"token"')
+        raise ConfigError(what, where=place(source, "data.labels"), value=data["labels"], hint='"token"')
+
+
+def _is_mask(masked: Any) -> bool:
+    """Return whether a value is the number of a token, and 0 or 1."""
+    whole = isinstance(masked, list | tuple) and len(masked) == 2 and all(type(number) is int for number in masked)
+    return bool(whole and masked[0] >= 0 and masked[1] in (0, 1))
 
 
 def _network_of_preset(table: dict[str, Any], source: str) -> None:

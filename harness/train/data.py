@@ -189,7 +189,7 @@ def _labelled(found: Dataset, config: TrainConfig) -> Dataset:
             raise ConfigError(what, where="network.patches", value=config.network.patches)
         cut = {name: patched(getattr(found, name)[:], config.network.patches) for name in ("x_train", "x_test")}
         found = replace(found, **cut)
-    if config.data.labels == "first":
+    if config.data.labels in ("first", "last"):
         return _cut(found, config)
     if config.data.labels in ("token", "pixel") and not config.targets:
         both = {name: marked(labels, "data.source") for name, labels in both.items()}
@@ -199,7 +199,7 @@ def _labelled(found: Dataset, config: TrainConfig) -> Dataset:
 
 
 def _cut(found: Dataset, config: TrainConfig) -> Dataset:
-    """Return samples cut into the tokens of a sequence; the first one has the class."""
+    """Return samples cut into the tokens of a sequence; the first one, or the last, has the class."""
     sequence, arrays = config.data.sequence, dict[str, np.ndarray]()
     for part in ("train", "test"):
         x, y = getattr(found, f"x_{part}")[:], getattr(found, f"y_{part}")
@@ -207,7 +207,7 @@ def _cut(found: Dataset, config: TrainConfig) -> Dataset:
             what = f"samples of {x.shape[1]} features are not {sequence} tokens of one size"
             raise ConfigError(what, where="data.sequence", value=sequence)
         labels = np.full((len(y), sequence, *y.shape[1:]), np.nan if config.targets else -1, y.dtype)
-        labels[:, 0] = y
+        labels[:, 0 if config.data.labels == "first" else -1] = y
         tokens = len(y) * sequence
         arrays |= {f"x_{part}": x.reshape(tokens, -1), f"y_{part}": labels.reshape(tokens, *y.shape[1:])}
     return Dataset(**arrays)
@@ -220,7 +220,7 @@ def looked_up(found: Dataset, config: TrainConfig) -> Dataset:
     """
     sequence, places, inputs = config.data.sequence, config.network.places, config.network.inputs
     features = found.x_train.shape[1]
-    if not places and inputs == features + sequence and config.data.labels == "first":
+    if not places and inputs == features + sequence and config.data.labels in ("first", "last"):
         places = (sequence, 0, 1)
     own = inputs - sum(places[::3])
     if features == inputs or (not places and features != 1):
@@ -230,6 +230,9 @@ def looked_up(found: Dataset, config: TrainConfig) -> Dataset:
         rows, vocabulary = getattr(found, name), 0
         if features == 1 and own > 1:
             vocabulary, ids = own, np.asarray(rows[:])
+            if config.network.masked and (ids.reshape(-1, sequence) == config.network.masked[0]).all(1).any():
+                what = f"{name} of {config.data.source} has sequences of nothing but token {config.network.masked[0]}"
+                raise ConfigError(f"{what}, which the mask hides", where="network.masked")
             if not np.array_equal(ids, ids.astype(np.int64)) or (ids < 0).any() or (ids >= own).any():
                 raise ConfigError(
                     f"tokens of {config.data.source} are {ids.min():g} to {ids.max():g}, the network knows {own}",

@@ -85,7 +85,7 @@ def _from_files(config: TrainConfig, parameters: Sequence[Parameter]) -> int:
     if config.network.file:
         from harness.train.onnx_file import read_onnx
 
-        model = read_onnx(folder / config.network.file)
+        model = read_onnx(folder / config.network.file, config.network.masked)
         weights.put(model.tensors, parameters, rows, f"network.file: {config.network.file}")
     for key, name, kinds in (
         ("sparsity.masks", config.sparsity.masks, (".mask",)),

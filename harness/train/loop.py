@@ -223,7 +223,7 @@ class Loop(ABC):
         if data is None or isinstance(data, Dataset):
             self.data = DataService.of(config, data or load(config))
         else:
-            if config.data.labels == "first":
+            if config.data.labels in ("first", "last"):
                 hint = 'labels = "token", and a row per token'
                 raise ConfigError(
                     "batches that are handed over are not cut into tokens", where="data.labels", hint=hint
@@ -420,7 +420,7 @@ class Loop(ABC):
         from harness.train.onnx_file import export_onnx, save_onnx
 
         if self.config.network.file:
-            save_onnx(self._network_file, Path(path), self.tensors())
+            save_onnx(self._network_file, Path(path), self.tensors(), self.config.network.masked)
         else:
             export_onnx(Path(path), self.config, self.tensors())
 
@@ -434,7 +434,7 @@ class Loop(ABC):
         if not self.config.network.file:
             hint = 'network.file = "m.onnx"'
             raise ConfigError("the network came from no ONNX file", where="network.file", hint=hint)
-        return read_onnx(self._network_file)
+        return read_onnx(self._network_file, self.config.network.masked)
 
     def load_weights(self, source: str | PathLike[str] | Mapping[str, np.ndarray]) -> None:
         """Begin with weights, masks or optimizer state of a file, or of tensors by name, before the first iteration.

@@ -9,9 +9,10 @@ import numpy as np
 from fabric.networks.graph.rotary import BASE, turns
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
-from harness.train.onnx_functions import Call, after
+from harness.train.onnx_functions import Call
 from harness.train.onnx_reader import FileTensor
-from harness.train.onnx_shown import Function, Heads, Scores, Shown, ShownReader
+from harness.train.onnx_shown import Heads, Scores, Shown
+from harness.train.onnx_told import LOWEST, ByToken, ToldReader
 
 __all__ = ["AttentionReader"]
 
@@ -19,11 +20,9 @@ NEAR = 1e-5
 """Constants of a file that differ by less from those of ours, in f32, are the same."""
 HIDDEN = -1024.0
 """A hidden key has this number behind its features, which queries multiply by one."""
-LOWEST = -1e4
-"""A mask takes at least so much from what is not seen."""
 
 
-class AttentionReader(ShownReader):
+class AttentionReader(ToldReader):
     """An `AttentionReader` reads products of two tensors: scores, their masks and softmax, and values by shares.
 
     Parameters
@@ -154,8 +153,9 @@ class AttentionReader(ShownReader):
         if which in self.nothing and other in self.shown and np.all(self.known.get(one, 1) == 0):
             self._show(node.output[0], self.shown[other])
             return True
-        if isinstance(self.shown.get(which), Function):
-            return self._where_numbers(node, self.shown[which])
+        if self._told(which) is not None:
+            self._where_told(node, which)
+            return True
         condition = self.known.get(which)
         for seen, masked, turn in ((one, other, False), (other, one, True)):
             found = self.shown.get(seen)
@@ -166,44 +166,39 @@ class AttentionReader(ShownReader):
         self._refuse(node, "chooses by what cannot be followed")
         return True
 
-    def _where_numbers(self, node: Any, told: Function) -> bool:
-        """Choose by the number of a token: between two numbers, or scores that are hidden or not."""
+    def _where_told(self, node: Any, which: str) -> None:
+        """Choose by the number of a token: scores, or a number that hides them."""
         _, one, other = node.input
-        numbers = [self.known[name] for name in (one, other) if name in self.known]
-        same = [float(values.flat[0]) for values in numbers if np.all(values == values.flat[0])]
-        if len(same) == 2:
-            self._show(node.output[0], Function(told.of, lambda x: np.where(told.call(x), *same)))
-            return True
-        scores = next((self.shown[name] for name in (one, other) if isinstance(self.shown.get(name), Scores)), None)
-        if len(same) == 1 and same[0] <= LOWEST and scores is not None:
-            call = told.call if one in self.known else after(np.logical_not, told.call)
-            self._hide(node, scores, told.of, call)
-        else:
-            self._refuse(node, "chooses by what cannot be followed")
-        return True
+        for masked, seen, turn in ((one, other, False), (other, one, True)):
+            scores, told = self.shown.get(seen), self._told(which)
+            low = masked in self.known and bool(np.all(self.known[masked] <= LOWEST))
+            if isinstance(scores, Scores) and low and told is not None:
+                self._hide(node, scores, told, np.logical_not if turn else _true)
+                return
+        self._refuse(node, "chooses by what cannot be followed")
 
-    def _hide_by_numbers(self, node: Any, scores: Scores, told: Function) -> None:
+    def _hide_by_numbers(self, node: Any, scores: Scores, told: ByToken) -> None:
         """Add to scores what tells hidden tokens from others."""
-        numbers = np.asarray(told.call(np.arange(max(self.vocabulary, 1))), float)
-        if np.any((numbers > LOWEST) & (numbers != 0)):
-            self._refuse(node, "adds numbers to scores; only masks are")
-            return
-        self._hide(node, scores, told.of, lambda x: np.asarray(told.call(x), float) <= LOWEST)
+        kinds = np.unique(np.asarray(told.number(np.arange(max(self.vocabulary, 1)))))
+        for kind in kinds:
+            numbers = np.asarray(told.whole(kind), float)
+            if np.any((numbers > LOWEST) & (numbers != 0)):
+                self._refuse(node, "adds numbers to scores; only masks are")
+                return
+        self._hide(node, scores, told, lambda x: np.asarray(x, float) <= LOWEST)
 
-    def _hide(self, node: Any, scores: Scores, of: Shown, call: Call) -> None:
+    def _hide(self, node: Any, scores: Scores, told: ByToken, call: Call) -> None:
         """Let keys not be seen by any query, by the numbers of their tokens."""
-        tokens = np.arange(self.sequence)
-        try:
-            places = np.broadcast_to(of.places[0], scores.shape).reshape(-1, self.sequence, self.sequence)
-        except ValueError:
-            places = np.zeros((1, 1, 1))
-        wanted = scores.queries.sequences[:, None, None] * self.sequence + tokens
-        if of.node != INPUT or not self.numbers or scores.shares or not np.all(places == wanted):
+        found = self._hides(node, told, scores.shape, call)
+        if found is None:
+            return
+        seen, hidden, tokens = found
+        wanted = scores.queries.sequences[:, None, None] * self.sequence + np.arange(self.sequence)
+        if scores.shares or (hidden.any() and not np.all(tokens == wanted)):
             self._refuse(node, "hides tokens by something else than their own numbers, from all others alike")
             return
-        before = scores.hidden
-        hidden = call if before is None else lambda x: np.logical_or(call(x), before(x))
-        self._show(node.output[0], scores._replace(hidden=hidden))
+        hidden = hidden if scores.hidden is None else hidden | scores.hidden
+        self._show(node.output[0], scores._replace(seen=scores.seen & seen, hidden=hidden if hidden.any() else None))
 
     def _is_none(self, node: Any, names: list[str]) -> bool:
         self.nothing.add(node.output[0])
@@ -223,8 +218,9 @@ class AttentionReader(ShownReader):
     def _whole_attention(self, node: Any, names: list[str]) -> bool:
         """Read attention that is one node: (samples, heads, tokens, features of a head), or heads side by side."""
         more = [name for name in node.input[3:] if name]
-        mask = self.known.get(more[0]) if more else None
-        if len(names) < 3 or len(more) > (mask is not None) or len([name for name in node.output if name]) > 1:
+        mask, told = (self.known.get(more[0]), self._told(more[0])) if more else (None, None)
+        one = mask is not None or told is not None
+        if len(names) < 3 or len(more) > one or len([name for name in node.output if name]) > 1:
             self._refuse(node, "takes queries, keys, values and a mask that the file says, and gives a result, here")
             return True
         if self._of(node, "softcap", 0.0):
@@ -246,6 +242,10 @@ class AttentionReader(ShownReader):
             self._mask(node, self.shown[node.output[0]], mask)
         elif mask is not None:
             self._mask(node, self.shown[node.output[0]], mask > LOWEST, np.where(mask > LOWEST, mask, 0))
+        elif told is not None and np.asarray(told.whole(told.number(np.zeros(1, int))[0])).dtype == bool:
+            self._hide(node, self.shown[node.output[0]], told, np.logical_not)
+        elif told is not None:
+            self._hide_by_numbers(node, self.shown[node.output[0]], told)
         self._attend(node, self.shown[node.output[0]]._replace(shares=True), v)
         found = self.shown[node.output[0]]
         if flat and isinstance(found, Shown):
@@ -282,7 +282,7 @@ class AttentionReader(ShownReader):
             return
         names, hidden = list[str](), None
         if scores.hidden is not None:
-            hidden = np.broadcast_to(np.asarray(scores.hidden(np.arange(self.vocabulary)), bool), self.vocabulary)
+            hidden = scores.hidden
             if scaled is None or hidden.all() or not self.vocabulary:
                 self._refuse(node, "where tokens are hidden, scores are divided by the root of a whole number here")
                 return
@@ -292,7 +292,7 @@ class AttentionReader(ShownReader):
                 one, order = self._rescaled(node, one, order, scores.factor * np.sqrt(size))
             part = self._part(one.node, (order[:, None] + np.arange(size)).ravel(), called, node)
             if part and hidden is not None:
-                names.append(self._with_hidden(node, part, len(order), one, called, hidden))
+                names.append(self._with_hidden(node, part, len(order), one, keys, called, hidden))
             else:
                 names.append(self._turn(part, len(order), one, node) if part else "")
         if all(names):
@@ -301,8 +301,8 @@ class AttentionReader(ShownReader):
             more = {"kv_heads": shared} if shared < heads else {}
             more |= {"scaled": scaled} if scaled is not None and (scaled != size or hidden is not None) else {}
             name = self._add_node(node, "attention", *operands, heads=heads, causal=bool(causal), **more)
-            if hidden is not None:  # a feature more of each head, which is zero
-                self.spread[name] = _own_features(heads, size)
+            if hidden is not None:  # features more of each head, which are zero
+                self.spread[name] = _own_features(heads, size, _wider(queries)), heads * _wider(queries)
                 self.shapes[name] = (heads * size,)
             rank = np.searchsorted(firsts, queries.firsts)
             token = queries.sequences[:, None] * self.sequence + np.arange(self.sequence)
@@ -310,14 +310,20 @@ class AttentionReader(ShownReader):
             shape = (*scores.shape[:-1], size)
             self._show(node.output[0], Shown(name, places.reshape(1, *shape)))
 
-    def _with_hidden(self, node: Any, part: str, heads: int, one: Heads, called: str, hidden: np.ndarray) -> str:
-        """Return queries, keys or values with a feature more in each head: one, a large number if hidden, and zero."""
+    def _with_hidden(
+        self, node: Any, part: str, heads: int, one: Heads, keys: Heads, called: str, hidden: np.ndarray
+    ) -> str:
+        """Return queries, keys or values with a feature more in each head: one, a large number if hidden, and zero.
+
+        Where heads are turned, which are pairs, another one is zero in each.
+        """
         place = next(number for number, other in enumerate(self.nodes) if other["name"] == part)
-        product, real = self.nodes[place], _own_features(heads, one.size)
+        product, wider = self.nodes[place], _wider(keys)
+        real = _own_features(heads, one.size, wider)
         if product["op"] != "linear" or any(part in other["inputs"] for other in self.nodes):
             self._refuse(node, "where tokens are hidden, queries, keys and values are products of their own here")
             return ""
-        count = heads * (one.size + 1)
+        count = heads * wider
         more = sorted(set(range(count)) - set(real.tolist()))
         self.nodes[place] = {**product, "outputs": count, "fixed_outputs": more}
         for what in ("weight", "bias"):
@@ -329,32 +335,36 @@ class AttentionReader(ShownReader):
                 (origin,) = self.origins[f"{part}.{what}"]
                 self.origins[f"{part}.{what}"] = (origin._replace(ours=tuple(real.tolist())),)
         self.shapes[part] = (count,)
-        made = self._turn(part, heads, one._replace(size=one.size + 1), node)
+        made = self._turn(part, heads, one._replace(size=wider), node)
         given = FileTensor(made, (count,))
         if called == "q":
             made = self._add_node(node, "shift", given, name=f"{part}.seen")
             self.nodes[-1]["fixed"] = True
             ones = np.zeros(count, np.float32)
-            ones[more] = 1
+            ones[one.size :: wider] = 1
             self.tensors[f"{made}.bias"], self.origins[f"{made}.bias"] = ones, ()
         elif called == "k":
-            mask = FileTensor(self._mask_of(node, hidden, heads, one.size), (count,))
+            mask = FileTensor(self._mask_of(node, hidden, heads, (one.size, wider)), (count,))
             made = self._add_node(node, "add", given, mask, name=f"{part}.seen")
         return made
 
-    def _mask_of(self, node: Any, hidden: np.ndarray, heads: int, size: int) -> str:
-        """Return the node that gives a large number below zero behind each head's features, for hidden tokens."""
-        key = hidden.tobytes(), heads, size
+    def _mask_of(self, node: Any, hidden: np.ndarray, heads: int, sizes: tuple[int, int]) -> str:
+        """Return the node that gives a large number below zero behind each head's features, for hidden tokens.
+
+        `sizes` are the features of a head, and those with what is behind them.
+        """
+        key = hidden.tobytes(), heads, sizes
         if key not in self.masks:
-            flag = self.masks.get((key[0], 0, 0), "")
+            flag = self.masks.get((key[0], 0, ()), "")
             if not flag:
                 told = np.zeros((1, self.inputs), np.float32)
                 told[0, : len(hidden)] = hidden * HIDDEN / self.token_scale  # here, so that gradients stay small
                 flag = self._constant_product(node, FileTensor(INPUT, ()), told, "hidden")
-                self.masks[key[0], 0, 0] = flag
-            count = heads * (size + 1)
+                self.masks[key[0], 0, ()] = flag
+            size, wider = sizes
+            count = heads * wider
             numbers = np.zeros((count, 1), np.float32)
-            numbers[size :: size + 1] = 1
+            numbers[size::wider] = 1
             self.masks[key] = self._constant_product(node, FileTensor(flag, (1,)), numbers, f"hidden.{count}")
         return self.masks[key]
 
@@ -369,8 +379,8 @@ class AttentionReader(ShownReader):
     def _linear(self, node: Any, x: FileTensor, transposed: bool) -> str:
         name = super()._linear(node, x, transposed)
         if name and x.node in self.spread:
-            real, values = self.spread[x.node], self.tensors[f"{name}.weight"]
-            whole = np.zeros((len(values), int(real[-1]) + 2), np.float32)
+            (real, count), values = self.spread[x.node], self.tensors[f"{name}.weight"]
+            whole = np.zeros((len(values), count), np.float32)
             whole[:, real] = values
             self.tensors[f"{name}.weight"] = whole
             (origin,) = self.origins[f"{name}.weight"]
@@ -381,8 +391,8 @@ class AttentionReader(ShownReader):
         parted = list(given)
         for number, value in enumerate(given if op != "linear" else ()):
             if value.node in self.spread:  # what it shows alone
-                real = self.spread[value.node]
-                picks = np.zeros((len(real), int(real[-1]) + 2), np.float32)
+                real, count = self.spread[value.node]
+                picks = np.zeros((len(real), count), np.float32)
                 picks[range(len(real)), real] = 1
                 made = self._constant_product(node, value, picks, f"{value.node}.own")
                 parted[number] = FileTensor(made, value.shape)
@@ -425,9 +435,18 @@ class AttentionReader(ShownReader):
         return self._add_node(node, "rotary", given, name=f"{part}.turned", heads=heads, **how)
 
 
-def _own_features(heads: int, size: int) -> np.ndarray:
-    """Return the places of the features of heads that have one more each, behind them."""
-    return (np.arange(heads)[:, None] * (size + 1) + np.arange(size)).ravel()
+def _true(x: np.ndarray) -> np.ndarray:
+    return x
+
+
+def _wider(one: Heads) -> int:
+    """Return the features of a head with one that hides it, and another one where pairs are turned."""
+    return one.size + 1 + bool(one.turned)
+
+
+def _own_features(heads: int, size: int, wider: int) -> np.ndarray:
+    """Return the places of the features of heads that have more each, behind them."""
+    return (np.arange(heads)[:, None] * wider + np.arange(size)).ravel()
 
 
 def _root_of(factor: float) -> int | None:

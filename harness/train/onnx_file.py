@@ -39,7 +39,7 @@ Source: ONNX operators, https://onnx.ai/onnx/operators/, versions 13 to 23.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +65,14 @@ OTHER_NAME = "wse.also_called:"
 """A property of a file whose key begins so says how else a module calls a parameter: its value is the name there."""
 
 
-def read_onnx(path: str | Path) -> OnnxNetwork:
+def read_onnx(path: str | Path, masked: Sequence[int] = ()) -> OnnxNetwork:
     """Return the network of a file.
+
+    Parameters
+    ----------
+    path : path-like
+    masked : sequence of int, optional
+        As `harness.train.tables.NetworkConfig` has it.
 
     Raises
     ------
@@ -75,10 +81,12 @@ def read_onnx(path: str | Path) -> OnnxNetwork:
     UnsupportedError
         Operations that are not trained here: a line per node.
     """
-    return _network(Path(path), _model(Path(path)))
+    return _network(Path(path), _model(Path(path)), masked)
 
 
-def save_onnx(source: str | Path, path: str | Path, tensors: Mapping[str, np.ndarray]) -> None:
+def save_onnx(
+    source: str | Path, path: str | Path, tensors: Mapping[str, np.ndarray], masked: Sequence[int] = ()
+) -> None:
     """Write the file `source` again with other values of its parameters, whole or not at all.
 
     Parameters
@@ -86,9 +94,11 @@ def save_onnx(source: str | Path, path: str | Path, tensors: Mapping[str, np.nda
     source, path : path-like
     tensors : dict of str to ndarray
         By the names of `harness.train.weights`.
+    masked : sequence of int, optional
+        As `harness.train.tables.NetworkConfig` has it.
     """
     model, numpy_helper = _model(Path(source)), need("onnx.numpy_helper", "a network from an .onnx file")
-    new = _network(Path(source), model).back(tensors)
+    new = _network(Path(source), model, masked).back(tensors)
     for held in model.graph.initializer:
         if held.name in new:
             kind = numpy_helper.to_array(held).dtype
@@ -114,12 +124,12 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
     _write(path, OnnxWriter(Path(path), config, tensors).model())
 
 
-def _network(path: Path, model: Any) -> OnnxNetwork:
+def _network(path: Path, model: Any, masked: Sequence[int]) -> OnnxNetwork:
     """Return what the graph of a file says."""
     model = put_together(once(model))
     names = {item.key.removeprefix(OTHER_NAME): item.value for item in model.metadata_props if OTHER_NAME in item.key}
     tokens = has_sequences(model.graph) and not has_rows(model.graph)
-    made = TokenReader(path, model) if tokens else OnnxReader(path, model)
+    made = TokenReader(path, model, masked) if tokens else OnnxReader(path, model)
     kept = {item.key.removeprefix(KEPT): made.known[item.value] for item in model.metadata_props if KEPT in item.key}
     try:
         found = made.network()
@@ -149,7 +159,7 @@ def _as_tokens(path: Path, model: Any) -> OnnxNetwork | None:
     if not has_features(model.graph):
         return None
     try:
-        return FeatureReader(path, model).network()._replace(sequence=0, first=False)
+        return FeatureReader(path, model).network()._replace(sequence=0, alone="")
     except (ConfigError, UnsupportedError):
         return None
 

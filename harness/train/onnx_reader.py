@@ -104,8 +104,10 @@ class OnnxNetwork(NamedTuple):
         As `harness.train.tables.NetworkConfig` has them.
     fixed_places, token_scale, patches
         As `harness.train.tables.NetworkConfig` has them.
-    first : bool
-        The first token of a sequence alone has a result.
+    alone : str
+        The ``first`` or ``last`` token of a sequence alone has a result; empty: every one has.
+    masked : tuple of int
+        As `harness.train.tables.NetworkConfig` has it, if the graph takes a mask.
     planes : tuple of int
         Rows and columns of the result, if it has logits for each pixel; empty if a sample has one of a class.
     epsilon : float
@@ -130,7 +132,8 @@ class OnnxNetwork(NamedTuple):
     fixed_places: tuple[int, ...] = ()
     token_scale: float = 1.0
     patches: tuple[int, ...] = ()
-    first: bool = False
+    alone: str = ""
+    masked: tuple[int, ...] = ()
     planes: tuple[int, ...] = ()
     epsilon: float = EPSILON
     tied: str = ""
@@ -201,10 +204,12 @@ class OnnxReader:
     path : Path
         For messages.
     model : onnx.ModelProto
+    masked : sequence of int, optional
+        As `harness.train.tables.NetworkConfig` has it.
     """
 
-    def __init__(self, path: Path, model: Any) -> None:
-        self.path, self.graph, self.opsets = path, model.graph, model.opset_import
+    def __init__(self, path: Path, model: Any, masked: Sequence[int] = ()) -> None:
+        self.path, self.graph, self.opsets, self.masked = path, model.graph, model.opset_import, tuple(masked)
         self.to_array = need("onnx.numpy_helper", "a network from an .onnx file").to_array
         self.attribute = need("onnx.helper", "a network from an .onnx file").get_attribute_value
         self.known: dict[str, np.ndarray] = {item.name: self.to_array(item) for item in self.graph.initializer}
@@ -239,10 +244,14 @@ class OnnxReader:
             Operations that are not trained here: a line per node.
         """
         given = [item for item in self.graph.input if item.name not in self.known]
-        if len(given) != 1 or len(self.graph.output) != 1:
-            count = f"{len(given)} inputs and {len(self.graph.output)} outputs"
-            raise UnsupportedError(f"the graph has {count}", where=self.path, feature="onnx", hint="one of each")
+        if not 1 <= len(given) <= 2 or len(self.graph.output) != 1:
+            names = ", ".join(item.name for item in (*given, *self.graph.output))
+            what = f"the graph has {len(given)} inputs and {len(self.graph.output)} outputs: {names}"
+            hint = "one of each, and a mask of padding besides the numbers of tokens"
+            raise UnsupportedError(what, where=self.path, feature="onnx", hint=hint)
         image = self._begin(given[0])
+        for item in given[1:]:
+            self._begin_mask(item)
         takes = self.takes
         for node in self.graph.node:
             known = self._constant(node)
@@ -261,6 +270,11 @@ class OnnxReader:
             what = "; ".join(self.refused) or "there is no product in it"
             raise UnsupportedError(what, where=self.path, feature="onnx", hint="the operations of docs/training.md")
         return self._network(image)._replace(epsilon=EPSILON if self.epsilon is None else self.epsilon)
+
+    def _begin_mask(self, given: Any) -> None:
+        """Take a second input; readers of sequences do."""
+        what = f"{given.name}: a second input is a mask of tokens here, and samples are no numbers of tokens"
+        raise UnsupportedError(what, where=self.path, feature="onnx", hint="one input")
 
     def _release(self, node: Any) -> None:
         """Count what a node takes."""
@@ -1387,9 +1401,9 @@ class OnnxReader:
     def _shared(self) -> None:
         """Refuse parameters that several nodes share, and names that are an exporter's own."""
         merged = [name for name, count in self.used.items() if count > 1]
-        if merged and not self.refused and len(merged) == 1 and self._is_tied(merged[0]):
+        if len(merged) == 1 and not self.refused and self._is_tied(merged[0]):
             merged = []
-        if merged:
+        if merged and not self.refused:
             raise ConfigError(
                 f"{merged[0]} is the parameter of {self.used[merged[0]]} nodes",
                 where=self.path,

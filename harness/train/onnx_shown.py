@@ -6,7 +6,7 @@ What arranges, cuts and joins is done to places; `harness.train.onnx_tokens` say
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -110,8 +110,8 @@ class Scores(NamedTuple):
         Which keys a query sees.
     shares : bool
         The softmax has been taken.
-    hidden : callable or None
-        Says of numbers of tokens which are hidden from all.
+    hidden : ndarray of bool or None
+        Which numbers of tokens are hidden from all.
     """
 
     queries: Heads
@@ -120,7 +120,7 @@ class Scores(NamedTuple):
     factor: float
     seen: np.ndarray
     shares: bool = False
-    hidden: Callable[[np.ndarray], np.ndarray] | None = None
+    hidden: np.ndarray | None = None
 
 
 class Heads(NamedTuple):
@@ -153,10 +153,12 @@ class ShownReader(OnnxReader):
     path : Path
         For messages.
     model : onnx.ModelProto
+    masked : sequence of int, optional
+        As `harness.train.tables.NetworkConfig` has it.
     """
 
-    def __init__(self, path: Path, model: Any) -> None:
-        super().__init__(path, model)
+    def __init__(self, path: Path, model: Any, masked: Sequence[int] = ()) -> None:
+        super().__init__(path, model, masked)
         for name, values in self.known.items():
             if values.size == 1 and LOST.fullmatch(name):  # an exporter's own constant
                 self.origin.pop(name, None)
@@ -170,11 +172,12 @@ class ShownReader(OnnxReader):
         self.patches: tuple[int, ...] = ()
         self.token_scale = 1.0
         self.vocabulary = 0
-        self.spread: dict[str, np.ndarray] = {}  # places of the features that are shown, among those of a node
-        self.masks: dict[tuple[bytes, int, int], str] = {}  # nodes that hide tokens, by tokens, heads and features
+        self.spread: dict[str, tuple[np.ndarray, int]] = {}  # places of features that are shown, among so many
+        self.masks: dict[tuple[bytes, int, tuple[int, ...]], str] = {}  # nodes that hide tokens, by tokens and heads
         self.multiples: dict[tuple[str, float], str] = {}  # names of nodes, by what they are a multiple of
         self.nothing: set[str] = set()  # whether a number is none
-        self.sequence, self.first, self.numbers, self.tied = 0, False, False, ""
+        self.takes_mask = False
+        self.sequence, self.alone, self.numbers, self.tied = 0, "", False, ""
 
     def _begin(self, given: Any) -> tuple[int, ...]:
         """Take the input of the graph: numbers of tokens, or their features."""
@@ -253,9 +256,9 @@ class ShownReader(OnnxReader):
         found = self.shown[name]
         if isinstance(found, (Looked, Function)):
             self._finish(name, found, node)
-        elif isinstance(found, (Root, Scores)):
-            what = "a mean of squares that is no normalisation" if isinstance(found, Root) else "scores"
-            self._refuse(node, f"takes {what}")
+        elif not isinstance(found, Shown):
+            whats = {Root: "a mean of squares that is no normalisation", Scores: "scores"}
+            self._refuse(node, f"takes {whats.get(type(found), 'what tells tokens from others')}")
             return None
         found = self.shown.get(name)
         return found if isinstance(found, Shown) else None
@@ -390,10 +393,6 @@ class ShownReader(OnnxReader):
         if node.input[0] not in self.shown:
             return False
         before = len(self.refused)
-        mask = isinstance(self.shown[node.input[0]], Function | Shown) and self._of_numbers(self.shown[node.input[0]])
-        if node.op_type == "Cast" and mask:
-            self._of_whole_numbers(node)
-            return True
         if node.op_type == "Cast":
             self._cast(node, FileTensor("-", ()))
         elif node.op_type == "Dropout":
@@ -404,18 +403,6 @@ class ShownReader(OnnxReader):
         if len(self.refused) == before:
             self._show(node.output[0], found)
         return True
-
-    def _of_numbers(self, found: Any) -> bool:
-        """Return whether a tensor shows numbers of tokens, or a function of them."""
-        return self.numbers and getattr(getattr(found, "of", found), "node", "") == INPUT
-
-    def _of_whole_numbers(self, node: Any) -> None:
-        """Go on with numbers of tokens in another type: what is no number with a point tells tokens apart."""
-        found = self.shown[node.input[0]]
-        if self._of(node, "to", 0) == BOOL:
-            base, call = (found.of, found.call) if isinstance(found, Function) else (found, lambda x: x)
-            found = Function(base, lambda x: np.asarray(call(x)) != 0)
-        self._show(node.output[0], found)
 
     def _join(self, node: Any, names: list[str]) -> bool:
         """Put pieces of one tensor one behind the other."""

@@ -35,6 +35,7 @@ from harness.train.onnx_attention import NEAR, AttentionReader
 from harness.train.onnx_functions import BINARY, GRID, UNARY, after, call_of, told
 from harness.train.onnx_reader import SAMPLES, FileTensor, OnnxNetwork
 from harness.train.onnx_shown import ARRANGE, KEEP, PLACE, Function, Looked, Root, Scores, Shown
+from harness.train.onnx_told import ByToken
 from wse_core.errors import UnsupportedError
 
 __all__ = ["FeatureReader", "TokenReader", "has_features", "has_sequences"]
@@ -51,7 +52,7 @@ def has_sequences(graph: Any) -> bool:
     """Return whether the samples of a graph are sequences: numbers of tokens, or tokens of features."""
     known = {item.name for item in graph.initializer}
     given = [item.type.tensor_type for item in graph.input if item.name not in known]
-    if len(given) != 1:
+    if not given:
         return False
     axes, whole = len(given[0].shape.dim), given[0].elem_type in (6, 7)  # int32, int64
     return axes == 3 or (axes == 2 and whole)
@@ -89,7 +90,8 @@ class TokenReader(AttentionReader):
             tuple(self.fixed_places),
             self.token_scale,
             self.patches,
-            self.first,
+            self.alone,
+            self.masked if self.takes_mask else (),
             tied=self.tied,
         )
 
@@ -117,6 +119,8 @@ class TokenReader(AttentionReader):
                 self.values[node.output[0]] = FileTensor("", ())  # of what was refused
             else:
                 super()._node(node)
+            return
+        if self._tells(node, names):
             return
         special: dict[str, Callable[[Any, list[str]], bool]] = {
             **dict.fromkeys(ARRANGE, self._move),
@@ -186,9 +190,12 @@ class TokenReader(AttentionReader):
             self.refused.append(f"{output}: is not what the last node gives")
             return
         rows, every = found[1].ravel(), np.arange(self.samples * self.sequence)
-        self.first = np.array_equal(rows, every[:: self.sequence]) and self.sequence > 1
-        if not self.first and not np.array_equal(rows, every):
-            self.refused.append(f"{output}: results of all tokens, or of the first of a sequence, are trained here")
+        ends = {"first": every[:: self.sequence], "last": every[self.sequence - 1 :: self.sequence]}
+        alone = [name for name, tokens in ends.items() if np.array_equal(rows, tokens)]
+        self.alone = alone[0] if alone and self.sequence > 1 else ""
+        if not self.alone and not np.array_equal(rows, every):
+            what = "results of all tokens, or of the first or last of a sequence, are trained here"
+            self.refused.append(f"{output}: {what}")
 
     def _finish(self, name: str, found: Any, node: Any) -> None:
         """Append the product of a look-up, or the activation of a function."""
@@ -457,7 +464,7 @@ class TokenReader(AttentionReader):
         """Follow an operation on two tensors that both depend on samples."""
         one, other = (self.shown[name] for name in node.input)
         for scores, function in ((one, other), (other, one)):
-            if isinstance(scores, Scores) and isinstance(function, Function) and op == "Add":
+            if isinstance(scores, Scores) and isinstance(function, ByToken) and op == "Add":
                 self._hide_by_numbers(node, scores, function)
                 return True
         if isinstance(one, Looked) and isinstance(other, Looked) and op == "Add":

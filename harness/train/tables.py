@@ -182,6 +182,11 @@ class NetworkConfig:
     padding: int | None = option(
         None, doc="number of the token that fills sequences: the first product does not train its row", low=0
     )
+    masked: tuple[int, ...] = option(
+        (),
+        doc="of a file with a mask of padding as a second input: number of the token that fills sequences, and what "
+        "the mask is there, 0 or 1, the other one elsewhere; no sequence is all padding",
+    )
     epsilon: float = option(
         EPSILON, doc="normalisations add this to variances, or to means of squares", low=1e-12, high=1.0
     )
@@ -228,10 +233,10 @@ class DataConfig:
     )
     labels: str = option(
         "class",
-        doc="class: every sample has one; token: tokens may have none, -100; first: samples are cut into the tokens of "
-        "a sequence, of which the first one has the class; pixel: every pixel of the result may have one, or -100; "
-        "with the loss mse targets in the place of a class, and of -100 no numbers: NaN",
-        choices=("class", "token", "first", "pixel"),
+        doc="class: every sample has one; token: tokens may have none, -100; first, last: samples are cut into the "
+        "tokens of a sequence, of which the first or last one has the class; pixel: every pixel of the result may have "
+        "one, or -100; with the loss mse targets in the place of a class, and of -100 no numbers: NaN",
+        choices=("class", "token", "first", "last", "pixel"),
     )
     scale: float = option(1.0, doc="of files: samples are divided by this, 255 for pixels of a byte", low=1e-30)
     held_out: float = option(0.2, doc="of a .csv or a text: share of the samples for tests", low=0.0, high=1.0)

@@ -27,6 +27,7 @@ from wse_core.errors import UnsupportedError
 if TYPE_CHECKING:
     from harness.train.config import TrainConfig
     from harness.train.onnx_reader import OnnxNetwork
+    from harness.train.torch_example import TorchExample
 
 __all__ = ["check_gradients"]
 
@@ -34,13 +35,13 @@ NEAR, FAR = 2e-3, 1e-5
 """Gradients differ by less than this share of the largest of their parameter, or of all."""
 
 
-def check_gradients(module: Any, example: Any, config: TrainConfig, read: OnnxNetwork) -> None:
+def check_gradients(module: Any, example: TorchExample, config: TrainConfig, read: OnnxNetwork) -> None:
     """Refuse a module whose loss or gradients are not those of the network that was read.
 
     Parameters
     ----------
     module : torch.nn.Module
-    example : torch.Tensor, shape (samples, ...)
+    example : TorchExample
     config : TrainConfig
         Of the network that was read.
     read : OnnxNetwork
@@ -59,7 +60,7 @@ def check_gradients(module: Any, example: Any, config: TrainConfig, read: OnnxNe
     network = dataclasses.replace(config.network, weights="")  # the weights of the module, all of them
     config = dataclasses.replace(config, network=network, sparsity=SparsityConfig())
     loss, wanted, labels = _of_module(module, example, config, read)
-    found_loss, found = _of_network(example.detach().numpy(), labels, config, read)
+    found_loss, found = _of_network(example.samples.detach().numpy(), labels, config, read)
     if not math.isclose(loss, found_loss, rel_tol=NEAR, abs_tol=NEAR):
         raise UnsupportedError(
             f"the module has a loss of {loss:g} on the example, what was read from its file {found_loss:g}",
@@ -80,15 +81,14 @@ def check_gradients(module: Any, example: Any, config: TrainConfig, read: OnnxNe
 
 
 def _of_module(
-    module: Any, example: Any, config: TrainConfig, read: OnnxNetwork
+    module: Any, example: TorchExample, config: TrainConfig, read: OnnxNetwork
 ) -> tuple[float, dict[str, np.ndarray], np.ndarray]:
     """Return the loss, gradients by name, and the labels that were drawn, as rows of the network have them."""
     torch = need("torch", "a PyTorch module")
     for wide in (True, False):  # what casts numbers itself is calculated as it wants
         twin = copy.deepcopy(module).train()
         try:
-            given = example.detach().double() if wide and example.is_floating_point() else example.detach()
-            logits = (twin.double() if wide else twin)(given)
+            logits = example.called(twin.double() if wide else twin, wide)
             break
         except RuntimeError:
             if not wide:
@@ -104,9 +104,9 @@ def _of_module(
     found = _gradients(twin, loss)
     if planes:
         labels = labels.reshape(len(labels), -1)
-    elif read.first:
+    elif read.alone:
         every = np.full((len(labels), read.sequence), -1)
-        every[:, 0] = labels
+        every[:, 0 if read.alone == "first" else -1] = labels
         labels = every
     return float(loss.detach()), found, labels if planes else labels.ravel()
 
@@ -120,9 +120,9 @@ def _of_targets(
     targets = np.random.default_rng(0).standard_normal((math.prod(results.shape) // count, count))
     loss = (results.reshape(-1, count) - torch.from_numpy(targets).to(results.dtype)).square().mean(1).sum()
     found = _gradients(twin, loss)
-    if read.first:
+    if read.alone:
         every = np.full((len(targets), read.sequence, count), np.nan)
-        every[:, 0] = targets
+        every[:, 0 if read.alone == "first" else -1] = targets
         targets = every.reshape(-1, count)
     return float(loss.detach()), found, targets
 

@@ -35,8 +35,9 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
     ----------
     module : torch.nn.Module
         It gives logits; its own mode of training stays as it was.
-    example : torch.Tensor, shape (samples, ...)
-        Samples of the shape that it takes, two at least: how many stays open.
+    example : torch.Tensor, shape (samples, ...), or several
+        Samples of the shape that it takes, two at least: how many stays open.  A module of tokens may take a mask of
+        padding too: ``(ids, mask)``, or both by the names of its arguments, as tokenizers give them.
     file : path-like, optional
         Where the ONNX file is written; one that is there is replaced.
     **tables
@@ -59,24 +60,24 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
     from harness.train.config import TrainConfig
     from harness.train.onnx_file import read_onnx
     from harness.train.torch_check import check_gradients
+    from harness.train.torch_example import TorchExample
 
     torch = need("torch", "a PyTorch module")
     need("onnxscript", "a PyTorch module")
-    path, trained = Path(file), module.training
-    if len(example) < 2:
-        raise ConfigError("one sample does not say that there may be more", where="example", hint="two or more samples")
+    path, trained, given = Path(file), module.training, TorchExample.of(example)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that a module is exported as it is trained: that is what is wanted
             torch.onnx.export(
                 module.train(),
-                (example,),
+                given.args,
                 str(path),
+                kwargs=given.named,
                 dynamo=True,
                 optimize=False,
                 external_data=False,
                 verbose=False,
-                dynamic_shapes=({0: torch.export.Dim("samples")},),
+                dynamic_shapes=given.open(),
             )
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror or error}", where=path) from None
@@ -86,11 +87,13 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
     finally:
         module.train(trained)
     _say_more(module, path)
-    read = read_onnx(path)
-    network = {"file": str(path.resolve())} | _padding(module, read) | dict(tables.pop("network", {}))
+    more = dict(tables.pop("network", {}))
+    masked = more.setdefault("masked", given.masked(module)) if given.mask is not None else more.get("masked", ())
+    read = read_onnx(path, masked)
+    network = {"file": str(path.resolve())} | _padding(module, read) | more
     config = TrainConfig.of(network=network, **tables)
     _check_names(module, read)
-    check_gradients(module, example, config, read)
+    check_gradients(module, given, config, read)
     return config
 
 
@@ -133,7 +136,7 @@ def _padding(module: Any, read: OnnxNetwork) -> dict[str, int]:
         if hasattr(one, "padding_idx") and hasattr(one, "weight")
     }
     held = dict(module.named_parameters(remove_duplicate=False))
-    for origins in read.origins.values() if read.sequence else ():
+    for origins in filter(None, read.origins.values() if read.sequence else ()):
         row = rows.get(id(held.get(origins[0].name)))
         if row is not None and origins[0].columns is not None:  # the table of tokens comes first
             return {"padding": int(row)}

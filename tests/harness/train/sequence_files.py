@@ -52,14 +52,17 @@ class SequenceFile:
         y = self.op("MatMul", x, weight)
         return self.op("Add", y, self.parameter(f"{name}.bias", outputs)) if bias else y
 
-    def write(self, path, result, axes=3, features=0, opset=23):
-        """Write the file."""
+    def write(self, path, result, axes=3, features=0, opset=23, masks=()):
+        """Write the file; `masks` are the types of inputs that have a number for each token."""
         tokens = TensorProto.FLOAT if features else TensorProto.INT64
         shape = ["n", S, *([features] if features else [])]
         graph = helper.make_graph(
             [*self.nodes, helper.make_node("Identity", [result], ["y"], "end")],
             "g",
-            [helper.make_tensor_value_info("x", tokens, shape)],
+            [
+                helper.make_tensor_value_info("x", tokens, shape),
+                *(helper.make_tensor_value_info(f"mask{k}", kind, ["n", S]) for k, kind in enumerate(masks)),
+            ],
             [helper.make_tensor_value_info("y", TensorProto.FLOAT, [f"d{k}" for k in range(axes)])],
             [numpy_helper.from_array(array, name) for name, array in self.given.items()],
         )
@@ -252,6 +255,8 @@ def transformer(path, form, classes=5, seed=0):
     x = f.op("Add", _fed(f, _normed(f, x, "ln2", form), "mlp", form), x)
     if form["result"] == "first":
         x = f.op("Gather", x, f.constant(0, np.int64), axis=1)
+    if form["result"] == "last":
+        x = f.op("Gather", x, f.constant(-1, np.int64), axis=1)
     if form["result"] == "mean":
         x = f.op("ReduceMean", x, f.constant([1], np.int64), keepdims=0)
     if form["result"] == "sum":

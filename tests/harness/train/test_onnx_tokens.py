@@ -58,12 +58,12 @@ FORMS = {
     "mask": ("none", "add", "where", "filled"),
     "function": ("gelu", "gelu steps", "silu", "relu", "gelu_erf", "gelu_erf steps", "tanh"),
     "gate": ("no", "yes", "joined"),
-    "result": ("all", "first", "rows", "mean", "sum", "pooled"),
+    "result": ("all", "first", "last", "rows", "mean", "sum", "pooled"),
     "attention": ("steps", "node", "side by side"),
 }
 
 
-ONE = ("first", "mean", "sum", "pooled")
+ONE = ("first", "last", "mean", "sum", "pooled")
 """Of these results a sequence has one."""
 
 
@@ -103,7 +103,7 @@ def compare(form):
     graph = PlainGraph(run.config.graph, "f64")
     found = graph.forward(run._active(), load(run.config).x_test[:])
     if form["result"] in ONE:
-        found = found[::S]
+        found = found[S - 1 if form["result"] == "last" else 0 :: S]
     assert np.allclose(found, wanted.reshape(found.shape), atol=3e-5)
     out = run.state_dict()
     assert {name: (array.shape, array.tobytes()) for name, array in out.items()} == {
@@ -127,7 +127,8 @@ def test_any_form_of_a_transformer_gives_the_logits_of_the_reference_evaluator(t
     assert form["function"].split()[0] in ops
     (attention,) = [node for node in read.network.nodes if node.op == "attention"]
     assert (attention.heads, attention.causal) == (HEADS, form["mask"] != "none")
-    assert read.data.labels == ("first" if form["result"] in ONE else "class")
+    alone = "last" if form["result"] == "last" else "first"
+    assert read.data.labels == (alone if form["result"] in ONE else "class")
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -341,8 +342,8 @@ def mean_of_features(f, x):
     return f.op("Mul", x, f.op("ReduceMean", x, f.constant([-1], np.int64)))
 
 
-def last(f, x):
-    return f.op("Gather", x, f.constant(-1, np.int64), axis=1)
+def third(f, x):
+    return f.op("Gather", x, f.constant(2, np.int64), axis=1)
 
 
 def learned_scale(f, x):
@@ -417,7 +418,7 @@ def normed(f, x):
 ENDS = {
     mean: "only means over all tokens of a sequence are taken here",
     mean_of_features: "only the mean of squares of all features is taken here",
-    last: "results of all tokens, or of the first of a sequence, are trained here",
+    third: "results of all tokens, or of the first or last of a sequence, are trained here",
     learned_scale: "takes a number that is a parameter, or made of them",
     bare: "a mean of squares that is no normalisation",
     mixed: "in an order, or with factors, that no operation here gives",
@@ -439,7 +440,7 @@ def test_what_is_no_operation_here_is_named(folder, end):
     f = SequenceFile(0)
     x = f.linear(f.op("Gather", f.parameter("wte.weight", VOCABULARY, D), "x"), "first", D, D)
     y = end(f, x)
-    f.write("m.onnx", f.linear(y, "head", 5, D // 2 if end is half else D), 2 if end in (mean, last) else 3)
+    f.write("m.onnx", f.linear(y, "head", 5, D // 2 if end is half else D), 2 if end in (mean, third) else 3)
     tokens(PLAIN)
     with pytest.raises(UnsupportedError, match=ENDS[end]):
         config()
@@ -755,10 +756,20 @@ LIBRARY = (
     "albert",
     "distilbert",
 )
+MASKED = ("bert", "gpt2")
+"""These models of the library are given a mask of padding too."""
+
+
+def called(module, x, given):
+    """Return logits, also of a model that gives more than these."""
+    result = module(x, **given)
+    return result.logits if given else result
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*MODULES, *(f"library {name}" for name in LIBRARY)])
+@pytest.mark.parametrize(
+    "name", [*MODULES, *(f"library {name}" for name in LIBRARY), *(f"masked {name}" for name in MASKED)]
+)
 def test_transformers_that_torch_exports_train_as_there(folder, name):
     """Five steps of plain descent on four sequences: losses, weights, and names of weights."""
     torch = pytest.importorskip("torch")
@@ -768,20 +779,26 @@ def test_transformers_that_torch_exports_train_as_there(folder, name):
     torch.manual_seed(0)
     module = transformer(torch, name).train()
     x = torch.randn(4, 8, 8) if name == "rows" else torch.randint(0, 20, (4, 8))
-    logits = module(x)
+    given = {}
+    if name.startswith("masked "):
+        x[x == 3] = 4
+        x[1, 5:] = x[3, 7:] = 3
+        given = {"attention_mask": (x != 3).long()}
+    logits = called(module, x, given)
     labels = torch.randint(0, logits.shape[-1], logits.shape[:-1])
     exported, optimizer, losses = copy.deepcopy(module), torch.optim.SGD(module.parameters(), lr=0.05), []
     for _ in range(5):
         optimizer.zero_grad()
-        logits = module(x)
+        logits = called(module, x, given)
         losses.append(torch.nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten()))
         losses[-1].backward()
         optimizer.step()
-    given = x.flatten(1) if name == "rows" else x
-    np.savez("t.npz", x_train=given, y_train=labels, x_test=given, y_test=labels)
+    rows = x.flatten(1) if name == "rows" else x
+    np.savez("t.npz", x_train=rows, y_train=labels, x_test=rows, y_test=labels)
     train = {"iterations": 5, "optimizer": {"name": "sgd", "lr": 0.05}, "loss_scale": {"initial": 1024.0}}
     mesh, data = {"width": 4, "height": 2}, {"source": str(folder / "t.npz"), "batch": 32}
-    machine = Trainer(wse.train.from_torch(exported, x, folder / "m.onnx", data=data, mesh=mesh, train=train))
+    example = {"input_ids": x, **given} if given else x
+    machine = Trainer(wse.train.from_torch(exported, example, folder / "m.onnx", data=data, mesh=mesh, train=train))
     found = [machine.step().loss for _ in range(5)]
     assert np.allclose(found, [loss.item() for loss in losses], atol=5e-4)
     wanted, got = module.state_dict(), machine.state_dict()

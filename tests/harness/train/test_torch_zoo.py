@@ -10,7 +10,7 @@ import pytest
 import wse
 from harness.train.torch_module import COUNTER
 from harness.train.trainer import Trainer
-from tests.harness.train.torch_zoo import REFUSED, TOKENS, TRAINED, made
+from tests.harness.train.torch_zoo import MASKED, REFUSED, TOKENS, TRAINED, made
 from wse_core.errors import ConfigError, UnsupportedError
 
 LOSSES, WEIGHTS = 5e-4, 1e-3
@@ -32,15 +32,15 @@ def test_modules_that_torch_exports_train_as_there(folder, name):
     torch = pytest.importorskip("torch")
     pytest.importorskip("onnxscript")
     takes, loss, module = TRAINED[name]
-    module, x = made(torch, takes, module)
-    given = module(x)
+    module, example = made(torch, takes, module)
+    given, x = module(*example), example[0]
     planes = given.ndim == 4 and not loss  # a class for each pixel
     classes, shape = (given.shape[1], given[:, 0].shape) if planes else (given.shape[-1], given.shape[:-1])
     labels = torch.randn_like(given) if loss else torch.randint(0, classes, shape)
     exported, optimizer, losses = copy.deepcopy(module), torch.optim.SGD(module.parameters(), lr=0.05), []
     for _ in range(5):
         optimizer.zero_grad()
-        result = module(x)
+        result = module(*example)
         if loss:
             losses.append(torch.nn.functional.mse_loss(result, labels))
         else:
@@ -52,9 +52,9 @@ def test_modules_that_torch_exports_train_as_there(folder, name):
     train = {"iterations": 5, "optimizer": {"name": "sgd", "lr": 0.05}, "loss_scale": {"initial": 1024.0}}
     train |= {"loss": loss} if loss else {}
     tokens = {"vision class": 5, "vision mean": 4}.get(name, 1)  # of an image
-    mesh, batch = {"width": 2, "height": 2}, x.numel() if takes == TOKENS else len(x) * tokens
+    mesh, batch = {"width": 2, "height": 2}, x.numel() if takes in (TOKENS, MASKED) else len(x) * tokens
     data = {"source": str(folder / "t.npz"), "batch": batch} | ({"labels": "pixel"} if planes else {})
-    machine = Trainer(wse.train.from_torch(exported, x, folder / "m.onnx", data=data, mesh=mesh, train=train))
+    machine = Trainer(wse.train.from_torch(exported, example, folder / "m.onnx", data=data, mesh=mesh, train=train))
     found = [machine.step().loss for _ in range(5)]
     assert np.allclose(found, [loss.item() for loss in losses], atol=LOSSES)
     wanted, got = module.state_dict(), machine.state_dict()
@@ -71,6 +71,6 @@ def test_other_modules_are_refused_by_name(folder, name):
     pytest.importorskip("onnxscript")
     takes, module, what = REFUSED[name]
     module, x = made(torch, takes, module)
-    given = {"data": {"batch": len(x)}, "mesh": {"width": 2, "height": 2}, "train": {"iterations": 1}}
+    given = {"data": {"batch": len(x[0])}, "mesh": {"width": 2, "height": 2}, "train": {"iterations": 1}}
     with pytest.raises((ConfigError, UnsupportedError), match=what):
         wse.train.from_torch(module, x, folder / "m.onnx", **given)

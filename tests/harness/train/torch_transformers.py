@@ -19,6 +19,8 @@ def transformer(torch, name):
         "neox": lambda: neox(torch),
         "rows": lambda: rows(torch),
     }
+    if name.startswith("masked "):
+        return library(torch, name.removeprefix("masked "), whole=True)
     return made[name]() if name in made else library(torch, name.removeprefix("library "))
 
 
@@ -257,12 +259,15 @@ LIBRARY = {
 """Models of the library: name of the configuration, ending of the model's, sizes; no dropout."""
 
 
-def library(torch, name):
-    """Return a model of the library transformers, of random weights."""
+def library(torch, name, whole=False):
+    """Return a model of the library transformers, of random weights; the `whole` one gives more than logits."""
     import pytest
 
     made = pytest.importorskip("transformers")
     kind, ending, given = LIBRARY[name]
+    if whole:
+        more = {"use_cache": False} if ending in ("ForCausalLM", "LMHeadModel") else {}
+        return getattr(made, kind + ending)(getattr(made, f"{kind}Config")(**given, **more))
 
     class Logits(torch.nn.Module):
         def __init__(self):

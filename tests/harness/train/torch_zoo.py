@@ -320,7 +320,7 @@ def _convnext(nn, torch):
     return nn.Sequential(*first, Mean(), nn.LayerNorm(8, 1e-6), nn.Linear(8, 5))
 
 
-FEATURES, IMAGE, TOKENS, SOUND = "features", "image", "tokens", "sound"
+FEATURES, IMAGE, TOKENS, SOUND, MASKED = "features", "image", "tokens", "sound", "tokens with padding"
 TRAINED = {
     "regression": (FEATURES, "mse", lambda torch: _regression(torch.nn)),
     "plain": (IMAGE, "", lambda torch: _plain(torch.nn)),
@@ -352,6 +352,10 @@ TRAINED = {
     **{
         f"padded {how}": (TOKENS, "", lambda torch, how=how: _padded(torch.nn, torch, how))
         for how in ("bits", "numbers")
+    },
+    **{
+        f"masked {how}": (MASKED, "", lambda torch, how=how: _masked(torch.nn, torch, how))
+        for how in ("padding", "turned")
     },
     "head norms": (TOKENS, "", lambda torch: _head_norms(torch.nn, torch)),
     "by instance": (IMAGE, "", lambda torch: _by_instance(torch.nn)),
@@ -468,6 +472,43 @@ def _padded(nn, torch, how):
     return Padded()
 
 
+def _masked(nn, torch, how):
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.places = nn.Embedding(20, 16, padding_idx=0), nn.Parameter(torch.randn(1, 8, 16) / 9)
+            layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True)
+            self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+            self.head = nn.Linear(16, 5)
+
+        def forward(self, ids, mask):
+            return self.head(self.layers(self.tokens(ids) + self.places, src_key_padding_mask=mask == 0)[:, 0])
+
+    class Turned(nn.Module):
+        """Heads of turned queries share keys; what came before is seen, and no padding, of the last token's class."""
+
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.qkv, self.head = nn.Embedding(20, 16), nn.Linear(16, 32), nn.Linear(16, 5)
+            every = torch.outer(torch.arange(8.0), 10_000.0 ** (-torch.arange(0, 4, 2) / 4)).repeat(1, 2)
+            self.register_buffer("cos", every.cos(), persistent=False)
+            self.register_buffer("sin", every.sin(), persistent=False)
+
+        def turn(self, x):
+            a, b = x.chunk(2, -1)
+            return x * self.cos + torch.cat([-b, a], -1) * self.sin
+
+        def forward(self, ids, mask):
+            x, count = self.tokens(ids), ids.shape[1]
+            q, k, v = (one.view(*ids.shape, -1, 4).transpose(1, 2) for one in self.qkv(x).split([16, 8, 8], -1))
+            k, v = (one.repeat_interleave(2, dim=1) for one in (self.turn(k), v))
+            lets = torch.tril(torch.ones(count, count, dtype=torch.bool)) & mask.bool()[:, None, None, :]
+            y = nn.functional.scaled_dot_product_attention(self.turn(q), k, v, attn_mask=lets)
+            return self.head(x + y.transpose(1, 2).flatten(2))[:, -1]
+
+    return Encoder() if how == "padding" else Turned()
+
+
 def _head_norms(nn, torch):
     class HeadNorms(nn.Module):
         def __init__(self):
@@ -567,10 +608,10 @@ REFUSED = {
 
 
 def made(torch, takes, module):
-    """Return (module, example) of a row of the tables."""
+    """Return (module, what it is called with) of a row of the tables."""
     torch.manual_seed(0)
     shapes = {FEATURES: (16, 6), IMAGE: (8, 1, 8, 8), SOUND: (8, 2, 12)}
-    x = torch.randint(0, 20, (4, 8)) if takes == TOKENS else torch.randn(*shapes[takes])
-    if takes == TOKENS:
+    x = torch.randint(0, 20, (4, 8)) if takes in (TOKENS, MASKED) else torch.randn(*shapes[takes])
+    if takes in (TOKENS, MASKED):
         x[:, 0] = 1  # there is one that is no padding
-    return module(torch).train(), x
+    return module(torch).train(), (x, (x != 0).long()) if takes == MASKED else (x,)
