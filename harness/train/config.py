@@ -396,9 +396,10 @@ class TrainConfig(TrainFile):
                 "fixed_outputs",
                 "method",
                 "sides",
+                "shares",
             )
             for key in (*images, *sides, *more):
-                if node[key] in (None, ()):
+                if node[key] in (None, (), ""):
                     del node[key]
         if self.train.optimizer.decays == "all":  # what was there before there was a choice
             del facts["train"]["optimizer"]["decays"]
@@ -527,9 +528,12 @@ class TrainConfig(TrainFile):
         if padding is not None and (first_product(self) is None or self.densities != {1.0}):
             what = "a product without gaps that alone takes the samples looks tokens up"
             raise ConfigError(what, where="network.padding", value=padding)
-        if self.network.masked and (not self.network.file or self.network.masked[0] >= own):
-            what = f"token {self.network.masked[0]} of {own}" if self.network.file else "a file has a mask"
-            raise ConfigError(what, where="network.masked", value=self.network.masked)
+        masked = self.network.masked
+        if masked and not self.network.file:
+            what = "a file takes a mask as a second input, and no other network does"
+            raise UnsupportedError(what, where="network.masked", feature="masks", hint="leave it out")
+        if masked and masked[0] >= own:
+            raise ConfigError(f"token {masked[0]} of {own}", where="network.masked", value=masked)
         if places and not self.network.nodes:
             raise ConfigError("layers know no places", where=where, hint="nodes")
         self._check_patches(own)

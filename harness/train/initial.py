@@ -10,6 +10,7 @@ import numpy as np
 
 from harness.train import sparsity, weights
 from harness.train.config import TrainConfig
+from harness.train.shared import begin_alike
 from memx.parameter import Parameter
 from memx.pattern import Pattern
 from memx.statistics import MOMENTUM, BatchStatistics
@@ -74,8 +75,10 @@ def initial_parameters(
             norms[number].statistics = BatchStatistics(tensor.columns, share, config.network.epsilon)
     every = [*matrices, *(norms[k] for k in sorted(norms))]
     updates = _from_files(config, every)
+    given = f"network.weights: {config.network.weights}" if config.network.weights else ""
     if config.tie is not None:
-        config.tie.begin(matrices, config.network.weights)
+        config.tie.begin(matrices, given)
+    begin_alike(config, every, given)
     return matrices, norms, updates
 
 

@@ -93,14 +93,14 @@ class Tie(NamedTuple):
         Raises
         ------
         ConfigError
-            The file of weights that was `given` has others for the two, or another state of their optimizer.
+            What was `given` has others for the two, or another state of their optimizer.
         """
         last, first = matrices[self.last], matrices[self.first]
         both = [(last.dense, first.dense), *((last.state[slot], first.state[slot]) for slot in last.state)]
         for ours, table in both if given else ():
             if not np.array_equal(ours[:, : self.features], table[: self.features, : self.tokens].T):
                 what = f"{last.name} and {first.name} share weights, and differ there"
-                raise ConfigError(what, where=f"network.weights: {given}", hint="network.tied = '', or equal ones")
+                raise ConfigError(what, where=given, hint="network.tied = '', or equal ones")
         last.dense[:, : self.features] = first.dense[: self.features, : self.tokens].T
         last.refresh()
 

@@ -24,6 +24,7 @@ from harness.train.data import DataService, Dataset, load
 from harness.train.feed import BatchFeed
 from harness.train.initial import initial_parameters
 from harness.train.loss_scale import LossScale
+from harness.train.shared import begin_alike
 from harness.train.sources import Samples
 from memx.parameter import Parameter
 from memx.pattern import Pattern
@@ -448,6 +449,9 @@ class Loop(ABC):
             raise ConfigError("training has begun", where="load_weights", hint="before compile and the first step")
         tensors = source if isinstance(source, Mapping) else weights.read(Path(source))
         self.earlier = weights.put(tensors, self.parameters, self._rows) or self.earlier
+        if self.config.tie is not None:
+            self.config.tie.begin(self.matrices, "load_weights")
+        begin_alike(self.config, self.parameters, "load_weights")
 
     @property
     def _begun(self) -> bool:

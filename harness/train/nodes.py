@@ -80,7 +80,7 @@ OWNERS = {
     "factor": ("multiple",),
     **dict.fromkeys(("method", "sides"), ("resample",)),
     "fixed_outputs": ("linear",),
-    "fixed": ("linear", "convolution", "transposed", "shift", "scale", *NORMS),
+    **dict.fromkeys(("fixed", "shares"), ("linear", "convolution", "transposed", "shift", "scale", *NORMS)),
     "shared": ("scale", "headrms"),
     "base": ("rotary",),
     "turned": ("rotary",),
@@ -298,7 +298,7 @@ def _windowed(node: Node, given: int, where: str) -> tuple[int, ...]:
 def _check(node: NodeConfig, where: str) -> None:
     """Refuse keys that an operation does not have, or lacks."""
     for key, owner in OWNERS.items():
-        if getattr(node, key) not in (None, ()) and node.op not in owner:
+        if getattr(node, key) not in (None, (), "") and node.op not in owner:
             raise ConfigError(f"{node.op} has no {key}", where=f"{where}.{key}", hint=f"op = {owner[0]!r}")
     if not node.name or not node.name.isprintable() or " " in node.name:
         raise ConfigError(f"{node.name!r} is no name", where=f"{where}.name", hint="letters, digits, dots")

@@ -64,17 +64,21 @@ class AttentionReader(ToldReader):
         one, _, other = given.partition(",")
         sums, alike = sorted(set(one) & set(other) - set(result)), [k for k in one if k in other and k in result]
         mine, others = ([k for k in part if k not in (*sums, *alike)] for part in (one, other))
+        more, mine = mine[:-1], mine[-1:]  # heads of queries that share keys
         if not arrow or [len(sums), len(mine), len(others)] != [1, 1, 1] or not set(names) >= set(node.input):
             self._refuse(node, f"{letters}: products of two tensors are trained in attention alone")
             return True
-        if isinstance(self.shown[node.input[0]], Scores):
-            alike = [k for k in one if k in alike]
-        else:
-            alike = [k for k in result if k in alike]
+        ordered = one if isinstance(self.shown[node.input[0]], Scores) else result
+        alike = [k for k in ordered if k in alike or k in more]
         first, second, made = ([*alike, *mine, *sums], [*alike, *sums, *others], [*alike, *mine, *others])
-        helper = need("onnx.helper", "a network from an .onnx file")
+        helper, shared = need("onnx.helper", "a network from an .onnx file"), node.input[1]
+        if more:
+            shared, sizes = f"{node.output[0]}#shared", dict(zip(one, self.shown[node.input[0]].shape, strict=True))
+            shape = [*(sizes[k] for k in more), *self.shown[node.input[1]].shape]
+            self.known[f"{shared}.shape"] = np.array(shape, np.int64)
+            self._read(helper.make_node("Expand", [node.input[1], f"{shared}.shape"], [shared], self._name(node)))
         turned = list[str]()
-        for name, had, wanted in ((node.input[0], one, first), (node.input[1], other, second)):
+        for name, had, wanted in ((node.input[0], one, first), (shared, "".join(more) + other, second)):
             turned.append(f"{node.output[0]}#{len(turned)}")
             order = [had.index(k) for k in wanted]
             self._read(helper.make_node("Transpose", [name], turned[-1:], self._name(node), perm=order))
@@ -113,11 +117,15 @@ class AttentionReader(ToldReader):
         if right and len(places) == 1 and np.allclose(factors, factors.flat[0], rtol=NEAR):
             return Heads(found.node, sequence, first, size, float(factors.flat[0]))
         if len(places) == 2 and size % 2 == 0 and right:
+            order, places, factors = _as_halves(places, factors, own)
             turning = _turning(places, factors, own)
             if turning is not None:
                 scale, *how = turning
-                return Heads(found.node, sequence, first, size, scale, tuple(how))
-            self._refuse(node, "pairs are turned otherwise than here: halves of a head, or of its first features")
+                return Heads(found.node, sequence, first, size, scale, tuple(how), order)
+            what = (
+                "pairs are turned otherwise than here: halves of a head, or neighbours, or those of its first features"
+            )
+            self._refuse(node, what)
             return None
         self._refuse(node, "products of two tensors are trained in attention alone: queries, keys, values")
         return None
@@ -265,7 +273,7 @@ class AttentionReader(ToldReader):
             (not scores.shares, "values are multiplied with shares, behind a softmax"),
             (bool(values.turned) or values.factor != 1, "values are not turned or scaled here"),
             (not causal and not scores.seen.all(), "a mask is that of all tokens or of those that came before"),
-            (queries.turned != keys.turned, "queries and keys are turned, or neither"),
+            ((queries.turned, queries.order) != (keys.turned, keys.order), "queries and keys are turned, or neither"),
             (keys.size != size or values.size != size, "heads have one size"),
             (len(queries.firsts) != self.samples * len(firsts), "queries are taken once"),
             (
@@ -290,7 +298,7 @@ class AttentionReader(ToldReader):
             assert order is not None
             if called == "q" and scaled is None:  # by another number than the root of a whole one
                 one, order = self._rescaled(node, one, order, scores.factor * np.sqrt(size))
-            part = self._part(one.node, (order[:, None] + np.arange(size)).ravel(), called, node)
+            part = self._part(one.node, one.features(order), called, node)
             if part and hidden is not None:
                 names.append(self._with_hidden(node, part, len(order), one, keys, called, hidden))
             else:
@@ -368,14 +376,6 @@ class AttentionReader(ToldReader):
             self.masks[key] = self._constant_product(node, FileTensor(flag, (1,)), numbers, f"hidden.{count}")
         return self.masks[key]
 
-    def _constant_product(self, node: Any, x: FileTensor, weights: np.ndarray, called: str) -> str:
-        """Append a product whose weights are not trained."""
-        count = len(weights)
-        name = super()._add_node(node, "linear", x, shape=(count,), name=called, outputs=count, bias=False)
-        self.nodes[-1]["fixed"] = True
-        self.tensors[f"{name}.weight"], self.origins[f"{name}.weight"] = weights, ()
-        return name
-
     def _linear(self, node: Any, x: FileTensor, transposed: bool) -> str:
         name = super()._linear(node, x, transposed)
         if name and x.node in self.spread:
@@ -400,11 +400,11 @@ class AttentionReader(ToldReader):
 
     def _rescaled(self, node: Any, one: Heads, order: np.ndarray, factor: float) -> tuple[Heads, np.ndarray]:
         """Return heads of queries multiplied by a number, and their first features."""
-        part = self._part(one.node, (order[:, None] + np.arange(one.size)).ravel(), "q", node)
+        part = self._part(one.node, one.features(order), "q", node)
         made = self._times(node, part, float(factor)) if part else ""
         place = {int(first): number * one.size for number, first in enumerate(order)}
         firsts = np.array([place[int(first)] for first in one.firsts])
-        return one._replace(node=made, firsts=firsts), np.arange(len(order)) * one.size
+        return one._replace(node=made, firsts=firsts, order=()), np.arange(len(order)) * one.size
 
     def _own_heads(self, one: Heads, queries: Heads) -> np.ndarray | None:
         """Return the first features of the heads of a tensor, in the order of those of the queries; None: not alike.
@@ -453,6 +453,26 @@ def _root_of(factor: float) -> int | None:
     """Return the whole number by whose root scores are divided, if any, given what they are multiplied with."""
     number = round(factor**-2) if factor > 0 else 0
     return number if number and abs(factor * np.sqrt(number) - 1) < 1e-4 else None
+
+
+def _as_halves(
+    places: np.ndarray, factors: np.ndarray, own: np.ndarray
+) -> tuple[tuple[int, ...], np.ndarray, np.ndarray]:
+    """Return pairs of neighbours as pairs of halves, and the order of a head's features that makes them so.
+
+    Scores do not depend on the order in which the features of queries and keys stand.
+    """
+    size = own.shape[2]
+    partner = (places[1] - own)[0, 0]
+    count = int(np.flatnonzero((factors[1] != 0).any((0, 1)))[-1]) + 1 if factors[1].any() else 0
+    if count < 4 or count % 2 or partner[0] != 1:
+        return (), places, factors
+    order = np.array([*range(0, count, 2), *range(1, count, 2), *range(count, size)])
+    begin = own - np.arange(size)
+    new = np.clip(places[1] - begin, 0, size - 1)
+    inside = new == places[1] - begin
+    moved = np.where(inside, begin + np.argsort(order)[new], -1)
+    return tuple(map(int, order)), np.stack([own, moved[..., order]]), factors[..., order]
 
 
 def _turning(places: np.ndarray, factors: np.ndarray, own: np.ndarray) -> tuple[float, int, int] | None:

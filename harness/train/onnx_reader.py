@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -27,7 +27,7 @@ from harness.train.nodes import enlarged, window_at
 from harness.train.onnx_functions import BINARY, Call, call_of, composed, told
 from wse_core.errors import ConfigError, UnsupportedError
 
-__all__ = ["EXPORT", "FIXED", "KEPT", "LOST", "FileTensor", "OnnxNetwork", "OnnxReader", "Origin"]
+__all__ = ["AS_MODULE", "EXPORT", "FIXED", "KEPT", "LOST", "FileTensor", "OnnxNetwork", "OnnxReader", "Origin"]
 
 EXPORT = "torch.onnx.export(module.train(), ..., dynamo=True, optimize=False, keep_initializers_as_inputs=False)"
 """So an exporter leaves names and nodes as they are."""
@@ -39,6 +39,8 @@ SAMPLES = 1_000_003
 """So many samples stand for a number of them that is left open: a prime that no sizes multiply to."""
 KEPT = "wse.kept:"
 """A property of a file whose key begins so names an array that a module keeps: its value is the name there."""
+AS_MODULE = "wse.as_module"
+"""A file with this property has the parameters of a module, none of them merged because their values were equal."""
 FIXED = "wse.fixed:"
 """The key of a property of a file begins so if it names an array that is not trained."""
 KEEPS = ("Transpose", "Reshape", "Identity", "Cast", "CastLike", "Unsqueeze", "Squeeze")
@@ -231,6 +233,7 @@ class OnnxReader:
         self.samples = SAMPLES
         self.inputs = 0
         self.fixed = {item.value for item in model.metadata_props if item.key.startswith(FIXED)}
+        self.as_module = any(item.key == AS_MODULE for item in model.metadata_props)
         self.epsilon: float | None = None  # of the first normalisation
 
     def network(self) -> OnnxNetwork:
@@ -283,7 +286,7 @@ class OnnxReader:
 
     def _network(self, image: tuple[int, ...]) -> OnnxNetwork:
         """Return what was found."""
-        chain = not image and not any(one.get("fixed") for one in self.nodes)
+        chain = not image and not any(one.get("fixed") or one.get("shares") for one in self.nodes)
         names = self._layers() if chain else None
         if names is None:
             found = OnnxNetwork(self.inputs, [], self.tensors, self.origins, tuple(self.warnings), self.nodes, image)
@@ -1401,14 +1404,15 @@ class OnnxReader:
     def _shared(self) -> None:
         """Refuse parameters that several nodes share, and names that are an exporter's own."""
         merged = [name for name, count in self.used.items() if count > 1]
-        if len(merged) == 1 and not self.refused and self._is_tied(merged[0]):
-            merged = []
+        if not self.refused:
+            merged = [name for name in merged if not self._is_tied(name) and not self._is_one(name)]
         if merged and not self.refused:
             raise ConfigError(
                 f"{merged[0]} is the parameter of {self.used[merged[0]]} nodes",
                 where=self.path,
-                cause="modules share it, which is not trained here, or the exporter merged parameters of equal values",
-                hint=f"a parameter for each; {EXPORT}",
+                cause="the exporter merged parameters of equal values; or nodes that share it take other parts of it, "
+                "or have others of their own",
+                hint=f"a parameter for each, or wse.train.from_torch(module, example); {EXPORT}",
             )
         self._named_by_exporters()
 
@@ -1419,6 +1423,37 @@ class OnnxReader:
             names = {origin.name for key in keys for origin in self.origins.get(key, ())}
             if names and names <= self.fixed:
                 one["fixed"] = True
+
+    def _is_one(self, name: str) -> bool:
+        """Let nodes that take the same part of a parameter, and all others alike, share it; return whether they do.
+
+        Exporters merge parameters whose numbers are all ones, or all zeros, whether modules share them or not.
+        """
+        values = next((self.known[one] for one, origin in self.origin.items() if origin.name == name), np.zeros(1))
+        if not self.as_module and np.all(values == values.flat[0]):
+            return False
+        parts = defaultdict[tuple[Origin, ...], list[str]](list)
+        for key, origins in self.origins.items():
+            if any(origin.name == name for origin in origins):
+                parts[origins].append(key)
+        rows = [row for (origin, *_) in parts for row in origin.rows or range(len(self.known[name].T))]
+        whole = len(parts) > 1 and any(origin.rows is None for (origin, *_) in parts)
+        if whole or len(set(rows)) < len(rows) or any(len(origins) > 1 for origins in parts):
+            return False
+        order = [str(one["name"]) for one in self.nodes]
+        for keys in parts.values():
+            names = sorted({_node_of(key, order) for key in keys}, key=order.index)
+            owned = [self._owned(node, order) for node in names]
+            if len(names) < len(keys) or any(one != owned[0] for one in owned):
+                return False
+            for one in self.nodes:
+                if one["name"] in names[1:]:
+                    one["shares"] = names[0]
+        return True
+
+    def _owned(self, node: str, order: Sequence[str]) -> dict[str, tuple[Origin, ...]]:
+        """Return the origins of the parameters of a node, by what is behind its name."""
+        return {key[len(node) :]: origins for key, origins in self.origins.items() if _node_of(key, order) == node}
 
     def _is_tied(self, name: str) -> bool:
         """Return whether nodes share a parameter in a way that is trained; a graph without look-ups has none."""
@@ -1442,6 +1477,11 @@ def _renamed(name: str, names: Mapping[str, str]) -> str:
         if name.startswith(f"{old}."):
             return names[old] + name.removeprefix(old)
     return name
+
+
+def _node_of(key: str, names: Sequence[str]) -> str:
+    """Return the longest of names with which that of a parameter begins."""
+    return max((name for name in names if key.startswith(f"{name}.")), key=len, default="")
 
 
 def _apart(name: str) -> str:

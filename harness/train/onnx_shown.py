@@ -135,6 +135,8 @@ class Heads(NamedTuple):
     factor : float
     turned : tuple of int
         By their places, with this base, so many features; empty: not.
+    order : tuple of int
+        The features of a head in the order in which halves of them are turned; empty: as they are.
     """
 
     node: str
@@ -143,6 +145,11 @@ class Heads(NamedTuple):
     size: int
     factor: float
     turned: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
+
+    def features(self, firsts: np.ndarray) -> np.ndarray:
+        """Return the features of heads that begin with some, one head after the other."""
+        return (firsts[:, None] + np.array(self.order or range(self.size))).ravel()
 
 
 class ShownReader(OnnxReader):
@@ -174,6 +181,7 @@ class ShownReader(OnnxReader):
         self.vocabulary = 0
         self.spread: dict[str, tuple[np.ndarray, int]] = {}  # places of features that are shown, among so many
         self.masks: dict[tuple[bytes, int, tuple[int, ...]], str] = {}  # nodes that hide tokens, by tokens and heads
+        self.picks: dict[tuple[str, tuple[int, ...]], str] = {}  # names of nodes that give features of others
         self.multiples: dict[tuple[str, float], str] = {}  # names of nodes, by what they are a multiple of
         self.nothing: set[str] = set()  # whether a number is none
         self.takes_mask = False
@@ -300,8 +308,7 @@ class ShownReader(OnnxReader):
         place = next((k for k, one in enumerate(self.nodes) if one["name"] == node), -1)
         one = self.nodes[place] if place >= 0 else {}
         if one.get("op") != "linear":
-            self._refuse(at, f"takes a part of {node}, and only products are parted here")
-            return ""
+            return self._picked(node, features, at)
         if any(len(self.origins.get(f"{node}.{what}", ())) > 1 for what in ("weight", "bias")):
             self._refuse(at, f"takes a part of {node}, which looks places up too")
             return ""
@@ -317,6 +324,24 @@ class ShownReader(OnnxReader):
                 self.tensors[f"{name}.{what}"] = self.tensors[f"{node}.{what}"][features]
                 (origin,) = self.origins[f"{node}.{what}"]
                 self.origins[f"{name}.{what}"] = (origin._replace(rows=tuple(map(int, features))),)
+        return name
+
+    def _picked(self, node: str, features: np.ndarray, at: Any) -> str:
+        """Return the product, of ones that are not trained, that gives some features of what is none."""
+        key = node, tuple(map(int, features))
+        if key not in self.picks:
+            weights = np.zeros((len(features), self.shapes[node][0]), np.float32)
+            weights[range(len(features)), features] = 1
+            given = FileTensor(node, self.shapes[node])
+            self.picks[key] = self._constant_product(at, given, weights, f"{node}.part")
+        return self.picks[key]
+
+    def _constant_product(self, node: Any, x: FileTensor, weights: np.ndarray, called: str) -> str:
+        """Append a product whose weights are not trained."""
+        count = len(weights)
+        name = super()._add_node(node, "linear", x, shape=(count,), name=called, outputs=count, bias=False)
+        self.nodes[-1]["fixed"] = True
+        self.tensors[f"{name}.weight"], self.origins[f"{name}.weight"] = weights, ()
         return name
 
     def _parted(self) -> None:

@@ -212,6 +212,8 @@ class TokenReader(AttentionReader):
         if len(found) != 1 or len(tables) != 1 or tables[0].name != name or tables[0].columns is None:
             return False
         last, begin = self.origins[found[0]][0], tables[0].columns[0]
+        if self.tied:  # by another table
+            return False
         whole = last.rows is None and last.transposed != tables[0].transposed and begin == 0
         self.tied = found[0].removesuffix(".weight") if whole and self.used[name] == 2 else ""
         return bool(self.tied)

@@ -56,6 +56,7 @@ SUPPORT: dict[str, Support] = {
             "sides",
             "factor",
             "shared",
+            "shares",
             "fixed",
             "fixed_outputs",
         )

@@ -1,27 +1,35 @@
 """Gradients as they train weights: what several places share is added up, what nothing trains is zero.
 
 Numbers of a ``scale`` may be repeated over its channels (`harness.train.tables.NodeConfig.shared`): a factor of all
-channels, or those of the features of a head in every head.  The memory service has each of them as often as there are
-channels, equal in every bit: the gradients of all copies are added in f32, in their order, and every copy is updated
-with the sum.  `harness.train.lookup` has the table of tokens.
+channels, or those of the features of a head in every head.  Several nodes may have the numbers of one
+(`harness.train.tables.NodeConfig.shares`), as modules have that are called several times.  The memory service has each
+number as often as it is used, equal in every bit: the gradients of all copies are added in f32, in their order, and
+every copy is updated with the sum.  `harness.train.lookup` has the table of tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from harness.train.lookup import first_product, without_padding
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.schema import suggestion
 
 if TYPE_CHECKING:
+    from fabric.networks.graph.tensors import NetworkTensor
     from harness.train.config import TrainConfig
+    from harness.train.tables import NodeConfig
     from memx.parameter import Parameter
 
-__all__ = ["check_shared", "counted_once", "fixed", "kept", "trained"]
+__all__ = ["begin_alike", "check_shared", "counted_once", "fixed", "kept", "trained"]
+
+KINDS = ("weight", "norm", "shift", "scale")
+"""A parameter is called after its node and one of these."""
 
 
 def check_shared(config: TrainConfig) -> None:
@@ -29,6 +37,62 @@ def check_shared(config: TrainConfig) -> None:
     for _, (shared, channels, where) in _repeated(config):
         if channels % shared:
             raise ConfigError(f"{shared} numbers are not repeated over {channels} channels", where=where, value=shared)
+    held = {tensor.name: tensor for tensor in config.graph.parameters}
+    seen: dict[str, NodeConfig] = {}
+    for at, node in enumerate(config.network.nodes):
+        first, where = seen.get(node.shares), f"network.nodes[{at}].shares"
+        seen[node.name] = node
+        if not node.shares:
+            continue
+        if first is None:
+            what = f"there is no {node.shares!r} before {node.name!r}"
+            raise ConfigError(what, where=where, hint=suggestion(node.shares, seen))
+        one, other = (_numbers(held, name) for name in (node.name, node.shares))
+        alike = node.op == first.op and node.fixed == first.fixed and node.fixed_outputs == first.fixed_outputs
+        if not one or not alike or [*one.values()] != [*other.values()] or node.bias != first.bias:
+            raise ConfigError(f"{node.name!r} has no numbers like those of {node.shares!r}", where=where)
+        if node.op == "batchnorm" or first.shares or node.shared is not None:
+            what = "statistics of two batches" if node.op == "batchnorm" else "numbers that are others' already"
+            raise UnsupportedError(f"{node.name!r} shares {what}", where=where, feature="shared parameters")
+        if config.sparsity.masks or config.sparsity.schedule != "static" or config.densities != {1.0}:
+            raise ConfigError("weights that are shared have no gaps", where=where, hint="sparsity.density = 1")
+
+
+def _numbers(held: Mapping[str, NetworkTensor], name: str) -> dict[str, tuple[int, int]]:
+    """Return the sizes of the parameters of a node, by kind."""
+    found = {kind: held.get(f"{name}.{kind}") for kind in KINDS}
+    return {kind: (one.rows, one.columns) for kind, one in found.items() if one is not None}
+
+
+def _alike(config: TrainConfig) -> list[list[int]]:
+    """Return numbers of parameters that are one, in the order of their nodes."""
+    numbers = {tensor.name: number for number, tensor in enumerate(config.graph.parameters)}
+    found = defaultdict[str, list[int]](list)
+    for node in config.network.nodes if any(node.shares for node in config.network.nodes) else ():
+        for kind in KINDS:
+            if f"{node.name}.{kind}" in numbers:
+                found[f"{node.shares or node.name}.{kind}"].append(numbers[f"{node.name}.{kind}"])
+    return [group for group in found.values() if len(group) > 1]
+
+
+def begin_alike(config: TrainConfig, parameters: Sequence[Parameter], given: str = "") -> None:
+    """Let parameters that are one begin with the same numbers, and the same state of their optimizer.
+
+    Raises
+    ------
+    ConfigError
+        What was `given` has others for them.
+    """
+    for group in _alike(config):
+        first = parameters[group[0]]
+        for number in group[1:]:
+            other = parameters[number]
+            both = [(first.dense, other.dense), *((first.state[slot], other.state[slot]) for slot in first.state)]
+            if given and not all(np.array_equal(one, array) for one, array in both):
+                what = f"{first.name} and {other.name} share numbers, and differ there"
+                raise ConfigError(what, where=given, hint="equal ones")
+            other.dense[...] = first.dense
+            other.refresh()
 
 
 def trained(config: TrainConfig, matrices: Sequence[Parameter], gradients: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -48,6 +112,12 @@ def trained(config: TrainConfig, matrices: Sequence[Parameter], gradients: Seque
         found[number] = whole.reshape(-1)
     if config.tie is not None:
         found = config.tie.added(matrices, found)
+    for group in _alike(config):
+        total = found[group[0]]
+        for number in group[1:]:
+            total = total + found[number]
+        for number in group:
+            found[number] = total
     for number, (shared, channels, _) in _repeated(config):
         copies = found[number].reshape(-1, shared)
         total = np.zeros(shared, copies.dtype)
@@ -91,6 +161,9 @@ def counted_once(
     found = list(gradients) if config.tie is None else config.tie.once(matrices, gradients)
     for number, (shared, _, _) in _repeated(config):
         found[number] = np.where(np.arange(found[number].size) < shared, found[number], np.float32(0))
+    for group in _alike(config):
+        for number in group[1:]:
+            found[number] = np.zeros_like(found[number])
     return found
 
 

@@ -155,6 +155,9 @@ class NodeConfig:
         low=1,
         high=10**6,
     )
+    shares: str = option(
+        "", doc="of what has numbers that are learned: the node before it whose numbers these are too (default: none)"
+    )
     causal: bool | None = option(None, doc="of attention: no token sees what comes behind it (default: yes)")
 
 

@@ -100,9 +100,11 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
 def _say_more(module: Any, path: Path) -> None:
     """Let the file say what the exporter does not note: that batch normalisations are trained, and second names."""
     from harness.train.onnx_file import FIXED, KEPT, OTHER_NAME
+    from harness.train.onnx_reader import AS_MODULE
 
     onnx = need("onnx", "a PyTorch module")
-    model, changed = onnx.load(path), False
+    model = onnx.load(path)
+    model.metadata_props.add(key=AS_MODULE, value="true")
     held, called = {one.name for one in model.graph.initializer}, dict[int, list[str]]()
     trained = dict(module.named_parameters(remove_duplicate=False))
     free = {name for name, one in trained.items() if one.requires_grad}
@@ -110,7 +112,6 @@ def _say_more(module: Any, path: Path) -> None:
         for name in sorted(all_names & held - free):
             if not name.endswith((*STATISTICS, COUNTER)):
                 model.metadata_props.add(key=f"{key}{name}", value=name)
-                changed = True
     for name, one in trained.items():
         called.setdefault(id(one), []).append(name)
     for names in called.values():
@@ -118,14 +119,11 @@ def _say_more(module: Any, path: Path) -> None:
         for name in names if kept else ():
             if name != kept:
                 model.metadata_props.add(key=f"{OTHER_NAME}{name}", value=kept)
-                changed = True
     for node in model.graph.node:
         if node.op_type == "BatchNormalization" and not any(item.name == "training_mode" for item in node.attribute):
             node.attribute.append(onnx.helper.make_attribute("training_mode", 1))
-            changed = True
-    if changed:
-        with atomic_file(path) as stream:
-            stream.write(model.SerializeToString())
+    with atomic_file(path) as stream:
+        stream.write(model.SerializeToString())
 
 
 def _padding(module: Any, read: OnnxNetwork) -> dict[str, int]:

@@ -108,6 +108,15 @@ def _rotated(f, x, form):
         first = f.op("Sub", f.op("Mul", a, cos), f.op("Mul", b, sin))
         second = f.op("Add", f.op("Mul", a, sin), f.op("Mul", b, cos))
         return f.op("Concat", first, second, axis=3)
+    if form["places"] == "rotary pairs":  # of neighbours
+        a, b = (f.op("Gather", x, f.constant(range(k, e, 2), np.int64), axis=3) for k in (0, 1))
+        cos, sin = f.constant(np.cos(angles)), f.constant(np.sin(angles))
+        parts = [
+            f.op("Sub", f.op("Mul", a, cos), f.op("Mul", b, sin)),
+            f.op("Add", f.op("Mul", a, sin), f.op("Mul", b, cos)),
+        ]
+        apart = (f.op("Unsqueeze", part, f.constant([4], np.int64)) for part in parts)
+        return f.shape(f.op("Concat", *apart, axis=4), -1, form.get("heads", HEADS), S, e)
     begin, middle, end = (f.constant([k], np.int64) for k in (0, e // 2, 99))
     axis = f.constant([3], np.int64)
     a, b = f.op("Slice", x, begin, middle, axis), f.op("Slice", x, middle, end, axis)

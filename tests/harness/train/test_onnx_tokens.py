@@ -51,7 +51,7 @@ PLAIN = {
     "attention": "steps",
 }
 FORMS = {
-    "places": ("none", "learned", "rotary", "rotary halves"),
+    "places": ("none", "learned", "rotary", "rotary halves", "rotary pairs"),
     "norm": ("layer", "rms pow", "rms div"),
     "joined": ("no", "yes", "conv1d", "by head", "axis"),
     "scaled": ("both", "queries", "scores"),

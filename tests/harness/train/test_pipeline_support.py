@@ -70,7 +70,8 @@ WRONG = {
                 {"name": "a", "op": "linear", "outputs": 8, "bias": False, "density": 1.0, "deviation": 0.1}
                 | {"fixed_outputs": [0]},
                 {"name": "k", "op": "linear", "inputs": ["a"], "outputs": 4},
-                {"name": "b", "op": "attention", "inputs": ["a", "k", "k"], "heads": 2}
+                {"name": "h", "op": "linear", "inputs": ["a"], "outputs": 4, "shares": "k"},
+                {"name": "b", "op": "attention", "inputs": ["a", "k", "h"], "heads": 2}
                 | {"kv_heads": 1, "causal": False, "scaled": 9},
                 {"name": "r", "op": "rotary", "heads": 2, "base": 100, "turned": 2},
                 {"name": "m", "op": "multiple", "factor": 0.5},
@@ -80,7 +81,7 @@ WRONG = {
         }
         for key in (
             *("name", "op", "inputs", "outputs", "bias", "density", "deviation", "heads", "kv_heads", "causal"),
-            *("base", "turned", "scaled", "factor", "shared", "fixed", "fixed_outputs"),
+            *("base", "turned", "scaled", "factor", "shared", "shares", "fixed", "fixed_outputs"),
         )
     },
     **{
@@ -123,6 +124,7 @@ WRONG = {
         "network.layers": [],
         "network.nodes": [{"name": "b", "op": "linear", "outputs": 10}],
     },
+    "network.masked": {"network.masked": [0, 0]},
     "network.epsilon": {"network.epsilon": 1e-6},
     "mesh.head_columns": {
         "mesh.head_columns": 2,

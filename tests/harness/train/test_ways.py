@@ -381,6 +381,7 @@ def multiplied(op, more):
     )
 
 
+TWICE = nodes(takes="e").replace('{name="c"', '{name="e",op="linear",outputs=4},{name="c"')
 PLACES = f"{nodes()} network.inputs=14 network.places=[2,0,1]"
 PATCHES = f"{nodes()} network.inputs=6 network.patches=[1,3,4,3,2,0,0,0] data.labels=first"
 TOKENS = f"{nodes()} network.inputs=3 data.source=tokens.npz"
@@ -423,6 +424,7 @@ KEYS = {
     "network.nodes.factor": (multiplied("multiple", ""), multiplied("multiple", ",factor=0.5")),
     "network.nodes.method": (resampled(), resampled(method="corners")),
     "network.nodes.sides": (resampled(), resampled("[5,3]")),
+    "network.nodes.shares": (TWICE, TWICE.replace('{name="d"', '{name="d",shares="e"')),
     "network.nodes.shared": (multiplied("scale", ""), multiplied("scale", ",shared=2")),
     "network.image": (images(), images().replace("[1,3,4]", "[3,2,2]")),
     "network.epsilon": "network.epsilon=0.01",

@@ -247,7 +247,7 @@ LIBRARY = {
     "albert": (
         "Albert",
         "ForSequenceClassification",
-        SIZES | STILL | {"num_hidden_layers": 1, "embedding_size": 16, "classifier_dropout_prob": 0},
+        SIZES | STILL | {"embedding_size": 16, "classifier_dropout_prob": 0},
     ),
     "distilbert": (
         "DistilBert",

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-__all__ = ["REFUSED", "TRAINED", "made"]
+from tests.harness.train.torch_sequences import FEATURES, IMAGE, MASKED, SEQUENCES, SOUND, TOKENS
+
+__all__ = ["MASKED", "REFUSED", "TOKENS", "TRAINED", "made"]
 
 BENDS = {
     **{name: {} for name in ("ReLU6", "LeakyReLU", "ELU", "Softplus", "Mish", "Hardswish", "Hardsigmoid", "Sigmoid")},
@@ -320,7 +322,6 @@ def _convnext(nn, torch):
     return nn.Sequential(*first, Mean(), nn.LayerNorm(8, 1e-6), nn.Linear(8, 5))
 
 
-FEATURES, IMAGE, TOKENS, SOUND, MASKED = "features", "image", "tokens", "sound", "tokens with padding"
 TRAINED = {
     "regression": (FEATURES, "mse", lambda torch: _regression(torch.nn)),
     "plain": (IMAGE, "", lambda torch: _plain(torch.nn)),
@@ -353,10 +354,7 @@ TRAINED = {
         f"padded {how}": (TOKENS, "", lambda torch, how=how: _padded(torch.nn, torch, how))
         for how in ("bits", "numbers")
     },
-    **{
-        f"masked {how}": (MASKED, "", lambda torch, how=how: _masked(torch.nn, torch, how))
-        for how in ("padding", "turned")
-    },
+    **SEQUENCES,
     "head norms": (TOKENS, "", lambda torch: _head_norms(torch.nn, torch)),
     "by instance": (IMAGE, "", lambda torch: _by_instance(torch.nn)),
     "without factors": (FEATURES, "", lambda torch: _without_factors(torch.nn)),
@@ -470,43 +468,6 @@ def _padded(nn, torch, how):
             return self.head(self.block(x, src_key_padding_mask=mask)[:, 0])
 
     return Padded()
-
-
-def _masked(nn, torch, how):
-    class Encoder(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.tokens, self.places = nn.Embedding(20, 16, padding_idx=0), nn.Parameter(torch.randn(1, 8, 16) / 9)
-            layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True)
-            self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-            self.head = nn.Linear(16, 5)
-
-        def forward(self, ids, mask):
-            return self.head(self.layers(self.tokens(ids) + self.places, src_key_padding_mask=mask == 0)[:, 0])
-
-    class Turned(nn.Module):
-        """Heads of turned queries share keys; what came before is seen, and no padding, of the last token's class."""
-
-        def __init__(self):
-            super().__init__()
-            self.tokens, self.qkv, self.head = nn.Embedding(20, 16), nn.Linear(16, 32), nn.Linear(16, 5)
-            every = torch.outer(torch.arange(8.0), 10_000.0 ** (-torch.arange(0, 4, 2) / 4)).repeat(1, 2)
-            self.register_buffer("cos", every.cos(), persistent=False)
-            self.register_buffer("sin", every.sin(), persistent=False)
-
-        def turn(self, x):
-            a, b = x.chunk(2, -1)
-            return x * self.cos + torch.cat([-b, a], -1) * self.sin
-
-        def forward(self, ids, mask):
-            x, count = self.tokens(ids), ids.shape[1]
-            q, k, v = (one.view(*ids.shape, -1, 4).transpose(1, 2) for one in self.qkv(x).split([16, 8, 8], -1))
-            k, v = (one.repeat_interleave(2, dim=1) for one in (self.turn(k), v))
-            lets = torch.tril(torch.ones(count, count, dtype=torch.bool)) & mask.bool()[:, None, None, :]
-            y = nn.functional.scaled_dot_product_attention(self.turn(q), k, v, attn_mask=lets)
-            return self.head(x + y.transpose(1, 2).flatten(2))[:, -1]
-
-    return Encoder() if how == "padding" else Turned()
 
 
 def _head_norms(nn, torch):

@@ -1,0 +1,166 @@
+"""Small modules of PyTorch of sequences, and modules that are called several times: rows of `torch_zoo`."""
+
+from __future__ import annotations
+
+__all__ = ["FEATURES", "IMAGE", "MASKED", "SEQUENCES", "SOUND", "TOKENS"]
+
+FEATURES, IMAGE, TOKENS, SOUND, MASKED = "features", "image", "tokens", "sound", "tokens with padding"
+
+
+def _masked(nn, torch, how):
+    class Encoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.places = nn.Embedding(20, 16, padding_idx=0), nn.Parameter(torch.randn(1, 8, 16) / 9)
+            layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True)
+            self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+            self.head = nn.Linear(16, 5)
+
+        def forward(self, ids, mask):
+            return self.head(self.layers(self.tokens(ids) + self.places, src_key_padding_mask=mask == 0)[:, 0])
+
+    class Turned(nn.Module):
+        """Heads of turned queries share keys; what came before is seen, and no padding, of the last token's class."""
+
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.qkv, self.head = nn.Embedding(20, 16), nn.Linear(16, 32), nn.Linear(16, 5)
+            every = torch.outer(torch.arange(8.0), 10_000.0 ** (-torch.arange(0, 4, 2) / 4)).repeat(1, 2)
+            self.register_buffer("cos", every.cos(), persistent=False)
+            self.register_buffer("sin", every.sin(), persistent=False)
+
+        def turn(self, x):
+            a, b = x.chunk(2, -1)
+            return x * self.cos + torch.cat([-b, a], -1) * self.sin
+
+        def forward(self, ids, mask):
+            x, count = self.tokens(ids), ids.shape[1]
+            q, k, v = (one.view(*ids.shape, -1, 4).transpose(1, 2) for one in self.qkv(x).split([16, 8, 8], -1))
+            k, v = (one.repeat_interleave(2, dim=1) for one in (self.turn(k), v))
+            lets = torch.tril(torch.ones(count, count, dtype=torch.bool)) & mask.bool()[:, None, None, :]
+            y = nn.functional.scaled_dot_product_attention(self.turn(q), k, v, attn_mask=lets)
+            return self.head(x + y.transpose(1, 2).flatten(2))[:, -1]
+
+    return Encoder() if how == "padding" else Turned()
+
+
+def _repeated(nn, torch, how):
+    class Steps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.step, self.norm = nn.Linear(6, 16), nn.Linear(16, 16), nn.LayerNorm(16)
+            self.head = nn.Linear(16, 5)
+
+        def forward(self, x):
+            x = self.first(x)
+            for _ in range(3):
+                x = self.norm(x + torch.tanh(self.step(x)))
+            return self.head(x)
+
+    class Twins(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.head = nn.Sequential(nn.Linear(3, 8), nn.ReLU()), nn.Linear(16, 5)
+
+        def forward(self, x):
+            return self.head(torch.cat([self.one(x[:, :3]), self.one(x[:, 3:])], 1))
+
+    class Images(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.again = nn.Conv2d(1, 4, 3, padding=1), nn.Conv2d(4, 4, 3, padding=1)
+            self.head = nn.Linear(64, 5)
+
+        def forward(self, x):
+            x = torch.relu(self.first(x))
+            return self.head(nn.functional.max_pool2d(torch.relu(self.again(x + self.again(x))), 2).flatten(1))
+
+    class Layers(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.head = nn.Embedding(20, 16), nn.Linear(16, 5)
+            self.layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True)
+
+        def forward(self, ids):
+            return self.head(self.layer(self.layer(self.tokens(ids))))
+
+    return {"steps": Steps, "twins": Twins, "images": Images, "layers": Layers}[how]()
+
+
+def _pairs(nn, torch, how):
+    """Return a decoder whose neighbouring features are turned, as real numbers or complex ones."""
+
+    class Pairs(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.out, self.head = nn.Embedding(20, 16), nn.Linear(16, 16), nn.Linear(16, 5)
+            self.q, self.k, self.v = nn.Linear(16, 16, bias=False), nn.Linear(16, 8), nn.Linear(16, 8)
+            self.register_buffer("angles", torch.outer(torch.arange(8.0), 100.0 ** -torch.arange(0, 1, 0.25)))
+
+        def turn(self, x):
+            apart = x.reshape(*x.shape[:-1], -1, 2)
+            if how == "complex":
+                turned = torch.polar(torch.ones(8, 1, 4), self.angles[:, None])
+                return torch.view_as_real(torch.view_as_complex(apart) * turned).flatten(3)
+            (a, b), cos, sin = apart.unbind(-1), self.angles.cos()[:, None], self.angles.sin()[:, None]
+            return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(3)
+
+        def forward(self, ids):
+            x = self.tokens(ids)
+            q, k, v = (one(x).view(*ids.shape, -1, 8) for one in (self.q, self.k, self.v))
+            q, k, v = (
+                one.transpose(1, 2)
+                for one in (self.turn(q), self.turn(k).expand(-1, -1, 2, -1), v.expand(-1, -1, 2, -1))
+            )
+            y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return self.head(x + self.out(y.transpose(1, 2).flatten(2)))
+
+    return Pairs()
+
+
+def _letters(nn, torch, how):
+    """Return attention in letters whose heads share keys: one for all, or one for neighbours."""
+
+    class Letters(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.norm = nn.Embedding(20, 16), nn.LayerNorm(16, bias=False)
+            self.q, self.kv = nn.Linear(16, 16, bias=False), nn.Linear(16, 8 if how == "one" else 16, bias=False)
+            self.out, self.head = nn.Linear(16, 16, bias=False), nn.Linear(16, 5)
+
+        def forward(self, ids):
+            x = self.norm(self.tokens(ids))
+            n, s = ids.shape
+            k, v = self.kv(x).chunk(2, -1)
+            hidden = torch.ones(s, s, dtype=torch.bool).triu(1)
+            if how == "one":
+                q = self.q(x).view(n, s, 4, 4).permute(0, 2, 1, 3) * 0.5
+                scores = torch.einsum("b h i d, b j d -> b h i j", q, k).masked_fill(hidden, -torch.finfo(q.dtype).max)
+                y = torch.einsum("b h i j, b j d -> b h i d", scores.softmax(-1), v).permute(0, 2, 1, 3)
+            else:
+                q = self.q(x).view(n, s, 2, 2, 4).permute(0, 2, 3, 1, 4) * 0.5
+                k, v = (one.view(n, s, 2, 4).transpose(1, 2) for one in (k, v))
+                scores = torch.einsum("bghid,bgjd->bghij", q, k).masked_fill(hidden, float("-inf"))
+                y = torch.einsum("bghij,bgjd->bghid", scores.softmax(-1), v).permute(0, 3, 1, 2, 4)
+            return self.head(x + self.out(y.reshape(n, s, 16)))
+
+    return Letters()
+
+
+SEQUENCES = {
+    **{
+        f"masked {how}": (MASKED, "", lambda torch, how=how: _masked(torch.nn, torch, how))
+        for how in ("padding", "turned")
+    },
+    **{
+        f"called again {how}": (takes, "", lambda torch, how=how: _repeated(torch.nn, torch, how))
+        for how, takes in (("steps", FEATURES), ("twins", FEATURES), ("images", IMAGE), ("layers", TOKENS))
+    },
+    **{
+        f"pairs {how}": (TOKENS, "", lambda torch, how=how: _pairs(torch.nn, torch, how)) for how in ("real", "complex")
+    },
+    **{
+        f"letters {how}": (TOKENS, "", lambda torch, how=how: _letters(torch.nn, torch, how)) for how in ("one", "some")
+    },
+}
+"""By name: what it takes, its loss if that is no cross-entropy, and what makes it."""
