@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+from fabric.price import costs
+from fabric.price.content import loaded
 from fabric.price.state import is_register
+from fabric.price.steps import modulus_of
 from wse_core import isa
 from wse_core.image import ProgramImage
 from wse_core.isa import Op
+from wse_core.params import Machine
 
 __all__ = ["Choice", "Code", "Coded", "Meeting", "NotKnown"]
 
@@ -31,8 +36,25 @@ class Choice(NotKnown):
     """A branch depends on what is not known; the walk can go on when `Walker.choice` says how."""
 
 
-class Coded(NamedTuple):
-    """A `Coded` is an instruction with what a walk needs of it, and the code word index of the one after it."""
+@dataclass(slots=True, eq=False)
+class Coded:
+    """A `Coded` is an instruction with what a walk needs of it, and the code word index of the one after it.
+
+    Attributes
+    ----------
+    reads : tuple of int
+        Registers that it reads at its issue.
+    dsrs : frozenset of int
+        Operand fields that are DSRs.
+    operands : tuple of (int, int)
+        Field, and words of an element, of each operand of a vector operation that is no register: b, c, a.
+    attributes : dict or None
+        Of an asynchronous operation.
+    slots, follow : int
+        Cycles for which it keeps the pipeline, and to the next one of its thread, if nothing about it is special.
+    plans : dict
+        What a vector operation does with operands of some shapes, found once (`fabric.price.walk`).
+    """
 
     op: Op
     a: int
@@ -44,27 +66,53 @@ class Coded(NamedTuple):
     vector: bool
     reads: tuple[int, ...]
     dsrs: frozenset[int]
+    operands: tuple[tuple[int, int], ...]
+    attributes: dict[str, Any] | None
+    slots: int
+    follow: int
+    plans: dict[tuple[object, ...], Any] = field(default_factory=dict)
 
     @property
     def asynchronous(self) -> bool:
         """Whether it is a vector operation of a microthread."""
-        return self.vector and self.imm is not None and bool(self.imm & 1)
+        return self.attributes is not None
 
 
 class Code(dict[int, Coded]):
-    """A `Code` has the instructions of an image by their code words."""
+    """A `Code` has the instructions of an image by their code words, with their costs on a machine.
 
-    def __init__(self, image: ProgramImage) -> None:
+    Attributes
+    ----------
+    contents : list of Content
+        What each descriptor of the image leaves in the DSR that it is loaded into.
+    modulus : int
+        Operands that are moved by so many words take the same steps.
+    """
+
+    def __init__(self, image: ProgramImage, machine: Machine) -> None:
         super().__init__()
+        self.contents = [loaded(row) for row in image.descriptors]
+        self.modulus = modulus_of(machine)
         for at, op, a, b, c, d, imm in isa.decode(image.code):
             vector = isa.is_vector(op, a, b, c)
-            reads = tuple(_reads(op, (a, b, c, d), imm, vector))
-            if op.form == "dsr":
-                dsrs = frozenset([a])
-            else:
-                named = zip((a, b, c, d), op.types, strict=True)
-                dsrs = frozenset(f for f, letter in named if vector and letter != "-" and not is_register(f))
-            self[at] = Coded(op, a, b, c, d, imm, at + (1 if imm is None else 2), vector, reads, dsrs)
+            named = zip((b, c, d, a), (*op.types[1:], op.types[0]), strict=True)
+            held = [(f, isa.WORDS[letter]) for f, letter in named if vector and letter != "-" and not is_register(f)]
+            self[at] = Coded(
+                op,
+                a,
+                b,
+                c,
+                d,
+                imm,
+                at + (1 if imm is None else 2),
+                vector,
+                tuple(_reads(op, (a, b, c, d), imm, vector)),
+                frozenset([a] if op.form == "dsr" else [f for f, _ in held]),
+                tuple(held),
+                isa.async_fields(imm) if vector and imm is not None and imm & 1 else None,
+                costs.slots(machine, op),
+                costs.follow(machine, op),
+            )
 
 
 def _reads(op: Op, fields: tuple[int, int, int, int], imm: int | None, vector: bool) -> list[int]:

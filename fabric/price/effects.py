@@ -5,13 +5,11 @@ Timing: none.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from fabric.price.code import Code
-from fabric.price.content import Content, joined, loaded
+from fabric.price.content import Content, joined
 from fabric.price.state import State, is_register
 from wse_core import isa
-from wse_core.image import DSD_FIFO, ProgramImage
+from wse_core.image import DSD_FIFO
 
 __all__ = ["left_behind", "reached"]
 
@@ -32,16 +30,16 @@ def reached(code: Code, entry: int) -> list[int]:
     return sorted(found)
 
 
-def left_behind(image: ProgramImage, code: Code, entry: int, state: State) -> State:
+def left_behind(code: Code, entry: int, state: State) -> State:
     """Return what is known behind a task that began in a state and of which any instruction may have been executed."""
     after = state.copy()
     places = reached(code, entry)
     for at in places:
         ins = code[at]
         if ins.op.name == "dsr_load":
-            content, before = loaded(image.descriptors[int(ins.imm or 0)]), after.held.get(ins.a, ...)
+            content, before = code.contents[int(ins.imm or 0)], after.held.get(ins.a, ...)
             if is_register(ins.b):
-                content = replace(content, moves=True)
+                content = content.moved()
             if before is ...:
                 after.held[ins.a] = content
             else:
@@ -56,7 +54,7 @@ def left_behind(image: ProgramImage, code: Code, entry: int, state: State) -> St
                 if one is not None:
                     after.held[f] = one.behind(None, 1)
                     if one.kind == DSD_FIFO:
-                        after.fifos.unknown.add(one.fifo)
+                        after.fifos.unknown.add(one.shape.fifo)
         if ins.vector or ins.op.form == "st":
             after.store(None, 1, None)
         if is_register(ins.a) and ins.op.form not in ("st", "br"):
@@ -70,7 +68,7 @@ def _edited(name: str, content: Content | None) -> Content | None:
     if content is None:
         return None
     if name in ("dsr_base", "dsr_off"):
-        return replace(content, moves=True)
+        return content.moved()
     if name == "dsr_len":
-        return replace(content, extent=(None, *content.extent[1:]))
-    return replace(content, stride=(None, *content.stride[1:]))
+        return content.changed(extent=(None, *content.shape.extent[1:]))
+    return content.changed(stride=(None, *content.shape.stride[1:]))

@@ -161,7 +161,9 @@ def price_run(
     """
     image, lines = _image_and_places(program)
     machine = default_machine() if machine is None else machine
-    walker = Walker(image, machine, Code(image), Arithmetic(image, machine), begin(image, given, initial), fabric=False)
+    walker = Walker(
+        image, machine, Code(image, machine), Arithmetic(image, machine), begin(image, given, initial), fabric=False
+    )
     try:
         return _run(walker, int(image.active) | sum(1 << task for task in set(launch)))
     except NotKnown as fact:

@@ -7,7 +7,7 @@ Source: the meaning of instructions, `wse_core.reference.alu`; docs/machine.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,6 +26,7 @@ Given = Mapping[str | int, object]
 __all__ = ["Arithmetic", "Fifos", "Given", "State", "begin", "is_register", "joined_states"]
 
 LOW16, LOW32 = 0xFFFF, 0xFFFFFFFF
+MASKS = {letter: LOW32 if words == 2 else LOW16 for letter, words in isa.WORDS.items()}
 
 
 def is_register(field_: int) -> bool:
@@ -75,20 +76,12 @@ class State:
 
     def read(self, field_: int, words: int) -> int | None:
         """Return the value of a register or pair."""
-        return self._together(self.registers[(field_ & 15) + k] for k in range(words))
+        first = field_ & 15
+        return self.registers[first] if words == 1 else _together(self.registers[first : first + words])
 
     def load(self, address: int, words: int) -> int | None:
         """Return the value at a word address."""
-        return self._together(self.memory.get(address + k) for k in range(words))
-
-    @staticmethod
-    def _together(parts: Iterable[int | None]) -> int | None:
-        value = 0
-        for k, part in enumerate(parts):
-            if part is None:
-                return None
-            value |= part << 16 * k
-        return value
+        return _together([self.memory.get(address + k) for k in range(words)])
 
     def write(self, field_: int, words: int, value: int | None) -> None:
         """Set a register or pair."""
@@ -105,6 +98,16 @@ class State:
                 self.memory.pop(address + k, None)
             else:
                 self.memory[address + k] = value >> 16 * k & LOW16
+
+
+def _together(parts: list[int | None]) -> int | None:
+    """Return words, the lowest first, as one number."""
+    value = 0
+    for k, part in enumerate(parts):
+        if part is None:
+            return None
+        value |= part << 16 * k
+    return value
 
 
 def begin(image: ProgramImage, given: Given | None = None, initial: bool = False) -> State:
@@ -179,16 +182,17 @@ class Arithmetic:
         """Return what an ``alu`` or ``ldi`` instruction with operands b, c, d gives, None if that is not known."""
         if op.form == "ldi":
             return int(imm or 0) & LOW32
-        values = {"b": 0, "c": 0, "d": 0}
-        for place, field_, letter in zip("bcd", fields, op.types[1:], strict=True):
-            if letter == "-":
-                continue
-            replaced = place == "c" and imm is not None
-            found = int(imm or 0) if replaced else state.read(field_, isa.WORDS[letter])
-            if found is None:
-                return None
-            values[place] = found & (LOW16 if isa.WORDS[letter] == 1 else LOW32)
-        return int(ALU[op.name](self.num, **values))
+        b, c, d = fields
+        types = op.types
+        values = (
+            0 if types[1] == "-" else state.read(b, isa.WORDS[types[1]]),
+            0 if types[2] == "-" else state.read(c, isa.WORDS[types[2]]) if imm is None else int(imm),
+            0 if types[3] == "-" else state.read(d, isa.WORDS[types[3]]),
+        )
+        if None in values:
+            return None
+        b, c, d = (found & MASKS[letter] for found, letter in zip(values, types[1:], strict=True))  # type: ignore[operator]
+        return int(ALU[op.name](self.num, b=b, c=c, d=d))
 
     def taken(self, op: isa.Op, fields: tuple[int, int, int], state: State) -> bool | None:
         """Return whether a branch with operands a, b and condition d is taken, None if that is not known."""

@@ -15,7 +15,7 @@ from wse_core.image import DSD_CIRCULAR, DSD_FABOUT, DSD_FIFO, DSD_MEM1D, DSD_ME
 from wse_core.isa import Op
 from wse_core.params import Machine
 
-__all__ = ["Steps", "place_of", "steps_of"]
+__all__ = ["Steps", "modulus_of", "offset_of", "steps_of"]
 
 
 class Steps(NamedTuple):
@@ -62,8 +62,8 @@ class _Walk(NamedTuple):
         return self.base + offset * self.words
 
 
-def place_of(content: Content, k: int, words: int) -> int | None:
-    """Return the word address of an element in memory; None if it is not known or lies elsewhere.
+def offset_of(content: Content, k: int, words: int) -> int | None:
+    """Return how far from the base an element in memory lies; None if that is not known or it lies elsewhere.
 
     Parameters
     ----------
@@ -74,14 +74,20 @@ def place_of(content: Content, k: int, words: int) -> int | None:
     words : int
         Of an element.
     """
-    return None if content.kind not in MEMORY or content.moves else _walk(content, words, content.base).address(k)
+    return None if content.kind not in MEMORY or content.moves else _walk(content, words, 0).address(k)
 
 
 def _walk(one: Content, words: int, base: int) -> _Walk:
     """Return how an operand in memory goes through it from an address on."""
-    dimensions = one.ndim if one.kind == DSD_MEM4D else 1
-    extent, stride = (tuple(int(v or 0) for v in numbers[:dimensions]) for numbers in (one.extent, one.stride))
-    return _Walk(one.kind, words, base, one.index or 0, one.length, extent, stride)
+    shape = one.shape
+    dimensions = shape.ndim if one.kind == DSD_MEM4D else 1
+    extent, stride = (tuple(int(v or 0) for v in numbers[:dimensions]) for numbers in (shape.extent, shape.stride))
+    return _Walk(one.kind, words, base, shape.start or 0, shape.length, extent, stride)
+
+
+def modulus_of(machine: Machine) -> int:
+    """Return by how many words operands may be moved without any change of steps, or a multiple of it."""
+    return int(machine["mem.banks"]) * _modulus(machine)
 
 
 def steps_of(
@@ -101,13 +107,13 @@ def steps_of(
     row : int
         Of operands whose base moves: the row of the array at which they stand.
     """
-    modulus = machine["mem.banks"] * _modulus(machine)
+    modulus = modulus_of(machine)
 
     def walk(one: Content | None, letter: str) -> _Walk | None:
         if one is None or one.kind not in MEMORY:
             return None
         words = isa.WORDS[letter]
-        at = one.base + (row * int(one.extent[0] or 0) * words if one.moves else 0)
+        at = one.base + (row * int(one.shape.extent[0] or 0) * words if one.moves else 0)
         return _walk(one, words, at % modulus)
 
     held = [one for one in (*sources, dest) if one is not None]
@@ -117,7 +123,7 @@ def steps_of(
         if one is not None
     )
     streamed = any(one.kind in (*FABRIC, DSD_FIFO) for one in held)
-    advances = dest is not None and dest.kind == DSD_FABOUT and bool(dest.flags & F_ADVANCE)
+    advances = dest is not None and dest.kind == DSD_FABOUT and bool(dest.shape.flags & F_ADVANCE)
     read = tuple(walk(one, letter) for one, letter in zip(sources, op.types[1:], strict=False))
     return _steps(machine, op, n, walk(dest, op.types[0]), read, dest is None, streamed, packed, advances)
 

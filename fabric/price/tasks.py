@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -72,8 +73,8 @@ class Pricer:
         where: Callable[[int], str] | None = None,
     ) -> None:
         self.image, self.machine, self.odds = image, machine, odds
-        self.where = where or (lambda at: image.lines.get(at, f"code word {at}"))
-        self.code, self.arithmetic = Code(image), Arithmetic(image, machine)
+        self.where = cache(where or (lambda at: image.lines.get(at, f"code word {at}")))
+        self.code, self.arithmetic = Code(image, machine), Arithmetic(image, machine)
         self._begin = begin(image, given, initial)
         self._first = self._runs_first()
         self._pool: State | None = None
@@ -83,6 +84,10 @@ class Pricer:
 
     def names(self) -> dict[str, tuple[str, int]]:
         """Return kind (``task`` or ``control``) and number of each task by its name, in the order of the code."""
+        return {name: known for known, name in self._named.items()}
+
+    @cached_property
+    def _named(self) -> dict[tuple[str, int], str]:
         labels = {at: name for name, at in self.image.labels.items() if not name.startswith(".")}
         tables = (("task", N_TASK_IDS, self.image.entry), ("control", N_CONTROL_IDS, self.image.control_entry))
         tasks = [(int(table[k]), kind, k) for kind, count, table in tables for k in range(count) if table[k] >= 0]
@@ -90,7 +95,7 @@ class Pricer:
         for entry, kind, number in sorted(tasks):
             name = labels.get(entry, f"{kind} {number}")
             found[name if name not in found else f"{name} ({kind} {number})"] = kind, number
-        return found
+        return {known: name for name, known in found.items()}
 
     def _entry(self, kind: str, number: int) -> int:
         entry = int((self.image.control_entry if kind == "control" else self.image.entry)[number])
@@ -131,7 +136,7 @@ class Pricer:
         return self._pool
 
     def _fixed_point(self) -> State:
-        tasks = list(self.names().values())
+        tasks = list(self._named)
         pool = self._begin if self._first is None else self._after(self._entry(*self._first), self._begin)
         for _ in range(ROUNDS):
             before = pool
@@ -147,7 +152,7 @@ class Pricer:
         """Return what a task leaves that begins in a state."""
         ends = self._follow(self._walker(entry, state))
         if ends.open or any(not isinstance(one, Choice) for one in ends.unknown):
-            return left_behind(self.image, self.code, entry, state)
+            return left_behind(self.code, entry, state)
         found = ends.ways[0][1].state
         for _, walker in ends.ways[1:]:
             found = joined_states(found, walker.state)
@@ -277,16 +282,13 @@ class Pricer:
         """
         entry, state = self._entry(kind, number), self._wavelet(state, data)
         ends = self._follow(self._walker(entry, state))
-        found = [self._of_ways(ends, self._named(kind, number))]
+        found = [self._of_ways(ends, self._named[kind, number])]
         for row in range(1, self.machine["mem.banks"]) if any(walker.moved for _, walker in ends.ways) else ():
-            found.append(self._of_ways(self._follow(self._walker(entry, state, row)), self._named(kind, number)))
-        behind = left_behind(self.image, self.code, entry, state) if ends.open else ends.ways[0][1].state
+            found.append(self._of_ways(self._follow(self._walker(entry, state, row)), self._named[kind, number]))
+        behind = left_behind(self.code, entry, state) if ends.open else ends.ways[0][1].state
         for _, walker in () if ends.open else ends.ways[1:]:
             behind = joined_states(behind, walker.state)
         return mean_price([1.0] * len(found), found), behind
-
-    def _named(self, kind: str, number: int) -> str:
-        return next(name for name, known in self.names().items() if known == (kind, number))
 
     # --- prices -------------------------------------------------------------------------------------------------------
 
@@ -330,10 +332,10 @@ class Pricer:
                 state = self._wavelet(state, data)
             if array is not None:
                 state.held = {
-                    name: replace(one, base=array) if one is not None and one.moves else one
+                    name: one.at(array, True) if one is not None and one.moves else one
                     for name, one in state.held.items()
                 }
-            self._known[key] = self._price(entry, state, array, self._named(kind, number))
+            self._known[key] = self._price(entry, state, array, self._named[kind, number])
         return self._known[key]
 
 

@@ -207,7 +207,7 @@ def test_every_operation_has_a_price(op, monkeypatch):
 
     def noted(self, state, kind, number, data=None):
         found = priced(self, state, kind, number, data)
-        told[self._named(kind, number)] = found[0].alone
+        told[self._named[kind, number]] = found[0].alone
         return found
 
     monkeypatch.setattr(Pricer, "told", noted)
