@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Numbering"]
 
+FORMS_OF_DSRS = frozenset(("alu", "dfilt", "dsr"))
+"""Instructions of these forms may have DSRs as operands."""
 LOCAL_IDS = (24, 25, 26, 27, 28, 30, *range(N_COLORS - 1, -1, -1))  # lower ids are colors (arch §6)
 
 
@@ -207,10 +209,10 @@ class Numbering:
         extended: set[tuple[str, int | None]] = set()
         places, known = set(), set()
         for ins in u.instructions:
-            op = ins.op
-            if op.form not in ("alu", "dfilt", "dsr"):
+            op, a, b, c = ins.op, ins.a, ins.b, ins.c
+            if op.form not in FORMS_OF_DSRS or (type(a) is type(b) is type(c) is int):
                 continue
-            operands = op.code, ins.a, ins.b, ins.c
+            operands = op.code, a, b, c
             if operands not in known:
                 known.add(operands)
                 for key, x, letter in zip("abc", operands[1:], op.types, strict=False):
@@ -225,7 +227,7 @@ class Numbering:
                 if op.form == "alu":
                     self.check_packing(ins)
             if isinstance(ins.imm, Async):
-                thread_of(u, op, [x for x in (ins.b, ins.c, ins.a) if isinstance(x, Dsr)], ins.imm, ins)
+                thread_of(u, op, [x for x in (b, c, a) if isinstance(x, Dsr)], ins.imm, ins)
         n = u.fifos + len(extended)
         if n > u.machine["dsr.xdsr"]:
             raise u.error(

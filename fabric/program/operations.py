@@ -14,6 +14,9 @@ from wse_core import isa
 
 __all__ = ["Operations"]
 
+LETTERS = {op.types: op.types.replace("-", "") for op in isa.OPS}
+"""The operands that an operation has are these of its types."""
+
 
 class Operations:
     """An `Operations` writes operations of the op table into one program."""
@@ -55,7 +58,7 @@ class Operations:
         attributes: Mapping[str, Any] | None = None,
     ) -> None:
         """Emit an ``alu`` op: scalar if all operands are registers and numbers, else a vector operation."""
-        letters = op.types.replace("-", "")
+        letters = LETTERS[op.types]
         if len(args) != len(letters):
             raise self.unit.error(f"{op.name} takes {len(letters)} operands, not {len(args)}")
         if attributes:
@@ -69,13 +72,20 @@ class Operations:
             async_ = self.async_(**(attributes or {}))
         elif async_ is False:
             async_ = None
-        args = [self.dsrs.as_dsd(arg) if isinstance(arg, (Var, Dsd)) else arg for arg in args]
-        if any(isinstance(arg, (Dsd, Dsr)) for arg in args):
-            self.vectors.emit(op, args, letters, async_)
+        vector, operands = False, []
+        for arg in args:
+            if isinstance(arg, (Var, Dsd)):
+                operands.append(self.dsrs.as_dsd(arg))
+                vector = True
+            else:
+                operands.append(arg)
+                vector = vector or isinstance(arg, Dsr)
+        if vector:
+            self.vectors.emit(op, operands, letters, async_)
         elif async_ is not None:
             raise self.unit.error(f"{op.name}: a scalar instruction cannot be asynchronous")
         else:
-            self._scalar(op, args, letters)
+            self._scalar(op, operands, letters)
 
     def _scalar(self, op: isa.Op, args: Sequence[Any], letters: Sequence[str]) -> None:
         dst, *sources = args

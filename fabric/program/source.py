@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from types import FrameType
+from types import CodeType, FrameType
 
 from fabric.asm.instruction import Place
 
@@ -16,19 +16,31 @@ _INSIDE = (os.path.join(_FABRIC, "program", ""), os.path.join(_FABRIC, "asm", ""
 
 _NAMES: dict[str, str | None] = {}
 """A file has this name in a message; None if its code is between the user's program and the assembler."""
+_PLACES: dict[tuple[int, int], tuple[CodeType, Place]] = {}
+"""A place is known by the identity of its code, which is kept for that, and the instruction there: the line of an
+instruction is looked for in a table from its beginning on, and what writes programs comes by the same places again.
+"""
+MOST_PLACES = 1 << 16
 
 
 def here() -> Place | None:
     """Return the place of the first caller outside of this package, the assembler and contextlib."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        file = frame.f_code.co_filename
+        code = frame.f_code
+        file = code.co_filename
         try:
             name = _NAMES[file]
         except KeyError:
             inside = file.startswith(_INSIDE) or file.endswith("contextlib.py")
             name = _NAMES[file] = None if inside else os.path.basename(file)
         if name:
-            return Place(name, frame.f_lineno)
+            at = id(code), frame.f_lasti
+            found = _PLACES.get(at)
+            if found is None:
+                if len(_PLACES) >= MOST_PLACES:
+                    _PLACES.clear()
+                found = _PLACES[at] = code, Place(name, frame.f_lineno)
+            return found[1]
         frame = frame.f_back
     return None
