@@ -134,6 +134,8 @@ class CE:
         """Start a task if the main thread is idle and one can start; return whether something was picked."""
         if self.main != "idle":
             return False
+        if not self.activated & ~self.blocked and not any(queue.wavelets for queue in self.in_queues.values()):
+            return False  # as in most cycles
         candidates = [task for task in range(N_TASK_IDS) if self.can_start(task, t)]
         if not candidates:
             return False
@@ -228,7 +230,7 @@ class CE:
         """Let one able thread issue; return whether one did."""
         if t < self.pipe_free:
             return False
-        able = [thread for thread in THREADS if self.waits_for(thread, t) is None]
+        able = [thread for thread in THREADS if self.is_used(thread) and self.waits_for(thread, t) is None]
         if not able:
             return False
         highest = max(self.level_of(thread) for thread in able)
@@ -245,6 +247,10 @@ class CE:
             self.main = "fault"
             self.book(t, 0)
         return True
+
+    def is_used(self, thread: int) -> bool:
+        """Whether a thread has anything to do; `waits_for` calls the others free."""
+        return self.operations[thread] is not None or (thread == MAIN and self.main != "idle")
 
     def waits_for(self, thread: int, t: int) -> str | None:
         """Return why a thread cannot issue in cycle t: free, pipe, resource, input, fifo, output; None if it can."""
@@ -319,7 +325,7 @@ class CE:
         if self.fault is not None:
             return "idle", None
         for thread in IN_ORDER_OF_BOOKING:
-            reason = self.waits_for(thread, t)
+            reason = self.waits_for(thread, t) if self.is_used(thread) else "free"
             if reason != "free":
                 return f"stall_{reason}", thread
         return "idle", None

@@ -149,7 +149,8 @@ class ReferenceMachine:
                 router_faults[place] = landing
             granted[place] = router.decide(t)
         for place in self._order():
-            active = self.routers[place].apply(granted.get(place, ()), t) or active
+            if granted.get(place):
+                active = self.routers[place].apply(granted[place], t) or active
         pushed = False
         for stream in self.inputs:
             pushed = stream.phase(t) or pushed

@@ -138,7 +138,11 @@ class ColorState:
 
     def holds(self, ports: Iterable[int]) -> bool:
         """Whether one of the queues of `ports` holds any wavelet."""
-        return any(self.queues[port].wavelets for port in ports if port in self.queues)
+        queues = self.queues
+        for port in ports:
+            if port in queues and queues[port].wavelets:
+                return True
+        return False
 
     def next_position(self) -> int:
         """Return the next valid switch position; after the last one 0 in ring mode, else the present one."""
@@ -288,9 +292,16 @@ class Router:
 
     def decide(self, t: int) -> list[RouteRequest]:
         """Return the requests that are granted in cycle t."""
-        held = [(color, port) for color, state in self.colors.items() for port in state.queues if state.holds((port,))]
+        held = [
+            (color, port)
+            for color, state in self.colors.items()
+            for port, queue in state.queues.items()
+            if queue.wavelets
+        ]
         found = [self.request(color, port, t) for color, port in held]
         requests = [request for request in found if request is not None]
+        if not requests:
+            return []
         requests.sort(key=lambda r: (self.colors[r.color].last_grant[r.port], r.color, r.port))
         granted: list[RouteRequest] = []
         taken: set[int] = set()

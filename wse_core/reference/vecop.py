@@ -101,6 +101,7 @@ class VectorOperation:
         self.k = 0  # elements done
         self.first_step = 0
         self.lost = 0  # cycles to bank conflicts
+        self.known: dict[tuple[int, ...], list[Operand]] = {}  # what `of_kind` found: operands stay what they are
 
     def operands(self) -> list[Operand]:
         """Return all operands: sources in the order b, c, d, then the destination."""
@@ -108,7 +109,10 @@ class VectorOperation:
 
     def of_kind(self, *kinds: int) -> list[Operand]:
         """Return the operands whose descriptor is of one of `kinds`, sources first."""
-        return [operand for operand in self.operands() if operand.kind in kinds]
+        found = self.known.get(kinds)
+        if found is None:
+            found = self.known[kinds] = [operand for operand in self.operands() if operand.kind in kinds]
+        return found
 
     @property
     def destination(self) -> Operand:
