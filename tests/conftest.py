@@ -69,7 +69,7 @@ def pytest_collection_finish():
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 10, 10)
+    gc.set_threshold(200_000, 20, 20)
 
 
 def pytest_sessionstart(session):

@@ -9,14 +9,14 @@ import numpy as np
 
 from wse_core.image import DSD_CIRCULAR, DSD_FABIN, DSD_FABOUT, DSD_MEM1D, DSD_MEM4D, ENDLESS, F_PACKED, F_SAVE, NO_TASK
 
-__all__ = ["FABRIC", "MEMORY", "Content", "Shape", "joined", "loaded"]
+__all__ = ["FABRIC", "MEMORY", "Content", "Walked", "joined", "loaded"]
 
 FABRIC = (DSD_FABIN, DSD_FABOUT)
 MEMORY = (DSD_MEM1D, DSD_MEM4D, DSD_CIRCULAR)
 
 
-class Shape(NamedTuple):
-    """A `Shape` is what a DSR holds but for the place; a field that is None is not known.
+class Walked(NamedTuple):
+    """A `Walked` says what a DSR goes over, but for the place; a field that is None is not known.
 
     Attributes
     ----------
@@ -41,13 +41,13 @@ class Shape(NamedTuple):
 
 
 class Content:
-    """The content of a DSR, as far as it is known; it does not change.
+    """A `Content` is what a DSR holds, as far as it is known; it does not change.
 
-    A walk moves bases far more often than it changes anything else, so the rest is one object that many contents have.
+    Tasks move bases far more often than it changes anything else, so the rest is one object that many contents have.
 
     Attributes
     ----------
-    shape : Shape
+    shape : Walked
         Its fields are those of the content too.
     base : int
         Word address; if `moves`, one of those it has had.
@@ -59,7 +59,7 @@ class Content:
 
     __slots__ = ("base", "kind", "moves", "number", "shape")
 
-    def __init__(self, shape: Shape, base: int, moves: bool = False) -> None:
+    def __init__(self, shape: Walked, base: int, moves: bool = False) -> None:
         self.shape, self.base, self.moves, self.kind = shape, base, moves, shape.kind
         self.number = _NUMBERS.setdefault(shape, len(_NUMBERS))
 
@@ -119,7 +119,7 @@ class Content:
         return self.at(self.base + done * shape.stride[0] * words & 0xFFFF, self.moves)
 
 
-_NUMBERS: dict[Shape, int] = {}
+_NUMBERS: dict[Walked, int] = {}
 
 
 def loaded(row: np.void) -> Content:
@@ -127,7 +127,7 @@ def loaded(row: np.void) -> Content:
     same = ("kind", "flags", "queue", "push_task", "pop_task", "ndim", "length")
     numbers: dict[str, Any] = {name: int(row[name]) for name in same}
     sides: dict[str, Any] = {name: tuple(row[name].tolist()) for name in ("extent", "stride")}
-    return Content(Shape(**numbers, fifo=int(row["xdsr"]), start=int(row["index"]), **sides), int(row["base"]))
+    return Content(Walked(**numbers, fifo=int(row["xdsr"]), start=int(row["index"]), **sides), int(row["base"]))
 
 
 def joined(one: Content, other: Content) -> Content | None:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from fabric.asm.disasm import format_instruction
 from fabric.price import costs
 from fabric.price.code import Choice, Code, Coded, Meeting, NotKnown
-from fabric.price.content import FABRIC, MEMORY, Content, Shape
+from fabric.price.content import FABRIC, MEMORY, Content, Walked
 from fabric.price.state import Arithmetic, State, is_register, joined_states
 from fabric.price.steps import Steps, offset_of, steps_of
 from wse_core import isa
@@ -80,7 +80,7 @@ class _Flight:
     done: int = 0
     taken: int = 0  # cycles of the last step
 
-    def fifos(self) -> list[tuple[Shape, bool]]:
+    def fifos(self) -> list[tuple[Walked, bool]]:
         """Return the operands that are FIFOs, and whether the operation pushes."""
         return [(self.operands[k].shape, pushes) for k, pushes in self.plan.fifos]
 
@@ -600,7 +600,7 @@ class Walker:
 
     # --- FIFOs --------------------------------------------------------------------------------------------------------
 
-    def _lacking(self, flight: _Flight) -> list[tuple[Shape, bool]]:
+    def _lacking(self, flight: _Flight) -> list[tuple[Walked, bool]]:
         """Return the FIFOs that hold too few elements, or have too little room, for the next step."""
         found, fifos = [], self.state.fifos
         for one, pushes in flight.fifos():
@@ -626,7 +626,7 @@ class Walker:
                 if task != NO_TASK:
                     self.activated.append(("activate", task))
 
-    def _ends_event(self, thread: int, content: Shape, pushed: bool, group: int, t: float) -> bool:
+    def _ends_event(self, thread: int, content: Walked, pushed: bool, group: int, t: float) -> bool:
         """Whether a step that has just moved elements ends the wait of the other side of a FIFO (docs/machine.md)."""
         fifos = self.state.fifos
         count = fifos.counts[content.fifo]

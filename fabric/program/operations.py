@@ -15,7 +15,7 @@ from wse_core import isa
 __all__ = ["Operations"]
 
 LETTERS = {op.types: op.types.replace("-", "") for op in isa.OPS}
-"""The operands that an operation has are these of its types."""
+"""An operation of such types has operands of these letters."""
 
 
 class Operations:

@@ -139,10 +139,7 @@ class ColorState:
     def holds(self, ports: Iterable[int]) -> bool:
         """Whether one of the queues of `ports` holds any wavelet."""
         queues = self.queues
-        for port in ports:
-            if port in queues and queues[port].wavelets:
-                return True
-        return False
+        return any(queues[port].wavelets for port in ports if port in queues)
 
     def next_position(self) -> int:
         """Return the next valid switch position; after the last one 0 in ring mode, else the present one."""
