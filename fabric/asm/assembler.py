@@ -154,24 +154,24 @@ class Assembler(Numbering):
         """Return the number of a descriptor in the program's table."""
         extent = dsd.extent or ()
         on_control = dsd.on_control[0] if dsd.on_control else 0
-        fields = {
-            "kind": im.DSD_KINDS.index(dsd.kind),
-            "flags": dsd.flags | (im.F_PACKED if self.packed(dsd, dsr) else 0),
-            "queue": 0 if dsd.queue is None else dsd.queue.id,
-            "xdsr": dsd.fifo,
-            "on_control": on_control,
-            "control_task": self._task(dsd.control_task, ins, "activate" if on_control & im.ON_ACTIVATE else "unblock"),
-            "push_task": self._task(dsd.push_task, ins),
-            "pop_task": self._task(dsd.pop_task, ins),
-            "base": 0 if dsd.base is None else dsd.base.var.address + dsd.base.offset & 0xFFFF,
-            "index": dsd.index or 0,
-            "length": dsd.length,
-            "ndim": len(extent),
-            "pad": 0,
-            "extent": (*extent, 0, 0, 0, 0)[:4],
-            "stride": (*dsd.stride, 0, 0, 0, 0)[:4],
-        }
-        return self.descriptors.setdefault(tuple(fields.values()), len(self.descriptors))
+        row = (  # in the order of `im.DESC_DTYPE`
+            im.DSD_KINDS.index(dsd.kind),
+            dsd.flags | (im.F_PACKED if self.packed(dsd, dsr) else 0),
+            0 if dsd.queue is None else dsd.queue.id,
+            dsd.fifo,
+            on_control,
+            self._task(dsd.control_task, ins, "activate" if on_control & im.ON_ACTIVATE else "unblock"),
+            self._task(dsd.push_task, ins),
+            self._task(dsd.pop_task, ins),
+            0 if dsd.base is None else dsd.base.var.address + dsd.base.offset & 0xFFFF,
+            dsd.index or 0,
+            dsd.length,
+            len(extent),
+            0,
+            (*extent, 0, 0, 0, 0)[:4],
+            (*dsd.stride, 0, 0, 0, 0)[:4],
+        )
+        return self.descriptors.setdefault(row, len(self.descriptors))
 
     def _task(self, task: object, ins: Instruction, use: str = "activate") -> int:
         """Return the id of a task that a descriptor names."""

@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike
 
 from fabric.asm.assembler import Assembler
 from fabric.asm.hints import HINTS
-from fabric.asm.instruction import HERE, LETTER_NAME, MOVES, Ask, At, Body, Instruction, Place, TaskRef
+from fabric.asm.instruction import HERE, LETTER_NAME, MOVES, At, Body, Instruction, Place, TaskRef
 from fabric.asm.operands import Address, Dsr, Label, Queue, Reg, Task, Var, is_number
 from fabric.asm.values import WORDS, encode_array, encode_number
 from wse_core import image as im
@@ -134,7 +134,7 @@ class Unit:
 
     def place(self, at: At) -> Place | None:
         """Return the place that `at` stands for."""
-        return self.here() if isinstance(at, Ask) else at
+        return self.here() if at is HERE else at  # type: ignore[return-value]
 
     def error(
         self, what: str, hint: str | None = None, ins: Instruction | None = None, at: At = HERE, **fields: Any
@@ -170,10 +170,12 @@ class Unit:
         self, name: str, a: Any = 0, b: Any = 0, c: Any = 0, d: Any = 0, *, imm: Any = None, at: At = HERE
     ) -> Instruction:
         """Append an instruction to the task or function that is being written; see `Instruction` for the operands."""
-        self.changing()
+        if self._image is not None:
+            self.changing()
         if self.body is None:
             raise self.error(f"{name}: an instruction outside a task or function", hint=self.hint("body"), at=at)
-        ins = Instruction(isa.BY_NAME[name], a, b, c, d, imm, self.place(at), self.body.name)
+        place = self.here() if at is HERE else at
+        ins = Instruction(isa.BY_NAME[name], a, b, c, d, imm, place, self.body.name)  # type: ignore[arg-type]
         if name == "dsr_load" and isinstance(imm, tuple):
             dsd, dsr = imm
             dsr.loads.append(dsd)

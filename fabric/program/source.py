@@ -24,8 +24,12 @@ MOST_PLACES = 1 << 16
 
 
 def here() -> Place | None:
-    """Return the place of the first caller outside of this package, the assembler and contextlib."""
-    frame: FrameType | None = sys._getframe(1)
+    """Return the place of the first caller outside of this package, the assembler and contextlib.
+
+    The assembler asks, for a method of this package: the first two callers are never outside, and making objects of
+    their frames would take time.
+    """
+    frame: FrameType | None = sys._getframe(3)
     while frame is not None:
         code = frame.f_code
         file = code.co_filename

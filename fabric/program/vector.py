@@ -66,24 +66,25 @@ class Vectors:
     def emit(self, op: isa.Op, args: Sequence[Any], letters: Sequence[str], async_: Async | None) -> None:
         """Emit an operation with at least one descriptor or DSR among its operands."""
         unit, at = self.unit, self.unit.here()
+        alike = _alike(unit, op, args) if async_ is None else None
+        if alike is not None and alike in self.checked:
+            self._emit_known(op, args, letters, at)
+            return
         dst, *sources = args
         b, c, scalar = [*sources, None, None][:3]
-        in_place, thread = False, -1
-        alike = _alike(unit, op, args) if async_ is None else None
-        if alike is None or alike not in self.checked:
-            self._check_operands(op, dst, sources, letters, async_)
-            if isinstance(b, Dsd) and b.kind == "fifo" and isinstance(c, (Dsd, Dsr)):
-                if op.name not in COMMUTE or (isinstance(c, Dsd) and c.kind == "fifo"):
-                    raise self.unit.error(f"{op.name}: a FIFO cannot be the first of two sources")
-                b, c = c, b
-            operands = [x for x in (b, c, dst) if isinstance(x, (Dsd, Dsr))]  # in the order that decides the length
-            self._check_fabric(op, operands, dst, b)
-            in_place = isinstance(b, Dsd) and b.kind != "fifo" and dst == b
-            complete = dict(zip(map(id, operands), self._lengths(op, operands), strict=True))
-            dst, b, c = (complete.get(id(x), x) for x in (dst, b, c))
-            thread = checks.thread_of(unit, op, complete.values(), async_)
-            if alike is not None:
-                self.checked.add(alike)
+        self._check_operands(op, dst, sources, letters, async_)
+        if isinstance(b, Dsd) and b.kind == "fifo" and isinstance(c, (Dsd, Dsr)):
+            if op.name not in COMMUTE or (isinstance(c, Dsd) and c.kind == "fifo"):
+                raise self.unit.error(f"{op.name}: a FIFO cannot be the first of two sources")
+            b, c = c, b
+        operands = [x for x in (b, c, dst) if isinstance(x, (Dsd, Dsr))]  # in the order that decides the length
+        self._check_fabric(op, operands, dst, b)
+        in_place = isinstance(b, Dsd) and b.kind != "fifo" and dst == b
+        complete = dict(zip(map(id, operands), self._lengths(op, operands), strict=True))
+        dst, b, c = (complete.get(id(x), x) for x in (dst, b, c))
+        thread = checks.thread_of(unit, op, complete.values(), async_)
+        if alike is not None:
+            self.checked.add(alike)
 
         held: list[Reg] = []
         loads: list[tuple[Dsr, Dsd]] = []
@@ -110,6 +111,22 @@ class Vectors:
         for dsr, dsd in loads:
             self.unit.emit("dsr_load", a=dsr, imm=(dsd, dsr), at=at)
         checks.pair(unit, unit.emit(op.name, a, *fields, imm=async_, at=at))
+        self.registers.release(held)
+
+    def _emit_known(self, op: isa.Op, args: Sequence[Any], letters: Sequence[str], at: Place | None) -> None:
+        """Emit a synchronous operation on DSRs, registers and numbers that is like one which was checked."""
+        unit, held = self.unit, list[Reg]()
+        dst = args[0]
+        fields = [dst if isinstance(dst, Dsr) else unit.register_field(dst, letters[0], f"{op.name} destination")]
+        for k in range(1, len(args)):
+            source = args[k]
+            if isinstance(source, Dsr):
+                fields.append(source)
+            elif isinstance(source, Reg):
+                fields.append(unit.register_field(source, letters[k], f"{op.name} source {k}"))
+            else:
+                fields.append(self.registers.hold(source, letters[k], op, held))
+        checks.pair(unit, unit.emit(op.name, *fields, at=at))
         self.registers.release(held)
 
     @staticmethod
