@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fabric.networks.streamed.parameters import StreamedParameter
 from fabric.networks.streamed.resident import Resident
 from fabric.networks.streamed.script import RoundTrip, Script
 from fabric.networks.streamed.writer import script_of
@@ -56,6 +57,11 @@ class Coordinator:
             self.over_batches.append((parameter, parameter.statistics))
         self._made: dict[str, Any] = {}
 
+    @property
+    def streamed(self) -> list[StreamedParameter]:
+        """The wafers are sent this of each parameter."""
+        return [parameter.streamed for parameter in self.parameters]
+
     def script(self, kind: str) -> Script:
         """Return the `Script` of an iteration: ``train``, or ``test`` (forward, then how many samples are right).
 
@@ -66,10 +72,12 @@ class Coordinator:
         """
         for tensor, matrix in zip(self.resident.network.parameters, self.matrices, strict=False):
             matrix.by_rows = self.resident.asks_rows(tensor.name, matrix.pattern.density)
-        kept = [(p.pattern, p.gradient_pattern) for p in self.parameters]  # so that their ids stay theirs
+            matrix.whole = self.resident.sends_whole(tensor.name, matrix.pattern.density)
+        sent = self.streamed
+        kept = [(p.pattern, p.gradient_pattern) for p in sent]  # so that their ids stay theirs
         patterns = [(id(pattern), id(asked)) for pattern, asked in kept]
         if kind not in self._made or self._made[kind][0] != patterns:
-            self._made[kind] = patterns, script_of(self.resident, kind, self.parameters), kept
+            self._made[kind] = patterns, script_of(self.resident, kind, sent), kept
         return self._made[kind][1]
 
     def streams(self, kind: str, loss_scale: float = 1.0) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -83,8 +91,9 @@ class Coordinator:
         """
         scale = np.array([loss_scale], np.float32).view(np.uint32) >> np.uint32(16)
         made = [statistics.values() for _, statistics in self.over_batches]
-        values = np.concatenate([*(p.values for p in self.parameters), scale.astype(np.uint16), *made])
-        return self.script(kind).fill(values.astype(np.uint32))
+        script = self.script(kind)
+        values = np.concatenate([*(p.values for p in self.streamed), scale.astype(np.uint16), *made])
+        return script.fill(values.astype(np.uint32))
 
     # --- batches ------------------------------------------------------------------------------------------------------
 

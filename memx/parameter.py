@@ -26,6 +26,7 @@ from wse_core.errors import ConfigError
 from wse_core.sparse import pack
 
 if TYPE_CHECKING:
+    from fabric.networks.streamed.parameters import StreamedParameter
     from wse_core.numerics import Stored
 
 __all__ = ["FORMATS", "Parameter"]
@@ -65,6 +66,8 @@ class Parameter:
         Elements whose gradients are asked for; follows `pattern` unless set apart, or all if `by_rows`.
     by_rows : bool
         Whether gradients are asked for by whole rows, also of weights that do not exist: a dense matrix's are cheaper.
+    whole : bool
+        Whether rows are streamed whole, zeros where no weight exists: a dense matrix has no steps.
     values : numpy.ndarray of uint16
         Active weights in the format of the stream, in row order.
     transposes : int
@@ -95,7 +98,8 @@ class Parameter:
         self.dense = np.require(weights, np.float32, ["C", "W"])
         store = store or MemoryStore()
         self.state = {slot: store.zeros(f"{name}.{slot}", self.dense.shape) for slot in slots}
-        self.transposes, self.decaying, self.by_rows = 0, cast("int | None", None), False
+        self.transposes, self.decaying = 0, cast("int | None", None)
+        self.by_rows = self.whole = False
         self.statistics = cast("BatchStatistics | None", None)
         self._gradient_pattern: Pattern | None = None
         self.set_pattern(pattern or Pattern.dense(self.dense.shape))
@@ -174,6 +178,27 @@ class Parameter:
         starts, steps, _ = self.gradient_pattern.steps
         return starts, steps
 
+    @property
+    def streamed(self) -> StreamedParameter:
+        """The parameter itself is streamed, or its whole rows are."""
+        return _WholeRows(self) if self._filled else self
+
+    @property
+    def _filled(self) -> bool:
+        return self.whole and self.pattern.density < 1
+
+    @cached_property
+    def _turned(self) -> tuple[Pattern, np.ndarray]:
+        return self._everywhere.transpose()
+
+    def spread(self, own: np.ndarray) -> np.ndarray:
+        """Return numbers of the active weights as numbers of what is streamed, zero for what stands in a gap."""
+        if not self._filled:
+            return own
+        found = np.zeros(self.dense.size, own.dtype)
+        found[self.pattern.flat] = own
+        return found
+
     def rounded(self) -> np.ndarray:
         """Return the active weights as the stream has them, float32; others are zero."""
         found = np.zeros(self.dense.size, np.float32)
@@ -217,6 +242,16 @@ class Parameter:
             for slot, array in self.state.items():
                 array.reshape(-1)[places] = state[slot]
             self.values[part] = self._rounded(np.asarray(dense[places]))
+
+
+class _WholeRows:
+    """A parameter is streamed so if zeros stand where no weight exists."""
+
+    def __init__(self, parameter: Parameter) -> None:
+        self.name, self.statistics = parameter.name, parameter.statistics
+        self.pattern, self.transposed = parameter._everywhere, parameter._turned
+        self.gradient_pattern = parameter.gradient_pattern
+        self.values = parameter.spread(parameter.values)
 
 
 def _with_escapes(values: np.ndarray, source: np.ndarray) -> np.ndarray:

@@ -63,7 +63,7 @@ class OraclePort(Endpoint):
 
     def _pass(self, kind: str, loss_scale: float) -> Course[None]:
         """Calculate the numbers of a pass."""
-        yield from self.oracle.going_forward(self._inputs, self.coordinator.parameters, kind == "test")
+        yield from self.oracle.going_forward(self._inputs, self.coordinator.streamed, kind == "test")
         first = int(self._script.offsets[-1])
         if kind == "test":
             right = self.oracle.right(self._labels)

@@ -80,7 +80,7 @@ class Service:
     def released(self, script: Script) -> Times:
         """Return when the value of each word is up to date, in the order of sending."""
         times = [
-            new if pattern is parameter.pattern else np.full(parameter.pattern.count, self.settled)
+            parameter.spread(new if pattern is parameter.pattern else np.full(parameter.pattern.count, self.settled))
             for parameter, pattern, new in zip(self.parameters, self._patterns, self._new, strict=True)
         ]
         made = np.zeros(sum(statistics.values().size for _, statistics in self.coordinator.over_batches))
@@ -97,11 +97,13 @@ class Service:
         if not any(flash):
             return None
         made = sum(statistics.values().size for _, statistics in self.coordinator.over_batches)
-        counts = np.array([*(p.pattern.count for p in self.parameters), 1 + made])
-        owner = np.repeat(np.arange(len(counts)), counts)
         each = [VALUE_BYTES * (2 - (p.pattern.density == 1)) for p in self.parameters]  # a dense matrix has no index
-        carried = np.array([*(size * there for size, there in zip(each, flash, strict=True)), 0, 0], np.float64)
-        first, second = (carried[np.where(of >= 0, owner[of], -1)] for of in (script.sources, script.seconds))
+        own = [
+            parameter.spread(np.full(parameter.pattern.count, float(size * there)))
+            for parameter, size, there in zip(self.parameters, each, flash, strict=True)
+        ]
+        carried = np.concatenate([*own, np.zeros(2 + made)])  # the last one is of words without a value, -1
+        first, second = carried[script.sources], carried[script.seconds]
         found = first + second
         asked = (script.asking >= 0) & update
         np.add.at(found, script.asking[asked], self._state(script)[asked])

@@ -226,34 +226,21 @@ class TrainConfig(TrainFile):
         """So many samples are on the wafers together: a batch, or the part of it that passes at a time."""
         return self.data.batch // self.train.accumulate
 
-    @property
+    @cached_property
     def form(self) -> str:
-        """Weights go out in this form: with steps, or in pairs where no matrix ever has gaps, or either."""
+        """Weights go out in this form: with steps, in pairs, or either; the one that takes the fewest cycles."""
+        from fabric.networks.graph.plan import MemoryPlan
+        from fabric.networks.streamed.operations.gaps import form_of
+
         if self.memx.dense_rows == "steps":
             return "steps"
         if self.sparsity.masks or self.network.weights:  # which have gaps is not known yet
             return "both"
-        dense = {density == 1 for density in self.densities}
-        if any(node.op in ("convolution", "transposed") for node in self.graph.nodes):
-            dense.add(False)  # filters have steps over rows of pixels
-        if dense == {False} and self._rows_pay:
-            return "both"
-        return "both" if len(dense) > 1 else "pairs" if dense == {True} else "steps"
-
-    @cached_property
-    def _rows_pay(self) -> bool:
-        """Whether gradients of a matrix that always has gaps are asked for by whole rows, in chains of layers."""
-        from fabric.networks.streamed.operations.gradients import rows_pay
-
-        if self.network.nodes:
-            return False
-        width, height = self.mesh.width, self.mesh.height
-        place = self.build_machine(), self.graph.dtype, self.at_once // self.wafers // height
-        return any(
-            rows_pay(*place, one.outputs, -(-one.outputs // width), -(-one.inputs // width), one.bias, density)
-            for one in self.matrices
-            for density in self.densities
-        )
+        _, *later = phases(self.sparsity, MANY)
+        densities = [(one.density, *(phase.density for phase in later)) for one in self.matrices]
+        names = [tensor.name for tensor in self.graph.parameters]
+        plan, tokens = MemoryPlan(self.graph, self.mesh.width), self.at_once // self.wafers // self.mesh.height
+        return form_of(plan, self.build_machine(), tokens, dict(zip(names, densities, strict=False)))
 
     @property
     def densities(self) -> set[float]:

@@ -389,7 +389,9 @@ class MemxConfig:
 
     files: str = option("", doc="directory in which parameters lie that the modelled service keeps in flash")
     dense_rows: str = option(
-        "pairs", doc="weights of dense matrices: two in a word, or each with its index", choices=("pairs", "steps")
+        "pairs",
+        doc="weights of whole rows, zeros in gaps where that is faster: two in a word, or each with its index",
+        choices=("pairs", "steps"),
     )
     keep_output: bool = option(
         False, doc="weights of the last product stay on the wafers from the forward pass to the way back"

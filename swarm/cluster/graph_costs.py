@@ -305,6 +305,9 @@ class GraphFollower(PhaseFollower):
     def asks_rows(self, step: NetworkStep) -> bool:
         return step.parameter is not None and self.resident.asks_rows(step.parameter.name, self.layer.density)
 
+    def sends_whole(self, step: NetworkStep) -> bool:
+        return step.parameter is not None and self.resident.sends_whole(step.parameter.name, self.layer.density)
+
     def turned(self, step: NetworkStep) -> bool:
         return step.parameter is not None and step.parameter.name in self.resident.turned
 

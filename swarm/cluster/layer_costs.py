@@ -34,6 +34,7 @@ from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.tensors import NetworkTensor
+from fabric.networks.streamed.operations.gaps import zeros_pay
 from fabric.networks.streamed.operations.gradients import rows_pay
 from fabric.networks.streamed.operations.lowering import PASSING, Stage, StepWriter
 from fabric.networks.streamed.operations.table import STREAMED, after
@@ -257,7 +258,17 @@ class PhaseFollower(StepWriter):
     # --- matrices -----------------------------------------------------------------------------------------------------
 
     def in_pairs(self, step: NetworkStep) -> bool:
-        return self.form != "steps" and self.layer.density == 1
+        if self.form == "both":
+            return self.layer.density == 1 or self.sends_whole(step)
+        return self.form == "pairs"
+
+    def sends_whole(self, step: NetworkStep) -> bool:
+        """Whether rows of a matrix with gaps go out whole where there are both forms, as `Resident.sends_whole`."""
+        layer, width = self.layer, self.mesh.width
+        products = [(layer.outputs, -(-layer.inputs // width))]
+        if any(one.direction == "back" and one.parameter == step.parameter for one in self.plan.steps):
+            products.append((layer.inputs, -(-layer.outputs // width)))
+        return zeros_pay(self.mesh.machine, "f16", self.tasks.tokens, products, layer.density)
 
     def product(self, step: NetworkStep) -> None:
         tasks, columns, layer = self.tasks, self.columns, self.layer
@@ -268,7 +279,7 @@ class PhaseFollower(StepWriter):
         names = after(step)
         ending = sum(tasks.command(name, array if transposed else None).alone for name in names)
         if mixed and not self.keeps(step):
-            self.tell("pairs" if layer.density == 1 else "steps")
+            self.tell("pairs" if self.in_pairs(step) else "steps")
         if self.in_pairs(step):
             tile = self.tile(step)
             pair, last = tasks.weight(array, "pairs", mixed), tasks.alone("last")
@@ -297,7 +308,7 @@ class PhaseFollower(StepWriter):
     def ask(self, step: NetworkStep) -> None:
         layer, columns, width = self.layer, self.columns, self.mesh.width
         by_rows = self.asks_rows(step)
-        whole = self.in_pairs(step) or by_rows
+        whole = (self.form != "steps" and layer.density == 1) or by_rows
         owners, turned = self.owners(step), whole and self.turned(step)
         copied = TURNED * turned
         send = self.tasks.command("send", data=copied)

@@ -75,7 +75,7 @@ class Stepped:
 
     def release(self, script):
         """Return when the value of each word is up to date, counted through the columns."""
-        names = [(k, place) for k, p in enumerate(self.coordinator.parameters) for place in p.pattern.flat]
+        names = [(k, place) for k, p in enumerate(self.coordinator.streamed) for place in p.pattern.flat]
         found = []
         for carried in zip(script.sources, script.seconds, strict=True):  # a word waits for both of its values
             times = [0.0]

@@ -15,7 +15,7 @@ Source: weight streaming white paper, sections 7.2 and 7.3.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import TypeAlias
 
@@ -30,6 +30,7 @@ from fabric.layout.layout import Layout
 from fabric.networks.graph.attention import kv_heads_of
 from fabric.networks.graph.layouts import ColumnLayout
 from fabric.networks.graph.network import Network
+from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan, PlannedArray
 from fabric.networks.graph.rotary import base_of, turned_of
 from fabric.networks.graph.strips import on_strips, strips_of
@@ -40,6 +41,7 @@ from fabric.networks.streamed.operations.attention import head_of, scores_of, sh
 from fabric.networks.streamed.operations.blocks import PLACE, route_blocks, rows_of
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.convolution import WINDOWS
+from fabric.networks.streamed.operations.gaps import zeros_pay
 from fabric.networks.streamed.operations.gradients import copies, lacks_memory, rows_pay, sums_of_windows
 from fabric.networks.streamed.operations.head_columns import FIRST_KEY, KEYS, HeadPart, keys_of, route_heads
 from fabric.networks.streamed.operations.kept import KEPT, KeptTasks, place_order
@@ -209,13 +211,24 @@ class Resident:
         """Whether gradients of a matrix of such a density are asked for by whole rows, for fewer cycles."""
         if density == 1 or name not in self.turned:
             return False
-        asks = (one for one in self.plan.steps if one.direction == "ask" and one.op == "linear")
-        step = next((one for one in asks if one.parameter and one.parameter.name == name), None)
+        step = next((one for one in self._linear(name) if one.direction == "ask"), None)
         if step is None:  # filters, whose windows are another matter
             return False
         x, delta = (self.plan.layout(one) for one in step.reads)
         half, bias = self.network.dtype, bool(step.node.size("bias"))
         return rows_pay(self.machine, half, self.tokens, step.reads[1].rows, delta.most, x.most, bias, density)
+
+    def sends_whole(self, name: str, density: float) -> bool:
+        """Whether rows of a matrix of such a density go out whole, zeros in their gaps, for fewer cycles."""
+        if density == 1 or self.form != "both":
+            return density < 1 and self.form == "pairs"
+        steps = [one for one in self._linear(name) if one.direction != "ask"]
+        products = [(one.writes[0].rows, self.plan.layout(one.reads[0]).most) for one in steps]
+        return zeros_pay(self.machine, self.network.dtype, self.tokens, products, density)
+
+    def _linear(self, name: str) -> Iterator[NetworkStep]:
+        """Yield the steps of a matrix that is no filter."""
+        return (one for one in self.plan.steps if one.op == "linear" and one.parameter and one.parameter.name == name)
 
     @property
     def _all_turned(self) -> bool:
@@ -436,7 +449,7 @@ class Resident:
         gradient.tasks()
         self._row_tasks(code)
         if constant is not None:
-            dense_tasks(code, constant)
+            dense_tasks(product, self.ids, constant)
         if "turn" in self.ids:
             turn_task(code)
         if kept is not None:

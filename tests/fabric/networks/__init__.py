@@ -35,7 +35,6 @@ class Case:
         name="wse2",
     ):
         self.network = Network.dense(features, activation, dtype, bias, norm)
-        form = "both" if form == "pairs" and density < 1 else form  # a matrix with gaps has no pairs
         self.resident = Resident(self.network, machine(name), width, height, height * tokens, form, turned)
         self.rng = rng = np.random.default_rng(seed)
         self.matrices, self.norms = [], {}

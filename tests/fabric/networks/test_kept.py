@@ -153,6 +153,9 @@ def test_what_cannot_be_kept_is_refused():
         gaps.coordinator.parameters[1].pattern = ran.coordinator.parameters[1].pattern
         gaps.coordinator.script("train")
     assert caught.value.where == "memx.keep_output"
+    whole = Ran(kept(network), 2, 1, 2, 0, form="pairs")
+    whole.coordinator.parameters[1].set_pattern(ran.coordinator.parameters[1].pattern)
+    whole.coordinator.script("train")  # with zeros in the gaps there are none
     nodes = (
         *network.nodes[:-1],
         Node("more", "add", (network.nodes[-2].name,) * 2),

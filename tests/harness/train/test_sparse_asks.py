@@ -58,10 +58,12 @@ def trained(density=0.5, rows="pairs", iterations=4, train="", schedule=""):
         ("accumulate = 2", ""),
     ][: some(6, 3)],
 )
-def test_rows_and_places_train_the_same_bits(train, schedule):
-    """Whatever is clipped, skipped, exchanged or added; what there is no weight for decides nothing."""
-    by_rows = trained(train=train, schedule=schedule)
-    by_places = trained(rows="steps", train=train, schedule=schedule)
+@pytest.mark.parametrize("density", [0.5, 0.85])
+def test_rows_and_places_train_the_same_bits(train, schedule, density):
+    """Whatever is clipped, skipped, exchanged or added; what there is no weight for decides nothing, sent or not."""
+    by_rows = trained(density, train=train, schedule=schedule)
+    by_places = trained(density, "steps", train=train, schedule=schedule)
+    assert all(matrix.whole for matrix in by_rows[3].matrices) == (density > 0.8)
     assert any(matrix.by_rows for matrix in by_rows[3].matrices)
     assert not any(matrix.by_rows for matrix in by_places[3].matrices)
     assert by_rows[:2] == by_places[:2]

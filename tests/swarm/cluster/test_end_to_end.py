@@ -23,6 +23,8 @@ from wse_core.params import machine
         ((48, 40, 24, 10), 6, 1, 5, 1.0, {"activation": "relu", "norm": True, "form": "pairs"}, 0.01),
         ((64, 48, 10), 4, 32, 2, 1.0, {"activation": "gelu", "form": "pairs"}, 0.01),
         ((61, 47, 10), 5, 2, 3, 0.5, {"activation": "relu", "form": "both"}, 0.02),
+        ((61, 47, 10), 5, 2, 3, 0.97, {"activation": "relu", "form": "both"}, 0.02),
+        ((61, 47, 10), 5, 2, 3, 0.6, {"activation": "relu", "form": "pairs"}, 0.02),
     ],
 )
 def test_an_iteration_takes_what_the_wafer_takes(features, width, height, tokens, density, options, tolerance):

@@ -67,7 +67,7 @@ def written(network, case, masks, form):
         system.close()
 
 
-@pytest.mark.parametrize(("case", "density"), mixed(few(EVERY, 6), [1.0, 0.4]))
+@pytest.mark.parametrize(("case", "density"), mixed(few(EVERY, 6), [1.0, 0.4, 0.98]))
 def test_what_is_followed_is_what_is_written(case, density):
     """Every word that a wafer gets and every number that it gives is in a phase, and none twice."""
     network = case.of.network

@@ -31,7 +31,7 @@ from wse_core.errors import ProgramError
 from wse_core.formats import Half
 from wse_core.params import Machine
 
-__all__ = ["copies", "lacks_memory", "pays", "rows_pay", "sums_of_windows", "windows_pay"]
+__all__ = ["asked_cycles", "copies", "lacks_memory", "pays", "rows_pay", "sums_of_windows", "windows_pay"]
 
 TURN = max(TASKS.values()) + 1
 """The command that copies has this id, in the program whose tasks are priced; or the one that asks for windows."""
@@ -104,13 +104,29 @@ def rows_pay(
     density : float
         Share of the weights that exist.
     """
+    dots, by_rows = asked_cycles(machine, half, tokens, rows, owned, features, bias, density)
+    return by_rows < dots
+
+
+def asked_cycles(
+    machine: Machine, half: Half, tokens: int, rows: int, owned: int, features: int, bias: bool, density: float
+) -> tuple[float, float]:
+    """Return the cycles of the gradients of a matrix with gaps as dots, those of its mask, and by whole rows.
+
+    So many tokens that the program does not fit have none: both are the same.
+
+    Parameters
+    ----------
+    machine, half, tokens, rows, owned, features, bias, density
+        As for `rows_pay`.
+    """
     prices = _prices(machine, half, tokens)
     if prices is None:
-        return False
+        return 0.0, 0.0
     row, place = (prices.task("control", TASKS[name], data=0).alone for name in ("from_west", "ask"))
     dots = rows * (row + density * features * place) + owned * bias * place
     by_rows = _all_rows(prices, TURNED, rows, owned, features, bias)
-    return prices.task("control", TURN, data=features + bias).alone + by_rows < dots
+    return dots, prices.task("control", TURN, data=features + bias).alone + by_rows
 
 
 def _all_rows(prices: Pricer, form: int, rows: int, owned: int, features: int, bias: bool) -> float:

@@ -8,7 +8,10 @@ Source: weight streaming white paper, sections 7.3.1 to 7.3.3, 6.2.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fabric.asm.operands import Dsr
+from fabric.kernels.streamed.forward import ProductTasks
 from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.kept import KEEP, LEAVE
@@ -75,17 +78,17 @@ def ask(w: StepWriter, step: NetworkStep) -> None:
     w.ask(step)
 
 
-def dense_tasks(code: ProgramCode, constant: Dsr) -> None:
+def dense_tasks(product: ProductTasks, ids: Mapping[str, int], constant: Dsr) -> None:
     """Write the commands between pairs of weights; `constant` reads the constant input."""
-    p, product = code.p, code.product
-    with code.command("bias") as t:
+    p = product.p
+    with p.task("bias", kind="control", id=ids["bias"]) as t:
         p.fmachs(product.total, product.total, constant, t.data)
-    with code.command("last") as t:
+    with p.task("last", kind="control", id=ids["last"]) as t:
         product.use((t.data,), onward=False)
     if product.in_pairs is None:
         return
     for name in ("pairs", "steps"):
-        with code.command(name):
+        with p.task(name, kind="control", id=ids[name]):
             p.mov16(product.in_pairs, int(name == "pairs"))
 
 
