@@ -239,7 +239,7 @@ class TrainConfig(TrainFile):
         _, *later = phases(self.sparsity, MANY)
         densities = [(one.density, *(phase.density for phase in later)) for one in self.matrices]
         names = [tensor.name for tensor in self.graph.parameters]
-        plan, tokens = MemoryPlan(self.graph, self.mesh.width), self.at_once // self.wafers // self.mesh.height
+        plan, tokens = MemoryPlan(self.graph, self.mesh.width), max(1, self.at_once // self.wafers // self.mesh.height)
         return form_of(plan, self.build_machine(), tokens, dict(zip(names, densities, strict=False)))
 
     @property

@@ -36,7 +36,7 @@ IDS = {name: max(TASKS.values()) + 1 + k for k, name in enumerate(DENSE)}
 """The commands of rows without gaps have these ids in the program whose tasks are priced."""
 
 
-class _Words(NamedTuple):
+class _WordCosts(NamedTuple):
     """The words of rows take so many cycles.
 
     Attributes
@@ -133,7 +133,7 @@ def _cycles(
 
 
 @lru_cache(maxsize=64)
-def _words(machine: Machine, half: Half, tokens: int, form: str) -> _Words | None:
+def _words(machine: Machine, half: Half, tokens: int, form: str) -> _WordCosts | None:
     """Return the cycles of the words of a program's form; so many tokens that it does not fit have none.
 
     What a form has no word for takes forever.
@@ -159,4 +159,4 @@ def _words(machine: Machine, half: Half, tokens: int, form: str) -> _Words | Non
     for name in alone if form == "both" else (form,):
         told = ("control", IDS[name]) if form == "both" else None
         alone[name] = prices.task(*weight, after=told).alone
-    return _Words(alone["steps"], alone["pairs"], prices.task("control", IDS["last"]).alone)
+    return _WordCosts(alone["steps"], alone["pairs"], prices.task("control", IDS["last"]).alone)
