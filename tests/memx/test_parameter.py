@@ -226,3 +226,20 @@ def test_what_cannot_be_is_refused():
         Parameter("w", np.zeros((2, 2))).update(SGD(), 1, np.zeros(3))
     with pytest.raises(ConfigError, match="no density"):
         Pattern.random((2, 2), 1.5, np.random.default_rng())
+
+
+def test_rows_go_out_whole_with_zeros_in_their_gaps():
+    """What is streamed has all elements, those that exist as they are; the parameter itself keeps its pattern."""
+    p = Parameter("w", np.arange(1, 13).reshape(3, 4), pattern=Pattern.of_mask(np.arange(12).reshape(3, 4) % 5 > 1))
+    assert p.streamed is p
+    p.whole = True
+    sent = p.streamed
+    assert sent.pattern == Pattern.dense((3, 4)) != p.pattern
+    assert np.array_equal(sent.values.view(np.float16).reshape(3, 4), np.where(p.pattern.mask(), p.dense, 0))
+    pattern, entries = sent.transposed
+    assert np.array_equal(sent.values[entries].reshape(pattern.shape), sent.values.reshape(3, 4).T)
+    assert np.array_equal(p.spread(np.ones(p.pattern.count)).reshape(3, 4), p.pattern.mask())
+    p.update(SGD(lr=1.0), 1, np.ones(p.gradient_pattern.count, np.float32))
+    assert np.array_equal(p.streamed.values.view(np.float16), np.where(p.pattern.mask(), p.dense, 0).ravel())
+    p.set_pattern(Pattern.dense((3, 4)))
+    assert p.streamed is p
