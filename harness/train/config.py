@@ -384,6 +384,8 @@ class TrainConfig(TrainFile):
                 "method",
                 "sides",
                 "shares",
+                "rows",
+                "columns",
             )
             for key in (*images, *sides, *more):
                 if node[key] in (None, (), ""):

@@ -90,6 +90,7 @@ def _from_files(config: TrainConfig, parameters: Sequence[Parameter]) -> int:
 
         model = read_onnx(folder / config.network.file, config.network.masked)
         weights.put(model.tensors, parameters, rows, f"network.file: {config.network.file}")
+        _without_zeros(config, parameters)
     for key, name, kinds in (
         ("sparsity.masks", config.sparsity.masks, (".mask",)),
         ("network.weights", config.network.weights, ()),
@@ -108,6 +109,16 @@ def _from_files(config: TrainConfig, parameters: Sequence[Parameter]) -> int:
             tensors = {tensor: values for tensor, values in tensors.items() if _is_value(tensor)}
         updates = weights.put(tensors, parameters, rows, f"{key}: {folder / name}") or updates
     return updates
+
+
+def _without_zeros(config: TrainConfig, parameters: Sequence[Parameter]) -> None:
+    """Let zeros of filters that are constants not exist: such filters put channels and pixels in other places."""
+    stay = {
+        f"{one.name}.weight" for one in config.network.nodes if one.fixed and one.op in ("convolution", "transposed")
+    }
+    for parameter in parameters:
+        if parameter.name in stay and not parameter.dense.all():
+            parameter.set_pattern(Pattern.of_mask(parameter.dense != 0))
 
 
 def _is_value(name: str) -> bool:

@@ -28,7 +28,7 @@ from harness.train import sparsity
 from harness.train.clipping import factor, global_norm
 from harness.train.initial import with_bias
 from harness.train.loop import Loop, Step
-from harness.train.shared import counted_once, kept, trained
+from harness.train.shared import counted_once, fixed, kept, trained
 from memx.pattern import Pattern
 
 __all__ = ["BatchResult", "MasterLoop"]
@@ -161,7 +161,8 @@ class MasterLoop(Loop):
         with kept(self.config, self.parameters):
             for number, (parameter, own) in enumerate(zip(self.parameters, gradients, strict=True)):
                 parameter.update(self.optimizer, self.earlier + self.updates, own, lr)
-                if share and number < len(self.matrices) and parameter.pattern.density < 1:
+                changes = number < len(self.matrices) and parameter.pattern.density < 1 and not self._stays(number)
+                if share and changes:
                     self._exchange(number, share, own)
         return norm
 
@@ -177,8 +178,15 @@ class MasterLoop(Loop):
         mask = matrix.pattern.mask()[:, :inputs]
         matrix.become(with_bias(sparsity.swapped(matrix.dense[:, :inputs], mask, share, scores), one.bias))
 
+    def _stays(self, number: int) -> bool:
+        """Return whether no weight of a matrix is trained: it has no other ones either."""
+        whole = slice(None), slice(None)
+        return any(found == number and where == whole for found, where in fixed(self.config))
+
     def _change_masks(self, density: float) -> None:
         """Begin a phase: weights go, or come back as zeros with their optimizer state."""
-        for matrix, one in zip(self.matrices, self.config.matrices, strict=True):
+        for number, (matrix, one) in enumerate(zip(self.matrices, self.config.matrices, strict=True)):
+            if self._stays(number):
+                continue
             old = matrix.pattern.mask()[:, : one.inputs]
             matrix.become(with_bias(sparsity.moved(matrix.dense[:, : one.inputs], old, density), one.bias))

@@ -78,7 +78,7 @@ OWNERS = {
     "causal": ("attention",),
     "scaled": ("attention",),
     "factor": ("multiple",),
-    **dict.fromkeys(("method", "sides"), ("resample",)),
+    **dict.fromkeys(("method", "sides", "rows", "columns"), ("resample",)),
     "fixed_outputs": ("linear",),
     **dict.fromkeys(("fixed", "shares"), ("linear", "convolution", "transposed", "shift", "scale", *NORMS)),
     "shared": ("scale", "headrms"),
@@ -227,6 +227,10 @@ def _image_sizes(node: NodeConfig, image: tuple[int, ...], given: str, features:
     sizes = _sides(image)
     if node.op == "groupnorm":
         return sizes | {"groups": node.groups or 0}
+    if node.op == "resample" and node.method == "pick":
+        named = [(f"{side} {k}", n) for side in ("row", "column") for k, n in enumerate(getattr(node, f"{side}s"))]
+        sides = {"out_height": len(node.rows), "out_width": len(node.columns), "method": METHODS.index("pick")}
+        return sizes | sides | dict(named)
     if node.op == "resample" and node.method != "mean":
         return sizes | dict(
             zip(("out_height", "out_width"), node.sides, strict=True), method=METHODS.index(node.method)
@@ -328,14 +332,20 @@ def _check_resample(node: NodeConfig, where: str) -> None:
     """Refuse images of other sides of which it is not said how they are made, or which sides they have."""
     if node.method is None:
         raise ConfigError("resample needs a method", where=f"{where}.method", hint=", ".join(METHODS))
-    mean, windowed = node.method == "mean", [key for key in WINDOW if getattr(node, key) is not None]
-    if mean and (node.kernel is None or node.sides):
-        what = "a mean of windows has sides that follow from them" if node.sides else "a mean needs a window"
-        raise ConfigError(what, where=f"{where}.{'sides' if node.sides else 'kernel'}", hint="kernel = 3")
-    if not mean and (len(node.sides) != 2 or min(node.sides) < 1):
+    windowed = [key for key in WINDOW if getattr(node, key) is not None]
+    needs = {"mean": (), "pick": ("rows", "columns")}.get(node.method, ("sides",))
+    more = [key for key in ("sides", "rows", "columns") if getattr(node, key) and key not in needs]
+    if windowed and node.method != "mean":
+        more.append(windowed[0])
+    if more:
+        raise ConfigError(f"{node.method} has no {more[0]}", where=f"{where}.{more[0]}")
+    if node.method == "mean" and node.kernel is None:
+        raise ConfigError("a mean needs a window", where=f"{where}.kernel", hint="kernel = 3")
+    if needs == ("sides",) and (len(node.sides) != 2 or min(node.sides) < 1):
         raise ConfigError("resample needs rows and columns", where=f"{where}.sides", hint="sides = [16, 16]")
-    if not mean and windowed:
-        raise ConfigError(f"{node.method} has no {windowed[0]}", where=f"{where}.{windowed[0]}", hint='method = "mean"')
+    for key in needs if node.method == "pick" else ():
+        if min(getattr(node, key), default=-2) < -1:
+            raise ConfigError(f"which {key} are picked", where=f"{where}.{key}", hint=f"{key} = [0, 1]; -1 for zeros")
 
 
 def _gpt(hidden: int, blocks: int, heads: int, between: int, classes: int) -> list[dict[str, Any]]:

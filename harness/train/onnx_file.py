@@ -18,6 +18,7 @@ MaxPool; AveragePool, which counts its padding          maxpool; avgpool
 GlobalAveragePool, ReduceMean over rows and columns     avgpool of the whole image
 Resize to the nearest pixel, by a whole number          upsample
 Resize, linear or cubic; AveragePool without padding    resample
+what puts numbers in other places                       `harness.train.onnx_moved`
 Mul of an image and a number per channel; Expand        upsample, and mul
 LayerNormalization, whole or in steps                   norm; channelnorm over the channels of each pixel
 GroupNormalization, or Reshape, InstanceNormalization,  groupnorm
@@ -46,9 +47,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.kit.modules import need
+from harness.train.onnx_moved import MovedReader
 from harness.train.onnx_norms import put_together
 from harness.train.onnx_patches import PatchReader, has_patches
-from harness.train.onnx_reader import FIXED, KEPT, OnnxNetwork, OnnxReader
+from harness.train.onnx_reader import FIXED, KEPT, OnnxNetwork
 from harness.train.onnx_repeats import once
 from harness.train.onnx_tokens import FeatureReader, TokenReader, has_features, has_sequences
 from harness.train.onnx_writer import OnnxWriter
@@ -129,7 +131,7 @@ def _network(path: Path, model: Any, masked: Sequence[int]) -> OnnxNetwork:
     model = put_together(once(model))
     names = {item.key.removeprefix(OTHER_NAME): item.value for item in model.metadata_props if OTHER_NAME in item.key}
     tokens = has_sequences(model.graph) and not has_rows(model.graph)
-    made = TokenReader(path, model, masked) if tokens else OnnxReader(path, model)
+    made = TokenReader(path, model, masked) if tokens else MovedReader(path, model)
     kept = {item.key.removeprefix(KEPT): made.known[item.value] for item in model.metadata_props if KEPT in item.key}
     try:
         found = made.network()

@@ -20,7 +20,7 @@ import numpy as np
 
 from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.plain import EPSILON
-from fabric.networks.graph.resample import METHODS, resampled
+from fabric.networks.graph.resample import SIZED, resampled
 from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from harness.train.nodes import enlarged, window_at
@@ -450,11 +450,13 @@ class OnnxReader:
             "Slice": self._slice,
             "MaxPool": self._pool,
             "AveragePool": self._pool,
-            "GlobalAveragePool": self._mean,
+            "GlobalAveragePool": self._over_sides,
+            "GlobalMaxPool": self._over_sides,
             "Resize": self._resize,
             "Upsample": self._resize,
             "Expand": self._expand,
-            "ReduceMean": self._mean,
+            "ReduceMean": self._over_sides,
+            "ReduceMax": self._over_sides,
             "Add": self._add,
             "Sub": self._sub,
             "Mul": self._mul,
@@ -711,16 +713,24 @@ class OnnxReader:
     def _pair(self, node: Any, op: str) -> None:
         """Append a sum or product of two tensors, number by number."""
         one, other = (self.values[name] for name in node.input)
-        if op == "mul" and len(one.shape) == len(other.shape) and one.image:  # a gate of each channel
-            alone = (one.shape[0], *[1] * (len(one.shape) - 1))
-            if other.shape == alone != one.shape:
-                other = self._repeat(node, other, one.shape[1:])
-            elif one.shape == alone != other.shape:
-                one = self._repeat(node, one, other.shape[1:])
         self._summed(node, one, other, op)
+
+    def _alike(self, node: Any, one: FileTensor, other: FileTensor, op: str) -> list[FileTensor]:
+        """Return two tensors of one shape: a channel is repeated, and for products the pixel of each channel."""
+        found = [one, other]
+        if len(one.shape) != len(other.shape) or not one.image or not other.image:
+            return found
+        for k, (own, wanted) in enumerate(((one, other), (other, one))):
+            alone = (wanted.shape[0], *[1] * (len(wanted.shape) - 1))
+            if own.shape == (1, *wanted.shape[1:]) != wanted.shape:  # a gate of each pixel
+                found[k] = self._constant_filters(node, own, np.ones((wanted.shape[0], 1, 1, 1)), wanted.shape)
+            elif op == "mul" and own.shape == alone != wanted.shape:  # a gate of each channel
+                found[k] = self._repeat(node, own, wanted.shape[1:])
+        return found
 
     def _summed(self, node: Any, one: FileTensor, other: FileTensor, op: str = "add") -> None:
         """Append what is done to two tensors of one shape."""
+        one, other = self._alike(node, one, other, op)
         if one.shape and other.shape and one.shape != other.shape:
             self._refuse(node, f"takes two tensors of one shape here, not of {one.shape} and {other.shape}")
         self._add_node(node, op, one, other)
@@ -813,10 +823,8 @@ class OnnxReader:
 
     def _mean_of_planes(self, node: Any, x: FileTensor) -> None:
         """Append the mean over the rows and columns of images whose channels stand last."""
-        axes, count = self._of(node, "axes", None), len(x.shape) + 1
-        if axes is None and len(node.input) > 1:
-            axes = self.known.get(node.input[1], np.array([])).tolist()
-        if sorted(axis % count for axis in axes or []) != list(range(1, count - 1)):
+        axes, count = self._axes(node), len(x.shape) + 1
+        if sorted(axis % count for axis in axes) != list(range(1, count - 1)):
             self._refuse(node, "only the mean over rows and columns of images is taken here")
             return
         kept = bool(self._of(node, "keepdims", 1))
@@ -1058,13 +1066,11 @@ class OnnxReader:
             by = by[-len(x.shape) + 1 :]
             self.values[node.output[0]] = x if set(by) == {1} else self._repeat(node, x, by)
             return
-        method = next(
-            (one for one in METHODS[:-1] if np.allclose(found, resampled(given, one, found.shape), atol=1e-4)), ""
-        )
+        method = next((one for one in SIZED if np.allclose(found, resampled(given, one, found.shape), atol=1e-4)), "")
         before, after = (" x ".join(map(str, one.shape[-len(x.shape) + 1 :])) for one in sides)
         if not method:
             what = f"{before} pixels become {after} in a way that is none of nearest (a whole scale) and"
-            self._refuse(node, f"{what} {', '.join(METHODS[:-1])}; a ConvTranspose is trained")
+            self._refuse(node, f"{what} {', '.join(SIZED)}; a ConvTranspose is trained")
             return
         shape = (x.shape[0], *found.shape[-len(x.shape) + 1 :])
         self._add_node(node, "resample", x, shape=shape, method=method, sides=found.shape)
@@ -1108,20 +1114,57 @@ class OnnxReader:
         elif x.node and wanted is not None:
             self.values[node.output[0]] = x if wanted == x.shape else self._repeat(node, x, wanted[1:])
 
-    def _mean(self, node: Any, x: FileTensor) -> None:
-        if node.op_type == "ReduceMean":
-            axes = self._of(node, "axes", None)
-            if axes is None and len(node.input) > 1:
-                axes = self.known.get(node.input[1], np.array([])).tolist()
-            sides = len(x.shape) + 1
-            if x.node and (sides < 3 or sorted(axis % sides for axis in axes or []) != list(range(2, sides))):
-                self._refuse(node, "only the mean over rows and columns of images is taken here")
-                return
-        if x.node and not x.image:
-            self._refuse(node, "only the mean over rows and columns of images is taken here")
-        elif x.node:
-            kept = node.op_type != "ReduceMean" or self._of(node, "keepdims", 1)
-            self._add_node(node, "avgpool", x, shape=(x.shape[0], *[1] * (len(x.shape) - 1)) if kept else x.shape[:1])
+    def _over_sides(self, node: Any, x: FileTensor) -> None:
+        """Append the mean, or the largest pixel, of each channel, or of each row or column of it."""
+        largest, whole = "Max" in node.op_type, node.op_type.startswith("Global")
+        apart = bool(x.groups) and x.groups == x.shape[0]  # the file has the pixels of a channel side by side
+        count = 3 if apart else len(x.shape) + 1
+        axes = list(range(2, count)) if whole else sorted(axis % count for axis in self._axes(node) or range(count))
+        kept = whole or bool(self._of(node, "keepdims", 1))
+        if not x.node:
+            return
+        if axes == [1] and x.image and not x.groups and not largest and kept:
+            self._mean_of_channels(node, x)
+            return
+        lone = axes == [3] and not kept  # rows would be seen as columns
+        if not x.image or (x.groups and not apart) or not axes or not set(axes) <= set(range(2, count)) or lone:
+            what = "largest pixel" if largest else "mean"
+            self._refuse(node, f"only the {what} over rows and columns of images is taken here, not over axes {axes}")
+            return
+        gone = range(1, len(x.shape)) if apart else [axis - 1 for axis in axes]
+        shape = tuple(1 if k in gone else side for k, side in enumerate(x.shape) if kept or k not in gone)
+        shape = (*shape, 1) if apart and kept else shape
+        keys: dict[str, Any] = {}
+        if largest or len(gone) < len(x.shape) - 1:
+            sides = [1, *(side if k in gone else 1 for k, side in enumerate(x.shape[1:], 1))][-2:]
+            keys = {"kernel": sides[0], "kernel_width": sides[1]}
+        self._add_node(node, "maxpool" if largest else "avgpool", x._replace(groups=0), shape=shape, **keys)
+
+    def _axes(self, node: Any) -> list[int]:
+        """Return the axes that a node reduces, none if it does not say."""
+        axes = self._of(node, "axes", None)
+        if axes is None and len(node.input) > 1 and node.input[1]:
+            axes = self.known.get(node.input[1], np.array([])).ravel().tolist()
+        return list(axes or [])
+
+    def _mean_of_channels(self, node: Any, x: FileTensor) -> None:
+        """Append the mean over the channels of each pixel: a convolution of single pixels that is not trained."""
+        self._constant_filters(node, x, np.full((1, x.shape[0], 1, 1), 1 / x.shape[0]), (1, *x.shape[1:]))
+
+    def _constant_filters(
+        self,
+        node: Any,
+        x: FileTensor,
+        filters: np.ndarray,
+        shape: tuple[int, ...],
+        op: str = "convolution",
+        **keys: Any,
+    ) -> FileTensor:
+        """Append a convolution whose filters are constants; return its result."""
+        kernel = {"kernel": filters.shape[2], "kernel_width": filters.shape[3], "stride": 1, "groups": 1}
+        name = self._add_node(node, op, x, shape=shape, outputs=shape[0], **kernel | keys, bias=False, fixed=True)
+        self.tensors[f"{name}.weight"], self.origins[f"{name}.weight"] = filters.astype(np.float32), ()
+        return FileTensor(name, shape)
 
     # --- normalisation ------------------------------------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ RESIZED: dict[str, dict[str, Any]] = {
     "cubic": {"mode": "cubic", "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": SLOPE},
 }
 """The operator has these attributes where it does what a method of `fabric.networks.graph.resample` says."""
+SIDES_OF = (("height", "out_height"), ("width", "out_width"))
+"""A node of other sides has those of what is given, and of the result, under these names."""
 OPSET = 21
 FEATURES = ("linear", "norm")
 """These take features, not images."""
@@ -186,11 +188,26 @@ class OnnxWriter:
         method = METHODS[node.size("method")]
         if method == "mean":
             return self._add("AveragePool", given, **_window(node), pads=_pads(node), count_include_pad=0)
+        if method == "pick":
+            return self._picked(node, given)
         if method not in RESIZED:
             raise UnsupportedError(f"{node.name}: means of {method} are not written", where=self.path, feature="onnx")
         sides = f"{node.name}.sides"
         self.held[sides] = np.array([node.size("out_height"), node.size("out_width")], np.int64)
         return self._add("Resize", [*given, "", "", sides], axes=[2, 3], **RESIZED[method])
+
+    def _picked(self, node: Node, given: list[str]) -> str:
+        """Append a zero behind each side, where there are zeros, and what gathers rows, then columns."""
+        for axis, side, (whole, count) in ((2, "row", SIDES_OF[0]), (3, "column", SIDES_OF[1])):
+            lines = np.array([node.size(f"{side} {k}") for k in range(node.size(count))], np.int64)
+            if (lines < 0).any():
+                ends = f"{node.name}.{side}.ends"
+                self.held[ends] = np.array([0] * (4 + axis) + [1] + [0] * (3 - axis), np.int64)
+                given = [self._add("Pad", [*given, ends])]
+            name = f"{node.name}.{side}s"
+            self.held[name] = np.where(lines < 0, node.size(whole), lines)
+            given = [self._add("Gather", [*given, name], axis=axis)]
+        return given[0]
 
     def _norm(self, node: Node, given: list[str]) -> str:
         names = self._held(node, "norm.weight", *["norm.bias"] * (node.op == "norm"))

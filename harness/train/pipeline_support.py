@@ -54,6 +54,8 @@ SUPPORT: dict[str, Support] = {
             "scaled",
             "method",
             "sides",
+            "rows",
+            "columns",
             "factor",
             "shared",
             "shares",

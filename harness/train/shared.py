@@ -107,9 +107,12 @@ def trained(config: TrainConfig, matrices: Sequence[Parameter], gradients: Seque
     """
     found = without_padding(config, matrices, gradients)
     for number, where in fixed(config):
-        whole = found[number].reshape(config.graph.parameters[number].shape).copy()
-        whole[where] = 0
-        found[number] = whole.reshape(-1)
+        trains = np.ones(config.graph.parameters[number].shape, bool)
+        trains[where] = False
+        exist = trains.reshape(-1)
+        if exist.size != found[number].size:  # a matrix with gaps
+            exist = exist[matrices[number].pattern.flat]
+        found[number] = np.where(exist, found[number], np.float32(0))
     if config.tie is not None:
         found = config.tie.added(matrices, found)
     for group in _alike(config):

@@ -147,7 +147,9 @@ class NodeConfig:
         (), doc="of linear: features of the result, from 0 on, whose weights stay as they are"
     )
     method: str | None = option(None, doc="of resample: what a pixel of the result is", choices=METHODS)
-    sides: tuple[int, ...] = option((), doc="of resample: rows and columns of the result, but of a mean of windows")
+    sides: tuple[int, ...] = option((), doc="of resample: rows and columns of the result, unless windows say them")
+    rows: tuple[int, ...] = option((), doc="of resample, to pick: which row of pixels each is, from 0 on; -1: zeros")
+    columns: tuple[int, ...] = option((), doc="of the same: which column each is")
     factor: float | None = option(None, doc="of multiple: what all numbers are multiplied with (default: 1)")
     shared: int | None = option(
         None,

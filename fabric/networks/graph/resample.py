@@ -12,6 +12,7 @@ corners  is between the two nearest ones, the first and the last pixels of both 
 cubic    is on the curve through the four nearest ones, with -3/4 for the outer slope, images as of ``linear``
 area     is the mean of those that it lies over, each of them whole
 mean     is the mean of those that its window lies over; what is outside of the image does not count
+pick     is the one of a row and a column that are said for its own, or zero where one of them is -1
 =======  ===============================================================================================================
 
 Sources: `torch.nn.functional.interpolate`, `adaptive_avg_pool2d`, `avg_pool2d`; ONNX operator Resize, version 19;
@@ -33,12 +34,14 @@ from fabric.networks.graph.plain import PlainArithmetic
 from fabric.networks.graph.windows import Window, channels_of, window_of
 from wse_core.errors import ConfigError
 
-__all__ = ["METHODS", "SLOPE", "Lines", "Resample", "resampled", "sides_of", "turned"]
+__all__ = ["METHODS", "SIZED", "SLOPE", "Lines", "Resample", "resampled", "sides_of", "turned"]
 
 Lines: TypeAlias = tuple[tuple[tuple[int, float], ...], ...]
 """`Lines` say for each line of a result which lines are summed for it, and times what."""
-METHODS = ("linear", "corners", "cubic", "area", "mean")
+METHODS = ("linear", "corners", "cubic", "area", "mean", "pick")
 """A node has the number of one of these as ``method``."""
+SIZED = METHODS[:4]
+"""These follow from the sides of both images."""
 SLOPE = -0.75
 """The outer part of the cubic curve has this slope."""
 
@@ -100,6 +103,12 @@ def sides_of(node: Node) -> tuple[Lines, Lines]:
     if method == "mean":
         window = window_of(node, math.prod(node.size(side) for side in ("channels", "height", "width")))
         return _means(window, 0), _means(window, 1)
+    if method == "pick":
+        rows, columns = (
+            tuple(((line, 1.0),) * (line >= 0) for line in (node.size(f"{side} {k}") for k in range(node.size(count))))
+            for side, count in (("row", "out_height"), ("column", "out_width"))
+        )
+        return rows, columns
     sides = (("height", "out_height"), ("width", "out_width"))
     rows, columns = (_lines(method, node.size(given), node.size(result)) for given, result in sides)
     return rows, columns
@@ -121,7 +130,7 @@ def resampled(planes: np.ndarray, method: str, sides: Sequence[int]) -> np.ndarr
     ----------
     planes : ndarray, shape (..., rows, columns)
     method : str
-        One of `METHODS` but for ``mean``.
+        One of `SIZED`.
     sides : sequence of int
         Rows and columns of the result.
     """
@@ -144,7 +153,8 @@ class Resample(NetworkOperation):
     """This operation gives images other sides.
 
     Its node has ``channels``, ``height`` and ``width`` of what is given, ``out_height`` and ``out_width``, and the
-    number of a method of `METHODS`; for a ``mean`` also the sizes of a window.
+    number of a method of `METHODS`; for a ``mean`` also the sizes of a window, for ``pick`` those of the lines that are
+    picked: ``row 0``, ``row 1`` and so on, and ``column 0`` and so on.
     """
 
     name, meaning = "resample", "y = rows and columns of weighted sums"
@@ -155,7 +165,10 @@ class Resample(NetworkOperation):
         channels = channels_of(node, given)
         rows, columns = sides_of(node)
         sides = node.size("out_height"), node.size("out_width")
-        if min(sides) < 1 or (len(rows), len(columns)) != sides or not all((*rows, *columns)):
+        empty = METHODS[node.size("method")] != "pick" and not all((*rows, *columns))
+        outside = max((n for lines in rows for n, _ in lines), default=0) >= node.size("height")
+        outside |= max((n for lines in columns for n, _ in lines), default=0) >= node.size("width")
+        if min(sides) < 1 or (len(rows), len(columns)) != sides or empty or outside:
             image = f"{node.size('height')} x {node.size('width')}"
             what = f"{node.name}: images of {image} pixels do not become such of {sides[0]} x {sides[1]}"
             raise ConfigError(what, where="network")

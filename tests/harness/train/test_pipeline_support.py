@@ -93,12 +93,14 @@ WRONG = {
                 | {"padding": 1, "groups": 1},
                 {"name": "n", "op": "batchnorm", "momentum": 0.2},
                 {"name": "r", "op": "resample", "method": "linear", "sides": [4, 4]},
+                {"name": "p", "op": "resample", "method": "pick", "rows": [0, 1, 2, 3], "columns": [0, 1, -1, 3]},
                 {"name": "t", "op": "transposed", "outputs": 2, "kernel": 3, "stride": 2, "output_padding": 1},
                 {"name": "b", "op": "linear", "outputs": 10},
             ],
         }
         for key in (
-            *("kernel", "kernel_width", "stride", "padding", "groups", "momentum", "output_padding", "method", "sides"),
+            *("kernel", "kernel_width", "stride", "padding", "groups", "momentum", "output_padding"),
+            *("method", "sides", "rows", "columns"),
             *MORE,
         )
     },

@@ -358,6 +358,11 @@ def resampled(sides="[3,5]", method="linear"):
     return images().replace('"groupnorm",groups=1', f'"resample",method="{method}",sides={sides}')
 
 
+def picked(rows, columns):
+    """Return the words of a network that picks rows and columns of its images."""
+    return resampled("[]", "pick").replace("sides=[]", f"rows={rows},columns={columns}")
+
+
 def striped(rows):
     """Return the words of a network of images that lie on so many rows of PEs."""
     words = images().replace("[1,3,4]", "[1,4,3]").replace("kernel=2", "kernel=3,padding=1")
@@ -428,6 +433,8 @@ KEYS = {
     "network.nodes.method": (resampled(), resampled(method="corners")),
     "network.nodes.sides": (resampled(), resampled("[5,3]")),
     "network.nodes.shares": (TWICE, TWICE.replace('{name="d"', '{name="d",shares="e"')),
+    "network.nodes.rows": (picked("[0,1]", "[0]"), picked("[1,0]", "[0]")),
+    "network.nodes.columns": (picked("[0]", "[0,-1]"), picked("[0]", "[2,0]")),
     "network.nodes.shared": (multiplied("scale", ""), multiplied("scale", ",shared=2")),
     "network.image": (images(), images().replace("[1,3,4]", "[3,2,2]")),
     "network.epsilon": "network.epsilon=0.01",

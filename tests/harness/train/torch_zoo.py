@@ -375,6 +375,9 @@ TRAINED = {
         "",
         lambda torch: _unet(torch.nn, torch, size=(8, 8), mode="bilinear", align_corners=True),
     ),
+    "shuffled": (IMAGE, "", lambda torch: _shuffled(torch.nn, torch)),
+    "in windows": (IMAGE, "mse", lambda torch: _in_windows(torch.nn, torch)),
+    "largest": (SOUND, "", lambda torch: _largest(torch.nn, torch)),
     "means": (IMAGE, "", lambda torch: _means(torch.nn)),
     "beside": (FEATURES, "", lambda torch: _beside(torch.nn, torch)),
     **{
@@ -555,6 +558,52 @@ def _means(nn):
     """Means of windows that count their padding, do not, or leave the image."""
     pools = nn.AvgPool2d(3, 2, 1, count_include_pad=False), nn.AvgPool2d(2, 1, 1), nn.AvgPool2d(2, 2, ceil_mode=True)
     return nn.Sequential(nn.Conv2d(1, 4, 3), *pools, nn.Flatten(), nn.Linear(16, 5))
+
+
+def _shuffled(nn, torch):
+    """Channels in two halves, one of which is convolved, and shuffled behind it: a unit of ShuffleNet V2."""
+
+    class Unit(nn.Module):
+        def __init__(self):
+            super().__init__()
+            apart = nn.Conv2d(4, 4, 3, padding=1, groups=4, bias=False), nn.BatchNorm2d(4)
+            self.branch = nn.Sequential(nn.Conv2d(4, 4, 1), nn.ReLU(), *apart, nn.Conv2d(4, 4, 1), nn.ReLU())
+            self.shuffle = nn.ChannelShuffle(2)
+
+        def forward(self, x):
+            a, b = x.chunk(2, 1)
+            return self.shuffle(torch.cat([a, self.branch(b)], 1))
+
+    return nn.Sequential(nn.Conv2d(1, 8, 3, 2, 1), Unit(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+
+
+def _in_windows(nn, torch):
+    """Focus layers and pixels that are shuffled: super-resolution on images of half the sides."""
+
+    class Focus(nn.Module):
+        def forward(self, x):
+            return torch.cat([x[..., i::2, j::2] for i, j in ((0, 0), (1, 0), (0, 1), (1, 1))], 1)
+
+    inner = nn.Conv2d(4, 6, 3, padding=1, padding_mode="reflect"), nn.PixelUnshuffle(2), nn.Conv2d(24, 16, 1)
+    return nn.Sequential(Focus(), *inner, nn.PixelShuffle(2), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.PixelShuffle(2))
+
+
+def _largest(nn, torch):
+    """Largest numbers over time, of three convolutions: a TextCNN on features of words; and a gate of each pixel."""
+
+    class Largest(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleList(nn.Conv1d(4, 4, k) for k in (2, 3, 4))
+            self.first, self.gate, self.head = nn.Conv1d(2, 4, 3), nn.Conv1d(1, 1, 3, padding=1), nn.Linear(16, 5)
+
+        def forward(self, x):
+            x = self.first(x)
+            x = x * torch.sigmoid(self.gate(x.mean(1, keepdim=True)))
+            found = [one(x).amax(2) for one in self.parts]
+            return self.head(torch.cat([*found, nn.functional.adaptive_max_pool1d(x, 1).squeeze(2)], 1))
+
+    return Largest()
 
 
 REFUSED = {
