@@ -236,17 +236,21 @@ class TrainConfig(TrainFile):
             return "steps"
         if self.sparsity.masks or self.network.weights:  # which have gaps is not known yet
             return "both"
-        _, *later = phases(self.sparsity, MANY)
-        densities = [(one.density, *(phase.density for phase in later)) for one in self.matrices]
-        names = [tensor.name for tensor in self.graph.parameters]
         plan, tokens = MemoryPlan(self.graph, self.mesh.width), max(1, self.at_once // self.wafers // self.mesh.height)
-        return form_of(plan, self.build_machine(), tokens, dict(zip(names, densities, strict=False)))
+        return form_of(plan, self.build_machine(), tokens, self.densities_of)
+
+    @property
+    def densities_of(self) -> dict[str, tuple[float, ...]]:
+        """Each matrix, by its name in the network, has these densities one after the other."""
+        _, *later = phases(self.sparsity, MANY)
+        names = (tensor.name for tensor in self.graph.parameters)
+        each = ((one.density, *(phase.density for phase in later)) for one in self.matrices)
+        return dict(zip(names, each, strict=False))
 
     @property
     def densities(self) -> set[float]:
         """A matrix may have each of these densities at some time."""
-        _, *later = phases(self.sparsity, MANY)
-        return {*self.layer_densities, *(phase.density for phase in later)}
+        return {density for of_one in self.densities_of.values() for density in of_one}
 
     @property
     def layer_densities(self) -> tuple[float, ...]:
@@ -456,11 +460,22 @@ class TrainConfig(TrainFile):
         from fabric.networks.graph.reverse import schedule
 
         graph = self.graph
-        if not any(step.direction == "back" and graph.keeps(step.node) for step in schedule(graph, "train")):
+        kept = [
+            step.parameter for step in schedule(graph, "train") if step.direction == "back" and graph.keeps(step.node)
+        ]
+        if not kept:
             raise ConfigError(
                 "no gradient goes through the last product: its weights are sent once as it is",
                 where="memx.keep_output",
                 hint="false",
+            )
+        name = kept[0].name if kept[0] is not None else ""
+        if self.form != "pairs" and min(self.densities_of.get(name, (1.0,))) < 1:
+            raise UnsupportedError(
+                f"{name} has gaps, now or later, and only weights without are kept on the wafers",
+                feature="kept weights",
+                where="memx.keep_output",
+                hint="false, or a dense last product",
             )
 
     def _check_network(self) -> None:

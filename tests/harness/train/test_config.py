@@ -270,6 +270,15 @@ def test_layers_with_hardly_a_weight_are_warned_of():
     assert "no weight is exchanged" in warning
 
 
+@pytest.mark.parametrize("sparsity", ["density = 0.2", 'schedule = "pruning"\nrounds = 2\nfraction = 0.5'])
+def test_weights_that_have_gaps_at_some_time_are_not_kept(sparsity):
+    """It is said before a run, not when its masks change."""
+    text = f"{TEXT}\n[sparsity]\n{sparsity}\n"
+    with pytest.raises(UnsupportedError, match=r"memx.keep_output: layer\d.weight has gaps, now or later"):
+        parse_train(text, "a.toml", ["memx.keep_output=true"])
+    assert parse_train(f"{TEXT}\n[sparsity]\ndensity = 0.9\n", "a.toml", ["memx.keep_output=true"]).form == "pairs"
+
+
 @pytest.mark.parametrize(
     ("sparsity", "form"),
     [
