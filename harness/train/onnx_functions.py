@@ -49,6 +49,7 @@ UNARY: dict[str, Call] = {
     "Mish": lambda x: x * np.tanh(_softplus(x)),
     "HardSwish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
     "Abs": np.abs,
+    "Sign": np.sign,
     "Neg": np.negative,
     "Erf": np.vectorize(math.erf, otypes=[float]),
     "Relu": lambda x: np.maximum(x, 0),
@@ -121,29 +122,37 @@ def after(outer: Callable[..., np.ndarray], inner: Call) -> Call:
 
 
 class Composed(NamedTuple):
-    """A function is made of an activation f: ``outer f(inner x) + straight x``.
+    """A function is made of an activation f: ``outer f(inner (x + before)) + straight x + bent max(x, 0) + behind``.
 
     Attributes
     ----------
     row : Activation
-    inner, outer, straight : float
-        The last two at most are not one and zero.
+    inner, outer, straight, bent : float
+        One of the last two is zero.
+    before, behind : float
     """
 
     row: Activation
     inner: float = 1.0
     outer: float = 1.0
     straight: float = 0.0
+    bent: float = 0.0
+    before: float = 0.0
+    behind: float = 0.0
 
 
 def composed(call: Call) -> Composed | None:
     """Return how a function is made of an activation and multiples; None if it is not so found."""
     with np.errstate(all="ignore"):
         given = np.asarray(call(GRID), np.float64)
-        below, above = given[0] / GRID[0], given[-2] / GRID[-2]
-        bent = Composed(ACTIVATIONS["relu"], 1.0, float(above - below), float(below))
-        if np.allclose(given, bent.straight * GRID + bent.outer * np.maximum(GRID, 0), rtol=NEAR, atol=NEAR):
+        behind, relu = float(given[-1]), ACTIVATIONS["relu"]  # the last number is zero
+        below, above = (given[[0, -2]] - behind) / GRID[[0, -2]]
+        bent = Composed(relu, 1.0, _few(above - below), _few(below), behind=_few(behind))
+        if np.allclose(given, below * GRID + (above - below) * np.maximum(GRID, 0) + behind, rtol=NEAR, atol=NEAR):
             return bent
+        low, high = float(given.min()), float(given.max())
+        if np.allclose(given, np.clip(GRID, low, high), rtol=NEAR, atol=NEAR) and high > low:
+            return _clipped(_few(low), _few(high))
         near = np.abs(GRID) <= 8
         x, y = GRID[near], given[near]
         if not np.isfinite(y).all() or not y.any():
@@ -152,30 +161,48 @@ def composed(call: Call) -> Composed | None:
             found = _fitted(row, x, y)
             if found is not None:
                 made = found.outer * row.numbers(found.inner * GRID)[0] + found.straight * GRID
+                made += found.bent * np.maximum(GRID, 0)
                 if np.allclose(made, given, rtol=1e-4, atol=NEAR):
                     return found
     return None
 
 
+def _clipped(low: float, high: float) -> Composed | None:
+    """Return what keeps numbers between two ends, either of which may be that of `GRID`: there is none then."""
+    open_below, open_above = low <= GRID.min(), high >= GRID.max()
+    if open_below or open_above:
+        end, sign = (high, -1.0) if open_below else (low, 1.0)
+        both = open_below and open_above
+        return None if both else Composed(ACTIVATIONS["relu"], sign, sign, before=-end, behind=end)
+    middle, half = _few((low + high) / 2), _few((high - low) / 2)
+    return Composed(ACTIVATIONS["hardtanh"], _few(1 / half), half, before=-middle, behind=middle)
+
+
+def _few(number: float) -> float:
+    """Return a number with so many digits as constants of a file are told by."""
+    return float(f"{number:.7g}")
+
+
 def _fitted(row: Activation, x: np.ndarray, y: np.ndarray) -> Composed | None:
     """Return the multiples with which an activation comes nearest to a function."""
 
-    def apart(rate: float, straight: bool) -> tuple[float, float, float]:
-        both = np.stack([row.numbers(rate * x)[0], x * straight], 1)
+    def apart(rate: float, beside: np.ndarray) -> tuple[float, float, float]:
+        both = np.stack([row.numbers(rate * x)[0], beside], 1)
         found = np.linalg.lstsq(both, y, rcond=None)[0]
         return float(np.square(both @ found - y).sum()), float(found[0]), float(found[1])
 
     rates = np.concatenate([sign * np.geomspace(1 / 16, 16, 65) for sign in (1, -1)])
-    for straight in (False, True):
-        best = min(rates.tolist(), key=lambda rate: apart(rate, straight)[0])
+    for kind, beside in (("", np.zeros_like(x)), ("straight", x), ("bent", np.maximum(x, 0))):
+        best = min(rates.tolist(), key=lambda rate: apart(rate, beside)[0])
         low, high = sorted((best / 1.1, best * 1.1))
         for _ in range(60):  # the nearest lies between, by thirds
             one, other = low + (high - low) / 3, high - (high - low) / 3
-            low, high = (low, other) if apart(one, straight)[0] < apart(other, straight)[0] else (one, high)
+            low, high = (low, other) if apart(one, beside)[0] < apart(other, beside)[0] else (one, high)
         inner = float(f"{(low + high) / 2:.5g}")
-        error, *factors = apart(inner, straight)
+        error, *factors = apart(inner, beside)
         if error < 1e-6 * float(y @ y):
-            return Composed(row, inner, *(float(f"{factor:.5g}") for factor in factors))
+            outer, more = (float(f"{factor:.5g}") for factor in factors)
+            return Composed(row, inner, outer, **{kind: more} if kind else {})
     return None
 
 

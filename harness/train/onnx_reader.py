@@ -565,12 +565,34 @@ class OnnxReader:
             return FileTensor("", ())
         if not x.node:
             return FileTensor("", ())
-        inner = self._multiple(node, x, found.inner)
-        self._add_node(node, found.row.name, inner, name=called)
-        made = self._multiple(node, self.values[node.output[0]], found.outer)
-        if found.straight:
-            self._add_node(node, "add", made, self._multiple(node, x, found.straight))
-        return self.values[node.output[0]]
+        made = self._multiple(node, self._plus(node, x, found.before), found.inner)
+        if found.row.name != "relu" or found.outer:
+            self._add_node(node, found.row.name, made, name=called)
+            made = self._multiple(node, self.values[node.output[0]], found.outer)
+        elif found.straight:  # neither bent nor anything else
+            return self._plus(node, self._multiple(node, x, found.straight), found.behind)
+        beside = self._multiple(node, x, found.straight) if found.straight else None
+        if found.bent:
+            self._add_node(node, "relu", x)
+            beside = self._multiple(node, self.values[node.output[0]], found.bent)
+        if beside is not None:
+            self._add_node(node, "add", made, beside)
+            made = self.values[node.output[0]]
+        return self._plus(node, made, found.behind)
+
+    def _plus(self, node: Any, x: FileTensor, number: float) -> FileTensor:
+        """Append what adds a constant to a tensor, unless that is zero; return the result."""
+        count = self.shapes.get(x.node, x.shape)[:1]
+        if not number or not x.node:
+            return x
+        if not count:
+            self._refuse(node, f"adds {number:g} to a tensor of an open shape")
+            return x
+        name = self._add_node(node, "shift", x, fixed=True)
+        self.tensors[f"{name}.bias"], self.origins[f"{name}.bias"] = np.full(count, number, np.float32), ()
+        made = FileTensor(name, x.shape, x.groups, last=x.last)
+        self.values[node.output[0]] = made
+        return made
 
     def _add_node(
         self, node: Any, op: str, *given: FileTensor, shape: tuple[int, ...] | None = None, name: str = "", **keys: Any
@@ -932,6 +954,7 @@ class OnnxReader:
         keys = self._window(node, x, filters.shape[2:])
         if keys is None:
             return
+        x = self._padded_beyond(node, x, keys)
         outputs, groups = len(filters), int(self._of(node, "group", 1))
         if x.shape and filters.shape[1] * groups != x.shape[0]:
             self._refuse(node, f"takes {filters.shape[1] * groups} channels, what it is given has {x.shape[0]}")
@@ -941,6 +964,25 @@ class OnnxReader:
             return
         self.nodes[-1] |= {**keys, "groups": groups, "bias": False}
         self._filters(node, name)
+
+    def _padded_beyond(self, node: Any, x: FileTensor, keys: dict[str, Any]) -> FileTensor:
+        """Append rows and columns of zeros where windows of a convolution see nothing else; return what has them."""
+        if not x.node or not x.image:
+            return x
+        above, left = keys.get("padding", 0), keys.get("padding_width", keys.get("padding", 0))
+        pads = [above, left, keys.get("padding_below", above), keys.get("padding_right", left)]
+        gaps = keys.get("dilation", 1), keys.get("dilation_width", keys.get("dilation", 1))
+        reach = [d * (k - 1) for d, k in zip(gaps, (keys["kernel"], keys["kernel_width"]), strict=True)]
+        over = [max(0, n - most) for n, most in zip(pads, reach * 2, strict=True)]
+        if not any(over):
+            return x
+        names = ("padding", "padding_width", "padding_below", "padding_right")
+        keys |= {name: n - less for name, n, less in zip(names, pads, over, strict=True)}
+        lines = [[*[-1] * over[k], *range(x.image[1 + k]), *[-1] * over[2 + k]] for k in (0, 1)]
+        picked: dict[str, Any] = {"method": "pick", "rows": tuple(lines[0]), "columns": tuple(lines[1])}
+        shape = (x.shape[0], *[len(one) for one in lines][-len(x.shape) + 1 :])
+        name = self._add_node(node, "resample", x._replace(border=()), shape=shape, **picked)
+        return FileTensor(name, shape)
 
     def _transposed(self, node: Any, x: FileTensor) -> None:
         filters = self.known.get(node.input[1])

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["OnnxWriter"]
 
 BY_NAME = {
-    **{name: name.capitalize() for name in ("relu", "tanh", "sigmoid", "elu", "softplus", "mish", "add", "mul")},
+    **{
+        name: name.capitalize()
+        for name in ("relu", "tanh", "sigmoid", "elu", "softplus", "softsign", "mish", "add", "mul")
+    },
     "hardswish": "HardSwish",
 }
 """What is an operator of the same meaning has its name there."""
@@ -131,7 +134,8 @@ class OnnxWriter:
             "gelu": lambda node, given: self._add("Gelu", given, approximate="tanh"),
             "gelu_erf": lambda node, given: self._add("Gelu", given, approximate="none"),
             **dict.fromkeys(BY_NAME, lambda node, given: self._add(BY_NAME[node.op], given)),
-            "relu6": self._relu6,
+            "relu6": partial(self._clipped, low=0.0, high=6.0),
+            "hardtanh": partial(self._clipped, low=-1.0, high=1.0),
             "hardsigmoid": lambda node, given: self._add("HardSigmoid", given, alpha=1 / 6, beta=0.5),
             **{
                 name: partial(self._leaky, share=row.share)
@@ -146,9 +150,9 @@ class OnnxWriter:
     def _leaky(self, node: Node, given: list[str], share: float) -> str:
         return self._add("LeakyRelu", given, alpha=share)
 
-    def _relu6(self, node: Node, given: list[str]) -> str:
+    def _clipped(self, node: Node, given: list[str], low: float, high: float) -> str:
         ends = []
-        for value in (0.0, 6.0):
+        for value in (low, high):
             ends.append(f"{node.name}.{value:g}")
             self.held[ends[-1]] = np.array(value, np.float32)
         return self._add("Clip", [*given, *ends])

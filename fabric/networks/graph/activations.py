@@ -425,6 +425,47 @@ class HardSwish(Smooth):
         return x * np.clip(x + 3, 0, 6) / 6, slope.astype(x.dtype)
 
 
+class HardTanh(Smooth):
+    """A number between -1 and 1 stays; at both ends the slope is zero."""
+
+    name, meaning = "hardtanh", "y = min(max(x, -1), 1)"
+
+    def function(self, f: Functions, dest: Any, slope: Any, source: Any) -> None:
+        """Set dest and slope, both exact."""
+        x, t = f.x, f.t
+        with f.call():
+            f.move(x, source)
+            _between(f, t, x, 1.0)
+            f.move(slope, t)
+            f.maximum(x, x, -1.0)
+            f.minimum(dest, x, 1.0)
+
+    def numbers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.clip(x, -1, 1), (np.abs(x) < 1).astype(x.dtype)
+
+
+class SoftSign(Smooth):
+    """Soft sign is a number over one and what it is without its sign."""
+
+    name, meaning = "softsign", "y = x / (1 + abs(x))"
+
+    def function(self, f: Functions, dest: Any, slope: Any, source: Any) -> None:
+        """Set dest = x / (1 + abs(x)) and slope = 1 / (1 + abs(x))^2; errors below 3e-7."""
+        x, q, v, w = f.x, f.q, f.v, f.w
+        with f.call():
+            f.move(x, source)
+            f.move(q, x)
+            f.half("and16", q.high, q.high, 0x7FFF)
+            f.add(w, q, 1.0)
+            f.inverse(v)
+            f.mul(slope, v, v)
+            f.mul(dest, x, v)
+
+    def numbers(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        share = 1 / (1 + np.abs(x))
+        return x * share, share * share
+
+
 def _share(x: np.ndarray) -> np.ndarray:
     """Return the logistic function."""
     with np.errstate(over="ignore"):  # then it is zero
@@ -438,11 +479,11 @@ def _above(f: Functions, dest: Any, source: Any) -> None:
     f.minimum(dest, dest, 1.0)
 
 
-def _between(f: Functions, dest: Any, x: Any) -> None:
-    """Set dest = 1 where -3 < x < 3, else 0; q has what is below 3."""
-    f.add(dest, x, 3.0)
+def _between(f: Functions, dest: Any, x: Any, end: float = 3.0) -> None:
+    """Set dest = 1 where -end < x < end, else 0; q has what is below the end."""
+    f.add(dest, x, end)
     _above(f, dest, dest)
-    f.sub(f.q, 3.0, x)
+    f.sub(f.q, end, x)
     _above(f, f.q, f.q)
     f.mul(dest, dest, f.q)
 
@@ -482,6 +523,8 @@ ACTIVATIONS: dict[str, Activation] = {
         Mish(),
         HardSigmoid(),
         HardSwish(),
+        HardTanh(),
+        SoftSign(),
     )
 }
 """The activations have these rows, by name.  What is applied to nothing, ``none``, is no operation."""

@@ -24,6 +24,8 @@ KNOWN = {
     "softplus": lambda x: np.log(1 + np.exp(x)),
     "mish": lambda x: x * np.tanh(np.log(1 + np.exp(x))),
     "hardsigmoid": lambda x: np.where(x < -3, 0, np.where(x > 3, 1, x / 6 + 0.5)),
+    "hardtanh": lambda x: np.where(x < -1, -1, np.where(x > 1, 1, x)),
+    "softsign": lambda x: x / (1 + np.abs(x)),
     "hardswish": lambda x: np.where(x < -3, 0, np.where(x > 3, x, x * (x + 3) / 6)),
 }
 """By name, of float64."""

@@ -91,6 +91,15 @@ MOVES = {
         [node("Pad", "a", "z", [0, 0, 1, 1, 0, 0, 1, 1]), node("MaxPool", "z", "m", kernel_shape=[2, 2])],
         ["resample", "maxpool"],
     ),
+    "zeros beyond windows": (
+        [
+            (
+                helper.make_node("Conv", ["a", "wide.weight"], ["m"], "wide", pads=[2, 1, 3, 4], dilations=[1, 2]),
+                {"wide.weight": np.random.default_rng(1).standard_normal((3, 4, 2, 2)).astype(np.float32) / 3},
+            )
+        ],
+        ["resample", "convolution"],
+    ),
     "depth to space": ([node("DepthToSpace", "a", "m", blocksize=2, mode="CRD")], ["transposed"]),
     "depth to space by columns": ([node("DepthToSpace", "a", "m", blocksize=2)], ["transposed"]),
     "space to depth": ([node("SpaceToDepth", "a", "m", blocksize=2)], ["convolution"]),

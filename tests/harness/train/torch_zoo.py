@@ -11,7 +11,7 @@ __all__ = ["MASKED", "REFUSED", "TOKENS", "TRAINED", "made"]
 
 BENDS = {
     **{name: {} for name in ("ReLU6", "LeakyReLU", "ELU", "Softplus", "Mish", "Hardswish", "Hardsigmoid", "Sigmoid")},
-    **{name: {} for name in ("SiLU", "GELU", "Tanh", "CELU")},
+    **{name: {} for name in ("SiLU", "GELU", "Tanh", "CELU", "SELU", "Softsign", "Hardtanh", "Softshrink")},
 }
 """Functions of a number."""
 
@@ -607,7 +607,7 @@ def _largest(nn, torch):
 
 
 REFUSED = {
-    "odd bend": (FEATURES, lambda torch: _bent(torch.nn, "Softsign"), "Div.*none of relu"),
+    "odd bend": (FEATURES, lambda torch: _bent(torch.nn, "Hardshrink"), "Where.*none of relu"),
     "upsampled": (
         IMAGE,
         lambda torch: _upsampled(torch.nn, scale_factor=1.3, mode="bilinear"),
