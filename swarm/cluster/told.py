@@ -14,6 +14,7 @@ import numpy as np
 
 from fabric.kernels.streamed.forward import WEIGHT
 from fabric.kernels.streamed.gradient import row_kind
+from fabric.networks.streamed.commands import SHARED, data_of
 from fabric.networks.streamed.operations.attention import the_form
 from fabric.networks.streamed.operations.blocks import PLACE, QUEUES_NORTH, QUEUES_SOUTH, rows_of
 from fabric.networks.streamed.operations.head_columns import FIRST_KEY, KEYS, QUEUES, keys_of
@@ -77,7 +78,7 @@ class ToldPrices:
 
     def tell(self, name: str, data: int | str | None = None) -> float:
         """Return the cycles of a command; the next ones come behind it."""
-        number = self._arrays[data] if isinstance(data, str) else data
+        number = self._arrays[data] if isinstance(data, str) else self._data(name, data)
         price, self._state = self._pricer.told(self._state, "control", self._ids[name], number)
         self._known = {}
         return price.alone
@@ -103,7 +104,7 @@ class ToldPrices:
         state = self._state.copy()
         if self._place is not None:
             state.memory[self._place] = row
-        price, behind = self._pricer.told(state, "control", self._ids[name], data)
+        price, behind = self._pricer.told(state, "control", self._ids[name], self._data(name, data))
         if last:
             if self._place is not None and self._place in self._state.memory:
                 behind.memory[self._place] = self._state.memory[self._place]
@@ -112,7 +113,11 @@ class ToldPrices:
 
     def command(self, name: str, array: str | None = None, data: int | None = None) -> TaskPrice:
         """Return the mean cost of a command that comes again and again from here on."""
-        return self._mean("control", self._ids[name], data)
+        return self._mean("control", self._ids[name], self._data(name, data))
+
+    def _data(self, name: str, data: int | None) -> int | None:
+        """Return the data of a command, also of one that they only tell apart; None: they do not matter."""
+        return data_of(self._ids, name) if data is None and name in SHARED else data
 
     def alone(self, *names: str) -> float:
         """Return the cycles of commands one after the other, if none has to wait."""

@@ -8,14 +8,15 @@ on a row of tokens moves its pointers to the next row, so a command is sent once
 What an operation is told is declared beside its tasks (`fabric.networks.streamed.operations`).  A control wavelet
 starts the task with its id, so an id means one thing in a program; ids are also the order in which a PE picks among
 tasks of one priority.  They are given out per network: the commands of `HOMES` have numbers of their own, and a
-command that has none takes the first one whose owner the network does not use.
+command that has none takes the first one whose owner the network does not use.  If there are more commands than ids,
+some without data of their own share one, and their data tell them apart (`SHARED`).
 
 Source: weight streaming white paper, section 7.3: weights and commands share the stream.  The set of commands is ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from fabric.kernels.streamed import gradient, placement
 from wse_core.encoding import N_CONTROL_IDS
 from wse_core.errors import UnsupportedError
 
-__all__ = ["FORMS", "HOMES", "MOST", "POINTERS", "given_out", "word"]
+__all__ = ["FORMS", "HOMES", "MOST", "POINTERS", "SHARED", "data_of", "given_out", "word"]
 
 POINTERS = {
     "source": "pointer: features that weights and places of the mask refer to",
@@ -58,6 +59,13 @@ HOMES = (
 )
 """These commands have an id of their own, in the order of the ids."""
 
+SHARED = (
+    *("plane_mean", "plane_variance", "plane_dot", "group_back", "blank", "plane_sum", "plane_square"),
+    *("plane_gradients", "plane_back_sum", "plane_back_dot", "plane_back", "resample", "own_strip"),
+    *("channel_dot", "channel_total", "pool_inner", "pool_in", "pool_max_back", "pool_mean_back", "channel_gradients"),
+)
+"""These commands may share an id, in this order: a few cycles for each, and those come first that come seldom."""
+
 _FREE = tuple(number for number in range(N_CONTROL_IDS) if number != NO_TASK)
 MOST = len(_FREE)
 """A network has at most so many commands."""
@@ -66,21 +74,32 @@ assert all(_HOME[name] == number for name, number in {**placement.TASKS, **gradi
 
 
 def given_out(used: Iterable[str]) -> dict[str, int]:
-    """Return the control task id of each command that a network uses.
+    """Return the control task id of each command that a network uses; more of them than there are ids share one.
 
     Raises
     ------
     UnsupportedError
-        The network uses more commands than there are ids.
+        The network uses more commands than there are ids, and too few that may share one.
     """
     names = list(dict.fromkeys(used))
-    if len(names) > MOST:
+    together = [name for name in SHARED if name in names][: len(names) - MOST + 1] if len(names) > MOST else []
+    if len(names) > MOST and len(together) <= len(names) - MOST:
         raise UnsupportedError(
-            f"the operations of the network take {len(names)} commands, a PE has {MOST}", feature="commands"
+            f"the operations of the network take {len(names)} commands, a PE has {MOST}",
+            feature="commands",
+            where="network",
+            hint="fewer kinds of operations, such as one kind of normalisation, or mesh.image_rows = 1",
         )
+    names = [name for name in names if name not in together[1:]]
     found = {name: _HOME[name] for name in names if name in _HOME}
     left = (number for number in _FREE if number not in found.values())
-    return found | {name: next(left) for name in names if name not in _HOME}
+    found |= {name: next(left) for name in names if name not in _HOME}
+    return found | dict.fromkeys(together[1:], found[together[0]] if together else 0)
+
+
+def data_of(ids: Mapping[str, int], name: str) -> int:
+    """Return the data of a command that has none of its own: its number among those that share its id."""
+    return [other for other, number in ids.items() if number == ids[name]].index(name)
 
 
 def word(number: int, data: ArrayLike = 0) -> Any:

@@ -143,7 +143,7 @@ class Resident:
         copied: dict[str, int] = {}
         sums: dict[str, int] = {}
         plan = MemoryPlan(network, width, STREAMED)
-        left = MOST - len(ids_of(network, KEPT if network.keep_output else ()))
+        left = MOST - len(set(ids_of(network, KEPT if network.keep_output else ()).values()))
         if self.form != "steps" and left >= len(TURN):
             copied = copies(plan, machine, self.tokens, turned)
         if left >= len(TURN) * bool(copied) + len(WINDOWS):
@@ -476,6 +476,7 @@ class Resident:
         code.ring_tasks()
         for part in code.joining:
             part.tasks()
+        code.shared_task()
 
     def _pointer_tasks(self, code: ProgramCode, base: Reg) -> None:
         """Write the commands that set the pointers of products and gradients."""

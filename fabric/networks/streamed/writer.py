@@ -121,9 +121,9 @@ class _Words(StepWriter):
 
     # --- commands -----------------------------------------------------------------------------------------------------
 
-    def word(self, name: str, data: ArrayLike = 0) -> np.ndarray:
-        """Return the payload of a command."""
-        return commands.word(self.ids[name], data)
+    def word(self, name: str, data: ArrayLike | None = None) -> np.ndarray:
+        """Return the payload of a command; without data of its own they are what tells it apart."""
+        return commands.word(self.ids[name], commands.data_of(self.ids, name) if data is None else data)
 
     def tell(self, *names: str, columns: Iterable[int] | None = None, **data: str | int) -> None:
         numbers = {name: self.resident.arrays[of] if isinstance(of, str) else of for name, of in data.items()}

@@ -19,6 +19,7 @@ from fabric.networks.graph.resample import METHODS
 from fabric.networks.graph.strips import strips_of
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.windows import window_of
+from fabric.networks.streamed.commands import MOST
 from fabric.networks.streamed.operations.table import ids_of
 from fabric.networks.streamed.resident import Resident
 from memx.pattern import Pattern
@@ -423,6 +424,26 @@ def test_pixels_that_are_repeated_are_bit_exact(dtype):
     built.upsample(2, 2)
     built.convolution(2, (3, 3), padding=1)
     exact(Ran(built.network(2, dtype), 2, 2, 3, 5), 2.0**6)
+
+
+@pytest.mark.parametrize(("dtype", "rows", "width"), [("f16", 1, 3), ("cb16", 2, 2), ("f16", 2, 1)])
+def test_more_commands_than_ids_are_bit_exact(dtype, rows, width):
+    """Normalisations of two kinds, pools with padding and images of other sides: 71 commands, 75 on strips."""
+    built = Images(2, 4, 4)
+    built.convolution(4, (3, 3), padding=1)
+    built.channel_norm()
+    built.node("relu")
+    built.group_norm(1)
+    built.windowed("maxpool", (2, 2), 1, 1)
+    built.resample("linear", 4, 4)
+    built.scale()
+    built.shift()
+    built.windowed("avgpool", (2, 2), 2)
+    network = replace(built.network(2, dtype), image_rows=rows)
+    ids = ids_of(strips_of(network).network)
+    assert len(ids) > MOST >= len(set(ids.values()))
+    exact(Ran(network, width, 2 * rows, 4, 5), 2.0**6)
+    on_both(lambda: Ran(network, width, rows, 2, 5))
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])

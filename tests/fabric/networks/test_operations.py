@@ -17,7 +17,7 @@ from fabric.networks.graph.table import CHOICES, OPERATIONS, activation
 from fabric.networks.pipelined.fit import outputs_words
 from fabric.networks.pipelined.kernels import EPILOGUE, KERNELS, layers_of, matched
 from fabric.networks.pipelined.updates import Rule
-from fabric.networks.streamed.commands import HOMES, POINTERS, given_out
+from fabric.networks.streamed.commands import HOMES, POINTERS, data_of, given_out
 from fabric.networks.streamed.operations.code import JOINS
 from fabric.networks.streamed.operations.table import STREAMED, ids_of
 from fabric.networks.streamed.oracle.table import BACK, FORWARD
@@ -200,6 +200,12 @@ def test_ids_are_given_out_per_network():
     with pytest.raises(UnsupportedError, match="take 64 commands, a PE has 63"):
         given_out([str(k) for k in range(64)])
     assert len(given_out([str(k) for k in range(63)])) == 63
+    several = given_out([*(str(k) for k in range(61)), "blank", "plane_dot", "plane_mean", "send"])
+    assert several["plane_mean"] == several["plane_dot"] == several["blank"] != several["send"]
+    assert len(set(several.values())) == 63
+    assert [data_of(several, name) for name in ("plane_mean", "plane_dot", "blank", "send")] == [0, 1, 2, 0]
+    with pytest.raises(UnsupportedError, match="take 65 commands"):  # two that share an id are one less
+        given_out([*(str(k) for k in range(63)), "blank", "plane_dot"])
     meaning = POINTERS | JOINS
     for lowering in STREAMED.values():
         meaning |= lowering.commands

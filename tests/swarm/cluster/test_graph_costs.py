@@ -13,7 +13,7 @@ from fabric.networks.graph.network import Layer, Network
 from fabric.networks.graph.nodes import Node
 from fabric.networks.graph.strips import strips_of
 from fabric.networks.graph.table import OPERATIONS
-from fabric.networks.streamed.operations.table import STREAMED
+from fabric.networks.streamed.operations.table import STREAMED, ids_of
 from fabric.price.tasks import Pricer
 from harness.figures.graph_model import (
     SEEN,
@@ -169,6 +169,22 @@ def test_norms_over_the_channels_of_pixels_are_followed():
     stages = ConvolutionStage(6, norm="channelnorm", pool="avgpool"), ConvolutionStage(4, norm="channelnorm")
     of = ConvolutionStack((1, 8, 4), stages, 3)
     assert abs(compare(of.network, masks_of(of.network), Cluster(1, Mesh(machine(), 3, 2)), 4).error) < 0.01
+
+
+def test_commands_that_share_an_id_are_followed():
+    """On strips, too: neighbours wait for each other in some of them."""
+    norms = {"name": "c", "op": "channelnorm"}, {"name": "g", "op": "groupnorm", "groups": 2}
+    pools = (
+        {"op": "maxpool", "kernel": 2, "stride": 1, "padding": 1},
+        {"op": "resample", "method": "linear", "sides": (4, 4)},
+    )
+    first = {"name": "a", "op": "convolution", "outputs": 4, "kernel": 3, "padding": 1}
+    rest = {"op": "scale"}, {"op": "shift"}, {"op": "avgpool", "kernel": 2}, {"op": "linear", "outputs": 3}
+    for rows in (1, 2):
+        of = replace(Named((first, *norms, *pools, *rest), (2, 4, 4)).network, image_rows=rows)
+        ids = ids_of(strips_of(of).network)
+        assert len(set(ids.values())) < len(ids)
+        assert abs(compare(of, masks_of(of), Cluster(1, Mesh(machine(), 2, 2)), 4).error) < MEAN
 
 
 def small(op):

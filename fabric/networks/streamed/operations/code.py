@@ -19,12 +19,12 @@ Source: requirements WS-38 to WS-46; the white paper leaves element-wise layers 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fabric.asm.operands import Dsd, Dsr, Reg, Task, Var
+from fabric.asm.operands import Dsd, Dsr, Label, Reg, Task, Var
 from fabric.kernels.streamed.forward import ProductTasks
 from fabric.kernels.streamed.gradient import GradientTasks
 from fabric.networks.graph.network import Network
@@ -170,9 +170,33 @@ class ProgramCode:
         if self.everywhere is not None:
             p.load(self.everywhere, p.fabin(self.gradient.row_in, words, dtype="f32"))
 
-    def command(self, name: str) -> AbstractContextManager[Task]:
-        """Begin the task of a command."""
-        return self.p.task(name, kind="control", id=self.ids[name])
+    @contextmanager
+    def command(self, name: str) -> Iterator[Task]:
+        """Begin the task of a command; one that shares its id is gone to by the task of all of them."""
+        shared = self.sharing.get(name)
+        with self.p.task(name, kind="local") if shared else self.p.task(name, "control", self.ids[name]) as task:
+            if shared:
+                self.p.place(shared)
+            yield task
+
+    @cached_property
+    def sharing(self) -> dict[str, Label]:
+        """Commands that share an id begin at these labels, in the order of their data."""
+        numbers = list(self.ids.values())
+        return {name: self.p.new_label() for name, number in self.ids.items() if numbers.count(number) > 1}
+
+    def shared_task(self) -> None:
+        """Write the task of the commands that share an id, if some do: their data say which it is."""
+        names = list(self.sharing)
+        if not names:
+            return
+        with self.p.task("shared", kind="control", id=self.ids[names[0]]) as t:
+            for number, name in enumerate(names[:-1]):
+                other = self.p.new_label()
+                self.p.br16("ne", t.data, number, other)
+                self.p.jump(self.sharing[name])
+                self.p.place(other)
+            self.p.jump(self.sharing[names[-1]])
 
     def place(self, number: Reg) -> Reg:
         """Emit the look-up of an array's address; return the register with it."""
