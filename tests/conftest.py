@@ -79,6 +79,7 @@ def pytest_sessionstart(session):
     that send one would wait for ever.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.fsync = lambda descriptor: None  # no file of a test has to survive a failure of power
     found = Path(wse_core.__file__).resolve().parent.parent
     if found != ROOT:
         pytest.exit(f"wse_core comes from {found}, the tests stand in {ROOT}; run python -m pytest there", returncode=4)

@@ -20,9 +20,9 @@ from wse_core.params import machine
 PROMPT = [3, 1, 4, 1, 5]
 ARCHITECTURES = ("MixtralForCausalLM", "Qwen3MoeForCausalLM", "OlmoeForCausalLM")
 WAYS = [
-    ("--mesh", "4x3"),
-    ("--mesh", "4x3", "--prefill", "mesh"),
-    ("--mesh", "5x3", "--decode-mesh", "2x2"),
+    ("--mesh", "3x2"),
+    ("--mesh", "3x2", "--prefill", "mesh"),
+    ("--mesh", "4x3", "--decode-mesh", "2x2"),
     ("--mesh", "3x2", "--prefill", "token", "--cache", "round", "--preset", "wse3"),
     ("--mesh", "2x2", "--dtype", "cb16", "--cache", "concat"),
     ("--mesh", "3x2", "--regions", "2"),

@@ -44,7 +44,7 @@ def models(tmp_path_factory):
 def asked(models, name="model", **options):
     """Return a request."""
     given = {"machine": machine(), "model": find_model(str(models[name])), "prompts": [[3, 0, 1, 7, 5]], "count": 9,
-             "mesh": (4, 3), "policy": "round"}  # fmt: skip
+             "mesh": (3, 2), "policy": "round"}  # fmt: skip
     return AnswerRequest(**given | options)
 
 
@@ -61,7 +61,7 @@ def asked(models, name="model", **options):
 def test_tokens_are_those_without_a_draft(models, draft, ahead, policy, sampling):
     """Whoever guesses, and however tokens are drawn: the same tokens and logits, bit by bit; steps at their price."""
     options = {"policy": policy, "sampling": sampling}
-    found = answer(asked(models, draft=find_model(str(models[draft])), ahead=ahead, draft_mesh=(3, 2), **options))
+    found = answer(asked(models, draft=find_model(str(models[draft])), ahead=ahead, draft_mesh=(2, 2), **options))
     alone = answer(asked(models, prefill="token", **options))
     assert found.tokens == alone.tokens
     assert np.array_equal(found.logits, alone.logits)
