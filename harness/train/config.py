@@ -358,6 +358,7 @@ class TrainConfig(TrainFile):
             (facts["network"], "padding", None),
             (facts["network"], "tied", ""),
             (facts["network"], "masked", ()),
+            (facts["network"], "hidden", ()),
             (facts["network"], "epsilon", EPSILON),
             (facts["mesh"], "head_columns", 1),
             (facts["mesh"], "image_rows", 1),
@@ -778,7 +779,7 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
     network = table.get("network")
     if not isinstance(network, dict) or not network.get("file") or not isinstance(network["file"], str):
         return ()
-    told = "places", "fixed_places", "token_scale", "patches", "tied"
+    told = "places", "fixed_places", "token_scale", "patches", "tied", "hidden"
     for key in ("inputs", "layers", "nodes", "image", *told):
         if key in network:
             raise ConfigError("the file says it", where=place(source, f"network.{key}"), hint="either, not both")
@@ -815,7 +816,7 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
         )
     if found.tied:
         network["tied"] = found.tied
-    for key in ("places", "fixed_places", "patches"):
+    for key in ("places", "fixed_places", "patches", "hidden"):
         if getattr(found, key):
             network[key] = list(getattr(found, key))
     if found.token_scale != 1:

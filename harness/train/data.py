@@ -230,9 +230,10 @@ def looked_up(found: Dataset, config: TrainConfig) -> Dataset:
         rows, vocabulary = getattr(found, name), 0
         if features == 1 and own > 1:
             vocabulary, ids = own, np.asarray(rows[:])
-            if config.network.masked and (ids.reshape(-1, sequence) == config.network.masked[0]).all(1).any():
-                what = f"{name} of {config.data.source} has sequences of nothing but token {config.network.masked[0]}"
-                raise ConfigError(f"{what}, which the mask hides", where="network.masked")
+            hidden = np.isin(ids, config.network.hidden).reshape(-1, sequence).all(1)
+            if config.network.hidden and hidden.any():
+                what = f"{name} of {config.data.source} has sequences of nothing but tokens that attention hides"
+                raise ConfigError(what, where="network.hidden", value=config.network.hidden)
             if not np.array_equal(ids, ids.astype(np.int64)) or (ids < 0).any() or (ids >= own).any():
                 raise ConfigError(
                     f"tokens of {config.data.source} are {ids.min():g} to {ids.max():g}, the network knows {own}",

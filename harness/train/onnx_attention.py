@@ -179,11 +179,19 @@ class AttentionReader(ToldReader):
         _, one, other = node.input
         for masked, seen, turn in ((one, other, False), (other, one, True)):
             scores, told = self.shown.get(seen), self._told(which)
+            zeros = masked in self.known and not np.any(self.known[masked])
+            if zeros and told is not None and seen in self.shown and not isinstance(scores, Scores):
+                self._choose(node, seen, told.then(_true if turn else np.logical_not))
+                return
             low = masked in self.known and bool(np.all(self.known[masked] <= LOWEST))
             if isinstance(scores, Scores) and low and told is not None:
                 self._hide(node, scores, told, np.logical_not if turn else _true)
                 return
         self._refuse(node, "chooses by what cannot be followed")
+
+    def _choose(self, node: Any, name: str, told: ByToken) -> None:
+        """Multiply tokens with what the numbers of each tell; readers of those have this."""
+        raise NotImplementedError
 
     def _hide_by_numbers(self, node: Any, scores: Scores, told: ByToken) -> None:
         """Add to scores what tells hidden tokens from others."""
@@ -362,6 +370,7 @@ class AttentionReader(ToldReader):
         `sizes` are the features of a head, and those with what is behind them.
         """
         key = hidden.tobytes(), heads, sizes
+        self.hidden = hidden if self.hidden is None else self.hidden | hidden
         if key not in self.masks:
             flag = self.masks.get((key[0], 0, ()), "")
             if not flag:

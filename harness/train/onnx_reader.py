@@ -110,6 +110,8 @@ class OnnxNetwork(NamedTuple):
         The ``first`` or ``last`` token of a sequence alone has a result; empty: every one has.
     masked : tuple of int
         As `harness.train.tables.NetworkConfig` has it, if the graph takes a mask.
+    hidden : tuple of int
+        Numbers of tokens that are hidden, in attention or from a mean.
     planes : tuple of int
         Rows and columns of the result, if it has logits for each pixel; empty if a sample has one of a class.
     epsilon : float
@@ -136,6 +138,7 @@ class OnnxNetwork(NamedTuple):
     patches: tuple[int, ...] = ()
     alone: str = ""
     masked: tuple[int, ...] = ()
+    hidden: tuple[int, ...] = ()
     planes: tuple[int, ...] = ()
     epsilon: float = EPSILON
     tied: str = ""

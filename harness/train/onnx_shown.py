@@ -17,7 +17,10 @@ from harness.kit.modules import need
 from harness.train.onnx_reader import LOST, FileTensor, OnnxReader, Origin
 from wse_core.errors import UnsupportedError
 
-__all__ = ["ARRANGE", "KEEP", "PLACE", "Function", "Heads", "Looked", "Root", "Scores", "Shown", "ShownReader"]
+__all__ = [
+    *("ARRANGE", "KEEP", "PLACE"),
+    *("ChosenTokens", "Counts", "Function", "Heads", "Looked", "Root", "Scores", "Shown", "ShownReader", "Summed"),
+]
 
 SAMPLES = 3
 """So many sequences are followed: what is done to three is done to any number."""
@@ -95,6 +98,50 @@ class Looked(NamedTuple):
     tables: tuple[tuple[str, np.ndarray | None], ...]
     shape: tuple[int, ...]
     factor: float = 1.0
+
+
+class ChosenTokens(NamedTuple):
+    """A `ChosenTokens` is what is shown, each token times a number that its own number tells.
+
+    Attributes
+    ----------
+    of : Shown
+    weights : ndarray of float32
+        By numbers of tokens.
+    """
+
+    of: Shown
+    weights: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The tensor of the file has this shape."""
+        return self.of.shape
+
+
+class Summed(NamedTuple):
+    """A `Summed` is the sum of that over the tokens of a sequence; at these places of their mean."""
+
+    of: ChosenTokens
+    places: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The tensor of the file has this shape."""
+        return tuple(self.places.shape)
+
+
+class Counts(NamedTuple):
+    """`Counts` are functions of the sum of such numbers of each sequence: at each place the sequence is said."""
+
+    weights: np.ndarray
+    sequences: np.ndarray
+    call: Callable[[np.ndarray], np.ndarray] = np.asarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The tensor of the file has this shape."""
+        return tuple(self.sequences.shape)
 
 
 class Scores(NamedTuple):
@@ -185,6 +232,7 @@ class ShownReader(OnnxReader):
         self.multiples: dict[tuple[str, float], str] = {}  # names of nodes, by what they are a multiple of
         self.nothing: set[str] = set()  # whether a number is none
         self.takes_mask = False
+        self.hidden: np.ndarray | None = None  # numbers of tokens
         self.sequence, self.alone, self.numbers, self.tied = 0, "", False, ""
 
     def _begin(self, given: Any) -> tuple[int, ...]:
@@ -262,10 +310,11 @@ class ShownReader(OnnxReader):
     def _plain(self, name: str, node: Any) -> Shown | None:
         """Return what a tensor shows, unfinished functions and look-ups made nodes; None if it was refused."""
         found = self.shown[name]
-        if isinstance(found, (Looked, Function)):
+        if isinstance(found, (Looked, Function, ChosenTokens, Summed)):
             self._finish(name, found, node)
         elif not isinstance(found, Shown):
             whats = {Root: "a mean of squares that is no normalisation", Scores: "scores"}
+            whats[Counts] = "how many tokens are kept"
             self._refuse(node, f"takes {whats.get(type(found), 'what tells tokens from others')}")
             return None
         found = self.shown.get(name)

@@ -31,10 +31,23 @@ from typing import Any
 import numpy as np
 
 from fabric.networks.graph.tensors import INPUT
-from harness.train.onnx_attention import NEAR, AttentionReader
+from harness.train.onnx_attention import NEAR
+from harness.train.onnx_chosen import ChosenReader
 from harness.train.onnx_functions import BINARY, GRID, UNARY, after, call_of, told
 from harness.train.onnx_reader import SAMPLES, FileTensor, OnnxNetwork
-from harness.train.onnx_shown import ARRANGE, KEEP, PLACE, Function, Looked, Root, Scores, Shown
+from harness.train.onnx_shown import (
+    ARRANGE,
+    KEEP,
+    PLACE,
+    ChosenTokens,
+    Counts,
+    Function,
+    Looked,
+    Root,
+    Scores,
+    Shown,
+    Summed,
+)
 from harness.train.onnx_told import ByToken
 from wse_core.errors import UnsupportedError
 
@@ -65,7 +78,7 @@ def has_features(graph: Any) -> bool:
     return len(given) == 1 and len(given[0].shape.dim) == 2 and given[0].elem_type == 1  # float32
 
 
-class TokenReader(AttentionReader):
+class TokenReader(ChosenReader):
     """A `TokenReader` reads a graph of sequences: attention, turned places, look-ups.
 
     Parameters
@@ -92,6 +105,7 @@ class TokenReader(AttentionReader):
             self.patches,
             self.alone,
             self.masked if self.takes_mask else (),
+            tuple(map(int, np.flatnonzero(self.hidden))) if self.hidden is not None else (),
             tied=self.tied,
         )
 
@@ -120,7 +134,7 @@ class TokenReader(AttentionReader):
             else:
                 super()._node(node)
             return
-        if self._tells(node, names):
+        if self._tells(node, names) or self._counted(node, names):
             return
         special: dict[str, Callable[[Any, list[str]], bool]] = {
             **dict.fromkeys(ARRANGE, self._move),
@@ -201,6 +215,8 @@ class TokenReader(AttentionReader):
         """Append the product of a look-up, or the activation of a function."""
         if isinstance(found, Looked):
             self._embed(name, found, node)
+        elif isinstance(found, ChosenTokens | Summed):
+            self._chosen_rows(name, found, node)
         else:
             self._activate(name, found, node)
 
@@ -469,11 +485,19 @@ class TokenReader(AttentionReader):
             if isinstance(scores, Scores) and isinstance(function, ByToken) and op == "Add":
                 self._hide_by_numbers(node, scores, function)
                 return True
+        for by, of in ((0, 1), (1, 0)):
+            by_token = self.shown[node.input[by]]
+            if op == "Mul" and isinstance(by_token, ByToken) and self._told(node.input[of]) is None:
+                self._choose(node, node.input[of], by_token)
+                return True
+        if op == "Div" and isinstance(one, Summed) and isinstance(other, Counts):
+            self._divided(node, one, other)
+            return True
         if isinstance(one, Looked) and isinstance(other, Looked) and op == "Add":
             self._show(node.output[0], one._replace(tables=one.tables + other.tables, factor=one.factor * other.factor))
             return True
         for name in node.input:
-            if isinstance(self.shown[name], Looked) and self._plain(name, node) is None:
+            if isinstance(self.shown[name], Looked | ChosenTokens | Summed) and self._plain(name, node) is None:
                 return True
         one, other = (self.shown[name] for name in node.input)
         root, rest = (one, other) if isinstance(one, Root) else (other, one)
@@ -508,6 +532,11 @@ class TokenReader(AttentionReader):
         found = self.shown[node.input[0]]
         axes = self._axes_of(node, len(found.shape))
         along = [axis for axis in axes if found.shape[axis] > 1] or axes[:1]
+        if isinstance(found, ByToken) and self._count(node, found, axes):
+            return True
+        if isinstance(found, ChosenTokens) and node.op_type == "ReduceSum" and self._along_tokens(found.of, along):
+            self._sum(node, found, along[0], axes)
+            return True
         if node.op_type == "ReduceMean" and axes == [len(found.shape) - 1] and not self._along_tokens(found, along):
             return self._root(node, names)
         plain = self._plain(node.input[0], node)

@@ -190,7 +190,10 @@ class NetworkConfig:
     masked: tuple[int, ...] = option(
         (),
         doc="of a file with a mask of padding as a second input: number of the token that fills sequences, and what "
-        "the mask is there, 0 or 1, the other one elsewhere; no sequence is all padding",
+        "the mask is there, 0 or 1, the other one elsewhere",
+    )
+    hidden: tuple[int, ...] = option(
+        (), doc="numbers of tokens that attention hides: no sequence consists of such ones alone"
     )
     epsilon: float = option(
         EPSILON, doc="normalisations add this to variances, or to means of squares", low=1e-12, high=1.0

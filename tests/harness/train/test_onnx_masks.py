@@ -171,5 +171,64 @@ def test_sequences_of_nothing_but_padding_are_refused(folder):
     x, _ = samples("numbers")
     x[0] = PAD
     np.savez("t.npz", **(dict(np.load("t.npz")) | {"x_test": x}))
-    with pytest.raises(ConfigError, match="x_test of t.npz has sequences of nothing but token 3"):
+    with pytest.raises(ConfigError, match="x_test of t.npz has sequences of nothing but tokens that attention hides"):
         load(config())
+
+
+def kept(f, how):
+    """Append the mean over tokens that are no padding, or what is nearly that."""
+    x = f.linear(f.op("Gather", f.parameter("wte.weight", VOCABULARY, D), "x"), "first", D, D)
+    there = f.op("Not", f.op("Equal", "x", f.constant(PAD, np.int64)))
+    flags = f.op("Cast", f.op("Unsqueeze", there, f.constant([2], np.int64)), to=1)
+    if how == "library":
+        flags = f.op("Expand", flags, f.constant([1, 1, D], np.int64))
+    weights = f.op("Sub", f.constant(1.0), flags) if how == "inverted" else flags
+    if how == "filled":
+        hides = f.op("Not", f.op("Unsqueeze", there, f.constant([2], np.int64)))
+        y = f.op("Where", hides, f.constant(0.0), x)
+    else:
+        y = f.op("Mul", x, weights) if how != "weighted" else f.op("Mul", x, f.op("Mul", weights, f.constant(0.5)))
+    if how in ("sum", "all"):
+        y = f.op("ReduceSum" if how == "sum" else "ReduceMean", y, f.constant([1], np.int64), keepdims=0)
+    else:
+        y = f.op("ReduceSum", y, f.constant([1], np.int64), keepdims=0)
+        counts = f.op("ReduceSum", flags, f.constant([1], np.int64), keepdims=0)
+        least = {"at least three": 3.0, "library": 1e-9}.get(how, 1.0)
+        counts = f.op("Max", counts, f.constant(least)) if how != "more" else f.op("Add", counts, f.constant(1.0))
+        y = f.op("Div", y, f.op("Sqrt", counts) if how == "root" else counts)
+    return f.linear(y, "head", 5, D)
+
+
+@pytest.mark.parametrize(
+    ("how", "wafers", "dtype"),
+    [("plain", 1, "f16"), ("library", 2, "f16"), ("filled", 2, "cb16"), ("sum", 1, "cb16"), ("all", 1, "f16")],
+)
+def test_means_and_sums_over_tokens_that_are_no_padding(folder, how, wafers, dtype):
+    """The mean of those that are kept is that of ONNX; so are the sum of them, and that over all tokens."""
+    f = SequenceFile(0)
+    f.write("m.onnx", kept(f, how), 2)
+    x, _ = samples("numbers")
+    y = np.random.default_rng(0).integers(0, 5, COUNT)
+    np.savez("t.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    settings = config((), wafers, dtype)
+    assert settings.data.labels == "first"
+    run = PlainTrainer(settings)
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    found = PlainGraph(settings.graph, "f64").forward(run._active(), load(settings).x_test[:])[::S]
+    assert np.allclose(found, wanted, atol=3e-2 if dtype == "cb16" else 3e-5)
+    machine, oracle = Trainer(settings), Trainer(settings, backend="numpy")
+    steps, others = ([one.step() for _ in range(2)] for one in (machine, oracle))
+    assert [step.loss for step in steps] == [step.loss for step in others]
+    assert len({step.cycles - step.boundary for step in steps}) == 1
+    after, other = machine.state_dict(), oracle.state_dict()
+    assert after.keys() == f.given.keys()
+    assert all(np.array_equal(after[name], other[name]) for name in after)
+
+
+@pytest.mark.parametrize("how", ["inverted", "weighted", "at least three", "more", "root"])
+def test_other_sums_over_tokens_are_named(folder, how):
+    f = SequenceFile(0)
+    f.write("m.onnx", kept(f, how), 2)
+    samples("numbers")
+    with pytest.raises(UnsupportedError, match="divides a sum over tokens by something else than how many of them"):
+        config(())

@@ -111,6 +111,7 @@ WRONG = {
             "network.fixed_places": [0],
             "network.token_scale": 2.0,
             "network.padding": 0,
+            "network.hidden": [0],
             "network.tied": "b",
             "network.layers": [],
             "network.nodes": [
@@ -118,7 +119,7 @@ WRONG = {
                 {"name": "b", "op": "linear", "outputs": 10},
             ],
         }
-        for key in ("places", "fixed_places", "token_scale", "padding", "tied")
+        for key in ("places", "fixed_places", "token_scale", "padding", "hidden", "tied")
     },
     "network.patches": {
         "network.patches": [1, 8, 8, 8, 8, 0, 0, 0],

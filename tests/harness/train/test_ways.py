@@ -452,6 +452,7 @@ KEYS = {
     "network.token_scale": (TOKENS, f"{TOKENS} network.token_scale=2.0"),
     "network.patches": (PATCHES, PATCHES.replace("[1,3,4,3,2,", "[1,2,6,2,3,")),
     "network.padding": (TOKENS, f"{TOKENS} network.padding=1"),
+    "network.hidden": (TOKENS, f"{TOKENS} network.hidden=[0,1]"),
     "network.masked": (TOKENS, f"{TOKENS} network.masked=[1,0]"),
     "network.nodes.kernel": (images(), images().replace("kernel=2", "kernel=1")),
     "network.nodes.kernel_width": (images(), images(",kernel_width=1")),
@@ -552,7 +553,14 @@ FILES = {
     "checkpoint.keep",
 }
 """Keys of files that a run leaves, not of numbers."""
-REFUSED = {"network.file", "network.inputs", "network.masked", "train.epochs", "train.mixed_precision"}
+REFUSED = {
+    "network.file",
+    "network.hidden",
+    "network.inputs",
+    "network.masked",
+    "train.epochs",
+    "train.mixed_precision",
+}
 """What no mode does: a file beside layers, samples of another size, epochs beside iterations, another precision."""
 SAID = {"train.dtype", "csconfig.use_cbfloat16"}
 """Each of the two alone has no effect, and a warning says so in every mode."""

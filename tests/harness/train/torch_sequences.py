@@ -87,6 +87,26 @@ def _repeated(nn, torch, how):
     return {"steps": Steps, "twins": Twins, "images": Images, "layers": Layers}[how]()
 
 
+def _kept(nn, torch, how):
+    """Return an encoder and the mean over tokens that are no padding, as the library of sentences takes it."""
+
+    class Kept(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.norm, self.head = nn.Embedding(20, 16), nn.LayerNorm(16), nn.Linear(16, 5)
+            self.layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, "gelu", batch_first=True, norm_first=True)
+
+        def forward(self, ids, mask):
+            x = self.norm(self.layer(self.tokens(ids), src_key_padding_mask=mask == 0))
+            if how == "filled":
+                x = x.masked_fill(mask[:, :, None] == 0, 0.0)
+                return self.head(x.sum(1) / mask.sum(1, keepdim=True))
+            there = mask.unsqueeze(-1).expand(x.size()).float()
+            return self.head(torch.sum(x * there, 1) / torch.clamp(there.sum(1), min=1e-9))
+
+    return Kept()
+
+
 def _pairs(nn, torch, how):
     """Return a decoder whose neighbouring features are turned, as real numbers or complex ones."""
 
@@ -156,6 +176,7 @@ SEQUENCES = {
         f"called again {how}": (takes, "", lambda torch, how=how: _repeated(torch.nn, torch, how))
         for how, takes in (("steps", FEATURES), ("twins", FEATURES), ("images", IMAGE), ("layers", TOKENS))
     },
+    **{f"kept {how}": (MASKED, "", lambda torch, how=how: _kept(torch.nn, torch, how)) for how in ("mean", "filled")},
     **{
         f"pairs {how}": (TOKENS, "", lambda torch, how=how: _pairs(torch.nn, torch, how)) for how in ("real", "complex")
     },
