@@ -50,7 +50,7 @@ from harness.kit.modules import need
 from harness.train.onnx_moved import MovedReader
 from harness.train.onnx_norms import put_together
 from harness.train.onnx_patches import PatchReader, has_patches
-from harness.train.onnx_reader import FIXED, KEPT, OnnxNetwork
+from harness.train.onnx_reader import FIXED, KEPT, OnnxNetwork, OnnxReader
 from harness.train.onnx_repeats import once
 from harness.train.onnx_tokens import FeatureReader, TokenReader, has_features, has_sequences
 from harness.train.onnx_writer import OnnxWriter
@@ -131,16 +131,36 @@ def _network(path: Path, model: Any, masked: Sequence[int]) -> OnnxNetwork:
     model = put_together(once(model))
     names = {item.key.removeprefix(OTHER_NAME): item.value for item in model.metadata_props if OTHER_NAME in item.key}
     tokens = has_sequences(model.graph) and not has_rows(model.graph)
-    made = TokenReader(path, model, masked) if tokens else MovedReader(path, model)
-    kept = {item.key.removeprefix(KEPT): made.known[item.value] for item in model.metadata_props if KEPT in item.key}
-    try:
-        found = made.network()
-    except UnsupportedError:
-        other = PatchReader(path, model).network() if has_patches(model.graph) else _as_tokens(path, model)
-        if other is None:
-            raise
-        found = other
+    made: list[OnnxReader] = [TokenReader(path, model, masked) if tokens else MovedReader(path, model)]
+    made += [PatchReader(path, model)] if has_patches(model.graph) else []
+    made += [FeatureReader(path, model)] if has_features(model.graph) else []
+    known = made[0].known
+    kept = {item.key.removeprefix(KEPT): known[item.value] for item in model.metadata_props if KEPT in item.key}
+    found = _read(made)
+    found = found._replace(sequence=0, alone="") if has_features(model.graph) else found
     return found._replace(other_names=names, kept=kept)
+
+
+def _read(readers: Sequence[OnnxReader]) -> OnnxNetwork:
+    """Return the network of the first reader that takes a graph whole.
+
+    Raises
+    ------
+    ConfigError
+        Of the first one: a form that inference was meant with.
+    UnsupportedError
+        Of the one that came furthest before it refused a node, the first of such ones.
+    """
+    refusals: list[tuple[int, ConfigError | UnsupportedError]] = []
+    for reader in readers:
+        try:
+            return reader.network()
+        except UnsupportedError as error:
+            refusals.append((reader.reached, error))
+        except ConfigError:
+            if not refusals:
+                raise
+    raise max(refusals, key=lambda one: one[0])[1]
 
 
 def has_rows(graph: Any) -> bool:
@@ -151,19 +171,6 @@ def has_rows(graph: Any) -> bool:
     filters = [known.get(node.input[1], 0) for node in graph.node if node.op_type in ("Conv", "ConvTranspose")]
     along = 3 in filters or 1 in map(len, sides)
     return along and len(given) == 1 and given[0].elem_type == 1 and len(given[0].shape.dim) == 3
-
-
-def _as_tokens(path: Path, model: Any) -> OnnxNetwork | None:
-    """Return the network of a graph of features, each sample followed as one token; None if it cannot be so either.
-
-    What cuts features, or normalises them in steps, is read there.
-    """
-    if not has_features(model.graph):
-        return None
-    try:
-        return FeatureReader(path, model).network()._replace(sequence=0, alone="")
-    except (ConfigError, UnsupportedError):
-        return None
 
 
 def _write(path: str | Path, model: Any) -> None:

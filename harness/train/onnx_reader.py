@@ -236,6 +236,8 @@ class OnnxReader:
         self.samples = SAMPLES
         self.inputs = 0
         self.fixed = {item.value for item in model.metadata_props if item.key.startswith(FIXED)}
+        self.order = {self._name(node): number for number, node in enumerate(self.graph.node)}
+        self.reached = -1  # number of the first node that was refused, or of the last one that was looked at
         self.as_module = any(item.key == AS_MODULE for item in model.metadata_props)
         self.epsilon: float | None = None  # of the first normalisation
 
@@ -259,7 +261,8 @@ class OnnxReader:
         for item in given[1:]:
             self._begin_mask(item)
         takes = self.takes
-        for node in self.graph.node:
+        for number, node in enumerate(self.graph.node):
+            self.reached = self.reached if self.refused else number
             known = self._constant(node)
             if not known:
                 self._node(node)
@@ -426,6 +429,7 @@ class OnnxReader:
 
     def _refuse(self, node: Any, why: str) -> None:
         line = f"{self._name(node)} ({node.op_type}): {why}"
+        self.reached = min(self.reached, self.order.get(self._name(node), self.reached))
         if line not in self.refused:
             self.refused.append(line)
 

@@ -337,8 +337,18 @@ class ShownReader(OnnxReader):
                 whole = np.array_equal(own, np.arange(count))
                 part = found.node if whole else self._part(found.node, own, "", node)
                 return (self._times(node, part, factor), rows) if part else None
-        self._refuse(node, "takes numbers in an order, or with factors, that no operation here gives")
+        self._refuse(node, f"takes {self._in_words(places, count)}")
         return None
+
+    def _in_words(self, places: np.ndarray, count: int) -> str:
+        """Return what places of a tensor that cannot be taken as features of tokens show, along its last axis."""
+        tokens, features = (places[0] // count, places[0] % count) if count and places.ndim > 2 else (places, places)
+        whole = places.shape[-1] == self.sequence > 1 and len(places) == 1
+        if whole and np.all(np.diff(tokens, axis=-1) == 1) and np.all(features == features[..., :1]):
+            return "the tokens of a sequence as features, as MLP-Mixers do: products are of a token's own here"
+        if len(places) == 1 and count and self.sequence > 1 and places.shape[-1] % (self.sequence * count) == 0:
+            return "all tokens of a sequence as features of one: products are of a token's own here"
+        return "numbers in an order, or with factors, that no operation here gives"
 
     def _times(self, at: Any, name: str, factor: float) -> str:
         """Return the node that gives a multiple of what another gives."""

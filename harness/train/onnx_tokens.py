@@ -391,6 +391,7 @@ class TokenReader(ChosenReader):
         if factor is not None:
             self._show(name, found.of._replace(factors=factor * found.of.factors))
             return
+        node = next((one for one in self.graph.node if name in one.output), node)  # that is what is named
         self.shown[f"{name}#"] = found.of
         whole = self._all_features(f"{name}#", node)
         if whole is not None and row is None:

@@ -62,13 +62,34 @@ def test_images_are_cut_as_they_say(before, marked, last):
     assert np.array_equal(found[:, :, 12:], np.broadcast_to(marks, (3, *marks.shape)))
 
 
-def vision(path, form="class", bias=True):
+def arranged(f, cut):
+    """Append patches of 2 x 2 pixels that are arranged, and the product that takes them."""
+    if cut == "unfolded":
+        at = np.array([[0, 1], [2, 3]])
+        x = f.op("Gather", f.op("Gather", "x", f.constant(at, np.int64), axis=2), f.constant(at, np.int64), axis=4)
+        x = f.op("Transpose", x, perm=[0, 2, 4, 1, 3, 5])
+    else:
+        perm = {"last": [0, 2, 4, 3, 5, 1], "turned": [0, 4, 2, 1, 3, 5], "odd": [0, 2, 4, 1, 5, 3]}
+        x = f.op("Transpose", f.shape("x", 0, 2, 2, 2, 2, 2), perm=perm.get(cut, [0, 2, 4, 1, 3, 5]))
+    return f.linear(f.shape(x, 0, 4, 8), "cut", D, 8)
+
+
+def vision(path, form="class", bias=True, cut=""):
     """Write a small vision transformer: patches, a class token or a mean, places, attention, a product."""
     f = SequenceFile(3)
+    x = arranged(f, cut) if cut else convolved(f, bias)
+    count = 4
+    return attended(f, x, count, form, path)
+
+
+def convolved(f, bias):
     patches, more = [f.parameter("cut.weight", D, 2, 2, 2)], [f.parameter("cut.bias", D)] if bias else []
     x = f.op("Conv", "x", *patches, *more, kernel_shape=[2, 2], strides=[2, 2])
-    x = f.op("Transpose", f.shape(x, 0, D, -1), perm=[0, 2, 1])
-    count = 4
+    return f.op("Transpose", f.shape(x, 0, D, -1), perm=[0, 2, 1])
+
+
+def attended(f, x, count, form, path):
+    """Append what follows patches, and write the file and data; return its parameters, images and tokens of one."""
     if form != "mean":
         every = f.op("Concat", f.op("Shape", "x", start=0, end=1), f.constant([1, D], np.int64), axis=0)
         token = f.op("Expand", f.parameter("token", 1, 1, D), every)
@@ -82,6 +103,15 @@ def vision(path, form="class", bias=True):
     else:
         x = f.op("ReduceMean", x, f.constant([1], np.int64), keepdims=0)
     y = f.linear(x, "head", CLASSES, D)
+    write(f, path, y)
+    rng = np.random.default_rng(1)
+    x = {name: rng.standard_normal((4, 2, 4, 4)).astype(np.float32) for name in ("x_train", "x_test")}
+    np.savez("images.npz", **x, **{f"y_{name}": rng.integers(0, CLASSES, 4) for name in ("train", "test")})
+    return f.given, x["x_test"], count
+
+
+def write(f, path, y):
+    """Write a file that takes images."""
     graph = helper.make_graph(
         [*f.nodes, helper.make_node("Identity", [y], ["y"], "end")],
         "g",
@@ -90,18 +120,24 @@ def vision(path, form="class", bias=True):
         [numpy_helper.from_array(array, name) for name, array in f.given.items()],
     )
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=9), path)
-    rng = np.random.default_rng(1)
-    x = {name: rng.standard_normal((4, 2, 4, 4)).astype(np.float32) for name in ("x_train", "x_test")}
-    np.savez("images.npz", **x, **{f"y_{name}": rng.integers(0, CLASSES, 4) for name in ("train", "test")})
-    return f.given, x["x_test"], count
 
 
-@pytest.mark.parametrize(("form", "bias"), [("class", True), ("class", False), ("mean", True)])
-def test_vision_transformers_are_read_and_train(folder, form, bias):
+@pytest.mark.parametrize(
+    ("form", "bias", "cut"),
+    [
+        ("class", True, ""),
+        ("class", False, ""),
+        ("mean", True, ""),
+        ("class", True, "first"),
+        ("mean", True, "last"),
+        ("mean", True, "unfolded"),
+    ],
+)
+def test_vision_transformers_are_read_and_train(folder, form, bias, cut):
     """Logits are those of the reference evaluator; wafers and numpy train alike, bit for bit."""
-    given, x, count = vision("m.onnx", form, bias)
+    given, x, count = vision("m.onnx", form, bias, cut)
     config = parse_train(TEXT.format(batch=4 * count), "a.toml")
-    assert config.network.patches == (2, 4, 4, 2, 2, count - 4, int(bias and count > 4), 0)
+    assert config.network.patches == (2, 4, 4, 2, 2, count - 4, int(bias and count > 4), int(cut == "last"))
     run = PlainTrainer(config)
     (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
     found = PlainGraph(config.graph, "f64").forward(run._active(), load(config).x_test[:])[::count]
@@ -116,6 +152,26 @@ def test_vision_transformers_are_read_and_train(folder, form, bias):
         assert np.array_equal(out[name], other[name])
         assert out[name].shape == array.shape
         assert not np.array_equal(out[name], array)
+
+
+@pytest.mark.parametrize("cut", ["", "first"])
+def test_of_several_readers_the_one_that_came_furthest_says_why(folder, cut):
+    """Images that are convolved, and patches: what stands behind them is named, and nothing before."""
+    f = SequenceFile(3)
+    x = arranged(f, cut) if cut else f.op("Conv", "x", f.parameter("c.weight", 2, 2, 3, 3), pads=[1] * 4)
+    x = f.op("Softsign", x)
+    x = f.op("ReduceMean", x, f.constant([1], np.int64), keepdims=0) if cut else f.op("Flatten", x)
+    write(f, "m.onnx", f.linear(x, "head", CLASSES, D if cut else 32))
+    with pytest.raises(UnsupportedError, match=r"m.onnx: Softsign_\d+ .*a function of numbers that is"):
+        parse_train(TEXT.format(batch=16), "a.toml")
+
+
+@pytest.mark.parametrize("cut", ["turned", "odd"])
+def test_other_arrangements_of_pixels_are_named(folder, cut):
+    """Column by column of patches, or of the pixels of one."""
+    vision("m.onnx", "mean", True, cut)
+    with pytest.raises(UnsupportedError, match=r"MatMul.*patches of them alone are tokens here"):
+        parse_train(TEXT.format(batch=16), "a.toml")
 
 
 def test_tokens_behind_the_patches_are_named(folder):

@@ -167,7 +167,40 @@ def _letters(nn, torch, how):
     return Letters()
 
 
+def _arranged(nn, torch, how):
+    """Return a vision transformer whose patches are arranged, or unfolded, and multiplied."""
+
+    class Arranged(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cut, self.norm, self.head = nn.Linear(16, 16), nn.LayerNorm(16), nn.Linear(16, 5)
+            self.token, self.place = nn.Parameter(torch.randn(1, 1, 16) / 9), nn.Parameter(torch.randn(1, 5, 16) / 9)
+            self.block = nn.TransformerEncoderLayer(16, 2, 32, 0.0, "gelu", batch_first=True, norm_first=True)
+
+        def forward(self, x):
+            parts = x.reshape(len(x), 1, 2, 4, 2, 4).permute(0, 2, 4, 3, 5, 1).reshape(len(x), 4, 16)
+            x = torch.cat([self.token.expand(len(x), -1, -1), self.cut(parts)], 1) + self.place
+            return self.head(self.norm(self.block(x))[:, 0])
+
+    class Unfolded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts, self.cut, self.norm = nn.Unfold(4, stride=4), nn.Linear(16, 16), nn.LayerNorm(16)
+            self.place, self.head = nn.Parameter(torch.randn(4, 16) / 9), nn.Linear(16, 5)
+            self.block = nn.TransformerEncoderLayer(16, 2, 32, 0.0, "gelu", batch_first=True, norm_first=True)
+
+        def forward(self, x):
+            x = self.cut(self.parts(x).transpose(1, 2)) + self.place
+            return self.head(self.norm(self.block(x)).mean(1))
+
+    return Arranged() if how == "arranged" else Unfolded()
+
+
 SEQUENCES = {
+    **{
+        f"vision {how}": (IMAGE, "", lambda torch, how=how: _arranged(torch.nn, torch, how))
+        for how in ("arranged", "unfolded")
+    },
     **{
         f"masked {how}": (MASKED, "", lambda torch, how=how: _masked(torch.nn, torch, how))
         for how in ("padding", "turned")
