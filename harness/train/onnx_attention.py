@@ -141,7 +141,7 @@ class AttentionReader(ToldReader):
         elif op in ("Add", "Sub"):
             mask = np.broadcast_to(constant if op == "Add" else -constant, found.shape)
             if (other in self.derived or other in self.origin) and np.all(mask > LOWEST):
-                self._refuse(node, "adds parameters to scores")
+                self._refuse(node, "adds parameters to scores, as relative places do; only masks are")
                 return
             self._mask(node, found, mask > LOWEST, np.where(mask > LOWEST, mask, 0))
         else:

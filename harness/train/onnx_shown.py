@@ -310,7 +310,7 @@ class ShownReader(OnnxReader):
     def _plain(self, name: str, node: Any) -> Shown | None:
         """Return what a tensor shows, unfinished functions and look-ups made nodes; None if it was refused."""
         found = self.shown[name]
-        if isinstance(found, (Looked, Function, ChosenTokens, Summed)):
+        if isinstance(found, (Looked, Function, ChosenTokens, Summed)) or (isinstance(found, Root) and found.whole):
             self._finish(name, found, node)
         elif not isinstance(found, Shown):
             whats = {Root: "a mean of squares that is no normalisation", Scores: "scores"}
@@ -345,7 +345,8 @@ class ShownReader(OnnxReader):
         tokens, features = (places[0] // count, places[0] % count) if count and places.ndim > 2 else (places, places)
         whole = places.shape[-1] == self.sequence > 1 and len(places) == 1
         if whole and np.all(np.diff(tokens, axis=-1) == 1) and np.all(features == features[..., :1]):
-            return "the tokens of a sequence as features, as MLP-Mixers do: products are of a token's own here"
+            what = "the tokens of a sequence as features, as MLP-Mixers and convolutions do"
+            return f"{what}: products are of a token's own here"
         if len(places) == 1 and count and self.sequence > 1 and places.shape[-1] % (self.sequence * count) == 0:
             return "all tokens of a sequence as features of one: products are of a token's own here"
         return "numbers in an order, or with factors, that no operation here gives"

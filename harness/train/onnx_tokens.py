@@ -217,6 +217,8 @@ class TokenReader(ChosenReader):
             self._embed(name, found, node)
         elif isinstance(found, ChosenTokens | Summed):
             self._chosen_rows(name, found, node)
+        elif isinstance(found, Root):
+            self._unit_rows(name, found, node)
         else:
             self._activate(name, found, node)
 
@@ -438,6 +440,8 @@ class TokenReader(ChosenReader):
         trained = other in self.origin or other in self.rows
         if constant.size == 1 and op == "Mul" and other in self.origin:
             return False
+        if constant.size == 1 and found.shape[-1:] == (1,) and op == "Add" and other in self.origin:
+            return False  # the bias of a single feature
         if constant.size == 1 and (trained or other in self.derived):
             self._refuse(node, "takes a number that is a parameter, or made of them")
             return True
@@ -616,17 +620,34 @@ class TokenReader(ChosenReader):
         else:
             self._refuse(node, "of a mean of squares is no normalisation")
 
+    def _unit_rows(self, name: str, found: Root, node: Any) -> None:
+        """Append a normalisation without a mean, whose factors are ones that stay."""
+        node = next((one for one in self.graph.node if name in one.output), node)
+        self.shown[f"{name}#"] = found.of
+        whole = self._all_features(f"{name}#", node) if self._is_unit(node, found) else None
+        if whole is not None:
+            count = self.shapes[whole[0]][0]
+            made = self._add_node(node, "rms", FileTensor(whole[0], (count,)), name=self._free(name))
+            self.nodes[-1]["fixed"] = True
+            self.tensors[f"{made}.norm.weight"], self.origins[f"{made}.norm.weight"] = np.ones(count, np.float32), ()
+            self._show_rows(name, made, whole[1])
+
     def _normed(self, node: Any, found: Root, place: int) -> None:
         """Append a normalisation without a mean, whose factors are an input of a node."""
+        if self._is_unit(node, found):
+            self.shown[f"{node.output[0]}#"] = found.of
+            self._rms_of(node, f"{node.output[0]}#", place)
+
+    def _is_unit(self, node: Any, found: Root) -> bool:
+        """Note epsilon, and return whether a function of a mean of squares is one over its root."""
         squares = np.array([0.0, 0.25, 1.0, 9.0])
         with np.errstate(all="ignore"):
             given = found.call(squares)
         self._epsilon(node, float(given[0]) ** -2)
         if not np.allclose(given[1:], 1 / np.sqrt(squares[1:] + float(given[0]) ** -2), rtol=NEAR):
             self._refuse(node, "of a mean of squares is no normalisation")
-            return
-        self.shown[f"{node.output[0]}#"] = found.of
-        self._rms_of(node, f"{node.output[0]}#", place)
+            return False
+        return True
 
     def _of_heads(self, node: Any, found: Any, place: int) -> bool:
         """Append a normalisation of each head by itself, if a tensor shows heads; return whether it does."""

@@ -63,7 +63,13 @@ class TorchExample(NamedTuple):
             return one.detach().double() if wide and one.is_floating_point() else one.detach()
 
         result = module(*map(given, self.args), **{name: given(one) for name, one in self.named.items()})
-        return result["logits"] if isinstance(result, Mapping) and "logits" in result else result
+        if isinstance(result, Mapping) and "logits" in result:
+            return result["logits"]
+        several = [one for one in result if one is not None] if isinstance(result, list | tuple) else [result]
+        if len(several) != 1 or not hasattr(several[0], "detach"):
+            what = f"the module gives {len(several)} results" if len(several) != 1 else "the module gives no tensor"
+            raise ConfigError(what, where="module", hint="logits alone, or a mapping with logits")
+        return several[0]
 
     def masked(self, module: Any) -> tuple[int, ...]:
         """Return the token that fills sequences, and what the mask is there; empty if that is not known."""

@@ -364,6 +364,11 @@ def bare(f, x):
     return f.op("Div", x, f.op("Sqrt", square))
 
 
+def squared(f, x):
+    square = f.op("ReduceMean", f.op("Mul", x, x), f.constant([-1], np.int64), keepdims=1)
+    return f.op("Div", x, f.op("Add", square, f.constant(1e-5)))
+
+
 def mixed(f, x):
     return f.op("Add", x, f.op("Transpose", f.shape(x, -1, D, S), perm=[0, 2, 1]))
 
@@ -390,7 +395,7 @@ def per_token(f, x):
 
 def far(f, x):
     """Nearly a rectifier: only numbers above nine tell."""
-    return f.op("Sub", f.op("Relu", x), f.op("Relu", f.op("Sub", x, f.constant(9.0))))
+    return f.op("Sub", f.op("Relu", x), f.op("Mul", f.constant(0.5), f.op("Relu", f.op("Sub", x, f.constant(9.0)))))
 
 
 def neutral(f, x):
@@ -420,7 +425,8 @@ ENDS = {
     mean_of_features: "only the mean of squares of all features is taken here",
     third: "results of all tokens, or of the first or last of a sequence, are trained here",
     learned_scale: "takes a number that is a parameter, or made of them",
-    bare: "a mean of squares that is no normalisation",
+    bare: "epsilon is 1e-12 to 1 here, not 0",
+    squared: "of a mean of squares is no normalisation",
     mixed: "in an order, or with factors, that no operation here gives",
     between: "places are added to what the first product gives",
     flipped: "places are added to tokens that stand in another order",

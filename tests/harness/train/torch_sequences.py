@@ -196,7 +196,24 @@ def _arranged(nn, torch, how):
     return Arranged() if how == "arranged" else Unfolded()
 
 
+def _scalar(nn, torch):
+    """Return a module that gives a number for each token, behind normalisations without factors, and a loss or none."""
+
+    class Scalar(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.up, self.head = nn.Embedding(20, 16), nn.Linear(16, 32), nn.Linear(32, 1)
+            self.norm = nn.RMSNorm(16, 1e-5, elementwise_affine=False)
+
+        def forward(self, ids, targets=None):
+            y = self.head(torch.tanh(self.up(self.norm(self.tokens(ids)))))
+            return y, None if targets is None else nn.functional.mse_loss(y, targets)
+
+    return Scalar()
+
+
 SEQUENCES = {
+    "a number each": (TOKENS, "mse", lambda torch: _scalar(torch.nn, torch)),
     **{
         f"vision {how}": (IMAGE, "", lambda torch, how=how: _arranged(torch.nn, torch, how))
         for how in ("arranged", "unfolded")
