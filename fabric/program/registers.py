@@ -119,6 +119,7 @@ class Registers:
             f"no {size} free register{'s' * (size > 1)} for {name or 'a value'}; "
             f"taken: {', '.join(f'r{k}' for k in range(isa.N_REGS) if taken >> k & 1)}",
             hint="p.free(reg) gives one back; variables in SRAM hold what is not needed at once",
+            limit="registers",
         )
 
     def hold(self, value: object, letter: str, op: isa.Op, held: list[Reg]) -> int:

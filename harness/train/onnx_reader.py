@@ -466,6 +466,9 @@ class OnnxReader:
             "ReduceMax": self._over_sides,
             "Add": self._add,
             "Sub": self._sub,
+            "Div": self._div,
+            "Max": self._larger,
+            "Min": self._larger,
             "Mul": self._mul,
             "PRelu": self._learned_bend,
             "Transpose": self._transpose,
@@ -717,11 +720,66 @@ class OnnxReader:
 
     def _sub(self, node: Any, x: FileTensor) -> None:
         """Append the sum of a tensor and what another is with the other sign."""
+        if node.input[1] in self.known and x.node:
+            self._with_constants(node, x, "shift", -np.asarray(self.known[node.input[1]], np.float32))
+            return
         if not all(name in self.values for name in node.input):
             self._refuse(node, "only a tensor is taken from another here")
             return
         one, other = (self.values[name] for name in node.input)
         self._summed(node, one, self._multiple(node, other, -1))
+
+    def _div(self, node: Any, x: FileTensor) -> None:
+        """Append products with one over what a tensor is divided by."""
+        if node.input[0] not in self.values or node.input[1] not in self.known:
+            self._refuse(node, "only constants divide tensors here")
+        elif x.node:
+            with np.errstate(divide="ignore"):
+                factors = 1 / np.asarray(self.known[node.input[1]], np.float32)
+            self._with_constants(node, x, "scale", factors)
+
+    def _with_constants(self, node: Any, x: FileTensor, op: str, values: np.ndarray) -> None:
+        """Append a sum with, or a product with, a constant per channel or feature: it is not trained."""
+        origin = self.origin.get(node.input[1])
+        if origin is not None and origin.name not in self.fixed and not LOST.fullmatch(origin.name):
+            self._refuse(node, f"takes {origin.name}, a parameter, from a tensor or divides by it: only constants are")
+        elif not np.isfinite(values).all():
+            self._refuse(node, "divides by zero")
+        elif x.groups or len(x.shape) == 1 < len(self.shapes.get(x.node, x.shape)):
+            self._refuse(node, "a number for each pixel of an image is not added, or multiplied with, here")
+        elif self._broadcast(node, 1, x):
+            name = self._add_node(node, op, x, fixed=True)
+            key = f"{name}.{'bias' if op == 'shift' else 'weight'}"
+            self.tensors[key], self.origins[key] = values.reshape(-1), ()
+
+    def _larger(self, node: Any, x: FileTensor) -> None:
+        """Append the larger, or smaller, number of two tensors: one of them and what the other is above, or below."""
+        if len(node.input) != 2 or not all(name in self.values for name in node.input):
+            self._refuse(node, "two tensors are compared here")
+            return
+        one, other = (self.values[name] for name in node.input)
+        one, other = self._alike(node, one, other, "add")
+        self._larger_of(node, one, other, 1 if node.op_type == "Max" else -1)
+
+    def _larger_of(self, node: Any, one: FileTensor, other: FileTensor, sign: int = 1) -> FileTensor:
+        """Append the larger number of two tensors, the smaller one if the sign is below zero; return the result."""
+        if one.shape != other.shape:
+            self._refuse(node, f"takes two tensors of one shape here, not of {one.shape} and {other.shape}")
+        self._add_node(node, "add", self._multiple(node, other, sign), self._multiple(node, one, -sign))
+        self._add_node(node, "relu", self.values[node.output[0]])
+        above = self._multiple(node, self.values[node.output[0]], sign)
+        self._add_node(node, "add", one, above)
+        return self.values[node.output[0]]
+
+    def _largest_channel(self, node: Any, x: FileTensor) -> None:
+        """Append the largest channel of each pixel: the first half of the channels with the second, again and again."""
+        while x.shape[0] > 1:
+            half = -(-x.shape[0] // 2)
+            every = np.eye(x.shape[0])[:, :, None, None]
+            shape = (half, *x.shape[1:])
+            first, last = (self._constant_filters(node, x, rows, shape) for rows in (every[:half], every[-half:]))
+            x = self._larger_of(node, first, last)
+        self.values[node.output[0]] = x
 
     def _elsewhere(self, name: str) -> bool:
         """Return whether more than the present node takes what a node of ours gives."""
@@ -1174,6 +1232,9 @@ class OnnxReader:
             return
         if axes == [1] and x.image and not x.groups and not largest and kept:
             self._mean_of_channels(node, x)
+            return
+        if axes == [1] and x.image and not x.groups and largest and kept:
+            self._largest_channel(node, x)
             return
         lone = axes == [3] and not kept  # rows would be seen as columns
         if not x.image or (x.groups and not apart) or not axes or not set(axes) <= set(range(2, count)) or lone:

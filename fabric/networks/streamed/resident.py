@@ -42,7 +42,7 @@ from fabric.networks.streamed.operations.blocks import PLACE, route_blocks, rows
 from fabric.networks.streamed.operations.code import ProgramCode
 from fabric.networks.streamed.operations.convolution import WINDOWS
 from fabric.networks.streamed.operations.gaps import zeros_pay
-from fabric.networks.streamed.operations.gradients import copies, lacks_memory, rows_pay, sums_of_windows
+from fabric.networks.streamed.operations.gradients import copies, lacks_room, rows_pay, sums_of_windows
 from fabric.networks.streamed.operations.head_columns import FIRST_KEY, KEYS, HeadPart, keys_of, route_heads
 from fabric.networks.streamed.operations.kept import KEPT, KeptTasks, place_order
 from fabric.networks.streamed.operations.linear import TURN, dense_tasks, turn_task
@@ -245,7 +245,7 @@ class Resident:
                 for y in range(self.height):
                     self._program(x, row_kind(y, self.height))
         except ProgramError as error:
-            if not lacks_memory(error):
+            if not lacks_room(error):
                 raise
             return False
         return True

@@ -20,12 +20,14 @@ from fabric.networks.graph.strips import strips_of
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.windows import window_of
 from fabric.networks.streamed.commands import MOST
+from fabric.networks.streamed.operations.gradients import lacks_memory, lacks_room
 from fabric.networks.streamed.operations.table import ids_of
 from fabric.networks.streamed.resident import Resident
+from fabric.program.program import Program
 from memx.pattern import Pattern
 from tests.examples import examples
 from tests.fabric.networks.test_graphs import Ran, approximate, differentiate, on_both
-from wse_core.errors import ConfigError, UnsupportedError
+from wse_core.errors import ConfigError, ProgramError, UnsupportedError
 from wse_core.params import machine
 
 
@@ -444,6 +446,19 @@ def test_more_commands_than_ids_are_bit_exact(dtype, rows, width):
     assert len(ids) > MOST >= len(set(ids.values()))
     exact(Ran(network, width, 2 * rows, 4, 5), 2.0**6)
     on_both(lambda: Ran(network, width, rows, 2, 5))
+
+
+def test_a_lack_of_registers_is_told_from_other_errors():
+    """Programs are written again without copies that pay, as where the memory is short."""
+    p = Program("full", machine())
+    for _ in range(13):
+        p.reg16()
+    with pytest.raises(ProgramError, match="no 2 free registers") as caught:
+        for _ in range(3):
+            p.reg32()
+    assert lacks_room(caught.value)
+    assert not lacks_memory(caught.value)
+    assert not lacks_room(ProgramError("another"))
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])

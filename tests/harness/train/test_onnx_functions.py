@@ -9,9 +9,10 @@ from harness.train.config import parse_train
 from harness.train.onnx_functions import GRID, composed
 from harness.train.plain import PlainTrainer
 from harness.train.trainer import Trainer
+from wse_core.errors import UnsupportedError
 
 onnx = pytest.importorskip("onnx")
-from onnx import helper  # noqa: E402
+from onnx import helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 from tests.harness.train.test_onnx_moved import TEXT, folder, node, written  # noqa: E402, F401
@@ -27,6 +28,12 @@ def with_one(op, *order):
     return [(helper.make_node("Constant", [], ["one"], "one", value_float=1.0), {}), node(op, order, "m")]
 
 
+def with_channels(op, *numbers, shape=(4, 1, 1)):
+    """Return the nodes of a tensor of images and constants of its channels."""
+    array = numpy_helper.from_array(np.array(numbers or (0.5, -1, 2, 4), np.float32).reshape(shape), "numbers")
+    return [(helper.make_node("Constant", [], ["c"], "c", value=array), {}), node(op, ["a", "c"], "m")]
+
+
 FUNCTIONS = {
     "between": (of("Clip", -1, 1), ["hardtanh"]),
     "between two": (of("Clip", -2, 2), ["multiple", "hardtanh", "multiple"]),
@@ -36,6 +43,8 @@ FUNCTIONS = {
     "softsign": (of("Softsign"), ["softsign"]),
     "elu of a half": (of("Elu", alpha=0.5), ["elu", "multiple", "relu", "multiple", "add"]),
     "selu": (of("Selu"), ["elu", "multiple", "relu", "multiple", "add"]),
+    "less numbers of channels": (with_channels("Sub"), ["shift"]),
+    "over numbers of channels": (with_channels("Div"), ["scale"]),
     "one less it": (with_one("Sub", "one", "a"), ["multiple", "shift"]),
     "one and it": (with_one("Add", "a", "one"), ["shift"]),
 }
@@ -54,6 +63,23 @@ def test_functions_with_constants_are_the_same_network(folder, name):  # noqa: F
     assert np.abs(logits - wanted).max() < 0.01 * np.abs(wanted).max()
     machine, oracle = Trainer(config), Trainer(config, backend="numpy")
     assert [machine.step().loss for _ in range(2)] == [oracle.step().loss for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("moves", "what"),
+    [
+        (with_channels("Div", 1, 0, 1, 1), "divides by zero"),
+        (with_channels("Sub", shape=(4,)), "not one for each of 4 channels"),
+        ([node("Div", "a", "m", np.ones((4, 1, 1), np.float32))], "takes m.0, a parameter"),
+        ([node("Sub", "a", "m", np.ones((4, 1, 1), np.float32))], "takes m.0, a parameter"),
+        ([node("Relu", "a", "r"), node("Div", ["a", "r"], "m")], "only constants divide"),
+        ([node("Relu", "a", "r"), node("Max", ["a", "r", "a"], "m")], "two tensors are compared"),
+    ],
+)
+def test_other_constants_and_pairs_are_named(folder, moves, what):  # noqa: F811
+    written(moves)
+    with pytest.raises(UnsupportedError, match=what):
+        parse_train(TEXT, "a.toml")
 
 
 @pytest.mark.parametrize(

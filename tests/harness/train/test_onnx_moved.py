@@ -80,6 +80,7 @@ def focused():
     return [*found, node("Concat", [f"q{k}" for k in range(4)], "m", axis=1)]
 
 
+LARGER = ["multiple", "add", "relu", "add"]
 MOVES = {
     "flipped": ([cut("m", 3, -1, -FAR, -1)], ["resample"]),
     "cropped": ([cut("c", 2, 1, -1), cut("m", 3, 1, 3, given="c")], ["resample"]),
@@ -134,6 +135,18 @@ MOVES = {
         ],
         ["convolution", "resample", "convolution", "concat"],
     ),
+    "the larger of two": (
+        [cut("p", 1, 0, 2), cut("q", 1, 2, 4), node("Max", ["p", "q"], "m")],
+        ["convolution", "convolution", *LARGER],
+    ),
+    "the smaller of two": (
+        [cut("p", 1, 0, 2), cut("q", 1, 2, 4), node("Min", ["p", "q"], "m")],
+        ["convolution", "convolution", "multiple", "add", "relu", "multiple", "add"],
+    ),
+    "the largest channel": (
+        [node("ReduceMax", "a", "m", [1], keepdims=1)],
+        ["convolution", "convolution", *LARGER] * 2,
+    ),
     "nothing": (split("p0", "p1"), []),
     "seen as other sides": ([node("Reshape", "a", "m", [0, 4, 4, 6])], []),
 }
@@ -163,7 +176,8 @@ def written(moves, path="m.onnx"):
         graph = helper.make_graph([*start, *nodes], "g", [given], ends, parts)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
         onnx.save(model, path)
-        return ReferenceEvaluator(model).run(None, {"x": np.zeros((1, *SIDES), np.float32)})[0]
+        with np.errstate(all="ignore"):
+            return ReferenceEvaluator(model).run(None, {"x": np.zeros((1, *SIDES), np.float32)})[0]
 
     count = saved(graph, "m")[0].size
     held["last.weight"] = rng.standard_normal((3, count)).astype(np.float32) / np.float32(np.sqrt(count))

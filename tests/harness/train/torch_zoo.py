@@ -375,6 +375,7 @@ TRAINED = {
         "",
         lambda torch: _unet(torch.nn, torch, size=(8, 8), mode="bilinear", align_corners=True),
     ),
+    "attended": (IMAGE, "", lambda torch: _attended(torch.nn, torch)),
     "shuffled": (IMAGE, "", lambda torch: _shuffled(torch.nn, torch)),
     "in windows": (IMAGE, "mse", lambda torch: _in_windows(torch.nn, torch)),
     "largest": (SOUND, "", lambda torch: _largest(torch.nn, torch)),
@@ -604,6 +605,27 @@ def _largest(nn, torch):
             return self.head(torch.cat([*found, nn.functional.adaptive_max_pool1d(x, 1).squeeze(2)], 1))
 
     return Largest()
+
+
+def _attended(nn, torch):
+    """Images less their means over their deviations; gates of channels, which share a product, and of pixels: CBAM."""
+
+    class Attended(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("middle", torch.full((1, 1, 1), 0.4))
+            self.first = nn.Sequential(nn.Conv2d(1, 4, 3, 2, bias=False), nn.BatchNorm2d(4), nn.ReLU())
+            self.pixels, self.head = nn.Conv2d(2, 1, 3, padding=1), nn.Linear(4, 5)
+            self.mlp = nn.Sequential(nn.Linear(4, 2), nn.ReLU(), nn.Linear(2, 4))
+
+        def forward(self, x):
+            x = self.first((x - self.middle) / torch.tensor([0.5])[:, None, None])
+            gate = torch.sigmoid(self.mlp(x.mean((2, 3))) + self.mlp(x.amax((2, 3))))
+            x = x * gate[:, :, None, None]
+            both = torch.cat([x.mean(1, keepdim=True), x.amax(1, keepdim=True)], 1)
+            return self.head((x * torch.sigmoid(self.pixels(both))).mean((2, 3)))
+
+    return Attended()
 
 
 REFUSED = {

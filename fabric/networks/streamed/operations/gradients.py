@@ -31,7 +31,7 @@ from wse_core.errors import ProgramError
 from wse_core.formats import Half
 from wse_core.params import Machine
 
-__all__ = ["asked_cycles", "copies", "lacks_memory", "pays", "rows_pay", "sums_of_windows", "windows_pay"]
+__all__ = ["asked_cycles", "copies", "lacks_memory", "lacks_room", "pays", "rows_pay", "sums_of_windows", "windows_pay"]
 
 TURN = max(TASKS.values()) + 1
 """The command that copies has this id, in the program whose tasks are priced; or the one that asks for windows."""
@@ -167,6 +167,11 @@ def _prices(machine: Machine, half: Half, tokens: int) -> Pricer | None:
 def lacks_memory(error: ProgramError) -> bool:
     """Whether a program was refused since it does not fit the memory of a PE."""
     return getattr(error, "limit", None) == "memory"
+
+
+def lacks_room(error: ProgramError) -> bool:
+    """Whether a program was refused since it does not fit the memory, or the registers, of a PE."""
+    return lacks_memory(error) or getattr(error, "limit", None) == "registers"
 
 
 def _asks_of(plan: MemoryPlan) -> list[NetworkStep]:
