@@ -291,7 +291,7 @@ Decoded = tuple[int, Op, int, int, int, int, int | None]
 
 def decode(words: Sequence[int] | NDArray[Any]) -> tuple[Decoded, ...]:
     """Return the instructions in a sequence of 32-bit words."""
-    return _decoded(tuple(map(int, words)))
+    return _decoded(tuple(words.tolist() if hasattr(words, "tolist") else map(int, words)))
 
 
 @lru_cache(maxsize=64)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from fabric.price import costs
-from fabric.price.content import loaded
+from fabric.price.content import contents_of
 from fabric.price.state import is_register
 from fabric.price.steps import modulus_of
 from wse_core import isa
@@ -38,10 +39,12 @@ class Choice(NotKnown):
 
 @dataclass(slots=True, eq=False)
 class Coded:
-    """A `Coded` is an instruction with what a walk needs of it, and the code word index of the one after it.
+    """A `Coded` is an instruction with what a walk needs of it; programs share those that are equal.
 
     Attributes
     ----------
+    size : int
+        Words of code: the next instruction comes behind them.
     reads : tuple of int
         Registers that it reads at its issue.
     dsrs : frozenset of int
@@ -62,7 +65,7 @@ class Coded:
     c: int
     d: int
     imm: int | None
-    next: int
+    size: int
     vector: bool
     reads: tuple[int, ...]
     dsrs: frozenset[int]
@@ -91,28 +94,49 @@ class Code(dict[int, Coded]):
 
     def __init__(self, image: ProgramImage, machine: Machine) -> None:
         super().__init__()
-        self.contents = [loaded(row) for row in image.descriptors]
+        self.contents = contents_of(image.descriptors)
         self.modulus = modulus_of(machine)
+        known = _known_on(machine)
+        if len(known) > MOST_KNOWN:
+            known.clear()
         for at, op, a, b, c, d, imm in isa.decode(image.code):
-            vector = isa.is_vector(op, a, b, c)
-            named = zip((b, c, d, a), (*op.types[1:], op.types[0]), strict=True)
-            held = [(f, isa.WORDS[letter]) for f, letter in named if vector and letter != "-" and not is_register(f)]
-            self[at] = Coded(
-                op,
-                a,
-                b,
-                c,
-                d,
-                imm,
-                at + (1 if imm is None else 2),
-                vector,
-                tuple(_reads(op, (a, b, c, d), imm, vector)),
-                frozenset([a] if op.form == "dsr" else [f for f, _ in held]),
-                tuple(held),
-                isa.async_fields(imm) if vector and imm is not None and imm & 1 else None,
-                costs.slots(machine, op),
-                costs.follow(machine, op),
-            )
+            key = op.code, a, b, c, d, imm
+            found = known.get(key)
+            if found is None:
+                found = known[key] = _coded(machine, op, a, b, c, d, imm)
+            self[at] = found
+
+
+MOST_KNOWN = 1 << 16
+
+
+@lru_cache(maxsize=16)
+def _known_on(machine: Machine) -> dict[tuple[int, int, int, int, int, int | None], Coded]:
+    """Return the instructions that were met on a machine, by op code and operands: programs of PEs are much alike."""
+    return {}
+
+
+def _coded(machine: Machine, op: Op, a: int, b: int, c: int, d: int, imm: int | None) -> Coded:
+    """Return an instruction with what a walk needs of it."""
+    vector = isa.is_vector(op, a, b, c)
+    named = zip((b, c, d, a), (*op.types[1:], op.types[0]), strict=True)
+    held = [(f, isa.WORDS[letter]) for f, letter in named if vector and letter != "-" and not is_register(f)]
+    return Coded(
+        op,
+        a,
+        b,
+        c,
+        d,
+        imm,
+        1 if imm is None else 2,
+        vector,
+        tuple(_reads(op, (a, b, c, d), imm, vector)),
+        frozenset([a] if op.form == "dsr" else [f for f, _ in held]),
+        tuple(held),
+        isa.async_fields(imm) if vector and imm is not None and imm & 1 else None,
+        costs.slots(machine, op),
+        costs.follow(machine, op),
+    )
 
 
 def _reads(op: Op, fields: tuple[int, int, int, int], imm: int | None, vector: bool) -> list[int]:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from wse_core.image import DSD_CIRCULAR, DSD_FABIN, DSD_FABOUT, DSD_MEM1D, DSD_MEM4D, ENDLESS, F_PACKED, F_SAVE, NO_TASK
+from wse_core.image import (
+    DESC_DTYPE,
+    DSD_CIRCULAR,
+    DSD_FABIN,
+    DSD_FABOUT,
+    DSD_MEM1D,
+    DSD_MEM4D,
+    ENDLESS,
+    F_PACKED,
+    F_SAVE,
+    NO_TASK,
+)
 
-__all__ = ["FABRIC", "MEMORY", "Content", "Walked", "joined", "loaded"]
+__all__ = ["FABRIC", "MEMORY", "Content", "Walked", "contents_of", "joined"]
 
 FABRIC = (DSD_FABIN, DSD_FABOUT)
 MEMORY = (DSD_MEM1D, DSD_MEM4D, DSD_CIRCULAR)
@@ -122,8 +135,16 @@ class Content:
 _NUMBERS: dict[Walked, int] = {}
 
 
-def loaded(row: np.void) -> Content:
-    """Return the content of a DSR behind the load of a descriptor."""
+def contents_of(descriptors: NDArray[np.void]) -> list[Content]:
+    """Return the content of a DSR behind the load of each descriptor of a table."""
+    data, size = descriptors.tobytes(), descriptors.itemsize
+    return [_loaded(data[at : at + size]) for at in range(0, len(data), size)]
+
+
+@lru_cache(maxsize=4096)
+def _loaded(data: bytes) -> Content:
+    """Return the content of a DSR behind the load of a descriptor, of which there are the bytes."""
+    row = np.frombuffer(data, DESC_DTYPE)[0]
     same = ("kind", "flags", "queue", "push_task", "pop_task", "ndim", "length")
     numbers: dict[str, Any] = {name: int(row[name]) for name in same}
     sides: dict[str, Any] = {name: tuple(row[name].tolist()) for name in ("extent", "stride")}

@@ -26,7 +26,7 @@ def reached(code: Code, entry: int) -> list[int]:
         if ins.op.form == "br" or ins.op.name in ("jmp", "call"):
             todo.append(int(ins.imm or 0))
         if ins.op.name not in ("jmp", "done", "ret", "trap"):
-            todo.append(ins.next)
+            todo.append(at + ins.size)
     return sorted(found)
 
 

@@ -270,7 +270,7 @@ class Walker:
         if ins.vector:
             self._vector(ins, t)
             return
-        name, self.pc = op.name, ins.next
+        name, self.pc = op.name, at + ins.size
         if name == "dsr_load":
             follow, longer = self._load(ins)
             slots += longer
@@ -308,7 +308,7 @@ class Walker:
             raise NotKnown("trap", at)
         if name in ("jmp", "call"):
             if name == "call":
-                self.returns.append(ins.next)
+                self.returns.append(at + ins.size)
             self.pc = int(ins.imm or 0)
         elif name == "ret":
             if not self.returns:
@@ -331,7 +331,7 @@ class Walker:
         self.state.held[ins.a] = content
         dimensions = content.shape.ndim if content.kind == DSD_MEM4D else 1
         fabric = content.kind in FABRIC
-        behind = self.code.get(ins.next)
+        behind = self.code.get(self.pc)
         in_row = content.kind == DSD_MEM1D and not based and behind is not None and behind.op.name == "dsr_load"
         longer = fabric * int(self.machine["ce.fabric_load"])
         return costs.follow(self.machine, ins.op, False, dimensions, False, fabric, in_row), longer
@@ -464,7 +464,7 @@ class Walker:
             late = word is not None and readable > first
             if late and any(operands[k].base + offset == word for k, offset in plan.firsts):
                 first = readable
-        at, self.pc = self.pc, ins.next
+        at, self.pc = self.pc, self.pc + ins.size
         self.pipe_free = self.main_next = t + 1
         thread, level = MAIN, self.image.main_priority
         if ins.attributes is not None:
