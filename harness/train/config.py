@@ -389,6 +389,7 @@ class TrainConfig(TrainFile):
                 "method",
                 "sides",
                 "shares",
+                "image",
                 "rows",
                 "columns",
             )

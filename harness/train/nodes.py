@@ -154,6 +154,8 @@ def graph_of(
         if node.op in OWNERS["kernel"]:
             found_image = _windowed(found[-1], rows[given[0]], where)
             images[node.name], rows[node.name] = found_image, math.prod(found_image)
+        if node.image:
+            images[node.name] = _as_image(node, rows[node.name], images[node.name], where)
         if node.op == "transposed" and node.bias is not False:
             found.append(Node(f"{node.name}.shift", "shift", (names[node.name],), _sides(images[node.name])))
             names[node.name] = found[-1].name
@@ -165,6 +167,15 @@ def graph_of(
         error.where = "network.nodes"
         raise
     return network
+
+
+def _as_image(node: NodeConfig, features: int, image: tuple[int, ...], where: str) -> tuple[int, ...]:
+    """Return the sizes of the image as which the features that a node gives are seen."""
+    what = "gives an image already" if image else f"gives {features} features" * (math.prod(node.image) != features)
+    if what or len(node.image) != 3 or min(node.image) < 1:
+        what = f"{node.name} {what}" if what else "an image has three sizes"
+        raise ConfigError(what, where=f"{where}.image", value=node.image, hint="channels, rows and columns")
+    return tuple(node.image)
 
 
 def _sizes(

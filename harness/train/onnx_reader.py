@@ -237,7 +237,8 @@ class OnnxReader:
         self.inputs = 0
         self.fixed = {item.value for item in model.metadata_props if item.key.startswith(FIXED)}
         self.order = {self._name(node): number for number, node in enumerate(self.graph.node)}
-        self.reached = -1  # number of the first node that was refused, or of the last one that was looked at
+        self.at = -1  # number of the node that is looked at
+        self.refused_at: dict[str, int] = {}
         self.as_module = any(item.key == AS_MODULE for item in model.metadata_props)
         self.epsilon: float | None = None  # of the first normalisation
 
@@ -262,7 +263,7 @@ class OnnxReader:
             self._begin_mask(item)
         takes = self.takes
         for number, node in enumerate(self.graph.node):
-            self.reached = self.reached if self.refused else number
+            self.at = number
             known = self._constant(node)
             if not known:
                 self._node(node)
@@ -278,6 +279,7 @@ class OnnxReader:
         if self.refused or not any(node["op"] in ("linear", "convolution", "transposed") for node in self.nodes):
             what = "; ".join(self.refused) or "there is no product in it"
             raise UnsupportedError(what, where=self.path, feature="onnx", hint="the operations of docs/training.md")
+        image = image or FileTensor("", self.shapes[INPUT]).image
         return self._network(image)._replace(epsilon=EPSILON if self.epsilon is None else self.epsilon)
 
     def _begin_mask(self, given: Any) -> None:
@@ -429,9 +431,14 @@ class OnnxReader:
 
     def _refuse(self, node: Any, why: str) -> None:
         line = f"{self._name(node)} ({node.op_type}): {why}"
-        self.reached = min(self.reached, self.order.get(self._name(node), self.reached))
+        self.refused_at.setdefault(line, self.order.get(self._name(node), self.at))
         if line not in self.refused:
             self.refused.append(line)
+
+    @property
+    def reached(self) -> int:
+        """The first node that was refused has this number, or the last one that was looked at."""
+        return min((self.refused_at[line] for line in self.refused if line in self.refused_at), default=self.at)
 
     def _of(self, node: Any, name: str, default: Any) -> Any:
         return next((self.attribute(item) for item in node.attribute if item.name == name), default)
@@ -1509,9 +1516,24 @@ class OnnxReader:
             self.values[node.output[0]] = FileTensor(x.node, rest)
         elif rest is not None and len(rest) == 2 and x.image and x.shape[0] % rest[0] == 0:
             self.values[node.output[0]] = FileTensor(x.node, x.shape, rest[0])
+        elif rest is not None and len(x.shape) == 1 and rest == self.shapes.get(x.node):
+            self.values[node.output[0]] = FileTensor(x.node, rest)  # the image that it was
+        elif rest is not None and FileTensor("", rest).image and self._seen_as(node, x, rest):
+            self.values[node.output[0]] = FileTensor(x.node, rest)
         else:
             seen = ", ".join("samples" if n == self.samples else str(n) for n in wanted)
             self._refuse(node, f"tensors of shape {x.shape} are not seen as ({seen}) here")
+
+    def _seen_as(self, node: Any, x: FileTensor, shape: tuple[int, ...]) -> bool:
+        """See features as an image from here on, if nothing else takes them; return whether that is so."""
+        features = len(x.shape) == 1 and self.shapes.get(x.node) in (x.shape, ()) and not x.groups
+        if not features or self._elsewhere(x.node):
+            return False
+        self.shapes[x.node] = shape
+        for one in self.nodes:
+            if one["name"] == x.node:
+                one["image"] = FileTensor("", shape).image
+        return True
 
     def _sides(self, node: Any, x: FileTensor) -> None:
         """See a tensor with more, or fewer, sides of one pixel."""

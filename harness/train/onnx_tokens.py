@@ -700,6 +700,12 @@ class TokenReader(ChosenReader):
 class FeatureReader(TokenReader):
     """Reads a graph of rows of features: each sample is a sequence of one token."""
 
+    def _by_rows(self, node: Any, names: list[str]) -> None:
+        if node.op_type in ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "Resize"):
+            self._refuse(node, "takes features as an image that are taken as features too, or in another order")
+        else:
+            super()._by_rows(node, names)
+
     def _begin(self, given: Any) -> tuple[int, ...]:
         """Take the input of the graph."""
         sizes = [item.dim_value for item in given.type.tensor_type.shape.dim]

@@ -10,7 +10,7 @@ Source: ONNX operators, https://onnx.ai/onnx/operators/, version 21.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,7 +85,10 @@ class OnnxWriter:
             given, rows = [results[name] for name in node.inputs], flat[node.inputs[0]]
             if node.op in FEATURES and not rows:
                 given, rows = [self._add("Flatten", given, axis=1)], True
-            results[node.name], flat[node.name] = self._written(node, given, rows), rows
+            seen = self.given[node.group].image if node.group in self.given else ()
+            results[node.name] = self._seen(self._written(node, given, rows), node, seen)
+            rows = rows and not seen
+            flat[node.name] = rows
         pixels = list(config.graph.label_image)
         if not rows and not pixels:  # a single pixel per channel
             self._add("Flatten", [results[node.name]], axis=1)
@@ -105,9 +108,18 @@ class OnnxWriter:
         self.nodes.append(self.helper.make_node(op, given, [name], f"{op} {len(self.nodes) + 1}", **attributes))
         return name
 
+    def _seen(self, name: str, node: Node, image: Sequence[int]) -> str:
+        """Return features, or what is an image of them."""
+        if not image:
+            return name
+        shape = f"{node.name}.image"
+        self.held[shape] = np.array([0, *image], np.int64)
+        return self._add("Reshape", [name, shape])
+
     def _held(self, node: Node, *names: str, shape: tuple[int, ...] | None = None) -> list[str]:
-        """Keep parameters of a node as initializers; return their names."""
-        found = [f"{node.group}.{name}" for name in names]
+        """Keep parameters of a node, or of the one whose they are, as initializers; return their names."""
+        shares = self.given[node.group].shares if node.group in self.given else ""
+        found = [f"{shares or node.group}.{name}" for name in names]
         for name in found:
             array = np.asarray(self.tensors[name], np.float32)
             self.held[name] = array if shape is None else array.reshape(shape)

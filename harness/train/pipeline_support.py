@@ -59,6 +59,7 @@ SUPPORT: dict[str, Support] = {
             "factor",
             "shared",
             "shares",
+            "image",
             "fixed",
             "fixed_outputs",
         )

@@ -157,6 +157,9 @@ class NodeConfig:
         low=1,
         high=10**6,
     )
+    image: tuple[int, ...] = option(
+        (), doc="of what gives features: channels, rows and columns of the image that they are from here on"
+    )
     shares: str = option(
         "", doc="of what has numbers that are learned: the node before it whose numbers these are too (default: none)"
     )

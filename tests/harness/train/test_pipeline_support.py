@@ -68,7 +68,7 @@ WRONG = {
             "network.layers": [],
             "network.nodes": [
                 {"name": "a", "op": "linear", "outputs": 8, "bias": False, "density": 1.0, "deviation": 0.1}
-                | {"fixed_outputs": [0]},
+                | {"fixed_outputs": [0], "image": [8, 1, 1]},
                 {"name": "k", "op": "linear", "inputs": ["a"], "outputs": 4},
                 {"name": "h", "op": "linear", "inputs": ["a"], "outputs": 4, "shares": "k"},
                 {"name": "b", "op": "attention", "inputs": ["a", "k", "h"], "heads": 2}
@@ -81,7 +81,7 @@ WRONG = {
         }
         for key in (
             *("name", "op", "inputs", "outputs", "bias", "density", "deviation", "heads", "kv_heads", "causal"),
-            *("base", "turned", "scaled", "factor", "shared", "shares", "fixed", "fixed_outputs"),
+            *("base", "turned", "scaled", "factor", "shared", "shares", "image", "fixed", "fixed_outputs"),
         )
     },
     **{

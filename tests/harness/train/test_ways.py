@@ -397,6 +397,10 @@ def multiplied(op, more):
     )
 
 
+NORMED = (
+    'network.layers=[] network.nodes=[{name="a",op="linear",outputs=4},{name="b",op="batchnorm"},'
+    '{name="c",op="linear",outputs=4}]'
+)
 TWICE = nodes(takes="e").replace('{name="c"', '{name="e",op="linear",outputs=4},{name="c"')
 PLACES = f"{nodes()} network.inputs=14 network.places=[2,0,1]"
 PATCHES = f"{nodes()} network.inputs=6 network.patches=[1,3,4,3,2,0,0,0] data.labels=first"
@@ -440,6 +444,7 @@ KEYS = {
     "network.nodes.factor": (multiplied("multiple", ""), multiplied("multiple", ",factor=0.5")),
     "network.nodes.method": (resampled(), resampled(method="corners")),
     "network.nodes.sides": (resampled(), resampled("[5,3]")),
+    "network.nodes.image": (NORMED, NORMED.replace("outputs=4}", "outputs=4,image=[2,1,2]}", 1)),
     "network.nodes.shares": (TWICE, TWICE.replace('{name="d"', '{name="d",shares="e"')),
     "network.nodes.rows": (picked("[0,1]", "[0]"), picked("[1,0]", "[0]")),
     "network.nodes.columns": (picked("[0]", "[0,-1]"), picked("[0]", "[2,0]")),

@@ -196,6 +196,23 @@ def _arranged(nn, torch, how):
     return Arranged() if how == "arranged" else Unfolded()
 
 
+def _unflattened(nn, torch, how):
+    """Return a generator of images from features, or a network that sees its samples as images."""
+    if how == "generator":
+        up = nn.Unflatten(1, (4, 2, 2)), nn.ConvTranspose2d(4, 2, 2, 2), nn.Tanh(), nn.Flatten()
+        return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), *up, nn.Linear(32, 5))
+
+    class Seen(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cut, self.head = nn.Conv2d(1, 4, 2), nn.Linear(8, 5)
+
+        def forward(self, x):
+            return self.head(torch.relu(self.cut(x.view(-1, 1, 2, 3))).flatten(1))
+
+    return Seen()
+
+
 def _scalar(nn, torch):
     """Return a module that gives a number for each token, behind normalisations without factors, and a loss or none."""
 
@@ -213,6 +230,10 @@ def _scalar(nn, torch):
 
 
 SEQUENCES = {
+    **{
+        f"unflattened {how}": (FEATURES, "", lambda torch, how=how: _unflattened(torch.nn, torch, how))
+        for how in ("generator", "samples")
+    },
     "a number each": (TOKENS, "mse", lambda torch: _scalar(torch.nn, torch)),
     **{
         f"vision {how}": (IMAGE, "", lambda torch, how=how: _arranged(torch.nn, torch, how))
