@@ -32,8 +32,12 @@ class TorchExample(NamedTuple):
             found = cls(tuple(example) if isinstance(example, list | tuple) else (example,), {})
         tensors = (*found.args, *found.named.values())
         if not tensors or not all(hasattr(one, "detach") for one in tensors):
-            what = "a tensor of samples, or that and a mask of their padding"
-            raise ConfigError(f"no {what}", where="example", hint=f"{what}, or both by their names")
+            hint = "samples, or these and a mask of their padding, or both by their names"
+            raise ConfigError("tensors of PyTorch are examples", where="example", hint=hint)
+        if len(tensors) > 2:
+            what = f"{len(tensors)} tensors{': ' * bool(found.named)}{', '.join(found.named)}"
+            hint = "samples, and a mask of their padding; token_type_ids of single sentences are zeros without"
+            raise UnsupportedError(what, where="example", feature="onnx", hint=hint)
         if len({len(one) for one in tensors}) > 1:
             raise ConfigError("tensors of different numbers of samples", where="example")
         if len(tensors[0]) < 2:

@@ -81,3 +81,39 @@ def test_other_modules_are_refused_by_name(folder, name):
     given = {"data": {"batch": len(x[0])}, "mesh": {"width": 2, "height": 2}, "train": {"iterations": 1}}
     with pytest.raises((ConfigError, UnsupportedError), match=what):
         wse.train.from_torch(module, x, folder / "m.onnx", **given)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "what"),
+    [
+        ("kept", "the mask is not another number where one token stands"),
+        ("inside", "the mask is not another number where one token stands"),
+        ("half", "other numbers than 0 and 1"),
+        ("kinds", "3 tensors: ids, mask, kinds"),
+        ("told", "its gradient is another one in PyTorch|a loss of"),
+        ("list", "tensors of PyTorch are examples"),
+    ],
+)
+def test_masks_that_tokens_do_not_tell_are_named(folder, how, what):
+    """One that hides tokens which stand elsewhere too, or several; other numbers; a third input; the wrong token."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    takes, _, module = TRAINED["masked padding"]
+    module, (ids, mask) = made(torch, takes, module)
+    example = {"ids": ids, "mask": mask}
+    if how == "kept":
+        example["ids"] = torch.where(ids == 0, 3 + torch.arange(8), ids)
+    elif how == "inside":
+        mask[0, 0] = 1 - mask[0, 0]
+    elif how == "half":
+        example["mask"] = mask * 0.5
+    elif how == "kinds":
+        example["kinds"] = torch.zeros_like(ids)
+    elif how == "list":
+        example = [1, 2]
+    assert (ids == 0).any()
+    network = {"network": {"masked": [3, 0]}} if how == "told" else {}
+    given = {"data": {"batch": ids.numel()}, "mesh": {"width": 2, "height": 2}, "train": {"iterations": 1}}
+    with pytest.raises((ConfigError, UnsupportedError), match=what):
+        wse.train.from_torch(module, example, folder / "m.onnx", **given, **network)
