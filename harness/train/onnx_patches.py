@@ -30,11 +30,15 @@ IMAGE = "image"
 
 
 def has_patches(graph: Any) -> bool:
-    """Return whether the samples of a graph are images that its only convolution cuts into patches, or none does."""
+    """Return whether samples are images that a graph's only convolution cuts into patches, or none does; or rows.
+
+    Rows of features, which no convolution takes, are patches of one row.
+    """
     known = {item.name for item in graph.initializer}
     given = [item for item in graph.input if item.name not in known]
     cuts = [node for node in graph.node if node.op_type in ("Conv", "ConvTranspose")]
-    if len(given) != 1 or len(given[0].type.tensor_type.shape.dim) != 4 or len(cuts) > 1:
+    axes = len(given[0].type.tensor_type.shape.dim) if len(given) == 1 else 0
+    if axes not in (3, 4) or len(cuts) > axes - 3:
         return False
     if not cuts:
         return True
@@ -68,7 +72,11 @@ class PatchReader(TokenReader):
         if not all(size > 0 for size in sizes[1:]):
             what = f"{given.name}: images of a size that is left open"
             raise UnsupportedError(what, where=self.path, feature="onnx", hint="fixed sizes")
-        self.samples, self.image = sizes[0] if sizes[0] > 0 else SAMPLES, tuple(sizes[1:])
+        self.samples, self.image = sizes[0] if sizes[0] > 0 else SAMPLES, (1, *sizes[1:])[-3:]
+        if len(sizes) == 3:
+            self._cut_as(1, sizes[2], self._before())
+            self._show_patches(given.name)
+            return ()
         for cut in (node for node in self.graph.node if node.op_type == "Conv"):
             rows, columns = self._of(cut, "strides", [1, 1])
             before = self._before(self.known[cut.input[1]].shape[0])
@@ -84,6 +92,13 @@ class PatchReader(TokenReader):
         self.sequence, _ = tokens_of(self.patches)
         self.inputs = self.image[0] * rows * columns
         self.shapes[INPUT] = (self.inputs,)
+
+    def _show_patches(self, name: str) -> None:
+        """Note that a tensor shows all features of the tokens that are patches."""
+        tokens = np.arange(self.samples * self.sequence, dtype=PLACE).reshape(self.samples, -1)
+        own = tokens[:, self.patches[5] :, None] * self.inputs + np.arange(self.inputs, dtype=PLACE)
+        self._show(name, Shown(INPUT, own[None]))
+        self.arranged = True
 
     def _before(self, features: int = 0) -> int:
         """Return how many tokens stand before those of the patches: parameters of so many features.
@@ -126,10 +141,7 @@ class PatchReader(TokenReader):
                     places, patched(pixels, (*self.image, rows, columns, 0, 0, last)).reshape(places.shape)
                 ):
                     self._cut_as(rows, columns, self._before(), 0, last)
-                    tokens = np.arange(self.samples * self.sequence, dtype=PLACE).reshape(self.samples, -1)
-                    own = tokens[:, self.patches[5] :, None] * size + np.arange(size, dtype=PLACE)
-                    self.arranged = True
-                    self._show(name, Shown(INPUT, own[None]))
+                    self._show_patches(name)
                     return True
         self._refuse(
             node, "takes images, and patches of them alone are tokens here: side by side, row by row, cut once"

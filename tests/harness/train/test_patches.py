@@ -19,7 +19,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from onnx.reference import ReferenceEvaluator  # noqa: E402
 
-from tests.harness.train.sequence_files import SequenceFile  # noqa: E402
+from tests.harness.train.sequence_files import S, SequenceFile  # noqa: E402
 
 D, CLASSES = 4, 3
 TEXT = """
@@ -172,6 +172,39 @@ def test_other_arrangements_of_pixels_are_named(folder, cut):
     vision("m.onnx", "mean", True, cut)
     with pytest.raises(UnsupportedError, match=r"MatMul.*patches of them alone are tokens here"):
         parse_train(TEXT.format(batch=16), "a.toml")
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_rows_before_which_a_token_stands_are_patches_of_a_row(folder, behind):
+    """Logits are those of ONNX, wafers train as numpy does; a token behind them is named."""
+    f = SequenceFile(1)
+    x = f.linear("x", "first", D, 3)
+    every = f.op("Concat", f.op("Shape", "x", start=0, end=1), f.constant([1, D], np.int64), axis=0)
+    token = f.op("Expand", f.parameter("token", 1, 1, D), every)
+    x = f.op("Concat", *((x, token) if behind else (token, x)), axis=1)
+    x = f.op("Add", x, f.parameter("place", 1, S + 1, D))
+    q, k, v = (f.linear(x, name, D, D) for name in "qkv")
+    scores = f.op("Div", f.op("MatMul", q, f.op("Transpose", k, perm=[0, 2, 1])), f.constant(2.0))
+    x = f.op("Add", x, f.op("MatMul", f.op("Softmax", scores, axis=-1), v))
+    f.write("m.onnx", f.linear(f.op("Gather", x, f.constant(0, np.int64), axis=1), "head", CLASSES, D), 2, features=3)
+    rng, text = np.random.default_rng(1), TEXT.format(batch=4 * (S + 1))
+    rows = {name: rng.standard_normal((4, S, 3)).astype(np.float32) for name in ("x_train", "x_test")}
+    np.savez("images.npz", **rows, **{f"y_{name}": rng.integers(0, CLASSES, 4) for name in ("train", "test")})
+    if behind:
+        with pytest.raises(UnsupportedError, match=r"Concat.*: puts tensors beside constants"):
+            parse_train(text, "a.toml")
+        return
+    config = parse_train(text, "a.toml")
+    assert config.network.patches == (1, S, 3, 1, 3, 1, 1, 0)
+    run = PlainTrainer(config)
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": rows["x_test"]})
+    found = PlainGraph(config.graph, "f64").forward(run._active(), load(config).x_test[:])[:: S + 1]
+    assert np.allclose(found, wanted, atol=3e-5)
+    machine, oracle = Trainer(config), Trainer(config, backend="numpy")
+    assert [machine.step().loss for _ in range(2)] == [oracle.step().loss for _ in range(2)]
+    out, other = machine.state_dict(), oracle.state_dict()
+    assert out.keys() == f.given.keys()
+    assert all(np.array_equal(out[name], other[name]) and out[name].shape == f.given[name].shape for name in out)
 
 
 def test_tokens_behind_the_patches_are_named(folder):

@@ -57,7 +57,9 @@ def test_modules_that_torch_exports_train_as_there(folder, name):
     np.savez("t.npz", x_train=x, y_train=labels, x_test=x, y_test=labels)
     train = {"iterations": 5, "optimizer": {"name": "sgd", "lr": 0.05}, "loss_scale": {"initial": 1024.0}}
     train |= {"loss": loss} if loss else {}
-    tokens = {"class": 5, "mean": 4, "arranged": 5, "unfolded": 4}.get(name.removeprefix("vision "), 1)  # of an image
+    tokens = {"class": 5, "mean": 4, "arranged": 5, "unfolded": 4, "rows with a class": 9}.get(
+        name.removeprefix("vision "), 1
+    )  # of an image
     mesh, batch = {"width": 2, "height": 2}, x.numel() if takes in (TOKENS, MASKED) else len(x) * tokens
     data = {"source": str(folder / "t.npz"), "batch": batch} | ({"labels": "pixel"} if planes else {})
     data |= {"labels": "token"} if loss and takes == TOKENS else {}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["FEATURES", "IMAGE", "MASKED", "SEQUENCES", "SOUND", "TOKENS"]
+__all__ = ["FEATURES", "IMAGE", "MASKED", "ROWS", "SEQUENCES", "SOUND", "TOKENS"]
 
 FEATURES, IMAGE, TOKENS, SOUND, MASKED = "features", "image", "tokens", "sound", "tokens with padding"
+ROWS = "rows"
 
 
 def _masked(nn, torch, how):
@@ -196,6 +197,23 @@ def _arranged(nn, torch, how):
     return Arranged() if how == "arranged" else Unfolded()
 
 
+def _rows(nn, torch):
+    """Return an encoder of rows of numbers, before which a token stands that has the class."""
+
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.head, self.token = nn.Linear(6, 16), nn.Linear(16, 5), nn.Parameter(torch.randn(1, 1, 16))
+            self.place = nn.Parameter(torch.randn(1, 9, 16) / 9)
+            self.block = nn.TransformerEncoderLayer(16, 2, 32, 0.0, "gelu", batch_first=True)
+
+        def forward(self, x):
+            x = torch.cat([self.token.repeat(len(x), 1, 1), self.first(x)], 1) + self.place
+            return self.head(self.block(x)[:, 0])
+
+    return Rows()
+
+
 def _unflattened(nn, torch, how):
     """Return a generator of images from features, or a network that sees its samples as images."""
     if how == "generator":
@@ -234,6 +252,7 @@ SEQUENCES = {
         f"unflattened {how}": (FEATURES, "", lambda torch, how=how: _unflattened(torch.nn, torch, how))
         for how in ("generator", "samples")
     },
+    "rows with a class": (ROWS, "", lambda torch: _rows(torch.nn, torch)),
     "a number each": (TOKENS, "mse", lambda torch: _scalar(torch.nn, torch)),
     **{
         f"vision {how}": (IMAGE, "", lambda torch, how=how: _arranged(torch.nn, torch, how))

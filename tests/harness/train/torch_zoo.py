@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from tests.harness.train.torch_sequences import FEATURES, IMAGE, MASKED, SEQUENCES, SOUND, TOKENS
+from tests.harness.train.torch_sequences import FEATURES, IMAGE, MASKED, ROWS, SEQUENCES, SOUND, TOKENS
 
 __all__ = ["MASKED", "REFUSED", "TOKENS", "TRAINED", "made"]
 
@@ -642,7 +642,7 @@ REFUSED = {
 def made(torch, takes, module):
     """Return (module, what it is called with) of a row of the tables."""
     torch.manual_seed(0)
-    shapes = {FEATURES: (16, 6), IMAGE: (8, 1, 8, 8), SOUND: (8, 2, 12)}
+    shapes = {FEATURES: (16, 6), IMAGE: (8, 1, 8, 8), SOUND: (8, 2, 12), ROWS: (4, 8, 6)}
     x = torch.randint(0, 20, (4, 8)) if takes in (TOKENS, MASKED) else torch.randn(*shapes[takes])
     if takes in (TOKENS, MASKED):
         x[:, 0] = 1  # there is one that is no padding
