@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from swarm.tree import CHUNK, WAYS, Endpoint, LinkTraffic, Node, build
+from swarm.tree import CHUNK, WAYS, Endpoint, LinkTraffic, TreeNode, build
 from wse_core.errors import ConfigError
 from wse_core.params import PARAMETERS
 
@@ -118,7 +118,7 @@ class Planes(Endpoint):
         """Return (down, up) of the busiest link of a plane below its top; (0, 0) without nodes."""
 
         def links(endpoint: Endpoint) -> Iterator[LinkTraffic]:
-            if isinstance(endpoint, Node):
+            if isinstance(endpoint, TreeNode):
                 for child, traffic in zip(endpoint.children, endpoint.traffic, strict=True):
                     yield traffic
                     yield from links(child)

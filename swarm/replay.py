@@ -25,7 +25,7 @@ from swarm.servers import Server
 from swarm.ways import Ways
 from wse_core.params import PARAMETERS, Machine
 
-__all__ = ["CHANGES", "NOTED", "Change", "Course", "ReplayPort", "bottleneck", "cycles", "savings"]
+__all__ = ["CHANGES", "NOTED", "Change", "ReplayPort", "UnhinderedPass", "bottleneck", "cycles", "savings"]
 
 Times = NDArray[np.float64]
 
@@ -84,8 +84,8 @@ CHANGES = (
 """These changes are tried, each alone."""
 
 
-class Course:
-    """A `Course` is how a wafer works on a pass if nothing keeps it waiting.
+class UnhinderedPass:
+    """An `UnhinderedPass` is how a wafer works on a pass if nothing keeps it waiting.
 
     Parameters
     ----------
@@ -132,16 +132,16 @@ FULL = 2
 
 
 class ReplayPort:
-    """The end of a link whose wafer is known by its `Course`; used as `swarm.ports.WaferPort` is.
+    """The end of a link whose wafer is known by its `UnhinderedPass`; used as `swarm.ports.WaferPort` is.
 
     Parameters
     ----------
-    course : Course
+    course : UnhinderedPass
     gap : float
         Cycles of a word on the link.
     """
 
-    def __init__(self, course: Course, gap: float) -> None:
+    def __init__(self, course: UnhinderedPass, gap: float) -> None:
         self.course, self.link, self.ended = course, Server(gap), 0
 
     def begin(self, ready: int) -> None:
@@ -200,12 +200,12 @@ class ReplayPort:
         """End a pass, after which nothing is left to do."""
 
 
-def cycles(course: Course, ways: Ways, wafers: int, samples: int, passes: Sequence[tuple[bool, bool]]) -> float:
+def cycles(course: UnhinderedPass, ways: Ways, wafers: int, samples: int, passes: Sequence[tuple[bool, bool]]) -> float:
     """Return the cycles of an iteration in steady state, the mean of two if they never settle.
 
     Parameters
     ----------
-    course : Course
+    course : UnhinderedPass
     ways : Ways
         New ones, without ports.
     wafers : int
@@ -234,7 +234,7 @@ def _one_by_one(ports: Sequence[ReplayPort], horizons: Sequence[float], _: objec
 
 def savings(
     ways: Ways,
-    course: Course,
+    course: UnhinderedPass,
     actual: float,
     samples: int,
     passes: Sequence[tuple[bool, bool]],
@@ -248,7 +248,7 @@ def savings(
     ----------
     ways : Ways
         Those that were simulated.
-    course : Course
+    course : UnhinderedPass
     actual : float
         Cycles of an iteration on them.
     samples : int

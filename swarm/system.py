@@ -43,7 +43,7 @@ from swarm.oracle import OraclePort
 from swarm.passage import side_by_side, together
 from swarm.planes import Planes
 from swarm.ports import WaferPort
-from swarm.replay import Course, bottleneck, savings
+from swarm.replay import UnhinderedPass, bottleneck, savings
 from swarm.tree import gather
 from swarm.ways import Ways
 from wse_core.errors import ConfigError
@@ -135,12 +135,12 @@ class Sent(NamedTuple):
     cycle: int
 
 
-class Pass(NamedTuple):
+class SystemPass(NamedTuple):
     """A pass of training was sent to all wafers once and took so long.
 
     Attributes
     ----------
-    course : Course
+    course : UnhinderedPass
     cycles : int
     update, whole : bool
         As `System.train` takes them.
@@ -148,7 +148,7 @@ class Pass(NamedTuple):
         Numbers of the samples of a wafer.
     """
 
-    course: Course
+    course: UnhinderedPass
     cycles: int
     update: bool
     whole: bool
@@ -246,10 +246,10 @@ class System:
         self.sent: list[Sent] = []
         self._numbers, self._came = np.empty(0, np.float32), 0  # of the pass under way
         self._kept: np.ndarray | None = None  # sums of gradients that no update has used up
-        self._unhindered: dict[str, Course] = {}
-        self._passes: list[Pass] = []  # of the iteration under way
-        self._before: list[Pass] = []  # of the iteration before it, if nothing was in between
-        self._alike: list[Pass] = []  # of the last iteration that one with the same words came before
+        self._unhindered: dict[str, UnhinderedPass] = {}
+        self._passes: list[SystemPass] = []  # of the iteration under way
+        self._before: list[SystemPass] = []  # of the iteration before it, if nothing was in between
+        self._alike: list[SystemPass] = []  # of the last iteration that one with the same words came before
         self._pool = ThreadPoolExecutor(max_workers=workers or max(1, min(wafers, os.cpu_count() or 1)))
 
     @property
@@ -332,7 +332,7 @@ class System:
             "host_seconds": sum(port.host_seconds for port in self.ports),
         }
 
-    def unhindered(self, kind: str) -> Course:
+    def unhindered(self, kind: str) -> UnhinderedPass:
         """Return what a pass takes that finds all its words there: measured, once per script, on a wafer of its own."""
         script, known = self.coordinator.script(kind), self._unhindered.get(kind)
         if known is None or known.script is not script:
@@ -344,7 +344,7 @@ class System:
             port.begin(0)
             port.offer(np.zeros(script.n_words))
             port.advance(np.inf)
-            known = self._unhindered[kind] = Course(script, port.ended, port.entered, port.left)
+            known = self._unhindered[kind] = UnhinderedPass(script, port.ended, port.entered, port.left)
         return known
 
     def train(self, shards: list, loss_scale: float = 1.0, update: bool = True, whole: bool = False) -> Iteration:
@@ -393,7 +393,7 @@ class System:
 
     def _note(self, cycles: int, update: bool, whole: bool, samples: int) -> None:
         """Keep what an iteration took, for `savings`."""
-        self._passes.append(Pass(self.unhindered("train"), cycles, update, whole, samples))
+        self._passes.append(SystemPass(self.unhindered("train"), cycles, update, whole, samples))
         if update:
             known = {id(one.course) for one in (*self._before, *self._passes)}
             if self._before and len(known) == 1:

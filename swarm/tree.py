@@ -24,7 +24,7 @@ __all__ = [
     "WAYS",
     "Endpoint",
     "LinkTraffic",
-    "Node",
+    "TreeNode",
     "build",
     "depth",
     "gather",
@@ -69,7 +69,7 @@ class LinkTraffic:
 
 
 @dataclass
-class Node(Endpoint):
+class TreeNode(Endpoint):
     """A broadcast-reduce node has two ports or more, four on the default machine.
 
     Attributes
@@ -146,7 +146,7 @@ def build(endpoints: Iterable[Endpoint], ways: int = WAYS) -> Endpoint:
         above, start = [], 0
         for size in groups(len(level), ways):
             part = level[start : start + size]
-            above.append(part[0] if size == 1 else Node(tuple(part), ways=ways))
+            above.append(part[0] if size == 1 else TreeNode(tuple(part), ways=ways))
             start += size
         level = above
     return level[0]

@@ -15,33 +15,13 @@ ROOMS = (*OWN_PACKAGES, "tools")
 
 STAGES = word_set(
     """
-    ArrayType Assign Binary Block Break Call Cell Continue Deref Dsd EnumType Evaluate Expressions Field FnType Function
-    If Layout Line Load Machine Memory Node Numbering Operations Parameter Place PointerType Program Return Session
-    Statements StructType Switch Unary Unit While Writer
+    ArrayType Assign Binary Block Break Call Continue Deref EnumType FnType If PointerType Return StructType
+    Switch Unary While
     """
 )
 """Names that a stage of the CSL compiler has too: a class of its syntax, tree or types is called as what it stands for.
 """
-TWICE = {
-    "Angles": "of decode and of prefill",
-    "Arithmetic": "the format, what a walk knows of it, and what a PE computes in a second",
-    "Course": "of a step of decode and of a replayed iteration",
-    "Flow": "of control and of tokens between regions",
-    "Log": "of probabilities and of a training",
-    "Model": "sizes for a plan, and a language model that is asked",
-    "Part": "of the rows of a fabric and of a step of decode",
-    "Pass": "over a wafer and over a system",
-    "Phase": "of an answer and of a mask",
-    "Pipeline": "of meshes and of layers",
-    "Placement": "of a decoder and of streamed activations",
-    "Resident": "weights of a decoder and activations of a network",
-    "Step": "of decode and of training",
-    "Task": "of a program; the vendor's runtime has the other name",
-    "Tasks": "of a program and of a cluster's model",
-    "Vectors": "operations of a program and of a pipelined layer",
-    "Way": "of a step of decode and of a pipelined path",
-    "Ways": "of a row of prefill and of a system",
-}
+TWICE = {"Task": "of a program; the vendor's runtime has the other name"}
 """Names of classes that mean two things yet, and which; one that has become unique leaves the list."""
 
 

@@ -1,6 +1,6 @@
 """Descriptors of walks over variables and of wavelets, with the checks that need no instruction around them.
 
-The parameters are explained where the sugar hands these on: `fabric.program.memory.Memory` and
+The parameters are explained where the sugar hands these on: `fabric.program.memory.ProgramMemory` and
 `fabric.program.ports.Ports`.
 """
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from wse_core import isa
 
-__all__ = ["HERE", "LETTER_NAME", "MOVES", "Ask", "At", "Body", "Instruction", "Place", "TaskRef"]
+__all__ = ["HERE", "LETTER_NAME", "MOVES", "Ask", "At", "Body", "Instruction", "SourcePlace", "TaskRef"]
 
 LETTER_NAME = {"h": "16-bit float", "i": "16-bit integer", "s": "f32", "l": "32-bit integer"}
 """Each letter of the op table's types is this in words."""
@@ -15,8 +15,8 @@ MOVES = frozenset({"mov16", "mov32"})
 """These operations are copies of bits: any element type of the right size will do."""
 
 
-class Place(NamedTuple):
-    """A `Place` is where something stands in the source of a front end; messages show it."""
+class SourcePlace(NamedTuple):
+    """A `SourcePlace` is where something stands in the source of a front end; messages show it."""
 
     file: str
     line: int
@@ -34,7 +34,7 @@ class Ask:
 
 
 HERE = Ask()
-At = Place | Ask | None
+At = SourcePlace | Ask | None
 """What is passed as a place; None = there is none."""
 
 
@@ -51,7 +51,7 @@ class Instruction:
     imm
         What the extension word is made of: an int, an `Address`, an `Async`, a `Label` or its name, or for ``dsr_load``
         the pair (`Dsd`, `Dsr`).  None = no extension word.
-    at : Place or None
+    at : SourcePlace or None
     body : str
         Name of the task or function that it belongs to.
     """
@@ -62,7 +62,7 @@ class Instruction:
     c: Any = 0
     d: Any = 0
     imm: Any = None
-    at: Place | None = None
+    at: SourcePlace | None = None
     body: str = ""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fabric.asm.checks import check_type, packing, thread_of
-from fabric.asm.instruction import Instruction, Place, TaskRef
+from fabric.asm.instruction import Instruction, SourcePlace, TaskRef
 from fabric.asm.operands import Async, Dsd, Dsr, Queue, Task
 from fabric.asm.values import WORDS
 from wse_core import image as im
@@ -79,7 +79,7 @@ class Numbering:
             task.number = free[0]
             pool.add(free[0])
 
-    def task_id(self, ref: TaskRef, at: Place | None = None) -> int:
+    def task_id(self, ref: TaskRef, at: SourcePlace | None = None) -> int:
         """Return the id that a reference means, checking that it can be used so."""
         u = self.unit
         target = ref.task

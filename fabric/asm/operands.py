@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, overload
 
 import numpy as np
 
-from fabric.asm.instruction import Place
+from fabric.asm.instruction import SourcePlace
 from fabric.asm.values import WORDS
 from wse_core.encoding import N_QUEUES
 from wse_core.errors import ProgramError
@@ -227,7 +227,7 @@ class Dsd:
 class Dsr:
     """A `Dsr` is a data structure register: `file` (dest, src0, src1), `id` (known after assembling if not chosen)."""
 
-    def __init__(self, unit: Unit, file: str, id: int | None, name: str, at: Place | None) -> None:
+    def __init__(self, unit: Unit, file: str, id: int | None, name: str, at: SourcePlace | None) -> None:
         self.unit = unit
         self.file, self.number, self.name, self.at = file, id, name, at
         self.chosen = id is not None
@@ -283,7 +283,7 @@ class Task:
     data, index, word = Reg(0, 1, "data"), Reg(1, 1, "index"), Reg(0, 2, "word")
 
     def __init__(
-        self, unit: Unit, name: str, kind: str, id: int | None, color: int | None, high: bool, at: Place | None
+        self, unit: Unit, name: str, kind: str, id: int | None, color: int | None, high: bool, at: SourcePlace | None
     ) -> None:
         self.unit = unit
         self.name, self.kind, self.number, self.high, self.at = name, kind, id, high, at

@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike
 
 from fabric.asm.assembler import Assembler
 from fabric.asm.hints import HINTS
-from fabric.asm.instruction import HERE, LETTER_NAME, MOVES, At, Body, Instruction, Place, TaskRef
+from fabric.asm.instruction import HERE, LETTER_NAME, MOVES, At, Body, Instruction, SourcePlace, TaskRef
 from fabric.asm.operands import Address, Dsr, Label, Queue, Reg, Task, Var, is_number
 from fabric.asm.values import WORDS, encode_array, encode_number
 from wse_core import image as im
@@ -67,7 +67,7 @@ class Unit:
     registers : bool
         Whether loads and stores of 16 bits reach registers by their addresses.
     here : callable, optional
-        Returns the `Place` that the front end is at, or None; asked where no place is passed.
+        Returns the `SourcePlace` that the front end is at, or None; asked where no place is passed.
     hints : mapping
         What errors suggest, in the words of the front end; see `fabric.asm.hints`.
 
@@ -94,7 +94,7 @@ class Unit:
         half: str = "f16",
         main_priority: str = "medium_low",
         registers: bool = False,
-        here: Callable[[], Place | None] | None = None,
+        here: Callable[[], SourcePlace | None] | None = None,
         hints: Mapping[str, str] = HINTS,
     ) -> None:
         self.name = str(name)
@@ -107,7 +107,7 @@ class Unit:
                 f"main_priority {main_priority!r} is unknown", program=name, hint=", ".join(im.MAIN_PRIORITY)
             )
         self.half, self.main_priority, self.registers = half, main_priority, registers
-        self.here: Callable[[], Place | None] = here or _nowhere
+        self.here: Callable[[], SourcePlace | None] = here or _nowhere
         self.instructions: list[Instruction] = []
         self.variables: dict[str, Var] = {}
         self.labels: dict[str, Label] = {}
@@ -120,9 +120,9 @@ class Unit:
         self.fifos = 0
         self.data_from = 0
         self.body: Body | None = None
-        self.starts: list[tuple[TaskRef, Place | None]] = []
-        self.blocks: list[tuple[TaskRef, Place | None]] = []
-        self.unblocks: list[tuple[TaskRef, Place | None]] = []
+        self.starts: list[tuple[TaskRef, SourcePlace | None]] = []
+        self.blocks: list[tuple[TaskRef, SourcePlace | None]] = []
+        self.unblocks: list[tuple[TaskRef, SourcePlace | None]] = []
         self.labels_made = 0
         self.undone = 0
         self._image: ProgramImage | None = None
@@ -132,7 +132,7 @@ class Unit:
 
     # --- errors -------------------------------------------------------------------------------------------------------
 
-    def place(self, at: At) -> Place | None:
+    def place(self, at: At) -> SourcePlace | None:
         """Return the place that `at` stands for."""
         return self.here() if at is HERE else at  # type: ignore[return-value]
 
@@ -244,7 +244,7 @@ class Unit:
             Of a data task; an input queue is chosen if none is bound to it.
         high : bool
             Chosen by the picker before those that are not.
-        at : Place, optional
+        at : SourcePlace, optional
         """
         self.changing()
         at = self.place(at)
@@ -348,7 +348,7 @@ class Unit:
         bank: int | None = None,
         at: At = HERE,
     ) -> Var:
-        """Declare a variable; see `fabric.program.memory.Memory.array`."""
+        """Declare a variable; see `fabric.program.memory.ProgramMemory.array`."""
         self.changing()
         dtype = self.half if dtype == "half" else dtype
         if name in self.variables:

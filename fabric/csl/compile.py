@@ -8,10 +8,10 @@ from typing import Any
 
 from fabric.csl.allocate import Stack
 from fabric.csl.check.program import Compilation, check_file, room
-from fabric.csl.comptime.session import Options, Session
+from fabric.csl.comptime.session import CompilerSession, Options
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.emit import Emitted, emit
-from fabric.csl.ir import Function, Memory
+from fabric.csl.ir import IrFunction, StaticMemory
 from fabric.csl.lower.program import START, ProgramLowering, lower
 from fabric.csl.optimise.dead import remove_notes
 from fabric.csl.optimise.frames import unused
@@ -71,7 +71,7 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
         For what the machine or the back end cannot do.
     """
     made = Compiled(checked, options, machine or default_machine(options.arch))
-    session = Session(options, checked.report)
+    session = CompilerSession(options, checked.report)
     session.by_address = checked.by_address
     with room(checked.path):
         _compile(made, session)
@@ -79,7 +79,7 @@ def compile_checked(checked: Compilation, options: Options, machine: Machine | N
     return made
 
 
-def _compile(made: Compiled, session: Session) -> None:
+def _compile(made: Compiled, session: CompilerSession) -> None:
     """Lower, optimise, allocate and assemble each checked program."""
     checked, options, machine = made.checked, made.options, made.machine
     for number, program in enumerate(checked.programs):
@@ -103,7 +103,7 @@ def _compile(made: Compiled, session: Session) -> None:
             checked.report.fault(fault)
 
 
-def _uninitialized(session: Session, lowering: ProgramLowering) -> None:
+def _uninitialized(session: CompilerSession, lowering: ProgramLowering) -> None:
     """Tell the dialect of fabric inputs whose queue no comptime block gives a color."""
     for function in lowering.made.functions:
         for instr in function.instructions():
@@ -113,14 +113,14 @@ def _uninitialized(session: Session, lowering: ProgramLowering) -> None:
                     session.dialect.use("a fabric input whose queue is not initialized", span)
 
 
-def _optimised(lowering: ProgramLowering, dsrs: int, recall: Recall, options: Options) -> list[Function]:
+def _optimised(lowering: ProgramLowering, dsrs: int, recall: Recall, options: Options) -> list[IrFunction]:
     """Return the functions of a program after all passes that know no registers, callees before callers."""
     made = lowering.made
     set_apart(made)
     name_apart(made)
     settle_partners(made.functions)
 
-    def routine() -> Function:
+    def routine() -> IrFunction:
         function = lowering.function(lowering.runtime(ROUTINE, made.functions[0].span))
         recall.optimise(function)
         return function
@@ -139,9 +139,9 @@ class _Frame:
     def __init__(self, lowering: ProgramLowering, name: str) -> None:
         self.lowering, self.name = lowering, name
 
-    def __call__(self, words: int) -> Memory:
+    def __call__(self, words: int) -> StaticMemory:
         memories = self.lowering.made.memories
-        memory = Memory(f"{self.name}:kept#{len(memories)}", 1, "u32" if words == 2 else "u16", None, words)
+        memory = StaticMemory(f"{self.name}:kept#{len(memories)}", 1, "u32" if words == 2 else "u16", None, words)
         memories.append(memory)
         return memory
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fabric.csl.allocate import allocate
-from fabric.csl.ir import Block, Function, Instr, Memory, Sym, Template, Vector, Vreg
+from fabric.csl.ir import BasicBlock, Instr, IrFunction, StaticMemory, Sym, Template, Vector, Vreg
 from fabric.csl.ir.form import Form, Tables
 from fabric.csl.optimise import optimise, prepare
 
@@ -51,13 +51,13 @@ class Outcome:
     threads: list[int]
     allocations: dict[Any, Allocation | None] = field(default_factory=dict)
 
-    def apply(self, function: Function, tables: Tables) -> None:
+    def apply(self, function: IrFunction, tables: Tables) -> None:
         """Make of a function of the form what the passes would make of it."""
         new = {place: Vreg(size, name) for place, size, name in self.made}
         tables.registers += [new[place] for place in sorted(new)]
         for dsr, thread in zip(tables.dsrs, self.threads, strict=True):
             dsr.thread = thread
-        blocks = {place: Block(number, depth) for (_, place), number, depth, _ in self.code}
+        blocks = {place: BasicBlock(number, depth) for (_, place), number, depth, _ in self.code}
         back = _Back(tables, blocks).of
         for ((_, place), _, _, code), spans in zip(self.code, self.spans, strict=True):
             blocks[place].code = [
@@ -70,7 +70,7 @@ class Outcome:
 class _Back:
     """A `_Back` turns what stands in a form back into values of a function."""
 
-    def __init__(self, tables: Tables, blocks: dict[int, Block]) -> None:
+    def __init__(self, tables: Tables, blocks: dict[int, BasicBlock]) -> None:
         self.tables: dict[str, Any] = {**vars(tables), "blocks": blocks}
 
     def of(self, form: Any) -> Any:
@@ -108,11 +108,11 @@ class Recall:
     def __init__(self, optimising: bool = True) -> None:
         self.optimising = optimising
         self._outcomes: dict[Any, Outcome] = {}
-        self._of: dict[Function, tuple[Outcome, Tables]] = {}
+        self._of: dict[IrFunction, tuple[Outcome, Tables]] = {}
         self.optimised = self.allocated = 0
         """The passes were run for so many functions."""
 
-    def optimise(self, function: Function) -> None:
+    def optimise(self, function: IrFunction) -> None:
         """Optimise a function, or recall what came of it."""
         form = Form(function)
         known = self._outcomes.get(form.whole)
@@ -130,11 +130,11 @@ class Recall:
             self._outcomes[form.whole] = known
         self._of[function] = (known, form.tables)
 
-    def forget(self, function: Function) -> None:
+    def forget(self, function: IrFunction) -> None:
         """Take note that a function is no longer what optimising made of it."""
         self._of.pop(function, None)
 
-    def allocate(self, function: Function, frame: Callable[[int], Memory], reserved: frozenset[int]) -> None:
+    def allocate(self, function: IrFunction, frame: Callable[[int], StaticMemory], reserved: frozenset[int]) -> None:
         """Give the registers of an optimised function machine registers, or recall which ones they got."""
         known: Outcome | None = None
         tables = Tables()
@@ -161,7 +161,7 @@ class Recall:
         del held
 
 
-def _outcome(form: Form, function: Function) -> Outcome | None:
+def _outcome(form: Form, function: IrFunction) -> Outcome | None:
     """Return what became of a function, None if it cannot be had from another one's tables."""
     tables = form.tables
     before = len(tables.registers)

@@ -34,7 +34,7 @@ class MixedArithmetic:
 
     def __init__(self, machine: Machine, dtype: Half) -> None:
         self.half, self.single = Arithmetic.of(machine, dtype), Arithmetic.of(machine, "f32")
-        self.functions = functions.Evaluate(machine)
+        self.functions = functions.EvaluatedFunctions(machine)
         self.one = np.uint16(self.half.encode(1.0))
 
     def add(self, a: Bits, b: Bits) -> Bits:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fabric.price.code import Code, NotKnown
 from fabric.price.prices import ProgramPrice, TaskPrice, Unknown
-from fabric.price.state import Arithmetic, Given, begin
+from fabric.price.state import Given, KnownArithmetic, begin
 from fabric.price.tasks import Odds, Pricer
 from fabric.price.walk import Walker
 from fabric.program.program import Program
@@ -162,7 +162,12 @@ def price_run(
     image, lines = _image_and_places(program)
     machine = default_machine() if machine is None else machine
     walker = Walker(
-        image, machine, Code(image, machine), Arithmetic(image, machine), begin(image, given, initial), fabric=False
+        image,
+        machine,
+        Code(image, machine),
+        KnownArithmetic(image, machine),
+        begin(image, given, initial),
+        fabric=False,
     )
     try:
         return _run(walker, int(image.active) | sum(1 << task for task in set(launch)))

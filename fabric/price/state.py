@@ -23,7 +23,7 @@ from wse_core.reference.numerics import FMT_CB16, FMT_F16, Num
 Given = Mapping[str | int, object]
 """What is known holds for variables by name, and for single words by address."""
 
-__all__ = ["Arithmetic", "Fifos", "Given", "State", "begin", "is_register", "joined_states"]
+__all__ = ["Fifos", "Given", "KnownArithmetic", "State", "begin", "is_register", "joined_states"]
 
 LOW16, LOW32 = 0xFFFF, 0xFFFFFFFF
 MASKS = {letter: LOW32 if words == 2 else LOW16 for letter, words in isa.WORDS.items()}
@@ -165,8 +165,8 @@ def joined_states(one: State, other: State) -> State:
     return State(registers, memory, one.promised, held, fifos)
 
 
-class Arithmetic:
-    """An `Arithmetic` computes scalar instructions whose operands are known.
+class KnownArithmetic:
+    """A `KnownArithmetic` computes scalar instructions whose operands are known.
 
     Parameters
     ----------

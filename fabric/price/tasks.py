@@ -16,7 +16,7 @@ import numpy as np
 from fabric.price.code import Choice, Code, NotKnown
 from fabric.price.effects import left_behind
 from fabric.price.prices import TaskPrice, Unknown
-from fabric.price.state import Arithmetic, Given, State, begin, joined_states
+from fabric.price.state import Given, KnownArithmetic, State, begin, joined_states
 from fabric.price.walk import Walker
 from wse_core import isa
 from wse_core.errors import InternalError
@@ -74,7 +74,7 @@ class Pricer:
     ) -> None:
         self.image, self.machine, self.odds = image, machine, odds
         self.where = cache(where or (lambda at: image.lines.get(at, f"code word {at}")))
-        self.code, self.arithmetic = Code(image, machine), Arithmetic(image, machine)
+        self.code, self.arithmetic = Code(image, machine), KnownArithmetic(image, machine)
         self._begin = begin(image, given, initial)
         self._first = self._runs_first()
         self._pool: State | None = None

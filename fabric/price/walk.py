@@ -24,7 +24,7 @@ from fabric.asm.disasm import format_instruction
 from fabric.price import costs
 from fabric.price.code import Choice, Code, Coded, Meeting, NotKnown
 from fabric.price.content import FABRIC, MEMORY, Content, Walked
-from fabric.price.state import Arithmetic, State, is_register, joined_states
+from fabric.price.state import KnownArithmetic, State, is_register, joined_states
 from fabric.price.steps import Steps, offset_of, steps_of
 from wse_core import isa
 from wse_core.encoding import MAIN, N_QUEUES, N_TASK_IDS
@@ -98,7 +98,7 @@ class Walker:
     image : ProgramImage
     machine : Machine
     code : Code
-    arithmetic : Arithmetic
+    arithmetic : KnownArithmetic
     state : State
         Changed by the walk.
     row : int
@@ -113,7 +113,7 @@ class Walker:
     image: ProgramImage
     machine: Machine
     code: Code
-    arithmetic: Arithmetic
+    arithmetic: KnownArithmetic
     state: State
     row: int = 0
     array: int | None = None

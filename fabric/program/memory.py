@@ -10,11 +10,11 @@ from fabric.asm import descriptors
 from fabric.asm.operands import Dsd, Task, Var
 from fabric.asm.unit import Unit
 
-__all__ = ["Memory"]
+__all__ = ["ProgramMemory"]
 
 
-class Memory:
-    """A `Memory` has the variables and memory descriptors of one program."""
+class ProgramMemory:
+    """A `ProgramMemory` has the variables and memory descriptors of one program."""
 
     def __init__(self, unit: Unit) -> None:
         self.unit = unit

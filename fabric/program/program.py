@@ -36,14 +36,14 @@ from fabric.program.blocks import Blocks
 from fabric.program.dsrs import Dsrs
 from fabric.program.flow import Flow
 from fabric.program.hints import HINTS
-from fabric.program.memory import Memory
+from fabric.program.memory import ProgramMemory
 from fabric.program.methods import OperationMethods
 from fabric.program.operations import Operations
 from fabric.program.ports import Ports
 from fabric.program.registers import ByNumber, Registers
 from fabric.program.scalar import Scalars
 from fabric.program.source import here
-from fabric.program.tasks import Tasks
+from fabric.program.tasks import ProgramTasks
 from wse_core.formats import Half
 from wse_core.image import ProgramImage
 from wse_core.params import Machine
@@ -107,13 +107,13 @@ class Program(OperationMethods):
     ) -> None:
         self.unit = Unit(name, machine, half, main_priority, by_address, here, HINTS)
         self.registers = Registers(self.unit)
-        self.memory = Memory(self.unit)
+        self.memory = ProgramMemory(self.unit)
         self.ports = Ports(self.unit)
         self.dsrs = Dsrs(self.unit)
         self.operations = Operations(self.unit, self.registers, self.dsrs)
         self.scalars = Scalars(self.unit, self.registers)
         self.blocks = Blocks(self.unit, self.registers)
-        self.tasks = Tasks(self.unit, self.registers, self.blocks)
+        self.tasks = ProgramTasks(self.unit, self.registers, self.blocks)
         self.flow = Flow(self.unit, self.registers, self.blocks, self.operations, self.scalars)
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -167,13 +167,13 @@ class Program(OperationMethods):
     pair = _from("registers", Registers.pair)
     free = _from("registers", Registers.free)
 
-    array = _from("memory", Memory.array)
-    scalar = _from("memory", Memory.scalar)
-    param = _from("memory", Memory.param)
-    mem1d = _from("memory", Memory.mem1d)
-    mem4d = _from("memory", Memory.mem4d)
-    circular = _from("memory", Memory.circular)
-    fifo = _from("memory", Memory.fifo)
+    array = _from("memory", ProgramMemory.array)
+    scalar = _from("memory", ProgramMemory.scalar)
+    param = _from("memory", ProgramMemory.param)
+    mem1d = _from("memory", ProgramMemory.mem1d)
+    mem4d = _from("memory", ProgramMemory.mem4d)
+    circular = _from("memory", ProgramMemory.circular)
+    fifo = _from("memory", ProgramMemory.fifo)
 
     input_queue = _from("ports", Ports.input_queue)
     output_queue = _from("ports", Ports.output_queue)
@@ -210,17 +210,17 @@ class Program(OperationMethods):
     q_state = _from("scalars", Scalars.q_state)
     flt_set = _from("scalars", Scalars.flt_set)
 
-    task = _from("tasks", Tasks.task)
-    function = _from("tasks", Tasks.function)
-    done = _from("tasks", Tasks.done)
-    ret = _from("tasks", Tasks.ret)
-    call = _from("tasks", Tasks.call)
-    activate = _from("tasks", Tasks.activate)
-    block = _from("tasks", Tasks.block)
-    unblock = _from("tasks", Tasks.unblock)
-    start = _from("tasks", Tasks.start)
-    blocked = _from("tasks", Tasks.blocked)
-    unblocked = _from("tasks", Tasks.unblocked)
+    task = _from("tasks", ProgramTasks.task)
+    function = _from("tasks", ProgramTasks.function)
+    done = _from("tasks", ProgramTasks.done)
+    ret = _from("tasks", ProgramTasks.ret)
+    call = _from("tasks", ProgramTasks.call)
+    activate = _from("tasks", ProgramTasks.activate)
+    block = _from("tasks", ProgramTasks.block)
+    unblock = _from("tasks", ProgramTasks.unblock)
+    start = _from("tasks", ProgramTasks.start)
+    blocked = _from("tasks", ProgramTasks.blocked)
+    unblocked = _from("tasks", ProgramTasks.unblocked)
 
     new_label = _from("flow", Flow.new_label)
     place = _from("flow", Flow.place)

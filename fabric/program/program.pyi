@@ -14,12 +14,12 @@ from fabric.asm.unit import Unit
 from fabric.program.blocks import Blocks
 from fabric.program.dsrs import Dsrs
 from fabric.program.flow import Flow, Kind
-from fabric.program.memory import Memory
+from fabric.program.memory import ProgramMemory
 from fabric.program.operations import Operations
 from fabric.program.ports import Ports
 from fabric.program.registers import ByNumber, Registers
 from fabric.program.scalar import Scalars
-from fabric.program.tasks import Tasks
+from fabric.program.tasks import ProgramTasks
 from wse_core.formats import Half
 from wse_core.image import ProgramImage
 from wse_core.params import Machine
@@ -42,13 +42,13 @@ class Program:
 
     unit: Unit
     registers: Registers
-    memory: Memory
+    memory: ProgramMemory
     ports: Ports
     dsrs: Dsrs
     operations: Operations
     scalars: Scalars
     blocks: Blocks
-    tasks: Tasks
+    tasks: ProgramTasks
     flow: Flow
 
     def __init__(

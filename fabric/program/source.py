@@ -6,7 +6,7 @@ import os
 import sys
 from types import CodeType, FrameType
 
-from fabric.asm.instruction import Place
+from fabric.asm.instruction import SourcePlace
 
 __all__ = ["here"]
 
@@ -16,14 +16,14 @@ _INSIDE = (os.path.join(_FABRIC, "program", ""), os.path.join(_FABRIC, "asm", ""
 
 _NAMES: dict[str, str | None] = {}
 """A file has this name in a message; None if its code is between the user's program and the assembler."""
-_PLACES: dict[tuple[int, int], tuple[CodeType, Place]] = {}
+_PLACES: dict[tuple[int, int], tuple[CodeType, SourcePlace]] = {}
 """A place is known by the identity of its code, which is kept for that, and the instruction there: the line of an
 instruction is looked for in a table from its beginning on, and what writes programs comes by the same places again.
 """
 MOST_PLACES = 1 << 16
 
 
-def here() -> Place | None:
+def here() -> SourcePlace | None:
     """Return the place of the first caller outside of this package, the assembler and contextlib.
 
     The assembler asks, for a method of this package: the first two callers are never outside, and making objects of
@@ -44,7 +44,7 @@ def here() -> Place | None:
             if found is None:
                 if len(_PLACES) >= MOST_PLACES:
                     _PLACES.clear()
-                found = _PLACES[at] = code, Place(name, frame.f_lineno)
+                found = _PLACES[at] = code, SourcePlace(name, frame.f_lineno)
             return found[1]
         frame = frame.f_back
     return None

@@ -12,11 +12,11 @@ from fabric.asm.unit import Unit
 from fabric.program.blocks import Blocks
 from fabric.program.registers import Registers
 
-__all__ = ["Tasks"]
+__all__ = ["ProgramTasks"]
 
 
-class Tasks:
-    """A `Tasks` has the tasks and functions of one program."""
+class ProgramTasks:
+    """A `ProgramTasks` has the tasks and functions of one program."""
 
     def __init__(self, unit: Unit, registers: Registers, blocks: Blocks) -> None:
         self.unit, self.registers, self.blocks = unit, registers, blocks

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fabric.asm import checks
-from fabric.asm.instruction import Place
+from fabric.asm.instruction import SourcePlace
 from fabric.asm.operands import Address, Async, Dsd, Dsr, Reg, is_number
 from fabric.asm.unit import Unit
 from fabric.program.dsrs import Dsrs
@@ -113,7 +113,7 @@ class Vectors:
         checks.pair(unit, unit.emit(op.name, a, *fields, imm=async_, at=at))
         self.registers.release(held)
 
-    def _emit_known(self, op: isa.Op, args: Sequence[Any], letters: Sequence[str], at: Place | None) -> None:
+    def _emit_known(self, op: isa.Op, args: Sequence[Any], letters: Sequence[str], at: SourcePlace | None) -> None:
         """Emit a synchronous operation on DSRs, registers and numbers that is like one which was checked."""
         unit, held = self.unit, list[Reg]()
         dst = args[0]
@@ -177,7 +177,7 @@ class Vectors:
         if len(fabric) == 2 and fabric[0] == fabric[1]:
             raise self.unit.error(f"{what}: both sources take wavelets from color {fabric[0].color}")
 
-    def _auto(self, file: str, dsd: Dsd, thread: int, loads: list[tuple[Dsr, Dsd]], at: Place | None) -> Dsr:
+    def _auto(self, file: str, dsd: Dsd, thread: int, loads: list[tuple[Dsr, Dsd]], at: SourcePlace | None) -> Dsr:
         if dsd.flags & im.F_SAVE:
             raise self.unit.error(
                 f"{dsd}: save_address needs an explicit DSR, a loaded copy would be thrown away",

@@ -28,7 +28,7 @@ from wse_core.errors import ConfigError, UnsupportedError
 if TYPE_CHECKING:
     from harness.inference.asking import AnswerRequest
     from harness.inference.generate import Answer
-    from harness.inference.regions import Flow
+    from harness.inference.regions import RegionAnswers
     from harness.inference.serving import BatchAnswers
     from harness.inference.speculation import Speculation
     from harness.models.hub import LanguageModel
@@ -359,7 +359,9 @@ def main(args: argparse.Namespace) -> int:
     return 1 if found.bit_exact is False else 0
 
 
-def _rounding(request: AnswerRequest, found: Answer | Flow | BatchAnswers | Speculation) -> dict[str, Any] | None:
+def _rounding(
+    request: AnswerRequest, found: Answer | RegionAnswers | BatchAnswers | Speculation
+) -> dict[str, Any] | None:
     """Return what rounding the weights to 16 bits lost; None if nothing."""
     if not found.losses:
         return None
@@ -419,15 +421,15 @@ def _writable(path: str) -> None:
         raise ConfigError("its directory does not exist", where=path)
 
 
-def _write_logits(path: str, found: Answer | Flow | BatchAnswers | Speculation) -> None:
+def _write_logits(path: str, found: Answer | RegionAnswers | BatchAnswers | Speculation) -> None:
     """Write the logits of the generated tokens, all or nothing.
 
     Of several answers the first has no number behind its names.
     """
-    from harness.inference.regions import Flow
+    from harness.inference.regions import RegionAnswers
     from harness.inference.serving import BatchAnswers
 
-    several = isinstance(found, Flow | BatchAnswers)
+    several = isinstance(found, RegionAnswers | BatchAnswers)
     pairs: list[tuple[Any, Any]] = list(zip(found.logits, found.tokens, strict=True)) if several else []
     arrays: dict[str, Any] = {}
     for number, (logits, tokens) in enumerate(pairs or [(found.logits, found.tokens)]):

@@ -9,7 +9,7 @@ import numpy as np
 from harness.cli.shared import CLOCKS
 
 if TYPE_CHECKING:
-    from fabric.networks.inference.placement import Placement
+    from fabric.networks.inference.placement import DecoderPlacement
     from harness.inference.asking import AnswerRequest
     from harness.inference.generate import Answer
     from traces.writer import RunWriter
@@ -115,13 +115,13 @@ def fill(writer: RunWriter, answer: Answer, counters: bool) -> None:
 
 def result_of(request: AnswerRequest, answer: Answer) -> dict[str, Any]:
     """Return what is printed as JSON."""
-    from fabric.networks.inference.placement import Placement
+    from fabric.networks.inference.placement import DecoderPlacement
 
     decoder, mesh, machine = request.decoder, request.last_mesh, request.machine
     steps = answer.token_cycles or ([answer.expected_cycles] if answer.at_once else answer.prompt_cycles[-1:])
     mean = sum(steps) / len(steps)
     useful = decoder.layers * decoder.product_parameters + decoder.vocabulary * decoder.hidden
-    place = Placement(decoder, *mesh, 1, request.dtype)
+    place = DecoderPlacement(decoder, *mesh, 1, request.dtype)
     lanes = place.shapes["head"].lanes(machine)
     return {
         "model": request.model.name,
@@ -162,7 +162,7 @@ def result_of(request: AnswerRequest, answer: Answer) -> dict[str, Any]:
     }
 
 
-def _logits_read(request: AnswerRequest, place: Placement) -> dict[str, int] | None:
+def _logits_read(request: AnswerRequest, place: DecoderPlacement) -> dict[str, int] | None:
     """Return what the host reads to draw a token; None if the wafer finds the likeliest.
 
     The host takes the logits from the memory of the PEs of row 0: that is in no count of cycles.  Over the north edge,

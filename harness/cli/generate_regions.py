@@ -10,7 +10,7 @@ from harness.cli.shared import CLOCKS
 
 if TYPE_CHECKING:
     from harness.inference.asking import AnswerRequest
-    from harness.inference.regions import Flow
+    from harness.inference.regions import RegionAnswers
     from traces.writer import RunWriter
     from wse_core.params import Machine
 
@@ -19,12 +19,12 @@ __all__ = ["estimated", "estimated_rows", "fill", "result_of", "rows"]
 
 def estimated(request: AnswerRequest) -> dict[str, Any]:
     """Return a round of the last position by closed form; nothing is run."""
-    from fabric.networks.inference.pipeline import Pipeline
+    from fabric.networks.inference.pipeline import RegionPipeline
     from fabric.networks.inference.pipeline_cycles import PipelineCycles
     from harness.inference.admission import admitted
 
     built, _ = admitted(request)
-    assert isinstance(built, Pipeline)
+    assert isinstance(built, RegionPipeline)
     form = PipelineCycles(built)
     found = form.round(request.tokens - 1)
     return {
@@ -42,7 +42,7 @@ def estimated(request: AnswerRequest) -> dict[str, Any]:
     }
 
 
-def result_of(request: AnswerRequest, flow: Flow) -> dict[str, Any]:
+def result_of(request: AnswerRequest, flow: RegionAnswers) -> dict[str, Any]:
     """Return what is printed as JSON."""
     machine = request.machine
     tokens = sum(len(each) for each in flow.token_cycles)
@@ -149,7 +149,7 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
     return [*found, ("host seconds", f"{result['host_seconds']:.1f}")]
 
 
-def fill(writer: RunWriter, flow: Flow, counters: bool) -> None:
+def fill(writer: RunWriter, flow: RegionAnswers, counters: bool) -> None:
     """Put answers into a run file, and the counters of the PEs if they are wanted."""
     for name, (values, unit) in flow.counters.items() if counters else ():
         writer.add_counter(name, values, unit)

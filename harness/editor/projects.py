@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fabric.csl.artefact import bundle_of
 from fabric.csl.compile import compile_file
-from fabric.csl.comptime.session import LIBRARY, Options, Session
+from fabric.csl.comptime.session import LIBRARY, CompilerSession, Options
 from fabric.csl.diagnostics import CslError, Diagnostic, Fault, Source, Span
 from fabric.csl.emit.listing import instructions
 from fabric.csl.projects import Project, find_projects
@@ -86,7 +86,7 @@ class Workspace:
         top = projects[0].path if projects else importer
         source = Source(str(importer), "", importer)
         try:
-            return Session(options, top=top).find(name, source, Span(source, 0, 0)).resolve()
+            return CompilerSession(options, top=top).find(name, source, Span(source, 0, 0)).resolve()
         except Fault:
             return None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from harness.figures import Result, figure
-from harness.inference.parts import COUNT, UNMEASURED, Part, measured
+from harness.inference.parts import COUNT, UNMEASURED, ComparedPart, measured
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,7 @@ def waferllm_parts(machine: Machine, max_cycle_level: int | None = None, progres
     """Run every part and compare."""
     if progress is not None:
         progress.phase("parts")
-    found: list[Part] = []
+    found: list[ComparedPart] = []
     for part in measured(machine):
         found.append(part)
         if progress is not None:
@@ -39,7 +39,7 @@ def waferllm_parts(machine: Machine, max_cycle_level: int | None = None, progres
     return Result([part.as_dict() for part in found], notes, lambda canvas: _draw(canvas, found))
 
 
-def _draw(canvas: Figure, found: Sequence[Part]) -> None:
+def _draw(canvas: Figure, found: Sequence[ComparedPart]) -> None:
     """Paint the error of each part."""
     axis = canvas.subplots()
     names = [f"{part.name}: {part.setting}" for part in found]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.figures import Result, figure
-from harness.inference.tables import FAR, Cell, cells, ratios
+from harness.inference.tables import FAR, PublishedCell, cells, ratios
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,14 +34,14 @@ SUMMARIES = {
 }
 
 
-def _label(cell: Cell) -> str:
+def _label(cell: PublishedCell) -> str:
     """Return what a modelled value is called in the legend."""
     return cell.program if cell.gigahertz is None else f"{cell.program}, {cell.gigahertz:g} GHz"
 
 
-def notes(found: Sequence[Cell]) -> dict[str, Any]:
+def notes(found: Sequence[PublishedCell]) -> dict[str, Any]:
     """Return, per kind of modelled value, cells within 15 % and the largest error; and whether more PEs help."""
-    kinds: dict[str, list[Cell]] = {}
+    kinds: dict[str, list[PublishedCell]] = {}
     for cell in found:
         kinds.setdefault(_label(cell), []).append(cell)
     counts: dict[str, Any] = {
@@ -60,12 +60,12 @@ def notes(found: Sequence[Cell]) -> dict[str, Any]:
     return counts
 
 
-def _place(cell: Cell) -> str:
+def _place(cell: PublishedCell) -> str:
     """Return where in a table a cell stands."""
     return " ".join(part for part in (cell.model, cell.system, cell.setting) if part)
 
 
-def _values(axis: Any, unit: str, mine: Sequence[Cell]) -> None:
+def _values(axis: Any, unit: str, mine: Sequence[PublishedCell]) -> None:
     """Set the axis of values of one unit: logarithmic if they span more than a factor of 20."""
     seen = [abs(value) for cell in mine for value in (cell.published, cell.modelled)]
     if max(seen) > 20 * min(seen):
@@ -74,7 +74,7 @@ def _values(axis: Any, unit: str, mine: Sequence[Cell]) -> None:
     axis.margins(x=0.08)
 
 
-def _draw(canvas: Figure, found: Sequence[Cell]) -> None:
+def _draw(canvas: Figure, found: Sequence[PublishedCell]) -> None:
     """Paint a line per cell of the table: published and modelled values, a panel for each unit, and errors."""
     units = list(dict.fromkeys(cell.unit for cell in found))
     rows = {place: k for k, place in enumerate(dict.fromkeys(map(_place, found)))}

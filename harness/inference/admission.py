@@ -10,8 +10,8 @@ from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.fit import admit, needed_words, tokens_per_row
 from fabric.networks.inference.log import PAIRS
 from fabric.networks.inference.move.two_meshes import TwoMeshes
-from fabric.networks.inference.pipeline import Pipeline
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.pipeline import RegionPipeline
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.prefill.cycles import PromptCycles
 from fabric.networks.inference.prefill.fit import admit_prompt, prompt_words
 from fabric.networks.inference.prefill.placement import PromptPlacement
@@ -41,7 +41,7 @@ class Drafted:
     alone: Decode
 
 
-Built = Decode | TwoMeshes | Pipeline | Chunks | Drafted
+Built = Decode | TwoMeshes | RegionPipeline | Chunks | Drafted
 """A `Built` is the programs for a request: of one mesh, of two, of regions, of a prompt in pieces, or of two models."""
 
 Words = dict[str, int]
@@ -76,7 +76,7 @@ def _on_one_mesh(request: AnswerRequest) -> tuple[Decode, list[Words]]:
     """Return a decoder, with a program for the prompt unless it is read token by token, or does not fit."""
     machine, policy, mesh = request.machine, request.policy, request.mesh
     room = tokens_per_row(request.tokens, mesh[1], policy)
-    place = Placement(request.decoder, *mesh, room, request.dtype)
+    place = DecoderPlacement(request.decoder, *mesh, room, request.dtype)
     admit(place, machine, request.tokens, policy)
     if request.prefix is not None:
         return _behind(request.prefix, request, place)
@@ -91,7 +91,7 @@ def _on_one_mesh(request: AnswerRequest) -> tuple[Decode, list[Words]]:
     return Decode(machine, place, policy, answers=request.answers), [needed_words(place)]
 
 
-def _behind(prefix: Prefix, request: AnswerRequest, place: Placement) -> tuple[Decode, list[Words]]:
+def _behind(prefix: Prefix, request: AnswerRequest, place: DecoderPlacement) -> tuple[Decode, list[Words]]:
     """Return a decoder that goes on behind tokens of another answer, which lie as they were read."""
     machine, policy = request.machine, request.policy
     at_once, pieces, length = prefix.read
@@ -129,7 +129,7 @@ def _in_a_batch(request: AnswerRequest, batch: int) -> tuple[Decode, list[Words]
     """Return a decoder of a batch, with caches for so many requests."""
     machine, policy, mesh = request.machine, request.policy, request.mesh
     room = tokens_per_row(request.tokens, mesh[1], policy)
-    place = Placement(request.decoder, *mesh, room, request.dtype, batch=batch)
+    place = DecoderPlacement(request.decoder, *mesh, room, request.dtype, batch=batch)
     admit(place, machine, request.tokens, policy)
     return Decode(machine, place, policy, answers=request.answers), [needed_words(place)]
 
@@ -151,7 +151,7 @@ def _with_a_draft(request: AnswerRequest, draft: Model) -> tuple[Drafted, list[W
         (request.decoder, mesh, "decoder"), (draft.configuration.decoder.within(request.tokens), second, "draft")
     ):  # fmt: skip
         room = tokens_per_row(request.tokens, size[1], policy)
-        place = Placement(decoder, *size, room, request.dtype, batch=1, ahead=request.ahead)
+        place = DecoderPlacement(decoder, *size, room, request.dtype, batch=1, ahead=request.ahead)
         built = Decode(machine, place, policy, answers=request.answers)
         admit(place, machine, request.tokens, policy, where, "--ahead")
         found.append(built)
@@ -164,7 +164,7 @@ def _in_chunks(request: AnswerRequest, size: int) -> tuple[Chunks, list[Words]]:
     """Return a program that reads all but the last token of the prompt in pieces, and one that answers."""
     machine, policy, mesh = request.machine, request.policy, request.mesh
     room = tokens_per_row(request.tokens, mesh[1], policy)
-    place = Placement(request.decoder, *mesh, room, request.dtype)
+    place = DecoderPlacement(request.decoder, *mesh, room, request.dtype)
     length = len(request.prompt) - 1
     size = min(size, length) if length > 1 else 2
     built = Chunks(machine, place, length, size, policy, request.answers)
@@ -176,19 +176,21 @@ def _on_two_meshes(request: AnswerRequest, second: tuple[int, int]) -> tuple[Two
     """Return a mesh that reads all but the last token of the prompt, and another one that decodes."""
     length, first, policy = len(request.prompt), request.mesh, request.policy
     room = max(1, tokens_per_row(length - 1, first[1], "shift"))
-    before = Placement(request.decoder, *first, room, request.dtype)
-    behind = Placement(request.decoder, *second, tokens_per_row(request.tokens, second[1], policy), request.dtype)
+    before = DecoderPlacement(request.decoder, *first, room, request.dtype)
+    behind = DecoderPlacement(
+        request.decoder, *second, tokens_per_row(request.tokens, second[1], policy), request.dtype
+    )
     built = TwoMeshes(request.machine, before, behind, length - 1, policy, request.answers)
     built.admit()
     return built, [built.most_words()]
 
 
-def _in_regions(request: AnswerRequest, regions: int) -> tuple[Pipeline, list[Words]]:
+def _in_regions(request: AnswerRequest, regions: int) -> tuple[RegionPipeline, list[Words]]:
     """Return the decoder on its regions, with caches for all answers."""
     machine, policy, mesh = request.machine, request.policy, request.mesh
     room = tokens_per_row(request.tokens, mesh[1], policy)
-    place = Placement(request.decoder, *mesh, room, request.dtype, requests=len(request.prompts))
-    built = Pipeline(machine, place, regions, policy, request.answers)
+    place = DecoderPlacement(request.decoder, *mesh, room, request.dtype, requests=len(request.prompts))
+    built = RegionPipeline(machine, place, regions, policy, request.answers)
     words = []
     for k, stage in enumerate(built.stages):
         admit(stage.place, machine, request.tokens, policy, f"part of region {k + 1}")

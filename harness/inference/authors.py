@@ -25,7 +25,7 @@ from fabric.kernels.kit.data import wavelets_of
 from fabric.networks.inference.decoder import Decoder
 from fabric.price import timing
 from harness.inference.costs import all_reduce, cdiv, matrix_vector
-from harness.inference.phase import Phase
+from harness.inference.phase import LayerCycles
 from wse_core.errors import UnsupportedError
 from wse_core.params import Machine
 
@@ -66,7 +66,7 @@ def _side(decoder: Decoder, width: int, height: int) -> int:
     return width
 
 
-def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096) -> Phase:
+def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096) -> LayerCycles:
     """Return a step of decode over a cache of so many tokens."""
     m, p = machine, _side(decoder, width, height)
     d, f, t = cdiv(decoder.hidden, p), cdiv(decoder.ffn, p), cdiv(tokens, p)
@@ -82,7 +82,7 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
         "up, gate": 2 * f,
         "down": d,
     }
-    return Phase(
+    return LayerCycles(
         "A",
         "decode",
         decoder.layers,
@@ -108,7 +108,7 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
     )
 
 
-def prefill(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096) -> Phase:
+def prefill(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096) -> LayerCycles:
     """Return the prefill of so many tokens."""
     m, p = machine, _side(decoder, width, height)
     s, d, f = cdiv(tokens, p), cdiv(decoder.hidden, p), cdiv(decoder.ffn, p)
@@ -128,7 +128,7 @@ def prefill(machine: Machine, decoder: Decoder, width: int, height: int, tokens:
         return half * timing.stage(m) + words(n) + timing.transfer(m, words(n), half, 6, 2)
 
     turns = {"X": s * d, "P": s * s, "attention": s * d, "second X": s * d, "inner": s * f}
-    return Phase(
+    return LayerCycles(
         "A",
         "prefill",
         decoder.layers,

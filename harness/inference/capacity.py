@@ -2,8 +2,8 @@
 
 The cache is shifted, so that every row of PEs holds as many tokens as the next, to one; a cache that only grows at the
 bottom row holds what one row does.  Two ways to count: `by_arithmetic` for the paper's cells, from tiles cut without
-regard to rotary pairs, layers and reserved bytes being declared; and `Memory` for the resident decoder that runs here,
-with whole pairs, code and temporaries.
+regard to rotary pairs, layers and reserved bytes being declared; and `DecoderMemory` for the resident decoder that runs
+here, with whole pairs, code and temporaries.
 """
 
 from __future__ import annotations
@@ -16,12 +16,21 @@ from harness.inference.running import bytes_of, prompt_bytes_of
 from wse_core.errors import PlanError
 from wse_core.params import Machine
 
-__all__ = ["Arithmetic", "Memory", "admit", "admit_batch", "by_arithmetic", "columns_of", "places_of", "smallest_mesh"]
+__all__ = [
+    "CacheArithmetic",
+    "DecoderMemory",
+    "admit",
+    "admit_batch",
+    "by_arithmetic",
+    "columns_of",
+    "places_of",
+    "smallest_mesh",
+]
 
 
 @dataclass(frozen=True)
-class Arithmetic:
-    """An `Arithmetic` says how many tokens a cache holds, by plain division.
+class CacheArithmetic:
+    """A `CacheArithmetic` says how many tokens a cache holds, by plain division.
 
     Attributes
     ----------
@@ -55,7 +64,7 @@ class Arithmetic:
         return int(self.rows * self.per_row + 1e-6)  # whole numbers survive the division
 
 
-def by_arithmetic(machine: Machine, decoder: Decoder, side: int, layers: float, reserved: int) -> Arithmetic:
+def by_arithmetic(machine: Machine, decoder: Decoder, side: int, layers: float, reserved: int) -> CacheArithmetic:
     """Return the tokens that a square of PEs holds beside so many layers and reserved bytes per PE.
 
     Layers may be a fraction: those of the model over its regions, as if regions shared layers.
@@ -63,12 +72,12 @@ def by_arithmetic(machine: Machine, decoder: Decoder, side: int, layers: float, 
     d, kv, f = (cdiv(n, side) for n in (decoder.hidden, decoder.kv_features, decoder.ffn))
     weights, token = 2 * (2 * d * d + 2 * d * kv + (1 + len(decoder.inward)) * d * f), 4 * kv
     left = 2 * machine["mem.words"] - layers * weights - reserved
-    return Arithmetic(left / (layers * token), side, weights, token)
+    return CacheArithmetic(left / (layers * token), side, weights, token)
 
 
 @dataclass(frozen=True)
-class Memory:
-    """A `Memory` says what the resident decoder needs of a PE's memory, on a region of width x height.
+class DecoderMemory:
+    """A `DecoderMemory` says what the resident decoder needs of a PE's memory, on a region of width x height.
 
     Attributes
     ----------
@@ -127,7 +136,7 @@ class Memory:
         return low * self.height
 
 
-def columns_of(memory: Memory, tokens: int) -> int:
+def columns_of(memory: DecoderMemory, tokens: int) -> int:
     """Return the columns of the wafer that all regions of a mesh take, as many below one another as have room."""
     below = max(1, memory.machine["fabric.height"] // memory.height)
     return cdiv(memory.regions(tokens), below) * memory.width
@@ -139,14 +148,14 @@ def smallest_mesh(machine: Machine, decoder: Decoder, tokens: int, reads: bool =
     top = high
     while low < high:
         middle = (low + high) // 2
-        if Memory(machine, decoder, middle, middle, reads).layers_that_fit(tokens):
+        if DecoderMemory(machine, decoder, middle, middle, reads).layers_that_fit(tokens):
             high = middle
         else:
             low = middle + 1
     return low if low < top else None
 
 
-def admit_batch(memory: Memory, tokens: int) -> None:
+def admit_batch(memory: DecoderMemory, tokens: int) -> None:
     """Refuse a batch of which not even one layer fits.
 
     Raises
@@ -178,7 +187,7 @@ def places_of(machine: Machine, width: int, height: int) -> int:
     return int(machine["fabric.width"] // width) * int(machine["fabric.height"] // height)
 
 
-def admit(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int) -> Memory:
+def admit(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int) -> DecoderMemory:
     """Return the memory of a PE, or refuse a mesh that the wafer has not or on which no layer fits.
 
     Raises
@@ -191,7 +200,7 @@ def admit(machine: Machine, decoder: Decoder, width: int, height: int, tokens: i
             raise PlanError(
                 f"{asked} PEs, the wafer has {limit}", where=f"mesh {name}", limit=name, needed=asked, available=limit
             )
-    found = Memory(machine, decoder, width, height)
+    found = DecoderMemory(machine, decoder, width, height)
     if not found.layers_that_fit(tokens):
         parts = found.parts(1, tokens)
         name = max((name for name in parts if name not in ("code", "vectors")), key=lambda each: parts[each])

@@ -20,7 +20,7 @@ from fabric.networks.inference.edge import Came
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.prefill.oracle import PrefillOracle
 from fabric.networks.inference.prefill.program import Prefill
-from fabric.networks.inference.resident import Resident, Resumed
+from fabric.networks.inference.resident import ResidentDecoder, Resumed
 from harness.inference.yardsticks import Agreement, Yardstick
 
 __all__ = ["EACH", "SAMPLED_FROM", "Compared", "is_drawn"]
@@ -67,7 +67,7 @@ class Compared:
         self.yardstick = Yardstick(oracle.place, weights, answer)
         self._passed: list[int] = []  # tokens that plain numpy has yet to take
 
-    def goes_on(self, resident: Resident, tokens: Sequence[int]) -> None:
+    def goes_on(self, resident: ResidentDecoder, tokens: Sequence[int]) -> None:
         """Go on behind tokens that have been taken before, with the cache that the PEs have."""
         self.oracle.take_over(resident.cache(), len(tokens))
         self._passed += tokens
@@ -76,12 +76,12 @@ class Compared:
         """The step that comes is compared: always, or if the sample has it."""
         return self.seed is None or is_drawn(self.answer.steps - self.first, self.seed)
 
-    def before(self, resident: Resident) -> None:
+    def before(self, resident: ResidentDecoder) -> None:
         """Give the oracle the cache of the PEs if the step to come is one of the sample."""
         if self.seed is not None and self.looks():
             self.oracle.take_over(resident.cache(), resident.count)
 
-    def compare(self, token: int, step: Came, resident: Resident | None = None) -> None:
+    def compare(self, token: int, step: Came, resident: ResidentDecoder | None = None) -> None:
         """Let both take a token and compare, if its step is to be; `resident`: of a sample, where the cache is."""
         self._passed.append(token)
         if self.looks():

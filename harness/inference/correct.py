@@ -36,7 +36,7 @@ from harness.inference.costs import (
     scores,
     vector_function,
 )
-from harness.inference.phase import Phase
+from harness.inference.phase import LayerCycles
 from wse_core.params import Machine
 
 __all__ = ["Tiles", "decode", "prefill", "tiles"]
@@ -181,7 +181,9 @@ def _gated(machine: Machine, n: int, decoder: Decoder) -> int:
     return vector_function(m, "exp", n) + vector_function(m, "reciprocal", n) + around
 
 
-def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096, sums: str = "f32") -> Phase:
+def decode(
+    machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096, sums: str = "f32"
+) -> LayerCycles:
     """Return a step of decode over a cache of so many tokens; `sums` is f32, or f16 as in program A."""
     m, t = machine, tiles(decoder, width, height)
     rows, heads, chosen = cdiv(tokens, height), t.rounds * t.queries, max(1, decoder.chosen)
@@ -212,7 +214,7 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
         local["norms of projections"] = _norm(m, (t.queries + 1) * t.rounds * t.keys)
     local |= _biases(m, decoder, t.along, t.inner) | _limits(m, decoder, heads * rows) | _choice(m, decoder)
     router = {"router": matrix_vector(m, decoder.experts, t.along, kind)} if decoder.experts else {}
-    return Phase(
+    return LayerCycles(
         "B",
         "decode",
         decoder.layers,
@@ -239,7 +241,7 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
 
 def prefill(
     machine: Machine, decoder: Decoder, width: int, height: int, tokens: int = 4096, sums: str = "f32"
-) -> Phase:
+) -> LayerCycles:
     """Return the prefill of so many tokens; `sums` is f32, or f16 as in program A."""
     m, t = machine, tiles(decoder, width, height)
     rows, heads, chosen = cdiv(tokens, height), t.rounds * t.queries, max(1, decoder.chosen)
@@ -278,7 +280,7 @@ def prefill(
         local["norms of projections"] = _norm(m, (t.queries + 1) * t.rounds * t.keys, rows)
     local |= _biases(m, decoder, rows * t.across, rows * t.inner)
     local |= _limits(m, decoder, heads * rows * width_of_scores) | _choice(m, decoder, rows)
-    return Phase(
+    return LayerCycles(
         "B",
         "prefill",
         decoder.layers,

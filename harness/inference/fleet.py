@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fabric.networks.inference.decoder import Decoder
-from harness.inference.capacity import Memory, places_of
+from harness.inference.capacity import DecoderMemory, places_of
 from harness.inference.costs import cdiv
 from harness.inference.published import SERVED
 from harness.inference.requests import PROGRAMS, clocks, extras
@@ -75,7 +75,7 @@ def crossing(machine: Machine, decoder: Decoder) -> float:
 
 def fleet(machine: Machine, decoder: Decoder, mesh: tuple[int, int], tokens: int, wafers: int) -> Fleet:
     """Return what so many wafers mean to a model on regions of a mesh, with room for so many tokens."""
-    regions = Memory(machine, decoder, *mesh).regions(tokens)
+    regions = DecoderMemory(machine, decoder, *mesh).regions(tokens)
     return Fleet(wafers, cdiv(regions, max(1, places_of(machine, *mesh))), crossing(machine, decoder))
 
 
@@ -92,7 +92,7 @@ def fastest_mesh(machine: Machine, decoder: Decoder, tokens: int, wafers: int) -
     """
     found, fewest = [], 0
     for mesh in _cuts(machine):
-        if not Memory(machine, decoder, *mesh).layers_that_fit(tokens):
+        if not DecoderMemory(machine, decoder, *mesh).layers_that_fit(tokens):
             continue
         needed = fleet(machine, decoder, mesh, tokens, wafers).needed
         fewest = min(fewest or needed, needed)
@@ -129,7 +129,7 @@ def user_rates(
 
     A token takes the layers, what stands beside them, and the way between wafers.
     """
-    regions = Memory(machine, decoder, *mesh).regions(tokens)
+    regions = DecoderMemory(machine, decoder, *mesh).regions(tokens)
     found = fleet(machine, decoder, mesh, tokens, wafers)
     beside = extras(machine, decoder, *mesh, regions).cycles
     layers = PROGRAMS["B"].decode(machine, decoder, *mesh, tokens).cycles

@@ -2,7 +2,7 @@
 
 Two programs of the PEs share weights and cache: one reads a prompt at once (*prefill*), the other decodes.  Between
 them the last token's hidden features move (the *transition*), and the PEs get the other program, whose code the host
-has to load: the cycles which that takes at least are told apart (`Load`), since no program of the PEs does it.
+has to load: the cycles which that takes at least are told apart (`ProgramLoad`), since no program of the PEs does it.
 
 A prompt may also be read in pieces (`fabric.networks.inference.chunks`), or by the decoding program itself, one token
 per step; then nothing moves between prompt and answer.  Or it is read on another mesh, beside that which decodes: then
@@ -29,17 +29,17 @@ from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.oracle import Oracle
-from fabric.networks.inference.pipeline import Pipeline
+from fabric.networks.inference.pipeline import RegionPipeline
 from fabric.networks.inference.prefill.cycles import PromptCycles
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import read_prompt
-from fabric.networks.inference.resident import Resident, Resumed, Step
+from fabric.networks.inference.resident import DecodeStep, ResidentDecoder, Resumed
 from harness.inference.admission import Drafted, admitted
 from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.comparing import Compared
 from harness.inference.prefix import Prefix
-from harness.inference.regions import Flow, flow_of
+from harness.inference.regions import RegionAnswers, flow_of
 from harness.inference.resuming import AnswerFile, Kept, added, check_prefix, restored
 from harness.inference.serving import BatchAnswers, service_of
 from harness.inference.speculation import Speculation, speculation_of
@@ -50,7 +50,7 @@ from traces.marks import mark
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic, Bits
 
-__all__ = ["Answer", "Load", "answer"]
+__all__ = ["Answer", "ProgramLoad", "answer"]
 
 Weights = Mapping[str, NDArray[Any]]
 """Tensors by the hub's names, as the PEs have them."""
@@ -60,8 +60,8 @@ TRACK = "answer"
 
 
 @dataclass(frozen=True)
-class Load:
-    """A `Load` is the loading of a program between two phases: its words and cycles.
+class ProgramLoad:
+    """A `ProgramLoad` is the loading of a program between two phases: its words and cycles.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Answer(Agreement):
     transition, first_cycles : int
         Of the move of the last token's hidden features, and of all that follows until the first token has left; 0 if
         the prompt was read token by token, where the last step has them.
-    load : Load or None
+    load : ProgramLoad or None
         Of the decoding program, behind a prompt that was read at once on the same mesh.
     at_once : bool
         Whether a program of its own read the prompt.
@@ -123,7 +123,7 @@ class Answer(Agreement):
     token_cycles: list[int] = field(default_factory=list)
     transition: int = 0
     first_cycles: int = 0
-    load: Load | None = None
+    load: ProgramLoad | None = None
     at_once: bool = False
     pieces: int = 0
     moved_bytes: int = 0
@@ -138,7 +138,7 @@ class Answer(Agreement):
     host_seconds: float = 0.0
     losses: list[Loss] = field(default_factory=list)
 
-    def note(self, step: Step, of_prompt: bool) -> None:
+    def note(self, step: DecodeStep, of_prompt: bool) -> None:
         """Add what a step took."""
         self.hops += step.hops
         (self.prompt_cycles if of_prompt else self.token_cycles).append(step.cycles)
@@ -148,7 +148,7 @@ class Answer(Agreement):
         self.tokens.append(token)
         self.logits.append(logits)
 
-    def conclude(self, resident: Resident) -> None:
+    def conclude(self, resident: ResidentDecoder) -> None:
         """Add the closed form of the last step and the counters of the decoding program."""
         if self.at_once and (resident.decode.arrived or resident.decode.begun):
             # the last token of the prompt was a step like those of the answer
@@ -164,7 +164,7 @@ class _Begun:
     compare with.
     """
 
-    resident: Resident
+    resident: ResidentDecoder
     resumed: Resumed | None
     compared: Compared | None
 
@@ -188,7 +188,7 @@ def _begun(
     tables = built.tables(weights)
     compared = _compared(Oracle(built, weights, tables), request, weights, answer) if request.verify else None
     if built.prompt is None:
-        return _Begun(Resident(built, weights, tables=tables), None, compared)
+        return _Begun(ResidentDecoder(built, weights, tables=tables), None, compared)
     return _at_once(built, built.prompt, request, weights, tables, answer, compared, progress)
 
 
@@ -215,10 +215,10 @@ def _at_once(
     prefill = Prefill(decode.machine, place)
     reading = read_prompt(prefill, weights, tables, request.prompt, progress=_reckoned(prefill, progress))
     mark(reading.begun, "prefill", TRACK, reading.begun + reading.cycles)
-    resident = Resident(decode, weights, kept=reading.kept)
+    resident = ResidentDecoder(decode, weights, kept=reading.kept)
     resumed = resident.resume()
     words = 2 * max(len(image.code) for image in resident.fabric.spec.programs)
-    answer.load, answer.at_once = Load(words, decode.place.width * words // 2), True
+    answer.load, answer.at_once = ProgramLoad(words, decode.place.width * words // 2), True
     loaded = resumed.begun - resumed.transition
     mark(loaded, f"program of {words} words loaded, in no time", TRACK)
     mark(loaded, "transition", TRACK, resumed.begun)
@@ -250,7 +250,7 @@ def _in_chunks(built: Chunks, request: AnswerRequest, weights: Weights, answer: 
         compared.skip(read)
     resident = built.answering(weights, reading.kept)
     words = 2 * max(len(image.code) for image in resident.fabric.spec.programs)
-    answer.load = Load(words, built.decode.place.width * words // 2)
+    answer.load = ProgramLoad(words, built.decode.place.width * words // 2)
     answer.at_once, answer.pieces, answer.counters = True, len(reading.steps), reading.counters
     return _Begun(resident, None, compared)
 
@@ -280,7 +280,7 @@ def _gone_on(built: Decode | Chunks, request: AnswerRequest, weights: Weights, a
         raise ConfigError(what, where="--tokens", hint="as many as in the file, or another file")
     load = kept.answer.pop("load")
     restored(answer, kept)
-    answer.load, answer.resumed = Load(*load) if load else None, kept.position
+    answer.load, answer.resumed = ProgramLoad(*load) if load else None, kept.position
     decode = built.decode if isinstance(built, Chunks) else built
     read = [*request.prompt, *answer.tokens][: kept.position]
     return _behind(decode, request, weights, answer, kept.lasting, read, isinstance(built, Chunks))
@@ -305,7 +305,9 @@ def _behind(
     """Let the decoder go on behind tokens that were read, with what their PEs kept."""
     tables = decode.tables(weights)
     behind = decode.prompt is not None or decode.begun
-    resident = Resident(decode, weights, kept=tables) if behind else Resident(decode, weights, tables=tables)
+    resident = (
+        ResidentDecoder(decode, weights, kept=tables) if behind else ResidentDecoder(decode, weights, tables=tables)
+    )
     resident.go_on(lasting, len(read))
     if not request.verify:
         return _Begun(resident, None, None)
@@ -314,7 +316,9 @@ def _behind(
     return _Begun(resident, None, compared)
 
 
-def _taken(resident: Resident, token: int, of_prompt: bool, answer: Answer, compared: Compared | None) -> Step:
+def _taken(
+    resident: ResidentDecoder, token: int, of_prompt: bool, answer: Answer, compared: Compared | None
+) -> DecodeStep:
     """Let the decoder take a token; note what it took, and how it agrees."""
     if compared is not None:
         compared.before(resident)
@@ -375,8 +379,8 @@ def _answered(
 
 def answer(
     request: AnswerRequest, hear: Hear | None = None, progress: Progress | None = None
-) -> Answer | Flow | BatchAnswers | Speculation:
-    """Answer a request: a `Flow` of several answers if it has regions, a `BatchAnswers` with a batch, a
+) -> Answer | RegionAnswers | BatchAnswers | Speculation:
+    """Answer a request: a `RegionAnswers` of several answers if it has regions, a `BatchAnswers` with a batch, a
     `Speculation` with a draft, else an `Answer`.
 
     Parameters
@@ -399,8 +403,8 @@ def answer(
     beside = "" if request.regions is None else f"{request.regions} regions of "
     progress.phase(f"weights and programs of {beside}{request.mesh[0]} x {request.mesh[1]} PEs")
     weights, losses = request.model.rounded(Arithmetic.of(request.machine, request.dtype))
-    found: Answer | Flow | BatchAnswers | Speculation
-    if isinstance(built, Pipeline):
+    found: Answer | RegionAnswers | BatchAnswers | Speculation
+    if isinstance(built, RegionPipeline):
         found = flow_of(request, built, words, weights, hear, progress)
     elif isinstance(built, Drafted):
         found = speculation_of(request, built, words, weights, hear, progress)

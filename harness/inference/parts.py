@@ -18,7 +18,7 @@ from harness.inference.costs import all_reduce, matrix_vector, mesh_gemm, run_fu
 from wse_core.errors import InternalError
 from wse_core.params import Machine
 
-__all__ = ["COUNT", "UNMEASURED", "Part", "measured"]
+__all__ = ["COUNT", "UNMEASURED", "ComparedPart", "measured"]
 
 UNMEASURED = {
     "P V by floods": "prefill of program B",
@@ -44,8 +44,8 @@ COUNT = len(LINES) + 2 * len(TILES) + len(SQUARES) + len(GROUPS) + len(FUNCTIONS
 
 
 @dataclass(frozen=True)
-class Part:
-    """A `Part` is a closed form and what a simulation says.
+class ComparedPart:
+    """A `ComparedPart` is a closed form and what a simulation says.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ def _run(machine: Machine, name: str, **values: Any) -> dict[str, Any]:
     return dict(found)
 
 
-def measured(machine: Machine) -> Iterator[Part]:
+def measured(machine: Machine) -> Iterator[ComparedPart]:
     """Run every part; yield them as they come."""
     m = machine
     for places, n, dtype in LINES:
@@ -102,13 +102,13 @@ def measured(machine: Machine) -> Iterator[Part]:
         levels = 0 if dtype == "f32" else 2
         form = all_reduce(m, places, n, dtype, levels)
         seen = found["communication_cycles"] - timing.stamp(m)  # the earlier reading stands between the two
-        yield Part("all-reduce", f"{places} PEs, {n} values, {dtype}", form, float(seen))
+        yield ComparedPart("all-reduce", f"{places} PEs, {n} values, {dtype}", form, float(seen))
     for rows, depth in TILES:
         for sums in ("f32", "same"):
             found = _run(m, "gemv", p=1, height=1, m=rows, n=depth, sums=sums, replicated=True)
             form = matrix_vector(m, rows, depth, sums)
             seen = found["compute_cycles"] - timing.stamp(m) - 2
-            yield Part("matrix times vector", f"{rows} x {depth}, sums {sums}", form, float(seen))
+            yield ComparedPart("matrix times vector", f"{rows} x {depth}, sums {sums}", form, float(seen))
     for side, rows, depth, columns, sums in SQUARES:
         found = _run(
             m,
@@ -123,13 +123,13 @@ def measured(machine: Machine) -> Iterator[Part]:
         )
         steps = mesh_gemm(m, side, side, rows, depth, columns, sums)
         setting = f"{side} x {side} PEs, tiles {rows} x {depth} x {columns}, sums {sums}"
-        yield Part("MeshGEMM", setting, steps, float(found["cycles"]))
+        yield ComparedPart("MeshGEMM", setting, steps, float(found["cycles"]))
     for side, rows, depth, sums in GROUPS:
         found = _run(m, "gemm_t", p=side, m=rows * side, k=depth * side, n=rows * side, sums=sums)
         asked = scores(m, side, side, rows, depth, sums)
-        yield Part(
+        yield ComparedPart(
             "scores", f"{side} x {side} PEs, {rows} tokens x {depth} features, sums {sums}", asked, found["cycles"]
         )
     for name in FUNCTIONS:
         # Above the longest vector that is run, the form goes on evenly.
-        yield Part(name, "160 numbers", vector_function(m, name, 160), float(run_function(m, name, 160)))
+        yield ComparedPart(name, "160 numbers", vector_function(m, name, 160), float(run_function(m, name, 160)))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Phase"]
+__all__ = ["LayerCycles"]
 
 
 @dataclass(frozen=True)
-class Phase:
-    """A `Phase` has the cycles of one layer of prefill, or of one layer of a step of decode, by parts.
+class LayerCycles:
+    """A `LayerCycles` has the cycles of one layer of prefill, or of one layer of a step of decode, by parts.
 
     Attributes
     ----------

@@ -44,7 +44,7 @@ class Prefix:
     asked : mapping
         What the answer depended on, by the names of options (`harness.inference.resuming`).
     lasting : mapping
-        As `fabric.networks.inference.resident.Resident.lasting`.
+        As `fabric.networks.inference.resident.ResidentDecoder.lasting`.
     """
 
     path: Path

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fabric.networks.inference.edge import Came
 from fabric.networks.inference.passing import Passing, PipelineOracle
-from fabric.networks.inference.pipeline import Pipeline
+from fabric.networks.inference.pipeline import RegionPipeline
 from fabric.networks.inference.pipeline_cycles import Bubbles, PipelineCycles
 from harness.inference.admission import Words
 from harness.inference.asking import AnswerRequest, Hear
@@ -25,7 +25,7 @@ from harness.kit.console import Progress
 from harness.models.rounding import Loss
 from traces.marks import mark
 
-__all__ = ["Flow", "Region", "flow_of"]
+__all__ = ["Region", "RegionAnswers", "flow_of"]
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Region:
 
 
 @dataclass
-class Flow(Agreement):
-    """A `Flow` is what regions generated, what it took, and how it agrees with numpy.
+class RegionAnswers(Agreement):
+    """A `RegionAnswers` is what regions generated, what it took, and how it agrees with numpy.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class _Going:
         prompt: Sequence[int],
         request: AnswerRequest,
         draw: Callable[[NDArray[np.float32], int], int],
-        flow: Flow,
+        flow: RegionAnswers,
         number: int,
         yardstick: Yardstick,
     ) -> None:
@@ -150,12 +150,12 @@ def _feed(passing: Passing, going: Sequence[_Going], longest: int) -> None:
 
 def flow_of(
     request: AnswerRequest,
-    built: Pipeline,
+    built: RegionPipeline,
     words: Sequence[Words],
     weights: Mapping[str, NDArray[Any]],
     hear: Hear | None,
     progress: Progress,
-) -> Flow:
+) -> RegionAnswers:
     """Return the answers to the prompts of a request, which may be of different lengths.
 
     Parameters
@@ -168,7 +168,9 @@ def flow_of(
         As of `harness.inference.generate.answer`; `hear` hears of the first answer.
     """
     tables, turns = built.tables(weights), len(request.prompts)
-    flow = Flow([[] for _ in range(turns)], [[] for _ in range(turns)], [[] for _ in range(turns)], Bubbles(0, [], 1))
+    flow = RegionAnswers(
+        [[] for _ in range(turns)], [[] for _ in range(turns)], [[] for _ in range(turns)], Bubbles(0, [], 1)
+    )
     going = [
         _Going(
             prompt,
@@ -207,7 +209,12 @@ def flow_of(
 
 
 def _conclude(
-    flow: Flow, built: Pipeline, words: Sequence[Words], passing: Passing, cycles: tuple[int, int, int], position: int
+    flow: RegionAnswers,
+    built: RegionPipeline,
+    words: Sequence[Words],
+    passing: Passing,
+    cycles: tuple[int, int, int],
+    position: int,
 ) -> None:
     """Note what the regions did and what the closed form says of the last round."""
     first, read, end = cycles

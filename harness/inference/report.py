@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fabric.networks.inference.decoder import Decoder
-from harness.inference.capacity import Memory, admit, admit_batch, columns_of, places_of, smallest_mesh
+from harness.inference.capacity import DecoderMemory, admit, admit_batch, columns_of, places_of, smallest_mesh
 from harness.inference.fleet import user_rates
-from harness.inference.phase import Phase
+from harness.inference.phase import LayerCycles
 from harness.inference.requests import PROGRAMS, clocks, extras, growing, transition
 from harness.inference.running import running
 from harness.kit.console import table
@@ -19,7 +19,7 @@ __all__ = ["described", "planned"]
 Mesh = tuple[int, int]
 
 
-def _largest(phase: Phase) -> str:
+def _largest(phase: LayerCycles) -> str:
     """Return what takes most of a layer."""
     kinds = {"sum": phase.sums, "product": phase.products, "on a PE": phase.local}
     found = [(value, f"{name} ({kind})") for kind, parts in kinds.items() for name, value in parts.items()]
@@ -201,7 +201,7 @@ def _together(
     machine: Machine, decoder: Decoder, mesh: Mesh, tokens: int, batch: int, alone: dict[str, Any]
 ) -> dict[str, Any]:
     """Return what a step takes that has a token of each of so many requests, with as many in all caches."""
-    memory = Memory(machine, decoder, *mesh, batch=batch)
+    memory = DecoderMemory(machine, decoder, *mesh, batch=batch)
     admit_batch(memory, tokens)
     fit = memory.layers_that_fit(tokens)
     found: dict[str, Any] = {
@@ -243,17 +243,17 @@ def _said_of_batch(found: dict[str, Any], total: int) -> list[str]:
 
 
 def _reading(
-    machine: Machine, decoder: Decoder, memory: Memory, mesh: Mesh, prompt: int, tokens: int
+    machine: Machine, decoder: Decoder, memory: DecoderMemory, mesh: Mesh, prompt: int, tokens: int
 ) -> dict[str, Any]:
     """Return what PEs need while a prompt is read at once, and whether that mesh and the one of decode have room.
 
     Parameters
     ----------
-    memory : Memory
+    memory : DecoderMemory
         Of the mesh that decodes; on the same mesh both programs share the PEs, and regions have as many layers as the
         narrower of them lets in.
     """
-    reads = Memory(machine, decoder, *mesh, reads=True)
+    reads = DecoderMemory(machine, decoder, *mesh, reads=True)
     fit, needed = reads.layers_that_fit(prompt), reads.needed(1, prompt)
     both = prompt + tokens
     found: dict[str, Any] = {"layer_bytes": needed, "bytes": reads.total, "layers_each": fit, "fit": bool(fit)}

@@ -15,7 +15,7 @@ from fabric.networks.inference.decoder import Decoder
 from fabric.price import timing
 from harness.inference import authors, correct
 from harness.inference.costs import all_reduce, cdiv, elementwise, matrix_vector
-from harness.inference.phase import Phase
+from harness.inference.phase import LayerCycles
 from wse_core.params import Machine
 
 __all__ = ["PROGRAMS", "RequestCycles", "clocks", "extras", "growing", "request", "transition"]
@@ -109,12 +109,12 @@ def request(
     )
 
 
-def extras(machine: Machine, decoder: Decoder, width: int, height: int, regions: int) -> Phase:
+def extras(machine: Machine, decoder: Decoder, width: int, height: int, regions: int) -> LayerCycles:
     """Return what a step of a whole model takes beside its layers, once per token."""
     m = machine
     along, part = cdiv(decoder.hidden, height), cdiv(decoder.vocabulary, width)
     hand = width + m["infer.handover"] + wavelets_of(along + along % 2, "f16")
-    return Phase(
+    return LayerCycles(
         "B",
         "beside the layers",
         1,

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.inference.resident import Counters, Resident
+from fabric.networks.inference.resident import Counters, ResidentDecoder
 from harness.inference.asking import AnswerRequest
 from harness.inference.prefix import Prefix
 from harness.inference.yardsticks import Agreement
@@ -72,7 +72,7 @@ class Kept:
     answer : dict
         Attributes of `harness.inference.generate.Answer`.
     lasting : dict
-        As `Resident.lasting`.
+        As `ResidentDecoder.lasting`.
     """
 
     position: int
@@ -132,7 +132,7 @@ class AnswerFile:
             what = f"{self.path} is of a text that a window of attention holds, and {self.asked['--tokens']} are more"
             raise ConfigError(what, where="--tokens", hint=f"--tokens {asked['--tokens']}, or another file")
 
-    def write(self, position: int, answer: Answer, resident: Resident) -> None:
+    def write(self, position: int, answer: Answer, resident: ResidentDecoder) -> None:
         """Replace the file by one with an answer so far.
 
         Raises

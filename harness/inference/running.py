@@ -14,7 +14,7 @@ from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.fit import needed_words
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.prefill.fit import prompt_words
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from harness.inference.costs import cdiv
@@ -45,9 +45,9 @@ class Running:
         return self.layer * self.layers
 
 
-def placed(decoder: Decoder, width: int, height: int, layers: int, tokens: int, batch: int = 0) -> Placement:
+def placed(decoder: Decoder, width: int, height: int, layers: int, tokens: int, batch: int = 0) -> DecoderPlacement:
     """Return so many layers of a decoder on a mesh, with room for so many tokens, of each request of a batch."""
-    return Placement(decoder.part(0, layers), width, height, max(1, cdiv(tokens, height)), batch=batch)
+    return DecoderPlacement(decoder.part(0, layers), width, height, max(1, cdiv(tokens, height)), batch=batch)
 
 
 @cache

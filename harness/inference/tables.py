@@ -14,14 +14,14 @@ from typing import Any
 
 from fabric.networks.inference.decoder import Decoder
 from harness.inference import comparators, published
-from harness.inference.capacity import Memory, by_arithmetic
+from harness.inference.capacity import DecoderMemory, by_arithmetic
 from harness.inference.costs import all_reduce, cdiv, matrix_vector, mesh_gemm
 from harness.inference.requests import PROGRAMS, clocks, request
 from harness.inference.running import running
 from harness.models.presets import PRESETS
 from wse_core.params import Machine
 
-__all__ = ["FAR", "TABLES", "Cell", "cells", "fixed_cache", "ratios"]
+__all__ = ["FAR", "TABLES", "PublishedCell", "cells", "fixed_cache", "ratios"]
 
 FAR = 0.15
 """A cell needs a reason if it is off by more than this share."""
@@ -32,8 +32,8 @@ CACHED = 4096
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A `Cell` is a published cell and one modelled value for it.
+class PublishedCell:
+    """A `PublishedCell` is a published cell and one modelled value for it.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ LADDER: dict[str, Cycles] = {"prefill": comparators.ladder_prefill, "decode": co
 COMPARED: dict[str, dict[str, Cycles]] = {"T10": T10, "Ladder": LADDER}  # type: ignore[dict-item]
 
 
-def _phases(machine: Machine, name: str) -> Iterator[Cell]:
+def _phases(machine: Machine, name: str) -> Iterator[PublishedCell]:
     """Yield the cells of table 3 or 4."""
     table, found, sides, per = {
         "prefill": ("3", published.PREFILL, published.PREFILL_SIDES, CACHED),
@@ -123,26 +123,26 @@ def _phases(machine: Machine, name: str) -> Iterator[Cell]:
                     for clock in clocks(machine):
                         rate = per * clock * 1e9 / cycles
                         reason = _reason(machine, name, program, clock, rate < value)
-                        yield Cell(*at, program, clock, value, rate, "tokens/s", reason)
+                        yield PublishedCell(*at, program, clock, value, rate, "tokens/s", reason)
                 if name == "decode":
                     cycles = running(machine, decoder, side, side, CACHED).cycles
                     for clock in clocks(machine):
                         rate = clock * 1e9 / cycles
                         reason = _reason(machine, name, "B", clock, rate < value)
-                        yield Cell(*at, "resident", clock, value, rate, "tokens/s", reason)
+                        yield PublishedCell(*at, "resident", clock, value, rate, "tokens/s", reason)
                 continue
             cycles = COMPARED[system][name](machine, decoder, side)
             clock = clocks(machine)[0]
             note = published.MISPRINTS.get((name, model, system, side), "")
-            yield Cell(*at, system, clock, value, per * clock * 1e9 / cycles, "tokens/s", note)
+            yield PublishedCell(*at, system, clock, value, per * clock * 1e9 / cycles, "tokens/s", note)
 
 
-def prefill_cells(machine: Machine) -> Iterator[Cell]:
+def prefill_cells(machine: Machine) -> Iterator[PublishedCell]:
     """Yield the cells of table 3: prefill of 4,096 tokens."""
     return _phases(machine, "prefill")
 
 
-def decode_cells(machine: Machine) -> Iterator[Cell]:
+def decode_cells(machine: Machine) -> Iterator[PublishedCell]:
     """Yield the cells of table 4: decode."""
     return _phases(machine, "decode")
 
@@ -154,7 +154,7 @@ def fixed_cache(machine: Machine, program: str, model: str, prompt: int, tokens:
     return found.rate(clock)
 
 
-def request_cells(machine: Machine) -> Iterator[Cell]:
+def request_cells(machine: Machine) -> Iterator[PublishedCell]:
     """Yield the cells of table 2: whole requests."""
     slow = clocks(machine)[0]
     for (model, system), values in published.REQUESTS.items():
@@ -166,9 +166,9 @@ def request_cells(machine: Machine) -> Iterator[Cell]:
                     for clock in clocks(machine):
                         rate = fixed_cache(machine, program, model, each.prompt, each.tokens, clock)
                         reason = _reason(machine, "request", program, clock, rate < value)
-                        yield Cell(*at, program, clock, value, rate, "tokens/s", reason)
+                        yield PublishedCell(*at, program, clock, value, rate, "tokens/s", reason)
                 grown = request(machine, "B", decoder, (big, big), (small, small), each.prompt, each.tokens)
-                yield Cell(
+                yield PublishedCell(
                     *at,
                     "B, growing cache",
                     slow,
@@ -183,14 +183,14 @@ def request_cells(machine: Machine) -> Iterator[Cell]:
             cycles += each.tokens * COMPARED[system]["decode"](machine, decoder, big)
             rate = each.tokens * slow * 1e9 / cycles
             reason = "the prefill of 2,048 tokens: its constants are those of 4,096" if each.prompt < CACHED else ""
-            yield Cell(*at, system, slow, value, rate, "tokens/s", reason)
+            yield PublishedCell(*at, system, slow, value, rate, "tokens/s", reason)
 
 
-def capacity_cells(machine: Machine) -> Iterator[Cell]:
+def capacity_cells(machine: Machine) -> Iterator[PublishedCell]:
     """Yield the cells of table 5: tokens of a cache, by arithmetic with declared inputs and as program B runs."""
     for model, (side, regions, layers, reserved, concat, shift) in published.CAPACITY.items():
         decoder = PRESETS[model]
-        memory = Memory(machine, decoder, side, side)
+        memory = DecoderMemory(machine, decoder, side, side)
         whole = cdiv(decoder.layers, regions)
         running = memory.tokens(whole)
         plain = by_arithmetic(machine, decoder, side, whole, 0)
@@ -210,7 +210,7 @@ def capacity_cells(machine: Machine) -> Iterator[Cell]:
         ):
             at = ("5", model, system, f"{side} x {side}")
             for label, modelled in ((first, a), (second, b), (third, c)):
-                yield Cell(*at, label, None, value, modelled, "tokens", why.get(label, ""))
+                yield PublishedCell(*at, label, None, value, modelled, "tokens", why.get(label, ""))
 
 
 def _kernel(machine: Machine, table: str, size: int) -> float:
@@ -222,7 +222,7 @@ def _kernel(machine: Machine, table: str, size: int) -> float:
     return mesh_gemm(machine, side, side, tile, tile, tile, "same")
 
 
-def kernel_cells(machine: Machine) -> Iterator[Cell]:
+def kernel_cells(machine: Machine) -> Iterator[PublishedCell]:
     """Yield the cells of tables 6 and 7: products alone, and their energy against an A100."""
     for table, found, system in (("6", published.GEMV, "MeshGEMV"), ("7", published.GEMM, "MeshGEMM")):
         for size, (seconds, gpu, energy) in found.items():
@@ -230,14 +230,14 @@ def kernel_cells(machine: Machine) -> Iterator[Cell]:
             for clock in clocks(machine):
                 time = cycles / (clock * 1e9)
                 reason = f"clock: the tables agree at {clocks(machine)[0]:g} GHz"
-                yield Cell(table, "", system, kind, "kernel", clock, seconds, time, "s", reason)
+                yield PublishedCell(table, "", system, kind, "kernel", clock, seconds, time, "s", reason)
                 modelled = comparators.energy_ratio(machine, gpu / time, True)
-                yield Cell(table, "", "energy", kind, "kernel", clock, energy, modelled, "ratio", reason)
+                yield PublishedCell(table, "", "energy", kind, "kernel", clock, energy, modelled, "ratio", reason)
             stated = comparators.energy_ratio(machine, gpu / seconds, True)
-            yield Cell(table, "", "energy", kind, "published times", None, energy, stated, "ratio")
+            yield PublishedCell(table, "", "energy", kind, "published times", None, energy, stated, "ratio")
 
 
-def inference_cells(machine: Machine) -> Iterator[Cell]:
+def inference_cells(machine: Machine) -> Iterator[PublishedCell]:
     """Yield the cells of table 8: a whole inference against an A100."""
     for model, (rate, gpu, energy) in published.INFERENCE.items():
         for program in PROGRAMS:
@@ -245,14 +245,14 @@ def inference_cells(machine: Machine) -> Iterator[Cell]:
                 modelled = fixed_cache(machine, program, model, 4096, 4096, clock)
                 reason = _reason(machine, "request", program, clock, modelled < rate)
                 at = ("8", model, "WaferLLM", "4096/4096", program, clock)
-                yield Cell(*at, rate, modelled, "tokens/s", reason)
+                yield PublishedCell(*at, rate, modelled, "tokens/s", reason)
                 ratio = comparators.energy_ratio(machine, modelled / gpu, False)
-                yield Cell("8", model, "energy", "4096/4096", program, clock, energy, ratio, "ratio", reason)
+                yield PublishedCell("8", model, "energy", "4096/4096", program, clock, energy, ratio, "ratio", reason)
         stated = comparators.energy_ratio(machine, rate / gpu, False)
-        yield Cell("8", model, "energy", "4096/4096", "published rates", None, energy, stated, "ratio")
+        yield PublishedCell("8", model, "energy", "4096/4096", "published rates", None, energy, stated, "ratio")
 
 
-TABLES: dict[str, Callable[[Machine], Iterator[Cell]]] = {
+TABLES: dict[str, Callable[[Machine], Iterator[PublishedCell]]] = {
     "2": request_cells,
     "3": prefill_cells,
     "4": decode_cells,
@@ -263,12 +263,12 @@ TABLES: dict[str, Callable[[Machine], Iterator[Cell]]] = {
 }
 
 
-def cells(machine: Machine, table: str) -> list[Cell]:
+def cells(machine: Machine, table: str) -> list[PublishedCell]:
     """Return the cells of a table of the paper, by its number."""
     return [cell for cell in TABLES[table](machine) if cell.table == table]
 
 
-def ratios(found: Sequence[Cell], model: str, program: str, gigahertz: float) -> dict[str, float]:
+def ratios(found: Sequence[PublishedCell], model: str, program: str, gigahertz: float) -> dict[str, float]:
     """Return the last over the first rate of a row, published and modelled: whether more PEs help."""
     row = [
         cell

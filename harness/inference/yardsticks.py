@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.inference.edge import Came
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from harness.models.bound import bounded_logits
 from harness.models.plain import PlainDecoder
 from wse_core.formats import Bits
@@ -53,7 +53,7 @@ class Yardstick:
 
     Parameters
     ----------
-    place : Placement
+    place : DecoderPlacement
         Of the whole decoder, on the mesh that decodes.
     weights : mapping
         Tensors by the hub's names, as the PEs have them.
@@ -61,7 +61,7 @@ class Yardstick:
         Where it is noted how all agree.
     """
 
-    def __init__(self, place: Placement, weights: Mapping[str, NDArray[Any]], agreement: Agreement) -> None:
+    def __init__(self, place: DecoderPlacement, weights: Mapping[str, NDArray[Any]], agreement: Agreement) -> None:
         self.place, self.weights, self.agreement = place, weights, agreement
 
     @cached_property

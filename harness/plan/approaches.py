@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.plan.hardware import Device
-from harness.plan.models import Model
+from harness.plan.models import TransformerSizes
 from harness.plan.strategies import STEPS
 from harness.plan.units import DAY, WEEK
 from wse_core.errors import ConfigError
@@ -56,7 +56,7 @@ class Parts:
 
 
 def stored(
-    model: Model,
+    model: TransformerSizes,
     approach: str,
     batch: float,
     data: int = 1,
@@ -69,7 +69,7 @@ def stored(
 
     Parameters
     ----------
-    model : Model
+    model : TransformerSizes
         Sizes.
     approach : str
         One of `APPROACHES`.
@@ -137,17 +137,17 @@ def buffered_shards(stages: int) -> list[int]:
     return [2 * (stages - stage) - 1 for stage in range(stages)]
 
 
-def operations(model: Model, tokens: float | None = None) -> float:
+def operations(model: TransformerSizes, tokens: float | None = None) -> float:
     """Return operations of a training run: 6 per parameter and token (5.1)."""
     return 6 * _known(model, "tokens", tokens) * model.parameters
 
 
-def target_rate(model: Model, seconds: float = WEEK, tokens: float | None = None) -> float:
+def target_rate(model: TransformerSizes, seconds: float = WEEK, tokens: float | None = None) -> float:
     """Return operations per second that finish a training run in a time (5.1)."""
     return operations(model, tokens) / seconds
 
 
-def service_bytes(model: Model, momenta: int = 2, sparse_copy: bool = True) -> float:
+def service_bytes(model: TransformerSizes, momenta: int = 2, sparse_copy: bool = True) -> float:
     """Return bytes of the memory service: FP32 weight, gradient and momenta, with 16-bit index and copy (5.2)."""
     if momenta not in (0, 1, 2):
         raise ConfigError(f"{momenta} momenta: 0 for plain SGD, 1 with momentum, 2 for Adam")
@@ -155,7 +155,7 @@ def service_bytes(model: Model, momenta: int = 2, sparse_copy: bool = True) -> f
     return model.parameters * (sum(parts[: 2 + momenta]) + (sum(parts[4:]) if sparse_copy else 0))
 
 
-def link_rate(model: Model, seconds: float = WEEK, iterations: float | None = None) -> float:
+def link_rate(model: TransformerSizes, seconds: float = WEEK, iterations: float | None = None) -> float:
     """Return bytes per second in each direction between memory service and compute units (5.3).
 
     Per batch a weight goes in twice in 16 bit, a gradient comes out once in 32 bit: 4 bytes in each direction.
@@ -163,12 +163,12 @@ def link_rate(model: Model, seconds: float = WEEK, iterations: float | None = No
     return 4 * model.parameters * _known(model, "iterations", iterations) / seconds
 
 
-def streaming(model: Model, hardware: Device, samples: float, element: int = 2) -> dict[str, Any]:
+def streaming(model: TransformerSizes, hardware: Device, samples: float, element: int = 2) -> dict[str, Any]:
     """Return the tensors that a wafer keeps for the backward pass, and refuse those that do not fit.
 
     Parameters
     ----------
-    model : Model
+    model : TransformerSizes
         Sizes; `tensors` stand for the layers if there are any.
     hardware : Device
         Memory of one system.
@@ -207,7 +207,7 @@ def streaming(model: Model, hardware: Device, samples: float, element: int = 2) 
 
 
 def streaming_run(
-    model: Model, hardware: Device, systems: int | None = None, seconds: float | None = None
+    model: TransformerSizes, hardware: Device, systems: int | None = None, seconds: float | None = None
 ) -> dict[str, Any]:
     """Return what a training run by weight streaming needs on a number of systems, or on the fewest for a time.
 
@@ -278,7 +278,7 @@ def streaming_run(
     return run(high)
 
 
-def _known(model: Model, name: str, value: float | None) -> float:
+def _known(model: TransformerSizes, name: str, value: float | None) -> float:
     """Return a number that was given or that the model's published run has."""
     value = getattr(model, name) if value is None else value
     if not value:

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.plan.hardware import Device
-from harness.plan.models import Model
+from harness.plan.models import TransformerSizes
 from harness.plan.strategies import Degrees, intensities
 from harness.plan.tensors import TensorTrainer
 from traces.atomic import atomic_file
@@ -94,7 +94,7 @@ class Store:
         return version
 
 
-def media(model: Model, config: Degrees, hardware: Device) -> dict[str, str | None]:
+def media(model: TransformerSizes, config: Degrees, hardware: Device) -> dict[str, str | None]:
     """Return what each medium can keep up with: {link: ``layer``, ``batch`` or None}, the loss by a crash."""
     need = intensities(model, config)
     answer = {}

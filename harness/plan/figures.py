@@ -24,7 +24,7 @@ import numpy as np
 
 from harness.plan import approaches, sweep
 from harness.plan.hardware import A100, Device
-from harness.plan.models import PRESETS, Model
+from harness.plan.models import PRESETS, TransformerSizes
 from harness.plan.schedules import COMPUTE, NETWORK, Schedule, ScheduleTimeline, simulate
 from harness.plan.strategies import intensities
 from harness.plan.units import GIB
@@ -189,7 +189,7 @@ def _offload_figure() -> Drawn:
     return rows, lambda picture: _lines(picture, rows, panels, METHODS, limits)
 
 
-def _bars(key: str, label: str, value: Callable[[Model], float]) -> Drawn:
+def _bars(key: str, label: str, value: Callable[[TransformerSizes], float]) -> Drawn:
     rows = [{"model": name, key: value(PRESETS[name])} for name in STREAMED]
 
     def draw(picture: Any) -> None:

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from harness.plan.approaches import streaming
 from harness.plan.hardware import CS2, Device
-from harness.plan.models import Model
+from harness.plan.models import TransformerSizes
 from harness.plan.models import find_model as planned
 from swarm.cluster.shapes import AttentionShape, LayerShape
 from wse_core.errors import ConfigError
@@ -29,14 +29,18 @@ __all__ = ["GPT", "LADDER", "find_model", "layers_of", "saving", "sequences", "t
 GPT = {
     model.name: model
     for model in (
-        Model("gpt2-small", 12, 768, 1024, 12, vocabulary=50257, total=124e6),
-        Model("gpt2-medium", 24, 1024, 1024, 16, vocabulary=50257, total=355e6),
-        Model("gpt2-large", 36, 1280, 1024, 20, vocabulary=50257, total=774e6),
-        Model("gpt3-xl", 24, 2048, 2048, 16, vocabulary=50257, total=1.3e9, batch_tokens=1e6),  # printed: 24 heads
-        Model("gpt-j", 28, 4096, 2048, 16, vocabulary=50400, total=6.05e9, untied=True),
-        Model("gpt3-6.7b", 32, 4096, 2048, 32, vocabulary=50257, total=6.7e9, batch_tokens=2e6),
-        Model("gpt3-13b", 40, 5120, 2048, 40, vocabulary=50257, total=13e9, batch_tokens=2e6),
-        Model("gpt-neox", 44, 6144, 2048, 64, vocabulary=50257, total=20e9, batch_tokens=3.15e6, untied=True),
+        TransformerSizes("gpt2-small", 12, 768, 1024, 12, vocabulary=50257, total=124e6),
+        TransformerSizes("gpt2-medium", 24, 1024, 1024, 16, vocabulary=50257, total=355e6),
+        TransformerSizes("gpt2-large", 36, 1280, 1024, 20, vocabulary=50257, total=774e6),
+        TransformerSizes(
+            "gpt3-xl", 24, 2048, 2048, 16, vocabulary=50257, total=1.3e9, batch_tokens=1e6
+        ),  # printed: 24 heads
+        TransformerSizes("gpt-j", 28, 4096, 2048, 16, vocabulary=50400, total=6.05e9, untied=True),
+        TransformerSizes("gpt3-6.7b", 32, 4096, 2048, 32, vocabulary=50257, total=6.7e9, batch_tokens=2e6),
+        TransformerSizes("gpt3-13b", 40, 5120, 2048, 40, vocabulary=50257, total=13e9, batch_tokens=2e6),
+        TransformerSizes(
+            "gpt-neox", 44, 6144, 2048, 64, vocabulary=50257, total=20e9, batch_tokens=3.15e6, untied=True
+        ),
     )
 }
 """The GPT models are found here by name."""
@@ -50,22 +54,22 @@ LADDER = ("gpt2-small", "gpt2-xl", "gpt3-6.7b", "gpt-neox", "gpt-3")
 """The models are here in order of size, from the smallest to GPT-3 with 175 billion parameters."""
 
 
-def find_model(name: str) -> Model:
-    """Return the `Model` of a name: one of `GPT`, or what `harness.plan.models.find_model` knows."""
+def find_model(name: str) -> TransformerSizes:
+    """Return the `TransformerSizes` of a name: one of `GPT`, or what `harness.plan.models.find_model` knows."""
     return GPT.get(name.lower()) or planned(name)
 
 
-def tokens_of(model: Model) -> int:
+def tokens_of(model: TransformerSizes) -> int:
     """Return how many tokens a model knows; 0 if nothing says it."""
     return model.vocabulary or TOKENS.get(model.name, 0)
 
 
-def layers_of(model: Model, density: float = 1.0) -> tuple[LayerShape, ...]:
+def layers_of(model: TransformerSizes, density: float = 1.0) -> tuple[LayerShape, ...]:
     """Return the streamed layers of a model, first to last.
 
     Parameters
     ----------
-    model : Model
+    model : TransformerSizes
     density : float
         Share of the blocks' weights that are not zero; table and output matrix are dense.
 
@@ -111,7 +115,7 @@ def saving(sparsity: float, share: float = 0.8) -> float:
     return 1 / (1 - share * sparsity)
 
 
-def sequences(model: Model, most: int | None = None, hardware: Device = CS2) -> int:
+def sequences(model: TransformerSizes, most: int | None = None, hardware: Device = CS2) -> int:
     """Return how many sequences of a model a wafer takes at once: what its memory holds, at most `most`.
 
     One stored tensor per layer, as the white paper counts (`harness.plan.approaches.streaming`).

@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.plan.approaches import operations
 from harness.plan.layers import layers_of
-from harness.plan.models import Model
+from harness.plan.models import TransformerSizes
 from harness.plan.strategies import STEPS
 from harness.plan.units import DAY
 from swarm.cluster.cluster import Cluster
@@ -26,12 +26,12 @@ from wse_core.params import Machine
 __all__ = ["levels", "paragraph"]
 
 
-def levels(model: Model, numbers: Machine, planned: dict[str, Any]) -> dict[str, Any]:
+def levels(model: TransformerSizes, numbers: Machine, planned: dict[str, Any]) -> dict[str, Any]:
     """Return the run of a plan by the layer-level model, and what makes the difference.
 
     Parameters
     ----------
-    model : Model
+    model : TransformerSizes
     numbers : Machine
     planned : dict
         What `harness.plan.approaches.streaming_run` returned.

@@ -2,7 +2,8 @@
 
 Presets: the five models of the weight-streaming paper (Table 2; tokens and batches of Tables 3 and 5), the family X_[x]
 and its neighbours of the paper on layered accumulation (equation 1, Table B.1), and three open models whose sizes are
-those of their published configuration files.  A user's model comes from a TOML file with the keys of `Model`.
+those of their published configuration files.  A user's model comes from a TOML file with the keys of
+`TransformerSizes`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from wse_core.schema import suggestion
 __all__ = [
     "CRITICAL_CONSTANT",
     "PRESETS",
-    "Model",
     "Sizes",
     "TensorSize",
+    "TransformerSizes",
     "critical_sequences",
     "find_model",
     "load_model",
@@ -52,7 +53,7 @@ class TensorSize:
 
 
 class Sizes(Protocol):
-    """What the formulas of `harness.plan.strategies` ask of a model; `Model` says what each is.
+    """What the formulas of `harness.plan.strategies` ask of a model; `TransformerSizes` says what each is.
 
     Sizes are whole numbers in every model but those of `harness.plan.sweep`.
     """
@@ -80,8 +81,8 @@ class Sizes(Protocol):
 
 
 @dataclass(frozen=True)
-class Model:
-    """A `Model` has the sizes of a transformer.
+class TransformerSizes:
+    """A `TransformerSizes` has the sizes of a transformer.
 
     Every key of a model file is a field of this class.
 
@@ -173,7 +174,7 @@ def critical_sequences(core: float, sequence: float) -> float:
     return CRITICAL_CONSTANT * core ** (1 / 3) / sequence
 
 
-def x_model(x: int) -> Model:
+def x_model(x: int) -> TransformerSizes:
     """Return X_[x] (equation 1): d_a = x/2, d_h = 2x, d_l = x, d_s = 16x, d_m = x^2, n_I = 4.
 
     Raises
@@ -185,25 +186,29 @@ def x_model(x: int) -> Model:
         raise ConfigError(f"X_[x] beyond X{MOST_X}, which has 1.2e21 parameters, is not planned", where=f"X{x}"[:20])
     if x < 2 or x % 2:
         raise ConfigError(f"X_[{x}] does not exist: x must be even and at least 2, because x/2 is a number of heads")
-    return Model(f"X{x}", layers=x, width=x * x, heads=x // 2, sequence=16 * x, small=13)
+    return TransformerSizes(f"X{x}", layers=x, width=x * x, heads=x // 2, sequence=16 * x, small=13)
 
 
 PRESETS = {
-    "gpt2-xl": Model("gpt2-xl", 48, 1600, 1024, 25, total=1.5e9, tokens=3e11, batch_tokens=5.24e5, iterations=1e5),
-    "megatron-8.3b": Model(
+    "gpt2-xl": TransformerSizes(
+        "gpt2-xl", 48, 1600, 1024, 25, total=1.5e9, tokens=3e11, batch_tokens=5.24e5, iterations=1e5
+    ),
+    "megatron-8.3b": TransformerSizes(
         "megatron-8.3b", 72, 3072, 1024, 32, total=8.3e9, tokens=1.57e11, batch_tokens=1.1e6, iterations=1.43e5
     ),
-    "turing-nlg": Model(
+    "turing-nlg": TransformerSizes(
         "turing-nlg", 78, 4256, 1024, 28, total=1.72e10, tokens=1.57e11, batch_tokens=5.24e5, iterations=3e5
     ),
-    "gpt-3": Model("gpt-3", 96, 12288, 2048, 96, total=1.75e11, tokens=3e11, batch_tokens=3.2e6, iterations=9.37e4),
-    "megatron-turing": Model(
+    "gpt-3": TransformerSizes(
+        "gpt-3", 96, 12288, 2048, 96, total=1.75e11, tokens=3e11, batch_tokens=3.2e6, iterations=9.37e4
+    ),
+    "megatron-turing": TransformerSizes(
         "megatron-turing", 105, 20480, 2048, 128, total=5.3e11, tokens=2.7e11, batch_tokens=3.9e6, iterations=6.92e4
     ),
-    "bert": Model("bert", 24, 1024, 512, 16),
-    "megatron-lm": Model("megatron-lm", 72, 3072, 1024, 32),
-    "t-nlg": Model("t-nlg", 78, 4256, 1024, 28),
-    "llama3-8b": Model(
+    "bert": TransformerSizes("bert", 24, 1024, 512, 16),
+    "megatron-lm": TransformerSizes("megatron-lm", 72, 3072, 1024, 32),
+    "t-nlg": TransformerSizes("t-nlg", 78, 4256, 1024, 28),
+    "llama3-8b": TransformerSizes(
         "llama3-8b",
         32,
         4096,
@@ -216,10 +221,10 @@ PRESETS = {
         vocabulary=128256,
         untied=True,
     ),
-    "llama2-13b": Model(
+    "llama2-13b": TransformerSizes(
         "llama2-13b", 40, 5120, 4096, 40, intermediate=13824, gated=True, small=2, vocabulary=32000, untied=True
     ),
-    "qwen2-72b": Model(
+    "qwen2-72b": TransformerSizes(
         "qwen2-72b",
         80,
         8192,
@@ -236,16 +241,16 @@ PRESETS = {
 """Models by name; X2, X32, X160 and so on are made by `find_model`."""
 
 
-def load_model(path: str | Path) -> Model:
+def load_model(path: str | Path) -> TransformerSizes:
     """Return the model that a TOML file describes; unknown keys are errors."""
     table = toml.parse(toml.read_text(path, f"a model by name: {', '.join(PRESETS)}, X<even number>"), path)
-    model = from_table(Model, {"name": Path(path).stem} | table, path)
+    model = from_table(TransformerSizes, {"name": Path(path).stem} | table, path)
     if not math.isfinite(model.parameters):
         raise ConfigError("number of parameters is not finite", where=path)
     return model
 
 
-def find_model(name: str) -> Model:
+def find_model(name: str) -> TransformerSizes:
     """Return the model of a name: a preset, ``X160``, or a TOML file.
 
     Raises

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from harness.plan.hardware import Device
-from harness.plan.models import Model
+from harness.plan.models import TransformerSizes
 from harness.plan.search import too_few_days, too_large
 from harness.plan.strategies import METHODS, Degrees, check, days, gpu_days, memory, overheads
 from wse_core.errors import ConfigError
@@ -47,13 +47,17 @@ SAME = 1 + 1e-12
 
 
 def optimum(
-    model: Model, hardware: Device, method: str, devices: int | None = None, fixed: Mapping[str, int] | None = None
+    model: TransformerSizes,
+    hardware: Device,
+    method: str,
+    devices: int | None = None,
+    fixed: Mapping[str, int] | None = None,
 ) -> Degrees:
     """Return the fastest configuration of a method, with at most a number of devices if one is given.
 
     Parameters
     ----------
-    model : Model
+    model : TransformerSizes
     hardware : Device
     method : str
         One of `harness.plan.strategies.METHODS`.
@@ -82,7 +86,7 @@ def optimum(
 
 
 def fewest(
-    model: Model, hardware: Device, method: str, limit: float, fixed: Mapping[str, int] | None = None
+    model: TransformerSizes, hardware: Device, method: str, limit: float, fixed: Mapping[str, int] | None = None
 ) -> Degrees:
     """Return the configuration with the fewest devices that trains within a number of days, or raise `ConfigError`."""
     best = optimum(model, hardware, method, None, fixed)
@@ -102,7 +106,9 @@ def fewest(
 class _Space:
     """The configurations within the bounds."""
 
-    def __init__(self, model: Model, hardware: Device, method: str, devices: int | None, fixed: dict[str, int]) -> None:
+    def __init__(
+        self, model: TransformerSizes, hardware: Device, method: str, devices: int | None, fixed: dict[str, int]
+    ) -> None:
         if method not in METHODS:
             raise ConfigError(f"no strategy {method!r}", hint=suggestion(method, METHODS))
         for name in fixed:

@@ -16,7 +16,7 @@ from harness.config.assignments import parse_assignments
 from harness.plan import approaches
 from harness.plan.checkpoints import media
 from harness.plan.hardware import Device, wafer
-from harness.plan.models import Model
+from harness.plan.models import TransformerSizes
 from harness.plan.optimum import DEGREES, fewest, optimum
 from harness.plan.search import PARALLELISM, fastest, for_days, for_devices
 from harness.plan.strategies import METHODS, days, efficiency, memory, overheads, reduction_bytes
@@ -36,7 +36,7 @@ class PlanRequest:
 
     Attributes
     ----------
-    model : Model
+    model : TransformerSizes
     hardware : Device
     numbers : Machine
         Modelled numbers of a wafer.
@@ -50,7 +50,7 @@ class PlanRequest:
         Search by the rules of the paper instead of all configurations.
     """
 
-    model: Model
+    model: TransformerSizes
     hardware: Device
     numbers: Machine
     devices: int | None = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from harness.plan import approaches, strategies, sweep
 from harness.plan.hardware import A100
-from harness.plan.models import PRESETS, Model, find_model, x_model
+from harness.plan.models import PRESETS, TransformerSizes, find_model, x_model
 from harness.plan.published import CELLS, CONFIGS, SMALL_CLUSTERS, PrintedCell
 from harness.plan.search import complete, fastest
 from harness.plan.strategies import Degrees
@@ -113,7 +113,7 @@ def _model(row: str, column: str) -> float:
 
 
 @functools.cache
-def _x160() -> Model:
+def _x160() -> TransformerSizes:
     return x_model(160)
 
 

@@ -25,7 +25,7 @@ import math
 from collections.abc import Collection, Iterable, Iterator
 
 from harness.plan.hardware import Device
-from harness.plan.models import Model
+from harness.plan.models import TransformerSizes
 from harness.plan.strategies import METHODS, TOLERANCE, Degrees, check, days, intensities, memory, overheads
 from wse_core.errors import ConfigError
 from wse_core.schema import suggestion
@@ -45,7 +45,7 @@ __all__ = [
 PARALLELISM = ("data", "pipe", "tensor")
 
 
-def tensor_degree(model: Model, hardware: Device, limit: int | None = None) -> int:
+def tensor_degree(model: TransformerSizes, hardware: Device, limit: int | None = None) -> int:
     """Return the largest power of two whose tensor overhead is within `TOLERANCE`, inside a node."""
     most = min(hardware.node, model.heads) if limit is None else limit
     degree = 1
@@ -56,7 +56,7 @@ def tensor_degree(model: Model, hardware: Device, limit: int | None = None) -> i
     return degree
 
 
-def micro_batches(model: Model, hardware: Device, pipeline: int) -> int:
+def micro_batches(model: TransformerSizes, hardware: Device, pipeline: int) -> int:
     """Return the fewest micro-batches that keep a standard pipeline busy and hide its transfers (C.4.2)."""
     if pipeline == 1:
         return 1
@@ -64,12 +64,12 @@ def micro_batches(model: Model, hardware: Device, pipeline: int) -> int:
     return math.ceil(pipeline * (1 + hardware.threshold("network") / need))
 
 
-def fastest(model: Model, hardware: Device, method: str, parallelism: Collection[str]) -> Degrees:
+def fastest(model: TransformerSizes, hardware: Device, method: str, parallelism: Collection[str]) -> Degrees:
     """Return the fastest configuration of one method.
 
     Parameters
     ----------
-    model : Model
+    model : TransformerSizes
     hardware : Device
     method : str
         One of `METHODS`.
@@ -102,7 +102,13 @@ def fastest(model: Model, hardware: Device, method: str, parallelism: Collection
 
 
 def complete(
-    model: Model, hardware: Device, method: str, parallelism: Collection[str], batch: int, devices: int, tensor: int
+    model: TransformerSizes,
+    hardware: Device,
+    method: str,
+    parallelism: Collection[str],
+    batch: int,
+    devices: int,
+    tensor: int,
 ) -> Degrees:
     """Return the configuration of a given batch, number of devices and tensor degree, by the same rules.
 
@@ -133,7 +139,7 @@ def complete(
 
 
 def for_devices(
-    model: Model, hardware: Device, method: str, devices: int, parallelism: Collection[str] = PARALLELISM
+    model: TransformerSizes, hardware: Device, method: str, devices: int, parallelism: Collection[str] = PARALLELISM
 ) -> Degrees:
     """Return the fastest configuration with at most a number of devices, or raise `ConfigError`."""
     _known(method, parallelism)
@@ -146,7 +152,7 @@ def for_devices(
 
 
 def for_days(
-    model: Model, hardware: Device, method: str, limit: float, parallelism: Collection[str] = PARALLELISM
+    model: TransformerSizes, hardware: Device, method: str, limit: float, parallelism: Collection[str] = PARALLELISM
 ) -> Degrees:
     """Return the configuration with the fewest devices that trains within a number of days, or raise `ConfigError`."""
     if not limit > 0:
@@ -168,7 +174,7 @@ def for_days(
     return best
 
 
-def too_few_days(model: Model, hardware: Device, method: str, limit: float, best: Degrees) -> ConfigError:
+def too_few_days(model: TransformerSizes, hardware: Device, method: str, limit: float, best: Degrees) -> ConfigError:
     """Return the error of a time that the fastest configuration, `best`, exceeds."""
     return ConfigError(
         f"{limit:g} days are too few: the fastest {method} configuration needs "
@@ -189,7 +195,7 @@ def _known(method: str, parallelism: Collection[str]) -> None:
         raise ConfigError("the partitioned method uses no pipeline; it divides over data parallelism")
 
 
-def _depths(model: Model, method: str, parallelism: Collection[str]) -> list[int]:
+def _depths(model: TransformerSizes, method: str, parallelism: Collection[str]) -> list[int]:
     """Return the pipeline depths that a method considers, shallow first; the standard one has equal chunks."""
     if "pipe" not in parallelism or method == "partitioned":
         return [1]
@@ -202,7 +208,7 @@ def _divisors(number: int, options: Iterable[int]) -> list[int]:
     return [option for option in options if number % option == 0]
 
 
-def _bottleneck(model: Model, config: Degrees, hardware: Device) -> bool:
+def _bottleneck(model: TransformerSizes, config: Degrees, hardware: Device) -> bool:
     """Whether the reduction or the host's link slows a configuration more than the rules allow."""
     costs = overheads(model, config, hardware)
     hidden = config.rule.layered or config.rule.partitioned or config.pipeline == 1
@@ -210,7 +216,7 @@ def _bottleneck(model: Model, config: Degrees, hardware: Device) -> bool:
 
 
 def _standard(
-    model: Model,
+    model: TransformerSizes,
     hardware: Device,
     method: str,
     parallelism: Collection[str],
@@ -231,7 +237,13 @@ def _standard(
 
 
 def _layered(
-    model: Model, hardware: Device, method: str, parallelism: Collection[str], batch: int, tensor: int, offload: bool
+    model: TransformerSizes,
+    hardware: Device,
+    method: str,
+    parallelism: Collection[str],
+    batch: int,
+    tensor: int,
+    offload: bool,
 ) -> Degrees | None:
     """Return the configuration of the improved rules, or None."""
     for count in range(1, batch + 1):
@@ -247,7 +259,7 @@ def _layered(
 
 
 def _split(
-    model: Model, hardware: Device, method: str, share: int, data: int, pipeline: int, tensor: int
+    model: TransformerSizes, hardware: Device, method: str, share: int, data: int, pipeline: int, tensor: int
 ) -> Degrees | None:
     """Return the configuration whose instances take `share` sequences each: the smallest micro-batch that works."""
     layered = METHODS[method].layered
@@ -263,7 +275,7 @@ def _split(
 
 
 def _within(
-    model: Model, hardware: Device, method: str, devices: int, parallelism: Collection[str]
+    model: TransformerSizes, hardware: Device, method: str, devices: int, parallelism: Collection[str]
 ) -> Iterator[Degrees]:
     """Yield a configuration per tensor degree and pipeline depth, each with as much data parallelism as is possible."""
     batch = math.floor(model.critical_batch)
@@ -280,13 +292,13 @@ def _within(
                 data = batch // (batch // data + 1) if "data" in parallelism else 0
 
 
-def _fits(model: Model, config: Degrees, hardware: Device) -> bool:
+def _fits(model: TransformerSizes, config: Degrees, hardware: Device) -> bool:
     """Whether a device holds what it must."""
     parts = memory(model, config)
     return parts["resident"] + (0 if config.offload else parts["offloadable"]) <= hardware.memory
 
 
-def too_large(model: Model, hardware: Device, method: str, parallelism: Collection[str]) -> ConfigError:
+def too_large(model: TransformerSizes, hardware: Device, method: str, parallelism: Collection[str]) -> ConfigError:
     """Return the error of a model that fits no device under the rules."""
     tensor = tensor_degree(model, hardware) if "tensor" in parallelism else 1
     least = memory(model, Degrees(method, tensor=tensor))["resident"]

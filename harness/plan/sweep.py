@@ -28,7 +28,7 @@ MONTH, YEAR = 30.0, 365.0
 
 @dataclass(frozen=True)
 class SmoothModel:
-    """X_[x] with real sizes and one head, the `Sizes` of a sweep; `harness.plan.models.Model` says what each is."""
+    """X_[x] with real sizes and one head, the `Sizes` of a sweep; see `TransformerSizes`."""
 
     name: str
     layers: float

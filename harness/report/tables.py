@@ -21,8 +21,8 @@ WIDTH = 100
 """A list of names is broken into lines of so many characters."""
 
 
-class Part(NamedTuple):
-    """A `Part` is a table under its heading, of which the first columns are texts and the others numbers."""
+class ReportTable(NamedTuple):
+    """A `ReportTable` is a table under its heading, of which the first columns are texts and the others numbers."""
 
     heading: str
     head: Sequence[str]
@@ -61,7 +61,7 @@ def as_markdown(found: SideBySide) -> str:
 
     lacks = [(_cell(name), f"{sort}s", ", ".join(what)) for name, sort, what in _lacks(found)]
     parts = [f"# {', '.join(map(_cell, found.names[:-1]))} and {_cell(found.names[-1])}", *found.notes]
-    for part in [*_parts(found), *([Part(LACKS, ["run", "", "lacks"], lacks, 3)] if lacks else [])]:
+    for part in [*_parts(found), *([ReportTable(LACKS, ["run", "", "lacks"], lacks, 3)] if lacks else [])]:
         rule = "|" + "---|" * part.texts + "---:|" * (len(part.head) - part.texts)
         parts += [
             f"## {part.heading}",
@@ -101,20 +101,22 @@ FORMATS = {"text": as_text, "md": as_markdown, "csv": as_csv}
 """Each form of a comparison has a name."""
 
 
-def _parts(found: SideBySide) -> Iterator[Part]:
+def _parts(found: SideBySide) -> Iterator[ReportTable]:
     """Yield the tables of a comparison; that of what was changed also if nothing was."""
     names = [_cell(name) for name in found.names]
     about = {key: values for key, *values in found.about}
     commands = [one["command"] or one["job"] for one in found.facts]
     runs = [found.names, found.paths, about["kind"], about["status"], [name[:12] for name in about["commit"]], commands]
     head = ["run", "file", "kind", "ended", "commit", "command"]
-    yield Part("Runs", head, [_cells(row) for row in zip(*runs, strict=True)], len(head))
-    yield Part("What was changed", ["key, option or modelled number", *names], [_cells(row) for row in found.changed])
+    yield ReportTable("Runs", head, [_cells(row) for row in zip(*runs, strict=True)], len(head))
+    yield ReportTable(
+        "What was changed", ["key, option or modelled number", *names], [_cells(row) for row in found.changed]
+    )
     if found.words:
-        yield Part("Results that are no numbers", ["", *names], [_cells(row) for row in found.words])
+        yield ReportTable("Results that are no numbers", ["", *names], [_cells(row) for row in found.words])
     for heading, rows in found.sections.items():
         form = share if heading == SHARES else number
-        yield Part(heading, ["", *names], [_numbers(row, form) for row in rows])
+        yield ReportTable(heading, ["", *names], [_numbers(row, form) for row in rows])
 
 
 def _lacks(found: SideBySide) -> Iterator[tuple[str, str, list[str]]]:

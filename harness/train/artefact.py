@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from fabric.networks.pipelined.paths import Way
+from fabric.networks.pipelined.paths import FoundPath
 from fabric.networks.pipelined.pipeline import Pipeline, Placed
 from traces.atomic import atomic_file
 from wse_core.errors import ConfigError
@@ -37,14 +37,14 @@ class Artefact:
     config : str
         Digest of the configuration, the table ``[pipeline]`` included.
     placed : list of Placed
-    ways : dict[str, Way]
+    ways : dict[str, FoundPath]
     digest : str
         Of programs, routes and links to the host.
     """
 
     config: str
     placed: list[Placed]
-    ways: dict[str, Way]
+    ways: dict[str, FoundPath]
     digest: str
 
 
@@ -67,7 +67,7 @@ def digest_of(spec: FabricSpec) -> str:
 
 def write(path: str | PathLike[str], config: str, pipeline: Pipeline) -> Artefact:
     """Compile a pipeline and write what came of it; return the `Artefact`."""
-    ways = {name: Way(found.color, found.way, found.way_out) for name, found in pipeline.paths.items()}
+    ways = {name: FoundPath(found.color, found.way, found.way_out) for name, found in pipeline.paths.items()}
     made = Artefact(config, pipeline.placed, ways, digest_of(pipeline.layout.build()))
     values = {
         "version": VERSION,
@@ -99,7 +99,7 @@ def read(path: str | PathLike[str], config: str) -> Artefact:
         known = values["version"]
         placed = [Placed(**{key: int(at[key]) for key in ("x", "y", "columns", "rows")}) for at in values["placement"]]
         ways = {
-            str(name): Way(int(way["color"]), _places(way["way"]), _places(way["way_out"]))
+            str(name): FoundPath(int(way["color"]), _places(way["way"]), _places(way["way_out"]))
             for name, way in values["paths"].items()
         }
         made = Artefact(str(values["config"]), placed, ways, str(values["digest"]))

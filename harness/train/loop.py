@@ -359,7 +359,7 @@ class Loop(ABC):
             )
         return found
 
-    def _phase(self, iteration: int) -> sparsity.Phase:
+    def _phase(self, iteration: int) -> sparsity.MaskPhase:
         """Return the phase of an iteration counted from 0; the last one goes on."""
         return sparsity.phase_at(self.phases, min(iteration, self.iterations - 1))
 

@@ -19,7 +19,18 @@ from wse_core.errors import UnsupportedError
 
 __all__ = [
     *("ARRANGE", "KEEP", "PLACE"),
-    *("ChosenTokens", "Counts", "Function", "Heads", "Looked", "Root", "Scores", "Shown", "ShownReader", "Summed"),
+    *(
+        "ChosenTokens",
+        "Counts",
+        "PointwiseFunction",
+        "Heads",
+        "Looked",
+        "Root",
+        "Scores",
+        "Shown",
+        "ShownReader",
+        "Summed",
+    ),
 ]
 
 SAMPLES = 3
@@ -57,8 +68,8 @@ class Shown(NamedTuple):
         return tuple(self.places.shape[1:])
 
 
-class Function(NamedTuple):
-    """A `Function` is a function of each number of what is shown."""
+class PointwiseFunction(NamedTuple):
+    """A `PointwiseFunction` is a function of each number of what is shown."""
 
     of: Shown
     call: Callable[[np.ndarray], np.ndarray]
@@ -310,7 +321,9 @@ class ShownReader(OnnxReader):
     def _plain(self, name: str, node: Any) -> Shown | None:
         """Return what a tensor shows, unfinished functions and look-ups made nodes; None if it was refused."""
         found = self.shown[name]
-        if isinstance(found, (Looked, Function, ChosenTokens, Summed)) or (isinstance(found, Root) and found.whole):
+        if isinstance(found, (Looked, PointwiseFunction, ChosenTokens, Summed)) or (
+            isinstance(found, Root) and found.whole
+        ):
             self._finish(name, found, node)
         elif not isinstance(found, Shown):
             whats = {Root: "a mean of squares that is no normalisation", Scores: "scores"}
@@ -449,7 +462,7 @@ class ShownReader(OnnxReader):
             else:
                 self._refuse(node, "arranges scores")
             return True
-        if isinstance(found, Function):
+        if isinstance(found, PointwiseFunction):
             base = self._shift_places(node, found.of)
             if base is not None:
                 self._show(node.output[0], found._replace(of=base))
@@ -483,7 +496,9 @@ class ShownReader(OnnxReader):
         elif node.op_type == "Dropout":
             self._dropout(node, FileTensor("-", ()))
         found = self.shown[node.input[0]]
-        if self.left[node.input[0]] > 1 and isinstance(found, (Looked, Function)):  # made once for all that take it
+        if self.left[node.input[0]] > 1 and isinstance(
+            found, (Looked, PointwiseFunction)
+        ):  # made once for all that take it
             found = self._plain(node.input[0], node)
         if len(self.refused) == before:
             self._show(node.output[0], found)
@@ -539,7 +554,7 @@ class ShownReader(OnnxReader):
     def _cut(self, node: Any, names: list[str]) -> bool:
         """Divide a tensor into pieces: ``Split``, or a sequence of tensors."""
         found = self.shown.get(node.input[0])
-        if isinstance(found, (Looked, Function)):
+        if isinstance(found, (Looked, PointwiseFunction)):
             found = self._plain(node.input[0], node)
         if not isinstance(found, Shown):
             self._refuse(node, "cuts what cannot be followed")

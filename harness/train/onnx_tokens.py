@@ -41,8 +41,8 @@ from harness.train.onnx_shown import (
     PLACE,
     ChosenTokens,
     Counts,
-    Function,
     Looked,
+    PointwiseFunction,
     Root,
     Scores,
     Shown,
@@ -360,14 +360,14 @@ class TokenReader(ChosenReader):
 
     # --- functions ----------------------------------------------------------------------------------------------------
 
-    def _as_function(self, name: str) -> Function | None:
+    def _as_function(self, name: str) -> PointwiseFunction | None:
         """Return a tensor as a function of what is shown, if it is one."""
         found = self.shown.get(name)
-        if isinstance(found, Function):
+        if isinstance(found, PointwiseFunction):
             return found
         if isinstance(found, Shown) and len(found.places) == 1 and np.ndim(found.factors) == 0:
             factor = float(found.factors)
-            return Function(found._replace(factors=1.0), lambda x: factor * x)
+            return PointwiseFunction(found._replace(factors=1.0), lambda x: factor * x)
         return None
 
     def _function(self, node: Any, names: list[str]) -> bool:
@@ -387,7 +387,7 @@ class TokenReader(ChosenReader):
         self._show(node.output[0], own._replace(call=after(call, own.call)))
         return True
 
-    def _activate(self, name: str, found: Function, node: Any) -> None:
+    def _activate(self, name: str, found: PointwiseFunction, node: Any) -> None:
         """Append the activation that a function is; a plain multiple stays what it shows."""
         row, factor = told(found.call)
         if factor is not None:
@@ -519,7 +519,7 @@ class TokenReader(ChosenReader):
         plain = isinstance(one, Shown) and isinstance(other, Shown)
         if a is not None and b is not None and same and not (plain and op in ("Add", "Sub")):
             first, second = a.call, b.call
-            self._show(node.output[0], Function(a.of, lambda x: call(first(x), second(x))))
+            self._show(node.output[0], PointwiseFunction(a.of, lambda x: call(first(x), second(x))))
             return True
         pairs = plain and op in ("Add", "Sub") and one.node == other.node and one.shape == other.shape
         if pairs and (isinstance(one.factors, np.ndarray) or isinstance(other.factors, np.ndarray)):

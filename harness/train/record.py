@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
     from harness.train.loop import Step
 
-__all__ = ["Log"]
+__all__ = ["RunLog"]
 
 
 KEYS = {"iteration", "loss", "scale", "skipped", "host_seconds"}
 """Every line of the log has these keys."""
 
 
-class Log:
-    """A `Log` keeps the rows of a run in ``log.jsonl``, one line per iteration.
+class RunLog:
+    """A `RunLog` keeps the rows of a run in ``log.jsonl``, one line per iteration.
 
     Parameters
     ----------

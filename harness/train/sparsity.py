@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from memx.parameter import Parameter
 
 __all__ = [
-    "Phase",
+    "MaskPhase",
     "drawn",
     "exchanged",
     "initial_masks",
@@ -62,8 +62,8 @@ EVERY, FRACTION, UNTIL = 100, 0.3, 0.75
 
 
 @dataclass(frozen=True)
-class Phase:
-    """A `Phase` is a row of iterations with the same masks.
+class MaskPhase:
+    """A `MaskPhase` is a row of iterations with the same masks.
 
     Attributes
     ----------
@@ -78,8 +78,8 @@ class Phase:
     density: float
 
 
-def phases(sparsity: SparsityConfig, iterations: int) -> tuple[Phase, ...]:
-    """Return the phases of a run, as tuple of `Phase`.
+def phases(sparsity: SparsityConfig, iterations: int) -> tuple[MaskPhase, ...]:
+    """Return the phases of a run, as tuple of `MaskPhase`.
 
     Parameters
     ----------
@@ -109,10 +109,10 @@ def phases(sparsity: SparsityConfig, iterations: int) -> tuple[Phase, ...]:
             where="train.iterations",
             value=iterations,
         )
-    return tuple(Phase(*facts) for facts in zip(begins, ends, densities, strict=True))
+    return tuple(MaskPhase(*facts) for facts in zip(begins, ends, densities, strict=True))
 
 
-def phase_at(found: Iterable[Phase], iteration: int) -> Phase:
+def phase_at(found: Iterable[MaskPhase], iteration: int) -> MaskPhase:
     """Return the phase of an iteration counted from 0."""
     return next(phase for phase in found if iteration < phase.end)
 
@@ -121,7 +121,7 @@ START = 1 / 25
 """One cycle begins with this share of the rate; L. Smith and N. Topin, "Super-convergence", 2018, as PyTorch has it."""
 
 
-def learning_rate(schedule: ScheduleConfig, rate: float, phase: Phase, iteration: int) -> float:
+def learning_rate(schedule: ScheduleConfig, rate: float, phase: MaskPhase, iteration: int) -> float:
     """Return the learning rate of an iteration counted from 0, as float.
 
     Parameters
@@ -129,7 +129,7 @@ def learning_rate(schedule: ScheduleConfig, rate: float, phase: Phase, iteration
     schedule : ScheduleConfig
     rate : float
         The optimizer's own.
-    phase : Phase
+    phase : MaskPhase
         In which the iteration lies.
     iteration : int
     """

@@ -40,7 +40,7 @@ from fabric.networks.streamed.operations.lowering import PASSING, Stage, StepWri
 from fabric.networks.streamed.operations.table import STREAMED, after
 from fabric.price import timing
 from swarm.cluster.columns import Columns
-from swarm.cluster.programs import Tasks, form_of, tasks_of
+from swarm.cluster.programs import TaskCosts, form_of, tasks_of
 from swarm.cluster.shapes import LayerShape, Mesh
 from wse_core.errors import UnsupportedError
 
@@ -137,7 +137,7 @@ class PhaseFollower(StepWriter):
         self.layers, self.mesh, self.form = layers, mesh, form
         network, numbers = _network(layers, below)
         self.plan, self.phases = MemoryPlan(network, mesh.width), _phases(network, numbers)
-        self.tasks: Tasks = tasks_of(layers, tokens, mesh, form)
+        self.tasks: TaskCosts = tasks_of(layers, tokens, mesh, form)
         self.columns = Columns(mesh.machine, mesh.width, tokens, min(mesh.width, layers[0].outputs) - 1)
         self.words = self.numbers = self.number = 0
 

@@ -21,11 +21,11 @@ from fabric.price.tasks import Pricer
 from swarm.cluster.shapes import LayerShape, Mesh
 from wse_core.errors import ConfigError, ProgramError
 
-__all__ = ["Tasks", "form_of", "tasks_of"]
+__all__ = ["TaskCosts", "form_of", "tasks_of"]
 
 
-class Tasks:
-    """`Tasks` have the costs of the tasks of a resident program.
+class TaskCosts:
+    """`TaskCosts` have the costs of the tasks of a resident program.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ def form_of(layers: Sequence[LayerShape]) -> str:
     return "both" if len(dense) > 1 else "pairs" if True in dense else "steps"
 
 
-def tasks_of(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str) -> Tasks:
-    """Return the `Tasks` of a network with so many tokens per PE.
+def tasks_of(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str) -> TaskCosts:
+    """Return the `TaskCosts` of a network with so many tokens per PE.
 
     Raises
     ------
@@ -105,8 +105,8 @@ def _tasks(
     tokens: int,
     mesh: Mesh,
     form: str,
-) -> Tasks:
-    """Return the `Tasks` of layers of some kinds, given the features of a column at each level."""
+) -> TaskCosts:
+    """Return the `TaskCosts` of layers of some kinds, given the features of a column at each level."""
     width, height = min(3, mesh.width), min(3, mesh.height)
     column, row = min(1, width - 1), row_kind(min(1, height - 1), height)
     small = (*dict.fromkeys(kinds), kinds[-1])  # with one layer of each form
@@ -126,7 +126,7 @@ def _tasks(
             words = sum(map(resident.words, resident.plan.arrays))
             if words < mesh.machine["mem.words"]:
                 found = [name in resident.turned for name in names] if true else turned
-                return Tasks(resident, column, row, found)
+                return TaskCosts(resident, column, row, found)
         except (ConfigError, ProgramError):
             continue
     raise ConfigError(

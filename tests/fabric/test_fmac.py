@@ -8,7 +8,7 @@ import pytest
 from fabric.host.fabric import Fabric
 from fabric.kernels.registry import KERNELS
 from fabric.layout.layout import Layout
-from fabric.program.functions import Evaluate
+from fabric.program.functions import EvaluatedFunctions
 from fabric.program.program import Program
 from harness.cli.cmd_kernel import run_kernel
 from tests.fabric.kernels.test_registry import SMALL
@@ -131,7 +131,7 @@ def test_kernels_compare_with_what_the_machine_does(name):
 
 def test_functions_follow_the_machine():
     x = np.linspace(-3, 3, 101, dtype=np.float32).view(np.uint32)
-    fused, separate = (Evaluate(machine("wse2", {"num.fmac": rule})).exp(x) for rule in ("fused", "separate"))
+    fused, separate = (EvaluatedFunctions(machine("wse2", {"num.fmac": rule})).exp(x) for rule in ("fused", "separate"))
     assert np.abs(fused.view(np.int32) - separate.view(np.int32)).max() <= 2
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fabric.host.fabric import Fabric
 from fabric.layout.layout import Layout
-from fabric.program.functions import Emit, Evaluate, mathematics
+from fabric.program.functions import Emit, EvaluatedFunctions, mathematics
 from fabric.program.program import Program
 from tests.examples import examples
 from wse_core.errors import ProgramError
@@ -89,7 +89,7 @@ def test_programs_give_the_evaluated_bits(name, bits, ftz, how):
     """All bit patterns, also those outside the range that a function is made for."""
     source, m = np.array(bits, np.uint32), machine("wse2", {"num.ftz": int(ftz)})
     found, cycles = run(name, source, machine=m, how=how)
-    assert np.array_equal(found, getattr(Evaluate(m), name)(source))
+    assert np.array_equal(found, getattr(EvaluatedFunctions(m), name)(source))
     # Values do not change the time.
     assert cycles == run(name, np.full(len(bits), 0x3F800000, np.uint32), machine=m, how=how)[1]
 
@@ -129,7 +129,7 @@ def test_functions_can_follow_one_another():
     fabric.write("x", source)
     fabric.launch("main")
     fabric.run()
-    evaluated = Evaluate(machine())
+    evaluated = EvaluatedFunctions(machine())
     powers = evaluated.exp(source[:5].view(np.uint32))
     assert np.array_equal(fabric.read("y")[0, 0].view(np.uint32), [0, 0, *powers, 0, 0])
     assert np.array_equal(fabric.read("x")[0, 0][:5].view(np.uint32), evaluated.log(powers))
@@ -139,8 +139,8 @@ def test_functions_can_follow_one_another():
 def test_evaluation_keeps_shapes_and_arguments():
     bits = np.linspace(-1, 1, 24).astype(np.float32).view(np.uint32).reshape(2, 3, 4)
     kept = bits.copy()
-    found = Evaluate(machine()).exp(bits.transpose(2, 0, 1))
-    assert np.array_equal(found, Evaluate(machine()).exp(bits).transpose(2, 0, 1))
+    found = EvaluatedFunctions(machine()).exp(bits.transpose(2, 0, 1))
+    assert np.array_equal(found, EvaluatedFunctions(machine()).exp(bits).transpose(2, 0, 1))
     assert np.array_equal(bits, kept)
 
 
@@ -166,7 +166,7 @@ def ulps(found, exact):
 
 
 def evaluate(name, x):
-    found = getattr(Evaluate(machine()), name)(x.astype(np.float32).view(np.uint32))
+    found = getattr(EvaluatedFunctions(machine()), name)(x.astype(np.float32).view(np.uint32))
     return [part.view(np.float32).astype(np.float64) for part in (found if isinstance(found, tuple) else (found,))]
 
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from swarm.planes import Planes, share
 from swarm.timing import Links
-from swarm.tree import CHUNK, Endpoint, Node, build, depth, gather, levels, nodes
+from swarm.tree import CHUNK, Endpoint, TreeNode, build, depth, gather, levels, nodes
 from tests.examples import examples
 from wse_core.errors import ConfigError
 
 
 def operations(top):
     """Return all broadcast-reduce operations of a tree, from the top; none for a single system."""
-    if not isinstance(top, Node):
+    if not isinstance(top, TreeNode):
         return []
     return [top, *(found for child in top.children for found in operations(child))]
 

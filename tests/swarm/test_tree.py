@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from swarm.servers import Server, in_order
 from swarm.timing import Links, Updates
-from swarm.tree import CHUNK, Endpoint, Node, build, depth, gather, node_equivalents
+from swarm.tree import CHUNK, Endpoint, TreeNode, build, depth, gather, node_equivalents
 from wse_core.errors import ConfigError
 from wse_core.params import machine
 
@@ -30,7 +30,7 @@ class System(Endpoint):
 
 def nodes_of(top):
     """Return all nodes of a tree."""
-    if not isinstance(top, Node):
+    if not isinstance(top, TreeNode):
         return []
     return [top, *(node for child in top.children for node in nodes_of(child))]
 
@@ -132,6 +132,6 @@ def test_impossible_trees():
     with pytest.raises(ConfigError, match="without systems"):
         build([])
     with pytest.raises(ConfigError, match="2 to 4 ports"):
-        Node((System(None),))
+        TreeNode((System(None),))
     with pytest.raises(ConfigError):
         Links(planes=0)

@@ -12,7 +12,7 @@ from fabric.csl.allocate.interference import Graph
 from fabric.csl.allocate.spill import spill
 from fabric.csl.allocate.thin import thin
 from fabric.csl.diagnostics import Fault
-from fabric.csl.ir import Function, Memory, Vreg
+from fabric.csl.ir import IrFunction, StaticMemory, Vreg
 from wse_core.encoding import N_REGS
 
 __all__ = ["allocate"]
@@ -20,12 +20,14 @@ __all__ = ["allocate"]
 ROUNDS = 30
 
 
-def allocate(function: Function, frame: Callable[[int], Memory], reserved: frozenset[int] = frozenset()) -> None:
+def allocate(
+    function: IrFunction, frame: Callable[[int], StaticMemory], reserved: frozenset[int] = frozenset()
+) -> None:
     """Give every virtual register of a function a machine register (`Vreg.fixed`).
 
     Parameters
     ----------
-    function : Function
+    function : IrFunction
         Its callees have their registers already.
     frame : callable
         Returns memory of a number of words for a register that is kept there.
@@ -52,7 +54,7 @@ def allocate(function: Function, frame: Callable[[int], Memory], reserved: froze
     _finish(function, graph)
 
 
-def _arguments(function: Function) -> None:
+def _arguments(function: IrFunction) -> None:
     """Put arguments where the functions that are called want them."""
     for instr in function.instructions():
         if instr.op == "call":
@@ -60,7 +62,7 @@ def _arguments(function: Function) -> None:
                 argument.fixed = place
 
 
-def _finish(function: Function, graph: Graph) -> None:
+def _finish(function: IrFunction, graph: Graph) -> None:
     """Drop copies of a register to itself, and note what the function changes."""
     clobbers: set[int] = set()
     for block in function.blocks:

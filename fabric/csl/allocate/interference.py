@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabric.csl.ir import Function, Vreg
+from fabric.csl.ir import IrFunction, Vreg
 from fabric.csl.ir.liveness import live_out
 
 __all__ = ["Graph"]
@@ -25,7 +25,7 @@ class Graph:
         Per register what it would cost to keep it in memory.
     """
 
-    def __init__(self, function: Function, reserved: frozenset[int] = frozenset()) -> None:
+    def __init__(self, function: IrFunction, reserved: frozenset[int] = frozenset()) -> None:
         self.reserved = reserved
         self.edges: dict[Vreg, set[Vreg]] = {}
         self.banned: dict[Vreg, set[int]] = {}

@@ -4,7 +4,7 @@ All registers but those of its result are after a call what they were before.  T
 moves down before registers are stored and up after they are loaded again; a function that saves none has no frame.  A
 task that calls functions sets it at its begin.  Programs without calls have no stack.
 
-Functions of a circle (`Function.circle`) jump to each other and save nothing; who calls them saves what they change.
+Functions of a circle (`IrFunction.circle`) jump to each other and save nothing; who calls them saves what they change.
 
 Why so: a sparse product by columns takes 53 cycles per column besides those per element in the vendor's simulator, one
 by rows 47 to 56 per row: more than a loop and the test of two pointers need by twice eight registers.
@@ -12,7 +12,7 @@ by rows 47 to 56 per row: more than a loop and the test of two pointers need by 
 
 from __future__ import annotations
 
-from fabric.csl.ir import Function, Instr, Memory, Sym, Vreg
+from fabric.csl.ir import Instr, IrFunction, StaticMemory, Sym, Vreg
 from fabric.csl.rules import KEPT, ROUTINES
 
 __all__ = ["POINTER", "Stack"]
@@ -26,22 +26,22 @@ class Stack:
 
     Attributes
     ----------
-    memory : Memory or None
+    memory : StaticMemory or None
         None if no function is called.
     """
 
-    def __init__(self, functions: list[Function]) -> None:
+    def __init__(self, functions: list[IrFunction]) -> None:
         self.functions = functions
         called = any(instr.op == "call" for function in functions for instr in function.instructions())
-        self.memory = Memory(".stack", 0, "u16") if called else None
-        self._saved: dict[Function, int] = {}
+        self.memory = StaticMemory(".stack", 0, "u16") if called else None
+        self._saved: dict[IrFunction, int] = {}
 
     @property
     def reserved(self) -> frozenset[int]:
         """No value may lie in these registers."""
         return KEPT
 
-    def save(self, function: Function) -> None:
+    def save(self, function: IrFunction) -> None:
         """Let a function that has its registers keep those of its caller."""
         if self.memory is None or function.kind != "fn" or function.circle:
             return
@@ -78,7 +78,7 @@ class Stack:
                 top = Sym(self.memory, self.memory.count)
                 code.insert(at, Instr("const", Vreg(1, "stack", POINTER), (top,), None, function.span))
 
-    def _depth(self, function: Function) -> int:
+    def _depth(self, function: IrFunction) -> int:
         """Return the words that a function and those that it calls save."""
         inner = [self._depth(instr.data) for instr in function.instructions() if instr.op == "call"]
         return self._saved.get(function, 0) + max(inner, default=0)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fabric.csl.ir import Function, Instr, Memory, Sym, Vreg
+from fabric.csl.ir import Instr, IrFunction, StaticMemory, Sym, Vreg
 
 __all__ = ["spill"]
 
 
-def spill(function: Function, registers: set[Vreg], frame: Callable[[int], Memory]) -> set[Vreg]:
+def spill(function: IrFunction, registers: set[Vreg], frame: Callable[[int], StaticMemory]) -> set[Vreg]:
     """Keep registers in memory; return the short-lived ones that take their place."""
     once = function.single()
     constants = {reg: once[reg] for reg in registers if reg in once and once[reg].op == "const"}

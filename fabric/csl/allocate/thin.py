@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from fabric.csl.allocate.spill import spill
-from fabric.csl.ir import Block, Function, Memory, Vreg
+from fabric.csl.ir import BasicBlock, IrFunction, StaticMemory, Vreg
 from fabric.csl.ir.liveness import live_out
 
 __all__ = ["CROWDED", "thin"]
@@ -18,7 +18,7 @@ CROWDED = 64
 """Up to so many values alive at once the graph decides: many times what sixteen registers hold, and still fast."""
 
 
-def thin(function: Function, frame: Callable[[int], Memory]) -> set[Vreg]:
+def thin(function: IrFunction, frame: Callable[[int], StaticMemory]) -> set[Vreg]:
     """Keep values in memory where more than `CROWDED` are alive at once; return what takes their place."""
     out = live_out(function)
     if not any(len(live) > CROWDED for live in _alive(function, out, set())):
@@ -37,7 +37,7 @@ def thin(function: Function, frame: Callable[[int], Memory]) -> set[Vreg]:
     return spill(function, chosen, frame)
 
 
-def _alive(function: Function, out: dict[Block, set[Vreg]], kept: set[Vreg]) -> Iterator[set[Vreg]]:
+def _alive(function: IrFunction, out: dict[BasicBlock, set[Vreg]], kept: set[Vreg]) -> Iterator[set[Vreg]]:
     """Yield the values but for `kept` that are alive before each operation, the last one of each block first."""
     for block in function.blocks:
         live = set(out[block])

@@ -11,7 +11,7 @@ import numpy as np
 from fabric.csl.artefact.reach import check_reach
 from fabric.csl.artefact.routes import Routing
 from fabric.csl.compile import Compiled, CompiledProgram
-from fabric.csl.comptime.values import Function, Value
+from fabric.csl.comptime.values import FunctionValue, Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.rules import compiled
 from fabric.csl.types import FnType, PointerType
@@ -214,7 +214,7 @@ def _host_program(program: CompiledProgram) -> HostProgram:
     lowering, image = program.lowering, program.emitted.image
     exports = {}
     for entry in lowering.checked.unit.exports:
-        is_function = isinstance(entry.target, Function)
+        is_function = isinstance(entry.target, FunctionValue)
         exports[entry.name] = "" if is_function else entry.target.name
     hidden = {name: f".{name}" for name in HIDDEN if f".{name}" in image.symbols}
     records = [(memory.name, source, key) for memory, source, key in lowering.buffers.values()]

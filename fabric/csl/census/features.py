@@ -41,7 +41,7 @@ DECLARATIONS: dict[type, Callable[[Any], str | None]] = {
 }
 
 
-def _loops(node: n.Node) -> str | None:
+def _loops(node: n.SyntaxNode) -> str | None:
     if isinstance(node, n.For):
         over = "range" if isinstance(node.sequence, n.Builtin) and node.sequence.name == "@range" else "array"
         return f"{'inline ' if node.inline else ''}for over {'a range' if over == 'range' else 'an array'}"

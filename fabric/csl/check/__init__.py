@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from fabric.csl.check.program import Compilation, Program, check_file
+from fabric.csl.check.program import CheckedProgram, Compilation, check_file
 
-__all__ = ["Compilation", "Program", "check_file"]
+__all__ = ["CheckedProgram", "Compilation", "check_file"]

@@ -16,7 +16,7 @@ from fabric.csl.check.statements import RunTimeStatements
 from fabric.csl.comptime.earlier import Checked
 from fabric.csl.comptime.globals import is_generic
 from fabric.csl.comptime.interpreter import Interpreter
-from fabric.csl.comptime.values import Cell, Function, Scope, Struct, Value, copied, frozen
+from fabric.csl.comptime.values import ComptimeVariable, FunctionValue, Scope, Struct, Value, copied, frozen
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.tree import Local
@@ -70,11 +70,11 @@ class Checker(RunTimeStatements):
 
     # ---- instances
 
-    def root(self, function: Function) -> tree.Function:
+    def root(self, function: FunctionValue) -> tree.Function:
         """Return the instance of a task, an exported function or a handler."""
         return self.instance_of_types(function, function.decl)
 
-    def instance_of_types(self, function: Function, node: n.Node) -> tree.Function:
+    def instance_of_types(self, function: FunctionValue, node: n.SyntaxNode) -> tree.Function:
         if is_generic(function.decl):
             raise Fault(f"'{function.decl.name}' is generic; here each parameter needs one type", node.span)
         assert isinstance(function.type, FnType)
@@ -89,7 +89,7 @@ class Checker(RunTimeStatements):
         return made
 
     def _instance(
-        self, key: Any, function: Function, params: list[Local], names: dict[str, Any], result: Type, site: Span
+        self, key: Any, function: FunctionValue, params: list[Local], names: dict[str, Any], result: Type, site: Span
     ) -> tree.Function:
         """Return the instance with a key; a new one, first called at `site`, is put on the list of what is to do."""
         key = (key, result)  # which may be another one in another program, though nothing in the body is
@@ -102,7 +102,7 @@ class Checker(RunTimeStatements):
                 self.session.budget.spend(STEPS_PER_LEVEL * deep, site)
             made = tree.Function(function.name, decl.kind, tuple(params), result, decl.span, None, decl.inline)
             made.module = function.module
-            made.known = {name: cell.value for name, cell in names.items() if isinstance(cell, Cell)}
+            made.known = {name: cell.value for name, cell in names.items() if isinstance(cell, ComptimeVariable)}
             self._instances[key] = made
             scope = Scope(function.module, function.module.scope)
             scope.names.update(names)
@@ -211,7 +211,7 @@ class Checker(RunTimeStatements):
         if self.forced:
             return super().call(node, scope)
         function = self.callee(node, scope)
-        if not isinstance(function, Function):
+        if not isinstance(function, FunctionValue):
             return self._call_pointer(function, node, scope)
         self.check_count(function, node)
         if self._is_known_only_result(function):
@@ -228,7 +228,7 @@ class Checker(RunTimeStatements):
             return self._expanded(function, arguments, node)
         return self.call_of(function, arguments, node)
 
-    def _is_known_only_result(self, function: Function) -> bool:
+    def _is_known_only_result(self, function: FunctionValue) -> bool:
         """Whether a function gives what exists at compile time only: then it is called at compile time."""
         if function.decl.body is None:
             return False
@@ -236,7 +236,7 @@ class Checker(RunTimeStatements):
         kind = named_type(result.name) if isinstance(result, n.Name) else None
         return isinstance(kind, ComptimeType)
 
-    def _expanded(self, function: Function, arguments: list[Any], node: n.Call) -> Any:
+    def _expanded(self, function: FunctionValue, arguments: list[Any], node: n.Call) -> Any:
         """Return the value of an inline function whose arguments are all known, or a call if it does more."""
         self.forced += 1
         self.trying += 1
@@ -249,7 +249,7 @@ class Checker(RunTimeStatements):
             self.trying -= 1
         return self.call_of(function, arguments, node)
 
-    def call_of(self, function: Function, arguments: list[Any], node: n.Call, site: bool = True) -> tree.Call:
+    def call_of(self, function: FunctionValue, arguments: list[Any], node: n.Call, site: bool = True) -> tree.Call:
         decl = function.decl
         generic = is_generic(decl)
         scope = Scope(function.module, function.module.scope)
@@ -268,7 +268,7 @@ class Checker(RunTimeStatements):
             if param.comptime or self._is_known_only(kind, value):
                 if not isinstance(value, Value):
                     raise Fault(f"the argument '{name}' must be known at compile time", at)
-                scope.names[name] = Cell(kind, copied(value), True, name)
+                scope.names[name] = ComptimeVariable(kind, copied(value), True, name)
                 key.append(("known", frozen(value)))
                 continue
             if kind == COMPTIME_INT:
@@ -301,7 +301,7 @@ class Checker(RunTimeStatements):
 
     # ---- pointers to functions
 
-    def point_to(self, function: Function) -> None:
+    def point_to(self, function: FunctionValue) -> None:
         """Keep in mind that a function is called through pointers: it has a number, which is what they hold."""
         key = (id(function.decl), id(function.module))
         self._note_need("pointer", function)
@@ -336,7 +336,7 @@ class Checker(RunTimeStatements):
         return made
 
 
-def pointed(value: Value | None) -> list[Function]:
+def pointed(value: Value | None) -> list[FunctionValue]:
     """Return the functions whose addresses a known value holds."""
     if value is None:
         return []
@@ -344,7 +344,7 @@ def pointed(value: Value | None) -> list[Function]:
         return [f for entry in value.data for f in pointed(_entry(entry, value.type.element))]
     if isinstance(value.type, StructType) and isinstance(value.data, Struct):
         return [f for name, entry in value.data.fields.items() for f in pointed(_entry(entry, value.type.field(name)))]
-    return [value.data] if isinstance(value.type, PointerType) and isinstance(value.data, Function) else []
+    return [value.data] if isinstance(value.type, PointerType) and isinstance(value.data, FunctionValue) else []
 
 
 def _entry(entry: Any, kind: Type | None) -> Value | None:

@@ -11,7 +11,7 @@ from fabric.csl.comptime.builtins.dsds import options
 from fabric.csl.comptime.builtins.ids import by_queue
 from fabric.csl.comptime.builtins.operations import OPTIONS, Operation
 from fabric.csl.comptime.globals import is_generic
-from fabric.csl.comptime.values import Dsd, Function, Scope, Struct, TensorAccess, Value
+from fabric.csl.comptime.values import DsdValue, FunctionValue, Scope, Struct, TensorAccess, Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import (
@@ -95,7 +95,7 @@ class VectorOperations(RunTimeValues):
                 hint = f"is {other} meant?" if other[1:] in isa.BY_NAME else None
                 self.report.warn(f"{row.name} takes elements of {row.dest}; these are {kind}", entry.span, hint)
 
-    def _destination(self, row: Operation, value: Any, node: n.Node) -> Any:
+    def _destination(self, row: Operation, value: Any, node: n.SyntaxNode) -> Any:
         kind = value.type
         if isinstance(kind, DsdType):
             if kind.name == "fabin_dsd":
@@ -118,7 +118,7 @@ class VectorOperations(RunTimeValues):
         hint = "make a DSD of it: @get_dsd(mem1d_dsd, ...)" if isinstance(kind, (ArrayType, PointerType)) else None
         raise Fault(f"the destination of {row.name} must be a DSD or DSR, not {kind}", node.span, hint)
 
-    def _source(self, row: Operation, code: str, value: Any, node: n.Node) -> Any:
+    def _source(self, row: Operation, code: str, value: Any, node: n.SyntaxNode) -> Any:
         kind = value.type
         scalar_only = code.endswith("!")
         code = code.rstrip("!")
@@ -138,7 +138,7 @@ class VectorOperations(RunTimeValues):
             raise Fault(f"{row.name} takes {self.element(code)} here, not {kind}", node.span, hint)
         return self.as_expr(value, node.span)
 
-    def _literal(self, row: Operation, code: str, value: Value, node: n.Node) -> Value:
+    def _literal(self, row: Operation, code: str, value: Value, node: n.SyntaxNode) -> Value:
         """Return a literal in the type that an operation works in."""
         if code in ("f16", "f32", "?") or row.name.startswith("@fmov") or value.type == COMPTIME_FLOAT:
             target: Type = F32 if code in ("f32", "b32", "?") else FloatType(self.session.options.fp16)
@@ -176,7 +176,7 @@ class VectorOperations(RunTimeValues):
     def run_map(self, node: n.Builtin, scope: Scope) -> Any:
         """Return the typed tree of a `@map`, its operands checked against the parameters of the mapped function."""
         what = self.expr(node.arguments[0], scope)
-        if not isinstance(what, Value) or not isinstance(what.data, Function) or what.data.decl.kind != "fn":
+        if not isinstance(what, Value) or not isinstance(what.data, FunctionValue) or what.data.decl.kind != "fn":
             raise Fault(f"@map takes a function first, not {what.type}", node.arguments[0].span)
         values = [self.expr(entry, scope) for entry in node.arguments[1:]]
         count = len(what.data.decl.params)
@@ -206,9 +206,9 @@ class VectorOperations(RunTimeValues):
             raise Fault("@map needs a DSD among its operands", node.span)
         return tree.BuiltinCall(VOID, node.span, "@map", (call.function, *operands))
 
-    def _map_element(self, what: Value, place: int, value: Any, node: n.Node) -> Type:
+    def _map_element(self, what: Value, place: int, value: Any, node: n.SyntaxNode) -> Type:
         """Return the type in which a function takes the elements of a vector."""
-        assert isinstance(what.data, Function)
+        assert isinstance(what.data, FunctionValue)
         if not is_generic(what.data.decl) and isinstance(what.type, FnType):
             return what.type.params[place]
         declared = what.data.decl.params[place]
@@ -220,7 +220,7 @@ class VectorOperations(RunTimeValues):
             raise Fault(f"what the elements of this {value.type} are is not known", node.span, hint)
         return found
 
-    def _map_output(self, result: Type, value: Any, node: n.Node) -> Any:
+    def _map_output(self, result: Type, value: Any, node: n.SyntaxNode) -> Any:
         if isinstance(value.type, (DsdType, DsrType)):
             if str(value.type) == "fabin_dsd":
                 raise Fault("@map cannot write to a fabin_dsd", node.span)
@@ -230,7 +230,7 @@ class VectorOperations(RunTimeValues):
         return self.as_expr(value, node.span)
 
     @abstractmethod
-    def call_of(self, function: Function, arguments: list[Any], node: n.Call, site: bool = True) -> tree.Call:
+    def call_of(self, function: FunctionValue, arguments: list[Any], node: n.Call, site: bool = True) -> tree.Call:
         """Return a call of a function with operands; `site` tells whether its code may stand there alone."""
 
     def run_dfilt(self, node: n.Builtin, scope: Scope) -> Any:
@@ -261,7 +261,7 @@ def element_of(value: Any) -> Type | None:
         return None if initial is None else element_of(initial)
     if not isinstance(value, Value):
         return None if isinstance(value.type, (DsdType, DsrType)) else value.type
-    if not isinstance(value.data, Dsd):
+    if not isinstance(value.data, DsdValue):
         return None if isinstance(value.type, (DsdType, DsrType)) else value.type
     for name, arguments in reversed(value.data.edits):
         if name == "@set_dsd_base_addr":

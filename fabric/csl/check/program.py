@@ -1,4 +1,4 @@
-"""A file becomes a `Compilation`: its layout, and one `Program` per class of PEs that needs one of its own."""
+"""A file becomes a `Compilation`: its layout, and one `CheckedProgram` per class of PEs that needs one of its own."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from fabric.csl.check.checker import Checker
 from fabric.csl.comptime.earlier import Earlier
 from fabric.csl.comptime.globals import is_import
 from fabric.csl.comptime.interpreter import Interpreter
-from fabric.csl.comptime.layout import Layout, bind_params, evaluate, layout_block
-from fabric.csl.comptime.session import Options, Session
+from fabric.csl.comptime.layout import LayoutDescription, bind_params, evaluate, layout_block
+from fabric.csl.comptime.session import CompilerSession, Options
 from fabric.csl.comptime.units import FILTERS, ProgramUnit
-from fabric.csl.comptime.values import FAULTY, Function, Module, Scope, frozen
+from fabric.csl.comptime.values import FAULTY, FunctionValue, Module, Scope, frozen
 from fabric.csl.diagnostics import Fault, Report
 from fabric.csl.syntax import nodes as n
 from fabric.csl.tree import Function as TypedFunction
 from wse_core.errors import ConfigError
 
-__all__ = ["Compilation", "Program", "check_file", "room"]
+__all__ = ["CheckedProgram", "Compilation", "check_file", "room"]
 
 FRAMES = 10_000
 """The evaluator may take so many frames of Python."""
 
 
 @dataclass(eq=False)
-class Program:
-    """A `Program` is a PE program after checking: what it sets up, its functions and its variables.
+class CheckedProgram:
+    """A `CheckedProgram` is a PE program after checking: what it sets up, its functions and its variables.
 
     Attributes
     ----------
@@ -58,9 +58,9 @@ class Compilation:
     ----------
     path : pathlib.Path
         The file.
-    layout : Layout or None
+    layout : LayoutDescription or None
         None for a file without a layout block, which is one program.
-    programs : list of Program
+    programs : list of CheckedProgram
         The different programs.
     program_of : list of int
         Per class of the layout the index of its program: classes share one if they agree in every param that is read.
@@ -73,8 +73,8 @@ class Compilation:
     """
 
     path: Path
-    layout: Layout | None
-    programs: list[Program] = field(default_factory=list)
+    layout: LayoutDescription | None
+    programs: list[CheckedProgram] = field(default_factory=list)
     program_of: list[int] = field(default_factory=list)
     report: Report = field(default_factory=Report)
     earlier: dict[Path, Earlier] = field(default_factory=dict)
@@ -103,7 +103,7 @@ def check_file(path: str | Path, options: Options | None = None) -> Compilation:
         If the file cannot be read.
     """
     path = Path(path)
-    session = Session(options or Options(), top=path)
+    session = CompilerSession(options or Options(), top=path)
     if not path.is_file():
         raise ConfigError("there is no such file", where=str(path))
     found = Compilation(path, None, report=session.report)
@@ -135,7 +135,7 @@ def room(path: Path) -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-def _check(session: Session, found: Compilation, path: Path) -> None:
+def _check(session: CompilerSession, found: Compilation, path: Path) -> None:
     """Check a file into a compilation."""
     try:
         _check_parts(session, found, path)
@@ -143,7 +143,7 @@ def _check(session: Session, found: Compilation, path: Path) -> None:
         found.by_address = session.by_address
 
 
-def _check_parts(session: Session, found: Compilation, path: Path) -> None:
+def _check_parts(session: CompilerSession, found: Compilation, path: Path) -> None:
     _, tree = session.load(path)
     if layout_block(tree) is None:
         module = session.module(path, "", {})
@@ -155,7 +155,7 @@ def _check_parts(session: Session, found: Compilation, path: Path) -> None:
         _programs(session, found)
 
 
-def _programs(session: Session, found: Compilation) -> None:
+def _programs(session: CompilerSession, found: Compilation) -> None:
     """Check the programs of all classes; those that agree in what is read share one."""
     layout = found.layout
     assert layout is not None
@@ -188,14 +188,16 @@ def _programs(session: Session, found: Compilation) -> None:
             found.program_of.append(len(found.programs) - 1)
 
 
-def _key(layout: Layout, index: int, names: frozenset[str]) -> tuple[Any, ...]:
+def _key(layout: LayoutDescription, index: int, names: frozenset[str]) -> tuple[Any, ...]:
     """Return what a class binds to some params."""
     params = layout.classes[index].params
     found = tuple((name, frozen(params[name][0])) for name in sorted(names) if name in params)
     return (*found, layout.filtered(index)) if FILTERS in names else found
 
 
-def _check_colors(session: Session, layout: Layout, index: int, unit: ProgramUnit, at: tuple[int, int]) -> None:
+def _check_colors(
+    session: CompilerSession, layout: LayoutDescription, index: int, unit: ProgramUnit, at: tuple[int, int]
+) -> None:
     """Refuse a color that both the layout and the program configure."""
     for color, (_, span) in unit.configs.items():
         grid = layout.routes.get(color)
@@ -204,15 +206,15 @@ def _check_colors(session: Session, layout: Layout, index: int, unit: ProgramUni
             session.report.fault(Fault(f"{what} (PE ({at[0]}, {at[1]}))", span))
 
 
-def _program(session: Session, module: Module, unit: ProgramUnit) -> Program:
+def _program(session: CompilerSession, module: Module, unit: ProgramUnit) -> CheckedProgram:
     """Evaluate the comptime blocks of a program and check the code that they reach."""
     session.budget.begin()
     interpreter = Interpreter(session, unit)
     _set_up(interpreter, module)
     checker = Checker(interpreter)
     entries: dict[int, TypedFunction] = {}
-    roots: list[Function] = [function for _, function, _ in unit.tasks.values()]
-    roots += [entry.target for entry in unit.exports if isinstance(entry.target, Function)]
+    roots: list[FunctionValue] = [function for _, function, _ in unit.tasks.values()]
+    roots += [entry.target for entry in unit.exports if isinstance(entry.target, FunctionValue)]
     roots += [function for function, _ in (*unit.teardown.values(), *unit.empty.values())]
     for root in roots:
         with session.report.recover():
@@ -220,7 +222,7 @@ def _program(session: Session, module: Module, unit: ProgramUnit) -> Program:
             entries[id(root.decl)] = made
     functions = checker.finish()
     _keep_exported(interpreter)
-    return Program(unit, functions, entries, unit.variables)
+    return CheckedProgram(unit, functions, entries, unit.variables)
 
 
 def _keep_exported(interpreter: Interpreter) -> None:

@@ -15,7 +15,7 @@ from fabric.csl.check.operations import VectorOperations
 from fabric.csl.check.values import root_of
 from fabric.csl.comptime.budget import INLINED, check_size
 from fabric.csl.comptime.statements import is_nothing
-from fabric.csl.comptime.values import FAULTY, NOTHING, Cell, Range, Scope, Struct, Value, copied
+from fabric.csl.comptime.values import FAULTY, NOTHING, ComptimeVariable, Range, Scope, Struct, Value, copied
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.tree import Const, Load, Local, VariablePlace
@@ -74,11 +74,11 @@ class RunTimeStatements(VectorOperations):
     wanted: Type | None = None
     """The value of a block is needed in this type."""
 
-    def code(self, node: n.Node, scope: Scope) -> list[tree.Statement]:
+    def code(self, node: n.SyntaxNode, scope: Scope) -> list[tree.Statement]:
         """Return the code of a statement."""
         return getattr(self, f"_code_{node.__class__.__name__}")(node, scope)
 
-    def body(self, node: n.Node, scope: Scope, label: str | None = None) -> tree.Block:
+    def body(self, node: n.SyntaxNode, scope: Scope, label: str | None = None) -> tree.Block:
         """Return the code of a body in a scope of its own."""
         inner = Scope(scope.module, scope)
         statements = node.body if isinstance(node, n.Block) else [node]
@@ -121,7 +121,7 @@ class RunTimeStatements(VectorOperations):
         value = self.needed(node.value, scope, kind)
         value = self.convert(value, kind, node.value.span, f"the value of '{node.name}'")
         if node.kind == "const" and isinstance(value, Value):
-            self.declare(scope, node, Cell(kind or value.type, copied(value), True, node.name))
+            self.declare(scope, node, ComptimeVariable(kind or value.type, copied(value), True, node.name))
             return []
         if value.type in (COMPTIME_INT, COMPTIME_FLOAT):
             found = I16 if value.type == COMPTIME_INT else F32
@@ -159,7 +159,7 @@ class RunTimeStatements(VectorOperations):
             if target.name == "_" and found is None:
                 value = self.expr(node.value, scope)
                 return [] if isinstance(value, Value) else [tree.Evaluate(node.span, value)]
-            if isinstance(found, Cell):
+            if isinstance(found, ComptimeVariable):
                 if found.const:
                     raise Fault(f"'{found.name}' is a const; it cannot change", target.span)
                 self._assign(node, scope)
@@ -274,7 +274,7 @@ class RunTimeStatements(VectorOperations):
         finally:
             self.loops.pop()
 
-    def _round(self, node: n.Node, scope: Scope, label: str | None) -> tree.Block:
+    def _round(self, node: n.SyntaxNode, scope: Scope, label: str | None) -> tree.Block:
         """Return the code of a loop's body."""
         self.loops.append(Around(label))
         try:
@@ -335,9 +335,9 @@ class RunTimeStatements(VectorOperations):
             for number, value in enumerate(self.items(sequence, node)):
                 self.session.budget.turn(number + 1, node.span, INLINED)
                 inner = Scope(scope.module, scope)
-                inner.names[node.item] = Cell(value.type, value, True, node.item)
+                inner.names[node.item] = ComptimeVariable(value.type, value, True, node.item)
                 if node.index is not None:
-                    inner.names[node.index] = Cell(U16, Value(U16, number), True, node.index)
+                    inner.names[node.index] = ComptimeVariable(U16, Value(U16, number), True, node.index)
                 yield self.body(node.body, inner)
 
         return self._rounds(node, label, rounds())
@@ -396,7 +396,7 @@ class RunTimeStatements(VectorOperations):
             self.forced -= 1
         return self._given_by(node, scope)
 
-    def needed(self, node: n.Node, scope: Scope, kind: Type | None) -> Any:
+    def needed(self, node: n.SyntaxNode, scope: Scope, kind: Type | None) -> Any:
         """Return the operand that an expression gives where a type is asked for."""
         before, self.wanted = self.wanted, kind if isinstance(node, n.BlockExpr) else None
         try:

@@ -10,7 +10,7 @@ from fabric.csl import tree
 from fabric.csl.comptime.convert import mismatch
 from fabric.csl.comptime.interpreter import Interpreter
 from fabric.csl.comptime.numbers import COMPARISONS
-from fabric.csl.comptime.values import Cell, Pointer, Scope, Struct, Value
+from fabric.csl.comptime.values import ComptimeVariable, Pointer, Scope, Struct, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.tree import Const, Convert, Deref, Element, Expr, Load, Local, Member, VariablePlace
@@ -54,7 +54,7 @@ class RunTimeValues(Interpreter):
             return "value"
         return super().place if self.forced else "run"
 
-    def known(self, node: n.Node, scope: Scope, what: str = "this") -> Any:
+    def known(self, node: n.SyntaxNode, scope: Scope, what: str = "this") -> Any:
         self.forced += 1
         try:
             return super().known(node, scope, what)
@@ -257,8 +257,8 @@ class RunTimeValues(Interpreter):
         self.need(made)
         return made
 
-    def address(self, node: n.Node, scope: Scope, span: Span) -> Any:
-        if isinstance(node, n.Name) and isinstance(cell := scope.find(node.name), Cell) and not self.forced:
+    def address(self, node: n.SyntaxNode, scope: Scope, span: Span) -> Any:
+        if isinstance(node, n.Name) and isinstance(cell := scope.find(node.name), ComptimeVariable) and not self.forced:
             variable = self.held.get(id(cell))
             if variable is None:
                 if not cell.const:
@@ -270,7 +270,7 @@ class RunTimeValues(Interpreter):
     held: dict[int, tree.Variable]
     """Known constants whose address was taken have this memory, by the identity of their cell."""
 
-    def run_address(self, place: tree.Place, span: Span) -> Any:
+    def run_address(self, place: tree.Lvalue, span: Span) -> Any:
         if self.forced:
             return super().run_address(place, span)
         root = root_of(place)
@@ -384,6 +384,6 @@ class RunTimeValues(Interpreter):
 
 def root_of(place: Any) -> Any:
     """Return the place that an element or field is a part of."""
-    while isinstance(place, (Element, Member)) and isinstance(place.base, tree.Place):
+    while isinstance(place, (Element, Member)) and isinstance(place.base, tree.Lvalue):
         place = place.base
     return place

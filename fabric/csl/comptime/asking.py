@@ -13,8 +13,8 @@ from fabric.csl import tree
 from fabric.csl.comptime import lanes
 from fabric.csl.comptime.convert import coerce, mismatch
 from fabric.csl.comptime.lanes import POISON, Carried, LaneValue, Level, uniform
-from fabric.csl.comptime.session import Session
-from fabric.csl.comptime.values import Cell, Global, Scope, Struct, Value, shown
+from fabric.csl.comptime.session import CompilerSession
+from fabric.csl.comptime.values import ComptimeVariable, Global, Scope, Struct, Value, shown
 from fabric.csl.diagnostics import Fault, Report, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import BOOL, COMPTIME_STRUCT, TYPE, ArrayType, DsdType, IntType, StructType, Type, named_type
@@ -29,7 +29,7 @@ __all__ = ["Asking", "has_run"]
 class Asking(ABC):
     """`Asking` asks expressions for their values; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
 
-    session: Session
+    session: CompilerSession
     unit: Any
     level: Level | None = None
     depth = 0
@@ -66,11 +66,11 @@ class Asking(ABC):
 
     # ---- asking for more than an operand
 
-    def expr(self, node: n.Node, scope: Scope) -> Any:
+    def expr(self, node: n.SyntaxNode, scope: Scope) -> Any:
         """Return the operand that an expression gives."""
         return self._forms[node.__class__](node, scope)
 
-    def known(self, node: n.Node, scope: Scope, what: str = "this") -> Any:
+    def known(self, node: n.SyntaxNode, scope: Scope, what: str = "this") -> Any:
         """Return an operand that is known, all lanes included."""
         value = self.expr(node, scope)
         if isinstance(value, tree.Expr):
@@ -88,14 +88,14 @@ class Asking(ABC):
         name = f"the value of var '{variable.name}'" if variable is not None else what
         raise Fault(f"{name} is not known at compile time", span)
 
-    def scalar(self, node: n.Node, scope: Scope, what: str = "this") -> Value:
+    def scalar(self, node: n.SyntaxNode, scope: Scope, what: str = "this") -> Value:
         """Return a known operand that is the same for all lanes."""
         value = uniform(self.known(node, scope, what), self.level)
         if value is None:
             raise Fault(f"{what} is needed here, not what this is a part of", node.span)
         return value
 
-    def type(self, node: n.Node, scope: Scope) -> Type:
+    def type(self, node: n.SyntaxNode, scope: Scope) -> Type:
         """Return the type that an expression stands for; a variable named like a type does not hide it here."""
         plain = named_type(node.name) if isinstance(node, n.Name) else None
         if plain is not None:
@@ -108,21 +108,21 @@ class Asking(ABC):
             raise Fault(f"a type is needed here, not {shown(value)} of type {value.type}", node.span)
         return value.data
 
-    def number(self, node: n.Node, scope: Scope, what: str, type: Type | None = None) -> int:
+    def number(self, node: n.SyntaxNode, scope: Scope, what: str, type: Type | None = None) -> int:
         """Return a known integer."""
         value = self.scalar(node, scope, what)
         if not is_integer(value.type):
             raise Fault(f"{what} must be an integer, not {value.type}", node.span)
         return coerce(value, type, node.span, what).data
 
-    def text(self, node: n.Node, scope: Scope, what: str) -> str:
+    def text(self, node: n.SyntaxNode, scope: Scope, what: str) -> str:
         """Return a known string."""
         value = self.scalar(node, scope, what)
         if value.data.__class__ is not str:
             raise Fault(f"{what} must be a string, not {value.type}", node.span)
         return value.data
 
-    def truth(self, node: n.Node, scope: Scope) -> Any:
+    def truth(self, node: n.SyntaxNode, scope: Scope) -> Any:
         """Return a condition as a bool, or as an expression of type bool."""
         value = self.expr(node, scope)
         if value.type != BOOL:
@@ -159,7 +159,7 @@ class Asking(ABC):
         fields = {name: uniform(item, self.level) for name, item in value.data.fields.items()}
         return Value(value.type, Struct(fields, value.data.is_tuple))
 
-    def read(self, cell: Cell, span: Span) -> Any:
+    def read(self, cell: ComptimeVariable, span: Span) -> Any:
         """Return the value of a variable at compile time."""
         value = cell.value
         if value is None:
@@ -176,7 +176,7 @@ class Asking(ABC):
 
     # ---- what happens at run time: refused here, made into code by the checker
 
-    def run_load(self, place: tree.Place, span: Span) -> Any:
+    def run_load(self, place: tree.Lvalue, span: Span) -> Any:
         """Return the value at a place."""
         return tree.Load(place.type, span, place)
 
@@ -228,7 +228,7 @@ class Asking(ABC):
         """Return a field of a run-time struct."""
         raise self.refuse(span)
 
-    def run_address(self, place: tree.Place, span: Span) -> Any:
+    def run_address(self, place: tree.Lvalue, span: Span) -> Any:
         """Return the address of a place that is not known."""
         raise self.refuse(span)
 

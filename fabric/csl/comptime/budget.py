@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fabric.csl.diagnostics import Fault, Span
-from fabric.csl.syntax.nodes import Node, walk
+from fabric.csl.syntax.nodes import SyntaxNode, walk
 from fabric.csl.types import ArrayType, StructType, Type
 
 __all__ = ["CALL", "INLINED", "MEMORY", "MOST_IMPORTS", "Budget", "check_parts", "check_size", "check_text"]
@@ -46,7 +46,7 @@ class Budget:
     def __init__(self, steps: int, turns: int, instances: int) -> None:
         self._steps, self._turns, self._instances = steps, turns, instances
         self._spent = 0
-        self._weights: dict[int, tuple[Node, int]] = {}
+        self._weights: dict[int, tuple[SyntaxNode, int]] = {}
 
     def begin(self) -> None:
         """Begin with another program, which may spend as much."""
@@ -65,7 +65,7 @@ class Budget:
             what = f"evaluation at compile time took more than {self._steps:,} steps"
             raise Fault(what, span, "does this end? --max-comptime-steps raises the limit")
 
-    def weight(self, loop: Node) -> int:
+    def weight(self, loop: SyntaxNode) -> int:
         """Return the steps that a turn of a loop counts for, so that a long body does not take long unnoticed."""
         found = self._weights.get(id(loop))
         if found is None:

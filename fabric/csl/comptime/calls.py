@@ -11,7 +11,17 @@ from fabric.csl.comptime.earlier import Checked
 from fabric.csl.comptime.globals import Globals, is_generic
 from fabric.csl.comptime.intrinsics import known_result
 from fabric.csl.comptime.lanes import uniform
-from fabric.csl.comptime.values import NOTHING, Cell, Function, Global, Pointer, Scope, Value, copied, frozen
+from fabric.csl.comptime.values import (
+    NOTHING,
+    ComptimeVariable,
+    FunctionValue,
+    Global,
+    Pointer,
+    Scope,
+    Value,
+    copied,
+    frozen,
+)
 from fabric.csl.diagnostics import Fault
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import MODULE, VOID, AnyType, FnType, PointerType, Type
@@ -53,13 +63,13 @@ class Calls(Globals):
     calls = 0
 
     @abstractmethod
-    def execute(self, node: n.Node, scope: Scope) -> Signal | None:
+    def execute(self, node: n.SyntaxNode, scope: Scope) -> Signal | None:
         """Run a statement at compile time."""
 
     def callee(self, node: n.Call, scope: Scope) -> Any:
-        """Return what is called: a `Function`, or a run-time function pointer."""
+        """Return what is called: a `FunctionValue`, or a run-time function pointer."""
         value = self.expr(node.callee, scope)
-        if value.__class__ is Value and isinstance(value.data, Function):
+        if value.__class__ is Value and isinstance(value.data, FunctionValue):
             if value.data.decl.kind == "task":
                 raise Fault(
                     f"'{value.data.decl.name}' is a task; tasks are started, not called",
@@ -82,14 +92,14 @@ class Calls(Globals):
 
     def call(self, node: n.Call, scope: Scope) -> Any:
         function = self.callee(node, scope)
-        if not isinstance(function, Function):
+        if not isinstance(function, FunctionValue):
             raise self.refuse(node.span)
         arguments = [self.known(entry, scope, "an argument") for entry in node.arguments]
         if self.calls or self.unit.earlier is None or not all(map(_is_plain, arguments)):
             return self.invoke(function, arguments, node)
         return self._invoke_once(function, arguments, node)
 
-    def _invoke_once(self, function: Function, arguments: list[Any], node: n.Call) -> Any:
+    def _invoke_once(self, function: FunctionValue, arguments: list[Any], node: n.Call) -> Any:
         """Return the result of a call, which an earlier program may have made with what is still the same."""
         earlier = self.unit.earlier
         key = (id(function.decl), id(function.module), function.type, tuple(map(frozen, arguments)))
@@ -111,7 +121,7 @@ class Calls(Globals):
             for need in found:
                 self.need(need)
 
-    def invoke(self, function: Function, arguments: list[Any], node: n.Call) -> Any:
+    def invoke(self, function: FunctionValue, arguments: list[Any], node: n.Call) -> Any:
         """Run a function at compile time and return its result."""
         decl = function.decl
         self.check_count(function, node)
@@ -144,7 +154,7 @@ class Calls(Globals):
             raise Fault(f"'{decl.name}' ended without returning a {result}", node.span)
         return self.convert(signal.value, result, node.span, f"the result of '{decl.name}'")
 
-    def check_count(self, function: Function, node: n.Call) -> None:
+    def check_count(self, function: FunctionValue, node: n.Call) -> None:
         """Refuse a wrong number of arguments."""
         wanted, given = len(function.decl.params), len(node.arguments)
         if wanted != given:
@@ -155,7 +165,7 @@ class Calls(Globals):
                 (("declared here", function.decl.span),),
             )
 
-    def bind(self, function: Function, arguments: list[Any], node: n.Call) -> tuple[Scope, Type]:
+    def bind(self, function: FunctionValue, arguments: list[Any], node: n.Call) -> tuple[Scope, Type]:
         """Return the scope of a call with its parameters, and the type of its result."""
         decl = function.decl
         scope = Scope(function.module, function.module.scope)
@@ -167,7 +177,7 @@ class Calls(Globals):
             value = self.convert(value, kind, at, f"the argument '{param.name}'")
             if param.name is not None:
                 held = None if isinstance(kind, AnyType) else kind
-                scope.names[param.name] = Cell(held, copied(value), True, param.name, self.depth)
+                scope.names[param.name] = ComptimeVariable(held, copied(value), True, param.name, self.depth)
         if generic or function.type is None or not decl.params:
             return scope, self.type(decl.result, scope)
         return scope, function.type.result

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from fabric.csl.comptime.numbers import bits_of, float_of, of_integer, rounded
-from fabric.csl.comptime.values import Function, Pointer, Struct, Value, shown, struct_type
+from fabric.csl.comptime.values import FunctionValue, Pointer, Struct, Value, shown, struct_type
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.types import (
     BOOL,
@@ -84,7 +84,7 @@ def coerce(value: Value, target: Type | None, span: Span, what: str = "this") ->
     elif isinstance(value.data, Pointer) and isinstance(target, PointerType):
         if widens(source, target):
             return Value(target, value.data)
-    elif isinstance(value.data, Function):
+    elif isinstance(value.data, FunctionValue):
         if isinstance(target, FnType) and isinstance(source, FnType) and _same_shape(source, target):
             return Value(target, value.data)
         if isinstance(target, PointerType) and isinstance(target.target, FnType) and _same_shape(source, target.target):

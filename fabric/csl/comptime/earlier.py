@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fabric.csl.comptime.session import Session
+from fabric.csl.comptime.session import CompilerSession
 from fabric.csl.comptime.values import Global, Module, frozen
 
 __all__ = ["Checked", "Earlier", "is_bound_alike", "is_same"]
@@ -65,7 +65,7 @@ class Earlier:
             for entry in module.globals.values():
                 entry.state = "old" if entry.state in ("done", "old") else "new"
 
-    def module(self, session: Session, path: Path, name: str, bindings: dict[str, Any]) -> Module:
+    def module(self, session: CompilerSession, path: Path, name: str, bindings: dict[str, Any]) -> Module:
         """Return the instance of a file under a name, bound anew.
 
         One of our own library is what it was made with: stages that come later ask it for its params.

@@ -19,12 +19,12 @@ from fabric.csl.comptime.lanes import LaneValue, uniform
 from fabric.csl.comptime.names import CONSTANTS, closest
 from fabric.csl.comptime.numbers import COMPARISONS, calculate, compare
 from fabric.csl.comptime.places import Places
-from fabric.csl.comptime.session import Session
+from fabric.csl.comptime.session import CompilerSession
 from fabric.csl.comptime.values import (
     FAULTY,
     NOTHING,
-    Cell,
-    Function,
+    ComptimeVariable,
+    FunctionValue,
     Scope,
     Struct,
     Value,
@@ -62,7 +62,7 @@ __all__ = ["Expressions"]
 class Expressions(Places):
     """`Expressions` evaluates expressions; a mix-in of `fabric.csl.comptime.interpreter.Interpreter`."""
 
-    def __init__(self, session: Session, unit: Any) -> None:
+    def __init__(self, session: CompilerSession, unit: Any) -> None:
         self.session = session
         self.report = session.report
         self.unit = unit
@@ -79,7 +79,7 @@ class Expressions(Places):
             n.BlockExpr: self.block_value,
             n.Block: self._block,
             n.Access: self._access,
-            n.Field: self._field,
+            n.FieldAccess: self._field,
             n.Deref: self._deref,
             n.Index: self._index,
             n.Call: self.call,
@@ -120,7 +120,7 @@ class Expressions(Places):
             if entry is not None:
                 return self.resolve(entry, node.span)
             return self.predefined(node, scope)
-        if found.__class__ is Cell:
+        if found.__class__ is ComptimeVariable:
             return self.read(found, node.span)
         if found is FAULTY:
             raise Fault(None)
@@ -182,7 +182,7 @@ class Expressions(Places):
             return self.fold(op, left, right, node.span)
         return self._mixed(op, left, right, node)
 
-    def _mixed(self, op: str, left: Any, right: Any, node: n.Node) -> Any:
+    def _mixed(self, op: str, left: Any, right: Any, node: n.SyntaxNode) -> Any:
         if isinstance(left, tree.Expr) or isinstance(right, tree.Expr):
             return self.run_binary(op, left, right, node.span)
         assert self.level is not None
@@ -225,7 +225,7 @@ class Expressions(Places):
     def same(self, left: Value, right: Value) -> bool:
         """Whether two known values that are no numbers are equal."""
         a, b = left.data, right.data
-        if isinstance(a, Function) and isinstance(b, Function):
+        if isinstance(a, FunctionValue) and isinstance(b, FunctionValue):
             return a.decl is b.decl and a.module is b.module
         return bool(left.type == right.type and a == b)
 

@@ -10,7 +10,7 @@ from fabric.csl.comptime.budget import MOST_IMPORTS, MOST_NESTED, check_size
 from fabric.csl.comptime.earlier import is_bound_alike, is_same
 from fabric.csl.comptime.expressions import Expressions
 from fabric.csl.comptime.lanes import uniform
-from fabric.csl.comptime.values import Function, Global, Module, Scope, Value, copied, integer
+from fabric.csl.comptime.values import FunctionValue, Global, Module, Scope, Value, copied, integer
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import COMPTIME_INT, I16, MODULE, VOID, FnType, IdType, Type
@@ -307,7 +307,7 @@ class Globals(Expressions):
 
     def function(self, module: Module, decl: n.FnDecl) -> Value:
         """Return a function or task as a value; its type is worked out where nothing generic is in it."""
-        found = Function(decl, module)
+        found = FunctionValue(decl, module)
         scope = module.scope
         assert scope is not None
         if not is_generic(decl):

@@ -13,9 +13,9 @@ class Interpreter(Loops):
 
     Parameters
     ----------
-    session : fabric.csl.comptime.session.Session
+    session : fabric.csl.comptime.session.CompilerSession
         Options, messages, files.
-    unit : fabric.csl.comptime.units.Unit
+    unit : fabric.csl.comptime.units.EvaluatedUnit
         What the builtins with effects fill: a layout or a program.
     """
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fabric.csl.comptime.numbers import rounded
-from fabric.csl.comptime.values import Function, Value
+from fabric.csl.comptime.values import FunctionValue, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.types import FloatType
 
@@ -28,7 +28,7 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
 }
 
 
-def known_result(function: Function, arguments: list[Any], span: Span) -> Value | None:
+def known_result(function: FunctionValue, arguments: list[Any], span: Span) -> Value | None:
     """Return the result of a function of <math> for known arguments; None for any other function without a body.
 
     Raises

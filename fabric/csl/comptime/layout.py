@@ -13,13 +13,13 @@ import numpy as np
 
 from fabric.csl.comptime.colors import ColorConfig
 from fabric.csl.comptime.interpreter import Interpreter
-from fabric.csl.comptime.session import Session
+from fabric.csl.comptime.session import CompilerSession
 from fabric.csl.comptime.units import ColorEntry, ExportedName, LayoutUnit, TileEntry
 from fabric.csl.comptime.values import Module, Struct, Value, frozen, integer
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 
-__all__ = ["Layout", "PeClass", "bind_params", "evaluate", "layout_block"]
+__all__ = ["LayoutDescription", "PeClass", "bind_params", "evaluate", "layout_block"]
 
 
 @dataclass(eq=False)
@@ -45,8 +45,8 @@ class PeClass:
 
 
 @dataclass(eq=False)
-class Layout:
-    """A `Layout` is what the layout block of a program says: which PE runs what, routes, symbols for the host.
+class LayoutDescription:
+    """A `LayoutDescription` is what the layout block of a program says: programs of PEs, routes, symbols for the host.
 
     Attributes
     ----------
@@ -99,7 +99,7 @@ def layout_block(tree: n.File) -> n.LayoutBlock | None:
     return next((item for item in tree.items if isinstance(item, n.LayoutBlock)), None)
 
 
-def bind_params(session: Session, module: Module) -> None:
+def bind_params(session: CompilerSession, module: Module) -> None:
     """Bind the params of the command line to the top module."""
     for name, number in session.options.params.items():
         entry = module.globals.get(name)
@@ -110,7 +110,7 @@ def bind_params(session: Session, module: Module) -> None:
         module.bindings[name] = (integer(number), entry.decl.span)
 
 
-def evaluate(session: Session, path: Path) -> Layout:
+def evaluate(session: CompilerSession, path: Path) -> LayoutDescription:
     """Return the layout of a file.
 
     Raises
@@ -135,12 +135,12 @@ def evaluate(session: Session, path: Path) -> Layout:
     return _classes(session, unit, block.span)
 
 
-def _classes(session: Session, unit: LayoutUnit, span: Span) -> Layout:
+def _classes(session: CompilerSession, unit: LayoutUnit, span: Span) -> LayoutDescription:
     """Return the layout of a log."""
     assert unit.rectangle is not None
     width, height = unit.rectangle
     grid = np.full((height, width), -1, np.int32)
-    layout = Layout(width, height, [], grid, names=unit.names, span=span)
+    layout = LayoutDescription(width, height, [], grid, names=unit.names, span=span)
     known: dict[Any, int] = {}
     configs: dict[ColorConfig, int] = {}
     for entry in unit.log:
@@ -172,7 +172,7 @@ def _duplicate(grid: np.ndarray, xs: np.ndarray, ys: np.ndarray) -> tuple[int, i
     return None
 
 
-def _enter_tiles(session: Session, layout: Layout, entry: TileEntry, known: dict[Any, int]) -> None:
+def _enter_tiles(session: CompilerSession, layout: LayoutDescription, entry: TileEntry, known: dict[Any, int]) -> None:
     taken = _duplicate(layout.grid, entry.xs, entry.ys)
     if taken is not None:
         session.report.fault(Fault(f"the code of PE ({taken[0]}, {taken[1]}) is set twice", entry.span))
@@ -217,7 +217,9 @@ def _one(value: Value, lane: int) -> Value:
     return value
 
 
-def _enter_color(session: Session, layout: Layout, entry: ColorEntry, configs: dict[ColorConfig, int]) -> None:
+def _enter_color(
+    session: CompilerSession, layout: LayoutDescription, entry: ColorEntry, configs: dict[ColorConfig, int]
+) -> None:
     grid = layout.routes.get(entry.color)
     if grid is None:
         grid = layout.routes[entry.color] = np.full((layout.height, layout.width), -1, np.int16)

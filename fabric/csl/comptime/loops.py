@@ -17,7 +17,7 @@ import numpy as np
 from fabric.csl.comptime.calls import Signal
 from fabric.csl.comptime.lanes import POISON, Carried, Diverge, LaneValue, Level, Sequential, lifted, settled
 from fabric.csl.comptime.statements import Statements
-from fabric.csl.comptime.values import Cell, Scope, Value, frozen
+from fabric.csl.comptime.values import ComptimeVariable, Scope, Value, frozen
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import U16, ArrayType, RangeType
 from fabric.csl.types.rules import is_integer
@@ -82,7 +82,7 @@ class Loops(Statements):
         name = step.target.name
         cell = scope.find(name)
         changed = _assigned(node.body)
-        if not isinstance(cell, Cell) or cell.const or cell.level != self.depth or name in changed:
+        if not isinstance(cell, ComptimeVariable) or cell.const or cell.level != self.depth or name in changed:
             return False
         if any(isinstance(x, n.Name) and x.name in changed for x in n.walk(condition.right)):
             return False
@@ -124,7 +124,7 @@ class Loops(Statements):
         scope: Scope,
         count: int,
         iteration: Callable[[Level, np.ndarray], Signal | None],
-        skip: dict[int, Cell],
+        skip: dict[int, ComptimeVariable],
     ) -> bool:
         """Run all iterations of a loop, group by group; return False with nothing done if that cannot be."""
         outer, depth, mark = self.level, self.depth, self.unit.mark()
@@ -132,7 +132,7 @@ class Loops(Statements):
         owned = [
             (cell, cell.value, cell.level)
             for name in sorted(_assigned(node.body))
-            if isinstance(cell := scope.find(name), Cell) and not cell.const and id(cell) not in skip
+            if isinstance(cell := scope.find(name), ComptimeVariable) and not cell.const and id(cell) not in skip
         ]
         results: list[tuple[np.ndarray, list[Any]]] = []
         todo = [np.arange(parents * count, dtype=np.int64)]
@@ -218,14 +218,14 @@ def _closed(node: n.For | n.While) -> bool:
     )
 
 
-def _assigned(body: n.Node) -> set[str]:
+def _assigned(body: n.SyntaxNode) -> set[str]:
     """Return the names that statements of a body assign to, or whose address it takes."""
     found = set()
     for node in n.walk(body):
         target: Any = node.target if isinstance(node, n.Assign) else None
         if isinstance(node, n.Unary) and node.op == "&":
             target = node.value
-        while isinstance(target, (n.Index, n.Field, n.Deref)):
+        while isinstance(target, (n.Index, n.FieldAccess, n.Deref)):
             target = target.base
         if isinstance(target, n.Builtin) and target.arguments:
             target = target.arguments[0]

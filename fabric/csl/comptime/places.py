@@ -8,7 +8,17 @@ from fabric.csl import tree
 from fabric.csl.comptime.asking import Asking
 from fabric.csl.comptime.lanes import uniform
 from fabric.csl.comptime.names import closest
-from fabric.csl.comptime.values import Cell, Function, Module, Pointer, Scope, Struct, TensorAccess, Value, integer
+from fabric.csl.comptime.values import (
+    ComptimeVariable,
+    FunctionValue,
+    Module,
+    Pointer,
+    Scope,
+    Struct,
+    TensorAccess,
+    Value,
+    integer,
+)
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import COMPTIME_INT, COMPTIME_STRUCT, ArrayType, DsdType, EnumType, PointerType, Type
@@ -25,17 +35,17 @@ class Places(Asking):
 
     # ---- places
 
-    def address(self, node: n.Node, scope: Scope, span: Span) -> Any:
+    def address(self, node: n.SyntaxNode, scope: Scope, span: Span) -> Any:
         """Return the address of a place."""
         if isinstance(node, n.Name):
             found = scope.find(node.name)
-            if isinstance(found, Cell):
+            if isinstance(found, ComptimeVariable):
                 assert found.value is not None
                 return Value(PointerType(found.value.type, found.const), Pointer(found))
             entry = scope.module.globals.get(node.name) if found is None else None
             if entry is not None and not isinstance(entry.decl, n.FnDecl):
                 value = self.resolve(entry, node.span)
-                if isinstance(value, Value) and isinstance(value.data, Function):
+                if isinstance(value, Value) and isinstance(value.data, FunctionValue):
                     return value
                 if value.__class__ is Value and entry.variable is None and value.type.words is None:
                     raise Fault(f"'{node.name}' of type {value.type} has no address", span)
@@ -47,7 +57,7 @@ class Places(Asking):
         value = self.expr(node, scope)
         if isinstance(value, tree.Load):
             return self.address_of(value.place, span)
-        if value.__class__ is Value and isinstance(value.data, Function):
+        if value.__class__ is Value and isinstance(value.data, FunctionValue):
             return value
         if isinstance(node, n.Index) and value.__class__ is Value:
             return self._address_of_element(node, scope, span)
@@ -59,7 +69,7 @@ class Places(Asking):
         offset = self.offset(node, array, [self.scalar(s, scope) for s in node.subscripts])
         return Value(PointerType(array.element, base.type.const), Pointer(base.data.target, offset))
 
-    def address_of(self, place: tree.Place, span: Span) -> Any:
+    def address_of(self, place: tree.Lvalue, span: Span) -> Any:
         """Return the address of a run-time place: known if it is one of a global at a known element."""
         kind = PointerType(place.type, place.const)
         if isinstance(place, tree.VariablePlace) and isinstance(place.variable, tree.Variable):
@@ -93,11 +103,11 @@ class Places(Asking):
         where = pointer.data
         if not isinstance(where, Pointer):  # a number: the address of a register
             return self.run_load(tree.Deref(kind.target, span, tree.Const(kind, span, pointer)), span)
-        if isinstance(where.target, Cell):
+        if isinstance(where.target, ComptimeVariable):
             whole = self.read(where.target, span)
             return whole if where.offset is None else Value(whole.type.element, whole.data[where.offset])
         if where.offset is None and where.target.type == kind.target:
-            place: tree.Place = tree.VariablePlace(kind.target, span, where.target)
+            place: tree.Lvalue = tree.VariablePlace(kind.target, span, where.target)
         else:
             place = tree.Deref(kind.target, span, tree.Const(kind, span, pointer))
         return self.run_load(place, span)
@@ -143,7 +153,7 @@ class Places(Asking):
             raise Fault(f"a {kind} has no elements", node.span)
         return self.run_element(node, scope, base, subscripts)
 
-    def _field(self, node: n.Field, scope: Scope) -> Any:
+    def _field(self, node: n.FieldAccess, scope: Scope) -> Any:
         return self.member(self.expr(node.base, scope), node.name, node.span)
 
     def member(self, base: Any, name: str, span: Span) -> Any:

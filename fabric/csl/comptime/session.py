@@ -20,7 +20,7 @@ from wse_core.errors import ConfigError
 from wse_core.numbers import DEFAULT_PRESET, PRESETS
 from wse_core.params import machine
 
-__all__ = ["ARCHITECTURES", "LIBRARY", "TARGETS", "Options", "Session"]
+__all__ = ["ARCHITECTURES", "LIBRARY", "TARGETS", "CompilerSession", "Options"]
 
 TARGETS = tuple(PRESETS)
 """Programs can be compiled for these architectures."""
@@ -106,8 +106,8 @@ class Options:
         object.__setattr__(self, "params", plain)
 
 
-class Session:
-    """A `Session` holds what all stages of one compilation share: options, machine, messages, files that were read.
+class CompilerSession:
+    """A `CompilerSession` holds what all stages of one compilation share: options, machine, messages, files read.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ from typing import Any
 from fabric.csl import tree
 from fabric.csl.comptime.calls import Calls, Signal
 from fabric.csl.comptime.lanes import Carried, LaneValue, uniform
-from fabric.csl.comptime.values import NOTHING, Cell, Pointer, Range, Scope, Struct, Value, blank, copied
+from fabric.csl.comptime.values import NOTHING, ComptimeVariable, Pointer, Range, Scope, Struct, Value, blank, copied
 from fabric.csl.diagnostics import Fault
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import TYPE, U16, VOID, ArrayType, RangeType
@@ -40,7 +40,7 @@ class Statements(Calls):
             n.Continue: lambda node, scope: Signal("continue", node.label),
         }
 
-    def execute(self, node: n.Node, scope: Scope) -> Signal | None:
+    def execute(self, node: n.SyntaxNode, scope: Scope) -> Signal | None:
         return self._statements[node.__class__](node, scope)
 
     def block(self, node: n.Block, scope: Scope) -> Signal | None:
@@ -64,12 +64,12 @@ class Statements(Calls):
         if node.begins_with is None or node.value is None:
             if kind is None:
                 raise Fault(f"'{node.name}' has neither type nor value", node.span)
-            self.declare(scope, node, Cell(kind, blank(kind), False, node.name, self.depth))
+            self.declare(scope, node, ComptimeVariable(kind, blank(kind), False, node.name, self.depth))
             return
         value = self.known(node.value, scope, f"the value of '{node.name}'")
         value = self.convert(value, kind, node.value.span, f"the value of '{node.name}'")
         held = kind if kind is not None else value.type
-        self.declare(scope, node, Cell(held, copied(value), node.kind == "const", node.name, self.depth))
+        self.declare(scope, node, ComptimeVariable(held, copied(value), node.kind == "const", node.name, self.depth))
 
     def _expression(self, node: n.ExprStatement, scope: Scope) -> None:
         value = self.expr(node.value, scope)
@@ -89,7 +89,7 @@ class Statements(Calls):
             return self.execute(node.then, scope)
         return None if node.otherwise is None else self.execute(node.otherwise, scope)
 
-    def decided(self, node: n.Node, scope: Scope) -> bool:
+    def decided(self, node: n.SyntaxNode, scope: Scope) -> bool:
         """Return a condition that must be known."""
         value = self.truth(node, scope)
         if isinstance(value, tree.Expr):
@@ -162,9 +162,9 @@ class Statements(Calls):
         """Run one iteration of a ``for``."""
         inner = Scope(scope.module, scope)
         if node.item != "_":
-            inner.names[node.item] = Cell(value.type, value, True, node.item, self.depth)
+            inner.names[node.item] = ComptimeVariable(value.type, value, True, node.item, self.depth)
         if node.index is not None and node.index != "_":
-            inner.names[node.index] = Cell(index.type, index, True, node.index, self.depth)
+            inner.names[node.index] = ComptimeVariable(index.type, index, True, node.index, self.depth)
         return self.execute(node.body, inner)
 
     def items(self, sequence: Any, node: n.For) -> Any:
@@ -174,7 +174,7 @@ class Statements(Calls):
             return (Value(sequence.type.element, number) for number in self.numbers(sequence, node))
         if isinstance(sequence.type, ArrayType):
             return (Value(sequence.type.element, entry) for entry in sequence.data)
-        if isinstance(sequence.data, Pointer) and isinstance(sequence.data.target, Cell):
+        if isinstance(sequence.data, Pointer) and isinstance(sequence.data.target, ComptimeVariable):
             return self.items(self.read(sequence.data.target, node.span), node)
         if isinstance(sequence.data, Struct) and sequence.data.is_tuple:
             return list(sequence.data.fields.values())
@@ -220,7 +220,7 @@ class Statements(Calls):
                 self.expr(node.value, scope)
                 return
             cell = scope.find(target.name)
-            if cell.__class__ is Cell:
+            if cell.__class__ is ComptimeVariable:
                 self._assign_cell(cell, node, scope)
                 return
         get, put = self.target(target, scope)
@@ -236,7 +236,7 @@ class Statements(Calls):
             return self.fold(op, old, value, node.span)
         return self._mixed(op, old, value, node)
 
-    def _assign_cell(self, cell: Cell, node: n.Assign, scope: Scope) -> None:
+    def _assign_cell(self, cell: ComptimeVariable, node: n.Assign, scope: Scope) -> None:
         if cell.const:
             raise Fault(f"'{cell.name}' is a const; it cannot change", node.span)
         value = self.known(node.value, scope, "the value")
@@ -244,17 +244,17 @@ class Statements(Calls):
             value = self.combine(node, self.read(cell, node.target.span), value)
         self.store(cell, self.convert(value, cell.type, node.value.span, "the value"))
 
-    def store(self, cell: Cell, value: Any) -> None:
+    def store(self, cell: ComptimeVariable, value: Any) -> None:
         """Give a variable a new value."""
         if cell.level < self.depth:
             raise Carried(cell.name)
         cell.value = value if value.__class__ is LaneValue else copied(value)
 
-    def target(self, node: n.Node, scope: Scope) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    def target(self, node: n.SyntaxNode, scope: Scope) -> tuple[Callable[[], Any], Callable[[Any], None]]:
         """Return functions that read and write what an assignment stores to."""
         if isinstance(node, n.Name):
             cell = scope.find(node.name)
-            if isinstance(cell, Cell):
+            if isinstance(cell, ComptimeVariable):
                 if cell.const:
                     raise Fault(f"'{cell.name}' is a const; it cannot change", node.span)
                 return lambda: self.read(cell, node.span), lambda value: self.store(
@@ -265,25 +265,27 @@ class Statements(Calls):
                 raise Fault(f"'{node.name}' cannot be changed at compile time", node.span)
         if isinstance(node, n.Deref):
             pointer = self.known(node.base, scope, "a pointer")
-            if isinstance(pointer.data, Pointer) and isinstance(pointer.data.target, Cell):
+            if isinstance(pointer.data, Pointer) and isinstance(pointer.data.target, ComptimeVariable):
                 return self._pointed(pointer.data, node)
             raise Fault("a store to memory is not done at compile time", node.span)
         if isinstance(node, n.Index):
             return self._element_target(node, scope)
-        if isinstance(node, n.Field) or (isinstance(node, n.Builtin) and node.name == "@field"):
+        if isinstance(node, n.FieldAccess) or (isinstance(node, n.Builtin) and node.name == "@field"):
             return self._field_target(node, scope)
         raise Fault("this cannot be assigned to", node.span)
 
-    def _pointed(self, pointer: Pointer, node: n.Node) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    def _pointed(self, pointer: Pointer, node: n.SyntaxNode) -> tuple[Callable[[], Any], Callable[[Any], None]]:
         cell = pointer.target
-        assert isinstance(cell, Cell)
+        assert isinstance(cell, ComptimeVariable)
         if pointer.offset is None:
             return lambda: self.read(cell, node.span), lambda value: self.store(
                 cell, self.convert(value, cell.type, node.span)
             )
         return self._slot(cell, pointer.offset, node)
 
-    def _slot(self, cell: Cell, offset: int, node: n.Node) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+    def _slot(
+        self, cell: ComptimeVariable, offset: int, node: n.SyntaxNode
+    ) -> tuple[Callable[[], Any], Callable[[Any], None]]:
         array = self.read(cell, node.span)
         kind = array.type.element
 
@@ -295,7 +297,7 @@ class Statements(Calls):
         return lambda: Value(kind, array.data[offset]), put
 
     def _element_target(self, node: n.Index, scope: Scope) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-        if isinstance(node.base, n.Name) and isinstance(cell := scope.find(node.base.name), Cell):
+        if isinstance(node.base, n.Name) and isinstance(cell := scope.find(node.base.name), ComptimeVariable):
             value = self.read(cell, node.span)
             if isinstance(value.type, ArrayType):
                 if cell.const:
@@ -316,7 +318,7 @@ class Statements(Calls):
         return lambda: Value(array.type.element, array.data[offset]), change
 
     def _field_target(self, node: Any, scope: Scope) -> tuple[Callable[[], Any], Callable[[Any], None]]:
-        if isinstance(node, n.Field):
+        if isinstance(node, n.FieldAccess):
             base, name = node.base, node.name
         else:
             base, name = node.arguments[0], self.text(node.arguments[1], scope, "a field's name")

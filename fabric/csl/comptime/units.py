@@ -1,4 +1,4 @@
-"""A `Unit` is filled by builtins with effects: the layout of the wafer, or the program of a class of PEs."""
+"""An `EvaluatedUnit` is filled by builtins with effects: the layout of the wafer, or the program of a class of PEs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from fabric.csl import tree
 from fabric.csl.comptime.colors import ColorConfig
 from fabric.csl.comptime.earlier import Earlier
-from fabric.csl.comptime.values import Function, Module, Value
+from fabric.csl.comptime.values import FunctionValue, Module, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import Type
 
-__all__ = ["FILTERS", "ColorEntry", "Export", "ExportedName", "LayoutUnit", "ProgramUnit", "TileEntry", "Unit"]
+__all__ = ["FILTERS", "ColorEntry", "EvaluatedUnit", "Export", "ExportedName", "LayoutUnit", "ProgramUnit", "TileEntry"]
 
 FILTERS = "@filters"
 """Stands among the params that a program has read for the colors to which the layout gives filters."""
@@ -60,12 +60,12 @@ class Export:
     """An `Export` is what a PE offers to the host under a name, by `@export_symbol`."""
 
     name: str
-    target: tree.Variable | Function
+    target: tree.Variable | FunctionValue
     span: Span
 
 
-class Unit:
-    """A `Unit` has what the evaluator asks of a layout and of a program alike."""
+class EvaluatedUnit:
+    """An `EvaluatedUnit` has what the evaluator asks of a layout and of a program alike."""
 
     kind = ""
     lanes = False
@@ -82,7 +82,7 @@ class Unit:
         """Note that something is needed."""
 
 
-class LayoutUnit(Unit):
+class LayoutUnit(EvaluatedUnit):
     """What a layout block says, as it was said; `fabric.csl.comptime.layout` makes classes of PEs of it."""
 
     kind = "layout"
@@ -101,7 +101,7 @@ class LayoutUnit(Unit):
 
 
 @dataclass(eq=False)
-class ProgramUnit(Unit):
+class ProgramUnit(EvaluatedUnit):
     """A `ProgramUnit` is what the comptime blocks of a PE program set up before it starts.
 
     Attributes
@@ -144,15 +144,15 @@ class ProgramUnit(Unit):
 
     kind = "program"
     names: dict[str, ExportedName] = field(default_factory=dict)
-    tasks: dict[tuple[str, int], tuple[str, Function, Span]] = field(default_factory=dict)
+    tasks: dict[tuple[str, int], tuple[str, FunctionValue, Span]] = field(default_factory=dict)
     active: dict[int, Span] = field(default_factory=dict)
     blocked: dict[int, tuple[bool, Span]] = field(default_factory=dict)
     queues: dict[tuple[str, int], tuple[dict[str, Value], Span]] = field(default_factory=dict)
     configs: dict[int, tuple[ColorConfig, Span]] = field(default_factory=dict)
     exports: list[Export] = field(default_factory=list)
     loads: list[tuple[Value, Value, dict[str, Any], Span]] = field(default_factory=list)
-    teardown: dict[int, tuple[Function, Span]] = field(default_factory=dict)
-    empty: dict[tuple[str, int], tuple[Function, Span]] = field(default_factory=dict)
+    teardown: dict[int, tuple[FunctionValue, Span]] = field(default_factory=dict)
+    empty: dict[tuple[str, int], tuple[FunctionValue, Span]] = field(default_factory=dict)
     rotating: dict[int, tuple[int, int]] = field(default_factory=dict)
     tables: dict[str, tuple[Span]] = field(default_factory=dict)
     settings: list[tuple[str, tuple[Any, ...], Span]] = field(default_factory=list)

@@ -45,9 +45,9 @@ __all__ = [
     "FAULTY",
     "NOTHING",
     "TRUE",
-    "Cell",
-    "Dsd",
-    "Function",
+    "ComptimeVariable",
+    "DsdValue",
+    "FunctionValue",
     "Global",
     "Module",
     "Pointer",
@@ -113,7 +113,7 @@ class Range:
 
 
 @dataclass(eq=False, slots=True)
-class Cell:
+class ComptimeVariable:
     """A variable that lives at compile time; `level` is the depth of lanes at which it was made."""
 
     type: Type | None
@@ -129,7 +129,7 @@ class Pointer:
     of it (None).
     """
 
-    target: Variable | Cell
+    target: Variable | ComptimeVariable
     offset: int | None = None
 
 
@@ -149,9 +149,9 @@ class TensorAccess:
 
 
 @dataclass(frozen=True, slots=True)
-class Dsd:
-    """A `Dsd` is a descriptor as the program wrote it: fields by name, each an operand or a `TensorAccess`; edits in
-    order.
+class DsdValue:
+    """A `DsdValue` is a descriptor as the program wrote it: fields by name, each an operand or a `TensorAccess`, and
+    edits in order.
     """
 
     kind: str
@@ -207,8 +207,8 @@ class Global:
 
 
 @dataclass(eq=False, slots=True)
-class Function:
-    """A `Function` is a function or task as a value: a declaration in an instance of a module."""
+class FunctionValue:
+    """A `FunctionValue` is a function or task as a value: a declaration in an instance of a module."""
 
     decl: n.FnDecl
     module: Module
@@ -311,7 +311,7 @@ def frozen(value: Any) -> Any:
         return (value.type, data.hex())
     if isinstance(data, (int, str, type(None), Type)):
         return (value.type, data)
-    if isinstance(data, Function):
+    if isinstance(data, FunctionValue):
         return (value.type, id(data.decl), id(data.module))
     if isinstance(data, Pointer):
         return (value.type, id(data.target), data.offset)
@@ -339,7 +339,7 @@ def shown(value: Any) -> str:
         return next((f"{kind}.{name}" for name, number in kind.members if number == data), str(data))
     if kind in (COMPTIME_INT, COMPTIME_FLOAT, COMPTIME_STRING, TYPE) or isinstance(data, (int, float)):
         return str(data)
-    if isinstance(data, Function):
+    if isinstance(data, FunctionValue):
         return data.name
     if kind == MODULE:
         return f"module {data.source.name}"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fabric.asm import disasm
-from fabric.asm.instruction import Place
+from fabric.asm.instruction import SourcePlace
 from fabric.csl.emit.program import Emitted
 from fabric.price import costs
 from wse_core import isa
@@ -23,7 +23,7 @@ from wse_core.params import machine as default_machine
 __all__ = ["instructions", "listing"]
 
 
-def instructions(emitted: Emitted, machine: Machine | None = None) -> Iterator[tuple[Place | None, str]]:
+def instructions(emitted: Emitted, machine: Machine | None = None) -> Iterator[tuple[SourcePlace | None, str]]:
     """Yield the lines of `fabric.asm.disasm.listing`, instructions with their cycles and with where they come from."""
     numbers = machine or default_machine()
     times = {at: _cycles(op, a, numbers) for at, op, a, *_ in isa.decode(emitted.image.code)}

@@ -9,14 +9,25 @@ from typing import Any
 import numpy as np
 
 from fabric.asm import checks
-from fabric.asm.instruction import Instruction, Place, TaskRef
+from fabric.asm.instruction import Instruction, SourcePlace, TaskRef
 from fabric.asm.operands import Address, Async, Dsd, Dsr, Label, Queue, Var
 from fabric.asm.unit import Unit
 from fabric.csl.diagnostics import Source, Span
 from fabric.csl.emit.queues import bind_named_queues, bind_queues, colors_of_tasks
 from fabric.csl.emit.refusals import HINTS, in_source
-from fabric.csl.ir import AutoDsr, Block, ExplicitDsr, Function, Instr, Memory, Operand, Sym, Template, Vreg
-from fabric.csl.ir.machine import Program
+from fabric.csl.ir import (
+    AutoDsr,
+    BasicBlock,
+    ExplicitDsr,
+    Instr,
+    IrFunction,
+    Operand,
+    StaticMemory,
+    Sym,
+    Template,
+    Vreg,
+)
+from fabric.csl.ir.machine import IrProgram
 from fabric.csl.rules import NAMED_BASE
 from wse_core import image as im
 from wse_core import isa
@@ -49,26 +60,26 @@ class Emitted:
     """
 
     image: ProgramImage
-    places: dict[int, Place] = field(default_factory=dict)
+    places: dict[int, SourcePlace] = field(default_factory=dict)
 
 
 class Emitter:
     """An `Emitter` writes one program in intermediate form into a unit of the assembler."""
 
-    def __init__(self, unit: Unit, program: Program) -> None:
+    def __init__(self, unit: Unit, program: IrProgram) -> None:
         self.unit, self.program = unit, program
-        self.vars: dict[Memory, Var] = {}
+        self.vars: dict[StaticMemory, Var] = {}
         self.dsrs: dict[Any, Dsr] = {}
-        self.names: dict[Function, str] = {}
+        self.names: dict[IrFunction, str] = {}
         self.fifos: dict[int, int] = {}
         self.queues: dict[tuple[str, int | None, int | None], Queue] = {}
         self.color_of: dict[int, int] = {}
         """Wavelets of a data task, given by its id, come on this color."""
-        self.at: Place | None = None
-        self.places: dict[tuple[Source, int], Place] = {}
+        self.at: SourcePlace | None = None
+        self.places: dict[tuple[Source, int], SourcePlace] = {}
         self.spans: dict[str, Span] = {}
 
-    def place(self, span: Span) -> Place:
+    def place(self, span: Span) -> SourcePlace:
         """Return a place of the assembler; an error about it comes back to the span."""
         key = span.source, span.start
         found = self.places.get(key)
@@ -98,7 +109,7 @@ class Emitter:
 
     # ---- functions
 
-    def function(self, function: Function, task: tuple[str, int, bool] | None) -> None:
+    def function(self, function: IrFunction, task: tuple[str, int, bool] | None) -> None:
         """Write a function or task."""
         name = self.names[function]
         at = self.place(function.span)
@@ -131,7 +142,9 @@ class Emitter:
         """Append an instruction to the unit, at the place of the source that is at work."""
         return self.unit.emit(name, a, b, c, d, imm=imm, at=self.at)
 
-    def _instr(self, instr: Instr, labels: dict[Block, Label], following: Block | None, is_task: bool) -> None:
+    def _instr(
+        self, instr: Instr, labels: dict[BasicBlock, Label], following: BasicBlock | None, is_task: bool
+    ) -> None:
         op = instr.op
         if op == "entry":
             return
@@ -186,7 +199,7 @@ class Emitter:
         name = ("ld" if loads else "st") + ("32" if value.size == 2 else "16")
         self.put(name, reg(value), 0 if base is None else reg(base), imm=self._immediate(instr.data))
 
-    def _branch(self, instr: Instr, labels: dict[Block, Label], following: Block | None) -> None:
+    def _branch(self, instr: Instr, labels: dict[BasicBlock, Label], following: BasicBlock | None) -> None:
         row, condition, then, otherwise = instr.data
         a, b = instr.args
         x, y = reg(a), reg(b) if isinstance(b, Vreg) else 0
@@ -360,14 +373,14 @@ def reg(value: Vreg | None) -> int:
     return isa.FILE_REG << 4 | value.fixed
 
 
-def place_of(span: Span) -> Place:
+def place_of(span: Span) -> SourcePlace:
     """Return a place of the assembler."""
     line, column = span.source.position(span.start)
-    return Place(span.source.name, line, column)
+    return SourcePlace(span.source.name, line, column)
 
 
 def emit(
-    program: Program,
+    program: IrProgram,
     name: str,
     whole: Span,
     machine: Machine | None = None,
@@ -378,7 +391,7 @@ def emit(
 
     Parameters
     ----------
-    program : Program
+    program : IrProgram
         With machine registers.
     name : str
     whole : Span
@@ -431,7 +444,7 @@ def _assembled(emitter: Emitter, initial: dict[str, Any]) -> ProgramImage:
         unit.shared_ids = frozenset(number for number, _ in initial.get("controlled", []))
         inputs = {number: color for (kind, number), color in queues.items() if kind == "input"}
         emitter.queues = bind_queues(unit, inputs, used, data_tasks)
-    tasks: dict[Function, list[tuple[str, int, bool]]] = {}
+    tasks: dict[IrFunction, list[tuple[str, int, bool]]] = {}
     for kind, number, function, high in program.tasks:
         tasks.setdefault(function, []).append((kind, number, high))
     for function in program.functions:
@@ -469,8 +482,8 @@ def _relocated(image: ProgramImage, emitter: Emitter) -> ProgramImage:
     return replace(image, data=tuple(data.items()))
 
 
-def _places(unit: Unit) -> dict[int, Place]:
-    found: dict[int, Place] = {}
+def _places(unit: Unit) -> dict[int, SourcePlace]:
+    found: dict[int, SourcePlace] = {}
     offset = 0
     for ins in unit.instructions:
         if ins.at is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from fabric.asm import hints
 from fabric.asm.operands import Var
 from fabric.csl.diagnostics import Fault, Span
-from fabric.csl.ir import Memory
+from fabric.csl.ir import StaticMemory
 from wse_core.errors import WseError
 
 __all__ = ["HINTS", "in_source"]
@@ -26,7 +26,7 @@ SHOWN = 4
 
 
 def in_source(
-    error: WseError, spans: Mapping[str, Span], variables: Mapping[Memory, Var], code_words: int, whole: Span
+    error: WseError, spans: Mapping[str, Span], variables: Mapping[StaticMemory, Var], code_words: int, whole: Span
 ) -> Fault:
     """Return a refusal of the assembler as a `Fault`.
 
@@ -47,7 +47,7 @@ def in_source(
     return Fault(error.what, spans.get(str(error.where), whole), error.hint or error.cause)
 
 
-def _too_large(error: Any, variables: Mapping[Memory, Var], code_words: int, whole: Span) -> Fault:
+def _too_large(error: Any, variables: Mapping[StaticMemory, Var], code_words: int, whole: Span) -> Fault:
     """Return the message for a program that does not fit, at the declaration of its largest variable."""
     own = sorted((m for m in variables if m.span is not None), key=lambda m: -m.words)
     own_words = sum(memory.words for memory in own)

@@ -5,21 +5,21 @@ Operations are those of the machine (`wse_core.isa`) and a few of our own; see `
 
 from __future__ import annotations
 
-from fabric.csl.ir.code import Block, Function, Instr, Memory, Operand, Sym, Vreg, signed
-from fabric.csl.ir.machine import AutoDsr, Ending, ExplicitDsr, Fifo, NamedTask, Program, Template, Vector
+from fabric.csl.ir.code import BasicBlock, Instr, IrFunction, Operand, StaticMemory, Sym, Vreg, signed
+from fabric.csl.ir.machine import AutoDsr, Ending, ExplicitDsr, Fifo, IrProgram, NamedTask, Template, Vector
 
 __all__ = [
     "AutoDsr",
-    "Block",
+    "BasicBlock",
     "Ending",
     "ExplicitDsr",
     "Fifo",
-    "Function",
     "Instr",
-    "Memory",
+    "IrFunction",
+    "IrProgram",
     "NamedTask",
     "Operand",
-    "Program",
+    "StaticMemory",
     "Sym",
     "Template",
     "Vector",

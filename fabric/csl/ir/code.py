@@ -1,6 +1,6 @@
 """Functions of the intermediate form consist of blocks of operations on virtual registers.
 
-A virtual register may be set more than once; one that is set once (`Function.single`) is a value for the whole
+A virtual register may be set more than once; one that is set once (`IrFunction.single`) is a value for the whole
 function.  The operations:
 
 ============  ===============================================================================================
@@ -35,7 +35,7 @@ import numpy as np
 
 from fabric.csl.diagnostics import Span
 
-__all__ = ["TERMINATORS", "Block", "Function", "Instr", "Memory", "Operand", "Sym", "Vreg", "signed"]
+__all__ = ["TERMINATORS", "BasicBlock", "Instr", "IrFunction", "Operand", "StaticMemory", "Sym", "Vreg", "signed"]
 
 TERMINATORS = frozenset(("jmp", "br", "ret", "tail"))
 
@@ -62,7 +62,7 @@ class Vreg:
 
 
 @dataclass(eq=False)
-class Memory:
+class StaticMemory:
     """A place in SRAM: `count` elements of a type of the assembler; `init` are its words at the start."""
 
     name: str
@@ -96,7 +96,7 @@ class Memory:
 class Sym:
     """A `Sym` is the address `offset` words behind the beginning of a memory."""
 
-    memory: Memory
+    memory: StaticMemory
     offset: int = 0
 
     def __add__(self, words: int) -> Sym:
@@ -131,14 +131,14 @@ class Instr:
 
 
 @dataclass(eq=False)
-class Block:
+class BasicBlock:
     """Operations without a jump between them; the last one is a terminator. `depth` counts the loops around it."""
 
     number: int
     depth: int = 0
     code: list[Instr] = field(default_factory=list)
 
-    def successors(self) -> list[Block]:
+    def successors(self) -> list[BasicBlock]:
         """Return where it goes on."""
         if not self.code:
             return []
@@ -159,14 +159,14 @@ class Block:
 
 
 @dataclass(eq=False)
-class Function:
-    """A `Function` is a function or task in intermediate form.
+class IrFunction:
+    """An `IrFunction` is a function or task in intermediate form.
 
     Attributes
     ----------
     name, kind : str
         `kind`: ``fn`` or ``task``.
-    blocks : list of Block
+    blocks : list of BasicBlock
         The first one is where it begins; the others in the order of the source.
     params : list of Vreg
     result : int
@@ -184,11 +184,11 @@ class Function:
     span: Span
     params: list[Vreg] = field(default_factory=list)
     result: int = 0
-    blocks: list[Block] = field(default_factory=list)
+    blocks: list[BasicBlock] = field(default_factory=list)
     clobbers: set[int] = field(default_factory=set)
     places: list[int] = field(default_factory=list)
     circle: bool = False
-    frame: list[Memory] = field(default_factory=list)
+    frame: list[StaticMemory] = field(default_factory=list)
     named: dict[Any, Any] = field(default_factory=dict)
     """Each DSR with a name in the whole program has here a descriptor of the memory that it leads to, None for several.
     """

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fabric.csl.ir.code import Block, Function, Memory, Sym, Vreg
+from fabric.csl.ir.code import BasicBlock, IrFunction, StaticMemory, Sym, Vreg
 from fabric.csl.ir.machine import AutoDsr, Ending, ExplicitDsr, Fifo, Template, Vector
 
 __all__ = ["Form", "Tables"]
@@ -26,11 +26,11 @@ class Tables:
 
     def __init__(self) -> None:
         self.registers: list[Vreg] = []
-        self.memories: list[Memory] = []
+        self.memories: list[StaticMemory] = []
         self.dsrs: list[AutoDsr] = []
-        self.blocks: list[Block] = []
+        self.blocks: list[BasicBlock] = []
         self.fifos: list[Fifo] = []
-        self.functions: list[Function] = []
+        self.functions: list[IrFunction] = []
         self.templates: list[Template] = []
 
 
@@ -39,7 +39,7 @@ class Form:
 
     Parameters
     ----------
-    function : Function
+    function : IrFunction
         As it is now.
 
     Attributes
@@ -55,7 +55,7 @@ class Form:
         If the function names something that has no form.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: IrFunction) -> None:
         self.tables = Tables()
         self._of: dict[Any, Any] = {}
         self._open = not any(instr.op in EDITS for instr in function.instructions())
@@ -73,7 +73,7 @@ class Form:
             tuple((dsr.file, dsr.thread) for dsr in self.tables.dsrs),
         )  # fmt: skip
 
-    def code(self, function: Function) -> tuple[Any, ...]:
+    def code(self, function: IrFunction) -> tuple[Any, ...]:
         """Return the form of the blocks of a function."""
         of = self.of
         for block in function.blocks:
@@ -132,10 +132,10 @@ _PARTS: dict[type, Callable[[Form, Any], Any]] = {
     ExplicitDsr: lambda form, value: ("value", value),
     Ending: lambda form, value: ("value", value),
     Vreg: _place("registers"),
-    Memory: _place("memories"),
+    StaticMemory: _place("memories"),
     AutoDsr: _place("dsrs"),
-    Block: _place("blocks"),
-    Function: _place("functions"),
+    BasicBlock: _place("blocks"),
+    IrFunction: _place("functions"),
     Fifo: _fifo,
     Template: Form._template,
 }

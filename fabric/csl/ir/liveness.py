@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from fabric.csl.ir.code import Block, Function, Vreg
+from fabric.csl.ir.code import BasicBlock, IrFunction, Vreg
 
 __all__ = ["live_out"]
 
 
-def live_out(function: Function) -> dict[Block, set[Vreg]]:
+def live_out(function: IrFunction) -> dict[BasicBlock, set[Vreg]]:
     """Return per block the registers that are read after it."""
-    gen: dict[Block, set[Vreg]] = {}
-    kill: dict[Block, set[Vreg]] = {}
+    gen: dict[BasicBlock, set[Vreg]] = {}
+    kill: dict[BasicBlock, set[Vreg]] = {}
     for block in function.blocks:
         used: set[Vreg] = set()
         made: set[Vreg] = set()
@@ -18,8 +18,8 @@ def live_out(function: Function) -> dict[Block, set[Vreg]]:
             used |= {reg for reg in instr.uses() if reg not in made}
             made.update(instr.defs())
         gen[block], kill[block] = used, made
-    out: dict[Block, set[Vreg]] = {block: set() for block in function.blocks}
-    entry: dict[Block, set[Vreg]] = {block: set(gen[block]) for block in function.blocks}
+    out: dict[BasicBlock, set[Vreg]] = {block: set() for block in function.blocks}
+    entry: dict[BasicBlock, set[Vreg]] = {block: set(gen[block]) for block in function.blocks}
     changed = True
     while changed:
         changed = False

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fabric.csl.diagnostics import Span
-from fabric.csl.ir.code import Function, Memory, Sym, Vreg
+from fabric.csl.ir.code import IrFunction, StaticMemory, Sym, Vreg
 
-__all__ = ["AutoDsr", "Ending", "ExplicitDsr", "Fifo", "NamedTask", "Program", "Template", "Vector"]
+__all__ = ["AutoDsr", "Ending", "ExplicitDsr", "Fifo", "IrProgram", "NamedTask", "Template", "Vector"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class NamedTask:
 class Fifo:
     """A `Fifo` is a FIFO in memory: its storage, the tasks that a push and a pop activate, what happens at its ends."""
 
-    memory: Memory
+    memory: StaticMemory
     push: int | None = None
     pop: int | None = None
     actions: tuple[str, str] = ("test_or_suspend", "test_or_suspend")
@@ -101,20 +101,20 @@ class Vector:
 
 
 @dataclass(eq=False)
-class Program:
-    """A `Program` is a PE program in intermediate form.
+class IrProgram:
+    """An `IrProgram` is a PE program in intermediate form.
 
     Attributes
     ----------
-    functions : list of Function
+    functions : list of IrFunction
         Callees before callers.
-    memories : list of Memory
+    memories : list of StaticMemory
         In the order in which they were declared.
-    tasks : list of (kind, id, Function, high priority)
+    tasks : list of (kind, id, IrFunction, high priority)
     """
 
-    functions: list[Function] = field(default_factory=list)
-    memories: list[Memory] = field(default_factory=list)
-    tasks: list[tuple[str, int, Function, bool]] = field(default_factory=list)
+    functions: list[IrFunction] = field(default_factory=list)
+    memories: list[StaticMemory] = field(default_factory=list)
+    tasks: list[tuple[str, int, IrFunction, bool]] = field(default_factory=list)
     spans: dict[int, Span] = field(default_factory=dict)
     registers: list[Vreg] = field(default_factory=list)

@@ -25,10 +25,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import MISSING, fields
 
-from fabric.csl.ir.code import Block, Function, Instr, Memory, Sym, Vreg
+from fabric.csl.ir.code import BasicBlock, Instr, IrFunction, StaticMemory, Sym, Vreg
 from fabric.csl.ir.machine import AutoDsr, Ending, ExplicitDsr, Fifo, Template, Vector
 
-__all__ = ["BARE", "LATER", "Writer", "listing"]
+__all__ = ["BARE", "LATER", "FunctionPrinter", "listing"]
 
 BARE = re.compile(r"(?!None$|True$|False$|[vdb]\d+$)[a-z]\w*", re.ASCII)
 """Quotes are left out of strings that match."""
@@ -36,13 +36,13 @@ LATER = "later"
 """The ending of an asynchronous operation is called this."""
 
 
-def listing(function: Function) -> str:
+def listing(function: IrFunction) -> str:
     """Return a function as text."""
-    return Writer(function).text
+    return FunctionPrinter(function).text
 
 
-class Writer:
-    """A `Writer` prints one function of the intermediate form as text.
+class FunctionPrinter:
+    """A `FunctionPrinter` prints one function of the intermediate form as text.
 
     Attributes
     ----------
@@ -50,9 +50,9 @@ class Writer:
         All of it.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: IrFunction) -> None:
         self._registers = _ranks(function)
-        self._names: dict[Memory | Function | AutoDsr | Fifo, str] = {}
+        self._names: dict[StaticMemory | IrFunction | AutoDsr | Fifo, str] = {}
         self._taken: set[str] = set()
         self._heads: list[str] = []
         self._pointers: list[str] = []
@@ -86,9 +86,9 @@ class Writer:
                 return f"({self._parts(value)})"
             case Sym():
                 return self._memory(value.memory) + (f"{value.offset:+d}" if value.offset else "")
-            case Memory():
+            case StaticMemory():
                 return self._memory(value)
-            case Function():
+            case IrFunction():
                 return self._function(value)
             case AutoDsr():
                 return self._dsr(value)
@@ -104,7 +104,7 @@ class Writer:
                 return f"{value.op}({', '.join([*parts, *ending])})"
             case ExplicitDsr():
                 return f"{value.file}:{value.number}"
-            case None | bool() | int() | Block():
+            case None | bool() | int() | BasicBlock():
                 return repr(value)
         raise TypeError(f"{value!r} has no place in a text")
 
@@ -114,7 +114,7 @@ class Writer:
     def _parts(self, values: tuple[object, ...]) -> str:
         return self._row(values) + "," * (len(values) == 1)
 
-    def _changed(self, value: Template | Ending | Memory | Fifo, *without: str) -> list[str]:
+    def _changed(self, value: Template | Ending | StaticMemory | Fifo, *without: str) -> list[str]:
         """Return the fields that are not as they would be by themselves."""
         found = []
         for part in fields(value):
@@ -130,11 +130,11 @@ class Writer:
         at = f"=r{register.fixed}" if register.fixed is not None else ""
         return f"{'d' if register.size == 2 else 'v'}{number}{'.' if register.name else ''}{register.name}{at}"
 
-    def _head(self, function: Function) -> str:
+    def _head(self, function: IrFunction) -> str:
         parts = self._facts(function)
         return f"{function.kind} {function.name}({self._row(function.params)})" + "".join(f" {p}" for p in parts) + ":"
 
-    def _facts(self, function: Function) -> list[str]:
+    def _facts(self, function: IrFunction) -> list[str]:
         parts = {
             "result": function.result or None,
             "places": tuple(function.places) or None,
@@ -152,7 +152,7 @@ class Writer:
         self._taken.add(made)
         return made
 
-    def _memory(self, memory: Memory) -> str:
+    def _memory(self, memory: StaticMemory) -> str:
         known = self._names.get(memory)
         if known is None:
             known = self._names[memory] = self._free(f"@{memory.name}")
@@ -165,7 +165,7 @@ class Writer:
             self._pointers += [f"{known}+{k} = {self.value(sym)}" for k, sym in memory.relocations.items()]
         return known
 
-    def _function(self, function: Function) -> str:
+    def _function(self, function: IrFunction) -> str:
         known = self._names.get(function)
         if known is None:
             known = self._names[function] = self._free(f"&{function.name}")
@@ -187,7 +187,7 @@ class Writer:
         return known
 
 
-def _ranks(function: Function) -> dict[Vreg, int]:
+def _ranks(function: IrFunction) -> dict[Vreg, int]:
     """Return the registers of a function, each with its place in the order in which they were made."""
     found = set(function.params)
     for instr in function.instructions():

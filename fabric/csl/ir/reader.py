@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from fabric.csl.diagnostics import Source, Span
-from fabric.csl.ir.code import Block, Function, Instr, Memory, Sym, Vreg
+from fabric.csl.ir.code import BasicBlock, Instr, IrFunction, StaticMemory, Sym, Vreg
 from fabric.csl.ir.machine import AutoDsr, Ending, ExplicitDsr, Fifo, Template, Vector
 from fabric.csl.ir.printer import LATER
 from wse_core import isa
@@ -40,7 +40,7 @@ Value = object
 """A `Value` is what a piece of text stands for: a number, a word, or something of the intermediate form."""
 
 
-def read(text: str, name: str = "text") -> Function:
+def read(text: str, name: str = "text") -> IrFunction:
     """Return the function that a text of `fabric.csl.ir.printer.listing` describes.
 
     Parameters
@@ -66,8 +66,8 @@ class _Reader:
         self.source = Source(name, text)
         self.span = Span(self.source, 0, len(text))
         self.named: dict[str, Value] = {}
-        self.frame: list[Memory] = []
-        self.function = Function("", "", self.span)
+        self.frame: list[StaticMemory] = []
+        self.function = IrFunction("", "", self.span)
         self.tokens: list[tuple[str, str]] = []
         self.at = 0
         lines = []
@@ -80,7 +80,7 @@ class _Reader:
         self._registers({token for *_, tokens in lines for kind, token in tokens if kind == "register"})
         for _, line, _ in lines:
             if found := BLOCK.match(line):
-                self.named[f"b{found[1]}"] = Block(int(found[1]), int(found[2] or 0))
+                self.named[f"b{found[1]}"] = BasicBlock(int(found[1]), int(found[2] or 0))
         for self.span, line, self.tokens in lines:
             self.at = 0
             self._line(line)
@@ -115,7 +115,7 @@ class _Reader:
 
     def _line(self, line: str) -> None:
         if found := BLOCK.match(line):
-            self.function.blocks.append(self._known(f"b{found[1]}", Block))
+            self.function.blocks.append(self._known(f"b{found[1]}", BasicBlock))
             return
         if line.startswith("    "):
             self._operation()
@@ -140,7 +140,7 @@ class _Reader:
         self._next()
         self._facts(function, facts)
 
-    def _facts(self, function: Function, facts: dict[str, Value]) -> None:
+    def _facts(self, function: IrFunction, facts: dict[str, Value]) -> None:
         function.result = self._of(int, facts.pop("result", 0))
         function.places = list(self._numbers(facts.pop("places", ())))
         function.clobbers = set(self._numbers(facts.pop("clobbers", ())))
@@ -153,7 +153,7 @@ class _Reader:
         if self._peek()[0] == "number":  # a word of a memory that is an address
             offset = int(self._next()[1])
             self._expect("=")
-            self._known(name, Memory).relocations[offset] = self._of(Sym, self.value())
+            self._known(name, StaticMemory).relocations[offset] = self._of(Sym, self.value())
             return
         self._expect("=")
         if kind == "explicit":
@@ -172,20 +172,20 @@ class _Reader:
         except (TypeError, ValueError) as error:
             raise self.wrong(str(error)) from None
 
-    def _memory(self, name: str, values: list[Value], more: dict[str, Value]) -> Memory:
+    def _memory(self, name: str, values: list[Value], more: dict[str, Value]) -> StaticMemory:
         dtype, count = values
         init = more.pop("init", None)
         frame = more.pop("frame", False)
-        made = Memory(name, self._of(int, count), self._of(str, dtype), **more)  # type: ignore[arg-type]
+        made = StaticMemory(name, self._of(int, count), self._of(str, dtype), **more)  # type: ignore[arg-type]
         if init is not None:
             made.init = np.array(self._numbers(init), np.uint16)
         if frame:
             self.frame.append(made)
         return made
 
-    def _callee(self, name: str, values: list[Value], more: dict[str, Value]) -> Function:
+    def _callee(self, name: str, values: list[Value], more: dict[str, Value]) -> IrFunction:
         (kind,) = values
-        made = Function(name, self._of(str, kind), self.span)
+        made = IrFunction(name, self._of(str, kind), self.span)
         self._facts(made, more)
         return made
 
@@ -229,14 +229,14 @@ class _Reader:
             case "register":
                 return self._known(re.split(r"[.=]", text)[0], Vreg)
             case "block":
-                return self._known(text, Block)
+                return self._known(text, BasicBlock)
             case "memory":
-                memory, offset = self._known(text, Memory), 0
+                memory, offset = self._known(text, StaticMemory), 0
                 if self._peek()[0] == "number":
                     offset = int(self._next()[1])
                 return Sym(memory, offset) if self._is_address else memory
             case "function":
-                return self._known(text, Function)
+                return self._known(text, IrFunction)
             case "auto":
                 return self._auto(text)
             case "explicit":

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from fabric.csl.ir.code import TERMINATORS, Function, Instr, Vreg
-from fabric.csl.ir.printer import Writer
+from fabric.csl.ir.code import TERMINATORS, Instr, IrFunction, Vreg
+from fabric.csl.ir.printer import FunctionPrinter
 from wse_core import isa
 from wse_core.errors import InternalError
 
 __all__ = ["verify"]
 
 
-def verify(function: Function, after: str) -> None:
+def verify(function: IrFunction, after: str) -> None:
     """Check that blocks end, jumps lead to blocks of the function, and operands have the right size.
 
     Raises
@@ -21,7 +21,7 @@ def verify(function: Function, after: str) -> None:
     known = set(function.blocks)
 
     def wrong(what: str, instr: Instr | None = None) -> InternalError:
-        writer = Writer(function)
+        writer = FunctionPrinter(function)
         said = what if instr is None else f"'{writer.line(instr)}' {what}"
         return InternalError(f"after {after}: {said}\n{writer.text}", where=f"function {function.name!r}")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fabric.csl.diagnostics import Fault, Span
-from fabric.csl.ir import Block, Function, Instr, Operand, Vreg
+from fabric.csl.ir import BasicBlock, Instr, IrFunction, Operand, Vreg
 from wse_core import isa
 
 __all__ = ["Builder"]
@@ -21,8 +21,8 @@ class Builder:
 
     Attributes
     ----------
-    function : Function
-    block : Block
+    function : IrFunction
+    block : BasicBlock
         Where operations go.
     span : Span
         The place that they get.
@@ -30,25 +30,25 @@ class Builder:
         Loops around it.
     """
 
-    function: Function
-    block: Block
+    function: IrFunction
+    block: BasicBlock
     span: Span
     depth = 0
     _blocks = 0
     _written = 0
 
-    def begin(self, function: Function) -> None:
+    def begin(self, function: IrFunction) -> None:
         """Begin a function with its first block."""
         self.function, self.depth, self._blocks, self._written = function, 0, 0, 0
         self.span = function.span
         self.place(self.new_block())
 
-    def new_block(self) -> Block:
+    def new_block(self) -> BasicBlock:
         """Return a block to be placed later."""
         self._blocks += 1
-        return Block(self._blocks)
+        return BasicBlock(self._blocks)
 
-    def place(self, block: Block) -> None:
+    def place(self, block: BasicBlock) -> None:
         """Go on in a block; the one before falls through to it."""
         if self.function.blocks and not self.block.ended:
             self.jump(block)
@@ -94,11 +94,11 @@ class Builder:
         """Give a register a value."""
         self.put("copy" if isinstance(value, Vreg) else "const", dst, value)
 
-    def jump(self, block: Block) -> None:
+    def jump(self, block: BasicBlock) -> None:
         """End the block with a jump."""
         self.put("jmp", data=block)
 
-    def branch(self, row: str, condition: str, a: Operand, b: Operand, then: Block, otherwise: Block) -> None:
+    def branch(self, row: str, condition: str, a: Operand, b: Operand, then: BasicBlock, otherwise: BasicBlock) -> None:
         """End the block with a choice."""
         self.put("br", None, a, b, data=(row, condition, then, otherwise))
 

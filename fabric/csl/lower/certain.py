@@ -11,20 +11,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from fabric.csl import tree
-from fabric.csl.check.program import Program
-from fabric.csl.comptime.values import Function, Value
+from fabric.csl.check.program import CheckedProgram
+from fabric.csl.comptime.values import FunctionValue, Value
 
 __all__ = ["certain"]
 
 LEAVES = (tree.Return, tree.Break, tree.Continue)
 
 
-def certain(program: Program) -> set[tuple[str, int]]:
+def certain(program: CheckedProgram) -> set[tuple[str, int]]:
     """Return the places, (file, start), of all calls of builtins that a program surely comes to."""
     unit = program.unit
     by_decl = {(id(f.module), f.span.start, f.span.source.name): f for f in program.functions}
 
-    def typed(function: Function) -> tree.Function | None:
+    def typed(function: FunctionValue) -> tree.Function | None:
         span = function.decl.span
         return by_decl.get((id(function.module), span.start, span.source.name))
 
@@ -32,12 +32,12 @@ def certain(program: Program) -> set[tuple[str, int]]:
         value = value.value if isinstance(value, tree.Const) else value
         if not isinstance(value, Value):
             return None
-        if isinstance(value.data, Function):
+        if isinstance(value.data, FunctionValue):
             return typed(value.data)
         entry = unit.tasks.get(("task", value.data))
         return None if entry is None else typed(entry[1])
 
-    roots = [typed(entry.target) for entry in unit.exports if isinstance(entry.target, Function)]
+    roots = [typed(entry.target) for entry in unit.exports if isinstance(entry.target, FunctionValue)]
     roots += [typed(unit.tasks["task", ident][1]) for ident in unit.active if ("task", ident) in unit.tasks]
     stack = [function for function in roots if function is not None]
     seen: set[int] = set()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fabric.csl.comptime.numbers import bits_of
-from fabric.csl.comptime.values import Function, Pointer, Struct, Value
+from fabric.csl.comptime.values import FunctionValue, Pointer, Struct, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Sym
 from fabric.csl.types import (
@@ -110,7 +110,7 @@ def _collect(
                 _collect(entry if entry.__class__ is Value else Value(part, entry), span, address, found, relocations)
         found += [0] * (begin + (kind.words or 0) - len(found))
         return
-    if isinstance(kind, PointerType) and isinstance(data, (Pointer, Function)):
+    if isinstance(kind, PointerType) and isinstance(data, (Pointer, FunctionValue)):
         where = address(value, span)
         if isinstance(where, Sym):
             relocations[len(found)] = where

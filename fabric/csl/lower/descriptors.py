@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import Any
 
 from fabric.csl import tree
-from fabric.csl.comptime.values import Dsd, Pointer, Struct, Value
+from fabric.csl.comptime.values import DsdValue, Pointer, Struct, Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import AutoDsr, ExplicitDsr, Operand, Sym, Template, Vreg
 from fabric.csl.lower.dsd import (
@@ -21,7 +21,7 @@ from fabric.csl.lower.dsd import (
     memory_kind,
 )
 from fabric.csl.lower.kinds import returned
-from fabric.csl.lower.values import Expressions
+from fabric.csl.lower.values import LoweredValues
 from fabric.csl.types import ArrayType, PointerType, Type
 from wse_core import image as im
 
@@ -37,7 +37,7 @@ class Slot:
     held: Descriptor | Chosen | None = None
 
 
-class Descriptors(Expressions):
+class Descriptors(LoweredValues):
     """`Descriptors` writes what makes, edits and loads descriptors; a mix-in of
     `fabric.csl.lower.function.FunctionLowering`.
     """
@@ -157,7 +157,7 @@ class Descriptors(Expressions):
     def call_for_descriptor(self, expr: tree.Call) -> Descriptor | Chosen | None:
         """Return the descriptor that a function gives."""
 
-    def known_descriptor(self, dsd: Dsd) -> Descriptor | Chosen:
+    def known_descriptor(self, dsd: DsdValue) -> Descriptor | Chosen:
         """Return a descriptor that the program wrote as a constant."""
         made = self.described(dsd.kind, dsd.fields)
         for name, arguments in dsd.edits:
@@ -283,7 +283,7 @@ class Descriptors(Expressions):
 
     # ---- variables
 
-    def _loaded(self, place: tree.Place) -> Descriptor | Chosen:
+    def _loaded(self, place: tree.Lvalue) -> Descriptor | Chosen:
         if isinstance(place, tree.Element) and isinstance(place.base, tree.VariablePlace):
             return self._of_array(place, place.base.variable)
         if not isinstance(place, tree.VariablePlace):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fabric.csl import tree
-from fabric.csl.comptime.values import Dsd, Struct, TensorAccess, Value
+from fabric.csl.comptime.values import DsdValue, Struct, TensorAccess, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.ir import Fifo, Operand, Vreg, signed
 
@@ -233,4 +233,4 @@ def chosen(fields: dict[str, Any], name: str) -> str | None:
 
 def is_known(dsd: Any) -> bool:
     """Whether an operand is a descriptor that is known at compile time."""
-    return isinstance(dsd, Value) and isinstance(dsd.data, Dsd)
+    return isinstance(dsd, Value) and isinstance(dsd.data, DsdValue)

@@ -10,13 +10,13 @@ from fabric.csl.check.order import tail_calls
 from fabric.csl.comptime.builtins.operations import OPERATIONS
 from fabric.csl.comptime.values import Value
 from fabric.csl.diagnostics import Fault
-from fabric.csl.ir import Function, Operand, Vreg
+from fabric.csl.ir import IrFunction, Operand, Vreg
 from fabric.csl.lower.constants import words_of_type
 from fabric.csl.lower.descriptors import Slot
 from fabric.csl.lower.dsd import Chosen, Descriptor
 from fabric.csl.lower.recursion import DEPTH, Recursion
 from fabric.csl.lower.routines import ROUTINES
-from fabric.csl.lower.routines.machine import Machine
+from fabric.csl.lower.routines.machine import MachineRoutines
 from fabric.csl.lower.values import acts
 from fabric.csl.lower.wide import is_wide
 from fabric.csl.types import VOID, ArrayType, DsdType, StructType, Type
@@ -39,20 +39,20 @@ class Given:
         self.operand = operand
 
 
-class FunctionLowering(Machine):
+class FunctionLowering(MachineRoutines):
     """A `FunctionLowering` turns one function of the typed tree into intermediate form.
 
     Parameters
     ----------
     program : fabric.csl.lower.program.ProgramLowering
     node : tree.Function
-    made : Function
+    made : IrFunction
         What is written.
     kind : str
         ``fn``, or ``local``, ``data``, ``control`` for a task.
     """
 
-    def __init__(self, program: Any, node: tree.Function, made: Function, kind: str) -> None:
+    def __init__(self, program: Any, node: tree.Function, made: IrFunction, kind: str) -> None:
         self.program, self.node = program, node
         self.env: dict[int, Any] = {}
         self.exits, self.returns = [], []
@@ -122,7 +122,7 @@ class FunctionLowering(Machine):
             return self.recursion.call(expr, arguments)
         return self._called(self.program.function(function), arguments, function.result != VOID)
 
-    def _called(self, made: Function, arguments: list[Operand], has_result: bool) -> Operand | None:
+    def _called(self, made: IrFunction, arguments: list[Operand], has_result: bool) -> Operand | None:
         sizes = [param.size for param in made.params]
         fixed = [Vreg(size, "argument", TO_COME) for size in sizes]
         for target, value in zip(fixed, arguments, strict=True):

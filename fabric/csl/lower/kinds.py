@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from fabric.csl import tree
-from fabric.csl.comptime.values import Dsd, Value
+from fabric.csl.comptime.values import DsdValue, Value
 from fabric.csl.diagnostics import Source, Span
 from fabric.csl.ir import Fifo
 from fabric.csl.lower.dsd import CHANGES, Fixed, fabric_kind, memory_kind
@@ -82,7 +82,7 @@ class Kinds:
                 values += [entry for entry in getattr(node, "options", {}).values() if isinstance(entry, Value)]
         while values:
             value = values.pop()
-            if isinstance(value.data, Dsd):
+            if isinstance(value.data, DsdValue):
                 values += [entry for entry in value.data.fields.values() if isinstance(entry, Value)]
             if isinstance(value.type, IdType) and isinstance(value.data, int):
                 yield str(value.type), value.data

@@ -128,10 +128,10 @@ class Mapping(Ranges):
             return Wavelets(dsd)
         raise Fault(f"@map over a {value.type} is not supported", self.span)
 
-    def _along(self, dsd: Descriptor, words: int) -> Line:
+    def _along(self, dsd: Descriptor, words: int) -> StridedMemory:
         at = self.copied(dsd.base if dsd.base is not None else 0, 1, "at")
         stride = dsd.stride if dsd.stride is not None else 1
-        return Line(dsd.extent if dsd.extent is not None else 0, at, self._times(stride, words))
+        return StridedMemory(dsd.extent if dsd.extent is not None else 0, at, self._times(stride, words))
 
     def _walk_dsr(self, dsr: ExplicitDsr, words: int) -> Walk:
         """Return how a DSR moves: one that saves its address, or that is of the fabric, by operations of one element;
@@ -172,7 +172,7 @@ class Walk(ABC):
         return
 
 
-class Line(Walk):
+class StridedMemory(Walk):
     """Memory with one stride; `at` is the register with the address."""
 
     size = 1
@@ -190,7 +190,7 @@ class Line(Walk):
         code.put("add16", self.at, self.at, self.stride)
 
 
-class Grid(Line):
+class Grid(StridedMemory):
     """A `Grid` is memory with up to four strides: a counter for each dimension that has another one around it."""
 
     def __init__(self, code: Mapping, dsd: Descriptor, words: int) -> None:

@@ -18,13 +18,13 @@ from fabric.csl.types import DsdType, DsrType, PointerType, is_byte
 from wse_core import isa
 from wse_core.image import TASK_TEARDOWN
 
-__all__ = ["Operations"]
+__all__ = ["LoweredOperations"]
 
 FILES = {"dsr_dest": "dest", "dsr_src0": "src0", "dsr_src1": "src1", "dsr_fifo_dest": "dest", "dsr_fifo_src1": "src1"}
 
 
-class Operations(Mapping):
-    """`Operations` writes vector operations; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+class LoweredOperations(Mapping):
+    """`LoweredOperations` writes vector operations; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     # ---- operands
 

@@ -10,15 +10,15 @@ import numpy as np
 
 from fabric.csl import tree
 from fabric.csl.check.order import calls_itself, circles
-from fabric.csl.check.program import Program as Checked
+from fabric.csl.check.program import CheckedProgram as Checked
 from fabric.csl.comptime.interpreter import Interpreter
-from fabric.csl.comptime.session import Session
+from fabric.csl.comptime.session import CompilerSession
 from fabric.csl.comptime.units import ProgramUnit
-from fabric.csl.comptime.values import Cell, Module, Pointer, Value
-from fabric.csl.comptime.values import Function as FunctionValue
+from fabric.csl.comptime.values import ComptimeVariable, Module, Pointer, Value
+from fabric.csl.comptime.values import FunctionValue as FunctionValue
 from fabric.csl.diagnostics import Fault, Span
-from fabric.csl.ir import Function, Memory, Sym, Vreg
-from fabric.csl.ir.machine import Program
+from fabric.csl.ir import IrFunction, StaticMemory, Sym, Vreg
+from fabric.csl.ir.machine import IrProgram
 from fabric.csl.lower.bytes import UPPER
 from fabric.csl.lower.certain import certain
 from fabric.csl.lower.constants import element_of, words_of, words_of_type
@@ -55,20 +55,20 @@ class ProgramLowering(Attributes):
 
     Parameters
     ----------
-    session : Session
+    session : CompilerSession
         For the run-time library.
-    checked : fabric.csl.check.program.Program
+    checked : fabric.csl.check.program.CheckedProgram
     preset : str
         Of the machine that will run it.
     """
 
-    def __init__(self, session: Session, checked: Checked, preset: str) -> None:
+    def __init__(self, session: CompilerSession, checked: Checked, preset: str) -> None:
         super().__init__(checked, preset)
         self.session = session
-        self.made = Program()
-        self._memories: dict[int, Memory] = {}
-        self._hidden: dict[str, Memory] = {}
-        self._functions: dict[int, Function] = {}
+        self.made = IrProgram()
+        self._memories: dict[int, StaticMemory] = {}
+        self._hidden: dict[str, StaticMemory] = {}
+        self._functions: dict[int, IrFunction] = {}
         self._sites: dict[int, int] = {}
         self._in_place: dict[int, bool] = {}
         self._runtime: Runtime | None = None
@@ -79,8 +79,8 @@ class ProgramLowering(Attributes):
         self.by_address = session.by_address
         """Whether pointers may lead to registers, so that what they reach is read and written as the text says."""
         self.shapes: list[tuple[Any, ...]] = []
-        self.buffers: dict[int, tuple[Memory, str, str]] = {}
-        self.entry_points: list[tuple[str, Function, tuple[str, ...]]] = []
+        self.buffers: dict[int, tuple[StaticMemory, str, str]] = {}
+        self.entry_points: list[tuple[str, IrFunction, tuple[str, ...]]] = []
         for function in checked.functions:
             for call in function.sites:
                 self._sites[id(call.function)] = self._sites.get(id(call.function), 0) + 1
@@ -88,7 +88,7 @@ class ProgramLowering(Attributes):
 
     # ---- the whole
 
-    def lower(self) -> Program:
+    def lower(self) -> IrProgram:
         """Return the program in intermediate form: memories, tasks, calls of the host, functions."""
         checked, unit = self.checked, self.checked.unit
         for variable in _as_written(checked.variables):
@@ -127,12 +127,12 @@ class ProgramLowering(Attributes):
                 made = self.task(typed, kind)
             self.made.tasks.append((kind, number, made, high and table != "control"))
 
-    def _rotating(self, typed: tree.Function, kind: str, counter: tuple[int, int] | None) -> Function:
+    def _rotating(self, typed: tree.Function, kind: str, counter: tuple[int, int] | None) -> IrFunction:
         """Return a task that calls another, or, if its counter is at the limit, the one of control id 0.
 
         On the machine the picker counts; here the task does, in some ten cycles.
         """
-        made = Function(typed.name, "task", typed.span)
+        made = IrFunction(typed.name, "task", typed.span)
         node = tree.Function(typed.name, "task", typed.params, VOID, typed.span)
         code = FunctionLowering(self, node, made, kind)
         made.blocks[-1].code.pop()
@@ -178,7 +178,7 @@ class ProgramLowering(Attributes):
         words = 1
         called = [entry.name for entry in unit.exports if isinstance(entry.target, FunctionValue)]
         title = f"host calls {', '.join(called[:MOST_NAMED])}{', ...' * (len(called) > MOST_NAMED)}"
-        made = Function(title, "task", next(iter(unit.exports)).span)
+        made = IrFunction(title, "task", next(iter(unit.exports)).span)
         node = tree.Function(title, "task", (), VOID, made.span)
         code = FunctionLowering(self, node, made, "local")
         made.blocks[-1].code.pop()
@@ -324,19 +324,19 @@ class ProgramLowering(Attributes):
             code.jump(after)
             code.place(after)
 
-    def _hidden_task(self, name: str) -> tuple[Function, FunctionLowering]:
+    def _hidden_task(self, name: str) -> tuple[IrFunction, FunctionLowering]:
         functions, unit = self.checked.functions, self.checked.unit
         span = functions[0].span if functions else unit.loads[0][3]
-        made = Function(name, "task", span)
+        made = IrFunction(name, "task", span)
         code = FunctionLowering(self, tree.Function(name, "task", (), VOID, span), made, "local")
         made.blocks[-1].code.pop()
         return made, code
 
-    def _in_order(self) -> list[Function]:
+    def _in_order(self) -> list[IrFunction]:
         """Return all functions that were written, callees before callers."""
-        found: list[Function] = []
+        found: list[IrFunction] = []
         seen: set[int] = set()
-        stack: list[tuple[Function, Iterator[Function]]] = []
+        stack: list[tuple[IrFunction, Iterator[IrFunction]]] = []
         for _, _, task, _ in self.made.tasks:
             if id(task) in seen:
                 continue
@@ -355,19 +355,19 @@ class ProgramLowering(Attributes):
 
     # ---- functions
 
-    def task(self, node: tree.Function, kind: str) -> Function:
+    def task(self, node: tree.Function, kind: str) -> IrFunction:
         """Return a task, written."""
         made = self._functions.get(id(node))
         if made is None:
-            made = self._functions[id(node)] = Function(node.name, "task", node.span)
+            made = self._functions[id(node)] = IrFunction(node.name, "task", node.span)
             FunctionLowering(self, node, made, kind)
         return made
 
-    def function(self, node: tree.Function) -> Function:
+    def function(self, node: tree.Function) -> IrFunction:
         """Return a function, written."""
         made = self._functions.get(id(node))
         if made is None:
-            made = self._functions[id(node)] = Function(node.name, "fn", node.span)
+            made = self._functions[id(node)] = IrFunction(node.name, "fn", node.span)
             made.params = [Vreg(words_of_type(p.type, p.span), p.name) for p in node.params]
             made.result = 0 if node.result == VOID else words_of_type(node.result, node.span)
             made.circle = id(node) in self._circles
@@ -376,7 +376,7 @@ class ProgramLowering(Attributes):
         return made
 
     @staticmethod
-    def _fix(made: Function) -> None:
+    def _fix(made: IrFunction) -> None:
         """Choose the registers of parameters: one after the other; if they are too many, the allocator chooses."""
         at, chosen = FIRST, []
         for param in made.params:
@@ -393,7 +393,7 @@ class ProgramLowering(Attributes):
             param.fixed = place
         made.places += chosen
 
-    def circle_member(self, callee: tree.Function, caller: tree.Function) -> Function | None:
+    def circle_member(self, callee: tree.Function, caller: tree.Function) -> IrFunction | None:
         """Return the function that a caller of its own circle jumps to, None if they are not of one circle."""
         if id(callee) in self._circles.get(id(caller), ()):
             return self.function(callee)
@@ -451,13 +451,13 @@ class ProgramLowering(Attributes):
 
     # ---- memory
 
-    def memory_of(self, variable: tree.Variable) -> Memory:
+    def memory_of(self, variable: tree.Variable) -> StaticMemory:
         """Return where a global lies."""
         made = self._memories.get(id(variable))
         if made is None:
             count, dtype = element_of(variable.type)
             align = max(variable.type.align, (variable.align or 0) // 2)
-            made = Memory(variable.name, count, dtype, None, align, variable.const, span=variable.span)
+            made = StaticMemory(variable.name, count, dtype, None, align, variable.const, span=variable.span)
             self._memories[id(variable)] = made
             self.made.memories.append(made)
             if variable.initial is not None:
@@ -469,28 +469,30 @@ class ProgramLowering(Attributes):
         """Return a known value as words of memory."""
         return words_of(value, span, self.address_of)
 
-    def frame(self, function: Function, local: tree.Local) -> Memory:
+    def frame(self, function: IrFunction, local: tree.Local) -> StaticMemory:
         """Return memory for a local."""
         count, dtype = element_of(local.type)
-        memory = Memory(f"{function.name}:{local.name}#{len(self.made.memories)}", count, dtype, None, local.type.align)
+        memory = StaticMemory(
+            f"{function.name}:{local.name}#{len(self.made.memories)}", count, dtype, None, local.type.align
+        )
         self.made.memories.append(memory)
         function.frame.append(memory)
         return memory
 
-    def constant(self, value: Value, span: Span) -> Memory:
+    def constant(self, value: Value, span: Span) -> StaticMemory:
         """Return memory with a known value."""
         count, dtype = element_of(value.type)
         init, relocations = self.words_of(value, span)
         name = f"constant#{len(self.made.memories)}"
-        memory = Memory(name, count, dtype, init, value.type.align, True, relocations)
+        memory = StaticMemory(name, count, dtype, init, value.type.align, True, relocations)
         self.made.memories.append(memory)
         return memory
 
-    def hidden(self, name: str, count: int = 1) -> Memory:
+    def hidden(self, name: str, count: int = 1) -> StaticMemory:
         """Return a word that the program does not see; made when it is first asked for."""
         made = self._hidden.get(name)
         if made is None:
-            made = self._hidden[name] = Memory(f".{name}", count, "u16", None, 2 if count > 1 else 1)
+            made = self._hidden[name] = StaticMemory(f".{name}", count, "u16", None, 2 if count > 1 else 1)
             self.made.memories.append(made)
         return made
 
@@ -500,7 +502,7 @@ class ProgramLowering(Attributes):
         if isinstance(pointer, FunctionValue):
             return 1 + list(self.checked.unit.pointed).index((id(pointer.decl), id(pointer.module)))
         assert isinstance(pointer, Pointer)
-        if isinstance(pointer.target, Cell):
+        if isinstance(pointer.target, ComptimeVariable):
             raise Fault(f"'{pointer.target.name}' exists at compile time only", span)
         kind = pointer.target.type
         if isinstance(kind, ArrayType) and is_byte(kind.element):
@@ -519,7 +521,7 @@ class ProgramLowering(Attributes):
 
     # ---- records for the host
 
-    def buffer(self, module: Any, source: str) -> Memory:
+    def buffer(self, module: Any, source: str) -> StaticMemory:
         """Return the buffer of records of an instance of <debug> or <simprint>."""
         known = self.buffers.get(id(module))
         if known is None:
@@ -527,7 +529,7 @@ class ProgramLowering(Attributes):
             if source == "<debug>":
                 key = str(self.param(module, "key"))
                 words = max(8, int(self.param(module, "buffer_size")))
-            memory = Memory(f".records{len(self.buffers)}", words, "u16", np.array([1], np.uint16), 2)
+            memory = StaticMemory(f".records{len(self.buffers)}", words, "u16", np.array([1], np.uint16), 2)
             self.made.memories.append(memory)
             known = self.buffers[id(module)] = (memory, source, key)
         return known[0]
@@ -559,19 +561,19 @@ def _as_written(variables: list[Any]) -> list[Any]:
     return sorted(variables, key=lambda entry: (modules[entry.name.rpartition(".")[0]], entry.span.start))
 
 
-def _callees(function: Function) -> Iterator[Function]:
+def _callees(function: IrFunction) -> Iterator[IrFunction]:
     for instr in function.instructions():
         if instr.op in ("call", "tail"):
             yield instr.data
 
 
-def lower(session: Session, checked: Checked, preset: str) -> ProgramLowering:
+def lower(session: CompilerSession, checked: Checked, preset: str) -> ProgramLowering:
     """Return the intermediate form of a checked program, with what the host needs to know of it.
 
     Parameters
     ----------
-    session : Session
-    checked : fabric.csl.check.program.Program
+    session : CompilerSession
+    checked : fabric.csl.check.program.CheckedProgram
     preset : str
         Of the machine that will run it.
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fabric.csl import tree
-from fabric.csl.ir import Block, Operand, Vreg, signed
+from fabric.csl.ir import BasicBlock, Operand, Vreg, signed
 from fabric.csl.lower.constants import words_of_type
-from fabric.csl.lower.statements import Exit, Statements
+from fabric.csl.lower.statements import Exit, LoweredStatements
 from fabric.csl.lower.wide import Halves, is_wide
 from fabric.csl.types import IntType, Type
 
 __all__ = ["Ranges"]
 
 
-class Ranges(Statements):
+class Ranges(LoweredStatements):
     """`Ranges` writes loops over ranges; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     def _write_ForRange(self, node: tree.ForRange) -> None:
@@ -73,7 +73,7 @@ class Ranges(Statements):
         if isinstance(stop, int) and forward * (stop - first) <= 0:
             return
 
-        def before(a: Operand, b: Operand, then: Block, otherwise: Block) -> None:
+        def before(a: Operand, b: Operand, then: BasicBlock, otherwise: BasicBlock) -> None:
             one, other = (a, b) if step > 0 else (b, a)
             self._choose(row, less, one, other, then, otherwise)
 
@@ -129,7 +129,7 @@ class Ranges(Statements):
             self.jump(ready)
         self.place(ready)
 
-        def goes_on(on: Block, end: Block) -> None:
+        def goes_on(on: BasicBlock, end: BasicBlock) -> None:
             more = self.new_block()
             self._choose(bits, "ltu", left, size, end, more)
             self.place(more)
@@ -139,7 +139,9 @@ class Ranges(Statements):
         self._loop(node, item, step, None, None, goes_on)
         self.place(done)
 
-    def _choose(self, bits: int, condition: str, a: Operand, b: Operand, then: Block, otherwise: Block) -> None:
+    def _choose(
+        self, bits: int, condition: str, a: Operand, b: Operand, then: BasicBlock, otherwise: BasicBlock
+    ) -> None:
         """End the block with a choice; numbers that are known may be negative."""
         a, b = (x & (1 << bits) - 1 if isinstance(x, int) else x for x in (a, b))
         self.branch(f"br{bits}", condition, a, b, then, otherwise)
@@ -149,9 +151,9 @@ class Ranges(Statements):
         node: tree.ForRange,
         item: Vreg,
         step: Operand,
-        at_top: Callable[[Block, Block], None] | None,
-        at_end: Callable[[Block, Block], None] | None,
-        before_step: Callable[[Block, Block], None] | None = None,
+        at_top: Callable[[BasicBlock, BasicBlock], None] | None,
+        at_end: Callable[[BasicBlock, BasicBlock], None] | None,
+        before_step: Callable[[BasicBlock, BasicBlock], None] | None = None,
     ) -> None:
         """Write the turns of a loop; one of three decides, at its place, whether it goes on."""
         index = self.index(node.index)
@@ -190,13 +192,13 @@ class Ranges(Statements):
     def _wide_loop(self, node: tree.ForRange) -> None:
         index = self.index(node.index)
 
-        def turn(item: Halves, again: Block, done: Block) -> None:
+        def turn(item: Halves, again: BasicBlock, done: BasicBlock) -> None:
             self.declare(node.item, item)
             self._body_of(node, index, done, again)
 
         self.wide_range(node, index, turn)
 
-    def _body_of(self, node: tree.ForRange, index: Vreg | None, done: Block, again: Block) -> None:
+    def _body_of(self, node: tree.ForRange, index: Vreg | None, done: BasicBlock, again: BasicBlock) -> None:
         """Write the body of a loop, whose item is bound already."""
         if node.index is not None and index is not None:
             self.bind(node.index, index)

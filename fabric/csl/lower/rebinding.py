@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from fabric.csl import tree
-from fabric.csl.check.program import Program as Checked
+from fabric.csl.check.program import CheckedProgram as Checked
 from fabric.csl.comptime.values import Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.lower.dsd import Descriptor

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from fabric.csl import tree
 from fabric.csl.diagnostics import Fault
-from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg
+from fabric.csl.ir import BasicBlock, Operand, StaticMemory, Sym, Vreg
 from fabric.csl.ir.liveness import live_out
 from fabric.csl.lower.builder import Builder
 
@@ -31,8 +31,8 @@ class Site:
     """
 
     call: tree.Call
-    before: Block
-    after: Block
+    before: BasicBlock
+    after: BasicBlock
     arguments: list[Vreg]
     result: Vreg | None
 
@@ -44,7 +44,7 @@ class Recursion:
     ----------
     builder : Builder
         Writes the function.
-    stack, top : Memory
+    stack, top : StaticMemory
         The words that are kept, and how many there are.
     params : list of Vreg
         What the parameters hold at the beginning of a call.
@@ -52,7 +52,9 @@ class Recursion:
         Words of the result.
     """
 
-    def __init__(self, builder: Builder, stack: Memory, top: Memory, params: list[Vreg], result: int) -> None:
+    def __init__(
+        self, builder: Builder, stack: StaticMemory, top: StaticMemory, params: list[Vreg], result: int
+    ) -> None:
         self.builder, self.stack, self.top, self.params = builder, stack, top, params
         self.result = Vreg(result, "result") if result else None
         self.start, self.end = builder.new_block(), builder.new_block()

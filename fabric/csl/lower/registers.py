@@ -26,7 +26,7 @@ from wse_core.encoding import (
 )
 
 if TYPE_CHECKING:
-    from fabric.csl.lower.routines.machine import Machine
+    from fabric.csl.lower.routines.machine import MachineRoutines
 
 __all__ = ["ColorRegisters", "color_of_address"]
 
@@ -47,13 +47,13 @@ class ColorRegisters:
 
     Parameters
     ----------
-    code : Machine
+    code : MachineRoutines
         Where code is written.
     color : Operand
         The color, or with `is_address` the address of its route register in bytes.
     """
 
-    def __init__(self, code: Machine, color: Operand, is_address: bool = False) -> None:
+    def __init__(self, code: MachineRoutines, color: Operand, is_address: bool = False) -> None:
         if code.program.session.machine["task.by_queue"]:
             what = "the registers of this architecture by address are not modelled"
             raise Fault(what, code.span, "a color that is known when the program is compiled")

@@ -111,7 +111,7 @@ class Weights:
             return 0 if _is_local(node.place) else 1 + self._of_place(node.place)
         if isinstance(node, tree.AddressOf):
             return self._of_place(node.place)
-        if isinstance(node, tree.Place):
+        if isinstance(node, tree.Lvalue):
             return self._of_place(node)
         if isinstance(node, tree.Binary):
             return self.of(node.left) + self.of(node.right) + self._of_operator(node)

@@ -9,7 +9,7 @@ from typing import Any
 from fabric.csl import tree
 from fabric.csl.comptime.values import Value
 from fabric.csl.diagnostics import Fault
-from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg
+from fabric.csl.ir import BasicBlock, Operand, StaticMemory, Sym, Vreg
 from fabric.csl.lower.bytes import is_byte_place
 from fabric.csl.lower.constants import words_of_type
 from fabric.csl.lower.descriptors import Descriptors, Slot
@@ -17,7 +17,7 @@ from fabric.csl.lower.values import acts, part_of_word
 from fabric.csl.lower.wide import Halves, is_wide
 from fabric.csl.types import ArrayType, DsdType, StructType, Type, is_byte, leads_to_bytes
 
-__all__ = ["Exit", "Statements"]
+__all__ = ["Exit", "LoweredStatements"]
 
 
 @dataclass(eq=False)
@@ -25,19 +25,19 @@ class Exit:
     """An `Exit` says where `break` and `continue` of a loop or labelled block lead."""
 
     label: str | None
-    after: Block
-    again: Block | None
+    after: BasicBlock
+    again: BasicBlock | None
     result: Vreg | Halves | None = None
     """The value that a block gives goes to these registers."""
 
 
-class Statements(Descriptors):
-    """`Statements` writes blocks, branches and loops; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+class LoweredStatements(Descriptors):
+    """`LoweredStatements` writes blocks, branches, loops; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     exits: list[Exit]
     ends: set[int]
     """After these calls (their identities) the function does nothing more."""
-    returns: list[tuple[Block, Vreg | Memory | Slot | None]]
+    returns: list[tuple[BasicBlock, Vreg | StaticMemory | Slot | None]]
     """Functions that are written where they are called have an end, and the register of the result, the memory of an
     array or struct, or where a descriptor is kept.
     """
@@ -239,7 +239,7 @@ class Statements(Descriptors):
             return
         value: Operand | None = None
         kept = self.returns[-1][1] if self.returns else None
-        if isinstance(kept, Memory):
+        if isinstance(kept, StaticMemory):
             assert node.value is not None
             self.fill(None, Sym(kept), node.value.type, node.value)
         elif isinstance(kept, Slot):

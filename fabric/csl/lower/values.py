@@ -6,15 +6,15 @@ from abc import abstractmethod
 from typing import Any
 
 from fabric.csl import tree
-from fabric.csl.comptime.values import Function, Pointer, Value
+from fabric.csl.comptime.values import FunctionValue, Pointer, Value
 from fabric.csl.diagnostics import Fault, Span
-from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg, signed
+from fabric.csl.ir import BasicBlock, Operand, StaticMemory, Sym, Vreg, signed
 from fabric.csl.lower.bytes import UPPER, Bytes, is_byte_place
 from fabric.csl.lower.constants import scalar_bits, words_of_type
 from fabric.csl.lower.wide import is_wide
 from fabric.csl.types import BOOL, ArrayType, EnumType, FloatType, IntType, PointerType, StructType, Type, is_byte
 
-__all__ = ["Expressions", "acts", "part_of_word"]
+__all__ = ["LoweredValues", "acts", "part_of_word"]
 
 COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "lt", ">=": "le"}
 SWAPPED = (">", ">=")
@@ -24,11 +24,11 @@ INTEGER = {"+": "add", "-": "sub", "*": "mul", "&": "and", "|": "or", "^": "xor"
 FLOAT = {"+": "fadd", "-": "fsub", "*": "fmul", "/": "fdiv"}
 
 
-class Expressions(Bytes):
-    """`Expressions` writes what values and places need; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
+class LoweredValues(Bytes):
+    """`LoweredValues` writes what values and places need; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
     env: dict[int, Any]
-    """Each local, by its identity, has a register, a `Memory`, or a descriptor."""
+    """Each local, by its identity, has a register, a `StaticMemory`, or a descriptor."""
     program: Any
 
     # ---- values
@@ -46,10 +46,10 @@ class Expressions(Bytes):
     def known(self, value: Value, span: Span) -> Operand:
         """Return a known value."""
         if isinstance(value.data, Pointer) or (
-            isinstance(value.data, Function) and isinstance(value.type, PointerType)
+            isinstance(value.data, FunctionValue) and isinstance(value.type, PointerType)
         ):
             return self.program.address_of(value, span)
-        if isinstance(value.data, Function):
+        if isinstance(value.data, FunctionValue):
             return self.program.task_id(value.data, span)
         return scalar_bits(value, span)
 
@@ -218,7 +218,7 @@ class Expressions(Bytes):
         self.place(done)
         return result
 
-    def condition(self, expr: Any, then: Block, otherwise: Block) -> None:
+    def condition(self, expr: Any, then: BasicBlock, otherwise: BasicBlock) -> None:
         """End the block with a choice by a condition."""
         if isinstance(expr, tree.Unary) and expr.op == "!":
             self.condition(expr.value, otherwise, then)
@@ -242,7 +242,9 @@ class Expressions(Bytes):
             else:
                 self.branch("br16", "ne", value, 0, then, otherwise)
 
-    def _compare(self, op: str, kind: Type, left: Operand, right: Operand, then: Block, otherwise: Block) -> None:
+    def _compare(
+        self, op: str, kind: Type, left: Operand, right: Operand, then: BasicBlock, otherwise: BasicBlock
+    ) -> None:
         wide = (kind.words or 1) == 2
         kind = kind.base if isinstance(kind, EnumType) else kind
         condition = COMPARISONS[op]
@@ -273,7 +275,7 @@ class Expressions(Bytes):
             if isinstance(variable, tree.Variable):
                 return None, Sym(self.program.memory_of(variable))
             where = self.env.get(id(variable))
-            if isinstance(where, Memory):
+            if isinstance(where, StaticMemory):
                 return None, Sym(where)
             raise Fault(f"'{variable.name}' has no address", place.span)
         if is_byte_place(place):
@@ -378,7 +380,7 @@ class Expressions(Bytes):
             return left + right & 0xFFFF
         return self.alu("add16", left, right) if isinstance(left, Vreg) else self.alu("add16", right, left)
 
-    def load(self, place: tree.Place) -> Operand:
+    def load(self, place: tree.Lvalue) -> Operand:
         """Return the number at a place."""
         if isinstance(place, tree.VariablePlace):
             where = self.env.get(id(place.variable))
@@ -414,7 +416,7 @@ class Expressions(Bytes):
         self.put(op, dst, *(() if base is None else (base,)), data=offset)
         return dst
 
-    def store(self, place: tree.Place, value: Operand) -> None:
+    def store(self, place: tree.Lvalue, value: Operand) -> None:
         """Put a number into a place."""
         size = words_of_type(place.type, place.span)
         if isinstance(place, tree.VariablePlace):

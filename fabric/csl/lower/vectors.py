@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from fabric.csl import tree
-from fabric.csl.check.program import Program as Checked
-from fabric.csl.comptime.values import Dsd, Function, Pointer, Value
+from fabric.csl.check.program import CheckedProgram as Checked
+from fabric.csl.comptime.values import DsdValue, FunctionValue, Pointer, Value
 from fabric.csl.diagnostics import Fault, Source, Span
-from fabric.csl.ir import Block, Ending, ExplicitDsr, Fifo, Memory, Sym, Vreg
-from fabric.csl.ir import Function as Made
+from fabric.csl.ir import BasicBlock, Ending, ExplicitDsr, Fifo, StaticMemory, Sym, Vreg
+from fabric.csl.ir import IrFunction as Made
 from fabric.csl.lower.descriptors import Descriptors
 from fabric.csl.lower.dsd import CHANGES, FIELDS, Chosen, Descriptor, DsdVariable, Fixed, chosen
 from fabric.csl.lower.kinds import Kinds, about_descriptors
@@ -45,8 +45,8 @@ class Attributes(ABC):
         self.loads: dict[ExplicitDsr, list[dict[str, Any]]] = {}
         self._kinds: dict[ExplicitDsr, set[tuple[str, bool]]] = {}
         self._mapped: set[ExplicitDsr] = set()
-        self.last: dict[ExplicitDsr, tuple[Block, dict[str, Any], Descriptor]] = {}
-        self.fresh: dict[ExplicitDsr, tuple[Block, Descriptor]] = {}
+        self.last: dict[ExplicitDsr, tuple[BasicBlock, dict[str, Any], Descriptor]] = {}
+        self.fresh: dict[ExplicitDsr, tuple[BasicBlock, Descriptor]] = {}
         self.high: set[int] = set()
         self.main, self.beside = PRIORITIES_UNSAID[preset]
         self.fills = MULTIPLY_ADD[preset]
@@ -116,7 +116,7 @@ class Attributes(ABC):
         return Sym(memory)
 
     @abstractmethod
-    def hidden(self, name: str, count: int = 1) -> Memory:
+    def hidden(self, name: str, count: int = 1) -> StaticMemory:
         """Return a word that the program does not see."""
 
     # ---- attributes of operations
@@ -125,12 +125,14 @@ class Attributes(ABC):
         """Keep in mind that a DSR is loaded with descriptors of several kinds in one place."""
         self._several.add(dsr)
 
-    def note_load(self, dsr: ExplicitDsr, dsd: Descriptor, options: dict[str, Any], block: Block, span: Span) -> None:
+    def note_load(
+        self, dsr: ExplicitDsr, dsd: Descriptor, options: dict[str, Any], block: BasicBlock, span: Span
+    ) -> None:
         """Keep in mind that a DSR was loaded here."""
         self.last[dsr] = (block, options, dsd)
         self.fresh[dsr] = (block, dsd)
 
-    def loaded_before(self, dsr: ExplicitDsr, block: Block) -> Descriptor | None:
+    def loaded_before(self, dsr: ExplicitDsr, block: BasicBlock) -> Descriptor | None:
         """Return what a DSR holds, if it was loaded in this block with numbers that are known and not changed since."""
         where, dsd = self.fresh.get(dsr, (None, None))
         if where is not block or dsd is None:
@@ -138,13 +140,13 @@ class Attributes(ABC):
         return None if any(isinstance(getattr(dsd, name), Vreg) for name in FIELDS) else dsd
 
     @abstractmethod
-    def task_id(self, function: Function, span: Span) -> int:
+    def task_id(self, function: FunctionValue, span: Span) -> int:
         """Return the id that a task is bound to."""
 
     def number(self, value: Any, span: Span) -> int:
         """Return an id that is known."""
         value = value.value if isinstance(value, tree.Const) else value
-        if isinstance(value, Value) and isinstance(value.data, Function):
+        if isinstance(value, Value) and isinstance(value.data, FunctionValue):
             return self.task_id(value.data, span)
         if isinstance(value, Value):
             return int(value.data)
@@ -242,7 +244,7 @@ class Attributes(ABC):
     # ---- FIFOs
 
     @abstractmethod
-    def memory_of(self, variable: tree.Variable) -> Memory:
+    def memory_of(self, variable: tree.Variable) -> StaticMemory:
         """Return where a global lies."""
 
     def fifo_of(self, fields: dict[str, Any], span: Span) -> Fifo:
@@ -279,7 +281,7 @@ class Attributes(ABC):
         several = self.kinds.of(variable) or (initial.fixed,)
         fields = tuple(name for name in initial.numbers if name in changed or (len(several) > 1 and changed))
         count = variable.type.count if isinstance(variable.type, ArrayType) else 1
-        memory = Memory(f"{variable.name}", max(1, count * (len(fields) + (len(several) > 1))), "u16", None, 1)
+        memory = StaticMemory(f"{variable.name}", max(1, count * (len(fields) + (len(several) > 1))), "u16", None, 1)
         made = self._dsd_variables[id(variable)] = DsdVariable(memory, initial, fields, several)
         if made.words:
             self.made.memories.append(memory)
@@ -324,7 +326,7 @@ class Attributes(ABC):
                 inner = inner.arguments[0]
             if isinstance(inner, tree.Const):
                 inner = inner.value
-            if isinstance(inner, Value) and isinstance(inner.data, Dsd):
+            if isinstance(inner, Value) and isinstance(inner.data, DsdValue):
                 known = quiet(self).known_descriptor(inner.data)
                 if isinstance(known, Descriptor):
                     return known
@@ -358,7 +360,7 @@ def saves_address(options: dict[str, Any]) -> bool:
 def _frozen(value: Any) -> Any:
     value = value.value if isinstance(value, tree.Const) else value
     data = getattr(value, "data", value)
-    if isinstance(data, Function):
+    if isinstance(data, FunctionValue):
         return id(data.decl), id(data.module)
     if isinstance(data, Pointer):
         return id(data.target), data.offset

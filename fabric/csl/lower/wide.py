@@ -15,7 +15,7 @@ from typing import Any
 from fabric.csl import tree
 from fabric.csl.comptime.values import Value
 from fabric.csl.diagnostics import Fault
-from fabric.csl.ir import Block, Memory, Operand, Sym, Vreg
+from fabric.csl.ir import BasicBlock, Operand, StaticMemory, Sym, Vreg
 from fabric.csl.lower.constants import scalar_bits
 from fabric.csl.lower.convert import Conversions
 from fabric.csl.types import BOOL, BoolType, EnumType, FloatType, IntType, StructType, Type
@@ -116,7 +116,7 @@ class WideNumbers(Conversions):
             assert isinstance(register, Vreg)
             self.set(register, part)
 
-    def wide_load(self, place: tree.Place) -> Halves:
+    def wide_load(self, place: tree.Lvalue) -> Halves:
         """Return the number at a place."""
         if isinstance(place, tree.VariablePlace):
             where = self.env.get(id(place.variable))
@@ -257,14 +257,17 @@ class WideNumbers(Conversions):
         self.routine(f"divide_{kind}", (Sym(places[0]), Sym(places[1])))
         return self._from_memory(None, Sym(places[0 if op == "/" else 1]))
 
-    def _kept(self, value: Halves) -> Memory:
+    def _kept(self, value: Halves) -> StaticMemory:
         local = tree.Local("wide", IntType(LONGEST, False), True, self.span)
-        memory: Memory = self.program.frame(self.function, local)
+        memory: StaticMemory = self.program.frame(self.function, local)
         self.wide_store_at(None, Sym(memory), value)
         return memory
 
     def _fork(
-        self, condition: Callable[[Block, Block], None], then: Callable[[], None], otherwise: Callable[[], None]
+        self,
+        condition: Callable[[BasicBlock, BasicBlock], None],
+        then: Callable[[], None],
+        otherwise: Callable[[], None],
     ) -> None:
         """Write two ways that meet again."""
         first, second, done = self.new_block(), self.new_block(), self.new_block()
@@ -278,7 +281,7 @@ class WideNumbers(Conversions):
 
     # ---- conditions
 
-    def wide_compare(self, op: str, kind: Type, left: Any, right: Any, then: Block, otherwise: Block) -> None:
+    def wide_compare(self, op: str, kind: Type, left: Any, right: Any, then: BasicBlock, otherwise: BasicBlock) -> None:
         """End the block with a choice by a comparison: the upper halves decide unless they are equal."""
         a, b = self.halves(left), self.halves(right)
         if op in (">", ">="):
@@ -341,7 +344,7 @@ class WideNumbers(Conversions):
     # ---- loops
 
     def wide_range(
-        self, node: tree.ForRange, index: Vreg | None, write: Callable[[Halves, Block, Block], None]
+        self, node: tree.ForRange, index: Vreg | None, write: Callable[[Halves, BasicBlock, BasicBlock], None]
     ) -> None:
         """Write a counted loop; `write` gets the number, and the blocks where it goes on and ends.
 
@@ -408,7 +411,7 @@ class WideNumbers(Conversions):
         """Return a number of at most 32 bits."""
 
     @abstractmethod
-    def condition(self, expr: Any, then: Block, otherwise: Block) -> None:
+    def condition(self, expr: Any, then: BasicBlock, otherwise: BasicBlock) -> None:
         """End the block with a choice by a condition."""
 
     @abstractmethod

@@ -11,7 +11,7 @@ has, `constants` puts those that several operations need into a register once, `
 
 from __future__ import annotations
 
-from fabric.csl.ir import Function
+from fabric.csl.ir import IrFunction
 from fabric.csl.ir.verify import verify
 from fabric.csl.optimise import (
     ahead,
@@ -32,7 +32,7 @@ __all__ = ["optimise", "prepare"]
 ROUNDS = 4
 
 
-def optimise(function: Function) -> None:
+def optimise(function: IrFunction) -> None:
     """Run all passes until they find nothing more, at most a few times."""
     verify(function, "lowering")
     frames.promote(function)
@@ -52,14 +52,14 @@ def optimise(function: Function) -> None:
     verify(function, "optimising")
 
 
-def prepare(function: Function) -> None:
+def prepare(function: IrFunction) -> None:
     """Give a function that is not optimised the form that the allocator needs."""
     verify(function, "lowering")
     legal.legalise(function)
     verify(function, "preparing")
 
 
-def _simplify(function: Function) -> None:
+def _simplify(function: IrFunction) -> None:
     for _ in range(ROUNDS):
         changed = single.propagate(function)
         changed |= local.number(function)

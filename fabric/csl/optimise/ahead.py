@@ -6,20 +6,20 @@ stand before a load, the public trace of a matrix product has a load right befor
 
 from __future__ import annotations
 
-from fabric.csl.ir import Block, Function, Instr, Sym
+from fabric.csl.ir import BasicBlock, Instr, IrFunction, Sym
 from fabric.csl.optimise.memory import Touched, templates
 
 __all__ = ["load_ahead"]
 
 
-def load_ahead(function: Function) -> None:
+def load_ahead(function: IrFunction) -> None:
     """Move loads before the operation that they follow."""
     held = templates(function)
     for block in function.blocks:
         _reorder(block, held)
 
 
-def _reorder(block: Block, held: dict) -> None:
+def _reorder(block: BasicBlock, held: dict) -> None:
     code = block.code
     k = 1
     while k < len(code):

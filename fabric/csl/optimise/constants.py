@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabric.csl.ir import Block, Function, Instr, Vreg
+from fabric.csl.ir import BasicBlock, Instr, IrFunction, Vreg
 
 __all__ = ["share"]
 
 
-def share(function: Function) -> None:
+def share(function: IrFunction) -> None:
     """Share constants inside of blocks."""
     once = function.single()
-    users: dict[Vreg, list[tuple[Block, Instr]]] = {}
+    users: dict[Vreg, list[tuple[BasicBlock, Instr]]] = {}
     for block in function.blocks:
         for instr in block.code:
             for reg in instr.uses():
@@ -39,6 +39,6 @@ def share(function: Function) -> None:
         block.code = kept
 
 
-def _fits(block: Block, users: list[tuple[Block, Instr]]) -> bool:
+def _fits(block: BasicBlock, users: list[tuple[BasicBlock, Instr]]) -> bool:
     """Whether a constant is only used in its block, and not by a comparison."""
     return all(where is block and instr.op in ("vector", "store", "poke") for where, instr in users)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fabric.csl.ir import Function, Instr, Memory, Sym, Vreg
+from fabric.csl.ir import Instr, IrFunction, StaticMemory, Sym, Vreg
 from fabric.csl.ir.liveness import live_out
 from fabric.csl.optimise.fold import PURE
 
 __all__ = ["merge_copies", "remove", "remove_notes"]
 
 
-def remove_notes(functions: list[Function], changed: Callable[[Function], None]) -> set[Memory]:
+def remove_notes(functions: list[IrFunction], changed: Callable[[IrFunction], None]) -> set[StaticMemory]:
     """Drop stores to the compiler's own notes that nothing loads, and what only they needed; return those memories."""
     instructions = [instr for function in functions for instr in function.instructions()]
     noted = {instr.data.memory for instr in instructions if instr.op == "store" and isinstance(instr.data, Sym)}
@@ -29,7 +29,7 @@ def remove_notes(functions: list[Function], changed: Callable[[Function], None])
     return noted
 
 
-def remove(function: Function) -> bool:
+def remove(function: IrFunction) -> bool:
     """Drop operations without effect; tell whether there were some."""
     removable = PURE | {"load"}
     changed = False
@@ -52,7 +52,7 @@ def remove(function: Function) -> bool:
             return changed
 
 
-def merge_copies(function: Function) -> None:
+def merge_copies(function: IrFunction) -> None:
     """Let an operation set the register that its result is copied to right after, where nobody else reads it."""
     reads: dict[Vreg, int] = {}
     for instr in function.instructions():

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from fabric.csl.ir import Block, Function, Instr
+from fabric.csl.ir import BasicBlock, Instr, IrFunction
 from fabric.csl.optimise.fold import holds
 
 __all__ = ["clean", "predecessors"]
 
 
-def predecessors(function: Function) -> dict[Block, list[Block]]:
+def predecessors(function: IrFunction) -> dict[BasicBlock, list[BasicBlock]]:
     """Return per block those that lead to it."""
-    found: dict[Block, list[Block]] = {block: [] for block in function.blocks}
+    found: dict[BasicBlock, list[BasicBlock]] = {block: [] for block in function.blocks}
     for block in function.blocks:
         for after in block.successors():
             found[after].append(block)
     return found
 
 
-def clean(function: Function) -> None:
+def clean(function: IrFunction) -> None:
     """Simplify the jumps of a function."""
     for block in function.blocks:
         _decide(block)
@@ -26,7 +26,7 @@ def clean(function: Function) -> None:
     _merge(function)
 
 
-def _decide(block: Block) -> None:
+def _decide(block: BasicBlock) -> None:
     last = block.code[-1]
     if last.op != "br":
         return
@@ -40,10 +40,10 @@ def _decide(block: Block) -> None:
         block.code[-1] = Instr("jmp", None, (), then if known else otherwise, last.span)
 
 
-def _skip(function: Function) -> None:
+def _skip(function: IrFunction) -> None:
     """Lead jumps past blocks that only jump on."""
 
-    def target(block: Block) -> Block:
+    def target(block: BasicBlock) -> BasicBlock:
         seen = set()
         while len(block.code) == 1 and block.code[0].op == "jmp" and block not in seen:
             seen.add(block)
@@ -59,7 +59,7 @@ def _skip(function: Function) -> None:
             last.data = (row, condition, target(then), target(otherwise))
 
 
-def _drop(function: Function) -> None:
+def _drop(function: IrFunction) -> None:
     """Drop blocks that cannot be reached."""
     seen = {function.blocks[0]}
     stack = [function.blocks[0]]
@@ -71,10 +71,10 @@ def _drop(function: Function) -> None:
     function.blocks = [block for block in function.blocks if block in seen]
 
 
-def _merge(function: Function) -> None:
+def _merge(function: IrFunction) -> None:
     """Join a block with the only one that leads to it."""
     before = predecessors(function)
-    joined: set[Block] = set()
+    joined: set[BasicBlock] = set()
     for block in function.blocks:
         if block in joined:
             continue

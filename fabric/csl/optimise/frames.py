@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabric.csl.ir import Function, Instr, Memory, Sym, Vreg
+from fabric.csl.ir import Instr, IrFunction, StaticMemory, Sym, Vreg
 from fabric.csl.optimise.memory import addresses
 
 __all__ = ["promote", "unused"]
@@ -14,12 +14,12 @@ Place = tuple[int, int]
 """A `Place` is the offset and size of a number in an array or struct, in words."""
 
 
-def promote(function: Function) -> bool:
+def promote(function: IrFunction) -> bool:
     """Put locals into registers; tell whether some were."""
     places = _places(function)
     if not places:
         return False
-    registers: dict[tuple[Memory, Place], Vreg] = {}
+    registers: dict[tuple[StaticMemory, Place], Vreg] = {}
     first: list[Instr] = []
     for memory, found in places.items():
         for place in sorted(found):
@@ -38,7 +38,7 @@ def promote(function: Function) -> bool:
     return True
 
 
-def unused(function: Function) -> list[Memory]:
+def unused(function: IrFunction) -> list[StaticMemory]:
     """Return the locals that nothing in a function reaches any more."""
     if not function.frame:
         return []
@@ -52,9 +52,9 @@ def _value(instr: Instr) -> Vreg:
     return value
 
 
-def _places(function: Function) -> dict[Memory, set[Place]]:
+def _places(function: IrFunction) -> dict[StaticMemory, set[Place]]:
     """Return the locals that are only loaded and stored at known places, with those places."""
-    found: dict[Memory, set[Place]] = {m: set() for m in function.frame if m.words <= LARGEST and m.init is None}
+    found: dict[StaticMemory, set[Place]] = {m: set() for m in function.frame if m.words <= LARGEST and m.init is None}
     if not found:
         return found
     for instr in function.instructions():

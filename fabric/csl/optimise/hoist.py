@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fabric.csl.ir import Block, Function, Instr, Sym, Vreg
+from fabric.csl.ir import BasicBlock, Instr, IrFunction, Sym, Vreg
 from fabric.csl.ir.liveness import live_out
 from fabric.csl.optimise.fold import PURE
 from fabric.csl.optimise.loops import before, exits, loops_of
@@ -26,7 +26,7 @@ REGISTERS = VALUES - 2
 """Words of registers that a loop may fill with what is loaded; two are left for what lives for an instruction."""
 
 
-def hoist(function: Function) -> bool:
+def hoist(function: IrFunction) -> bool:
     """Move values out of loops; tell whether some were moved."""
     changed = False
     once, held = function.single(), templates(function)  # which moving values does not change
@@ -35,7 +35,7 @@ def hoist(function: Function) -> bool:
     return changed
 
 
-def _empty(function: Function, head: Block, body: set[Block], once: Once, held: Held) -> bool:
+def _empty(function: IrFunction, head: BasicBlock, body: set[BasicBlock], once: Once, held: Held) -> bool:
     found = _steady(function, head, body, once, held)
     if not found:
         return False
@@ -52,7 +52,7 @@ def _empty(function: Function, head: Block, body: set[Block], once: Once, held: 
 THROUGH = ("peek", "poke")
 
 
-def _steady(function: Function, head: Block, body: set[Block], once: Once, held: Held) -> list[Instr]:
+def _steady(function: IrFunction, head: BasicBlock, body: set[BasicBlock], once: Once, held: Held) -> list[Instr]:
     """Return operations of a loop whose results are the same in all turns, each after those that it needs."""
     blocks = [block for block in function.blocks if block in body]
     touched = Touched([instr for block in blocks for instr in block.code], held)
@@ -80,7 +80,7 @@ def _steady(function: Function, head: Block, body: set[Block], once: Once, held:
     return found
 
 
-def _chosen(function: Function, body: set[Block], found: list[Instr]) -> list[Instr]:
+def _chosen(function: IrFunction, body: set[BasicBlock], found: list[Instr]) -> list[Instr]:
     """Return as many operations as there are registers for what the rest of the loop needs of them."""
     made = {instr.dst: instr for instr in found}
     ids = set(map(id, found))
@@ -115,7 +115,9 @@ def _chain(instr: Instr, made: dict[Any, Instr], taken: dict[Vreg, Instr]) -> li
     return found
 
 
-def _pressure(function: Function, body: set[Block], made: dict[Any, Instr], out: dict[Block, set[Vreg]]) -> int:
+def _pressure(
+    function: IrFunction, body: set[BasicBlock], made: dict[Any, Instr], out: dict[BasicBlock, set[Vreg]]
+) -> int:
     """Return the most words of registers that are alive at once in a loop, without what can leave it."""
     most = 0
     for block in function.blocks:
@@ -129,7 +131,7 @@ def _pressure(function: Function, body: set[Block], made: dict[Any, Instr], out:
     return most
 
 
-def keep(function: Function) -> bool:
+def keep(function: IrFunction) -> bool:
     """Let loops that load and store one number of memory in each turn do so before and after; tell whether some do.
 
     The number must be the only one of its memory that the loop touches, be touched at the beginning of each turn, and
@@ -180,7 +182,9 @@ def _key(instr: Instr) -> tuple[Any, ...]:
     return base, instr.data.offset, value.size if isinstance(value, Vreg) else 0
 
 
-def _into_register(function: Function, head: Block, body: set[Block], place: Sym, base: Vreg | None, size: int) -> None:
+def _into_register(
+    function: IrFunction, head: BasicBlock, body: set[BasicBlock], place: Sym, base: Vreg | None, size: int
+) -> None:
     register = Vreg(size, place.memory.name)
     address = () if base is None else (base,)
     span = head.code[0].span

@@ -6,12 +6,12 @@ two.  An index that is also used as it is, or in products that take more than a 
 
 from __future__ import annotations
 
-from fabric.csl.ir import Function, Instr, Vreg
+from fabric.csl.ir import Instr, IrFunction, Vreg
 
 __all__ = ["scale"]
 
 
-def scale(function: Function) -> bool:
+def scale(function: IrFunction) -> bool:
     """Let indices count in multiples where they can; tell whether some do."""
     sets: dict[Vreg, list[Instr]] = {}
     uses: dict[Vreg, list[Instr]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fabric.csl.ir import Function, Instr, Operand, Sym, Vreg
+from fabric.csl.ir import Instr, IrFunction, Operand, Sym, Vreg
 from fabric.csl.optimise.fold import COMMUTE
 from wse_core import isa
 
@@ -11,7 +11,7 @@ __all__ = ["legalise"]
 REGISTERS = ("store", "poke", "vector", "flt_set")
 
 
-def legalise(function: Function) -> None:
+def legalise(function: IrFunction) -> None:
     """Put constants that an operation cannot hold into registers."""
     for block in function.blocks:
         out: list[Instr] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fabric.csl.ir import Block, Function, Instr, Operand, Sym, Vreg, signed
+from fabric.csl.ir import BasicBlock, Instr, IrFunction, Operand, Sym, Vreg, signed
 from fabric.csl.optimise.fold import COMMUTE, PURE, folded, needs_register
 from fabric.csl.optimise.memory import Contents, Place, Touched, templates
 from fabric.csl.rules import powers
@@ -17,10 +17,10 @@ NEUTRAL = frozenset(f"{op}{bits}" for op in ("add", "sub", "or", "xor", "sll", "
 """These operations have no effect with a second source of 0."""
 
 
-class Numbering:
-    """A `Numbering` gives equal values of one block the same number (local value numbering)."""
+class ValueNumbering:
+    """A `ValueNumbering` gives equal values of one block the same number (local value numbering)."""
 
-    def __init__(self, block: Block, held: dict[Any, Any]) -> None:
+    def __init__(self, block: BasicBlock, held: dict[Any, Any]) -> None:
         self.block, self.held = block, held
         self.next = 0
         self.of: dict[Vreg, int] = {}
@@ -347,10 +347,10 @@ def _plus(a: int | Sym, b: Operand) -> int | Sym | None:
     return None
 
 
-def number(function: Function) -> bool:
+def number(function: IrFunction) -> bool:
     """Number the values of each block; tell whether something changed."""
     changed = False
     held = templates(function)
     for block in function.blocks:
-        changed |= Numbering(block, held).run()
+        changed |= ValueNumbering(block, held).run()
     return changed

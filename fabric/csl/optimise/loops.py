@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from fabric.csl.ir import Block, Function, Instr
+from fabric.csl.ir import BasicBlock, Instr, IrFunction
 from fabric.csl.optimise.flow import predecessors
 
 __all__ = ["before", "exits", "loops_of"]
 
 
-def loops_of(function: Function) -> list[tuple[Block, set[Block]]]:
+def loops_of(function: IrFunction) -> list[tuple[BasicBlock, set[BasicBlock]]]:
     """Return the loops of a function, inner ones first: the block where each begins, and all of its blocks."""
     spans = _dominators(function)
     leading = predecessors(function)
-    found: dict[Block, set[Block]] = {}
+    found: dict[BasicBlock, set[BasicBlock]] = {}
     for block in (block for block in function.blocks if block in spans):
         begin, end = spans[block]
         for head in block.successors():
@@ -27,7 +27,7 @@ def loops_of(function: Function) -> list[tuple[Block, set[Block]]]:
     return sorted(found.items(), key=lambda item: len(item[1]))
 
 
-def _dominators(function: Function) -> dict[Block, tuple[int, int]]:
+def _dominators(function: IrFunction) -> dict[BasicBlock, tuple[int, int]]:
     """Return per block an interval that those of the blocks which it dominates lie in: it is on every way to them.
 
     The tree of next dominators is found by walking up from the blocks before each (Cooper, Harvey and Kennedy), in an
@@ -73,7 +73,7 @@ def _meet(above: list[int], one: int, other: int) -> int:
     return one
 
 
-def _order(function: Function) -> list[Block]:
+def _order(function: IrFunction) -> list[BasicBlock]:
     """Return the blocks that can be reached, each before what it leads to unless that goes back."""
     first = function.blocks[0]
     seen, found = {first}, []
@@ -90,7 +90,7 @@ def _order(function: Function) -> list[Block]:
     return found[::-1]
 
 
-def before(function: Function, head: Block, body: set[Block]) -> Block:
+def before(function: IrFunction, head: BasicBlock, body: set[BasicBlock]) -> BasicBlock:
     """Return the block that leads into a loop; made if there is none of its own."""
     outside = [block for block in predecessors(function)[head] if block not in body]
     if len(outside) == 1 and outside[0].code[-1].op == "jmp":
@@ -102,7 +102,7 @@ def before(function: Function, head: Block, body: set[Block]) -> Block:
     return made
 
 
-def exits(function: Function, body: set[Block]) -> list[Block]:
+def exits(function: IrFunction, body: set[BasicBlock]) -> list[BasicBlock]:
     """Return a block on each way out of a loop, through which nothing else goes; made where there is none."""
     leading = predecessors(function)
     found = []
@@ -120,13 +120,13 @@ def exits(function: Function, body: set[Block]) -> list[Block]:
     return found
 
 
-def _between(function: Function, after: Block, depth: int) -> Block:
-    made = Block(max(block.number for block in function.blocks) + 1, depth)
+def _between(function: IrFunction, after: BasicBlock, depth: int) -> BasicBlock:
+    made = BasicBlock(max(block.number for block in function.blocks) + 1, depth)
     made.code.append(Instr("jmp", None, (), after, after.code[0].span))
     return made
 
 
-def _redirect(block: Block, old: Block, new: Block) -> None:
+def _redirect(block: BasicBlock, old: BasicBlock, new: BasicBlock) -> None:
     last = block.code[-1]
     if last.op == "jmp":
         last.data = new

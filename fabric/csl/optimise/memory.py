@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fabric.csl.ir import AutoDsr, ExplicitDsr, Function, Instr, Memory, Sym, Template
-from fabric.csl.ir.machine import Program
+from fabric.csl.ir import AutoDsr, ExplicitDsr, Instr, IrFunction, StaticMemory, Sym, Template
+from fabric.csl.ir.machine import IrProgram
 
 __all__ = ["ANYWHERE", "Contents", "Place", "Touched", "addresses", "name_apart", "set_apart", "templates"]
 
 ANYWHERE = None
 """Stands for a memory that is not known."""
-Place = tuple[Memory | None, Any, int, int]
+Place = tuple[StaticMemory | None, Any, int, int]
 """A `Place` is a memory, what its address is counted from, words beyond that, and how many words, 0 if that is not
 known.
 """
@@ -24,7 +24,7 @@ class Contents:
     """What is known to stand at places of memory, found without a look at all of them."""
 
     def __init__(self) -> None:
-        self._held: dict[Memory | None, dict[Any, dict[tuple[int, int], int]]] = {}
+        self._held: dict[StaticMemory | None, dict[Any, dict[tuple[int, int], int]]] = {}
 
     def get(self, place: Place) -> int | None:
         """Return the number of the value at a place, None if it is not known."""
@@ -52,7 +52,7 @@ class Contents:
                 for start in range(offset - length + 1, offset + size):
                     same.pop((start, length), None)
 
-    def forget(self, is_changed: Callable[[Memory | None], bool]) -> None:
+    def forget(self, is_changed: Callable[[StaticMemory | None], bool]) -> None:
         """Forget what stands in memories that are changed; None is any that a pointer leads to."""
         for memory in list(self._held):
             if is_changed(memory):
@@ -73,7 +73,7 @@ def addresses(instr: Instr) -> list[Sym]:
     return found
 
 
-def set_apart(program: Program) -> None:
+def set_apart(program: IrProgram) -> None:
     """Note which memories no pointer and no descriptor leads to."""
     led_to = {sym.memory for memory in program.memories for sym in memory.relocations.values()}
     for function in program.functions:
@@ -84,7 +84,7 @@ def set_apart(program: Program) -> None:
         memory.apart = memory not in led_to
 
 
-def name_apart(program: Program) -> None:
+def name_apart(program: IrProgram) -> None:
     """Note of the DSRs that the program names which one memory each of them leads to, in all that it is loaded with."""
     found: dict[ExplicitDsr, Template | None] = {}
     for function in program.functions:
@@ -104,7 +104,7 @@ def _alike(one: Template, other: Template) -> bool:
     return one.kind == other.kind and one.flags == other.flags and _place(one.base) is _place(other.base)
 
 
-def templates(function: Function) -> dict[AutoDsr | ExplicitDsr, Template | None]:
+def templates(function: IrFunction) -> dict[AutoDsr | ExplicitDsr, Template | None]:
     """Return what DSRs hold; None for those whose base is known at run time only."""
     found: dict[AutoDsr | ExplicitDsr, Template | None] = dict(function.named)
     for instr in function.instructions():
@@ -128,8 +128,8 @@ class Touched:
     """
 
     def __init__(self, instructions: list[Instr], held: dict[AutoDsr | ExplicitDsr, Template | None]) -> None:
-        self.read: set[Memory | None] = set()
-        self.written: set[Memory | None] = set()
+        self.read: set[StaticMemory | None] = set()
+        self.written: set[StaticMemory | None] = set()
         self.calls = False
         for instr in instructions:
             if instr.op in ("load", "peek"):
@@ -154,14 +154,14 @@ class Touched:
             if place == 0 or template is None or template.flags or template.kind == "fifo":
                 self.written.add(memory)
 
-    def may_write(self, memory: Memory) -> bool:
+    def may_write(self, memory: StaticMemory) -> bool:
         """Whether the memory may change."""
         return self.calls or memory in self.written or (ANYWHERE in self.written and not memory.apart)
 
-    def may_touch(self, memory: Memory) -> bool:
+    def may_touch(self, memory: StaticMemory) -> bool:
         """Whether the memory may change or be read."""
         return self.may_write(memory) or memory in self.read or (ANYWHERE in self.read and not memory.apart)
 
 
-def _place(address: object) -> Memory | None:
+def _place(address: object) -> StaticMemory | None:
     return address.memory if isinstance(address, Sym) else ANYWHERE

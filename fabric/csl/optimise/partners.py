@@ -7,7 +7,7 @@ each of the program's own operations on it comes after a load in the same functi
 
 from __future__ import annotations
 
-from fabric.csl.ir import AutoDsr, Block, ExplicitDsr, Function, Instr, Vector
+from fabric.csl.ir import AutoDsr, BasicBlock, ExplicitDsr, Instr, IrFunction, Vector
 from fabric.csl.optimise.flow import predecessors
 
 __all__ = ["settle_partners"]
@@ -15,10 +15,10 @@ __all__ = ["settle_partners"]
 OTHER = {"dest": "src0", "src0": "dest"}
 
 
-def settle_partners(functions: list[Function]) -> None:
+def settle_partners(functions: list[IrFunction]) -> None:
     """Give such descriptors the DSR that the program chose for something else, where that is safe."""
     named = {dsr for function in functions for instr in function.instructions() for dsr in _explicit(instr)}
-    wanted: dict[ExplicitDsr, list[tuple[Function, Instr, AutoDsr]]] = {}
+    wanted: dict[ExplicitDsr, list[tuple[IrFunction, Instr, AutoDsr]]] = {}
     for function in functions:
         for instr in function.instructions():
             if instr.op == "vector" and (found := _partner(instr.data)) is not None and found[0] in named:
@@ -49,10 +49,10 @@ def _partner(vector: Vector) -> tuple[ExplicitDsr, AutoDsr] | None:
     return None if auto is None else (ExplicitDsr(auto.file, chosen.number), auto)
 
 
-def _loads_before_use(function: Function, dsr: ExplicitDsr, disturbed: set[int]) -> bool:
+def _loads_before_use(function: IrFunction, dsr: ExplicitDsr, disturbed: set[int]) -> bool:
     """Whether each operation on a DSR finds what the function itself loaded, nothing having come between."""
 
-    def passed(block: Block, loaded: bool) -> tuple[bool, bool]:
+    def passed(block: BasicBlock, loaded: bool) -> tuple[bool, bool]:
         """Return whether all operations of a block are well, and whether the DSR is loaded behind it."""
         good = True
         for instr in block.code:
@@ -82,7 +82,7 @@ def _loads_before_use(function: Function, dsr: ExplicitDsr, disturbed: set[int])
     )
 
 
-def _rename(function: Function, instr: Instr, auto: AutoDsr, dsr: ExplicitDsr) -> None:
+def _rename(function: IrFunction, instr: Instr, auto: AutoDsr, dsr: ExplicitDsr) -> None:
     vector = instr.data
     instr.data = Vector(vector.op, tuple(dsr if slot is auto else slot for slot in vector.slots), vector.ending)
     for other in function.instructions():

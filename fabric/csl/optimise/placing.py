@@ -7,13 +7,13 @@ with 16 set-ups (`harness.validation`).  What both ways do in the end, they do s
 
 from __future__ import annotations
 
-from fabric.csl.ir import Block, Function, Instr
+from fabric.csl.ir import BasicBlock, Instr, IrFunction
 from fabric.csl.optimise.flow import clean, predecessors
 
 __all__ = ["order"]
 
 
-def order(function: Function) -> None:
+def order(function: IrFunction) -> None:
     """End tasks where they are, and move what is unlikely to their end."""
     if function.kind != "task":
         return  # the end of a function loads registers again, of which one copy is enough
@@ -28,14 +28,14 @@ def order(function: Function) -> None:
         function.blocks.append(seldom)
 
 
-def _end_at_once(function: Function) -> None:
+def _end_at_once(function: IrFunction) -> None:
     for block in function.blocks:
         last = block.code[-1]
         if last.op == "jmp" and len(last.data.code) == 1 and last.data.code[0].op == "ret":
             block.code[-1] = Instr("ret", None, (), None, last.span)
 
 
-def _unlikely(block: Block) -> Block | None:
+def _unlikely(block: BasicBlock) -> BasicBlock | None:
     """Return where a block leads when a number is zero."""
     last = block.code[-1]
     if last.op != "br":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fabric.csl.ir import Function, Instr, Vreg
+from fabric.csl.ir import Instr, IrFunction, Vreg
 
 __all__ = ["ROUTINE", "expand"]
 
@@ -19,13 +19,13 @@ RESULT, TO_COME = 2, -1
 
 
 def expand(
-    functions: list[Function], routine: Callable[[], Function], changed: Callable[[Function], None]
-) -> list[Function]:
+    functions: list[IrFunction], routine: Callable[[], IrFunction], changed: Callable[[IrFunction], None]
+) -> list[IrFunction]:
     """Return the functions, callees first, with calls in place of products.
 
     Parameters
     ----------
-    functions : list of Function
+    functions : list of IrFunction
         Optimised.
     routine : callable
         Returns the routine, optimised; its own products stay.
@@ -49,7 +49,7 @@ def expand(
     return [made, *functions]
 
 
-def _call(instr: Instr, made: Function, out: list[Instr]) -> None:
+def _call(instr: Instr, made: IrFunction, out: list[Instr]) -> None:
     given = []
     for value in instr.args:
         place = Vreg(1, "factor", TO_COME)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from fabric.csl.ir import Function, Operand, Vreg
+from fabric.csl.ir import IrFunction, Operand, Vreg
 from fabric.csl.optimise.fold import needs_register
 
 __all__ = ["propagate"]
 
 
-def propagate(function: Function) -> bool:
+def propagate(function: IrFunction) -> bool:
     """Replace registers that are set once, to a constant or to another register that is set once."""
     once = function.single()
     values: dict[Vreg, Operand] = {}

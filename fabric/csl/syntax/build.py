@@ -38,7 +38,7 @@ def build(tree: Any, source: Source) -> n.File:
     return found
 
 
-def _check_depth(root: n.Node) -> None:
+def _check_depth(root: n.SyntaxNode) -> None:
     """Refuse a source that nests too deep."""
     level = [root]
     for _ in range(MOST_NESTED):
@@ -110,11 +110,11 @@ def _list(c: list[Any], span: Span) -> list[Any]:
 
 @rule("arguments", "init_items")
 def _items(c: list[Any], span: Span) -> list[Any]:
-    return [item for item in c if isinstance(item, n.Node)]
+    return [item for item in c if isinstance(item, n.SyntaxNode)]
 
 
 @rule("init_fields", "struct_fields")
-def _pairs(c: list[Any], span: Span) -> list[tuple[str, n.Node]]:
+def _pairs(c: list[Any], span: Span) -> list[tuple[str, n.SyntaxNode]]:
     rest = [item for item in c if item is not None]
     return [(str(rest[i]), rest[i + 1]) for i in range(0, len(rest), 2)]
 
@@ -182,13 +182,13 @@ def _task(c: list[Any], span: Span) -> n.FnDecl:
 
 
 @rule("named_param")
-def _named(c: list[Any], span: Span) -> n.Parameter:
-    return n.Parameter(_named_by(c[1], span), c[2], c[0] is not None, span=span)
+def _named(c: list[Any], span: Span) -> n.FunctionParameter:
+    return n.FunctionParameter(_named_by(c[1], span), c[2], c[0] is not None, span=span)
 
 
 @rule("unnamed_param")
-def _unnamed(c: list[Any], span: Span) -> n.Parameter:
-    return n.Parameter(None, c[0], span=span)
+def _unnamed(c: list[Any], span: Span) -> n.FunctionParameter:
+    return n.FunctionParameter(None, c[0], span=span)
 
 
 @rule("comptime_block")
@@ -239,7 +239,7 @@ def _labelled_value(c: list[Any], span: Span) -> n.ExprStatement:
 
 
 @rule("case_values", "extents")
-def _case_values(c: list[Any], span: Span) -> list[n.Node]:
+def _case_values(c: list[Any], span: Span) -> list[n.SyntaxNode]:
     return c
 
 
@@ -297,13 +297,13 @@ def _init(c: list[Any], span: Span) -> n.Init:
 
 
 @rule("anonymous")
-def _anonymous(c: list[Any], span: Span) -> n.Node:
+def _anonymous(c: list[Any], span: Span) -> n.SyntaxNode:
     return _literal(c[1], span)
 
 
-def _literal(items: list[Any], span: Span) -> n.Node:
+def _literal(items: list[Any], span: Span) -> n.SyntaxNode:
     """Return the literal of what stands between braces."""
-    if items and isinstance(items[0], n.Node):
+    if items and isinstance(items[0], n.SyntaxNode):
         return n.TupleLiteral(items, span=span)
     seen: set[str] = set()
     for name, value in items:
@@ -371,11 +371,11 @@ def _builtin(c: list[Any], span: Span) -> n.Builtin:
 
 
 @rule("group")
-def _group(c: list[Any], span: Span) -> n.Node:
+def _group(c: list[Any], span: Span) -> n.SyntaxNode:
     return c[0]
 
 
-simple("field", n.Field)
+simple("field", n.FieldAccess)
 
 
 @rule("deref")
@@ -404,7 +404,7 @@ def _enum_type(c: list[Any], span: Span) -> n.EnumType:
 
 
 @rule("enum_member")
-def _enum_member(c: list[Any], span: Span) -> tuple[str, n.Node | None]:
+def _enum_member(c: list[Any], span: Span) -> tuple[str, n.SyntaxNode | None]:
     return str(c[0]), c[1]
 
 

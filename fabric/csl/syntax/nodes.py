@@ -31,12 +31,13 @@ __all__ = [
     "Deref",
     "EnumType",
     "ExprStatement",
-    "Field",
+    "FieldAccess",
     "File",
     "Float",
     "FnDecl",
     "FnType",
     "For",
+    "FunctionParameter",
     "If",
     "IfExpr",
     "Index",
@@ -45,15 +46,14 @@ __all__ = [
     "Labelled",
     "LayoutBlock",
     "Name",
-    "Node",
     "ParamDecl",
-    "Parameter",
     "PointerType",
     "Return",
     "String",
     "StructLiteral",
     "StructType",
     "Switch",
+    "SyntaxNode",
     "TupleLiteral",
     "Unary",
     "VarDecl",
@@ -64,8 +64,8 @@ __all__ = [
 
 
 @dataclass(slots=True)
-class Node:
-    """A `Node` is anything of the syntax tree, with its place in the source."""
+class SyntaxNode:
+    """A `SyntaxNode` is anything of the syntax tree, with its place in the source."""
 
     span: Span = field(compare=False, repr=False, kw_only=True)
 
@@ -74,74 +74,74 @@ class Node:
 
 
 @dataclass(slots=True)
-class File(Node):
+class File(SyntaxNode):
     """A `File` is a whole source: its declarations in order."""
 
-    items: list[Node]
+    items: list[SyntaxNode]
 
 
 @dataclass(slots=True)
-class Attribute(Node):
+class Attribute(SyntaxNode):
     """An `Attribute` is ``align(16)``, ``linksection("s")`` or ``linkname("n")`` of a declaration."""
 
     name: str
-    value: Node
+    value: SyntaxNode
 
 
 @dataclass(slots=True)
-class VarDecl(Node):
+class VarDecl(SyntaxNode):
     """A `VarDecl` declares a ``const`` or ``var``, global or local.  `imports` is filled when somebody asked."""
 
     kind: str
     name: str
-    type: Node | None
-    value: Node | None
+    type: SyntaxNode | None
+    value: SyntaxNode | None
     storage: str | None = None
     attributes: tuple[Attribute, ...] = ()
     comptime: bool = False
     imports: bool | None = field(default=None, compare=False, repr=False)
 
     @property
-    def begins_with(self) -> Node | None:
+    def begins_with(self) -> SyntaxNode | None:
         """The value that the variable begins with; None if it has none, or is said to be ``undefined``."""
         return None if isinstance(self.value, Name) and self.value.name == "undefined" else self.value
 
 
 @dataclass(slots=True)
-class ParamDecl(Node):
+class ParamDecl(SyntaxNode):
     """A `ParamDecl` declares a ``param`` of a module."""
 
     name: str
-    type: Node | None
-    value: Node | None
+    type: SyntaxNode | None
+    value: SyntaxNode | None
     attributes: tuple[Attribute, ...] = ()
 
 
 @dataclass(slots=True)
-class ColorDecl(Node):
+class ColorDecl(SyntaxNode):
     """A `ColorDecl` is the declaration ``color name;`` of old programs."""
 
     name: str
-    value: Node | None
+    value: SyntaxNode | None
 
 
 @dataclass(slots=True)
-class Parameter(Node):
-    """A `Parameter` is one of a function; it has no name in ``extern`` declarations."""
+class FunctionParameter(SyntaxNode):
+    """A `FunctionParameter` is one of a function; it has no name in ``extern`` declarations."""
 
     name: str | None
-    type: Node
+    type: SyntaxNode
     comptime: bool = False
 
 
 @dataclass(slots=True)
-class FnDecl(Node):
+class FnDecl(SyntaxNode):
     """``fn`` or ``task``; `body` is None for ``extern``.  `generic` is filled when somebody asked."""
 
     kind: str
     name: str
-    params: list[Parameter]
-    result: Node
+    params: list[FunctionParameter]
+    result: SyntaxNode
     body: Block | None
     storage: str | None = None
     inline: str | None = None
@@ -150,14 +150,14 @@ class FnDecl(Node):
 
 
 @dataclass(slots=True)
-class ComptimeBlock(Node):
+class ComptimeBlock(SyntaxNode):
     """A `ComptimeBlock` is ``comptime { ... }``, global or as a statement."""
 
     body: Block
 
 
 @dataclass(slots=True)
-class LayoutBlock(Node):
+class LayoutBlock(SyntaxNode):
     """A `LayoutBlock` is ``layout { ... }``, which places programs on the wafer."""
 
     body: Block
@@ -167,116 +167,116 @@ class LayoutBlock(Node):
 
 
 @dataclass(slots=True)
-class Block(Node):
+class Block(SyntaxNode):
     """A `Block` is statements in braces, ``{ ... }``."""
 
-    body: list[Node]
+    body: list[SyntaxNode]
 
 
 @dataclass(slots=True)
-class ExprStatement(Node):
+class ExprStatement(SyntaxNode):
     """An `ExprStatement` is an expression whose value is dropped."""
 
-    value: Node
+    value: SyntaxNode
 
 
 @dataclass(slots=True)
-class Assign(Node):
+class Assign(SyntaxNode):
     """An `Assign` is the statement ``target op value`` with `op` such as ``=`` or ``+=``."""
 
-    target: Node
+    target: SyntaxNode
     op: str
-    value: Node
+    value: SyntaxNode
 
 
 @dataclass(slots=True)
-class Return(Node):
+class Return(SyntaxNode):
     """A `Return` is the statement ``return value``, the value optional."""
 
-    value: Node | None
+    value: SyntaxNode | None
 
 
 @dataclass(slots=True)
-class Break(Node):
+class Break(SyntaxNode):
     """A `Break` is the statement ``break :label value``, label and value optional."""
 
     label: str | None
-    value: Node | None
+    value: SyntaxNode | None
 
 
 @dataclass(slots=True)
-class Continue(Node):
+class Continue(SyntaxNode):
     """A `Continue` is the statement ``continue :label``, the label optional."""
 
     label: str | None
 
 
 @dataclass(slots=True)
-class If(Node):
+class If(SyntaxNode):
     """An `If` is an ``if`` used as a statement, its ``else`` optional."""
 
-    condition: Node
-    then: Node
-    otherwise: Node | None
+    condition: SyntaxNode
+    then: SyntaxNode
+    otherwise: SyntaxNode | None
 
 
 @dataclass(slots=True)
-class For(Node):
+class For(SyntaxNode):
     """A `For` is the loop ``for (sequence) |item, index| body``."""
 
-    sequence: Node
+    sequence: SyntaxNode
     item: str
     index: str | None
-    body: Node
+    body: SyntaxNode
     inline: bool = False
 
 
 @dataclass(slots=True)
-class While(Node):
+class While(SyntaxNode):
     """A `While` is the loop ``while (condition) : (step) body``, the step optional."""
 
-    condition: Node
-    step: Node | None
-    body: Node
+    condition: SyntaxNode
+    step: SyntaxNode | None
+    body: SyntaxNode
     inline: bool = False
 
 
 @dataclass(slots=True)
-class Case(Node):
+class Case(SyntaxNode):
     """A branch of a switch; `values` is None for ``else``."""
 
-    values: list[Node] | None
-    body: Node
+    values: list[SyntaxNode] | None
+    body: SyntaxNode
 
 
 @dataclass(slots=True)
-class Switch(Node):
+class Switch(SyntaxNode):
     """A `Switch` is a ``switch``, used as a statement or as a value."""
 
-    subject: Node
+    subject: SyntaxNode
     cases: list[Case]
 
 
 @dataclass(slots=True)
-class Labelled(Node):
+class Labelled(SyntaxNode):
     """A `Labelled` is a block or loop behind a ``label:``."""
 
     label: str
-    body: Node
+    body: SyntaxNode
 
 
 # ---- expressions
 
 
 @dataclass(slots=True)
-class Name(Node):
+class Name(SyntaxNode):
     """A `Name` is an identifier used as an expression."""
 
     name: str
 
 
 @dataclass(slots=True)
-class Int(Node):
+class Int(SyntaxNode):
     """An `Int` is an integer literal or a character, which keeps its form in `text`."""
 
     value: int
@@ -284,54 +284,54 @@ class Int(Node):
 
 
 @dataclass(slots=True)
-class Float(Node):
+class Float(SyntaxNode):
     """A `Float` is a number literal with a point or an exponent."""
 
     value: float
 
 
 @dataclass(slots=True)
-class String(Node):
+class String(SyntaxNode):
     """A string; characters stand for bytes."""
 
     value: str
 
 
 @dataclass(slots=True)
-class Unary(Node):
+class Unary(SyntaxNode):
     """A `Unary` is ``-x``, ``!x``, ``~x`` or ``&x``."""
 
     op: str
-    value: Node
+    value: SyntaxNode
 
 
 @dataclass(slots=True)
-class Binary(Node):
+class Binary(SyntaxNode):
     """A `Binary` is an operator between two operands; ``and`` and ``or`` are among them."""
 
     op: str
-    left: Node
-    right: Node
+    left: SyntaxNode
+    right: SyntaxNode
 
 
 @dataclass(slots=True)
-class Comptime(Node):
+class Comptime(SyntaxNode):
     """A `Comptime` is the expression ``comptime x``, to be evaluated at compile time."""
 
-    value: Node
+    value: SyntaxNode
 
 
 @dataclass(slots=True)
-class IfExpr(Node):
+class IfExpr(SyntaxNode):
     """An `IfExpr` is an ``if`` used as a value."""
 
-    condition: Node
-    then: Node
-    otherwise: Node | None
+    condition: SyntaxNode
+    then: SyntaxNode
+    otherwise: SyntaxNode | None
 
 
 @dataclass(slots=True)
-class BlockExpr(Node):
+class BlockExpr(SyntaxNode):
     """A `BlockExpr` is a block used as a value, left by a ``break`` that gives it."""
 
     label: str | None
@@ -339,131 +339,131 @@ class BlockExpr(Node):
 
 
 @dataclass(slots=True)
-class Access(Node):
+class Access(SyntaxNode):
     """An `Access` is a tensor access expression, ``|i, j|{M, N} -> base[e1, e2]``."""
 
     names: list[str]
-    extents: list[Node]
-    base: Node
-    subscripts: list[Node]
+    extents: list[SyntaxNode]
+    base: SyntaxNode
+    subscripts: list[SyntaxNode]
 
 
 @dataclass(slots=True)
-class Field(Node):
-    """A `Field` is ``base.name``: a field, or a name of a module or enumeration."""
+class FieldAccess(SyntaxNode):
+    """A `FieldAccess` is ``base.name``: a field, or a name of a module or enumeration."""
 
-    base: Node
+    base: SyntaxNode
     name: str
 
 
 @dataclass(slots=True)
-class Deref(Node):
+class Deref(SyntaxNode):
     """A `Deref` is ``base.*``: what a pointer points to."""
 
-    base: Node
+    base: SyntaxNode
 
 
 @dataclass(slots=True)
-class Index(Node):
+class Index(SyntaxNode):
     """An `Index` is ``base[i, j]``: an element of an array."""
 
-    base: Node
-    subscripts: list[Node]
+    base: SyntaxNode
+    subscripts: list[SyntaxNode]
 
 
 @dataclass(slots=True)
-class Call(Node):
+class Call(SyntaxNode):
     """A `Call` is ``callee(arguments)``: a call of a function that is no builtin."""
 
-    callee: Node
-    arguments: list[Node]
+    callee: SyntaxNode
+    arguments: list[SyntaxNode]
 
 
 @dataclass(slots=True)
-class Builtin(Node):
+class Builtin(SyntaxNode):
     """``@name(arguments)``; the name carries its ``@``."""
 
     name: str
-    arguments: list[Node]
+    arguments: list[SyntaxNode]
 
 
 @dataclass(slots=True)
-class StructLiteral(Node):
+class StructLiteral(SyntaxNode):
     """A `StructLiteral` is an anonymous struct ``.{ .a = 1 }``; the empty ``.{}`` is one too."""
 
-    fields: list[tuple[str, Node]]
+    fields: list[tuple[str, SyntaxNode]]
 
 
 @dataclass(slots=True)
-class TupleLiteral(Node):
+class TupleLiteral(SyntaxNode):
     """A `TupleLiteral` is an anonymous tuple such as ``.{ 1, 2 }``."""
 
-    items: list[Node]
+    items: list[SyntaxNode]
 
 
 @dataclass(slots=True)
-class Init(Node):
+class Init(SyntaxNode):
     """An `Init` is a literal of a named type: ``[3]i16{1, 2, 3}`` or ``T{ .a = 1 }``."""
 
-    type: Node
-    body: Node
+    type: SyntaxNode
+    body: SyntaxNode
 
 
 @dataclass(slots=True)
-class PointerType(Node):
+class PointerType(SyntaxNode):
     """A `PointerType` is written ``*T``, ``*const T``, ``[*]T`` or ``[*]const T``."""
 
-    target: Node
+    target: SyntaxNode
     const: bool
     many: bool
 
 
 @dataclass(slots=True)
-class ArrayType(Node):
+class ArrayType(SyntaxNode):
     """An `ArrayType` is written ``[M, N]T``, its sizes still expressions."""
 
-    dims: list[Node]
-    element: Node
+    dims: list[SyntaxNode]
+    element: SyntaxNode
 
 
 @dataclass(slots=True)
-class FnType(Node):
+class FnType(SyntaxNode):
     """A `FnType` is written ``fn(i16)void`` or ``task()void``."""
 
     kind: str
-    params: list[Node]
-    result: Node
+    params: list[SyntaxNode]
+    result: SyntaxNode
 
 
 @dataclass(slots=True)
-class StructType(Node):
+class StructType(SyntaxNode):
     """A `StructType` is written ``struct { a: i16, }``, with `form` struct or union and `packing` extern, packed or
     None.
     """
 
     form: str
     packing: str | None
-    fields: list[tuple[str, Node]]
+    fields: list[tuple[str, SyntaxNode]]
 
 
 @dataclass(slots=True)
-class EnumType(Node):
+class EnumType(SyntaxNode):
     """An `EnumType` is written ``enum(u16) { A, B = 4 }``, the type of its numbers optional."""
 
-    base: Node | None
-    members: list[tuple[str, Node | None]]
+    base: SyntaxNode | None
+    members: list[tuple[str, SyntaxNode | None]]
 
 
 @dataclass(slots=True)
-class Asm(Node):
+class Asm(SyntaxNode):
     """An `Asm` is inline assembly, which is parsed only to be refused."""
 
     text: str
 
 
-def children(node: Node) -> list[Node]:
+def children(node: SyntaxNode) -> list[SyntaxNode]:
     """Return the nodes directly below a node, in the order of the source."""
-    found: list[Node] = []
+    found: list[SyntaxNode] = []
     for name in _parts(node.__class__):
         _collect(getattr(node, name), found)
     return found
@@ -480,15 +480,15 @@ def _parts(kind: type) -> tuple[str, ...]:
     return found
 
 
-def _collect(value: Any, found: list[Node]) -> None:
-    if isinstance(value, Node):
+def _collect(value: Any, found: list[SyntaxNode]) -> None:
+    if isinstance(value, SyntaxNode):
         found.append(value)
     elif value.__class__ is list or value.__class__ is tuple:
         for item in value:
             _collect(item, found)
 
 
-def walk(node: Node) -> list[Node]:
+def walk(node: SyntaxNode) -> list[SyntaxNode]:
     """Return a node and all below it."""
     found, todo = [], [node]
     while todo:

@@ -17,7 +17,7 @@ COMPARISON, PREFIX, LITERAL, TYPE, POSTFIX = 3, 8, 9, 10, 11
 INDENT = "  "
 
 
-def show(node: n.Node, depth: int = 0) -> str:
+def show(node: n.SyntaxNode, depth: int = 0) -> str:
     """Return a node as text.
 
     Parameters
@@ -30,7 +30,7 @@ def show(node: n.Node, depth: int = 0) -> str:
     return _SHOWN[node.__class__](node, depth)
 
 
-def _level(node: n.Node) -> int:
+def _level(node: n.SyntaxNode) -> int:
     """Return how tightly an expression binds; 0 for those that only stand alone or in parentheses."""
     if isinstance(node, n.Binary):
         return LEVELS.get(node.op, COMPARISON)
@@ -45,7 +45,7 @@ def _level(node: n.Node) -> int:
     return POSTFIX
 
 
-def _at(node: n.Node, least: int, depth: int = 0) -> str:
+def _at(node: n.SyntaxNode, least: int, depth: int = 0) -> str:
     """Return an operand, in parentheses if it binds less tightly than asked for."""
     text = show(node, depth)
     return text if _level(node) >= least else f"({text})"
@@ -60,17 +60,17 @@ def _quoted(text: str) -> str:
     return "".join(escapes.get(c) or (c if 32 <= ord(c) < 127 else f"\\x{ord(c):02x}") for c in text)
 
 
-def _lines(items: list[n.Node], depth: int) -> str:
+def _lines(items: list[n.SyntaxNode], depth: int) -> str:
     return "".join(f"{INDENT * (depth + 1)}{_statement(item, depth + 1)}\n" for item in items)
 
 
-def _statement(node: n.Node, depth: int) -> str:
+def _statement(node: n.SyntaxNode, depth: int) -> str:
     """Return a statement with its semicolon, if it has one."""
     own = (n.Block, n.If, n.For, n.While, n.Switch, n.Labelled, n.VarDecl, n.ComptimeBlock)
     return show(node, depth) + ("" if isinstance(node, own) else ";")
 
 
-def _body(node: n.Node, depth: int) -> str:
+def _body(node: n.SyntaxNode, depth: int) -> str:
     return _statement(node, depth)
 
 
@@ -100,7 +100,7 @@ def _color(node: n.ColorDecl, depth: int) -> str:
     return f"color {node.name}{f' = {show(node.value, depth)}' if node.value is not None else ''};"
 
 
-def _parameter(node: n.Parameter, depth: int) -> str:
+def _parameter(node: n.FunctionParameter, depth: int) -> str:
     kind = _at(node.type, TYPE)
     return kind if node.name is None else f"{'comptime ' if node.comptime else ''}{node.name}: {kind}"
 
@@ -146,7 +146,7 @@ def _switch(node: n.Switch, depth: int) -> str:
     return f"switch ({show(node.subject, depth)}) {{\n{''.join(cases)}{INDENT * depth}}}"
 
 
-def _jump(word: str, label: str | None, value: n.Node | None, depth: int) -> str:
+def _jump(word: str, label: str | None, value: n.SyntaxNode | None, depth: int) -> str:
     return f"{word}{f' :{label}' if label else ''}{f' {show(value, depth)}' if value is not None else ''}"
 
 
@@ -171,7 +171,7 @@ def _access(node: n.Access, depth: int) -> str:
     return f"|{names}|{{{_list(node.extents, depth)}}} -> {show(node.base)}[{_list(node.subscripts, depth)}]"
 
 
-def _fields(fields: list[tuple[str, n.Node]], depth: int) -> str:
+def _fields(fields: list[tuple[str, n.SyntaxNode]], depth: int) -> str:
     return ", ".join(f".{name} = {show(value, depth)}" for name, value in fields)
 
 
@@ -211,7 +211,7 @@ _SHOWN: dict[type, Callable[[Any, int], str]] = {
     n.ParamDecl: _param,
     n.ColorDecl: _color,
     n.FnDecl: _fn,
-    n.Parameter: _parameter,
+    n.FunctionParameter: _parameter,
     n.ComptimeBlock: lambda x, d: f"comptime {show(x.body, d)}",
     n.LayoutBlock: lambda x, d: f"layout {show(x.body, d)}",
     n.Block: _block,
@@ -235,7 +235,7 @@ _SHOWN: dict[type, Callable[[Any, int], str]] = {
     n.IfExpr: _if_expr,
     n.BlockExpr: lambda x, d: f"{f'{x.label}: ' if x.label else ''}{show(x.body, d)}",
     n.Access: _access,
-    n.Field: lambda x, d: f"{_at(x.base, POSTFIX, d)}.{x.name}",
+    n.FieldAccess: lambda x, d: f"{_at(x.base, POSTFIX, d)}.{x.name}",
     n.Deref: lambda x, d: f"{_at(x.base, POSTFIX, d)}.*",
     n.Index: lambda x, d: f"{_at(x.base, POSTFIX, d)}[{_list(x.subscripts, d)}]",
     n.Call: lambda x, d: f"{_at(x.callee, POSTFIX, d)}({_list(x.arguments, d)})",

@@ -32,8 +32,8 @@ __all__ = [
     "If",
     "Load",
     "Local",
+    "Lvalue",
     "Member",
-    "Place",
     "PointerCall",
     "Return",
     "Select",
@@ -94,8 +94,8 @@ class Const(Expr):
 
 
 @dataclass(eq=False, slots=True)
-class Place(Expr):
-    """A `Place` is something that has an address or a register."""
+class Lvalue(Expr):
+    """A `Lvalue` is something that has an address or a register."""
 
     @property
     def const(self) -> bool:
@@ -104,7 +104,7 @@ class Place(Expr):
 
 
 @dataclass(eq=False, slots=True)
-class VariablePlace(Place):
+class VariablePlace(Lvalue):
     """A `VariablePlace` is a variable or local itself, as a place to load or store."""
 
     variable: Variable | Local
@@ -115,7 +115,7 @@ class VariablePlace(Place):
 
 
 @dataclass(eq=False, slots=True)
-class Deref(Place):
+class Deref(Lvalue):
     """A `Deref` is the place that a pointer points to."""
 
     pointer: Expr
@@ -126,7 +126,7 @@ class Deref(Place):
 
 
 @dataclass(eq=False, slots=True)
-class Element(Place):
+class Element(Lvalue):
     """An element: of an array (`base` is its place) or of what a many-pointer points to (`base` is the pointer)."""
 
     base: Expr
@@ -134,13 +134,13 @@ class Element(Place):
 
     @property
     def const(self) -> bool:
-        if isinstance(self.base, Place) and not getattr(self.base.type, "many", False):
+        if isinstance(self.base, Lvalue) and not getattr(self.base.type, "many", False):
             return self.base.const
         return bool(getattr(self.base.type, "const", False))
 
 
 @dataclass(eq=False, slots=True)
-class Member(Place):
+class Member(Lvalue):
     """A `Member` is a field of a struct, as a place."""
 
     base: Expr
@@ -148,21 +148,21 @@ class Member(Place):
 
     @property
     def const(self) -> bool:
-        return isinstance(self.base, Place) and self.base.const
+        return isinstance(self.base, Lvalue) and self.base.const
 
 
 @dataclass(eq=False, slots=True)
 class Load(Expr):
     """A `Load` is the value that a place holds."""
 
-    place: Place
+    place: Lvalue
 
 
 @dataclass(eq=False, slots=True)
 class AddressOf(Expr):
     """An `AddressOf` is the address of a place as a value."""
 
-    place: Place
+    place: Lvalue
 
 
 @dataclass(eq=False, slots=True)
@@ -262,7 +262,7 @@ class Declare(Statement):
 class Assign(Statement):
     """A store; compound assignments keep their operator so that the place is computed once."""
 
-    place: Place
+    place: Lvalue
     op: str
     value: Expr
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fabric.networks.inference.elementwise import FINE
-from fabric.networks.inference.placement import NOTHING, Placement
+from fabric.networks.inference.placement import NOTHING, DecoderPlacement
 from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine
 
@@ -24,13 +24,13 @@ class Angles:
 
     Parameters
     ----------
-    place : Placement
+    place : DecoderPlacement
     machine : Machine
     local : bool
         Whether they are those of layers whose positions are local.
     """
 
-    def __init__(self, place: Placement, machine: Machine, local: bool = False) -> None:
+    def __init__(self, place: DecoderPlacement, machine: Machine, local: bool = False) -> None:
         self.place, self.single = place, Arithmetic.of(machine, "f32")
         pairs = np.array([place.pairs_of(column) for column in range(place.width)])
         theta = np.where(pairs == NOTHING, 0.0, place.decoder.turns(local)[np.maximum(pairs, 0)])

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fabric.asm.operands import Var
-from fabric.networks.inference.writer import Writer
+from fabric.networks.inference.writer import DecoderWriter
 
 __all__ = ["BEYOND", "RAISE", "ArgMax"]
 
@@ -30,10 +30,10 @@ class ArgMax:
 
     Parameters
     ----------
-    w : Writer
+    w : DecoderWriter
     """
 
-    def __init__(self, w: Writer) -> None:
+    def __init__(self, w: DecoderWriter) -> None:
         p, n, lanes = w.p, w.place.vocabulary, w.place.lanes
         self.w = w
         self.ids = p.array("ids", n, "f32", bank=0)

@@ -27,8 +27,8 @@ from fabric.kernels.collectives.pieces.line_reduce import Role
 from fabric.networks.inference.axes import COLOR_HEAD, QUEUE_HEAD
 from fabric.networks.inference.cache import CacheCode
 from fabric.networks.inference.elementwise import emit_capped
-from fabric.networks.inference.placement import Placement
-from fabric.networks.inference.writer import Writer
+from fabric.networks.inference.placement import DecoderPlacement
+from fabric.networks.inference.writer import DecoderWriter
 
 __all__ = ["LOWEST", "Attention", "unrolled"]
 
@@ -36,7 +36,7 @@ LOWEST = -3e38
 """A slot without a token has this score."""
 
 
-def unrolled(place: Placement) -> int:
+def unrolled(place: DecoderPlacement) -> int:
     """Return how many features the inner loop of the scores takes at a time: it divides those of a head."""
     return next(n for n in (6, 4, 3, 2)[place.lanes > 1 :] if place.part % n == 0)
 
@@ -46,7 +46,7 @@ class Attention:
 
     Parameters
     ----------
-    w : Writer
+    w : DecoderWriter
     cache : CacheCode
     level : Role or None
         The PE's part in the lowest level of the tree along x; None if heads have one column each.
@@ -54,7 +54,7 @@ class Attention:
         Of that level.
     """
 
-    def __init__(self, w: Writer, cache: CacheCode, level: Role | None, queue: int) -> None:
+    def __init__(self, w: DecoderWriter, cache: CacheCode, level: Role | None, queue: int) -> None:
         self.w, self.cache, self.level, self.queue = w, cache, level, queue
 
     def scores(self) -> None:

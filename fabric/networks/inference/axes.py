@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from fabric.kernels.collectives.pieces.lines import Line
 from fabric.kernels.matvec.line_sum import LineSum, Queues
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from wse_core.params import Machine
 
 __all__ = [
@@ -90,7 +90,7 @@ class Axis:
         )
 
 
-def axes(machine: Machine, place: Placement, x: int = 0) -> tuple[Axis, Axis]:
+def axes(machine: Machine, place: DecoderPlacement, x: int = 0) -> tuple[Axis, Axis]:
     """Return the axes along x and along y of a placement that begins in column `x`."""
     rows, columns = Line.rows(place.width, place.height, x), Line.columns(place.width, place.height, x)
     along_x = Axis(machine, rows, COLORS_X, QUEUES_X, place.group, place.hidden)

@@ -202,7 +202,7 @@ class BatchResident:
         return found.reshape(place.width, place.lanes, -1).swapaxes(0, 1)[:, place.ids >= 0]
 
     def stamps(self) -> np.ndarray:
-        """Return when each part of the last step was done, as `fabric.networks.inference.resident.Resident.stamps`."""
+        """Return when each part of the last step was done, as `ResidentDecoder.stamps` does."""
         return readings(self.fabric, "stamps")
 
 

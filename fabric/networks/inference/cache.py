@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from fabric.asm.operands import Dsd, Dsr, Reg, Var
 from fabric.layout.layout import Layout
 from fabric.networks.inference.axes import COLOR_SHIFT, QUEUE_SHIFT
-from fabric.networks.inference.placement import Placement
-from fabric.networks.inference.writer import Writer
+from fabric.networks.inference.placement import DecoderPlacement
+from fabric.networks.inference.writer import DecoderWriter
 
 __all__ = ["BLOCKS", "CacheCode", "route_shift"]
 
@@ -33,7 +33,7 @@ NOWHERE, BELOW, OWN = 0, 1, 2
 """A row's new entry comes from one of these: from nowhere, from the row below, from the row itself."""
 
 
-def route_shift(layout: Layout, place: Placement, x: int = 0) -> None:
+def route_shift(layout: Layout, place: DecoderPlacement, x: int = 0) -> None:
     """Paint the routes of the shift, from column `x` on: each row sends north, in a color of its parity."""
     for row in range(1, place.height):
         color = COLOR_SHIFT[row % 2]
@@ -46,7 +46,7 @@ class CacheCode:
 
     Parameters
     ----------
-    w : Writer
+    w : DecoderWriter
     policy : str
         One of `fabric.networks.inference.rows.POLICIES`, or `BLOCKS`.
     parity : int
@@ -57,7 +57,9 @@ class CacheCode:
         Register of descriptors for what enters the cache, if there is one already.
     """
 
-    def __init__(self, w: Writer, policy: str, parity: int, top: bool, bottom: bool, write: Dsr | None = None) -> None:
+    def __init__(
+        self, w: DecoderWriter, policy: str, parity: int, top: bool, bottom: bool, write: Dsr | None = None
+    ) -> None:
         p, place = w.p, w.place
         self.w, self.policy, self.parity, self.top, self.bottom, self.write = w, policy, parity, top, bottom, write
         self.moving = policy == "shift" and place.height > 1

@@ -1,9 +1,9 @@
 """A prompt read in pieces: a step takes several of its tokens over the cache that those before them have filled.
 
 Two programs of a mesh share weights and cache.  The first one reads the prompt but for its last token, a piece in each
-step (`Placement.ahead`): every matrix meets all vectors of a piece, and each token sees those before it, in the cache
-or in its piece.  The second one takes one token in a step, from the last one of the prompt on.  Between them the PEs
-get the other code, as behind a prompt that is read at once.
+step (`DecoderPlacement.ahead`): every matrix meets all vectors of a piece, and each token sees those before it, in the
+cache or in its piece.  The second one takes one token in a step, from the last one of the prompt on.  Between them the
+PEs get the other code, as behind a prompt that is read at once.
 
 What a PE needs beside weights and cache grows with the piece, and not with the prompt: the scores of a piece are as
 many as its tokens times those of a row.  Every bit is that of a prompt that is read token by token.
@@ -25,9 +25,9 @@ from fabric.host.engines import Backend
 from fabric.networks.inference.batch import BatchResident, BatchStep, LaneToken
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.fit import needed_words
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.prefill.reading import KEPT
-from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.resident import ResidentDecoder
 from fabric.networks.inference.writer import code_words
 from wse_core.formats import Bits
 from wse_core.params import Machine
@@ -69,7 +69,7 @@ class Chunks:
     Parameters
     ----------
     machine : Machine
-    place : Placement
+    place : DecoderPlacement
         Of the decoder that answers.
     length : int
         Tokens to read in pieces: all of the prompt but the last one.
@@ -86,7 +86,7 @@ class Chunks:
     """
 
     def __init__(
-        self, machine: Machine, place: Placement, length: int, size: int, policy: str, answers: int | None = None
+        self, machine: Machine, place: DecoderPlacement, length: int, size: int, policy: str, answers: int | None = None
     ) -> None:
         self.length, self.size = length, size
         wide = self.reading(place, size)
@@ -96,7 +96,7 @@ class Chunks:
         self.decode = Decode(machine, place, policy, answers=answers, code=code, begun=length, blocks=blocks)
 
     @staticmethod
-    def reading(place: Placement, size: int) -> Placement:
+    def reading(place: DecoderPlacement, size: int) -> DecoderPlacement:
         """Return the placement of the program that reads."""
         return replace(place, batch=1, ahead=size)
 
@@ -139,6 +139,6 @@ class Chunks:
 
     def answering(
         self, weights: Mapping[str, ArrayLike], kept: Mapping[str, Bits], backend: Backend | None = None
-    ) -> Resident:
+    ) -> ResidentDecoder:
         """Return the decoder that goes on behind what was read."""
-        return Resident(self.decode, weights, backend, kept=kept)
+        return ResidentDecoder(self.decode, weights, backend, kept=kept)

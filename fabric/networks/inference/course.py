@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fabric.price import timing
 from fabric.price.code import Code, NotKnown
-from fabric.price.state import Arithmetic, State, begin
+from fabric.price.state import KnownArithmetic, State, begin
 from fabric.price.walk import Walker
 from wse_core.errors import InternalError
 from wse_core.image import DSD_FABOUT, ProgramImage
@@ -139,7 +139,7 @@ class MarkedProgram:
             self.places.setdefault(at, []).append(mark)
         self._tasks = {name for name, at in image.labels.items() if at in image.entry and not name.startswith(".")}
         self._tasks -= {name for name in self._tasks if " " in name}
-        self._code, self._arithmetic = Code(image, machine), Arithmetic(image, machine)
+        self._code, self._arithmetic = Code(image, machine), KnownArithmetic(image, machine)
 
     def address(self, name: str) -> int:
         """Return the word at which a variable begins; 0 if there is none of this name."""

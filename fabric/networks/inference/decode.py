@@ -60,12 +60,12 @@ from fabric.networks.inference.axes import COLOR_HAND, COLOR_HEAD, COLOR_IN, COL
 from fabric.networks.inference.cache import BLOCKS, CacheCode, route_shift
 from fabric.networks.inference.elementwise import LOCAL, Rotary, emit_capped, emit_gated, emit_norm, emit_residual
 from fabric.networks.inference.experts import ExpertChoice
-from fabric.networks.inference.log import Log
+from fabric.networks.inference.log import ClockLog
 from fabric.networks.inference.move.code import COLOR_PASS, receive_cache
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.window import AttentionWindow
-from fabric.networks.inference.writer import Writer
+from fabric.networks.inference.writer import DecoderWriter
 from fabric.program.program import Program
 from wse_core.errors import UnsupportedError
 from wse_core.params import Machine
@@ -141,7 +141,7 @@ class Decode:
     Parameters
     ----------
     machine : Machine
-    place : Placement
+    place : DecoderPlacement
     policy : {"shift", "concat", "round"}
         Of the cache.
     timed : bool
@@ -182,7 +182,7 @@ class Decode:
     def __init__(
         self,
         machine: Machine,
-        place: Placement,
+        place: DecoderPlacement,
         policy: str = "shift",
         timed: bool = False,
         answers: int | None = None,
@@ -252,14 +252,14 @@ class Decode:
         """Return a program of a PE that nobody has yet."""
         place = self.place
         p = Program(f"decoder {column} {row}", self.machine, half="cb16" if place.dtype == "cb16" else "f16")
-        w = Writer(p, place, self.prompt.slots if self.prompt else 0, self.code)
+        w = DecoderWriter(p, place, self.prompt.slots if self.prompt else 0, self.code)
         rotary, search = Rotary(w), ArgMax(w) if place.last else None
         entry = p.dsr("dest", name="coming entry") if self.arrived else None
         cache = CacheCode(w, self.cache_policy, row.parity, row.first, row.last, entry)
         attention = Attention(w, cache, self.level(column), self.x.queues.levels[0])
         window = None if place.decoder.window is None else AttentionWindow(w, cache)
         stamps = Stamps(p, len(PARTS) + 1) if self.timed else None
-        log = Log(p) if self.region is not None and column.first else None
+        log = ClockLog(p) if self.region is not None and column.first else None
 
         def summed(name: str, var: Var) -> Callable[[], None]:
             line = self.sums[name]
@@ -337,7 +337,7 @@ class Decode:
             window.places()
 
     @staticmethod
-    def _entered(w: Writer) -> None:
+    def _entered(w: DecoderWriter) -> None:
         """Write that what has entered becomes the residual stream, and what goes before each token of a batch."""
         p, place = w.p, w.place
         p.mov32(w.x, w.of_lanes(w.entered, place.hidden))
@@ -345,7 +345,9 @@ class Decode:
             p.fs2xp16(w.goes_on, p.mem1d(w.entered, place.told, offset=place.lanes * place.hidden))
         w.rewind()
 
-    def _answer(self, w: Writer, search: ArgMax, sends: bool, summed: Summed, done: Callable[[str], None]) -> None:
+    def _answer(
+        self, w: DecoderWriter, search: ArgMax, sends: bool, summed: Summed, done: Callable[[str], None]
+    ) -> None:
         """Write what a step ends with: the last norm, logits, the largest of them, which one PE sends."""
         self._norm(w, "norm 3", summed, done)
         self._logits(w, summed)
@@ -357,7 +359,7 @@ class Decode:
             w.p.mov32(w.p.fabout(out, 2 * w.place.lanes), search.answer)
 
     @staticmethod
-    def _resume(w: Writer, summed: Summed) -> None:
+    def _resume(w: DecoderWriter, summed: Summed) -> None:
         """Write x = the hidden features of the last token of a prompt, and when a PE has them."""
         p, hidden = w.p, w.place.hidden
         mine, moved = p.param("mine", "u16"), p.array("moved", 3, "u16")  # 1 + slot of the row's chunk; 0: elsewhere
@@ -379,12 +381,12 @@ class Decode:
         p.store_tsc(moved)
 
     @staticmethod
-    def _norm(w: Writer, part: str, summed: Summed, done: Callable[[str], None]) -> None:
+    def _norm(w: DecoderWriter, part: str, summed: Summed, done: Callable[[str], None]) -> None:
         """Write a norm; the first of two beside each other writes the second too."""
         emit_norm(w, summed("norm", w.one), inner=part == "norm 1" and w.place.decoder.norms == "beside")
         done(part)
 
-    def _logits(self, w: Writer, summed: Summed) -> None:
+    def _logits(self, w: DecoderWriter, summed: Summed) -> None:
         """Write the logits, with a cap where they have one."""
         cap = self.place.decoder.logit_cap
         self._product(w, "head", w.logits, w.given, summed("head", w.logits))
@@ -393,13 +395,13 @@ class Decode:
             w.in_pieces(w.logits, count, partial(emit_capped, w.functions, cap))
 
     @staticmethod
-    def _added(w: Writer, summed: Summed) -> None:
+    def _added(w: DecoderWriter, summed: Summed) -> None:
         """Write that what a part of a layer gives joins the residual stream, normalised where norms stand behind."""
         if w.place.decoder.norms_behind:
             emit_norm(w, summed("norm", w.one), behind=True)
         emit_residual(w)
 
-    def _given(self, w: Writer, part: str, summed: Summed, done: Callable[[str], None]) -> None:
+    def _given(self, w: DecoderWriter, part: str, summed: Summed, done: Callable[[str], None]) -> None:
         """Write what a part of a layer reads: the residual stream, normalised where norms stand before.
 
         Where both parts read the same stream, what the second reads is there already.
@@ -414,7 +416,7 @@ class Decode:
 
     def _layer(
         self,
-        w: Writer,
+        w: DecoderWriter,
         rotary: Rotary,
         cache: CacheCode,
         attention: Attention,
@@ -480,7 +482,7 @@ class Decode:
         done("down")
 
     @staticmethod
-    def _experts(w: Writer, routing: ExpertChoice, summed: Summed, done: Callable[[str], None]) -> None:
+    def _experts(w: DecoderWriter, routing: ExpertChoice, summed: Summed, done: Callable[[str], None]) -> None:
         """Write the feed-forward part of a layer with experts: those that are chosen, and no others."""
         place = w.place
 
@@ -501,7 +503,7 @@ class Decode:
             pass
 
     @staticmethod
-    def _begin_anew(w: Writer, rotary: Rotary) -> None:
+    def _begin_anew(w: DecoderWriter, rotary: Rotary) -> None:
         """Write that requests that begin with this step have the first position."""
         p = w.p
         with w.lanes() as lane:
@@ -525,7 +527,7 @@ class Decode:
             p.free(goes_on)
 
     @contextmanager
-    def _once(self, w: Writer, request: int) -> Iterator[None]:
+    def _once(self, w: DecoderWriter, request: int) -> Iterator[None]:
         """Write the block for one request of a round only."""
         if self.place.requests == 1:
             yield
@@ -536,7 +538,7 @@ class Decode:
             w.p.free(turn)
             yield
 
-    def _next_request(self, w: Writer) -> None:
+    def _next_request(self, w: DecoderWriter) -> None:
         """Write that it is the next request's turn."""
         count, p = self.place.requests, w.p
         if count == 1:
@@ -549,7 +551,7 @@ class Decode:
         p.st16(turn, w.request)
         p.free(turn)
 
-    def _enter(self, w: Writer, column: ColumnRole, log: Log | None) -> None:
+    def _enter(self, w: DecoderWriter, column: ColumnRole, log: ClockLog | None) -> None:
         """Write that what a token begins with enters ``entered``: at column 0 from outside, elsewhere zeros."""
         p = w.p
         if column.first and self.region:
@@ -565,7 +567,7 @@ class Decode:
         if log is not None:
             log.note()
 
-    def _product(self, w: Writer, name: str, result: Var, vector: Var, total: Callable[[], None]) -> None:
+    def _product(self, w: DecoderWriter, name: str, result: Var, vector: Var, total: Callable[[], None]) -> None:
         """Write a product and the sum of its parts, and behind it the biases, if it has some."""
         p = w.p
         w.product(name, result, vector)

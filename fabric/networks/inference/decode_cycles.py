@@ -27,10 +27,10 @@ from fabric.networks.inference.course import MOST_WORDS, Course, MarkedProgram
 from fabric.networks.inference.decode import PARTS, ColumnRole, Decode, RowRole
 from fabric.networks.inference.decoder import period_of
 from fabric.networks.inference.front import Front
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.price import timing
 
-__all__ = ["StepCycles", "Way"]
+__all__ = ["StepCycles", "TokenWay"]
 
 Cycles = NDArray[np.int64]
 Before = int | Sequence[int]
@@ -49,15 +49,15 @@ def up(n: Cycles) -> Cycles:
     return 4 * -(-n // 4)
 
 
-class PricedPlacement(Placement):
+class PricedPlacement(DecoderPlacement):
     """A `PricedPlacement` has one layer of each kind whose matrices take the room of one: where they lie changes no
     cycle.
     """
 
     @staticmethod
-    def of(place: Placement) -> PricedPlacement:
+    def of(place: DecoderPlacement) -> PricedPlacement:
         """Return that of another placement."""
-        numbers = {one.name: getattr(place, one.name) for one in fields(Placement)}
+        numbers = {one.name: getattr(place, one.name) for one in fields(DecoderPlacement)}
         return PricedPlacement(**numbers | {"decoder": place.decoder.of_kinds(place.decoder.kinds)})
 
     def copies(self, name: str) -> int:
@@ -325,7 +325,7 @@ class StepCycles:
         """
         found = [np.zeros(0, np.int64)]
         for first in range(0, len(before), TOGETHER):
-            way = Way(self, np.array(before[first : first + TOGETHER]))
+            way = TokenWay(self, np.array(before[first : first + TOGETHER]))
             way.through(self.arrival)
             found.append(way.answered())
             if parts is not None:
@@ -395,8 +395,8 @@ class StepCycles:
         return int(front.last[0]) + self.m["task.start"]
 
 
-class Way:
-    """A `Way` follows some tokens through a decoder, each by itself, part by part.
+class TokenWay:
+    """A `TokenWay` follows some tokens through a decoder, each by itself, part by part.
 
     Parameters
     ----------

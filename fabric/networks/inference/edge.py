@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from fabric.host.fabric import Fabric
 from fabric.networks.inference.decode import Decode
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.tiles import embedding_rows
 from wse_core.errors import ConfigError
 from wse_core.formats import Bits
@@ -39,7 +39,7 @@ class Came:
     cycles: int
 
 
-def refuse_token(place: Placement, token: int) -> None:
+def refuse_token(place: DecoderPlacement, token: int) -> None:
     """Refuse a token that does not exist."""
     vocabulary = place.decoder.vocabulary
     if not 0 <= token < vocabulary:

@@ -29,7 +29,7 @@ import math
 from collections.abc import Callable
 
 from fabric.asm.operands import Address, Dsd, Reg, Var
-from fabric.networks.inference.writer import Idioms, Writer
+from fabric.networks.inference.writer import DecoderWriter, Idioms
 from fabric.program.functions import Emit
 from fabric.program.functions.mathematics import GELU_CUBIC, GELU_SCALE
 
@@ -61,7 +61,7 @@ LARGEST_EXPONENT = 86.0
 """The exponent of 1 + exp(-z) is at most this, so that its reciprocal is in range."""
 
 
-def _emit_sums(w: Writer, numbers: Var, sum_one: Callable[[], None]) -> None:
+def _emit_sums(w: DecoderWriter, numbers: Var, sum_one: Callable[[], None]) -> None:
     """Write one = the sums of the numbers of each token, over all rows; `sum_one` emits the all-reduce."""
     p, value = w.p, w.p.reg32("sum")
     if w.place.lanes == 1:
@@ -82,7 +82,7 @@ def _emit_sums(w: Writer, numbers: Var, sum_one: Callable[[], None]) -> None:
     sum_one()
 
 
-def _emit_centred(w: Writer, sum_one: Callable[[], None]) -> None:
+def _emit_centred(w: DecoderWriter, sum_one: Callable[[], None]) -> None:
     """Write scratch = x without the mean of each token; where there is no feature it stays zero."""
     p, n = w.p, w.place.hidden
     _emit_sums(w, w.x, sum_one)
@@ -99,7 +99,7 @@ def _emit_centred(w: Writer, sum_one: Callable[[], None]) -> None:
     p.free(value, at)
 
 
-def _emit_weighted(w: Writer, result: Var) -> None:
+def _emit_weighted(w: DecoderWriter, result: Var) -> None:
     """Write result = scratch with the weights of the next norm, and its biases if it has some."""
     p, n = w.p, w.place.hidden
     with w.taking("norms", 2 * n * len(w.place.decoder.norm_parts)) as address:
@@ -112,7 +112,7 @@ def _emit_weighted(w: Writer, result: Var) -> None:
             p.fadds(result, result, w.second)
 
 
-def emit_norm(w: Writer, sum_one: Callable[[], None], behind: bool = False, inner: bool = False) -> None:
+def emit_norm(w: DecoderWriter, sum_one: Callable[[], None], behind: bool = False, inner: bool = False) -> None:
     """Write given = norm(x) with the next norm's weights, or back = norm(back) behind a part of a layer.
 
     `sum_one` emits the all-reduce of ``one`` along y.  With `inner` the norm behind the next one gives inner_given of
@@ -160,7 +160,7 @@ def emit_norm(w: Writer, sum_one: Callable[[], None], behind: bool = False, inne
         p.fs2h(w.of_lanes(w.given, n), w.scratch)
 
 
-def emit_residual(w: Writer) -> None:
+def emit_residual(w: DecoderWriter) -> None:
     """Write x = x + back."""
     w.p.fadds(w.x, w.x, w.back)
 
@@ -193,7 +193,7 @@ def emit_capped(functions: Emit, cap: float, at: Reg | Var | Address) -> None:
     functions.add(at, at, cap)
 
 
-def emit_gated(w: Writer, shares: Var | None = None) -> None:
+def emit_gated(w: DecoderWriter, shares: Var | None = None) -> None:
     """Write inner_half = act(gate) * up, or act(up) without a gate; of experts each with its share."""
     p, n, decoder = w.p, w.place.ffn, w.place.decoder
     gate = w.of_inner()
@@ -229,7 +229,7 @@ def emit_plain(w: Idioms, inner: Var, gate: Dsd, count: int) -> None:
     w.in_pieces(inner, count, lambda at: w.functions.gelu_erf(at, at))
 
 
-def _emit_smooth(w: Writer, gate: Dsd) -> None:
+def _emit_smooth(w: DecoderWriter, gate: Dsd) -> None:
     """Write inner = gate / (1 + exp(e))."""
     p, n, count = w.p, w.place.ffn, w.place.inner_vectors
     emit_exponent(w, w.inner, gate)
@@ -433,10 +433,10 @@ class Rotary(Angle):
 
     Parameters
     ----------
-    w : Writer
+    w : DecoderWriter
     """
 
-    def __init__(self, w: Writer) -> None:
+    def __init__(self, w: DecoderWriter) -> None:
         lanes = w.place.lanes
         super().__init__(w, w.place.turned_heads, lanes=lanes)
         self.writer = w

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fabric.networks.inference.argmax import BEYOND, LOWEST, RAISE
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.writer import Idioms
 
 __all__ = ["AWAY", "ExpertChoice"]
@@ -51,7 +51,7 @@ class ExpertChoice:
         self.sum = p.array("sum_of_shares", 1, "f32")
 
     @staticmethod
-    def words(place: Placement, tokens: int) -> int:
+    def words(place: DecoderPlacement, tokens: int) -> int:
         """Return the words of its variables."""
         experts, chosen = place.decoder.experts, place.decoder.chosen
         return (

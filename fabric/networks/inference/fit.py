@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fabric.networks.inference.experts import ExpertChoice
-from fabric.networks.inference.placement import Placement, shares
+from fabric.networks.inference.placement import DecoderPlacement, shares
 from fabric.networks.inference.writer import CODE_WORDS, code_words, function_room
 from wse_core.errors import PlanError
 from wse_core.params import Machine
@@ -25,8 +25,8 @@ GAPS = 128
 """Words lost before variables that have to begin in a certain bank."""
 
 
-def temporary_words(place: Placement) -> int:
-    """Return the words of vectors, angles, lists and numbers that a PE has beside what `Placement.words` counts."""
+def temporary_words(place: DecoderPlacement) -> int:
+    """Return the words of vectors, angles, lists and numbers of a PE beside what `DecoderPlacement.words` counts."""
     shapes, hidden, heads, lanes = place.shapes, place.hidden, place.heads, place.lanes
     scores = heads * place.capacity
     vectors = (2 + 1 + 2 + 2) * hidden + 3 * shapes["qkv"].rows + 3 * scores + 2 * heads
@@ -52,7 +52,7 @@ def temporary_words(place: Placement) -> int:
     )
 
 
-def needed_words(place: Placement, slots: int = 0) -> dict[str, int]:
+def needed_words(place: DecoderPlacement, slots: int = 0) -> dict[str, int]:
     """Return all words that a PE needs, by what they are, the largest first; `slots`: as of `writer.Writer`."""
     vectors = temporary_words(place) + GAPS + 2 * slots * place.hidden
     found = place.words() | {"code": code_words(place), "vectors": vectors}
@@ -64,12 +64,12 @@ def tokens_per_row(tokens: int, height: int, policy: str) -> int:
     return tokens if policy == "concat" else -(-tokens // height)
 
 
-def _on(place: Placement, width: int, height: int, tokens: int, policy: str) -> Placement:
+def _on(place: DecoderPlacement, width: int, height: int, tokens: int, policy: str) -> DecoderPlacement:
     room = tokens_per_row(tokens, height, policy)
     return replace(place, width=width, height=height, tokens_per_row=room)
 
 
-def smallest_mesh(place: Placement, machine: Machine, tokens: int, policy: str) -> tuple[int, int] | None:
+def smallest_mesh(place: DecoderPlacement, machine: Machine, tokens: int, policy: str) -> tuple[int, int] | None:
     """Return (width, height) of the fewest PEs that hold a decoder and so many tokens; None: no wafer does.
 
     Of equally many PEs the mesh that is nearest to a square is taken.
@@ -93,7 +93,7 @@ def smallest_mesh(place: Placement, machine: Machine, tokens: int, policy: str) 
     return best
 
 
-def regions_needed(place: Placement, machine: Machine) -> int | None:
+def regions_needed(place: DecoderPlacement, machine: Machine) -> int | None:
     """Return the fewest regions of a placement's mesh that carry its decoder, None if no number of them does."""
     for regions in range(1, min(place.decoder.layers, machine["fabric.width"] // place.width) + 1):
         if all(sum(needed_words(own).values()) <= machine["mem.words"] for own in shares(place, regions)):
@@ -101,7 +101,7 @@ def regions_needed(place: Placement, machine: Machine) -> int | None:
     return None
 
 
-def largest(place: Placement, machine: Machine, name: str) -> int:
+def largest(place: DecoderPlacement, machine: Machine, name: str) -> int:
     """Return the largest ``batch`` or ``ahead`` that fits on a placement's mesh, 0 if there is no room for one."""
     low, high = 0, getattr(place, name)
     while low < high:
@@ -114,7 +114,7 @@ def largest(place: Placement, machine: Machine, name: str) -> int:
 
 
 def admit(
-    place: Placement, machine: Machine, tokens: int, policy: str, where: str = "decoder", option: str = "--chunk"
+    place: DecoderPlacement, machine: Machine, tokens: int, policy: str, where: str = "decoder", option: str = "--chunk"
 ) -> None:
     """Refuse a decoder that does not fit.
 

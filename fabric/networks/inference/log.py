@@ -12,7 +12,7 @@ from fabric.host.fabric import Fabric
 from fabric.networks.inference.prefill.reading import as_cycles
 from fabric.program.program import Program
 
-__all__ = ["PAIRS", "Log", "noted"]
+__all__ = ["PAIRS", "ClockLog", "noted"]
 
 PAIRS = 8
 """The ring has readings of so many tokens."""
@@ -20,8 +20,8 @@ WORDS = 3
 """A reading of the clock takes so many words."""
 
 
-class Log:
-    """A `Log` writes into a program that the clock is read and noted.
+class ClockLog:
+    """A `ClockLog` writes into a program that the clock is read and noted.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """The oracle gives what a generating decoder must give, bit by bit: numpy in the order of the PEs, slow and plain.
 
 Every array has one entry per PE, row or column, in the order of the placement.  Sums inside a PE go through
-`Arithmetic.product` (ascending, from zero, one rounding each) or are added one after the other; sums over PEs are
-those of the trees (`LineSum.total`); functions are `Evaluate`; each rounding to 16 bits is one `_half`.  Tokens lie
+`Arithmetic.product` (ascending, from zero, one rounding each) or are added one after the other; sums over PEs are those
+of the trees (`LineSum.total`); functions are `EvaluatedFunctions`; each rounding to 16 bits is one `_half`.  Tokens lie
 where `rows.Rows` puts them by the rule itself, while the program uses its closed form.
 """
 
@@ -23,7 +23,7 @@ from fabric.networks.inference.elementwise import LARGEST_EXPONENT
 from fabric.networks.inference.rows import Rows
 from fabric.networks.inference.tiles import embedding_rows, place_weights
 from fabric.networks.inference.window import STEEP
-from fabric.program.functions import Evaluate
+from fabric.program.functions import EvaluatedFunctions
 from fabric.program.functions.mathematics import GELU_CUBIC, GELU_SCALE
 from wse_core import numerics
 from wse_core.formats import Arithmetic, Bits, Format
@@ -64,7 +64,7 @@ class Oracle:
         self.decode, self.place, self.weights = decode, decode.place, weights
         place, machine = self.place, decode.machine
         self.half, self.single = Arithmetic.of(machine, place.dtype), Arithmetic.of(machine, "f32")
-        self.functions, self.angles = Evaluate(machine), Angles(place, machine)
+        self.functions, self.angles = EvaluatedFunctions(machine), Angles(place, machine)
         self.local = Angles(place, machine, local=True) if place.decoder.is_local else self.angles
         tables = place_weights(place, machine, weights) if tables is None else tables
         vectors = tables["norms"][:, 0].reshape(place.height, -1, place.hidden)

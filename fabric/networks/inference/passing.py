@@ -11,7 +11,7 @@ from fabric.host.fabric import Fabric
 from fabric.networks.inference.edge import Came, Edge
 from fabric.networks.inference.log import noted
 from fabric.networks.inference.oracle import Oracle
-from fabric.networks.inference.pipeline import Pipeline
+from fabric.networks.inference.pipeline import RegionPipeline
 from fabric.networks.inference.rows import Rows
 from wse_core.errors import DeadlockError
 from wse_core.formats import Bits
@@ -27,11 +27,11 @@ class Passing:
 
     Parameters
     ----------
-    pipeline : Pipeline
+    pipeline : RegionPipeline
     weights : mapping
         Tensors by the hub's names.
     tables : list of mapping, optional
-        What `Pipeline.tables` made of the weights, if it is there already.
+        What `RegionPipeline.tables` made of the weights, if it is there already.
     backend : {"compiled", "reference"}, optional
 
     Attributes
@@ -45,7 +45,7 @@ class Passing:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        pipeline: RegionPipeline,
         weights: Mapping[str, ArrayLike],
         tables: Sequence[Mapping[str, Bits]] | None = None,
         backend: Backend | None = None,
@@ -100,14 +100,17 @@ class PipelineOracle:
 
     Parameters
     ----------
-    pipeline : Pipeline
+    pipeline : RegionPipeline
     weights : mapping
     tables : list of mapping, optional
-        What `Pipeline.tables` made of the weights, if it is there already.
+        What `RegionPipeline.tables` made of the weights, if it is there already.
     """
 
     def __init__(
-        self, pipeline: Pipeline, weights: Mapping[str, ArrayLike], tables: Sequence[Mapping[str, Bits]] | None = None
+        self,
+        pipeline: RegionPipeline,
+        weights: Mapping[str, ArrayLike],
+        tables: Sequence[Mapping[str, Bits]] | None = None,
     ) -> None:
         tables = tables or pipeline.tables(weights)
         self.requests = [

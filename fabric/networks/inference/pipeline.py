@@ -27,21 +27,21 @@ from numpy.typing import ArrayLike, NDArray
 from fabric.layout.layout import Layout
 from fabric.networks.inference.axes import COLOR_HAND
 from fabric.networks.inference.decode import Decode
-from fabric.networks.inference.placement import Placement, shares
+from fabric.networks.inference.placement import DecoderPlacement, shares
 from fabric.networks.inference.tiles import place_weights
 from wse_core.errors import PlanError
 from wse_core.params import Machine
 
-__all__ = ["Pipeline"]
+__all__ = ["RegionPipeline"]
 
 
-class Pipeline:
-    """A `Pipeline` has programs, routes and data of a decoder on several regions.
+class RegionPipeline:
+    """A `RegionPipeline` has programs, routes and data of a decoder on several regions.
 
     Parameters
     ----------
     machine : Machine
-    place : Placement
+    place : DecoderPlacement
         Of the whole model on the mesh of one region; its `requests` are answered in turns.
     regions : int
     policy, answers
@@ -59,7 +59,7 @@ class Pipeline:
     """
 
     def __init__(
-        self, machine: Machine, place: Placement, regions: int, policy: str = "shift", answers: int | None = None
+        self, machine: Machine, place: DecoderPlacement, regions: int, policy: str = "shift", answers: int | None = None
     ) -> None:
         self.machine, self.place, self.policy = machine, place, policy
         most = machine["fabric.width"] // place.width

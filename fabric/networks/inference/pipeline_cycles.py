@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fabric.networks.inference.decode_cycles import Cycles, StepCycles, Way
-from fabric.networks.inference.pipeline import Pipeline
+from fabric.networks.inference.decode_cycles import Cycles, StepCycles, TokenWay
+from fabric.networks.inference.pipeline import RegionPipeline
 from fabric.price import timing
 
 __all__ = ["Bubbles", "PipelineCycles"]
@@ -53,10 +53,10 @@ class PipelineCycles:
 
     Parameters
     ----------
-    pipeline : Pipeline
+    pipeline : RegionPipeline
     """
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: RegionPipeline) -> None:
         self.pipeline, self.place, self.m = pipeline, pipeline.place, pipeline.machine
         self.forms = [StepCycles(stage) for stage in pipeline.stages]
 
@@ -74,7 +74,7 @@ class PipelineCycles:
         rows, arrival = np.zeros((len(before), place.height), np.int64), self.forms[0].arrival
         busy: list[Cycles] = []
         for form in self.forms:
-            token = Way(form, np.array(before), request)
+            token = TokenWay(form, np.array(before), request)
             token.front.rows = rows
             begun = token.through(arrival)
             if form.place.last:

@@ -27,7 +27,7 @@ from fabric.networks.inference.decoder import HEAD_NORMS, NORMS, Decoder
 from wse_core.errors import ConfigError
 from wse_core.formats import Half
 
-__all__ = ["NOTHING", "Placement", "shares"]
+__all__ = ["NOTHING", "DecoderPlacement", "shares"]
 
 NOTHING = -1
 """In a list of features this stands at a place that has none."""
@@ -42,8 +42,8 @@ def even(count: int, parts: int) -> int:
 
 
 @dataclass(frozen=True)
-class Placement:
-    """A `Placement` says how a decoder lies on a mesh: which features, weights and tokens are where.
+class DecoderPlacement:
+    """A `DecoderPlacement` says how a decoder lies on a mesh: which features, weights and tokens are where.
 
     Attributes
     ----------
@@ -372,7 +372,7 @@ class Placement:
         return self._chunks(self.decoder.vocabulary, self.width, self.vocabulary)
 
 
-def shares(place: Placement, regions: int) -> list[Placement]:
+def shares(place: DecoderPlacement, regions: int) -> list[DecoderPlacement]:
     """Return the placement of each of so many regions: its layers, as evenly as it goes.
 
     Raises

@@ -14,21 +14,21 @@ from fabric.host.fabric import Fabric
 from fabric.networks.inference.decode import LASTING, Decode
 from fabric.networks.inference.edge import Came, Edge
 from fabric.networks.inference.elementwise import LOCAL
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.prefill.reading import readings
 from fabric.networks.inference.rows import Rows
 from wse_core.errors import ConfigError, InternalError
 from wse_core.formats import Bits
 
-__all__ = ["Counters", "Resident", "Resumed", "Step", "with_room"]
+__all__ = ["Counters", "DecodeStep", "ResidentDecoder", "Resumed", "with_room"]
 
 Counters = dict[str, tuple[NDArray[Any], str]]
 """`Counters` are those of all PEs: name -> (array, unit)."""
 
 
 @dataclass(frozen=True)
-class Step(Came):
-    """A `Step` is what one token gave on a fabric: the next token, the logits, cycles and hops.
+class DecodeStep(Came):
+    """A `DecodeStep` is what one token gave on a fabric: the next token, the logits, cycles and hops.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Step(Came):
 
 
 @dataclass(frozen=True)
-class Resumed(Step):
+class Resumed(DecodeStep):
     """What came of a prompt that another program read; it begins where the last token's hidden features are in place.
 
     Attributes
@@ -52,8 +52,8 @@ class Resumed(Step):
     transition: int
 
 
-class Resident:
-    """A `Resident` is a decoder that runs on a fabric, its weights in the PEs.
+class ResidentDecoder:
+    """A `ResidentDecoder` is a decoder that runs on a fabric, its weights in the PEs.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class Resident:
         moved = int(readings(self.fabric, "moved").max())
         return Resumed(**vars(self.edge.take(moved)), hops=hops, transition=moved - begun)
 
-    def step(self, token: int) -> Step:
+    def step(self, token: int) -> DecodeStep:
         """Send a token and return what came back.
 
         Raises
@@ -131,7 +131,7 @@ class Resident:
         """
         self.edge.send(token)
         hops = self._run()
-        return Step(**vars(self.edge.take()), hops=hops)
+        return DecodeStep(**vars(self.edge.take()), hops=hops)
 
     def _run(self) -> int:
         """Run until the decoder waits for a token; return the wavelet hops."""
@@ -199,7 +199,7 @@ class Resident:
         return readings(self.fabric, "stamps")
 
 
-def with_room(lasting: Mapping[str, Bits], place: Placement) -> Mapping[str, Bits]:
+def with_room(lasting: Mapping[str, Bits], place: DecoderPlacement) -> Mapping[str, Bits]:
     """Return what PEs keep where it lies with the room for tokens of a placement; slots are filled from the first on.
 
     Keys lie feature by feature, values token by token, so that either moves if there is room for more.

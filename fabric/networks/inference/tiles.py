@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fabric.networks.inference.decoder import EMBEDDING, NORMS, POSITIONS, ROUTER
-from fabric.networks.inference.placement import NOTHING, Placement
+from fabric.networks.inference.placement import NOTHING, DecoderPlacement
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic, Bits
 from wse_core.params import Machine
@@ -67,7 +67,7 @@ def _placed(bits: Bits, outputs: NDArray[np.int64], inputs: NDArray[np.int64], t
     return whole.transpose((2, 0, 3, 1) if turned else (0, 2, 3, 1))
 
 
-def embedding_rows(place: Placement, machine: Machine, weights: Weights, token: int, position: int) -> Bits:
+def embedding_rows(place: DecoderPlacement, machine: Machine, weights: Weights, token: int, position: int) -> Bits:
     """Return what a token at a position sends into each row: bits of 16-bit numbers, shape (height, hidden).
 
     It is the row of its embedding; where positions are learned, the host adds the row of its position, and the sum is
@@ -97,7 +97,7 @@ Part = tuple[str, tuple[int, int], NDArray[np.int64], NDArray[np.int64]]
 """
 
 
-def _feed_forward(place: Placement, layer: int) -> Iterator[tuple[str, list[Part]]]:
+def _feed_forward(place: DecoderPlacement, layer: int) -> Iterator[tuple[str, list[Part]]]:
     """Yield the products of a layer's feed-forward part, or of its router and all experts, in their order."""
     decoder, shapes, hidden, ffn = place.decoder, place.decoder.shapes(), place.hidden_rows, place.ffn_columns
     if decoder.experts:
@@ -108,7 +108,7 @@ def _feed_forward(place: Placement, layer: int) -> Iterator[tuple[str, list[Part
         yield "down", [(layer_name(layer, f"{part}down_proj.weight"), shapes["down_proj"], hidden, ffn)]
 
 
-def place_weights(place: Placement, machine: Machine, weights: Weights) -> dict[str, Bits]:
+def place_weights(place: DecoderPlacement, machine: Machine, weights: Weights) -> dict[str, Bits]:
     """Return what the PEs hold: symbol -> bits of shape (height, width, elements).
 
     Raises

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from fabric.asm.operands import Reg
 from fabric.networks.inference.cache import BELOW, NOWHERE, CacheCode
-from fabric.networks.inference.writer import Writer
+from fabric.networks.inference.writer import DecoderWriter
 
 __all__ = ["STEEP", "AttentionWindow"]
 
@@ -26,12 +26,12 @@ class AttentionWindow:
 
     Parameters
     ----------
-    w : Writer
+    w : DecoderWriter
     cache : CacheCode
         Which says where the entry of a step comes from.
     """
 
-    def __init__(self, w: Writer, cache: CacheCode) -> None:
+    def __init__(self, w: DecoderWriter, cache: CacheCode) -> None:
         p = w.p
         self.w, self.cache = w, cache
         lanes = w.place.lanes

@@ -14,11 +14,11 @@ from typing import Literal
 
 from fabric.asm.operands import Address, Dsd, Dsr, Reg, Var
 from fabric.kernels.matmul.local import emit_column, emit_product
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.program.functions import Emit
 from fabric.program.program import Program
 
-__all__ = ["CHUNK", "CODE_WORDS", "Idioms", "Writer", "code_words", "function_room", "resident_variables"]
+__all__ = ["CHUNK", "CODE_WORDS", "DecoderWriter", "Idioms", "code_words", "function_room", "resident_variables"]
 
 CHUNK = 32
 """The exponentials of at least so many scores are taken at a time."""
@@ -44,7 +44,7 @@ CENTRED_WORDS, ERF_WORDS = 150, 250
 """Each norm that subtracts the mean, and gelu with the error function, have room for so many more words of code."""
 
 
-def code_words(place: Placement) -> int:
+def code_words(place: DecoderPlacement) -> int:
     """Return the words kept for the program of a PE."""
     decoder = place.decoder
     found = CODE_WORDS + NORM_WORDS * (decoder.head_norms or decoder.projection_norms)
@@ -61,12 +61,12 @@ def code_words(place: Placement) -> int:
     )
 
 
-def function_room(place: Placement) -> int:
+def function_room(place: DecoderPlacement) -> int:
     """Return of how many numbers at a time a step takes functions."""
     return max(CHUNK, place.ffn, place.turned_heads if place.decoder.head_norms else place.heads)
 
 
-def resident_variables(p: Program, place: Placement, slots: int = 0, code: int = 0) -> dict[str, Var]:
+def resident_variables(p: Program, place: DecoderPlacement, slots: int = 0, code: int = 0) -> dict[str, Var]:
     """Declare what stays in a PE: weights, cache, norms, biases, norms of heads.
 
     With `slots`, hidden features of that many chunks are handed over from a program that reads prompts, and everything
@@ -97,10 +97,10 @@ class Idioms:
     Parameters
     ----------
     p : Program
-    place : Placement
+    place : DecoderPlacement
     """
 
-    def __init__(self, p: Program, place: Placement) -> None:
+    def __init__(self, p: Program, place: DecoderPlacement) -> None:
         self.p, self.place, self.cuts = p, place, 0
         self._registers: dict[str, Dsr] = {}
         self.functions: Emit  # which the programs make, of as many numbers as they take at a time
@@ -250,21 +250,21 @@ class Idioms:
             yield lane
 
 
-class Writer(Idioms):
-    """A `Writer` has the variables and descriptors of one PE's program of a decoder.
+class DecoderWriter(Idioms):
+    """A `DecoderWriter` has the variables and descriptors of one PE's program of a decoder.
 
     Parameters
     ----------
     p : Program
         Empty.
-    place : Placement
+    place : DecoderPlacement
     slots : int
         Chunks of hidden features that a prompt's program hands over in a PE; 0: there is none.
     code : int
         Words kept for code by this program and another one, which has the same at the same place; 0: there is none.
     """
 
-    def __init__(self, p: Program, place: Placement, slots: int = 0, code: int = 0) -> None:
+    def __init__(self, p: Program, place: DecoderPlacement, slots: int = 0, code: int = 0) -> None:
         super().__init__(p, place)
         # Of several tokens in a step each has such a vector, one behind the other.
         shapes, lanes, hidden = place.shapes, place.lanes, place.lanes * place.hidden

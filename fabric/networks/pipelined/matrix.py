@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from fabric.asm.operands import Reg
 from fabric.networks.pipelined.colors import DELTA, EAST, NORTH
-from fabric.networks.pipelined.products import Vectors, accumulate
+from fabric.networks.pipelined.products import VectorArray, accumulate
 from fabric.networks.pipelined.tile import Tile
 from fabric.networks.pipelined.updates import CONSTANTS, Rule, UpdateCode
 from fabric.program.program import Program
@@ -217,8 +217,8 @@ class _Matrix:
             p,
             (self.sums, self.factors),
             n,
-            Vectors(self.z, n),
-            Vectors(self.a, n),
+            VectorArray(self.z, n),
+            VectorArray(self.a, n),
             (tile.batch, tile.inputs),
             at,
             (tile.inputs, 1),
@@ -279,8 +279,8 @@ class _Matrix:
                 p,
                 (self.sums, self.factors),
                 tile.inputs,
-                Vectors(self.dx, tile.inputs),
-                Vectors(self.a, 1, n),
+                VectorArray(self.dx, tile.inputs),
+                VectorArray(self.a, 1, n),
                 (batch, n),
                 at,
                 (n, 1),
@@ -324,8 +324,8 @@ class _Matrix:
             p,
             (self.sums, self.factors),
             n,
-            Vectors(self.g, n),
-            Vectors(self.delta, n),
+            VectorArray(self.g, n),
+            VectorArray(self.delta, n),
             (tile.inputs, tile.batch),
             at,
             (1, tile.inputs),

@@ -19,7 +19,7 @@ from fabric.layout.layout import Layout
 from fabric.layout.streams import Side, Stream
 from wse_core.errors import ConfigError
 
-__all__ = ["Path", "Way", "colored", "paint"]
+__all__ = ["FoundPath", "Path", "colored", "paint"]
 
 Place = tuple[int, int]
 STEPS: dict[Side, tuple[int, int]] = {"E": (1, 0), "S": (0, 1), "W": (-1, 0), "N": (0, -1)}
@@ -27,7 +27,7 @@ BACK = {"E": "W", "W": "E", "N": "S", "S": "N"}
 
 
 @dataclass(frozen=True)
-class Way:
+class FoundPath:
     """What was found for a path: its color and the PEs that it goes over, see `Path`."""
 
     color: int

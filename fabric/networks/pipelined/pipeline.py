@@ -22,7 +22,7 @@ from fabric.networks.pipelined.kernels import layers_of
 from fabric.networks.pipelined.loss import gate_program, loss_program
 from fabric.networks.pipelined.matrix import MatrixPlace, matrix_program
 from fabric.networks.pipelined.outputs import OutputsPlace, outputs_program, passing_program
-from fabric.networks.pipelined.paths import Path, Way, colored, paint
+from fabric.networks.pipelined.paths import FoundPath, Path, colored, paint
 from fabric.networks.pipelined.tile import Tile, received
 from fabric.networks.pipelined.updates import Rule
 from fabric.program.program import Program
@@ -80,7 +80,7 @@ class Pipeline:
         PEs of the loss, which divide a minibatch.
     size : (width, height), optional
         PEs of the wafer; default as many as are needed.
-    ways : dict[str, Way], optional
+    ways : dict[str, FoundPath], optional
         Of all paths, found before; default they are looked for.
 
     Attributes
@@ -105,7 +105,7 @@ class Pipeline:
         loss: tuple[int, int] | None = None,
         loss_rows: int = 1,
         size: tuple[int, int] | None = None,
-        ways: Mapping[str, Way] | None = None,
+        ways: Mapping[str, FoundPath] | None = None,
     ) -> None:
         self.network, self.machine, self.placed, self.batch = network, machine, list(placed), batch
         self.rule, self.updates, self.gate, self.loss_rows, self.ways = rule, updates, gate, loss_rows, ways

@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from fabric.asm.operands import Dsr, Reg, Var
 from fabric.program.program import Program
 
-__all__ = ["GROUP", "Vectors", "accumulate"]
+__all__ = ["GROUP", "VectorArray", "accumulate"]
 
 GROUP = 6
 """So many scalars are loaded ahead: what the registers of a task have room for."""
 
 
 @dataclass(frozen=True)
-class Vectors:
+class VectorArray:
     """Vectors of one length lie in an array, one after the other.
 
     Attributes
@@ -45,8 +45,8 @@ def accumulate(
     p: Program,
     dsrs: tuple[Dsr, Dsr],
     length: int,
-    sums: Vectors,
-    factors: Vectors,
+    sums: VectorArray,
+    factors: VectorArray,
     counts: tuple[int, int],
     scalars: Reg,
     strides: tuple[int, int],
@@ -60,7 +60,7 @@ def accumulate(
         Of file src0 for the sums, of src1 for the factors; loaded here.
     length : int
         Elements of a vector.
-    sums, factors : Vectors
+    sums, factors : VectorArray
         f32 and 16-bit.
     counts : tuple of int
         Numbers of sums (i) and of factors (j).

@@ -1,7 +1,7 @@
 """Functions of f32 vectors are made of instructions: exp, log, reciprocal, 1 / sqrt, GELU.
 
 Each function is written once, over the few operations of a calculator.  `Emit` turns them into instructions of a PE
-program, `Evaluate` does the same roundings with numpy on bit patterns: what a program must give, bit by bit.
+program, `EvaluatedFunctions` does the same roundings with numpy on bit patterns: what a program must give, bit by bit.
 
 ==============  ===================================================================================================
 exp             e^x = 2^k e^f: 1.5 * 2^17 + 1/2 added to x / ln 2 leaves k, cut off, in the bits of the sum; f = x - k
@@ -41,6 +41,6 @@ at Chebyshev points; guesses and first constants of Newton's steps: smallest lar
 from __future__ import annotations
 
 from fabric.program.functions.emit import Emit
-from fabric.program.functions.evaluate import Evaluate
+from fabric.program.functions.evaluate import EvaluatedFunctions
 
-__all__ = ["Emit", "Evaluate"]
+__all__ = ["Emit", "EvaluatedFunctions"]

@@ -14,7 +14,7 @@ from fabric.program.functions.mathematics import Functions
 from wse_core import numerics
 from wse_core.params import Machine
 
-__all__ = ["Evaluate"]
+__all__ = ["EvaluatedFunctions"]
 
 
 class FloatVector(np.ndarray):
@@ -32,7 +32,7 @@ class FloatVector(np.ndarray):
 HALVES = {"add16": np.add, "sub16": np.subtract, "and16": np.bitwise_and, "slr16": np.right_shift, "mov16": np.positive}
 
 
-class Evaluate(Functions):
+class EvaluatedFunctions(Functions):
     """The same functions of arrays of bit patterns (uint32): each returns an array of their shape, `gelu` two.
 
     Parameters

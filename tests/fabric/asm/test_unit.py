@@ -12,7 +12,7 @@ import pytest
 from fabric import Fabric, Layout, Program
 from fabric.asm import hints
 from fabric.asm.descriptors import fabin, fabout, mem1d
-from fabric.asm.instruction import Place, TaskRef
+from fabric.asm.instruction import SourcePlace, TaskRef
 from fabric.asm.operands import Address, Async, Reg, check_stride
 from fabric.asm.unit import Unit
 from fabric.program import hints as program_hints
@@ -24,7 +24,7 @@ from wse_core.errors import ProgramError
 
 def at(line, column=None):
     """Return a place in the source of a compiler that does not exist."""
-    return Place("sum.csl", line, column)
+    return SourcePlace("sum.csl", line, column)
 
 
 def counting():

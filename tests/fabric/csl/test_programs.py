@@ -10,7 +10,7 @@ from fabric.asm import control
 from fabric.csl import tree
 from fabric.csl.check import check_file
 from fabric.csl.check.order import tail_calls
-from fabric.csl.comptime.session import LIBRARY, Options, Session
+from fabric.csl.comptime.session import LIBRARY, CompilerSession, Options
 from fabric.csl.diagnostics import CslError
 from fabric.csl.syntax.parser import parse
 from tests.fabric.csl.sources import compile_texts, evaluate, running
@@ -87,13 +87,13 @@ def test_what_the_comptime_blocks_set_up():
 
 def test_the_library_is_parsed_once_and_stays_as_it_is(tmp_path):
     """Compilations share the trees of its modules, so none may change what they say."""
-    loaded = [Session(Options()).load(path) for path in LIBRARY.rglob("*.csl")]
+    loaded = [CompilerSession(Options()).load(path) for path in LIBRARY.rglob("*.csl")]
     for name in EXAMPLES:
         check(name)
     evaluate(tmp_path, "m.sqrt(@as(f32, 9.0))", 'const m = @import_module("<math>");')
     for source, tree_of in loaded:
-        assert Session(Options()).load(source.path) == (source, tree_of)
-        assert Session(Options()).load(source.path)[1] is tree_of
+        assert CompilerSession(Options()).load(source.path) == (source, tree_of)
+        assert CompilerSession(Options()).load(source.path)[1] is tree_of
         assert parse(source) == tree_of
 
 

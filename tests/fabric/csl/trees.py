@@ -82,7 +82,7 @@ class Trees:
             lambda: n.Binary(self.random.choice(OPERATORS), inner(), inner(), span=NOWHERE),
             lambda: n.Comptime(inner(), span=NOWHERE),
             lambda: n.IfExpr(inner(), inner(), self.maybe(inner), span=NOWHERE),
-            lambda: n.Field(inner(), self.random.choice(FIELDS), span=NOWHERE),
+            lambda: n.FieldAccess(inner(), self.random.choice(FIELDS), span=NOWHERE),
             lambda: n.Deref(inner(), span=NOWHERE),
             lambda: n.Index(inner(), self.some(inner, 1), span=NOWHERE),
             lambda: n.Call(inner(), self.some(inner), span=NOWHERE),
@@ -116,7 +116,9 @@ class Trees:
         base = n.Name(self.name(), span=NOWHERE)
         for _ in range(self.random.randint(0, 2)):
             base = (
-                n.Field(base, self.random.choice(FIELDS), span=NOWHERE) if self.flag() else n.Deref(base, span=NOWHERE)
+                n.FieldAccess(base, self.random.choice(FIELDS), span=NOWHERE)
+                if self.flag()
+                else n.Deref(base, span=NOWHERE)
             )
         names = [f"i{k}" for k in range(count)]
         extents = self.some(lambda: self.expr(depth), count, count)
@@ -208,7 +210,7 @@ class Trees:
             return n.ComptimeBlock(self.block(3), span=NOWHERE)
         if choice == 4:
             return n.LayoutBlock(self.block(3), span=NOWHERE)
-        params = self.some(lambda: n.Parameter(self.name(), self.type(2), self.flag(), span=NOWHERE))
+        params = self.some(lambda: n.FunctionParameter(self.name(), self.type(2), self.flag(), span=NOWHERE))
         if choice == 5:
             body, attributes = self.block(3), self.attributes()
             return n.FnDecl("task", self.name(), params, self.type(2), body, attributes=attributes, span=NOWHERE)

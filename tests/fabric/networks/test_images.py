@@ -181,7 +181,12 @@ def networks(draw, ends=("", "", "convolved", "pixels")):
                 window = {"stride": draw(st.integers(1, 3)), "kernel_height": kernel[0], "kernel_width": kernel[1]}
                 built.resample(method, **window, **border)
             else:
-                built.resample(method, draw(st.integers(1, 8)), draw(st.integers(1, 8)))
+                sides = draw(st.integers(1, 8)), draw(st.integers(1, 8))
+                picked = {}
+                for side, count, given in zip(("row", "column"), sides, (height, width), strict=True):
+                    lines = [draw(st.integers(-1, given - 1)) for _ in range(count)] if method == "pick" else []
+                    picked |= {f"{side} {k}": line for k, line in enumerate(lines)}  # -1: a line of zeros
+                built.resample(method, *sides, **picked)
         elif op == "groupnorm":
             built.group_norm(draw(st.sampled_from([k for k in (1, 2, 3) if channels % k == 0])))
         elif op == "channelnorm":

@@ -123,13 +123,13 @@ def test_out_makes_directories(capsys):
 
 def test_a_log_writes_through_no_foreign_link(tmp_path):
     """In a directory that others can write to, a name that can be guessed may be a link already."""
-    from harness.train.record import Log
+    from harness.train.record import RunLog
 
     victim = tmp_path / "victim"
     victim.write_text("kept")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / f".log-{os.getpid()}").symlink_to(victim)
-    Log(tmp_path / "run").close()
+    RunLog(tmp_path / "run").close()
     assert victim.read_text() == "kept"
     assert (tmp_path / "run" / "log.jsonl").read_text() == ""
 

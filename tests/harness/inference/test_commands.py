@@ -11,7 +11,7 @@ import pytest
 from fabric.networks.inference.prefill.fit import prompt_words
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from harness.cli import main as cli
-from harness.inference.capacity import Memory
+from harness.inference.capacity import DecoderMemory
 from harness.inference.running import placed
 from harness.models.presets import PRESETS as DECODERS
 from wse_core.params import machine
@@ -77,7 +77,7 @@ def test_a_plan_says_what_does_not_fit(capsys):
     assert not found["fit"]
     assert found["layer_bytes"] - found["bytes"] == found["short_of"] > 0
     side, decoder = found["smallest_square"], DECODERS["LLaMA3-8B"]
-    fits = [Memory(machine(), decoder, k, k, reads=True).layers_that_fit(4096) for k in (side - 1, side)]
+    fits = [DecoderMemory(machine(), decoder, k, k, reads=True).layers_that_fit(4096) for k in (side - 1, side)]
     assert fits[0] == 0 < fits[1]
     layer = PromptPlacement(placed(replace(decoder, vocabulary=1), 360, 360, 1, 4096), 4096)
     assert found["layer_bytes"] == pytest.approx(2 * sum(prompt_words(layer).values()), abs=64)

@@ -15,7 +15,7 @@ from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.fit import tokens_per_row
 from fabric.networks.inference.move.cycles import MoveCycles
 from fabric.networks.inference.move.two_meshes import TwoMeshes
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from harness.cli.main import main
 from harness.inference.estimate import MOVED, WITHIN
 from harness.models.presets import PRESETS
@@ -97,7 +97,7 @@ def test_published_models_are_estimated_by_their_sizes(capsys):
     assert main([*words, "--mesh", "757x996"]) == 0
     found = json.loads(capsys.readouterr().out)
     decoder = PRESETS["LLaMA3-8B"]
-    placed = Placement(decoder, 757, 996, tokens_per_row(7, 996, "shift"), "f16")
+    placed = DecoderPlacement(decoder, 757, 996, tokens_per_row(7, 996, "shift"), "f16")
     steps = StepCycles(Decode(machine(), placed)).steps(range(3, 4))
     assert found["estimated_cycles"]["tokens"][0] == steps[0]
     assert main(["generate", "LLaMA3-8B", "--prompt-ids", "1,2,3", "--mesh", "757x996"]) == 2
@@ -107,7 +107,7 @@ def test_published_models_are_estimated_by_their_sizes(capsys):
 def test_the_way_to_another_mesh_is_reckoned_faster_than_the_prompt():
     """Its work is that of runs of entries, of which a mesh of that size has 300 million, minutes one by one."""
     decoder = replace(PRESETS["LLaMA3-8B"], layers=2, vocabulary=512)
-    before, behind = Placement(decoder, 380, 720, 3, "f16"), Placement(decoder, 360, 360, 6, "f16")
+    before, behind = DecoderPlacement(decoder, 380, 720, 3, "f16"), DecoderPlacement(decoder, 360, 360, 6, "f16")
     form = MoveCycles(TwoMeshes(machine(), before, behind, 2000, "shift"))
     begin = time.process_time()
     ends = form.prompt.ends()

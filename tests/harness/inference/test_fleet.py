@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fabric.networks.inference.decoder import Decoder
 from harness.cli import main as cli
 from harness.inference import fleet as module
-from harness.inference.capacity import Memory, places_of
+from harness.inference.capacity import DecoderMemory, places_of
 from harness.inference.fleet import fastest_mesh, fleet, user_rates
 from harness.inference.published import SERVED
 from harness.inference.requests import PROGRAMS, extras
@@ -48,11 +48,11 @@ def test_a_mesh_that_is_chosen_fits_and_none_that_fits_is_faster(hidden, layers,
             with pytest.raises(PlanError):
                 fastest_mesh(m, decoder, 256, fewest - 1)
         return
-    regions = Memory(m, decoder, *mesh).regions(256)
+    regions = DecoderMemory(m, decoder, *mesh).regions(256)
     assert 0 < regions <= wafers * places_of(m, *mesh)
     own = PROGRAMS["B"].decode(m, decoder, *mesh, 256).cycles
     for other in module._cuts(m):
-        memory = Memory(m, decoder, *other)
+        memory = DecoderMemory(m, decoder, *other)
         if memory.layers_that_fit(256) and memory.regions(256) <= wafers * places_of(m, *other):
             assert own <= PROGRAMS["B"].decode(m, decoder, *other, 256).cycles
 

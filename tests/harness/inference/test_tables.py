@@ -9,7 +9,7 @@ import pytest
 
 from harness.figures import NAMES, load, waferllm_tables
 from harness.inference import comparators, published
-from harness.inference.capacity import Memory, admit, by_arithmetic, places_of, smallest_mesh
+from harness.inference.capacity import DecoderMemory, admit, by_arithmetic, places_of, smallest_mesh
 from harness.inference.requests import extras, growing, request, transition
 from harness.inference.tables import FAR, TABLES, cells, ratios
 from harness.kit.files import write_picture
@@ -134,7 +134,7 @@ def test_capacities():
     for model, (side, _, layers, reserved, concat, shift) in published.CAPACITY.items():
         found = by_arithmetic(WSE2, PRESETS[model], side, layers, reserved)
         assert (found.concat, found.shift_bytes) == (concat, shift)
-        memory = Memory(WSE2, PRESETS[model], side, side)
+        memory = DecoderMemory(WSE2, PRESETS[model], side, side)
         tokens = memory.tokens(3)
         assert tokens % side == 0
         assert memory.needed(3, tokens) <= memory.total < memory.needed(3, tokens + 4 * side)
@@ -148,7 +148,7 @@ def test_regions_of_a_published_model():
     _, _, layers, *_ = published.CAPACITY["LLaMA3-8B"]
     assert decoder.layers / 6 == pytest.approx(layers, abs=1e-3)
     assert WSE2["fabric.width"] * WSE2["fabric.height"] < 6 * pes < 850_000  # which all cores would have carried
-    memory = Memory(WSE2, decoder, 360, 360)
+    memory = DecoderMemory(WSE2, decoder, 360, 360)
     fit = memory.layers_that_fit(4224)
     assert memory.needed(fit, 4224) <= memory.total < memory.needed(fit + 1, 4224)
     assert memory.regions(4224) == -(-decoder.layers // fit) == 4  # with code and vectors, for 4,224 tokens

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.plan import approaches
 from harness.plan.hardware import CS2
-from harness.plan.models import PRESETS, Model, TensorSize
+from harness.plan.models import PRESETS, TensorSize, TransformerSizes
 from harness.plan.schedules import Schedule
 from harness.plan.units import GB, WEEK
 from wse_core.errors import ConfigError
@@ -19,7 +19,7 @@ from wse_core.errors import ConfigError
 GPT3 = PRESETS["gpt-3"]
 DEGREES = {"data": 64, "tensor": 16, "pipeline": 8}
 models = st.builds(
-    Model, st.just("random"), st.sampled_from([8, 16, 96]), st.sampled_from([64, 640]), st.integers(1, 4096)
+    TransformerSizes, st.just("random"), st.sampled_from([8, 16, 96]), st.sampled_from([64, 640]), st.integers(1, 4096)
 )
 degree = st.sampled_from([1, 2, 4, 8])
 
@@ -121,9 +121,9 @@ def test_impossible_degrees_name_their_bound(degrees, says):
 @pytest.mark.parametrize(
     "model",
     [
-        Model("genome small", 12, 768, 10240, total=123e6),
-        Model("genome large", 64, 5120, 10240, total=25e9),
-        Model(
+        TransformerSizes("genome small", 12, 768, 10240, total=123e6),
+        TransformerSizes("genome large", 64, 5120, 10240, total=25e9),
+        TransformerSizes(
             "segmentation",
             1,
             64,
@@ -139,7 +139,7 @@ def test_long_sequences_and_large_images_fit_a_wafer(model):
 
 
 def test_what_does_not_fit_is_named():
-    model = Model("wide", 10, 100_000, 100_000)
+    model = TransformerSizes("wide", 10, 100_000, 100_000)
     with pytest.raises(ConfigError, match=r"activations of layer 3 does not fit.*at most|one sample"):
         approaches.streaming(model, CS2, 1)
     with pytest.raises(ConfigError, match="at most 8 samples"):

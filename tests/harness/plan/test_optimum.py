@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.plan import approaches, search
 from harness.plan.hardware import A100, CS2, Device, Link, wafer
-from harness.plan.models import Model, find_model
+from harness.plan.models import TransformerSizes, find_model
 from harness.plan.optimum import DEGREES, fewest, optimum
 from harness.plan.strategies import METHODS, Degrees, days, memory
 from swarm.timing import Links
@@ -24,7 +24,7 @@ LAYERED = [name for name, rule in METHODS.items() if rule.layered]
 MODELS = ["bert", "X32", "X64", "t-nlg", "gpt-3", "X160", "qwen2-72b"]
 
 small_models = st.builds(
-    Model,
+    TransformerSizes,
     st.just("small"),
     st.sampled_from([1, 2, 6, 8]),
     st.sampled_from([64, 512, 4096]),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.train.config import parse_train
-from harness.train.sparsity import Phase, initial_masks, learning_rate, moved, phase_at, phases
+from harness.train.sparsity import MaskPhase, initial_masks, learning_rate, moved, phase_at, phases
 from harness.train.tables import ScheduleConfig, SparsityConfig
 from wse_core.errors import ConfigError
 
@@ -39,9 +39,9 @@ def test_iterative_pruning_follows_the_published_sparsities():
 
 
 def test_the_other_schedules():
-    assert phases(SparsityConfig(density=0.25), 10) == (Phase(0, 10, 0.25),)
+    assert phases(SparsityConfig(density=0.25), 10) == (MaskPhase(0, 10, 0.25),)
     found = phases(SparsityConfig(density=0.25, schedule="dense-finetune", switch=0.7), 10)
-    assert found == (Phase(0, 7, 0.25), Phase(7, 10, 1.0))
+    assert found == (MaskPhase(0, 7, 0.25), MaskPhase(7, 10, 1.0))
     assert [phase_at(found, k) for k in (0, 6, 7, 9)] == [found[0], found[0], found[1], found[1]]
     with pytest.raises(ConfigError, match="1 iterations for 2 phases"):
         phases(SparsityConfig(density=0.25, schedule="dense-finetune"), 1)
@@ -55,7 +55,7 @@ def test_the_other_schedules():
 )
 def test_learning_rates(kind, warmup, length, begin):
     schedule = ScheduleConfig(kind, warmup, 0.1, 7, 0.5)
-    found = [learning_rate(schedule, 0.4, Phase(begin, begin + length, 1), begin + k) for k in range(length)]
+    found = [learning_rate(schedule, 0.4, MaskPhase(begin, begin + length, 1), begin + k) for k in range(length)]
     assert found[:warmup] == pytest.approx([0.4 * (k + 1) / warmup for k in range(warmup)])
     assert found[warmup] == pytest.approx(0.4)
     falling = found[warmup:]
@@ -73,7 +73,7 @@ def test_learning_rates(kind, warmup, length, begin):
 
 def test_one_cycle_rises_and_falls():
     schedule = ScheduleConfig("one-cycle", floor=0.01, rise=0.25)
-    found = [learning_rate(schedule, 0.5, Phase(10, 50, 1), 10 + k) for k in range(41)]
+    found = [learning_rate(schedule, 0.5, MaskPhase(10, 50, 1), 10 + k) for k in range(41)]
     assert found[0] == pytest.approx(0.5 / 25)
     assert found[5] == pytest.approx(0.5 * (1 + 1 / 25) / 2)
     assert found[10] == 0.5 == max(found)
@@ -81,7 +81,7 @@ def test_one_cycle_rises_and_falls():
     assert found[40] == pytest.approx(0.005)
     assert sorted(found[:11]) == found[:11]
     assert sorted(found[10:], reverse=True) == found[10:]
-    assert learning_rate(ScheduleConfig("one-cycle", rise=0.0), 1.0, Phase(0, 10, 1), 0) == 1.0
+    assert learning_rate(ScheduleConfig("one-cycle", rise=0.0), 1.0, MaskPhase(0, 10, 1), 0) == 1.0
 
 
 def test_every_phase_rewinds_the_learning_rate():

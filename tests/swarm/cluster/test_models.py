@@ -12,7 +12,7 @@ from harness import figures
 from harness.kit import files
 from harness.plan.approaches import service_bytes
 from harness.plan.layers import GPT, LADDER, find_model, layers_of, saving, sequences, tokens_of
-from harness.plan.models import Model
+from harness.plan.models import TransformerSizes
 from memx.tiers import Tiers
 from swarm.cluster import layer_costs, mixing
 from swarm.cluster.cluster import Cluster
@@ -71,7 +71,7 @@ def test_sequences_fit_the_wafer():
     assert sequences(find_model("gpt-3")) == 8
     assert sequences(find_model("gpt2-small"), 8) == 8
     with pytest.raises(ConfigError, match="does not fit: .* bytes"):
-        sequences(Model("long", 96, 12288, 65536, 96))
+        sequences(TransformerSizes("long", 96, 12288, 65536, 96))
 
 
 @pytest.mark.parametrize("name", few([LADDER[0], LADDER[-1], *LADDER[1:-1]], 3))
@@ -141,4 +141,4 @@ def test_models_without_matrices_are_refused():
     from harness.plan.models import TensorSize
 
     with pytest.raises(ConfigError, match="nothing of its matrices"):
-        layers_of(Model("image", 1, 1, 1, tensors=[TensorSize("image", 100)]))
+        layers_of(TransformerSizes("image", 1, 1, 1, tensors=[TensorSize("image", 100)]))

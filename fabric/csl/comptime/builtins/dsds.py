@@ -9,7 +9,7 @@ from fabric.csl.comptime.builtins.ids import COLOR, INPUT, OUTPUT, activated, by
 from fabric.csl.comptime.builtins.modules import global_of
 from fabric.csl.comptime.builtins.table import Operand, builtin
 from fabric.csl.comptime.lanes import uniform
-from fabric.csl.comptime.values import NOTHING, Dsd, Scope, Struct, TensorAccess, Value
+from fabric.csl.comptime.values import NOTHING, DsdValue, Scope, Struct, TensorAccess, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import (
@@ -61,7 +61,7 @@ MODES_BY_QUEUE = ("simd_off", "simd_max")
 """SDK 2.x has these further modes for WSE-3."""
 
 
-def pointer(ev: Interpreter, node: n.Node, scope: Scope) -> Operand:
+def pointer(ev: Interpreter, node: n.SyntaxNode, scope: Scope) -> Operand:
     """Return a base address: a pointer, or the address of the array that is named."""
     value = ev.expr(node, scope)
     if leads_to_bytes(value.type):
@@ -105,10 +105,10 @@ def _get_dsd(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
         raise Fault(f"on WSE-3 a {kind} names its queue", literal.span, f".{port} = ...")
     if any(isinstance(value, tree.Expr) for value in fields.values()):
         return ev.run_builtin(node, (), kind, fields)
-    return Value(kind, Dsd(kind.name, fields, node.span))
+    return Value(kind, DsdValue(kind.name, fields, node.span))
 
 
-def _checked(ev: Interpreter, kind: DsdType, name: str, value: Any, at: n.Node) -> Operand:
+def _checked(ev: Interpreter, kind: DsdType, name: str, value: Any, at: n.SyntaxNode) -> Operand:
     """Return the value of a field in the type that it must have."""
     rule = FIELDS[kind.name].get(name)
     if name in ("base_address", "priority"):
@@ -149,7 +149,7 @@ def _checked(ev: Interpreter, kind: DsdType, name: str, value: Any, at: n.Node) 
     return value
 
 
-def _check_numbers(name: str, numbers: Struct, at: n.Node) -> None:
+def _check_numbers(name: str, numbers: Struct, at: n.SyntaxNode) -> None:
     """Refuse extents or strides of a DSD of several dimensions that are not one to four known integers."""
     if not numbers.is_tuple or not 1 <= len(numbers.fields) <= 4:
         raise Fault(f"'{name}' must be a tuple of one to four integers", at.span, f".{name} = .{{ 2, 4 }}")
@@ -163,7 +163,7 @@ def _check_numbers(name: str, numbers: Struct, at: n.Node) -> None:
             raise Fault(f"an extent of {entry.data}: it can be 0 to {U16.high:,}", at.span)
 
 
-def _complete(kind: DsdType, fields: dict[str, Any], at: n.Node) -> None:
+def _complete(kind: DsdType, fields: dict[str, Any], at: n.SyntaxNode) -> None:
     """Refuse a DSD with missing fields, or fields that exclude each other."""
     if kind.name in ("mem1d_dsd", "mem4d_dsd"):
         if "tensor_access" in fields:
@@ -214,8 +214,8 @@ def _edit(name: str, meaning: str, kinds: tuple[str, ...], arguments: tuple[Any,
             dsd = ev.settle(dsd, node.arguments[0].span, "the DSD")
         if isinstance(dsd, tree.Expr) or any(isinstance(entry, tree.Expr) for entry in given):
             return ev.run_builtin(node, (dsd, *given), dsd.type)
-        old: Dsd = dsd.data
-        return Value(dsd.type, Dsd(old.kind, old.fields, node.span, (*old.edits, (name, tuple(given)))))
+        old: DsdValue = dsd.data
+        return Value(dsd.type, DsdValue(old.kind, old.fields, node.span, (*old.edits, (name, tuple(given)))))
 
 
 MEMORY = ("mem1d_dsd", "mem4d_dsd")
@@ -293,7 +293,7 @@ def _allocate_fifo(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     if len(node.arguments) > 1:
         known = ("activate_push", "activate_pop", "empty_action", "full_action")
         chosen = options(ev, node.arguments[1], scope, known, "@allocate_fifo")
-    made = Dsd("fifo_dsd", {"buffer": variable, **chosen}, node.span)
+    made = DsdValue("fifo_dsd", {"buffer": variable, **chosen}, node.span)
     return Value(FIFO, made)
 
 
@@ -347,7 +347,7 @@ def check_parts(ev: Interpreter, fields: dict[str, Any], option: str, at: Span) 
                 raise Fault("the action 'fault' of a FIFO is not modelled", at, ", ".join(ACTIONS[:3]))
 
 
-def options(ev: Interpreter, node: n.Node, scope: Scope, known: tuple[str, ...], name: str) -> dict[str, Any]:
+def options(ev: Interpreter, node: n.SyntaxNode, scope: Scope, known: tuple[str, ...], name: str) -> dict[str, Any]:
     """Return the options that a struct gives to an operation, checked by name and type."""
     value = ev.expr(node, scope)
     if (

@@ -22,7 +22,7 @@ from fabric.csl.comptime.builtins.ids import (
 )
 from fabric.csl.comptime.builtins.table import Operand, builtin
 from fabric.csl.comptime.lanes import uniform
-from fabric.csl.comptime.values import NOTHING, Function, Scope, Struct, Value
+from fabric.csl.comptime.values import NOTHING, FunctionValue, Scope, Struct, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import BOOL, U16, VOID, FnType, IdType, Type
@@ -93,15 +93,15 @@ def _data_task_id(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     return Value(DATA, uniform(value, ev.level).data)
 
 
-def _task(ev: Interpreter, node: n.Node, scope: Scope, kind: str) -> Function:
+def _task(ev: Interpreter, node: n.SyntaxNode, scope: Scope, kind: str) -> FunctionValue:
     value = ev.scalar(node, scope, "a task")
-    if not isinstance(value.data, Function) or value.data.decl.kind != kind:
-        what = f"a {value.data.decl.kind}" if isinstance(value.data, Function) else f"a {value.type}"
+    if not isinstance(value.data, FunctionValue) or value.data.decl.kind != kind:
+        what = f"a {value.data.decl.kind}" if isinstance(value.data, FunctionValue) else f"a {value.type}"
         raise Fault(f"a {kind} is needed here, not {what}", node.span)
     return value.data
 
 
-def _check_params(function: Function, kind: str, node: n.Node) -> None:
+def _check_params(function: FunctionValue, kind: str, node: n.SyntaxNode) -> None:
     """Refuse a task whose parameters the hardware cannot fill."""
     assert isinstance(function.type, FnType)
     params = function.type.params
@@ -182,20 +182,20 @@ def _bind_task(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return NOTHING
 
 
-def ident(ev: Interpreter, node: n.Node, scope: Scope, kinds: tuple[Type, ...], name: str) -> Operand:
+def ident(ev: Interpreter, node: n.SyntaxNode, scope: Scope, kinds: tuple[Type, ...], name: str) -> Operand:
     """Return an id of one of some kinds, or a task that stands for its own id."""
     value = ev.expr(node, scope)
-    if value.__class__ is Value and isinstance(value.data, Function) and value.data.decl.kind == "task":
+    if value.__class__ is Value and isinstance(value.data, FunctionValue) and value.data.decl.kind == "task":
         return value
     if value.type not in kinds:
         raise Fault(f"{name} takes a {' or '.join(map(str, kinds))}, not {value.type}", node.span)
     return value if isinstance(value, tree.Expr) else uniform(value, ev.level)
 
 
-def _number(ev: Interpreter, value: Operand, at: n.Node, otherwise: str) -> int:
+def _number(ev: Interpreter, value: Operand, at: n.SyntaxNode, otherwise: str) -> int:
     """Return the number of an id before the program runs; refuse a task, and an id that is not known then."""
     known = ev.settle(value, at.span, "the id") if isinstance(value, tree.Expr) else uniform(value, ev.level)
-    if isinstance(known.data, Function):
+    if isinstance(known.data, FunctionValue):
         raise Fault(otherwise, at.span)
     return int(known.data)
 
@@ -256,7 +256,7 @@ def _queue_flush(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
     return ev.run_builtin(node, (_flushed(ev, node.arguments[0], scope, "@queue_flush"),), VOID)
 
 
-def _flushed(ev: Interpreter, node: n.Node, scope: Scope, name: str) -> Operand:
+def _flushed(ev: Interpreter, node: n.SyntaxNode, scope: Scope, name: str) -> Operand:
     """Return a queue that is emptied; of the two kinds only one is modelled."""
     queue = ident(ev, node, scope, (INPUT, OUTPUT), name)
     if queue.type == INPUT:

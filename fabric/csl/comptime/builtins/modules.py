@@ -11,7 +11,7 @@ from fabric.csl.comptime.builtins.table import Operand, builtin
 from fabric.csl.comptime.colors import ColorConfig, color_config
 from fabric.csl.comptime.lanes import LaneValue, lifted, uniform
 from fabric.csl.comptime.units import ColorEntry, Export, ExportedName, TileEntry
-from fabric.csl.comptime.values import NOTHING, Function, Global, Module, Scope, Struct, Value, integer, record
+from fabric.csl.comptime.values import NOTHING, FunctionValue, Global, Module, Scope, Struct, Value, integer, record
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import (
@@ -39,7 +39,7 @@ COLOR = IdType("color")
 MOST_PARAMS = 15
 
 
-def bindings(ev: Interpreter, node: n.Node | None, scope: Scope) -> dict[str, tuple[Any, Any]]:
+def bindings(ev: Interpreter, node: n.SyntaxNode | None, scope: Scope) -> dict[str, tuple[Any, Any]]:
     """Return the params that a struct gives to a module, each with the place for messages."""
     if node is None:
         return {}
@@ -63,7 +63,7 @@ def _import_module(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return ev.import_module(name, scope.module, given, node.arguments[0].span)
 
 
-def _size(ev: Interpreter, node: n.Node, scope: Scope, what: str) -> int:
+def _size(ev: Interpreter, node: n.SyntaxNode, scope: Scope, what: str) -> int:
     size = ev.number(node, scope, what)
     if size < 1:
         raise Fault(f"{what} is {size}; it must be at least 1", node.span)
@@ -150,14 +150,14 @@ def _set_tile_code(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return NOTHING
 
 
-def _color(ev: Interpreter, node: n.Node, scope: Scope) -> int:
+def _color(ev: Interpreter, node: n.SyntaxNode, scope: Scope) -> int:
     value = ev.scalar(node, scope, "the color")
     if value.type != COLOR:
         raise Fault(f"a color is needed here, not {value.type}", node.span, "make one with @get_color(...)")
     return value.data
 
 
-def _config(ev: Interpreter, node: n.Node, scope: Scope) -> ColorConfig:
+def _config(ev: Interpreter, node: n.SyntaxNode, scope: Scope) -> ColorConfig:
     value = ev.known(node, scope, "the configuration")
     return color_config(_settle(value, ev.level), node.span)
 
@@ -214,7 +214,7 @@ def _is_host_data(kind: Type) -> bool:
     return _is_host_scalar(kind) or (isinstance(kind, StructType) and kind.words is not None)
 
 
-def _check_host_type(kind: Type, node: n.Node) -> None:
+def _check_host_type(kind: Type, node: n.SyntaxNode) -> None:
     """Refuse a type that the host cannot use."""
     if isinstance(kind, FnType):
         if len(kind.params) > MOST_PARAMS:
@@ -248,11 +248,11 @@ def _export_name(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return NOTHING
 
 
-def global_of(ev: Interpreter, node: n.Node, scope: Scope) -> Global | None:
+def global_of(ev: Interpreter, node: n.SyntaxNode, scope: Scope) -> Global | None:
     """Return the global that an expression names, or None."""
     if isinstance(node, n.Name) and scope.find(node.name) is None:
         return scope.module.globals.get(node.name)
-    if isinstance(node, n.Field):
+    if isinstance(node, n.FieldAccess):
         base = ev.expr(node.base, scope)
         if base.__class__ is Value and isinstance(base.data, Module):
             return base.data.globals.get(node.name)
@@ -264,9 +264,9 @@ def _export_symbol(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     what = node.arguments[0]
     value = ev.expr(what, scope)
     entry = global_of(ev, what, scope)
-    target: tree.Variable | Function
+    target: tree.Variable | FunctionValue
     kind: Any
-    if value.__class__ is Value and isinstance(value.data, Function):
+    if value.__class__ is Value and isinstance(value.data, FunctionValue):
         target, kind, default = value.data, value.type, value.data.decl.name
     elif entry is not None:
         target = ev.variable_of(entry, what.span)

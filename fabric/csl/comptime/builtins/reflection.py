@@ -70,7 +70,7 @@ def _dimensions(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
     return Value(ArrayType((len(dims),), U16), list(dims))
 
 
-def _struct(ev: Interpreter, value: Any, node: n.Node) -> Struct:
+def _struct(ev: Interpreter, value: Any, node: n.SyntaxNode) -> Struct:
     if value.__class__ is not Value or not isinstance(value.data, Struct):
         raise Fault(f"a struct is needed here, not {value.type}", node.span)
     return value.data

@@ -9,12 +9,12 @@ from fabric.csl import tree
 from fabric.csl.comptime.values import DIRECTIONS, Struct, Value
 from fabric.csl.diagnostics import Fault
 from fabric.csl.ir import Operand, Sym, Vreg
-from fabric.csl.lower.operations import Operations
+from fabric.csl.lower.operations import LoweredOperations
 from fabric.csl.lower.registers import ColorRegisters, color_of_address
 from fabric.csl.types import COMPTIME_FLOAT, COMPTIME_INT, COMPTIME_STRING, DIRECTION, F32, ArrayType, IntType
 from wse_core.encoding import DIRS
 
-__all__ = ["Machine"]
+__all__ = ["MachineRoutines"]
 
 STAMPS = (4, 8, 0)
 """A time stamp takes three registers from one of these on; others for the next one, so that the one before may stay."""
@@ -29,8 +29,8 @@ FORMS = ("", "d", "D", "x", "X", "b", "f", "s")
 """These may stand between braces in a text of <simprint>."""
 
 
-class Machine(Operations):
-    """`Machine` writes instructions of the machine that no expression makes; a mix-in of `FunctionLowering`."""
+class MachineRoutines(LoweredOperations):
+    """`MachineRoutines` writes instructions of the machine that no expression makes; a mix-in of `FunctionLowering`."""
 
     # ---- time
 
@@ -337,7 +337,7 @@ def letters(bits: int) -> str:
     return "".join(letter for k, letter in enumerate(DIRS) if bits >> k & 1)
 
 
-def _sets(value: Any, code: Machine) -> tuple[str, str]:
+def _sets(value: Any, code: MachineRoutines) -> tuple[str, str]:
     """Return the directions of a struct with ``rx`` and ``tx`` as letters."""
     fields = value.data.fields
     return tuple(  # type: ignore[return-value]
@@ -345,7 +345,7 @@ def _sets(value: Any, code: Machine) -> tuple[str, str]:
     )
 
 
-def _directions(value: Any, code: Machine) -> list[int]:
+def _directions(value: Any, code: MachineRoutines) -> list[int]:
     if value.type == DIRECTION:
         return [value.data]
     if isinstance(value.type, ArrayType):

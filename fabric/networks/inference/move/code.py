@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from fabric.asm.operands import Dsd, Dsr, Queue, Reg, Var
 from fabric.kernels.matvec.line_sum import LineSum
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.prefill.channels import COLOR_EAST, FROM_WEST, TO_EAST, Ends
-from fabric.networks.inference.writer import Writer
+from fabric.networks.inference.writer import DecoderWriter
 from fabric.program.program import Program
 
 __all__ = ["COLOR_ACROSS", "COLOR_ALONG", "COLOR_PASS", "MovingRow", "Sender", "receive_cache"]
@@ -70,7 +70,7 @@ class Sender:
     Parameters
     ----------
     p : Program
-    place : Placement
+    place : DecoderPlacement
         Of the mesh that read the prompt.
     parity : int
         Of the PE's column.
@@ -86,7 +86,7 @@ class Sender:
     def __init__(
         self,
         p: Program,
-        place: Placement,
+        place: DecoderPlacement,
         parity: int,
         ends: Ends,
         row: MovingRow,
@@ -195,12 +195,12 @@ class Sender:
                     p.mov16(p.fabout(self.to_east, self.size), p.fabin(self.from_west, self.size))
 
 
-def receive_cache(w: Writer, flood: LineSum, is_root: bool, coming: int, write: Dsr) -> None:
+def receive_cache(w: DecoderWriter, flood: LineSum, is_root: bool, coming: int, write: Dsr) -> None:
     """Write that all entries of the row's tokens come, and that the PE puts its features into its cache.
 
     Parameters
     ----------
-    w : Writer
+    w : DecoderWriter
     flood : LineSum
         An all-reduce along the row, whose flood is taken.
     is_root : bool

@@ -23,14 +23,14 @@ from fabric.networks.inference.fit import needed_words
 from fabric.networks.inference.move.code import COLOR_ACROSS, COLOR_ALONG, MovingRow, Sender
 from fabric.networks.inference.move.plan import shared_out, taken
 from fabric.networks.inference.oracle import Oracle
-from fabric.networks.inference.placement import NOTHING, Placement
+from fabric.networks.inference.placement import NOTHING, DecoderPlacement
 from fabric.networks.inference.prefill.channels import COLOR_EAST, Ends
 from fabric.networks.inference.prefill.fit import prompt_words
 from fabric.networks.inference.prefill.oracle import PrefillOracle
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import embeddings, readings
-from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.resident import ResidentDecoder
 from fabric.program.program import Program
 from wse_core.errors import ConfigError, PlanError
 from wse_core.formats import Bits
@@ -66,7 +66,7 @@ class TwoMeshes:
     Parameters
     ----------
     machine : Machine
-    prefill, decode : Placement
+    prefill, decode : DecoderPlacement
         Of the same decoder and format; the first with room for the tokens that it reads.
     length : int
         Tokens that the first mesh reads: all but the last of the prompt.
@@ -84,8 +84,8 @@ class TwoMeshes:
     def __init__(
         self,
         machine: Machine,
-        prefill: Placement,
-        decode: Placement,
+        prefill: DecoderPlacement,
+        decode: DecoderPlacement,
         length: int,
         policy: str = "shift",
         answers: int | None = None,
@@ -231,7 +231,7 @@ class TwoMeshes:
         tokens: Sequence[int],
         backend: Backend | None = None,
         tables: tuple[Mapping[str, Bits], Mapping[str, Bits]] | None = None,
-    ) -> tuple[Resident, Move]:
+    ) -> tuple[ResidentDecoder, Move]:
         """Read a prompt and move its keys and values; return the decoder that goes on, and what it took.
 
         Parameters
@@ -263,7 +263,9 @@ class TwoMeshes:
         begun = int(fabric.entered(self.prefill.inputs[0])[0])
         read = int(readings(fabric, "stamps", meshes[0])[-1].max())
         moved = int(readings(fabric, "moved", meshes[1]).max())
-        return Resident(self.decode, weights, fabric=fabric), Move(begun, read - begun, moved - read, run.wavelet_hops)
+        return ResidentDecoder(self.decode, weights, fabric=fabric), Move(
+            begun, read - begun, moved - read, run.wavelet_hops
+        )
 
     def tables(self, weights: Mapping[str, ArrayLike]) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
         """Return what the host writes into each mesh before the prompt."""

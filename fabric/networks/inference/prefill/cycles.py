@@ -31,7 +31,7 @@ from fabric.networks.inference.elementwise import FINE
 from fabric.networks.inference.prefill.channels import FROM_WEST, TO_EAST
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import PARTS, Prefill, PromptColumn
-from fabric.networks.inference.prefill.rows import LATE, Channel, Times, Ways
+from fabric.networks.inference.prefill.rows import LATE, Channel, RowWays, Times
 from fabric.price import timing
 from fabric.price.state import State, begin
 
@@ -183,7 +183,7 @@ class PromptCycles:
                 found[row, rng.permutation(decoder.experts)[: decoder.chosen]] += 1
         return found
 
-    def _ways(self, mark: str, columns: int) -> Ways:
+    def _ways(self, mark: str, columns: int) -> RowWays:
         """Return what the PEs of a line of so many columns do in a channel, the home being anywhere."""
 
         def gaps(place: int, where: int) -> tuple[int, ...] | None:
@@ -195,7 +195,7 @@ class PromptCycles:
             state.registers[:] = [where] * len(state.registers)  # one of them says where the home is
             return program.follow(first, first.replace(" ", " behind ", 1), None, state).gaps
 
-        return Ways.of(columns, gaps)
+        return RowWays.of(columns, gaps)
 
     def _ring(self, mark: str, state: State) -> tuple[RingProduct, State]:
         """Return the product that begins at a mark, and what is known behind it."""

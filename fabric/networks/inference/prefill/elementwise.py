@@ -23,7 +23,7 @@ from fabric.networks.inference.elementwise import (
 )
 from fabric.networks.inference.prefill.writer import PromptWriter
 
-__all__ = ["Angles", "emit_biases", "emit_gated", "emit_norm"]
+__all__ = ["AngleTasks", "emit_biases", "emit_gated", "emit_norm"]
 
 
 def _emit_sums(w: PromptWriter, numbers: Var, total: Callable[[], None]) -> None:
@@ -157,8 +157,8 @@ def _emit_smooth(w: PromptWriter, gate: Dsd) -> None:
     w.p.fmuls(w.inner, w.inner, gate)
 
 
-class Angles:
-    """An `Angles` writes the angles of a row's tokens, and the turning of its queries and keys, into a program.
+class AngleTasks:
+    """An `AngleTasks` writes the angles of a row's tokens, and the turning of its queries and keys, into a program.
 
     Parameters
     ----------

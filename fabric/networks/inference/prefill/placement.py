@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fabric.kernels.collectives.pieces.ring import Ring
 from fabric.kernels.matmul.local import Shape
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from wse_core.errors import ConfigError
 
 __all__ = ["EAST", "HERE", "WEST", "PromptPlacement", "TokenShape"]
@@ -52,12 +52,12 @@ class PromptPlacement:
 
     Attributes
     ----------
-    place : Placement
+    place : DecoderPlacement
     length : int
         Tokens of the prompt.
     """
 
-    place: Placement
+    place: DecoderPlacement
     length: int
 
     def __post_init__(self) -> None:

@@ -47,7 +47,7 @@ from fabric.networks.inference.elementwise import LOCAL
 from fabric.networks.inference.move.code import MovingRow, Sender
 from fabric.networks.inference.prefill.attention import PromptAttention
 from fabric.networks.inference.prefill.channels import COLOR_EAST, Channels, Ends, route_channels
-from fabric.networks.inference.prefill.elementwise import Angles, emit_biases, emit_gated, emit_norm
+from fabric.networks.inference.prefill.elementwise import AngleTasks, emit_biases, emit_gated, emit_norm
 from fabric.networks.inference.prefill.experts import PromptExperts
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.ring import COLOR_RING, TileRing
@@ -145,7 +145,7 @@ class Prefill:
         p = Program(f"prompt {column} {colors}", self.machine, half="cb16" if place.dtype == "cb16" else "f16")
         w = PromptWriter(p, prompt)
         ring, channels = TileRing(w, colors), Channels(w, column.parity, column.ends)
-        attention, angles = PromptAttention(w, ring, channels, column.head), Angles(w)
+        attention, angles = PromptAttention(w, ring, channels, column.head), AngleTasks(w)
         goes = p.param("goes", "u16", count=place.height)
         behind, answering = p.param("columns_behind", "u16"), p.param("last_token", "u16")
         stamps = Stamps(p, len(PARTS) + 1)

@@ -1,8 +1,8 @@
 """Lines of PEs have times while pieces and sums move along them: who waits for whom, all places of a line at once.
 
-A line is a row, or the columns of a head.  What a PE does itself comes from its program (`Ways`); a wavelet that waits
-for its predecessor's PE is a running maximum: a PE goes on when it is ready and when what comes to it has come, and
-that goes on one stage later.
+A line is a row, or the columns of a head.  What a PE does itself comes from its program (`RowWays`); a wavelet that
+waits for its predecessor's PE is a running maximum: a PE goes on when it is ready and when what comes to it has come,
+and that goes on one stage later.
 
 Tiles are sent and received by microthreads beside the main thread, and every wavelet of theirs takes a slot of the CE:
 what a PE owes in slots stretches its work, or passes while it waits.  While it waits both ends of its transfers mostly
@@ -22,7 +22,7 @@ from fabric.networks.inference.prefill.placement import EAST, HERE, WEST
 from fabric.price import timing
 from wse_core.params import Machine
 
-__all__ = ["SHARE", "Channel", "Times", "Ways"]
+__all__ = ["SHARE", "Channel", "RowWays", "Times"]
 
 Times = NDArray[np.float64]
 SHARE = 2 / 3
@@ -33,8 +33,8 @@ LATE = -1e15
 """This time comes before any other."""
 
 
-class Ways(NamedTuple):
-    """`Ways` are what the PEs of a line do in a step of a channel, each array with one entry per place.
+class RowWays(NamedTuple):
+    """`RowWays` are what the PEs of a line do in a step of a channel, each array with one entry per place.
 
     Attributes
     ----------
@@ -52,12 +52,12 @@ class Ways(NamedTuple):
     behind: dict[int, Times]
 
     @staticmethod
-    def of(places: int, gaps: Callable[[int, int], tuple[int, ...] | None]) -> Ways:
+    def of(places: int, gaps: Callable[[int, int], tuple[int, ...] | None]) -> RowWays:
         """Return the ways of a line; `gaps` says of a place and where the home is what `Course.gaps` does.
 
         Places between the ends are alike; None: the home cannot be there.
         """
-        found = Ways({}, {}, {})
+        found = RowWays({}, {}, {})
         for where in (WEST, EAST, HERE):
             kinds = {place: gaps(place, where) for place in {0, min(1, places - 1), places - 1}}
 
@@ -73,14 +73,14 @@ class Ways(NamedTuple):
             found.first[where], found.second[where], found.behind[where] = along(0), along(1), along(-1)
         return found
 
-    def over(self, places: int) -> Ways:
+    def over(self, places: int) -> RowWays:
         """Return the ways of a line of another length; those of three places and more have the same ends."""
 
         def along(each: dict[int, Times]) -> dict[int, Times]:
             middle = places - 2
             return {where: np.array([line[0], *[line[1]] * middle, line[-1]]) for where, line in each.items()}
 
-        return self if places == len(self.first[HERE]) else Ways(*map(along, self))
+        return self if places == len(self.first[HERE]) else RowWays(*map(along, self))
 
 
 class Channel:
@@ -89,12 +89,12 @@ class Channel:
     Parameters
     ----------
     machine : Machine
-    ways : Ways
+    ways : RowWays
     wavelets : int
         Of a piece, or of a part of a sum.
     """
 
-    def __init__(self, machine: Machine, ways: Ways, wavelets: int) -> None:
+    def __init__(self, machine: Machine, ways: RowWays, wavelets: int) -> None:
         self.m, self.ways, self.w = machine, ways, wavelets
         self.places = len(ways.first[HERE])
         self.way = timing.way(machine, 1)

@@ -1,8 +1,8 @@
 """The parts of a prompt's program have a writer in common: variables of a PE, descriptors, the local product, idioms.
 
-What `Idioms.keep` declares comes first and in the order of `fabric.networks.inference.writer.Writer`, behind the words
-kept for the code: decoding finds it where prefill leaves it.  Everything of a row's tokens lies token by
-token, features side by side, except queries, scores and mixed values: head by head, then token by token.
+What `Idioms.keep` declares comes first and in the order of `fabric.networks.inference.writer.DecoderWriter`, behind the
+words kept for the code: decoding finds it where prefill leaves it.  Everything of a row's tokens lies token by token,
+features side by side, except queries, scores and mixed values: head by head, then token by token.
 """
 
 from __future__ import annotations

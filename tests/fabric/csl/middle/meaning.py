@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fabric.csl.ir import AutoDsr, Function, Instr, Memory, Sym, Vreg, signed
+from fabric.csl.ir import AutoDsr, Instr, IrFunction, StaticMemory, Sym, Vreg, signed
 from wse_core import isa
 from wse_core.reference.alu import ALU, CONDITION
 from wse_core.reference.numerics import Num
@@ -53,7 +53,7 @@ class Machine:
 
     addresses: dict[str, int] = field(default_factory=dict)
     words: dict[int, int] = field(default_factory=dict)
-    memories: dict[str, Memory] = field(default_factory=dict)
+    memories: dict[str, StaticMemory] = field(default_factory=dict)
     registers: list[int] = field(default_factory=lambda: [0xA000 + k for k in range(16)])
     dsrs: dict[object, Descriptor] = field(default_factory=dict)
     log: list[object] = field(default_factory=list)
@@ -92,7 +92,7 @@ class Machine:
 
     # ---- functions
 
-    def run(self, function: Function, arguments: tuple[int, ...] = ()) -> tuple[int, ...]:
+    def run(self, function: IrFunction, arguments: tuple[int, ...] = ()) -> tuple[int, ...]:
         """Run a function; return the numbers of its result."""
         if not function.blocks:
             return self._anything(function, arguments)
@@ -121,7 +121,7 @@ class Machine:
                 a, b = (self.get(held, arg, size) for arg in last.args)
                 block = then if CONDITION[row][condition](NUM, a, b) else otherwise
 
-    def _anything(self, function: Function, arguments: tuple[int, ...]) -> tuple[int, ...]:
+    def _anything(self, function: IrFunction, arguments: tuple[int, ...]) -> tuple[int, ...]:
         mixed = sum((k + 1) * value for k, value in enumerate(arguments)) + 7
         for name in self.reachable:
             for k in range(self.memories[name].words):
@@ -245,7 +245,7 @@ class Machine:
             self.log.append((vector.op, vector.ending))
 
 
-def world_of(function: Function) -> dict[str, Memory]:
+def world_of(function: IrFunction) -> dict[str, StaticMemory]:
     """Return the memories that a function names, by name."""
     found = {memory.name: memory for memory in function.frame}
     for instr in function.instructions():
@@ -257,13 +257,13 @@ def world_of(function: Function) -> dict[str, Memory]:
 
 
 def outcome(
-    function: Function, arguments: tuple[int, ...], world: dict[str, Memory], machine: Machine | None = None
+    function: IrFunction, arguments: tuple[int, ...], world: dict[str, StaticMemory], machine: Machine | None = None
 ) -> Outcome:
     """Return what a function does, seen from outside of it.
 
     Parameters
     ----------
-    function : Function
+    function : IrFunction
     arguments : tuple of int
     world : dict
         The memories of the program.  Those of them that are the function's own are not looked at afterwards.

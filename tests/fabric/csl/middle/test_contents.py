@@ -7,7 +7,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fabric.csl.ir import Memory
+from fabric.csl.ir import StaticMemory
 from fabric.csl.ir.reader import read
 from fabric.csl.optimise.local import number
 from fabric.csl.optimise.memory import Contents
@@ -16,7 +16,7 @@ from tests.fabric.csl.middle.texts import text
 
 
 def memory(name, is_apart):
-    made = Memory(name, 8, "u16")
+    made = StaticMemory(name, 8, "u16")
     made.apart = is_apart
     return made
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fabric.csl.allocate import Stack, allocate
-from fabric.csl.ir import Function, Memory
+from fabric.csl.ir import IrFunction, StaticMemory
 from fabric.csl.ir.printer import listing
 from fabric.csl.ir.reader import read
 from fabric.csl.optimise import (
@@ -100,14 +100,14 @@ class Frame:
     """Memory for registers that are kept there."""
 
     def __init__(self):
-        self.made: list[Memory] = []
+        self.made: list[StaticMemory] = []
 
     def __call__(self, words):
-        self.made.append(Memory(f"kept#{len(self.made)}", 1, "u32" if words == 2 else "u16"))
+        self.made.append(StaticMemory(f"kept#{len(self.made)}", 1, "u32" if words == 2 else "u16"))
         return self.made[-1]
 
 
-def in_registers(function: Function, reserved: frozenset[int]) -> Frame:
+def in_registers(function: IrFunction, reserved: frozenset[int]) -> Frame:
     """Give a function its registers; return the memory that it needs."""
     frame = Frame()
     allocate(function, frame, reserved)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from fabric.csl.ir import Memory, Template
-from fabric.csl.ir.machine import ExplicitDsr, Program
+from fabric.csl.ir import StaticMemory, Template
+from fabric.csl.ir.machine import ExplicitDsr, IrProgram
 from fabric.csl.ir.reader import read
 from fabric.csl.optimise import dead, frames, memory, partners, products
 from tests.fabric.csl.middle.texts import lines, text
@@ -14,7 +14,7 @@ from tests.fabric.csl.middle.texts import lines, text
 def test_memory_that_nothing_leads_to():
     """A descriptor, a FIFO, an address in a register or in other memory lead to it; loads and stores do not."""
     names = ("a", "b", "c", "d", "e", "f")
-    memories = {name: Memory(name, 4, "u16") for name in names}
+    memories = {name: StaticMemory(name, 4, "u16") for name in names}
     function = read(
         "\n".join(f"@{name} = memory(u16, 4)" for name in names)
         + "\nfifo#1 = storage(memory=@d)\nfn f():\n  b1:\n    v1 = load [@a]\n    store v1 [@a+1]\n    v2 = const @b\n"
@@ -26,7 +26,7 @@ def test_memory_that_nothing_leads_to():
     found["a"].relocations[0] = next(
         sym for i in function.instructions() for sym in memory.addresses(i) if sym.memory.name == "a"
     )
-    program = Program([function], list(found.values()))
+    program = IrProgram([function], list(found.values()))
     memory.set_apart(program)
     assert {name for name, made in found.items() if made.apart} == {"f"}
     del found["a"].relocations[0]
@@ -54,7 +54,7 @@ def test_dsrs_that_lead_to_one_memory(more, known):
             dsr, t = instr.data
             base = type(t.base)(held[t.base.memory.name], t.base.offset)
             instr.data = (dsr, Template(t.kind, base, t.extents, flags=t.flags))
-    memory.name_apart(Program([one, other]))
+    memory.name_apart(IrProgram([one, other]))
     assert one.named is other.named
     assert (one.named[ExplicitDsr("src1", 1)] is not None) == known
 

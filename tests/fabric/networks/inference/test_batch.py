@@ -15,8 +15,8 @@ from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.fit import admit, largest, needed_words, tokens_per_row
-from fabric.networks.inference.placement import Placement
-from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.placement import DecoderPlacement
+from fabric.networks.inference.resident import ResidentDecoder
 from fabric.networks.inference.rows import POLICIES
 from tests.examples import examples, few, mixed
 from tests.fabric.networks.inference.machines import CHANGES, machine_of
@@ -36,7 +36,7 @@ PROJECTED = Decoder(6, 1, 4, 2, 4, 5, 5, 64, 1e-5, norms="behind", projection_no
 
 def decode_of(decoder, width, height, batch, tokens, policy="shift", numbers=None, dtype="f16"):
     """Return a decoder of a batch with room for so many tokens of each request."""
-    place = Placement(decoder, width, height, tokens_per_row(tokens, height, policy), dtype, batch=batch)
+    place = DecoderPlacement(decoder, width, height, tokens_per_row(tokens, height, policy), dtype, batch=batch)
     return Decode(numbers or machine(), place, policy)
 
 
@@ -126,8 +126,8 @@ def test_positions_beyond_a_leap():
 def test_eight_requests_take_less_than_three_times_one():
     """On 64 x 64 PEs, where a step is mostly waiting for sums: eight tokens of eight requests, 40 before each."""
     decoder = Decoder(128, 2, 8, 8, 16, 128, 128, 64, 1e-5)
-    weights, place = random_weights(decoder), Placement(decoder, 64, 64, 1)
-    alone = Resident(Decode(machine(), place), weights)
+    weights, place = random_weights(decoder), DecoderPlacement(decoder, 64, 64, 1)
+    alone = ResidentDecoder(Decode(machine(), place), weights)
     together = BatchResident(Decode(machine(), replace(place, batch=8)), weights)
     for n in range(4):
         given = [LaneToken((n + lane) % 7, n == 0) for lane in range(8)]
@@ -140,7 +140,7 @@ def test_eight_requests_take_less_than_three_times_one():
 
 def test_a_batch_that_does_not_fit_is_refused_with_one_that_does():
     """The largest tensor and its bytes, the smallest mesh for all, and the largest batch on this mesh."""
-    place = Placement(SMALL, 2, 2, 40, batch=60)
+    place = DecoderPlacement(SMALL, 2, 2, 40, batch=60)
     with pytest.raises(PlanError, match=r"of a batch of 60 .* the most of them for cache \(\d.* bytes\)") as refused:
         admit(place, machine(), 80, "shift")
     most = largest(place, machine(), "batch")
@@ -168,9 +168,9 @@ def test_what_is_refused():
     with pytest.raises(ConfigError, match="room for 2 tokens of a request"):
         resident.step([LaneToken(1), LaneToken(1)])
     with pytest.raises(ConfigError, match="in turns or together"):
-        Placement(SMALL, 2, 2, 1, requests=2, batch=2)
+        DecoderPlacement(SMALL, 2, 2, 1, requests=2, batch=2)
     with pytest.raises(ConfigError, match="batch is -1"):
-        Placement(SMALL, 2, 2, 1, batch=-1)
+        DecoderPlacement(SMALL, 2, 2, 1, batch=-1)
 
 
 def test_no_number_is_an_error_and_not_a_token():
@@ -233,7 +233,7 @@ def run_tries(decode, tokens, steps, seed=0, backend=None):
 def ahead_of(decoder, width, height, batch, ahead, tokens, policy="round", numbers=None, dtype="f16"):
     """Return a decoder that takes several tokens of each request in a step."""
     room = tokens_per_row(tokens, height, policy)
-    place = Placement(decoder, width, height, room, dtype, batch=batch, ahead=ahead)
+    place = DecoderPlacement(decoder, width, height, room, dtype, batch=batch, ahead=ahead)
     return Decode(numbers or machine(), place, policy)
 
 
@@ -277,6 +277,6 @@ def test_what_is_refused_of_several_tokens():
     with pytest.raises(ConfigError, match="lane 2 goes on behind lane 1, of another request"):
         resident.step([LaneToken(1, True), None, LaneToken(1, False, 1), None])
     with pytest.raises(ConfigError, match="are for a batch"):
-        Placement(SMALL, 2, 2, 1, ahead=2)
+        DecoderPlacement(SMALL, 2, 2, 1, ahead=2)
     with pytest.raises(ConfigError, match="at most 500"):
-        Placement(SMALL, 2, 2, 1, batch=251, ahead=2)
+        DecoderPlacement(SMALL, 2, 2, 1, batch=251, ahead=2)

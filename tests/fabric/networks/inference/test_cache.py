@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from fabric.networks.inference.axes import COLOR_SHIFT
 from fabric.networks.inference.decode import Decode
-from fabric.networks.inference.placement import Placement
-from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.placement import DecoderPlacement
+from fabric.networks.inference.resident import ResidentDecoder
 from fabric.networks.inference.rows import Rows
 from tests.examples import examples
 from tests.fabric.networks.inference.small_models import random_weights
@@ -56,8 +56,8 @@ def test_other_policies_place_as_they_say():
 def test_the_wafer_moves_what_the_rule_moves(width, height):
     """Wavelets of the shift: one entry per layer, column and move, one hop each (up the ramp and over one link)."""
     tokens = 2 * height + 2
-    place = Placement(SMALL, width, height, 3)
-    resident, cache = Resident(Decode(machine(), place), random_weights(SMALL)), Rows(height, 3)
+    place = DecoderPlacement(SMALL, width, height, 3)
+    resident, cache = ResidentDecoder(Decode(machine(), place), random_weights(SMALL)), Rows(height, 3)
     for token in range(tokens):
         resident.step(token % 5)
         cache.append()

@@ -16,12 +16,12 @@ from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.fit import admit, largest, needed_words, tokens_per_row
 from fabric.networks.inference.oracle import Oracle
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.prefill.fit import prompt_words
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import addresses, read_prompt
-from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.resident import ResidentDecoder
 from fabric.networks.inference.rows import POLICIES, Rows
 from tests.examples import examples
 from tests.fabric.networks.inference.small_models import decoders, have_room, random_weights
@@ -34,7 +34,7 @@ LONG = Decoder(24, 1, 4, 2, 8, 20, 17, 4096, 1e-5)
 
 def chunks_of(decoder, width, height, length, size, policy="round", behind=3, dtype="f16"):
     """Return the programs of a prompt of so many tokens and one, and of an answer behind it."""
-    place = Placement(decoder, width, height, tokens_per_row(length + behind, height, policy), dtype)
+    place = DecoderPlacement(decoder, width, height, tokens_per_row(length + behind, height, policy), dtype)
     return Chunks(machine(), place, length, size, policy)
 
 
@@ -86,7 +86,7 @@ def test_both_programs_have_the_same_at_the_same_place(policy):
     built = chunks_of(LONG, 3, 2, 7, 3, policy)
     weights, names = random_weights(LONG), ["weights", "cache", "norms"]
     empty = Decode(machine(), built.decode.place, policy, code=built.decode.code)
-    fabrics = BatchResident(built.reader, weights).fabric, Resident(empty, weights).fabric
+    fabrics = BatchResident(built.reader, weights).fabric, ResidentDecoder(empty, weights).fabric
     one, other = (addresses(fabric, names) for fabric in fabrics)
     for name in names:
         assert np.array_equal(one[name], other[name])
@@ -97,7 +97,7 @@ def test_four_times_the_longest_prompt_that_fits_at_once():
     width, height, room = 3, 2, machine()["mem.words"]
 
     def at_once(length):
-        place = Placement(LONG, width, height, tokens_per_row(length + 1, height, "round"))
+        place = DecoderPlacement(LONG, width, height, tokens_per_row(length + 1, height, "round"))
         prompt = PromptPlacement(place, length)
         return max(sum(prompt_words(prompt).values()), sum(needed_words(place, prompt.slots).values()))
 
@@ -113,21 +113,21 @@ def test_four_times_the_longest_prompt_that_fits_at_once():
     assert np.array_equal(step.logits, [oracle.step(token)[1] for token in tokens][-1])
     # Where both fit, the tokens are the same.
     short = tokens[:longest]
-    place = Placement(LONG, width, height, tokens_per_row(longest, height, "round"))
+    place = DecoderPlacement(LONG, width, height, tokens_per_row(longest, height, "round"))
     prompt = PromptPlacement(place, longest)
     decode = Decode(machine(), place, "round", prompt=prompt)
     read = read_prompt(Prefill(machine(), prompt), weights, decode.tables(weights), short)
     pieces = chunks_of(LONG, width, height, longest - 1, 8)
     reading = pieces.read(weights, pieces.decode.tables(weights), short[:-1])
     answer = pieces.answering(weights, reading.kept).step(short[-1])
-    resumed = Resident(decode, weights, kept=read.kept).resume()
+    resumed = ResidentDecoder(decode, weights, kept=read.kept).resume()
     assert resumed.token == answer.token
     assert np.abs(resumed.logits.view(np.float32) - answer.logits.view(np.float32)).max() < 0.02
 
 
 def test_pieces_that_do_not_fit_are_refused_with_some_that_do():
     """The message names the largest pieces for this mesh; their memory does not depend on the prompt but for caches."""
-    place = Placement(LONG, 2, 2, 40)
+    place = DecoderPlacement(LONG, 2, 2, 40)
     wide = replace(place, batch=1, ahead=200)
     with pytest.raises(PlanError, match=r"of 200 tokens at a time does not fit .* or --chunk \d+ on this one"):
         admit(wide, machine(), 80, "round")

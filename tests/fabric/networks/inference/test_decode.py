@@ -13,8 +13,8 @@ from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decoder import HEAD_NORMS, Decoder, LayerKind
 from fabric.networks.inference.fit import needed_words, tokens_per_row
 from fabric.networks.inference.oracle import Oracle
-from fabric.networks.inference.placement import Placement
-from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.placement import DecoderPlacement
+from fabric.networks.inference.resident import ResidentDecoder
 from fabric.networks.inference.rows import POLICIES
 from harness.models.bound import bounded_logits
 from harness.models.plain import PlainDecoder
@@ -38,14 +38,14 @@ WINDOWED = Decoder(6, 2, 2, 1, 2, 5, 5, 64, 1e-5, score_cap=2.0, logit_cap=3.0, 
 
 def placed(decoder, width, height, tokens, policy="shift", dtype="f16"):
     """Return where a decoder lies that has room for so many tokens."""
-    return Placement(decoder, width, height, tokens_per_row(tokens, height, policy), dtype)
+    return DecoderPlacement(decoder, width, height, tokens_per_row(tokens, height, policy), dtype)
 
 
 def run(decoder, width, height, tokens, policy="shift", dtype="f16", backend=None, seed=0):
     """Feed tokens and compare each step with the oracle; return (resident, oracle, logits as numbers, weights)."""
     weights = random_weights(decoder, seed)
     decode = Decode(machine(), placed(decoder, width, height, tokens, policy, dtype), policy)
-    resident, oracle = Resident(decode, weights, backend), Oracle(decode, weights)
+    resident, oracle = ResidentDecoder(decode, weights, backend), Oracle(decode, weights)
     token, logits, fed = seed % decoder.vocabulary, [], []
     for _ in range(tokens):
         step = resident.step(token)
@@ -111,7 +111,7 @@ def test_both_engines_give_the_same(decoder):
     found = {}
     for backend in ("compiled", "reference"):
         weights = random_weights(decoder)
-        resident = Resident(Decode(machine(), Placement(decoder, 2, 2, 1)), weights, backend)
+        resident = ResidentDecoder(Decode(machine(), DecoderPlacement(decoder, 2, 2, 1)), weights, backend)
         found[backend] = [resident.step(token) for token in (3, 1)]
     for a, b in zip(*found.values(), strict=True):
         assert (a.token, a.cycles, a.hops) == (b.token, b.cycles, b.hops)
@@ -162,7 +162,7 @@ def test_windows(layers, policy):
     assert np.abs(logits[3:] - whole[3:]).max() > 0.1
     if layers == (NEAR, NEAR):  # what lies more than two windows back has no say
         other = [(token + 1) % decoder.vocabulary for token in fed[:5]] + fed[5:]
-        resident = Resident(Decode(machine(), placed(decoder, 4, 3, 17, policy), policy), weights)
+        resident = ResidentDecoder(Decode(machine(), placed(decoder, 4, 3, 17, policy), policy), weights)
         again = [resident.step(token).logits for token in other]
         assert np.array_equal(np.array(again[9:]).view(np.float32), logits[9:])
 
@@ -195,7 +195,7 @@ def test_gelu_far_from_zero(size):
     for name in [name for name in weights if "gate_proj" in name]:
         weights[name] = size * weights[name]
     decode = Decode(machine(), placed(decoder, 3, 2, 4))
-    resident, oracle = Resident(decode, weights), Oracle(decode, weights)
+    resident, oracle = ResidentDecoder(decode, weights), Oracle(decode, weights)
     plain = PlainDecoder(decoder, rounded(weights, "f16"), np.float64).forward([3, 1, 4, 1])
     for token, wanted in zip([3, 1, 4, 1], plain, strict=True):
         logits = resident.step(token).logits
@@ -212,7 +212,7 @@ def test_norms_of_heads_are_by_feature_and_by_product():
             name = f"model.layers.1.self_attn.{norm}.weight"
             changed = weights | {name: weights[name] * np.where(np.arange(decoder.head_size) == feature, 4.0, 1.0)}
             plain = PlainDecoder(decoder, rounded(changed, "f16"), np.float64).forward([3, 1, 4])
-            resident = Resident(Decode(machine(), placed(decoder, 4, 2, 3)), changed)
+            resident = ResidentDecoder(Decode(machine(), placed(decoder, 4, 2, 3)), changed)
             logits = np.array([resident.step(token).logits.view(np.float32) for token in (3, 1, 4)])
             assert np.abs(logits - plain).max() <= 20 * 2.0**-11 * (1 + np.abs(plain).max())
             other = PlainDecoder(decoder, rounded(weights, "f16"), np.float64).forward([3, 1, 4])
@@ -229,7 +229,7 @@ def test_positions_beyond_a_leap():
 
 def test_what_is_refused():
     """Tokens that do not exist, and one more than the cache holds, are refused by name."""
-    resident = Resident(Decode(machine(), Placement(SMALL, 2, 2, 1)), random_weights(SMALL))
+    resident = ResidentDecoder(Decode(machine(), DecoderPlacement(SMALL, 2, 2, 1)), random_weights(SMALL))
     with pytest.raises(ConfigError, match="token 17 does not exist"):
         resident.step(17)
     resident.step(0)
@@ -242,6 +242,6 @@ def test_no_number_is_an_error_and_not_a_token():
     """A weight that makes a logit infinite ends the run with a message."""
     weights = random_weights(SMALL)
     weights["lm_head.weight"][3] = np.inf
-    resident = Resident(Decode(machine(), Placement(SMALL, 2, 2, 1)), weights)
+    resident = ResidentDecoder(Decode(machine(), DecoderPlacement(SMALL, 2, 2, 1)), weights)
     with pytest.raises(ConfigError, match="no finite numbers"):
         resident.step(0)

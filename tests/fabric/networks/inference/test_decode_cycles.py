@@ -17,8 +17,8 @@ from fabric.networks.inference.decode import PARTS, Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.fit import needed_words, tokens_per_row
-from fabric.networks.inference.placement import Placement
-from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.placement import DecoderPlacement
+from fabric.networks.inference.resident import ResidentDecoder
 from fabric.price import timing
 from fabric.price.walk import Walker
 from tests.examples import examples, few, mixed
@@ -54,13 +54,13 @@ SIZES = few(
 
 def decode_of(decoder, width, height, policy, tokens, numbers=None, **options):
     """Return a decoder with room for so many tokens."""
-    place = Placement(decoder, width, height, tokens_per_row(tokens, height, policy), **options)
+    place = DecoderPlacement(decoder, width, height, tokens_per_row(tokens, height, policy), **options)
     return Decode(numbers or machine(), place, policy)
 
 
 def steps_of(decode, tokens):
     """Run some tokens; return the cycles of each step."""
-    resident = Resident(decode, random_weights(decode.place.decoder))
+    resident = ResidentDecoder(decode, random_weights(decode.place.decoder))
     return [resident.step(token % 2).cycles for token in range(tokens)]
 
 
@@ -94,9 +94,9 @@ def test_steps_of_any_decoder(decoder, width, height, policy, dtype, name):
 def test_parts(decoder, width, height, policy):
     """Each part of the last layer is within 1 %, or 12 cycles of the short ones."""
     tokens = height + 2
-    place = Placement(decoder, width, height, tokens_per_row(tokens, height, policy))
+    place = DecoderPlacement(decoder, width, height, tokens_per_row(tokens, height, policy))
     decode = Decode(machine(), place, policy, timed=True)
-    resident = Resident(decode, random_weights(decoder))
+    resident = ResidentDecoder(decode, random_weights(decoder))
     for token in range(tokens):
         resident.step(token % 7)
     ends = resident.stamps().max(axis=(1, 2))
@@ -115,9 +115,9 @@ def test_parts(decoder, width, height, policy):
 def test_rows_that_take_an_entry_and_hand_one_on(decoder, width, height):
     """Entries of 8 to 256 numbers: what the cache does is within 2 cycles in all steps, whoever moves."""
     tokens = 2 * height + 2
-    place = Placement(decoder, width, height, tokens_per_row(tokens, height, "shift"))
+    place = DecoderPlacement(decoder, width, height, tokens_per_row(tokens, height, "shift"))
     decode = Decode(machine(), place, "shift", timed=True)
-    resident, form, number = Resident(decode, random_weights(decoder)), StepCycles(decode), PARTS.index("cache")
+    resident, form, number = ResidentDecoder(decode, random_weights(decoder)), StepCycles(decode), PARTS.index("cache")
     for token in range(tokens):
         resident.step(token % 7)
         got = np.diff(resident.stamps().max(axis=(1, 2)))[number]

@@ -6,8 +6,8 @@ import pytest
 
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decoder import Decoder
-from fabric.networks.inference.placement import Placement
-from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.placement import DecoderPlacement
+from fabric.networks.inference.resident import ResidentDecoder
 from tests.examples import few
 from tests.fabric.networks.inference.hops import step_hops
 from tests.fabric.networks.inference.small_models import random_weights
@@ -24,8 +24,8 @@ def test_hops_are_those_of_sums_and_shifts(width, height, policy):
     """Counted hops equal the closed form in every step, so element-wise parts and transposes move nothing."""
     tokens = 2 * height + 2
     room = tokens if policy == "concat" else -(-tokens // height)
-    decode = Decode(machine(), Placement(DECODER, width, height, room), policy)
-    resident = Resident(decode, random_weights(DECODER))
+    decode = Decode(machine(), DecoderPlacement(DECODER, width, height, room), policy)
+    resident = ResidentDecoder(decode, random_weights(DECODER))
     for before in range(tokens):
         expected = step_hops(decode, before)
         more = resident.step(before % 7).hops - sum(expected.values())

@@ -14,14 +14,14 @@ from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.fit import GAPS, needed_words, tokens_per_row
 from fabric.networks.inference.oracle import Oracle
-from fabric.networks.inference.pipeline import Pipeline
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.pipeline import RegionPipeline
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.prefill import cycles
 from fabric.networks.inference.prefill.cycles import PromptCycles
 from fabric.networks.inference.prefill.fit import prompt_words
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
-from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.resident import ResidentDecoder
 from fabric.networks.inference.rows import POLICIES
 from fabric.networks.inference.writer import code_words
 from harness.inference.estimate import BY_EXPERTS
@@ -46,9 +46,9 @@ OLMOE = replace(SMALL, experts=5, chosen=4, renormalised=False, projection_norms
 def run(decoder, width, height, tokens, policy="shift", dtype="f16", seed=0, preset="wse2", backend=None):
     """Let a wafer answer; compare each step with the oracle, and its cycles with the price; return logits and steps."""
     m = machine(preset)
-    place = Placement(decoder, width, height, tokens_per_row(tokens, height, policy), dtype)
+    place = DecoderPlacement(decoder, width, height, tokens_per_row(tokens, height, policy), dtype)
     decode, weights = Decode(m, place, policy), rounded(random_weights(decoder, seed), dtype)
-    resident, oracle, form = Resident(decode, weights, backend), Oracle(decode, weights), StepCycles(decode)
+    resident, oracle, form = ResidentDecoder(decode, weights, backend), Oracle(decode, weights), StepCycles(decode)
     fed, logits, steps, token = [], [], [], seed % decoder.vocabulary
     for number in range(tokens):
         fed.append(token)
@@ -80,7 +80,7 @@ def test_bits_are_the_oracles(decoder, experts, share, renormalised, width, heig
     decoder = replace(
         decoder, experts=experts, chosen=max(1, round(share * experts)), renormalised=renormalised, ffn_bias=False
     )
-    assume(have_room(needed_words(Placement(decoder, width, height, tokens_per_row(4, height, policy), dtype))))
+    assume(have_room(needed_words(DecoderPlacement(decoder, width, height, tokens_per_row(4, height, policy), dtype))))
     run(decoder, width, height, 4, policy, dtype, seed)
 
 
@@ -103,8 +103,8 @@ def test_of_equal_logits_the_lower_expert_wins():
     weights = rounded(random_weights(SMALL), "f16")
     for layer in range(SMALL.layers):
         weights[f"model.layers.{layer}.mlp.gate.weight"][:] = 0
-    decode = Decode(machine(), Placement(SMALL, 3, 2, 4))
-    resident, oracle = Resident(decode, weights), Oracle(decode, weights)
+    decode = Decode(machine(), DecoderPlacement(SMALL, 3, 2, 4))
+    resident, oracle = ResidentDecoder(decode, weights), Oracle(decode, weights)
     assert np.array_equal(resident.step(3).logits, oracle.step(3)[1])
     assert (resident.fabric.read("picked")[..., :2] == [0, 1]).all()
     assert (resident.fabric.read("expert_shares") == 0.5).all()
@@ -115,7 +115,7 @@ def test_work_grows_with_what_is_chosen_and_not_with_what_is_there():
 
     def taken(experts, chosen):
         decoder = replace(SMALL, hidden=48, ffn=64, experts=experts, chosen=chosen)
-        return StepCycles(Decode(machine(), Placement(decoder, 3, 2, 4))).step(2)
+        return StepCycles(Decode(machine(), DecoderPlacement(decoder, 3, 2, 4))).step(2)
 
     two, three, four = (taken(4, chosen) for chosen in (2, 3, 4))
     assert four - three == pytest.approx(three - two, rel=0.15)
@@ -127,7 +127,7 @@ def test_work_grows_with_what_is_chosen_and_not_with_what_is_there():
     ("decoder", "lanes"), mixed([SMALL, QWEN, OLMOE], [{}, {"batch": 3}, {"batch": 1, "ahead": 4}])
 )
 def test_programs_take_what_is_reckoned(decoder, lanes):
-    place = Placement(decoder, 5, 3, 2, **lanes)
+    place = DecoderPlacement(decoder, 5, 3, 2, **lanes)
     counted = {name: words for name, words in needed_words(place).items() if name != "code"}
     for image in Decode(machine(), place, "round").layout().build().programs:
         assert 2 * len(image.code) <= code_words(place)
@@ -137,9 +137,9 @@ def test_programs_take_what_is_reckoned(decoder, lanes):
 
 
 def test_regions_have_experts_of_their_layers():
-    place = Placement(SMALL, 3, 2, 4)
-    first = Pipeline(machine(), place, 2).stages[0]
-    assert first.place.weight_words == Placement(replace(SMALL, layers=1), 3, 2, 4).head_at
+    place = DecoderPlacement(SMALL, 3, 2, 4)
+    first = RegionPipeline(machine(), place, 2).stages[0]
+    assert first.place.weight_words == DecoderPlacement(replace(SMALL, layers=1), 3, 2, 4).head_at
 
 
 def with_experts(decoder, experts, share, renormalised):
@@ -215,7 +215,7 @@ def test_prompts_at_once_have_the_oracles_bits(
 ):
     """Any mesh, rows with an empty place and rows without tokens: the prompt and three steps behind it."""
     decoder, length = with_experts(decoder, experts, share, renormalised), max(1, round(rounds * height))
-    place = Placement(decoder, width, height, tokens_per_row(length + 3, height, policy), dtype)
+    place = DecoderPlacement(decoder, width, height, tokens_per_row(length + 3, height, policy), dtype)
     assume(have_room(prompt_words(PromptPlacement(place, length)), needed_words(place)))
     Both(decoder, width, height, length, 3, policy, dtype, seed=seed).check(3)
 
@@ -263,7 +263,7 @@ def test_both_engines_give_the_same_to_a_prompt():
 
 @pytest.mark.parametrize("decoder", [SMALL, QWEN, replace(OLMOE, norms="both")])
 def test_programs_of_prompts_take_what_is_reckoned(decoder):
-    prompt = PromptPlacement(Placement(decoder, 5, 3, 4), 8)
+    prompt = PromptPlacement(DecoderPlacement(decoder, 5, 3, 4), 8)
     counted = {name: words for name, words in prompt_words(prompt).items() if name != "code"}
     for image in Prefill(machine(), prompt).layout().build().programs:
         assert 2 * len(image.code) <= code_words(prompt.place)

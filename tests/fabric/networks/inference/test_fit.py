@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.fit import CODE_WORDS, GAPS, admit, needed_words, smallest_mesh, tokens_per_row
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.rows import POLICIES
 from fabric.networks.inference.writer import code_words
 from harness.models.presets import PRESETS
@@ -39,7 +39,7 @@ ALL = Decoder(6, 2, 4, 2, 4, 5, 5, 64, 1e-5, o_bias=True, ffn_bias=True, qkv_bia
 @example(decoder=CLASSIC[2], width=5, height=3, room=2, batch=0)
 def test_programs_take_what_is_reckoned(decoder, width, height, room, batch):
     """Code stays below its share; variables are those that are counted, but for the gaps between them."""
-    place = Placement(decoder, width, height, room, batch=batch)
+    place = DecoderPlacement(decoder, width, height, room, batch=batch)
     assume(have_room(needed_words(place)))
     counted = {name: words for name, words in needed_words(place).items() if name != "code"}
     for image in Decode(machine(), place).layout().build().programs:
@@ -52,13 +52,13 @@ def test_programs_take_what_is_reckoned(decoder, width, height, room, batch):
 
 def test_published_models_are_refused_with_a_mesh_that_carries_one():
     """The 8B model needs most of a wafer; on 64 x 64 the largest tensor is named."""
-    place = Placement(PRESETS["LLaMA3-8B"], 64, 64, 1)
+    place = DecoderPlacement(PRESETS["LLaMA3-8B"], 64, 64, 1)
     with pytest.raises(PlanError, match=r"PE \(0, 0\) needs .* the most of them for gate_up"):
         admit(place, machine(), 64, "shift")
     mesh = smallest_mesh(place, machine(), 64, "shift")
     assert mesh is not None
     assert 360_000 < mesh[0] * mesh[1] < 750_000
-    large = Placement(PRESETS["QWen2-72B"], 64, 64, 1)
+    large = DecoderPlacement(PRESETS["QWen2-72B"], 64, 64, 1)
     assert smallest_mesh(large, machine(), 64, "shift") is None
     with pytest.raises(PlanError, match="no mesh of one wafer"):
         admit(large, machine(), 64, "shift")
@@ -71,11 +71,11 @@ def test_the_smallest_mesh_is_the_smallest(decoder, tokens, policy):
     small = machine("wse2", {"mem.words": CODE_WORDS + GAPS + 1500, "fabric.width": 9, "fabric.height": 11})
 
     def fits(width, height):
-        place = Placement(decoder, width, height, tokens_per_row(tokens, height, policy))
+        place = DecoderPlacement(decoder, width, height, tokens_per_row(tokens, height, policy))
         return sum(needed_words(place).values()) <= small["mem.words"]
 
     carrying = [(w, h) for w in range(1, 10) for h in range(1, 12) if fits(w, h)]
-    found = smallest_mesh(Placement(decoder, 1, 1, tokens), small, tokens, policy)
+    found = smallest_mesh(DecoderPlacement(decoder, 1, 1, tokens), small, tokens, policy)
     assert (found is None) == (not carrying)
     if found is not None:
         assert fits(*found)

@@ -12,7 +12,7 @@ from fabric.networks.inference.fit import tokens_per_row
 from fabric.networks.inference.move.cycles import MoveCycles
 from fabric.networks.inference.move.plan import shared_out
 from fabric.networks.inference.move.two_meshes import TwoMeshes
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.reading import readings
 from tests.examples import examples
@@ -26,8 +26,8 @@ SMALL = Decoder(24, 2, 4, 2, 8, 20, 17, 64, 1e-5)
 
 def meshes(decoder, first, second, length, steps=2, policy="shift", dtype="f16"):
     """Return two meshes for a prompt of `length` tokens and the one behind it, and so many steps."""
-    before = Placement(decoder, *first, max(1, -(-length // first[1])), dtype)
-    behind = Placement(decoder, *second, tokens_per_row(length + steps, second[1], policy), dtype)
+    before = DecoderPlacement(decoder, *first, max(1, -(-length // first[1])), dtype)
+    behind = DecoderPlacement(decoder, *second, tokens_per_row(length + steps, second[1], policy), dtype)
     return TwoMeshes(machine(), before, behind, length, policy)
 
 
@@ -88,8 +88,8 @@ def is_near(form, cycles, short):
 )
 def test_entries_in_runs_move_as_those_one_by_one(width, height, other, length, layers, spread, numbers, seed):
     decoder = Decoder(24, layers, 4, 2, 8, 20, 17, 512, 1e-5)
-    before = Placement(decoder, width, height, max(1, -(-length // height)), "f16")
-    behind = Placement(decoder, *other, tokens_per_row(length + 2, other[1], "shift"), "f16")
+    before = DecoderPlacement(decoder, width, height, max(1, -(-length // height)), "f16")
+    behind = DecoderPlacement(decoder, *other, tokens_per_row(length + 2, other[1], "shift"), "f16")
     try:
         built = TwoMeshes(machine("wse2", numbers), before, behind, length, "shift")
     except (ConfigError, PlanError):
@@ -132,7 +132,7 @@ def test_the_closed_form_is_near(first, second):
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 12))
 def test_rows_share_tokens_out(length, first, second):
     """Each row ends with the tokens that it should have; what is sent arrives, and nothing goes further than needed."""
-    before, behind = (PromptPlacement(Placement(SMALL, 2, rows, length), length) for rows in (first, second))
+    before, behind = (PromptPlacement(DecoderPlacement(SMALL, 2, rows, length), length) for rows in (first, second))
     found = shared_out(before, behind)
     assert [share.has for share in found][:second] == behind.counts
     assert sum(share.has for share in found) == length

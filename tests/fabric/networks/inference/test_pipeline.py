@@ -13,10 +13,10 @@ from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.fit import admit, needed_words, regions_needed
 from fabric.networks.inference.passing import Passing, PipelineOracle
-from fabric.networks.inference.pipeline import Pipeline
+from fabric.networks.inference.pipeline import RegionPipeline
 from fabric.networks.inference.pipeline_cycles import PipelineCycles
-from fabric.networks.inference.placement import Placement, shares
-from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.placement import DecoderPlacement, shares
+from fabric.networks.inference.resident import ResidentDecoder
 from fabric.networks.inference.rows import POLICIES
 from tests.examples import examples, few
 from tests.fabric.networks.inference.small_models import decoders, random_weights
@@ -30,8 +30,8 @@ TINY = Decoder(8, 2, 2, 1, 4, 6, 7, 64, 1e-5)
 
 def pipeline(decoder, width, height, regions, tokens, policy="shift", dtype="f16", requests=1):
     room = tokens if policy == "concat" else -(-tokens // height)
-    place = Placement(decoder, width, height, room, dtype, requests=requests)
-    return Pipeline(machine(), place, regions, policy)
+    place = DecoderPlacement(decoder, width, height, room, dtype, requests=requests)
+    return RegionPipeline(machine(), place, regions, policy)
 
 
 def run(built, tokens, seed=0, backend=None):
@@ -97,7 +97,7 @@ def test_both_engines_give_the_same():
 def test_the_answer_is_that_of_one_region():
     """Tokens do not depend on the split; a region's part of the cycles is less than the whole."""
     weights = random_weights(SMALL)
-    whole = Resident(Decode(machine(), Placement(SMALL, 4, 3, 2)), weights)
+    whole = ResidentDecoder(Decode(machine(), DecoderPlacement(SMALL, 4, 3, 2)), weights)
     _, found = run(pipeline(SMALL, 4, 3, 3, 4), 4)
     fed = [3 * n * n % SMALL.vocabulary for n in range(4)]
     for token, passed in zip(fed, found, strict=True):
@@ -143,7 +143,7 @@ def test_cycles_and_bubbles_are_those_of_the_closed_form(width, height, regions,
 def test_only_the_last_region_has_the_output_matrix():
     """Memory of the regions: layers shared as evenly as it goes; a model too large for one mesh fits several."""
     wide = Decoder(64, 5, 4, 2, 16, 150, 40, 64, 1e-5)
-    place = Placement(wide, 2, 2, 4)
+    place = DecoderPlacement(wide, 2, 2, 4)
     regions = regions_needed(place, machine())
     assert regions is not None
     assert regions > 1
@@ -153,7 +153,7 @@ def test_only_the_last_region_has_the_output_matrix():
     assert sum(part.decoder.layers for part in parts) == 5
     assert [part.first for part in parts] == np.cumsum([0, *[part.decoder.layers for part in parts[:-1]]]).tolist()
     assert ["output matrix" in needed_words(part) for part in parts] == [False] * (regions - 1) + [True]
-    built = Pipeline(machine(), place, regions)
+    built = RegionPipeline(machine(), place, regions)
     for image, part in zip(_first_programs(built), parts, strict=True):
         assert image.footprint <= sum(needed_words(part).values()) <= machine()["mem.words"]
 

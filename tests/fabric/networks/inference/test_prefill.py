@@ -13,13 +13,13 @@ from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decoder import Decoder, LayerKind
 from fabric.networks.inference.fit import needed_words, tokens_per_row
 from fabric.networks.inference.oracle import Oracle
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.prefill.fit import admit_prompt, prompt_words
 from fabric.networks.inference.prefill.oracle import PrefillOracle
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import addresses, read_prompt
-from fabric.networks.inference.resident import Resident
+from fabric.networks.inference.resident import ResidentDecoder
 from fabric.networks.inference.rows import POLICIES
 from fabric.networks.inference.writer import code_words
 from harness.models.bound import bounded_logits
@@ -51,13 +51,13 @@ class Both:
 
     def __init__(self, decoder, width, height, prompt, steps=0, policy="shift", dtype="f16", backend=None, seed=0):
         self.decoder, self.dtype, self.weights = decoder, dtype, random_weights(decoder, seed)
-        self.place = Placement(decoder, width, height, tokens_per_row(prompt + steps, height, policy), dtype)
+        self.place = DecoderPlacement(decoder, width, height, tokens_per_row(prompt + steps, height, policy), dtype)
         self.prompt = PromptPlacement(self.place, prompt)
         self.decode = Decode(machine(), self.place, policy, prompt=self.prompt)
         self.prefill, tables = Prefill(machine(), self.prompt), self.decode.tables(self.weights)
         self.tokens = [(5 * k + seed) % decoder.vocabulary for k in range(prompt)]
         self.reading = read_prompt(self.prefill, self.weights, tables, self.tokens, backend)
-        self.resident = Resident(self.decode, self.weights, backend, kept=self.reading.kept)
+        self.resident = ResidentDecoder(self.decode, self.weights, backend, kept=self.reading.kept)
         self.oracle = Oracle(self.decode, self.weights, tables)
         self.found, self.steps, self.backend = [], [], backend
 
@@ -105,7 +105,7 @@ class Both:
 def test_bits_are_the_oracles(decoder, width, height, rounds, policy, dtype, seed):
     """Heads, groups, odd sizes, any mesh, up to 3 tokens per row, then 16 steps: the same bits, near plain numpy."""
     length = max(1, round(rounds * height))
-    place = Placement(decoder, width, height, tokens_per_row(length + 16, height, policy), dtype)
+    place = DecoderPlacement(decoder, width, height, tokens_per_row(length + 16, height, policy), dtype)
     assume(have_room(prompt_words(PromptPlacement(place, length)), needed_words(place)))
     both = Both(decoder, width, height, length, 16, policy, dtype, seed=seed)
     both.check(16)
@@ -119,7 +119,7 @@ def test_bits_are_the_oracles(decoder, width, height, rounds, policy, dtype, see
 @given(decoder=decoders(), width=st.integers(1, 9), height=st.integers(1, 7), length=st.integers(1, 18))
 def test_every_hop_has_its_reason(decoder, width, height, length):
     """Hops are those of rings, sums and homes: element-wise parts and transposes move nothing."""
-    place = Placement(decoder, width, height, tokens_per_row(length, height, "shift"))
+    place = DecoderPlacement(decoder, width, height, tokens_per_row(length, height, "shift"))
     assume(have_room(prompt_words(PromptPlacement(place, length)), needed_words(place)))
     both = Both(decoder, width, height, length)
     hops = prompt_hops(both.prefill)
@@ -180,7 +180,7 @@ def test_prompt_and_steps_agree():
     """A prompt read at once and the same read token by token end near each other, and reading at once is faster."""
     both = Both(SMALL, 4, 3, 9)
     both.check(0)
-    resident = Resident(Decode(machine(), both.place), both.weights)
+    resident = ResidentDecoder(Decode(machine(), both.place), both.weights)
     steps = [resident.step(token) for token in both.tokens]
     logits = steps[-1].logits.view(np.float32)
     assert np.abs(logits - both.found[0]).max() <= 60 * 2.0**-11 * (1 + np.abs(logits).max())
@@ -203,7 +203,7 @@ def test_both_engines_give_the_same(decoder):
 @given(decoder=decoders(), width=st.integers(1, 9), height=st.integers(1, 7), length=st.integers(1, 20))
 def test_programs_take_what_is_reckoned(decoder, width, height, length):
     """Code stays below its share; variables are those that are counted, but for the gaps between them."""
-    prompt = PromptPlacement(Placement(decoder, width, height, tokens_per_row(length, height, "shift")), length)
+    prompt = PromptPlacement(DecoderPlacement(decoder, width, height, tokens_per_row(length, height, "shift")), length)
     assume(have_room(prompt_words(prompt)))
     counted = {name: words for name, words in prompt_words(prompt).items() if name != "code"}
     for image in Prefill(machine(), prompt).layout().build().programs:
@@ -214,7 +214,7 @@ def test_programs_take_what_is_reckoned(decoder, width, height, length):
 
 def test_what_is_refused():
     """An empty prompt, one that the cache has no room for, another length, a token that is none, too little memory."""
-    place = Placement(SMALL, 2, 2, 2)
+    place = DecoderPlacement(SMALL, 2, 2, 2)
     with pytest.raises(ConfigError, match="empty prompt"):
         PromptPlacement(place, 0)
     with pytest.raises(ConfigError, match="5 tokens; the cache has room for 4"):
@@ -225,6 +225,6 @@ def test_what_is_refused():
         read_prompt(prefill, random_weights(SMALL), tables, [1, 2])
     with pytest.raises(ConfigError, match="token 17 does not exist"):
         read_prompt(prefill, random_weights(SMALL), tables, [1, 17, 2])
-    long = PromptPlacement(Placement(SMALL, 1, 1, 100), 100)
+    long = PromptPlacement(DecoderPlacement(SMALL, 1, 1, 100), 100)
     with pytest.raises(PlanError, match="reading 100 tokens at once does not fit .* for scores"):
         admit_prompt(long, machine())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.decoder import Decoder, LayerKind
-from fabric.networks.inference.placement import Placement
+from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.prefill import cycles
 from fabric.networks.inference.prefill.channels import FROM_WEST, TO_EAST
 from fabric.networks.inference.prefill.cycles import PromptCycles, PromptRun
@@ -18,7 +18,7 @@ from fabric.networks.inference.prefill.elementwise import emit_gated
 from fabric.networks.inference.prefill.placement import EAST, HERE, WEST, PromptPlacement
 from fabric.networks.inference.prefill.program import PARTS, Prefill
 from fabric.networks.inference.prefill.reading import read_prompt
-from fabric.networks.inference.prefill.rows import Channel, Ways
+from fabric.networks.inference.prefill.rows import Channel, RowWays
 from fabric.price import timing
 from fabric.price.walk import Walker
 from tests.examples import examples, few, mixed
@@ -75,7 +75,7 @@ def test_prompts_on_other_machines(size, name):
     """Machines with other numbers: within 2 %."""
     decoder, width, height, length = size
     m = machine_of(name)
-    prompt = PromptPlacement(Placement(decoder, width, height, -(-length // height)), length)
+    prompt = PromptPlacement(DecoderPlacement(decoder, width, height, -(-length // height)), length)
     prefill, weights = Prefill(m, prompt), random_weights(decoder)
     tables = Decode(m, prompt.place, prompt=prompt).tables(weights)
     reading = read_prompt(prefill, weights, tables, [k % 7 for k in range(length)])
@@ -84,7 +84,7 @@ def test_prompts_on_other_machines(size, name):
 
 def form_of(decoder, width, height, length):
     """Return the price of a prompt."""
-    place = Placement(decoder, width, height, -(-length // height))
+    place = DecoderPlacement(decoder, width, height, -(-length // height))
     return PromptCycles(Prefill(machine(), PromptPlacement(place, length)))
 
 
@@ -206,7 +206,7 @@ def test_a_line_at_once_is_the_line_place_by_place(data, places, wavelets, name)
         return tuple(7 + 3 * k + where for k in range(count + 1))
 
     spreads = data.draw(st.booleans())
-    channel = Channel(machine_of(name), Ways.of(places, gaps), wavelets)
+    channel = Channel(machine_of(name), RowWays.of(places, gaps), wavelets)
     at = data.draw(st.lists(st.integers(0, 400), min_size=places, max_size=places))
     home = data.draw(st.integers(0, places - 1))
     times = np.array(at, float).reshape(1, 1, places)

@@ -12,7 +12,7 @@ from fabric.networks.graph.network import Layer, Network
 from fabric.networks.streamed.operations.gradients import pays
 from fabric.networks.streamed.resident import Resident
 from memx.pattern import Pattern
-from swarm.cluster.programs import Tasks
+from swarm.cluster.programs import TaskCosts
 from tests.examples import examples
 from tests.fabric.networks import Case
 from wse_core.errors import ConfigError
@@ -92,7 +92,7 @@ def test_a_row_takes_what_its_program_costs(tokens, bias):
             case = Case((features, rows), tokens=tokens, activation="none", bias=bias, form="pairs", turned=ALL)
             ends = [case.train()[0].times[0][number] for number in (features + bias - 1, 4 * (features + bias) - 1)]
             found[rows] = ends[1] - ends[0]
-        tasks = Tasks(case.resident, 0, "only", [True])
+        tasks = TaskCosts(case.resident, 0, "only", [True])
         row = tasks.command("send", data=features + bias | TURNED)
         assert found[8] == found[12] == 3 * row.alone
 
