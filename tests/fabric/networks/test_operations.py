@@ -14,6 +14,7 @@ from fabric.networks.graph.operations import NetworkLoss, NetworkOperation
 from fabric.networks.graph.plain import PlainGraph
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.table import CHOICES, OPERATIONS, activation
+from fabric.networks.graph.tensors import INPUT
 from fabric.networks.pipelined.fit import outputs_words
 from fabric.networks.pipelined.kernels import EPILOGUE, KERNELS, layers_of, matched
 from fabric.networks.pipelined.updates import Rule
@@ -291,3 +292,43 @@ def test_a_layout_knows_where_a_feature_is():
     assert np.array_equal(layout.rows(tiles, 1), rows)
     assert layout.most == 3
     assert ColumnLayout.even(7, 3).starts == (0, 3, 5, 7)
+
+
+def product(name, given, inputs, outputs):
+    """Return a node of a matrix without biases."""
+    return Node(name, "linear", (given,), {"inputs": inputs, "outputs": outputs, "bias": 0})
+
+
+def test_gradients_of_what_is_read_several_times_are_added():
+    """The first one is written, and each other one added to it, whichever operation gives it."""
+    nodes = (
+        product("begin", INPUT, 3, 4),
+        product("left", "begin", 4, 4),
+        Node("once", "add", ("left", "begin")),
+        Node("twice", "add", ("once", "begin")),
+        product("logits", "twice", 4, 2),
+        Node("loss", "cross_entropy", ("logits",)),
+    )
+    steps = schedule(Network(nodes, 3), "train")
+    begin = next(step.writes[0] for step in steps if step.node.name == "begin" and step.direction == "forward")
+    given = [step.direction for step in steps if step.writes and step.writes[0] == begin.gradient]
+    assert [direction for direction in given if direction in ("copy", "sum")] == ["copy", "sum", "sum"]
+
+
+@pytest.mark.parametrize("op", ["relu", "gelu"])
+def test_what_its_own_operation_reads_again_is_not_worked_on_in_place(op):
+    """Attention needs its result on the way back; a sum does not."""
+    attention = {"heads": 1, "kv_heads": 1, "sequence": 2, "causal": 0}
+    nodes = (
+        *(product(name, INPUT, 3, 4) for name in "qkv"),
+        Node("mix", "attention", tuple("qkv"), attention),
+        Node("behind", op, ("mix",)),
+        Node("sum", "add", ("behind", "q")),
+        Node("end", op, ("sum",)),
+        product("logits", "end", 4, 2),
+        Node("loss", "cross_entropy", ("logits",)),
+    )
+    network = Network(nodes, 3)
+    assert [network.in_place(node) for node in network.nodes if node.op == op] == [False, True]
+    assert network.level["behind"] != network.level["mix"]
+    assert network.level["end"] == network.level["sum"]
