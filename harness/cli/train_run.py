@@ -111,7 +111,7 @@ class TrainingRun:
         self.comparison = self.verdict = None
         if args.compare:
             self.comparison = need("harness.train.compare", PURPOSE).Comparison(trainer)
-        self.log = need("harness.train.record", PURPOSE).Log(self.out, trainer.iteration)
+        self.log = need("harness.train.record", PURPOSE).RunLog(self.out, trainer.iteration)
         library().remove(others)
 
     def train(self, stop: int, progress: Progress) -> int:

@@ -53,7 +53,7 @@ def temporary_words(place: DecoderPlacement) -> int:
 
 
 def needed_words(place: DecoderPlacement, slots: int = 0) -> dict[str, int]:
-    """Return all words that a PE needs, by what they are, the largest first; `slots`: as of `writer.Writer`."""
+    """Return all words that a PE needs, by what they are, the largest first; `slots`: as of `writer.DecoderWriter`."""
     vectors = temporary_words(place) + GAPS + 2 * slots * place.hidden
     found = place.words() | {"code": code_words(place), "vectors": vectors}
     return dict(sorted(found.items(), key=lambda item: -item[1]))

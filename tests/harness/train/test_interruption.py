@@ -68,7 +68,7 @@ from harness.cli import main as cli
 from harness.train import checkpoint, record, trainer
 from tests.killed import Countdown
 
-add = record.Log.add
+add = record.RunLog.add
 
 def case(phase, moment, *words):
     def counted(self, step, **more):
@@ -81,7 +81,7 @@ def case(phase, moment, *words):
         return row
 
     state = {}
-    record.Log.add = counted
+    record.RunLog.add = counted
     if phase == "start":
         state["counter"] = Countdown(moment)
     cli.main(["train", *words])
