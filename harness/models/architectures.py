@@ -106,7 +106,7 @@ THETA = {"SmolLM3ForCausalLM": 2_000_000.0, "Gemma3ForCausalLM": 1_000_000.0, "O
 SLIDING = "sliding_attention"
 """Layers with a window have this name in the library."""
 
-POSITIONS = ("default", *KINDS)
+POSITIONS = ("default", "dynamic", *KINDS)
 """These types of positions are modelled."""
 
 HOST = "it is about the host's types and speed"
@@ -199,7 +199,7 @@ ROPE_KEYS: dict[str, Key] = {
     "rope_theta": used("base of the angles"),
     "rope_type": used("type of positions", _position_type),
     "type": used("type of positions, by its old name", _position_type),
-    "factor": used("by how much pairs turn slower", _scaling_only(*KINDS)),
+    "factor": used("by how much pairs turn slower", _scaling_only("dynamic", *KINDS)),
     "low_freq_factor": used("which pairs turn slower by the whole factor", _scaling_only("llama3")),
     "high_freq_factor": used("which pairs turn as before", _scaling_only("llama3")),
     "original_max_position_embeddings": used(

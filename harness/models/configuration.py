@@ -137,14 +137,25 @@ def token_ids(value: Any, key: str, vocabulary: int) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def _rope(table: Mapping[str, Any], base: float = 10_000.0) -> tuple[Any, Scaling | None]:
-    """Return the base of the angles, and how they are scaled."""
+def _positions_of(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the table of positions of a configuration, by its new or its old name."""
     tables = [table.get("rope_scaling") or {}, table.get("rope_parameters") or {}]
     if not all(isinstance(each, dict) for each in tables):
         raise ConfigError("rope_scaling or rope_parameters is no table")
-    rope = tables[0] or tables[1]
+    return tables[0] or tables[1]
+
+
+def _kind_of(table: Mapping[str, Any]) -> Any:
+    """Return the type of positions of a configuration."""
+    rope = _positions_of(table)
+    return rope.get("rope_type") or rope.get("type") or "default"
+
+
+def _rope(table: Mapping[str, Any], base: float = 10_000.0) -> tuple[Any, Scaling | None]:
+    """Return the base of the angles, and how they are scaled."""
+    rope = _positions_of(table)
     base = rope.get("rope_theta", table.get("rope_theta", base))
-    kind = rope.get("rope_type") or rope.get("type") or "default"
+    kind = _kind_of(table)
     if kind == "default":
         return base, None
     if kind == "longrope":
@@ -153,6 +164,9 @@ def _rope(table: Mapping[str, Any], base: float = 10_000.0) -> tuple[Any, Scalin
         raise ConfigError(f"positions of type {kind} without a factor")
     if kind == "linear":
         return base, Scaling(kind, rope["factor"])
+    if kind == "dynamic":  # pairs turn slower in texts beyond the context only
+        Scaling("linear", rope["factor"])  # refuses what is no factor
+        return base, None
     original = rope.get("original_max_position_embeddings", table["max_position_embeddings"])
     if kind == "yarn":
         low, high = rope.get("beta_slow") or 1, rope.get("beta_fast") or 32
@@ -161,6 +175,13 @@ def _rope(table: Mapping[str, Any], base: float = 10_000.0) -> tuple[Any, Scalin
     if low is None or high is None:
         raise ConfigError(f"positions of type {kind} without low_freq_factor or high_freq_factor")
     return base, Scaling(kind, rope["factor"], low, high, original)
+
+
+def _short_texts(table: Mapping[str, Any], context: Any) -> list[str]:
+    """Return what is said of positions that are plain in texts of the context, and in no longer ones."""
+    if _kind_of(table) != "dynamic":
+        return []
+    return [f"texts of up to {context} tokens: in longer ones pairs turn slower, by their length"]
 
 
 def _longrope(rope: Mapping[str, Any], table: Mapping[str, Any]) -> Scaling:
@@ -367,7 +388,9 @@ def _classic(given: Mapping[str, Any], architecture: str, warnings: tuple[str, .
         rotary = table.get("rotary_dim", 64)
     decoder, factors = classic_decoder(table, architecture, values, rotary, scaling)
     stops = token_ids(table.get("eos_token_id"), "eos_token_id", decoder.vocabulary)
-    return Configuration(decoder, architecture, stops, warnings, factors)
+    turns = architecture in PARTS or architecture in TURNING_WHOLE
+    said = _short_texts(table, values["context"]) if turns else []
+    return Configuration(decoder, architecture, stops, (*warnings, *said), factors)
 
 
 def configuration_of(table: Mapping[str, Any]) -> Configuration:
@@ -405,6 +428,7 @@ def configuration_of(table: Mapping[str, Any]) -> Configuration:
     if scaling is not None and scaling.kind == "longrope" and values["context"] > scaling.original:
         values["context"] = scaling.original
         warnings.append(f"texts of up to {scaling.original} tokens: in longer ones positions turn by long_factor")
+    warnings += _short_texts(rope, values["context"])
     if architecture == "Phi3ForCausalLM" and isinstance(head_size, int):
         values["rotary"] = _rotary(table, head_size)
     gemma = architecture in GEMMAS

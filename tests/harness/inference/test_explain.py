@@ -78,7 +78,7 @@ def test_every_key_has_a_row(model, capsys):
         ("config.json", {"colour": "red"}, "colour", "unknown"),
         ("config.json", {"rope_scaling": {"colour": 1}}, "rope_scaling.colour", "unknown"),
         ("config.json", {"partial_rotary_factor": 0.5}, "partial_rotary_factor", "refused"),
-        ("config.json", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "rope_scaling.rope_type", "refused"),
+        ("config.json", {"rope_scaling": {"rope_type": "mrope", "factor": 2.0}}, "rope_scaling.rope_type", "refused"),
         ("config.json", {"hidden_size": 25}, "", "refused"),  # right alone, and no tensor is so wide
         ("config.json", {"architectures": ["X"], "model_type": "x"}, "", "refused"),
         ("generation_config.json", {"colour": 1}, "colour", "unknown"),

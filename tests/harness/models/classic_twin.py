@@ -211,7 +211,7 @@ def _turned(z, table, part, base):
     features = int(z.shape[-1] * rope.get("partial_rotary_factor", part))
     turns = 1.0 / rope.get("rope_theta", base) ** (np.arange(0, features, 2) / features)
     kind = rope.get("rope_type", rope.get("type", "default"))
-    assert kind in (None, "default", "linear"), kind
+    assert kind in (None, "default", "linear", "dynamic"), kind  # dynamic: slower in longer texts only
     angle = np.outer(np.arange(z.shape[1]), turns / rope["factor"] if kind == "linear" else turns)
     half = features // 2
     a, b, rest = z[..., :half], z[..., half:features], z[..., features:]

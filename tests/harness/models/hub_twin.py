@@ -289,6 +289,8 @@ def _positions(table, features, local=False):
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind in (None, "default"):
         return turns, 1.0
+    if kind == "dynamic":  # the library turns pairs slower in longer texts only
+        return turns, 1.0
     if kind == "linear":
         return turns / rope["factor"], 1.0
     if kind == "yarn":

@@ -114,6 +114,18 @@ def test_scaled_positions():
         assert found.scaling == Scaling("linear", 2)
 
 
+def test_dynamic_positions_are_plain_within_the_context():
+    """In longer texts, which are refused, pairs would turn slower; that is said."""
+    plain = configuration_of(TABLE)
+    for name in ("rope_scaling", "rope_parameters"):
+        found = configuration_of(TABLE | {name: {"rope_type": "dynamic", "factor": 4.0}})
+        assert found.decoder == plain.decoder
+        assert f"texts of up to {plain.decoder.context} tokens" in " ".join(found.warnings)
+        for wrong, what in (({}, "without a factor"), ({"factor": -2.0}, r"factor is -2\.0")):
+            with pytest.raises(ConfigError, match=what):
+                configuration_of(TABLE | {name: {"type": "dynamic"} | wrong})
+
+
 @pytest.mark.parametrize(
     ("change", "what"),
     [
@@ -122,9 +134,7 @@ def test_scaled_positions():
         ({"architectures": None}, "architecture None"),
         ({"hidden_act": "quick_gelu"}, "hidden_act 'quick_gelu'"),
         ({"rope_scaling": {"rope_type": "su", "factor": 8}}, "type su"),
-        ({"rope_scaling": {"type": "dynamic"}}, "type dynamic"),
         ({"rope_scaling": {"factor": 2.0}}, "type without a name"),
-        ({"rope_parameters": {"type": "dynamic"}}, "type dynamic"),
         ({"rope_parameters": {"rope_type": "default", "type": "linear"}}, "rope_type says 'default'"),
         ({"rope_parameters": {"full_attention": {"rope_theta": 7.0}}}, "a table per kind of layer"),
         ({"rope_parameters": {"rope_theta": 7.0}, "rope_scaling": {"rope_theta": 8.0}}, "say different things"),

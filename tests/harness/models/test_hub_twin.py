@@ -344,10 +344,10 @@ def test_what_comes_of_a_change(made, change, outcome):
                 {"sliding_window_pattern": 0},
                 {"rope_parameters": {"sliding_attention": {"rope_type": "linear", "factor": 2.0}}},
                 {"rope_parameters": {"full_attention": {"rope_theta": 7.0}}, "rope_scaling": {"type": "default"}},
-                {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}},
                 {"rope_scaling": {"type": "linear", "factor": 2.0}},
             )
         ],
+        ("Gemma3ForCausalLM", {"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "right"),
         ("GemmaForCausalLM", {"hidden_act": "gelu"}, "right"),
         ("GemmaForCausalLM", {"hidden_act": "silu"}, "refused"),
         ("GemmaForCausalLM", {"hidden_activation": "gelu_pytorch_tanh"}, "right"),
