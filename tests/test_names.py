@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import re
 
 import pytest
@@ -75,3 +77,40 @@ def test_a_name_that_leads_nowhere_is_seen(tmp_path, text, lost):
     )
     (tmp_path / "memx" / "__init__.py").touch()
     assert missing(text, tmp_path) == lost
+
+
+def is_need(node):
+    """Whether an expression imports one of our modules by its name."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "need" and node.args):
+        return False
+    named = node.args[0]
+    return isinstance(named, ast.Constant) and str(named.value).startswith(("fabric.", "harness.", "swarm.", "traces."))
+
+
+def asked_by_name():
+    """Return (file, module, name) of all that functions ask of a module which they import when they need it."""
+    found = set()
+    for path in sorted((ROOT / "harness").rglob("*.py")):
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(function, ast.FunctionDef):
+                continue
+            inside, modules = list(ast.walk(function)), {}
+            for node in inside:
+                if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and is_need(node.value):
+                    modules.setdefault(node.targets[0].id, set()).add(node.value.args[0].value)
+            for node in inside:
+                if not isinstance(node, ast.Attribute):
+                    continue
+                if is_need(node.value):
+                    found.add((path.name, node.value.args[0].value, node.attr))
+                elif isinstance(node.value, ast.Name) and len(modules.get(node.value.id, ())) == 1:
+                    found.add((path.name, *modules[node.value.id], node.attr))
+    return sorted(found)
+
+
+def test_what_commands_ask_modules_for_is_there():
+    """No checker follows a name that is looked up in a module which is imported when it is needed."""
+    found = asked_by_name()
+    assert len(found) > 20
+    missing = [one for one in found if not hasattr(importlib.import_module(one[1]), one[2])]
+    assert missing == []
