@@ -56,9 +56,10 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     _add_prompt(parser)
     parser.add_argument(
         "--random-layers",
-        type=int,
-        metavar="L",
-        help="MODEL is a published one: so many of its layers at their true sizes, with random weights and 512 tokens",
+        type=_layers,
+        metavar="L|all",
+        help="MODEL is a published one: so many of its layers at their true sizes, with random weights and 512 tokens; "
+        "all: the whole model, with all of its tokens",
     )
     parser.add_argument("--mesh", metavar="WxH", default="8x8", help="PEs along x and y (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=16, metavar="N", help="tokens to generate (default: %(default)s)")
@@ -139,6 +140,15 @@ def _add_ways(parser: argparse.ArgumentParser) -> None:
         help="spread the layers over N meshes beside each other; a token goes from one to the next on the wafer",
     )
     parser.add_argument(
+        "--layers-at-a-time",
+        type=int,
+        nargs="?",
+        const=0,
+        metavar="L",
+        help="let the mesh have L layers at a time (default: as many as fit), which are loaded one group after the "
+        "other for each token: a model may be larger than the memory of the mesh and of the host",
+    )
+    parser.add_argument(
         "--requests",
         default="1",
         metavar="B|FILE",
@@ -153,6 +163,16 @@ def _add_ways(parser: argparse.ArgumentParser) -> None:
         help="let a step take B tokens, each of another request with a cache of its own; who is done makes room for "
         "the next one",
     )
+
+
+def _layers(text: str) -> int | str:
+    """Return a number of layers, or the word for all of them."""
+    if text == "all":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError("a number of layers, or all") from None
 
 
 def _add_prompt(parser: argparse.ArgumentParser) -> None:
@@ -253,7 +273,8 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
     if args.prompt_ids is not None:
         prompt = token_ids_of(args.prompt_ids, "--prompt-ids")
     asked = requests_of(args, prompt, tokenizer, machine)
-    several, others = len(asked.prompts) != 1, (args.regions, args.batch, args.chunk, args.draft)
+    several, at_a_time = len(asked.prompts) != 1, args.layers_at_a_time is not None
+    others = args.regions, args.batch, args.chunk, args.draft, at_a_time
     request = AnswerRequest(
         machine=machine,
         model=model,
@@ -273,6 +294,7 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
         prefill=args.prefill,
         decode_mesh=None if args.decode_mesh is None else mesh_of(args.decode_mesh, "--decode-mesh"),
         regions=1 if several and not any(others) else args.regions,
+        at_a_time=args.layers_at_a_time,
         batch=args.batch,
         chunk=args.chunk,
         draft=None if args.draft is None else find_model(args.draft),
@@ -363,10 +385,11 @@ def _rounding(
     request: AnswerRequest, found: Answer | RegionAnswers | BatchAnswers | Speculation
 ) -> dict[str, Any] | None:
     """Return what rounding the weights to 16 bits lost; None if nothing."""
-    if not found.losses:
+    if not any(loss.inexact for loss in found.losses):
         return None
+    looked = sum(loss.values for loss in found.losses)
     return {
-        "values": request.model.configuration.decoder.parameters,
+        "values": request.model.configuration.decoder.parameters if request.at_a_time is None else looked,
         "inexact": sum(loss.inexact for loss in found.losses),
         "flushed": sum(loss.flushed for loss in found.losses),
         "relative": max(loss.relative for loss in found.losses),
@@ -398,9 +421,9 @@ def _run_file(args: argparse.Namespace, machine: Machine) -> RunWriter:
     from traces.writer import RunWriter
 
     names = (
-        "model", "random_layers", "mesh", "decode_mesh", "regions", "requests", "batch", "chunk", "draft", "ahead",
-        "draft_mesh", "tokens", "cache", "prefill", "dtype", "prompt", "prompt_ids", "messages", "system",
-        "temperature", "top_k", "seed", "verify", "cache_file", "prefix",
+        "model", "random_layers", "mesh", "decode_mesh", "regions", "layers_at_a_time", "requests", "batch", "chunk",
+        "draft", "ahead", "draft_mesh", "tokens", "cache", "prefill", "dtype", "prompt", "prompt_ids", "messages",
+        "system", "temperature", "top_k", "seed", "verify", "cache_file", "prefix",
     )  # fmt: skip
     asked = {name: value for name in names if (value := getattr(args, name)) is not None}
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in {**asked, "set": args.overrides}.items())

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fabric.networks.inference.placement import DecoderPlacement
     from harness.inference.asking import AnswerRequest
     from harness.inference.generate import Answer
+    from harness.inference.reloads import Reload
     from traces.writer import RunWriter
     from wse_core.params import Machine
 
@@ -49,6 +50,8 @@ def estimated(request: AnswerRequest) -> dict[str, Any]:
     if request.decoder.experts and found.at_once and not found.pieces:
         within |= {"prefill": BY_EXPERTS}
     total = found.prefill + found.transition + found.first_token + sum(found.tokens)
+    loads = None if found.reload is None else reload_facts(machine, found.reload)
+    loading = 0 if loads is None else loads["seconds"]
     return {
         "model": request.model.name,
         "mesh": "{}x{}".format(*request.mesh),
@@ -62,8 +65,9 @@ def estimated(request: AnswerRequest) -> dict[str, Any]:
             "first_token": found.first_token,
             "tokens": found.tokens,
         },
+        "reload": loads,
         "within": within,
-        "seconds": {f"{machine[key]} GHz": total / (machine[key] * 1e9) for key in CLOCKS},
+        "seconds": {f"{machine[key]} GHz": total / (machine[key] * 1e9) + loading for key in CLOCKS},
         "memory_per_pe": sum(found.memory.values()),
         "memory_parts": found.memory,
     }
@@ -88,7 +92,13 @@ def estimated_rows(facts: dict[str, Any], machine: Machine) -> list[tuple[str, s
     total = cycles["prefill"] + cycles["transition"] + first + sum(steps)
     return [
         *rows,
-        ("all", f"{total:,} cycles: " + ", ".join(f"{s:.3g} s at {c}" for c, s in facts["seconds"].items())),
+        *reload_rows(facts),
+        (
+            "all",
+            f"{total:,} cycles: "
+            + ", ".join(f"{s:.3g} s at {c}" for c, s in facts["seconds"].items())
+            + (", loading included" if facts["reload"] is not None else ""),
+        ),
         ("memory of a PE", f"{facts['memory_per_pe']:,} of {2 * machine['mem.words']:,} bytes"),
         ("how sure", f"{bounds}; nothing was run"),
     ]
@@ -105,6 +115,11 @@ def fill(writer: RunWriter, answer: Answer, counters: bool) -> None:
         what = "keys and values" if answer.moved_bytes else "the last token's hidden features"
         writer.add_result("transition_cycles", answer.transition, "cycles", f"of {what}")
         writer.add_result("first_token_cycles", answer.first_cycles, "cycles", "until the first token has left")
+    if answer.reload is not None:
+        words = np.array(answer.reload.passes)
+        writer.add_result(
+            "reload_words", words, "words", "of 16 bits, loaded for the prompt and for each further token"
+        )
     writer.add_result("tokens", np.array(answer.tokens), "1", "tokens of the answer")
     writer.add_result("wavelet_hops", answer.hops)
     writer.add_result("host_seconds", answer.host_seconds)
@@ -120,6 +135,11 @@ def result_of(request: AnswerRequest, answer: Answer) -> dict[str, Any]:
     decoder, mesh, machine = request.decoder, request.last_mesh, request.machine
     steps = answer.token_cycles or ([answer.expected_cycles] if answer.at_once else answer.prompt_cycles[-1:])
     mean = sum(steps) / len(steps)
+    loads = None if answer.reload is None else reload_facts(machine, answer.reload)
+    rates = {}
+    for key in CLOCKS:
+        seconds = mean / (machine[key] * 1e9) + (0 if loads is None else loads["seconds_per_token"])
+        rates[f"{machine[key]} GHz"] = 1 / seconds
     useful = decoder.layers * decoder.product_parameters + decoder.vocabulary * decoder.hidden
     place = DecoderPlacement(decoder, *mesh, 1, request.dtype)
     lanes = place.shapes["head"].lanes(machine)
@@ -144,7 +164,8 @@ def result_of(request: AnswerRequest, answer: Answer) -> dict[str, Any]:
         "program_load": None if answer.load is None else {"words": answer.load.words, "cycles": answer.load.cycles},
         "expected_cycles": answer.expected_cycles,
         "layer_cycles": answer.layer_cycles,
-        "tokens_per_second": {f"{machine[key]} GHz": machine[key] * 1e9 / mean for key in CLOCKS},
+        "reload": loads,
+        "tokens_per_second": rates,
         "utilisation": useful / (mesh[0] * mesh[1] * lanes * mean),
         "wavelet_hops": answer.hops,
         "resumed": answer.resumed,
@@ -160,6 +181,45 @@ def result_of(request: AnswerRequest, answer: Answer) -> dict[str, Any]:
         "memory_parts": answer.memory,
         "host_seconds": answer.host_seconds,
     }
+
+
+def reload_facts(machine: Machine, reload: Reload) -> dict[str, Any]:
+    """Return what loading layers takes, over a link of so many bytes per second, beside the cycles of the PEs."""
+    from fabric.networks.inference.reloading import ReloadLink
+
+    link = ReloadLink(machine)
+    first, *others = reload.cycles(link)
+    each = reload.passes[1:] or reload.passes
+    return {
+        "layers_at_a_time": reload.each,
+        "groups": reload.groups,
+        "parts_of_output_matrix": reload.parts,
+        "words": reload.words,
+        "bytes_per_second": machine["stream.rate"],
+        "prefill_cycles": first,
+        "token_cycles": others,
+        "seconds": link.seconds(sum(reload.passes)),
+        "seconds_per_token": link.seconds(sum(each)) / len(each),
+    }
+
+
+def reload_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return what is said of layers that are loaded some at a time; nothing if they are not."""
+    found = facts["reload"]
+    if found is None:
+        return []
+    groups, parts, words = found["groups"], found["parts_of_output_matrix"], sum(found["words"].values())
+    each = found["layers_at_a_time"]
+    one = f"{groups} groups of {each} layer{'s' * (each > 1)}" if groups > 1 else "all layers"
+    head = f"the output matrix in {parts} parts" if parts > 1 else "the output matrix"
+    loaded = ", ".join(f"{count:,} of {name}" for name, count in found["words"].items() if count)
+    passes = [found["prefill_cycles"], *found["token_cycles"]]
+    rate = f"{found['bytes_per_second'] / 1e9:,.0f} GB/s"
+    return [
+        ("layers at a time", f"{one}, then {head}"),
+        ("loaded", f"{words:,} words: {loaded}"),
+        ("reload", f"{sum(passes):,} cycles at {rate}, for the prompt {passes[0]:,}, in no other count of cycles"),
+    ]
 
 
 def _logits_read(request: AnswerRequest, place: DecoderPlacement) -> dict[str, int] | None:
@@ -202,8 +262,9 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
         found.append(("program load", words))
     if tokens:
         found.append(("cycles per token", f"{sum(tokens) / len(tokens):,.0f} ({min(tokens):,} to {max(tokens):,})"))
+    found += reload_rows(result)
     found += [
-        ("tokens per second", speed),
+        ("tokens per second", speed + (", loading included" if result["reload"] is not None else "")),
         ("longest part", f"{part}, {100 * parts[part] / sum(parts.values()):.0f} % of a layer (closed form)"),
         ("utilisation", f"{100 * result['utilisation']:.3g} % of the multiply-adds of all PEs"),
         ("memory of a PE", f"{result['memory_per_pe']:,} of {2 * machine['mem.words']:,} bytes"),

@@ -8,6 +8,7 @@ from fabric.networks.inference.chunks import Chunks, blocks_of
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.fit import admit, needed_words, tokens_per_row
+from fabric.networks.inference.groups import LayerGroups
 from fabric.networks.inference.log import PAIRS
 from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.pipeline import RegionPipeline
@@ -41,8 +42,10 @@ class Drafted:
     alone: Decode
 
 
-Built = Decode | TwoMeshes | RegionPipeline | Chunks | Drafted
-"""A `Built` is the programs for a request: of one mesh, of two, of regions, of a prompt in pieces, or of two models."""
+Built = Decode | TwoMeshes | RegionPipeline | LayerGroups | Chunks | Drafted
+"""A `Built` is the programs for a request: of one mesh, of two, of regions, of layers at a time, of a prompt in pieces,
+or of two models.
+"""
 
 Words = dict[str, int]
 """`Words` are the words of a PE by what they hold."""
@@ -61,6 +64,8 @@ def admitted(request: AnswerRequest) -> tuple[Built, list[Words]]:
     """
     if request.regions is not None:
         return _in_regions(request, request.regions)
+    if request.at_a_time is not None:
+        return _at_a_time(request, request.at_a_time)
     if request.batch is not None:
         return _in_a_batch(request, request.batch)
     if request.draft is not None:
@@ -183,6 +188,14 @@ def _on_two_meshes(request: AnswerRequest, second: tuple[int, int]) -> tuple[Two
     built = TwoMeshes(request.machine, before, behind, length - 1, policy, request.answers)
     built.admit()
     return built, [built.most_words()]
+
+
+def _at_a_time(request: AnswerRequest, layers: int) -> tuple[LayerGroups, list[Words]]:
+    """Return the programs of groups of layers, which the mesh has one after the other."""
+    mesh, policy = request.mesh, request.policy
+    place = DecoderPlacement(request.decoder, *mesh, tokens_per_row(request.tokens, mesh[1], policy), request.dtype)
+    built = LayerGroups(request.machine, place, request.tokens, layers or None, policy, request.answers)
+    return built, [built.words]
 
 
 def _in_regions(request: AnswerRequest, regions: int) -> tuple[RegionPipeline, list[Words]]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.rows import POLICIES
 from harness.models.configuration import Configuration
+from harness.models.lazy import RoundedTensors
 from wse_core.errors import ConfigError, UnsupportedError
 from wse_core.errors.values import shown
 from wse_core.formats import Arithmetic, Half
@@ -48,6 +49,8 @@ class Model(Protocol):
     def configuration(self) -> Configuration: ...
 
     def rounded(self, arithmetic: Arithmetic) -> tuple[dict[str, NDArray[Any]], Any]: ...
+
+    def mapped(self, arithmetic: Arithmetic) -> RoundedTensors: ...
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,8 @@ class AnswerRequest:
         Another mesh, east of the first one, that decodes; the first one reads the prompt, at once.
     regions : int or None
         Meshes beside each other over which the layers are spread.
+    at_a_time : int or None
+        Layers that the mesh has at a time, one group of them after the other; 0: as many as fit; None: all, always.
     batch : int or None
         Tokens, each of another prompt, that a step takes together; prompts wait for a lane that is free.
     chunk : int or None
@@ -170,6 +175,7 @@ class AnswerRequest:
     prefill: str = "auto"
     decode_mesh: Mesh | None = None
     regions: int | None = None
+    at_a_time: int | None = None
     batch: int | None = None
     chunk: int | None = None
     draft: Model | None = None
@@ -221,6 +227,8 @@ class AnswerRequest:
                     raise UnsupportedError(what, where=option, hint="leave --chunk out, or this option")
             if self.prefill != "auto":
                 raise ConfigError("pieces are another way", where=f"--prefill {self.prefill}", hint="leave it out")
+        if self.at_a_time is not None:
+            self._check_at_a_time()
         if self.draft is not None:
             self._check_draft(self.draft.configuration.decoder)
         if self.file is not None and not self.has_one_cache:
@@ -236,6 +244,21 @@ class AnswerRequest:
         if len(self.prompts) > 1 and self.regions is None and self.batch is None:
             what = f"{len(self.prompts)} prompts without regions or a batch"
             raise ConfigError(what, where="--requests", hint="--regions 1 or --batch 2")
+
+    def _check_at_a_time(self) -> None:
+        """Refuse ways of an answer for which all layers would have to be there."""
+        for option, asked in (
+            ("--regions", self.regions is not None), ("--decode-mesh", self.decode_mesh is not None),
+            ("--batch", self.batch is not None), ("--draft", self.draft is not None),
+            ("--chunk", self.chunk is not None), ("--cache-file", self.file is not None),
+            ("--prefix", self.prefix is not None), ("--requests", len(self.prompts) > 1),
+        ):  # fmt: skip
+            if asked:
+                what = "layers at a time answer one prompt, on one mesh, a token in a step"
+                raise UnsupportedError(what, where=option, hint="leave --layers-at-a-time out, or this option")
+        if self.prefill == "mesh":
+            what = "layers at a time read prompts token by token, all tokens before the next layers are loaded"
+            raise UnsupportedError(what, where="--prefill mesh", hint="leave it out")
 
     def _check_prefix(self, prefix: Prefix) -> None:
         """Refuse ways of a prompt that do not go on behind what was read."""

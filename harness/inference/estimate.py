@@ -12,12 +12,15 @@ from dataclasses import dataclass, replace
 from fabric.networks.inference.chunks import Chunks
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
+from fabric.networks.inference.groups import LayerGroups
 from fabric.networks.inference.move.cycles import MoveCycles
 from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.prefill.cycles import PromptCycles
 from fabric.networks.inference.prefill.program import Prefill
+from fabric.networks.inference.reloading import reckoned
 from harness.inference.admission import Drafted, admitted
 from harness.inference.asking import AnswerRequest
+from harness.inference.reloads import Reload
 from harness.inference.serving import schedule
 
 __all__ = [
@@ -52,6 +55,8 @@ class Estimate:
         Whether a program of its own reads the prompt.
     pieces : int
         Steps in which it does, a piece in each; 0: all tokens at once.
+    reload : Reload or None
+        Of layers that a mesh has some at a time, what loading them takes.
     prefill, transition, first_token : int
         Of the prompt, of the move of the last token's hidden features, or of keys and values to another mesh, and of
         what follows until the first token has left; the last two are 0 if the prompt is read token by token, where the
@@ -69,6 +74,7 @@ class Estimate:
     tokens: list[int]
     memory: dict[str, int]
     pieces: int = 0
+    reload: Reload | None = None
 
 
 @dataclass(frozen=True)
@@ -161,6 +167,8 @@ def estimate(request: AnswerRequest) -> Estimate:
         reading, moving = MoveCycles(built).cycles()
         first, *further = StepCycles(built.decode).steps(range(length - 1, tokens)).tolist()
         return Estimate(True, reading, moving, first, further, memory)
+    if isinstance(built, LayerGroups):
+        return _in_passes(built, length, tokens, memory)
     if isinstance(built, Chunks):
         steps = StepCycles(built.reader).steps(built.pieces()).tolist()
         first, *further = StepCycles(built.decode).steps(range(length - 1, tokens)).tolist()
@@ -177,3 +185,14 @@ def estimate(request: AnswerRequest) -> Estimate:
     further = form.steps(range(length, tokens)).tolist()
     reading = round(PromptCycles(Prefill(request.machine, built.prompt)).prompt_cycles())
     return Estimate(True, reading, form.transition(), form.answer(length - 1), further, memory)
+
+
+def _in_passes(built: LayerGroups, length: int, tokens: int, memory: dict[str, int]) -> Estimate:
+    """Return what a mesh takes that has some layers at a time."""
+    layers = [StepCycles(group.decode).steps(range(tokens)).tolist() for group in built.groups]
+    heads = sum(StepCycles(head.decode).step(0) for head in built.heads)
+    steps = [sum(cycles) + heads * (k >= length - 1) for k, cycles in enumerate(zip(*layers, strict=True))]
+    found = Reload(built.each, len(built.groups), len(built.heads))
+    for words in reckoned(built, tokens - length + 1):
+        found.add(words)
+    return Estimate(False, sum(steps[:length]), 0, 0, steps[length:], memory, reload=found)

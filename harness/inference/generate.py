@@ -7,8 +7,9 @@ has to load: the cycles which that takes at least are told apart (`ProgramLoad`)
 A prompt may also be read in pieces (`fabric.networks.inference.chunks`), or by the decoding program itself, one token
 per step; then nothing moves between prompt and answer.  Or it is read on another mesh, beside that which decodes: then
 keys and values move over the wafer (the transition), no program is loaded, and the last token of the prompt is the
-first that the decoding mesh takes.  Or the layers are spread over several meshes (`harness.inference.regions`), or a
-step takes tokens of several requests (`harness.inference.serving`).
+first that the decoding mesh takes.  Or the layers are spread over several meshes (`harness.inference.regions`), or over
+time on one of them (`harness.inference.reloads`), or a step takes tokens of several requests
+(`harness.inference.serving`).
 
 With `verify` every step, or a sample (`harness.inference.comparing`), is compared bit by bit with the oracle (numpy in
 the order of the PEs), and its logits with a plain decoder in float64 on the same rounded weights.
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from fabric.networks.inference.chunks import Chunks
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
+from fabric.networks.inference.groups import LayerGroups
 from fabric.networks.inference.move.two_meshes import TwoMeshes
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.pipeline import RegionPipeline
@@ -34,13 +36,14 @@ from fabric.networks.inference.prefill.cycles import PromptCycles
 from fabric.networks.inference.prefill.placement import PromptPlacement
 from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import read_prompt
-from fabric.networks.inference.resident import DecodeStep, ResidentDecoder, Resumed
+from fabric.networks.inference.resident import DecodeStep, ResidentDecoder, Resumed, added_counters
 from harness.inference.admission import Drafted, admitted
 from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.comparing import Compared
 from harness.inference.prefix import Prefix
 from harness.inference.regions import RegionAnswers, flow_of
-from harness.inference.resuming import AnswerFile, Kept, added, check_prefix, restored
+from harness.inference.reloads import Reload, answer_in_passes
+from harness.inference.resuming import AnswerFile, Kept, check_prefix, restored
 from harness.inference.serving import BatchAnswers, service_of
 from harness.inference.speculation import Speculation, speculation_of
 from harness.inference.yardsticks import Agreement
@@ -112,9 +115,11 @@ class Answer(Agreement):
         Tokens of prompt and answer that the decoder had taken when the answer went on from a file.
     reused, reused_cycles : int
         Tokens of the prompt that another answer has read, and the cycles which that took; in no other number.
+    reload : Reload or None
+        Of layers that a mesh has some at a time, what loading them took.
     host_seconds : float
     losses : list of Loss
-        Of rounding the weights to 16 bits, by tensors that lost any.
+        Of rounding the weights to 16 bits, by tensors that lost any; of layers at a time, of all that were loaded.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -135,6 +140,7 @@ class Answer(Agreement):
     expected_cycles: int = 0
     layer_cycles: dict[str, int] = field(default_factory=dict)
     counters: dict[str, tuple[NDArray[Any], str]] = field(default_factory=dict)
+    reload: Reload | None = None
     host_seconds: float = 0.0
     losses: list[Loss] = field(default_factory=list)
 
@@ -155,7 +161,7 @@ class Answer(Agreement):
             self.first_cycles = self.token_cycles.pop(0)
         form, last = StepCycles(resident.decode), resident.count - 1
         self.expected_cycles, self.layer_cycles = form.step(last), form.layer(last)
-        self.counters = added(self.counters, resident.counters())
+        self.counters = added_counters(self.counters, resident.counters())
 
 
 @dataclass
@@ -400,10 +406,15 @@ def answer(
     """
     started, progress = time.perf_counter(), progress or Progress()
     built, words = admitted(request)
+    found: Answer | RegionAnswers | BatchAnswers | Speculation
+    if isinstance(built, LayerGroups):
+        found = Answer(memory={name: 2 * count for name, count in words[0].items()})
+        answer_in_passes(request, built, found, hear, progress)
+        found.host_seconds = time.perf_counter() - started
+        return found
     beside = "" if request.regions is None else f"{request.regions} regions of "
     progress.phase(f"weights and programs of {beside}{request.mesh[0]} x {request.mesh[1]} PEs")
     weights, losses = request.model.rounded(Arithmetic.of(request.machine, request.dtype))
-    found: Answer | RegionAnswers | BatchAnswers | Speculation
     if isinstance(built, RegionPipeline):
         found = flow_of(request, built, words, weights, hear, progress)
     elif isinstance(built, Drafted):

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.inference.resident import Counters, ResidentDecoder
+from fabric.networks.inference.resident import ResidentDecoder, added_counters
 from harness.inference.asking import AnswerRequest
 from harness.inference.prefix import Prefix
 from harness.inference.yardsticks import Agreement
@@ -140,7 +140,7 @@ class AnswerFile:
         TraceError
             It cannot be written; then it is as before.
         """
-        counters = added(answer.counters, resident.counters())
+        counters = added_counters(answer.counters, resident.counters())
         numbers = {name: getattr(answer, name) for name in NUMBERS}
         load = None if answer.load is None else [answer.load.words, answer.load.cycles]
         prefix, own = self.request.prefix, (answer.at_once, answer.pieces, len(self.request.prompt))
@@ -229,14 +229,6 @@ def check_prefix(prefix: Prefix, request: AnswerRequest, weights: Mapping[str, N
             there, now = prefix.asked.get(option), here.get(option)
             if there != now:
                 raise _of_another(prefix.path, "--prefix", option, there, now)
-
-
-def added(first: Counters, second: Counters) -> Counters:
-    """Return counters of two programs together."""
-    found = dict(first)
-    for name, (values, unit) in second.items():
-        found[name] = (values + found[name][0] if name in found else values, unit)
-    return found
 
 
 def restored(answer: Agreement, kept: Kept) -> None:

@@ -105,6 +105,10 @@ class Configuration:
     warnings: tuple[str, ...] = ()
     factors: Factors = Factors()
 
+    def __post_init__(self) -> None:
+        if not self.decoder.layers:
+            raise ConfigError("num_hidden_layers is 0; a model has a layer")
+
 
 def _architecture(table: Mapping[str, Any]) -> str:
     """Return the architecture that a table names, or refuse it."""

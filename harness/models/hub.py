@@ -23,9 +23,10 @@ from harness.models.configuration import CONFIG, Configuration, read_configurati
 from harness.models.gguf_file import SUFFIX
 from harness.models.gguf_model import GgufText, read_gguf_model
 from harness.models.keys import refuse_first, warnings_of
+from harness.models.lazy import RoundedTensors
 from harness.models.lowering import NOT_TIED, lowered, same
 from harness.models.presets import PRESETS, find_preset
-from harness.models.rounding import Loss, rounded_weights
+from harness.models.rounding import Loss, held, rounded, rounded_weights
 from harness.models.tensors import Tensor, read_tensors, write_tensors
 from harness.models.text_files import GENERATION, PIECES, TOKENIZER, judged_generation, optional_table
 from harness.models.tokens import Tokenizer, load_tokenizer
@@ -105,6 +106,19 @@ class LanguageModel:
     def rounded(self, arithmetic: Arithmetic) -> tuple[dict[str, Array], list[Loss]]:
         """Return all tensors as float32 values of a 16-bit format, and what rounding lost."""
         return rounded_weights(self.tensors, arithmetic)
+
+    def mapped(self, arithmetic: Arithmetic) -> RoundedTensors:
+        """Return the same tensors, each of which is read and rounded when it is asked for."""
+
+        def rows(name: str, first: int, last: int) -> tuple[Array, Loss]:
+            tensor, own = self.tensors[name], held(name, arithmetic)
+            try:
+                return rounded(name, tensor.rows(first, last).f32(), own)
+            except ConfigError:
+                rounded(name, tensor.f32(), own)  # says where in the whole tensor
+                raise
+
+        return RoundedTensors({name: tensor.shape for name, tensor in self.tensors.items()}, rows)
 
     @property
     def has_tokenizer(self) -> bool:

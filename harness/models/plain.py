@@ -17,12 +17,16 @@ from typing import Any
 import numpy as np
 
 from fabric.networks.inference.decoder import EMBEDDING, NORMS, POSITIONS, ROUTER, Decoder
+from harness.models.lazy import RoundedTensors
 from harness.models.rotary import cosines
 from wse_core.errors import ConfigError
 
 __all__ = ["PlainDecoder", "active_of", "gelu_inner"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+MOST = 1 << 26
+"""Of the output matrix at most so many numbers are taken at a time."""
 
 
 def gelu_inner(x: Array) -> Array:
@@ -62,8 +66,19 @@ class PlainDecoder:
     def __init__(self, decoder: Decoder, weights: Mapping[str, Array], dtype: type[np.floating[Any]] = np.float32):
         self.decoder = decoder
         self.dtype = dtype
-        self.weights = {name: np.asarray(weight, dtype) for name, weight in weights.items()}
+        # Those that are made when they are asked for are not kept.
+        self.weights: Mapping[str, Any] = weights
+        if not isinstance(weights, RoundedTensors):
+            self.weights = {name: np.asarray(weight, dtype) for name, weight in weights.items()}
         self.reset()
+
+    def weight(self, name: str) -> Array:
+        """Return a tensor, in the type of everything."""
+        return np.asarray(self.weights[name], self.dtype)
+
+    def rows(self, name: str, numbers: Array) -> Array:
+        """Return rows of a tensor."""
+        return np.stack([np.asarray(self.weights[name][int(number)], self.dtype) for number in numbers])
 
     def reset(self) -> None:
         """Forget what was read."""
@@ -96,9 +111,9 @@ class PlainDecoder:
             [each.astype(self.dtype) for each in cosines(decoder, positions, local)]
             for local in ((False, True) if decoder.is_local else (False,))
         ]
-        x = self.weights[EMBEDDING][tokens]
+        x = self.rows(EMBEDDING, tokens)
         if decoder.learned:
-            x = x + self.weights[POSITIONS][positions]
+            x = x + self.rows(POSITIONS, positions)
         for number in range(decoder.layers):
             names = iter([f"model.layers.{number}.{name}" for name in NORMS[decoder.norms]])
             cos, sin = tables[decoder.kind(number).local]
@@ -107,9 +122,12 @@ class PlainDecoder:
             x = x + self._behind(self._attention(number, y, cos, sin), names)
             x = x + self._behind(self._feed_forward(number, self._before(x, names) if z is None else z), names)
         self.length += tokens.size
-        logits = self._norm(x, "model.norm") @ self.weights[EMBEDDING if decoder.tied else "lm_head.weight"].T
+        given, head = self._norm(x, "model.norm"), self.weights[EMBEDDING if decoder.tied else "lm_head.weight"]
+        each = max(1, MOST // decoder.hidden)
+        pieces = (np.asarray(head[k : k + each], self.dtype) for k in range(0, decoder.vocabulary, each))
+        logits = np.concatenate([given @ piece.T for piece in pieces], axis=1)
         if decoder.head_bias:
-            logits = logits + self.weights["lm_head.bias"]
+            logits = logits + self.weight("lm_head.bias")
         return self._capped(logits, decoder.logit_cap)
 
     def generate(self, ids: Sequence[int], count: int) -> tuple[list[int], Array]:
@@ -133,12 +151,12 @@ class PlainDecoder:
         if not self.decoder.centred:
             return self._rms(x, name)
         y = self._rms(x - x.mean(axis=-1, keepdims=True), name)
-        return y + self.weights[f"{name}.bias"] if self.decoder.norm_bias else y
+        return y + self.weight(f"{name}.bias") if self.decoder.norm_bias else y
 
     def _rms(self, x: Array, name: str) -> Array:
         """Return RMSNorm along the last axis."""
         square = (x * x).mean(axis=-1, keepdims=True)
-        found: Array = self.weights[f"{name}.weight"] * (x / np.sqrt(square + self.dtype(self.decoder.epsilon)))
+        found: Array = self.weight(f"{name}.weight") * (x / np.sqrt(square + self.dtype(self.decoder.epsilon)))
         return found
 
     def _capped(self, x: Array, cap: float | None) -> Array:
@@ -167,8 +185,8 @@ class PlainDecoder:
 
     def _product(self, y: Array, name: str) -> Array:
         """Return a product of each row, with its bias if it has one."""
-        out: Array = y @ self.weights[f"{name}.weight"].T
-        return out + self.weights[f"{name}.bias"] if self.decoder.has_bias(name.rpartition(".")[2]) else out
+        out: Array = y @ self.weight(f"{name}.weight").T
+        return out + self.weight(f"{name}.bias") if self.decoder.has_bias(name.rpartition(".")[2]) else out
 
     @staticmethod
     def _turned(z: Array, cos: Array, sin: Array) -> Array:
@@ -204,7 +222,7 @@ class PlainDecoder:
         part, decoder = f"model.layers.{number}.mlp", self.decoder
         if not decoder.experts:
             return self._ffn(part, z)
-        out, logits = np.zeros_like(z), z @ self.weights[f"model.layers.{number}.{ROUTER}"].T
+        out, logits = np.zeros_like(z), z @ self.weight(f"model.layers.{number}.{ROUTER}").T
         for row, own in enumerate(logits):
             picked = np.argsort(-own, kind="stable")[: decoder.chosen]
             powers = np.exp(own - own.max())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from harness.models.configuration import Configuration
 from harness.models.hub import tensor_shapes
+from harness.models.lazy import RoundedTensors
 from harness.models.presets import find_preset
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
@@ -21,12 +23,12 @@ __all__ = ["RandomModel", "random_model", "sized_model"]
 VOCABULARY = 512
 """Tokens: the tables of a real vocabulary would outweigh a layer."""
 BLOCK = 1 << 22
-"""So many weights are drawn at a time."""
+"""So many weights at most are drawn at a time, of a seed of their own: any of them can be drawn without the others."""
 
 
 @dataclass(frozen=True)
 class RandomModel:
-    """Random weights in the place of a model's; a seed gives them again.
+    """Random weights in the place of a model's; a seed gives them again, or any part of them.
 
     Attributes
     ----------
@@ -44,19 +46,28 @@ class RandomModel:
 
     def rounded(self, arithmetic: Arithmetic) -> tuple[dict[str, NDArray[Any]], list[Any]]:
         """Return all tensors as float32 values of a 16-bit format; nothing was lost."""
-        rng, found = np.random.default_rng(self.seed), {}
-        for name, shape in tensor_shapes(self.configuration.decoder).items():
-            values = np.ones(shape, np.float32)
+        return {name: np.asarray(tensor) for name, tensor in self.mapped(arithmetic).items()}, []
+
+    def mapped(self, arithmetic: Arithmetic) -> RoundedTensors:
+        """Return the same tensors, each of which is drawn when it is asked for."""
+        shapes = tensor_shapes(self.configuration.decoder)
+        numbers = {name: number for number, name in enumerate(shapes)}
+
+        def rows(name: str, first: int, last: int) -> tuple[NDArray[np.float32], None]:
+            shape = last - first, *shapes[name][1:]
             if "norm" in name:
-                values *= name.endswith(".weight")
-            else:
-                flat = values.reshape(-1)
-                for first in range(0, flat.size, BLOCK):
-                    part = flat[first : first + BLOCK]
-                    drawn = rng.standard_normal(part.size, np.float32) / np.float32(shape[-1] ** 0.5)
-                    part[...] = arithmetic.decode(arithmetic.encode(drawn))
-            found[name] = values
-        return found, []
+                return np.full(shape, float(name.endswith(".weight")), np.float32), None
+            found = np.empty(shape, np.float32)
+            each = max(1, BLOCK // math.prod(shape[1:]))
+            scale = np.float32(shapes[name][-1] ** 0.5)
+            for block in range(first // each, -(-last // each)):
+                begin, end = block * each, min((block + 1) * each, shapes[name][0])
+                rng = np.random.default_rng([self.seed, numbers[name], block])
+                drawn = rng.standard_normal((end - begin, *shape[1:]), np.float32)[max(0, first - begin) : last - begin]
+                found[max(0, begin - first) :][: len(drawn)] = arithmetic.decode(arithmetic.encode(drawn / scale))
+            return found, None
+
+        return RoundedTensors(shapes, rows)
 
     def tokenizer(self) -> NoReturn:
         """Refuse: random weights have no text."""
@@ -67,8 +78,10 @@ class RandomModel:
     chat_template = tokenizer
 
 
-def random_model(preset: str, layers: int, seed: int = 0) -> RandomModel:
+def random_model(preset: str, layers: int | str, seed: int = 0) -> RandomModel:
     """Return so many layers of a published model with random weights and a vocabulary of `VOCABULARY` tokens.
+
+    `layers` may be "all": the whole model, with all of its tokens.
 
     Raises
     ------
@@ -76,6 +89,8 @@ def random_model(preset: str, layers: int, seed: int = 0) -> RandomModel:
         No such model, or it has fewer layers.
     """
     name, decoder = find_preset(preset)
+    if isinstance(layers, str):
+        return RandomModel(name, Configuration(decoder), seed)
     if not 1 <= layers <= decoder.layers:
         raise ConfigError(
             f"{layers} layers of {name}", where="--random-layers", hint=f"1 to {decoder.layers}", value=layers

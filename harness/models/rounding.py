@@ -24,7 +24,7 @@ from harness.models.tensors import NORM, Tensor
 from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic
 
-__all__ = ["Loss", "rounded", "rounded_weights"]
+__all__ = ["Loss", "held", "rounded", "rounded_weights"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -106,11 +106,16 @@ def _refused(name: str, values: Array, arithmetic: Arithmetic) -> ConfigError:
     )
 
 
+def held(name: str, arithmetic: Arithmetic) -> Arithmetic:
+    """Return the format in which PEs hold a tensor: that of matrices and biases, or f32 for norms."""
+    return replace(arithmetic, fmt="f32") if name.endswith(NORM) else arithmetic
+
+
 def rounded_weights(tensors: Mapping[str, Tensor], arithmetic: Arithmetic) -> tuple[dict[str, Array], list[Loss]]:
     """Return all tensors as PEs hold them, matrices and biases in the format, and the losses of those that lost any."""
-    weights, losses, whole = {}, [], replace(arithmetic, fmt="f32")
+    weights, losses = {}, []
     for name, tensor in tensors.items():
-        weights[name], loss = rounded(name, tensor.f32(), whole if name.endswith(NORM) else arithmetic)
+        weights[name], loss = rounded(name, tensor.f32(), held(name, arithmetic))
         if loss.inexact:
             losses.append(loss)
     return weights, losses

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +101,12 @@ class Tensor:
             return self.data.shape
         values, size = BLOCKS[self.dtype]
         return *self.data.shape[:-1], self.data.shape[-1] // size * values
+
+    def rows(self, first: int, last: int) -> Tensor:
+        """Return the rows of `f32` from one on and before another one as a tensor."""
+        if self.order is not None:
+            return replace(self, order=self.order[first:last])
+        return replace(self, data=self.data[first:last])
 
     def f32(self) -> Array:
         """Return the values as float32, exact if none is changed: every type of `TYPES` is part of it.

@@ -19,12 +19,11 @@ from numpy.typing import ArrayLike
 
 from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
-from fabric.networks.inference.decode import LASTING, Decode
+from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.edge import Came, checked, refuse_token
-from fabric.networks.inference.elementwise import LOCAL
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.prefill.reading import readings
-from fabric.networks.inference.resident import with_room
+from fabric.networks.inference.resident import lasting_names, with_room
 from fabric.networks.inference.rows import Rows
 from fabric.networks.inference.tiles import embedding_rows
 from wse_core.errors import ConfigError, InternalError
@@ -148,10 +147,9 @@ class BatchResident:
         ConfigError
             Not what the PEs of this decoder keep of a request.
         """
-        place, images = self.place, self.fabric.spec.programs
+        place = self.place
         alone = with_room(lasting, replace(place, batch=0))
-        names = [name + end for name in LASTING for end in ("", LOCAL)]
-        if set(alone) != {name for name in names if all(name in image.symbols for image in images)}:
+        if set(alone) != set(lasting_names(self.fabric.spec.programs)):
             raise ConfigError("not what the PEs of this decoder keep", where="batch", hint="a decoder of the same kind")
         for name, bits in alone.items():
             found = self.fabric.read(name, self.decode.column, 0, place.width, place.height)

@@ -27,6 +27,11 @@ One of several regions
     layers.  All but the first take the residual stream of a token where the first takes an embedding, and all but the
     last hand theirs on where the last one answers; column 0 does both, and notes when it begins and when it is through.
 
+Some of the layers at a time
+    A mesh may have the layers of a model some at a time (`fabric.networks.inference.groups`).  Then the residual stream
+    of a token enters at the west edge, f32, and leaves there; the last norm and the output matrix, or a part of its
+    rows, make a program without layers, which the residual stream enters and a token leaves.
+
 Several answers
     With several requests, tokens of all come in turns, and each request has a cache of its own.  All are at the same
     position: what counts tokens is moved on once per round.
@@ -160,6 +165,8 @@ class Decode:
     blocks : sequence of int, optional
         With the policy shift: the first tokens lie in blocks of so many in each row, which a program reads that takes
         several in a step; behind them entries move.
+    at_a_time : bool
+        Whether the mesh has only some of the layers, or of the rows of the output matrix, at a time.
     region : int, optional
         Which of several regions this is, from 0 on, `place` saying which layers it has; None: there is only one.
 
@@ -174,9 +181,12 @@ class Decode:
     x, y : Axis
         The all-reduces of both axes.
     inputs : list of Stream
-        One per row: the chunk of an embedding row, two numbers of 16 bits per wavelet.
+        One per row: the chunk of an embedding row, two numbers of 16 bits per wavelet; with some of the layers at a
+        time the chunk of a residual stream, a number of f32 per wavelet.
     output : Stream
         Two wavelets per token, f32: the next token, its logit.
+    outputs : list of Stream
+        With some of the layers at a time, one per row: the chunk of the residual stream behind them.
     """
 
     def __init__(
@@ -192,6 +202,7 @@ class Decode:
         code: int = 0,
         begun: int = 0,
         blocks: Sequence[int] | None = None,
+        at_a_time: bool = False,
     ) -> None:
         if place.ahead > 1 and policy == "shift" and blocks is None:
             raise UnsupportedError(
@@ -201,7 +212,9 @@ class Decode:
                 hint="a cache of the kind round or concat",
             )
         tokens = None if blocks is None else tuple(blocks)
-        self._arguments = machine, place, policy, timed, answers, prompt, region, arrived, code, begun, tokens
+        more = region, arrived, code, begun, tokens, at_a_time
+        self._arguments = machine, place, policy, timed, answers, prompt, *more
+        self.at_a_time = at_a_time
         self.prompt, self.region, self.arrived, self.code, self.begun = prompt, region, arrived, code, begun
         self.blocks, self.moving = blocks, policy == "shift" and place.ahead == 1
         self.column = arrived[0].place.width if arrived else (region or 0) * place.width
@@ -253,28 +266,18 @@ class Decode:
         place = self.place
         p = Program(f"decoder {column} {row}", self.machine, half="cb16" if place.dtype == "cb16" else "f16")
         w = DecoderWriter(p, place, self.prompt.slots if self.prompt else 0, self.code)
+        stamps = Stamps(p, len(PARTS) + 1) if self.timed else None
+        if not place.decoder.layers:
+            self._write_head(w, column, row, stamps)
+            p.assemble()
+            return p
         rotary, search = Rotary(w), ArgMax(w) if place.last else None
         entry = p.dsr("dest", name="coming entry") if self.arrived else None
         cache = CacheCode(w, self.cache_policy, row.parity, row.first, row.last, entry)
         attention = Attention(w, cache, self.level(column), self.x.queues.levels[0])
         window = None if place.decoder.window is None else AttentionWindow(w, cache)
-        stamps = Stamps(p, len(PARTS) + 1) if self.timed else None
         log = ClockLog(p) if self.region is not None and column.first else None
-
-        def summed(name: str, var: Var) -> Callable[[], None]:
-            line = self.sums[name]
-            role = column.tree if line.line is self.x.line else row.tree
-
-            def write() -> None:
-                with w.cut(name):
-                    line.emit(p, role, var)
-
-            return write
-
-        def done(part: str) -> None:
-            w.mark(f"done {part}")
-            if stamps is not None:
-                stamps.store(1 + PARTS.index(part))
+        summed, done = self._emitters(w, column, row, stamps)
 
         with p.task("token", id=TASK):
             turn = p.reg16("layers left")
@@ -317,8 +320,8 @@ class Decode:
             if search is not None:
                 self._answer(w, search, column.first and row.first, summed, done)
             elif column.first:
-                assert self.region is not None
-                p.mov32(p.fabout(p.output_queue(QUEUE_HEAD, COLOR_HAND[self.region % 2]), place.hidden), w.x)
+                color = COLOR_OUT if self.at_a_time else COLOR_HAND[(self.region or 0) % 2]
+                p.mov32(p.fabout(p.output_queue(QUEUE_HEAD, color), place.lanes * place.hidden), w.x)
             with self._once(w, place.requests - 1):
                 if place.ahead == 1:
                     rotary.advance()
@@ -328,6 +331,45 @@ class Decode:
             p.jump(start)
         p.assemble()
         return p
+
+    def _emitters(
+        self, w: DecoderWriter, column: ColumnRole, row: RowRole, stamps: Stamps | None
+    ) -> tuple[Summed, Callable[[str], None]]:
+        """Return what gives the writer of an all-reduce, and what notes that a part of the step is done."""
+
+        def summed(name: str, var: Var) -> Callable[[], None]:
+            line = self.sums[name]
+            role = column.tree if line.line is self.x.line else row.tree
+
+            def write() -> None:
+                with w.cut(name):
+                    line.emit(w.p, role, var)
+
+            return write
+
+        def done(part: str) -> None:
+            w.mark(f"done {part}")
+            if stamps is not None:
+                stamps.store(1 + PARTS.index(part))
+
+        return summed, done
+
+    def _write_head(self, w: DecoderWriter, column: ColumnRole, row: RowRole, stamps: Stamps | None) -> None:
+        """Write the program that has no layers: a residual stream enters, the next token leaves."""
+        search = ArgMax(w)
+        summed, done = self._emitters(w, column, row, stamps)
+        with w.p.task("token", id=TASK):
+            start = w.p.label("next token")
+            self._enter(w, column, None)
+            w.mark("entered")
+            if stamps is not None:
+                stamps.store(0)
+            summed("back", w.entered)()
+            self._entered(w)
+            done("enter")
+            w.p.label("behind the layers")
+            self._answer(w, search, column.first and row.first, summed, done)
+            w.p.jump(start)
 
     @staticmethod
     def _places(cache: CacheCode, window: AttentionWindow | None) -> None:
@@ -554,9 +596,10 @@ class Decode:
     def _enter(self, w: DecoderWriter, column: ColumnRole, log: ClockLog | None) -> None:
         """Write that what a token begins with enters ``entered``: at column 0 from outside, elsewhere zeros."""
         p = w.p
-        if column.first and self.region:
-            color = COLOR_HAND[(self.region - 1) % 2]
-            p.mov32(w.entered, p.fabin(p.input_queue(QUEUE_IN, color), w.place.hidden))
+        if column.first and (self.region or self.at_a_time):
+            color = COLOR_HAND[(self.region - 1) % 2] if self.region else COLOR_IN
+            count = w.place.lanes * w.place.hidden + w.place.told
+            p.mov32(w.entered, p.fabin(p.input_queue(QUEUE_IN, color), count))
         elif column.first:
             color = COLOR_PASS if self.arrived else COLOR_IN
             count = w.place.lanes * w.place.hidden + w.place.told
@@ -611,9 +654,9 @@ class Decode:
         compose(layout, [(self.x.line, columns), (self.y.line, rows)], lambda roles: self.program(*roles))
         self.sums["back"].routes(layout)
         self.sums["qkv"].routes(layout)
-        if place.group > 1:
+        if place.group > 1 and place.decoder.layers:
             self._route_heads(layout)
-        if self.moving:
+        if self.moving and place.decoder.layers:
             route_shift(layout, place, first)
         if not self.region:
             color = COLOR_PASS if first else COLOR_IN
@@ -625,6 +668,9 @@ class Decode:
             side: Side = "N" if first else "W"
             layout.route(COLOR_OUT, (first, 0), rx="R", tx=side)
             self.output = layout.output_stream(first, 0, side, COLOR_OUT)
+        elif self.at_a_time:
+            layout.route(COLOR_OUT, (0, 0, 1, height), rx="R", tx="W")
+            self.outputs = [layout.output_stream(0, row, "W", COLOR_OUT) for row in range(height)]
         for name, values, rect in self.parameters():
             layout.set_param(name, values, rect)
 
@@ -649,18 +695,25 @@ class Decode:
 
     def parameters(self) -> list[tuple[str, NDArray[Any], tuple[int, int, int, int]]]:
         """Return (symbol, values of shape (h, w, n), rectangle) of what differs between PEs but does not change."""
+        found = self._of_layers() if self.place.decoder.layers else []
+        if self.place.last:
+            ids = np.maximum(self.place.ids, 0).astype(np.float32)
+            known = self.may_answer.sum(axis=1).astype(np.uint16)
+            found += [("ids", self._per_column(ids)), ("known", self._per_column(known))]
+        whole = self.column, 0, self.place.width, self.place.height
+        return [(name, values, whole) for name, values in found]
+
+    def _per_column(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return what each column has, a number or several, for all PEs."""
+        values = values if values.ndim > 1 else values[:, np.newaxis]
+        return np.broadcast_to(values, (self.place.height, self.place.width, values.shape[-1]))
+
+    def _of_layers(self) -> list[tuple[str, NDArray[Any]]]:
+        """Return `parameters` of what layers do."""
         from fabric.networks.inference.angles import Angles
 
-        place, width, height = self.place, self.place.width, self.place.height
-        whole = self.column, 0, width, height
-        ids = np.maximum(place.ids, 0).astype(np.float32)
-        known = self.may_answer.sum(axis=1).astype(np.uint16)
+        place, width, height, per_column = self.place, self.place.width, self.place.height, self._per_column
         rows = np.arange(height, dtype=np.uint16)
-
-        def per_column(values: NDArray[Any]) -> NDArray[Any]:
-            values = values if values.ndim > 1 else values[:, np.newaxis]
-            return np.broadcast_to(values, (height, width, values.shape[-1]))
-
         found = [("row", np.broadcast_to(rows[:, np.newaxis, np.newaxis], (height, width, 1)))]
         if place.decoder.experts:
             found.append(("expert_numbers", per_column(np.tile(np.arange(place.decoder.experts, dtype=np.float32),
@@ -670,8 +723,6 @@ class Decode:
             for name, values in (("first_of_row", np.cumsum(counts) - counts), ("tokens_of_row", counts)):
                 shaped = values.astype(np.uint16)[:, np.newaxis, np.newaxis]
                 found.append((name, np.broadcast_to(shaped, (height, width, 1))))
-        if place.last:
-            found += [("ids", per_column(ids)), ("known", per_column(known))]
         prompt = self.arrived[1] if self.arrived else self.prompt
         # A step ends with the way to the next.
         position = prompt.length - (not self.arrived) if prompt else self.begun
@@ -702,7 +753,7 @@ class Decode:
                 ("phase", np.full((height, width, 1), length % height, np.uint16)),
                 ("order", np.broadcast_to(np.arange(place.capacity, dtype=np.uint16), (height, width, place.capacity))),
             ]
-        return [(name, values, whole) for name, values in found]
+        return found
 
     def _counts(self) -> list[int]:
         """Return the tokens of each row when the program begins."""

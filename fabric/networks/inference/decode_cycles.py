@@ -145,6 +145,7 @@ class StepCycles:
             decode.region,
             arrived,  # type: ignore[arg-type]
             blocks=decode.blocks,
+            at_a_time=decode.at_a_time,
         )
 
     @cached_property
@@ -176,6 +177,8 @@ class StepCycles:
         What rows have to say to a step is how it begins, what the cache does, and attention, by the tokens they hold.
         """
         program, place = self.program(0 if at_edge else 1, kind.row), self.place
+        if not place.decoder.layers:
+            return program.follow("next token", "next token", {"known": place.vocabulary})
         slots = [[*range(held), *[0] * (place.capacity - held)] for held in kind.held]
         lanes, grows, same = np.arange(place.lanes), np.array(self.grows(kind)), np.array(kind.way) == SAME
         whose, home = lanes // place.ahead, lanes - lanes % place.ahead
@@ -327,7 +330,7 @@ class StepCycles:
         for first in range(0, len(before), TOGETHER):
             way = TokenWay(self, np.array(before[first : first + TOGETHER]))
             way.through(self.arrival)
-            found.append(way.answered())
+            found.append(way.answered() if self.place.last else way.handed())
             if parts is not None:
                 parts.update(way.parts)
         return np.concatenate(found)
@@ -446,7 +449,7 @@ class TokenWay:
         And how many wavelets it waits for.
         """
         arrives, leaves, wavelets = -1, -1, 0
-        for met in course.met("done cache"):
+        for met in course.met("done cache") if "layer" in course.events else ():
             if met.takes:
                 arrives, wavelets = met.first, met.wavelets
             else:
@@ -463,6 +466,9 @@ class TokenWay:
         begun = front.rows + entered
         front.work(self.cycles[0, 0])  # of columns that nothing enters
         front.columns[:, 0] = entered - self.cycles[0, 0]
+        if not self.layers:
+            self._move(1, self.behind + 1)
+            return begun
         self._move(1, self.layers[0] + 1)
         decoder, more = form.place.decoder, self.m["ce.branch_taken"] - self.m["ce.branch_not_taken"]
         which = [decoder.kinds.index(kind) for kind in decoder.different] or [0]
@@ -499,6 +505,15 @@ class TokenWay:
         met = course.met("next token")[0]
         leaving = met.first + met.steps + m["ramp.execute"] + m["ramp.out"] + m["router.hop"]
         return np.asarray(front.columns[:, 0] + front.rows[:, 0] + leaving)
+
+    def handed(self) -> Cycles:
+        """Return when the residual stream behind the layers that are here has left, of groups of layers."""
+        m, front = self.m, self.front
+        courses = [self.form.course(kind, True, self.request) for kind in self.kinds]
+        met = [course.met("next token")[0] for course in courses]
+        sends = np.array([each.first + each.steps for each in met])[self.which]
+        leaving = m["ramp.execute"] + m["ramp.out"] + m["router.hop"]
+        return np.asarray((front.columns[:, :1] + front.rows + sends).max(axis=1) + leaving)
 
     def _move(self, first: int, last: int) -> None:
         """Move the front over events, from the one behind another."""

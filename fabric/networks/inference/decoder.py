@@ -139,6 +139,7 @@ class Decoder:
     hidden : int
         Features between layers.
     layers : int
+        0: the part of a model that has the last norm and the output matrix only.
     heads, kv_heads : int
         Query heads, and heads of keys and values; the second divides the first.
     head_size : int
@@ -230,8 +231,9 @@ class Decoder:
             value = getattr(self, field.name)
             if field.type == "int" and (isinstance(value, bool) or not isinstance(value, int)):
                 raise self._refused(f"{field.name} is {shown(value)}, not a whole number")
-            if field.type == "int" and not (field.name not in ("experts", "chosen")) <= value < MOST:
-                raise self._refused(f"{field.name} is {shown(value)}; it is at least 1 and below {MOST:,}")
+            least = 0 if field.name in ("layers", "experts", "chosen") else 1
+            if field.type == "int" and not least <= value < MOST:
+                raise self._refused(f"{field.name} is {shown(value)}; it is at least {least} and below {MOST:,}")
             if field.type == "bool" and not isinstance(value, bool):
                 raise self._refused(f"{field.name} is {shown(value)}, neither true nor false")
         for name in ("epsilon", "rope_base", "score_cap", "logit_cap", "local_base"):
@@ -314,7 +316,7 @@ class Decoder:
     @cached_property
     def kinds(self) -> tuple[LayerKind, ...]:
         """These are the kinds of layers, each once, in the order in which they first come."""
-        return tuple(dict.fromkeys(self.different)) or (LayerKind(),)
+        return tuple(dict.fromkeys(self.different)) or (LayerKind(),) * bool(self.layers)
 
     def kind(self, layer: int) -> LayerKind:
         """Return what a layer is, of those that may differ."""

@@ -13,7 +13,11 @@ from wse_core.params import Machine
 __all__ = [
     "CODE_WORDS",
     "admit",
+    "group_parts",
+    "head_part",
+    "head_parts",
     "largest",
+    "layers_that_fit",
     "needed_words",
     "regions_needed",
     "smallest_mesh",
@@ -28,6 +32,9 @@ GAPS = 128
 def temporary_words(place: DecoderPlacement) -> int:
     """Return the words of vectors, angles, lists and numbers of a PE beside what `DecoderPlacement.words` counts."""
     shapes, hidden, heads, lanes = place.shapes, place.hidden, place.heads, place.lanes
+    if not place.decoder.layers:
+        logits = (2 + 2 + 2) * place.vocabulary  # and the numbers of their tokens
+        return (2 + 1 + 2 + 2) * hidden + logits + 6 * 2 * function_room(place)
     scores = heads * place.capacity
     vectors = (2 + 1 + 2 + 2) * hidden + 3 * shapes["qkv"].rows + 3 * scores + 2 * heads
     vectors += 2 * heads * (place.part + 1) + heads * place.part
@@ -101,6 +108,47 @@ def regions_needed(place: DecoderPlacement, machine: Machine) -> int | None:
     return None
 
 
+def _fits(place: DecoderPlacement, machine: Machine) -> bool:
+    return bool(sum(needed_words(place).values()) <= machine["mem.words"])
+
+
+def group_parts(place: DecoderPlacement, each: int) -> list[tuple[int, DecoderPlacement]]:
+    """Return (first layer, placement) of groups of `each` layers of a decoder; alike for layers that are alike."""
+    layers = place.decoder.layers
+    counts = [(first, min(each, layers - first)) for first in range(0, layers, each)]
+    return [(first, replace(place, decoder=place.decoder.part(first, count), last=False)) for first, count in counts]
+
+
+def layers_that_fit(place: DecoderPlacement, machine: Machine) -> int:
+    """Return how many layers of a decoder a mesh holds at a time, whichever they are; 0: not one."""
+    low, high = 0, place.decoder.layers
+    while low < high:
+        middle = (low + high + 1) // 2
+        fits = all(_fits(part, machine) for part in {part for _, part in group_parts(place, middle)})
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
+
+
+def head_part(place: DecoderPlacement, count: int) -> DecoderPlacement:
+    """Return the placement of the last norm and so many rows of the output matrix."""
+    decoder = replace(place.decoder.part(0, 0), vocabulary=count, tied=False)
+    return replace(place, decoder=decoder, batch=0, ahead=1)
+
+
+def head_parts(place: DecoderPlacement, machine: Machine) -> list[tuple[int, DecoderPlacement]]:
+    """Return (first token, placement) of as few parts of the output matrix as fit; none if not the smallest does."""
+    vocabulary = place.decoder.vocabulary
+    low, high = 0, place.vocabulary // 2  # of a column, in pairs of rows
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _fits(head_part(place, 2 * middle * place.width), machine) else (low, middle - 1)
+    if not low:
+        return []
+    parts = -(-vocabulary // (2 * low * place.width))
+    each = -(-vocabulary // parts)
+    return [(first, head_part(place, min(each, vocabulary - first))) for first in range(0, vocabulary, each)]
+
+
 def largest(place: DecoderPlacement, machine: Machine, name: str) -> int:
     """Return the largest ``batch`` or ``ahead`` that fits on a placement's mesh, 0 if there is no room for one."""
     low, high = 0, getattr(place, name)
@@ -153,6 +201,8 @@ def admit(
     regions = regions_needed(place, machine) if where == "decoder" and not place.batch else None
     if regions:
         hint += f"; or --regions {regions} of this one"
+    if where == "decoder" and not place.batch and layers_that_fit(place, machine) and head_parts(place, machine):
+        hint += "; or --layers-at-a-time on this one"
     of = f" of a batch of {place.batch}" if place.batch else ""
     if place.ahead > 1:
         of = f" of {place.ahead} tokens at a time"

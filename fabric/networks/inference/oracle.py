@@ -131,6 +131,8 @@ class Oracle:
             if symbol == "biases" and place.head_bias_words:
                 found["head"] = values[:, np.newaxis, -place.head_bias_words :]
                 values = values[:, : -place.head_bias_words]
+            if not decoder.layers:
+                continue
             values, at = values.reshape(len(values), decoder.layers, -1), 0
             for name in [name for name, there in flags if there]:
                 rows = place.shapes[name].rows
@@ -561,8 +563,10 @@ class Oracle:
         return self.search(logits), logits[self.place.ids >= 0]
 
     def search(self, logits: Bits) -> int:
-        """Return the token that the wafer finds."""
+        """Return the token that the wafer finds; a number beyond all where no token may be answered."""
         known = self.decode.may_answer
+        if not known.any():
+            return int(2 * BEYOND)
         values = self.single.decode(logits)
         top = values[known].max()
         far = np.minimum((top - values) * RAISE * RAISE, BEYOND) + self.place.ids

@@ -219,12 +219,16 @@ class DecoderPlacement:
     @property
     def head_norms(self) -> int:
         """A column has so many weights of a layer's norms of queries and keys: of a query and a key head, or of all."""
+        if not self.decoder.layers:
+            return 0
         whole = self.query_rows + self.kv_rows
         return whole if self.decoder.projection_norms else len(HEAD_NORMS) * self.part * self.decoder.head_norms
 
     @property
     def squares(self) -> int:
         """A PE has so many sums of squares of a token's queries and keys, if these are normalised."""
+        if not self.decoder.layers:
+            return 0
         return 2 if self.decoder.projection_norms else self.turned_heads * self.decoder.head_norms
 
     @property
@@ -237,6 +241,8 @@ class DecoderPlacement:
             "biases": decoder.qkv_bias * shapes["qkv"].rows + decoder.ffn_bias * shapes["gate_up"].rows,
             "row_biases": (decoder.o_bias + decoder.ffn_bias) * self.hidden,
         }
+        if not decoder.layers:
+            found = dict.fromkeys(found, 0)
         last = {"biases": self.head_bias_words}
         return {symbol: words for symbol, words in found.items() if words or last.get(symbol)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +19,9 @@ from fabric.networks.inference.prefill.reading import readings
 from fabric.networks.inference.rows import Rows
 from wse_core.errors import ConfigError, InternalError
 from wse_core.formats import Bits
+from wse_core.image import ProgramImage
 
-__all__ = ["Counters", "DecodeStep", "ResidentDecoder", "Resumed", "with_room"]
+__all__ = ["Counters", "DecodeStep", "ResidentDecoder", "Resumed", "added_counters", "lasting_names", "with_room"]
 
 Counters = dict[str, tuple[NDArray[Any], str]]
 """`Counters` are those of all PEs: name -> (array, unit)."""
@@ -50,6 +51,20 @@ class Resumed(DecodeStep):
     """
 
     transition: int
+
+
+def added_counters(first: Counters, second: Counters) -> Counters:
+    """Return counters of two programs together."""
+    found = dict(first)
+    for name, (values, unit) in second.items():
+        found[name] = (values + found[name][0] if name in found else values, unit)
+    return found
+
+
+def lasting_names(images: Sequence[ProgramImage]) -> list[str]:
+    """Return the names of what all of these programs keep from one step to the next."""
+    names = [name + end for name in LASTING for end in ("", LOCAL)]
+    return [name for name in names if all(name in image.symbols for image in images)]
 
 
 class ResidentDecoder:
@@ -142,9 +157,7 @@ class ResidentDecoder:
 
     def lasting(self) -> dict[str, Bits]:
         """Return what PEs keep from one step to the next: symbol -> bits of shape (height, width, elements)."""
-        images = self.fabric.spec.programs
-        names = [name + end for name in LASTING for end in ("", LOCAL)]
-        return {name: self._read(name) for name in names if all(name in image.symbols for image in images)}
+        return {name: self._read(name) for name in lasting_names(self.fabric.spec.programs)}
 
     def go_on(self, lasting: Mapping[str, Bits], count: int) -> None:
         """Go on behind `count` tokens that a decoder of the same programs has taken; once, before any step.

@@ -31,23 +31,24 @@ def layer_name(layer: int, name: str) -> str:
     return f"model.layers.{layer}.{name}"
 
 
-def tensor(weights: Weights, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return a tensor, or refuse one that is missing or of another shape."""
+def tensor(weights: Weights, name: str, shape: tuple[int, ...]) -> Any:
+    """Return a tensor, of which rows can be taken, or refuse one that is missing or of another shape."""
     if name not in weights:
         raise ConfigError(f"the model has no tensor {name}", where="model")
-    found = np.asarray(weights[name])
+    found: Any = weights[name]
+    found = found if hasattr(found, "shape") else np.asarray(found)
     if found.shape != shape:
         raise ConfigError(f"tensor {name} has the shape {found.shape}, not {shape}", where="model")
     return found
 
 
-def _encoded(matrix: NDArray[Any], half: Arithmetic) -> Bits:
+def _encoded(matrix: Any, half: Arithmetic) -> Bits:
     """Return the bits of a matrix with a row and a column of zeros behind the last, encoded some rows at a time."""
     rows, columns = matrix.shape
     bits = np.zeros((rows + 1, columns + 1), half.bits_dtype)
     each = max(1, BLOCK // columns)
     for first in range(0, rows, each):
-        bits[first : min(first + each, rows), :-1] = half.encode(matrix[first : first + each])
+        bits[first : min(first + each, rows), :-1] = half.encode(np.asarray(matrix[first : first + each]))
     return bits
 
 
@@ -88,7 +89,7 @@ def embedding_rows(place: DecoderPlacement, machine: Machine, weights: Weights, 
     for name, number in tables:
         if name not in weights:
             raise ConfigError(f"the model has no tensor {name}", where="model")
-        row[:-1] += np.asarray(weights[name])[number].astype(np.float64)
+        row[:-1] += np.asarray(weights[name][number], np.float64)  # type: ignore[index]
     return Arithmetic.of(machine, place.dtype).encode(row[place.hidden_rows])
 
 
@@ -140,7 +141,7 @@ def place_weights(place: DecoderPlacement, machine: Machine, weights: Weights) -
         at += place.tile_words(shape)
 
     def norm(name: str, features: NDArray[np.int64], count: int) -> NDArray[np.uint32]:
-        values = np.append(tensor(weights, name, (count,)).astype(np.float32), np.float32(0))
+        values = np.append(np.asarray(tensor(weights, name, (count,)), np.float32), np.float32(0))
         return values[features].view(np.uint32)
 
     def bias(name: str, features: NDArray[np.int64]) -> Bits:

@@ -40,6 +40,8 @@ BATCH_WORDS = 900
 """A batch has room for so many more words of code."""
 EXPERT_WORDS = 1200
 """A router and experts have room for so many more words of code."""
+HEAD_WORDS = 2048
+"""A program without layers, of the last norm and the output matrix, has room for so many words of code."""
 CENTRED_WORDS, ERF_WORDS = 150, 250
 """Each norm that subtracts the mean, and gelu with the error function, have room for so many more words of code."""
 
@@ -47,6 +49,8 @@ CENTRED_WORDS, ERF_WORDS = 150, 250
 def code_words(place: DecoderPlacement) -> int:
     """Return the words kept for the program of a PE."""
     decoder = place.decoder
+    if not decoder.layers:
+        return HEAD_WORDS
     found = CODE_WORDS + NORM_WORDS * (decoder.head_norms or decoder.projection_norms)
     found += BEHIND_WORDS * decoder.norms_behind + MORE_NORMS * (decoder.norms == "both")
     found += WINDOW_WORDS * (decoder.window is not None) + LOCAL_WORDS * decoder.is_local
@@ -63,6 +67,8 @@ def code_words(place: DecoderPlacement) -> int:
 
 def function_room(place: DecoderPlacement) -> int:
     """Return of how many numbers at a time a step takes functions."""
+    if not place.decoder.layers:
+        return CHUNK
     return max(CHUNK, place.ffn, place.turned_heads if place.decoder.head_norms else place.heads)
 
 
@@ -76,11 +82,10 @@ def resident_variables(p: Program, place: DecoderPlacement, slots: int = 0, code
     if slots or code:
         p.unit.data_from = code or code_words(place)
     layers = place.decoder.layers
-    found = {
-        "weights": p.array("weights", place.weight_words, place.dtype, bank=1),
-        "cache": p.array("cache", layers * place.caches * place.cache_words, place.dtype, bank=1),
-        "norms": p.array("norms", place.norm_vectors * place.hidden, "f32", bank=4),
-    }
+    found = {"weights": p.array("weights", place.weight_words, place.dtype, bank=1)}
+    if layers:
+        found["cache"] = p.array("cache", layers * place.caches * place.cache_words, place.dtype, bank=1)
+    found["norms"] = p.array("norms", place.norm_vectors * place.hidden, "f32", bank=4)
     for symbol, words in place.bias_words.items():
         more = place.head_bias_words if symbol == "biases" else 0
         found[symbol] = p.array(symbol, layers * words + more, place.dtype)
@@ -110,7 +115,9 @@ class Idioms:
     def keep(self, slots: int, code: int = 0) -> None:
         """Declare what stays in a PE, as of `resident_variables`."""
         kept = resident_variables(self.p, self.place, slots, code)
-        self.weights, self.cache, self.norms = kept["weights"], kept["cache"], kept["norms"]
+        self.weights, self.norms = kept["weights"], kept["norms"]
+        if "cache" in kept:
+            self.cache = kept["cache"]
         self.head_norms = kept.get("head_norms")
         self.biases = {symbol: kept[symbol] for symbol in self.place.bias_words}
         if slots:
@@ -128,9 +135,12 @@ class Idioms:
     def rewind(self) -> None:
         """Set all pointers to the first layer."""
         norms = self.norms[self.place.mask_vectors * self.norm_size]
-        first: dict[str, Var | Address] = {"weights": self.weights, "norms": norms, "cache": self.cache}
-        more = {} if self.head_norms is None else {"head_norms": self.head_norms}
-        self.point(**first, **self.biases, **more)
+        first: dict[str, Var | Address] = {"weights": self.weights, "norms": norms, **self.biases}
+        if self.place.decoder.layers:
+            first["cache"] = self.cache
+        if self.head_norms is not None:
+            first["head_norms"] = self.head_norms
+        self.point(**first)
 
     @contextmanager
     def layers(self) -> Iterator[None]:
@@ -267,9 +277,7 @@ class DecoderWriter(Idioms):
     def __init__(self, p: Program, place: DecoderPlacement, slots: int = 0, code: int = 0) -> None:
         super().__init__(p, place)
         # Of several tokens in a step each has such a vector, one behind the other.
-        shapes, lanes, hidden = place.shapes, place.lanes, place.lanes * place.hidden
-        rows = shapes["qkv"].rows
-        heads, part, told = lanes * place.heads, place.part, place.told
+        lanes, hidden, told = place.lanes, place.lanes * place.hidden, place.told
         self.keep(slots, code)
 
         self.x = p.array("x", hidden, "f32", bank=0)  # the residual stream
@@ -278,21 +286,8 @@ class DecoderWriter(Idioms):
         self.back = p.array("back", hidden, "f32", bank=4)  # result of a product along x
         self.entered = p.array("entered", hidden + told, "f32") if told else self.back  # what a step begins with
         self.one = p.array("one", lanes, "f32")
-        self.qkv = p.array("qkv", lanes * rows, "f32", bank=0)
-        self.qkv_half = p.array("qkv_half", lanes * rows, place.dtype)
-        self.scores = p.array("scores", heads * place.capacity, "f32", bank=0)
-        self.shares = p.array("shares", heads * place.capacity, place.dtype)
-        self.peaks = p.array("peaks", heads, "f32")
-        if place.decoder.window is not None:
-            self.limits = p.array("limits", lanes * place.capacity, "f32", bank=2)  # of scores, by slots
-        self.mixed = p.array("mixed", heads * part + heads, "f32", bank=0)  # values by shares, then sums of shares
-        self.mixed_half = p.array("mixed_half", heads * part, place.dtype)
-        if place.decoder.norms == "beside":
-            self.inner_given = p.array("inner_given", hidden, place.dtype)  # what the feed-forward part reads
-        inner = place.inner_vectors
-        self.gate_up = p.array("gate_up", inner * shapes["gate_up"].rows, "f32", bank=0)
-        self.inner = p.array("inner", inner * place.ffn, "f32", bank=4)
-        self.inner_half = p.array("inner_half", inner * place.ffn, place.dtype)
+        if place.decoder.layers:
+            self._layer_vectors()
         if place.last:
             self.logits = p.array("logits", lanes * place.vocabulary, "f32", bank=0)
         if place.requests > 1:
@@ -308,6 +303,28 @@ class DecoderWriter(Idioms):
         self.total, self.column = p.dsr("src0", name="product"), p.dsr("src1", name="factors")
         self.first, self.second = p.dsr("src0", name="first"), p.dsr("src1", name="second")
         self.written = p.dsr("dest", name="written")
+
+    def _layer_vectors(self) -> None:
+        """Declare the vectors inside of layers."""
+        p, place, shapes, lanes = self.p, self.place, self.place.shapes, self.place.lanes
+        rows, heads, part = shapes["qkv"].rows, lanes * place.heads, place.part
+        self.qkv = p.array("qkv", lanes * rows, "f32", bank=0)
+        self.qkv_half = p.array("qkv_half", lanes * rows, place.dtype)
+        self.scores = p.array("scores", heads * place.capacity, "f32", bank=0)
+        self.shares = p.array("shares", heads * place.capacity, place.dtype)
+        self.peaks = p.array("peaks", heads, "f32")
+        if place.decoder.window is not None:
+            self.limits = p.array("limits", lanes * place.capacity, "f32", bank=2)  # of scores, by slots
+        self.mixed = p.array("mixed", heads * part + heads, "f32", bank=0)  # values by shares, then sums of shares
+        self.mixed_half = p.array("mixed_half", heads * part, place.dtype)
+        if place.decoder.norms == "beside":
+            self.inner_given = p.array(
+                "inner_given", lanes * place.hidden, place.dtype
+            )  # what the feed-forward part reads
+        inner = place.inner_vectors
+        self.gate_up = p.array("gate_up", inner * shapes["gate_up"].rows, "f32", bank=0)
+        self.inner = p.array("inner", inner * place.ffn, "f32", bank=4)
+        self.inner_half = p.array("inner_half", inner * place.ffn, place.dtype)
 
     def of_lanes(self, var: Var, count: int, each: int = 0, offset: int = 0) -> Dsd:
         """Describe `count` elements of each token's vector, of `each` elements or as many, from `offset` on."""

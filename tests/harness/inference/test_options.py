@@ -19,7 +19,8 @@ OPTIONS = {
     "--ahead": "3", "--draft-mesh": "2x1", "--decode-mesh": "2x1", "--regions": "2", "--requests": "2", "--batch": "2",
     "--dtype": "cb16", "--temperature": "9", "--top-k": "3", "--seed": "5", "--logits": "l.npz", "--verify": "off",
     "--estimate": None, "--out": "o.h5", "--trace": "events", "--random-layers": "1", "--chat": None, "--system": "x",
-    "--cache-file": "k.npz", "--prefix": "p.npz", "--preset": "wse3", "--explain": None, "--messages": "m.json",
+    "--layers-at-a-time": "1", "--cache-file": "k.npz", "--prefix": "p.npz", "--preset": "wse3",
+    "--explain": None, "--messages": "m.json",
 }  # fmt: skip
 """A value of each option that is not its default."""
 
@@ -28,7 +29,7 @@ APART = ("--prompt", "--prompt-ids", "--json", "--help", "--set", "--progress", 
          "--trace-colors")  # fmt: skip
 """Options that are there in each call, that all commands have, or that say more of what --trace records."""
 
-WAYS = {("--prefill", other) for other in ("--regions", "--requests", "--batch", "--prefix")}
+WAYS = {("--prefill", other) for other in ("--regions", "--layers-at-a-time", "--requests", "--batch", "--prefix")}
 """Pairs of which the second one reads prompts token by token by itself, as the first one asks."""
 ROUND = {("--cache", "--draft")}
 """And of which it takes that cache by itself."""

@@ -1,0 +1,237 @@
+"""An answer is given by a mesh that has some layers of a decoder at a time: tokens pass group after group.
+
+In a *pass* all layers are loaded once, and the tokens that are known go through each group before the next one is
+loaded: all tokens of a prompt in the first pass, the last token of the answer in each further one.  Behind the last
+group the output matrix is loaded, whole or in parts, and the host keeps the largest logit over its parts.  Caches of
+groups that are not there are with the host, in the 16 bits of the PEs.
+
+Weights are read, or drawn, when a group is loaded, so that the host's memory has those of one group.  What loading
+takes is told apart from the cycles of the PEs (`Reload`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from fabric.networks.inference.decode import Decode
+from fabric.networks.inference.decode_cycles import StepCycles
+from fabric.networks.inference.edge import Came
+from fabric.networks.inference.groups import LayerGroups
+from fabric.networks.inference.oracle import Oracle
+from fabric.networks.inference.reloading import ReloadedMesh, ReloadLink
+from fabric.networks.inference.tiles import embedding_rows
+from harness.inference.asking import AnswerRequest, Hear
+from harness.inference.comparing import is_drawn
+from harness.inference.yardsticks import Yardstick
+from harness.kit.console import Progress
+from harness.models.lazy import RoundedTensors
+from traces.marks import mark
+from wse_core.formats import Arithmetic, Bits
+
+if TYPE_CHECKING:
+    from harness.inference.generate import Answer
+
+__all__ = ["Reload", "answer_in_passes"]
+
+TRACK = "answer"
+
+
+@dataclass
+class Reload:
+    """A `Reload` is what was loaded in the course of an answer.
+
+    Attributes
+    ----------
+    each, groups, parts : int
+        Layers at a time, groups of them, parts of the output matrix.
+    words : dict
+        Words of 16 bits that were written into the PEs or read from them, by what they are.
+    passes : list of int
+        Words of each pass: of the prompt, of each further token.
+    """
+
+    each: int
+    groups: int
+    parts: int
+    words: dict[str, int] = field(default_factory=dict)
+    passes: list[int] = field(default_factory=list)
+
+    def add(self, words: Mapping[str, int]) -> None:
+        """Add what a pass has loaded."""
+        self.passes.append(sum(words.values()))
+        for name, count in words.items():
+            self.words[name] = self.words.get(name, 0) + count
+
+    def cycles(self, link: ReloadLink) -> list[int]:
+        """Return the cycles that the loading of each pass takes."""
+        return [link.cycles(words) for words in self.passes]
+
+
+class _Passes:
+    """A `_Passes` lets tokens through all layers, group after group.
+
+    Parameters
+    ----------
+    request : AnswerRequest
+    built : LayerGroups
+    weights : RoundedTensors
+    answer : Answer
+        Where it is noted what passes take.
+    progress : Progress
+    """
+
+    def __init__(
+        self, request: AnswerRequest, built: LayerGroups, weights: RoundedTensors, answer: Answer, progress: Progress
+    ) -> None:
+        self.request, self.built, self.weights, self.answer, self.progress = request, built, weights, answer, progress
+        self.half = Arithmetic.of(request.machine, request.dtype)
+        self.mesh = ReloadedMesh()
+        self.kept: list[Mapping[str, Bits] | None] = [None] * len(built.groups)
+        self.yardstick = Yardstick(built.place, cast(Mapping[str, Any], weights), answer)
+        self._passed: list[int] = []  # tokens that plain numpy has yet to take
+
+    def is_compared(self, position: int) -> bool:
+        """Whether the step that takes the token at a position is compared with the oracle."""
+        request = self.request
+        return request.verify and (request.sample is None or is_drawn(position, request.sample))
+
+    def through(self, tokens: Sequence[int], position: int, last: bool) -> Came:
+        """Let tokens through, the first of them at a position; return what comes of the last one.
+
+        `last`: no further pass comes, so that no cache has to be kept.
+        """
+        before, cycles = Counter(self.mesh.words), [0] * len(tokens)
+        states = [self._embedding(token, position + k) for k, token in enumerate(tokens)]
+        for number in range(len(self.built.groups)):
+            self._through_group(number, states, position, cycles)
+            if not last:
+                self.kept[number] = self.mesh.leave()
+        came = self._answered(states[-1], position + len(tokens) - 1, cycles, tokens)
+        self.answer.steps += len(tokens) * self.request.verify
+        self.answer.steps_compared += sum(self.is_compared(position + k) for k in range(len(tokens)))
+        (self.answer.token_cycles if position else self.answer.prompt_cycles).extend(cycles)
+        assert self.answer.reload is not None
+        self.answer.reload.add(self.mesh.words - before)
+        return came
+
+    def _embedding(self, token: int, position: int) -> Bits:
+        """Return the residual stream that a token begins with, f32 bits (height, hidden)."""
+        rows = embedding_rows(self.built.place, self.request.machine, self.weights, token, position)
+        return self.half.decode(rows).astype(np.float32).view(np.uint32)
+
+    def _loaded(self, label: str, words: int) -> None:
+        mark(self.mesh.fabric.cycle, f"{label} loaded, {words} words, in no time", TRACK)
+
+    def _through_group(self, number: int, states: list[Bits], position: int, cycles: list[int]) -> None:
+        """Load a group and let all tokens through it; `states` and `cycles` of each are moved on."""
+        group, mesh, before = self.built.groups[number], self.mesh, self.mesh.words.total()
+        tables = group.tables(self.weights)
+        mesh.load(group, tables, self.kept[number])
+        self._loaded(group.label, mesh.words.total() - before)
+        compared = [self.is_compared(position + k) for k in range(len(states))]
+        oracle = self._oracle(group.decode, tables) if any(compared) else None
+        sampled = self.request.sample is not None
+        if oracle is not None and not sampled:
+            oracle.take_over(mesh.cache(), position)
+        for k, x in enumerate(states):
+            if oracle is not None and sampled and compared[k]:
+                oracle.take_over(mesh.cache(), position + k)
+            passed = mesh.take(x)
+            mark(passed.begun, f"{group.label}, token {position + k + 1}", TRACK, passed.begun + passed.cycles)
+            states[k] = passed.x
+            cycles[k] += passed.cycles
+            self.answer.hops += passed.hops
+            done, total = number * len(states) + k + 1, len(self.built.parts) * len(states)
+            self.progress.update(done, total, cycles=passed.cycles)
+            if oracle is not None and compared[k]:
+                self._agree(np.array_equal(oracle.through(oracle.handed(x)), passed.x))
+                if sampled:
+                    self._agree(oracle.has(mesh.cache()))
+        if oracle is not None and not sampled:
+            self._agree(oracle.has(mesh.cache()))
+
+    def _oracle(self, decode: Decode, tables: Mapping[str, Bits]) -> Oracle:
+        return Oracle(decode, {}, tables)
+
+    def _agree(self, same: bool) -> None:
+        """Note whether something is as the oracle has it."""
+        self.answer.bit_exact = bool(self.answer.bit_exact is not False and same)
+
+    def _answered(self, x: Bits, position: int, cycles: list[int], tokens: Sequence[int]) -> Came:
+        """Return the likeliest token, and the logits of all, behind the residual stream of the last token."""
+        best, logits, wanted = (-np.inf, 0), [], []
+        compared, mesh = self.is_compared(position), self.mesh
+        for number, head in enumerate(self.built.heads):
+            before, tables = mesh.words.total(), head.tables(self.weights)
+            mesh.load(head, tables)
+            self._loaded(head.label, mesh.words.total() - before)
+            came, hops = mesh.answer(x, position)
+            mark(came.begun, f"{head.label}, token {position + 1}", TRACK, came.begun + came.cycles)
+            cycles[-1] += came.cycles
+            self.answer.hops += hops
+            done = (len(self.built.groups) + number + 1) * len(tokens)
+            self.progress.update(done, len(self.built.parts) * len(tokens), cycles=came.cycles)
+            logits.append(came.logits)
+            if head.decode.answers:
+                value = float(came.logits.view(np.float32)[came.token])
+                best = max(best, (value, -head.first - came.token))
+            if compared:
+                oracle = self._oracle(head.decode, tables)
+                token, bits = oracle.answer(oracle.handed(x))
+                wanted.append(bits)
+                self._agree(token == came.token)
+        found = Came(-best[1], np.concatenate(logits), came.begun, cycles[-1])
+        self._passed += tokens
+        if compared:
+            taken, self._passed = self._passed, []
+            self.yardstick.compare((found.token, np.concatenate(wanted)), taken, found)
+        return found
+
+
+def answer_in_passes(
+    request: AnswerRequest, built: LayerGroups, answer: Answer, hear: Hear | None, progress: Progress
+) -> None:
+    """Answer a request by a mesh that has some layers at a time; what comes is noted in `answer`.
+
+    Parameters
+    ----------
+    request : AnswerRequest
+    built : LayerGroups
+        What was admitted for it.
+    answer : Answer
+        Empty but for the memory of a PE.
+    hear, progress
+        As of `harness.inference.generate.answer`.
+    """
+    weights = request.model.mapped(Arithmetic.of(request.machine, request.dtype))
+    answer.reload = Reload(built.each, len(built.groups), len(built.heads))
+    passes = _Passes(request, built, weights, answer, progress)
+    draw, stops = request.sampling.drawer(request.answers), request.model.configuration.stops
+    given, position, taken = list(request.prompt), 0, list(request.prompt)
+    while True:
+        progress.phase("prompt" if not position else f"token {len(answer.tokens) + 1}")
+        came = passes.through(given, position, len(answer.tokens) + 1 == request.count)
+        logits = came.logits.view(np.float32)
+        token = draw(logits, came.token)
+        answer.take(token, logits)
+        if hear is not None:  # from here on the answer itself is what is seen
+            progress.close()
+            passes.progress = progress = Progress()
+            hear(len(answer.tokens), token)
+        if token in stops or len(answer.tokens) == request.count:
+            break
+        position += len(given)
+        given = [token]
+        taken.append(token)
+    if request.verify and answer.steps_compared:
+        passes.yardstick.conclude(taken, answer.logits)
+    answer.losses = weights.losses
+    answer.counters = passes.mesh.counters()
+    forms = [StepCycles(part.decode) for part in built.parts]
+    answer.expected_cycles = sum(form.step(len(taken) - 1) for form in forms)
+    answer.layer_cycles = forms[0].layer(len(taken) - 1)

@@ -1,0 +1,293 @@
+"""`wse generate --layers-at-a-time`: the answer of a mesh that has all layers, and what loading them takes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from fabric.networks.inference.decoder import Decoder, LayerKind
+from harness.cli.main import main
+from harness.inference import reloads
+from harness.inference.asking import AnswerRequest, Sampling
+from harness.inference.estimate import estimate
+from harness.inference.generate import answer
+from harness.kit.console import Progress
+from harness.models import presets
+from harness.models.configuration import Configuration
+from harness.models.hub import find_model
+from harness.models.random_model import RandomModel
+from tests.examples import few
+from tests.fabric.networks.inference.small_models import CLASSIC, random_weights
+from tests.harness.inference.saved_models import LETTERS, saved
+from traces.reader import RunFile
+from wse_core.params import machine
+
+DECODER = Decoder(24, 3, 4, 2, 8, 20, 17, 32, 1e-5)
+LOCAL = Decoder(6, 4, 2, 1, 2, 5, 5, 64, 1e-5, score_cap=2.0, local_base=9.0, tied=True,
+                different=(LayerKind(), LayerKind(window=3, local=True)) * 2)  # fmt: skip
+EXPERTS = Decoder(22, 2, 4, 2, 4, 9, 17, 64, 1e-5, experts=5, chosen=2)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Return the directory of a small random model."""
+    return saved(tmp_path_factory.mktemp("models") / "letters", DECODER, LETTERS)
+
+
+def generated(capsys, *words):
+    """Return (exit status, JSON)."""
+    status = main(["generate", *map(str, words), "--json"])
+    return status, json.loads(capsys.readouterr().out)
+
+
+def asked(decoder, **more):
+    """Return a request of a model of random weights."""
+    model = RandomModel("random", Configuration(decoder), 1)
+    options = {"machine": machine(), "mesh": (3, 2), "prefill": "token", "prompts": [[3, 1, 4]], "count": 3}
+    return AnswerRequest(model=model, **(options | more))
+
+
+def test_an_answer_and_what_loading_took(model, capsys, tmp_path):
+    """Tokens, logits and errors are those of a mesh with all layers; the estimate knows words, cycles and memory."""
+    words = [model, "--prompt", "dab", "--mesh", "4x3", "--tokens", 3]
+    asked, logits = ["--layers-at-a-time", 2], [tmp_path / "a.npz", tmp_path / "b.npz"]
+    status, found = generated(capsys, *words, *asked, "--logits", logits[0])
+    assert status == 0
+    _, whole = generated(capsys, *words, "--prefill", "token", "--logits", logits[1])
+    for name in ("tokens", "text", "max_abs_error", "error_bound", "rounding", "steps", "steps_compared", "prompt"):
+        assert found[name] == whole[name], name
+    assert found["bit_exact"] is True
+    assert found["steps_compared"] == 5
+    with np.load(logits[0]) as mine, np.load(logits[1]) as other:
+        assert mine["logits"].tobytes() == other["logits"].tobytes()
+    loads = found["reload"]
+    assert whole["reload"] is None
+    assert (loads["layers_at_a_time"], loads["groups"], loads["parts_of_output_matrix"]) == (2, 2, 1)
+    assert len(loads["token_cycles"]) == len(found["cycles"]["tokens"]) == 2
+    total = sum(loads["words"].values())
+    assert set(loads["words"]) == {"program", "weights", "cache in", "cache out"}
+    every = sum([loads["prefill_cycles"], *loads["token_cycles"]])
+    assert 2 * total * 0.85e9 / loads["bytes_per_second"] == pytest.approx(every, abs=3)
+    assert loads["seconds"] == pytest.approx(2 * total / 150e9)
+    for clock, rate in found["tokens_per_second"].items():
+        seconds = np.mean(found["cycles"]["tokens"]) / float(clock.split()[0]) / 1e9
+        assert rate == pytest.approx(1 / (seconds + loads["seconds_per_token"]))
+    _, facts = generated(capsys, *words, *asked, "--estimate")
+    assert facts["reload"] == loads
+    assert facts["memory_parts"] == found["memory_parts"]
+    assert facts["estimated_cycles"]["prefill"] == pytest.approx(found["cycles"]["prefill"], rel=0.01)
+    assert facts["estimated_cycles"]["tokens"] == pytest.approx(found["cycles"]["tokens"], rel=0.01)
+    assert found["expected_cycles"] == facts["estimated_cycles"]["tokens"][-1]
+    slow = ["--set", "machine.stream.rate=1000000000"]
+    _, other = generated(capsys, *words, *asked, *slow)
+    assert other["cycles"] == found["cycles"]
+    assert other["reload"]["seconds"] == pytest.approx(150 * loads["seconds"])
+    assert other["tokens_per_second"]["0.85 GHz"] < found["tokens_per_second"]["0.85 GHz"]
+
+
+WAYS = (
+    (EXPERTS, {"at_a_time": 1, "dtype": "cb16"}),
+    (LOCAL, {"at_a_time": 3, "prompts": [[3, 1, 4, 1, 2]], "sample": 2, "count": 5}),
+    (CLASSIC[0], {"at_a_time": 1, "policy": "concat", "machine": machine("wse3")}),
+    (DECODER, {"at_a_time": 0, "sampling": Sampling(2.0, 4, 5), "policy": "round"}),
+    (CLASSIC[2], {"at_a_time": 1, "answers": 2, "mesh": (1, 3)}),
+    (DECODER, {"at_a_time": 2, "verify": False, "prompts": [[3]], "count": 1}),
+)
+
+
+@pytest.mark.parametrize(("decoder", "way"), few(WAYS, 5))
+def test_ways_of_an_answer(decoder, way):
+    """Models, caches, formats, machines, drawn tokens, samples: as with all layers, and within the estimate."""
+    prompts = [[token % decoder.vocabulary for token in prompt] for prompt in way.get("prompts", [[3, 1, 4]])]
+    request = asked(decoder, **(way | {"prompts": prompts}))
+    found, whole = answer(request), answer(replace(request, at_a_time=None))
+    assert found.tokens == whole.tokens
+    assert [each.tobytes() for each in found.logits] == [each.tobytes() for each in whole.logits]
+    assert (found.bit_exact, found.steps) == (whole.bit_exact, whole.steps)
+    assert found.steps_compared == whole.steps_compared
+    if whole.max_abs_error is not None:
+        assert found.max_abs_error <= whole.max_abs_error + 1e-12
+    facts = estimate(request)
+    assert facts.reload.passes == found.reload.passes
+    assert facts.reload.words == found.reload.words
+    assert facts.prefill == pytest.approx(sum(found.prompt_cycles), rel=0.01)
+    assert facts.tokens == pytest.approx(found.token_cycles, rel=0.01)
+    assert found.counters["macs"][0].sum() > 0
+
+
+def test_no_more_than_a_group_is_asked_for_at_a_time(model, monkeypatch):
+    """Tensors are read group by group, and a table of tokens by rows."""
+    seen = []
+    model = find_model(str(model))
+    for name, tensor in model.tensors.items():
+        monkeypatch.setitem(model.tensors, name, Watched(tensor, name, seen))
+    request = AnswerRequest(machine=machine(), model=model, prompts=[[3, 1]], count=1, mesh=(2, 2), at_a_time=1,
+                            verify=False)  # fmt: skip
+    answer(request)
+    layers = [int(name.split(".")[2]) for name, _ in seen if ".layers." in name]
+    assert layers == sorted(layers)
+    assert [rows for name, rows in seen if "embed" in name] == [1, 1]
+    assert {name for name, _ in seen} == set(model.tensors)
+
+
+class Watched:
+    """A tensor that notes when rows of it are read."""
+
+    def __init__(self, tensor, name, seen):
+        self.tensor, self.name, self.seen = tensor, name, seen
+        self.shape = tensor.shape
+
+    def rows(self, first, last):
+        self.seen.append((self.name, last - first))
+        return self.tensor.rows(first, last)
+
+
+def test_a_wrong_bit_is_found(monkeypatch):
+    """In what a group hands on, in a cache, in a logit: the status says so."""
+    request = asked(DECODER, at_a_time=1)
+    for attribute, change in (
+        ("take", lambda found: replace(found, x=found.x ^ np.uint32(1))),
+        ("answer", lambda found: (replace(found[0], logits=found[0].logits ^ np.uint32(1)), found[1])),
+        ("leave", lambda found: found | {"cache": found["cache"] ^ np.uint16(1)}),
+    ):
+        with monkeypatch.context() as patch:
+            kept = getattr(reloads.ReloadedMesh, attribute)
+            patch.setattr(
+                reloads.ReloadedMesh,
+                attribute,
+                lambda self, *words, kept=kept, change=change: change(kept(self, *words)),
+            )
+            found = answer(request)
+            # What the host writes back wrong is the cache that both go on with: tokens show it, not a comparison.
+            assert found.bit_exact is (attribute == "leave")
+            assert attribute != "leave" or found.logits[-1].tobytes() != answer(asked(DECODER)).logits[-1].tobytes()
+
+
+def test_a_model_too_large_for_its_mesh(tmp_path, capsys):
+    """The refusal names the option, and with it the model answers; weights are random, of all layers and tokens."""
+    decoder = Decoder(64, 4, 4, 2, 16, 150, 1700, 64, 1e-5)
+    directory = saved(tmp_path / "wide", decoder)
+    words = ["generate", str(directory), "--prompt-ids", "1,2", "--tokens", "2", "--mesh", "2x3"]
+    assert main(words) != 0
+    assert "or --layers-at-a-time on this one" in capsys.readouterr().err
+    status, result = generated(capsys, *words[1:], "--layers-at-a-time")
+    assert status == 0
+    assert result["bit_exact"] is True
+    assert result["reload"]["groups"] > 1
+    assert result["reload"]["parts_of_output_matrix"] > 1
+    assert main([*words, "--layers-at-a-time", "--verify", "off"]) == 0
+    out = capsys.readouterr().out
+    for said in ("groups of", "output matrix in", "words:", "cycles at 150 GB/s", "loading included"):
+        assert said in out
+    assert main([*words, "--layers-at-a-time", "--estimate"]) == 0
+    out = capsys.readouterr().out
+    for said in ("groups of", "words:", "loading included", "nothing was run"):
+        assert said in out
+
+
+def test_a_whole_published_model_with_random_weights(capsys, monkeypatch):
+    """All layers and all tokens, of the same weights as with all layers in the mesh."""
+    monkeypatch.setitem(presets.PRESETS, "Small-1B", replace(DECODER, vocabulary=600))
+    words = ["small-1b", "--random-layers", "all", "--prompt-ids", "3,599", "--tokens", 2, "--mesh", "3x2"]
+    status, whole = generated(capsys, *words, "--prefill", "token")
+    assert status == 0
+    assert generated(capsys, *words, "--layers-at-a-time", 1)[1]["tokens"] == whole["tokens"]
+    assert main(["generate", "small-1b", "--random-layers", "some", "--prompt-ids", "1"]) == 2
+    assert "--random-layers: a number of layers, or all" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--regions", "2"], "--regions"),
+        (["--decode-mesh", "2x2"], "--decode-mesh"),
+        (["--batch", "2"], "--batch"),
+        (["--chunk", "2"], "--chunk"),
+        (["--draft", "MODEL"], "--draft"),
+        (["--requests", "2"], "--requests"),
+        (["--cache-file", "a.npz"], "--cache-file"),
+        (["--prefill", "mesh"], "--prefill mesh"),
+        (["--layers-at-a-time", "4"], "4 of 3 layers at a time"),
+        (["--layers-at-a-time", "-1"], "-1 of 3 layers at a time"),
+    ],
+)
+def test_what_is_refused(model, capsys, tmp_path, monkeypatch, words, message):
+    """One line with the name of the option, nothing run and nothing left."""
+    monkeypatch.chdir(tmp_path)
+    words = [str(model) if word == "MODEL" else word for word in words]
+    assert main(["generate", str(model), "--prompt", "ab", "--mesh", "2x2", "--layers-at-a-time", "1", *words]) != 0
+    err = capsys.readouterr().err
+    assert message in err
+    assert err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_file_has_all_programs_on_one_clock(model, capsys, tmp_path):
+    """Groups, parts and what was loaded have their marks; events and counters are those of all programs."""
+    file = tmp_path / "run.h5"
+    words = [model, "--prompt-ids", "3,0", "--tokens", 2, "--mesh", "2x2", "--layers-at-a-time", 2]
+    _, plain = generated(capsys, *words)
+    _, result = generated(capsys, *words, "--out", file, "--trace", "events")
+    assert {**result, "host_seconds": 0} == {**plain, "host_seconds": 0}
+    with RunFile(file) as run:
+        phases = [mark for mark in run.marks() if mark.begin < mark.end]
+        labels = ["layers 1 to 2, token 1", "layers 1 to 2, token 2", "layers 3 to 3, token 1",
+                  "layers 3 to 3, token 2", "logits 0 to 16, token 2"]  # fmt: skip
+        assert [mark.label for mark in phases][:5] == labels
+        assert all(one.end <= other.begin for one, other in pairwise(phases))
+        cycles = sum(mark.end - mark.begin for mark in phases)
+        assert cycles == result["cycles"]["prefill"] + sum(result["cycles"]["tokens"]) == run.result("cycles")
+        loaded = [mark for mark in run.marks() if "loaded" in mark.label]
+        assert len(loaded) == 6
+        words = sum(int(mark.label.split(" words")[0].split()[-1]) for mark in loaded)
+        out = result["reload"]["words"]["cache out"]
+        assert words + out == run.result("reload_words").sum() == sum(result["reload"]["words"].values())
+        assert run.result("tokens").tolist() == plain["tokens"]
+        assert run.counter("macs").values.sum() > 0
+        assert run.has_events
+
+
+class Ending(Progress):
+    """Interrupts behind a number of steps."""
+
+    def __init__(self, after):
+        self.left = after
+
+    def update(self, done, total=None, **_):
+        assert 0 < done <= total
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+
+
+def test_what_is_interrupted_leaves_nothing(model, capsys, tmp_path, monkeypatch):
+    """Neither a run file nor logits, and nothing that is half-written."""
+    monkeypatch.setattr("harness.cli.cmd_generate.make_progress", lambda *_: Ending(4))
+    words = ["generate", str(model), "--prompt", "ab", "--mesh", "2x2", "--layers-at-a-time", "1"]
+    words += ["--out", str(tmp_path / "run.h5"), "--logits", str(tmp_path / "l.npz")]
+    main(words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_text_comes_as_it_is_found(model):
+    """Each token is heard of when it is there."""
+    heard = []
+    request = AnswerRequest(machine=machine(), model=find_model(str(model)), prompts=[[3]], count=3, mesh=(2, 2),
+                            at_a_time=1, verify=False)  # fmt: skip
+    found = answer(request, lambda number, token: heard.append((number, token)))
+    assert heard == list(enumerate(found.tokens, 1))
+
+
+def test_weights_that_no_format_has_are_named(tmp_path, capsys):
+    """With their place in the whole tensor, though it is read by rows."""
+    weights = random_weights(DECODER)
+    weights["lm_head.weight"][11, 3] = 1e6
+    directory = saved(tmp_path / "large", DECODER, weights=weights)
+    assert main(["generate", str(directory), "--prompt-ids", "1", "--mesh", "2x2", "--layers-at-a-time"]) != 0
+    err = capsys.readouterr().err
+    assert "lm_head.weight" in err
+    assert "[11, 3]" in err
