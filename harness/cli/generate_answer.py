@@ -125,6 +125,7 @@ def fill(writer: RunWriter, answer: Answer, counters: bool) -> None:
     writer.add_result("host_seconds", answer.host_seconds)
     if answer.bit_exact is not None:
         writer.add_result("bit_exact", answer.bit_exact)
+    if answer.max_abs_error is not None:
         writer.add_result("max_abs_error", answer.max_abs_error)
 
 

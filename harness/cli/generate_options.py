@@ -64,7 +64,9 @@ def check_options(args: argparse.Namespace) -> list[str]:
 def with_defaults(args: argparse.Namespace) -> None:
     """Set what options that were not given mean beside the others.
 
-    A draft takes guesses back, which a cache whose entries move cannot.
+    A draft takes guesses back, which a cache whose entries move cannot; nor can it take the pieces of a prompt that
+    layers at a time read as a whole.
     """
     if args.cache is None:
-        args.cache = "shift" if args.draft is None else "round"
+        pieces = args.chunk is not None and args.layers_at_a_time is not None
+        args.cache = "shift" if args.draft is None and not pieces else "round"

@@ -194,7 +194,10 @@ def _at_a_time(request: AnswerRequest, layers: int) -> tuple[LayerGroups, list[W
     """Return the programs of groups of layers, which the mesh has one after the other."""
     mesh, policy = request.mesh, request.policy
     place = DecoderPlacement(request.decoder, *mesh, tokens_per_row(request.tokens, mesh[1], policy), request.dtype)
-    built = LayerGroups(request.machine, place, request.tokens, layers or None, policy, request.answers)
+    length, pieces = len(request.prompt), None
+    if request.chunk is not None and length > 1:
+        pieces = length, min(request.chunk, length)
+    built = LayerGroups(request.machine, place, request.tokens, layers or None, policy, request.answers, pieces)
     return built, [built.words]
 
 

@@ -250,12 +250,15 @@ class AnswerRequest:
         for option, asked in (
             ("--regions", self.regions is not None), ("--decode-mesh", self.decode_mesh is not None),
             ("--batch", self.batch is not None), ("--draft", self.draft is not None),
-            ("--chunk", self.chunk is not None), ("--cache-file", self.file is not None),
+            ("--cache-file", self.file is not None),
             ("--prefix", self.prefix is not None), ("--requests", len(self.prompts) > 1),
         ):  # fmt: skip
             if asked:
-                what = "layers at a time answer one prompt, on one mesh, a token in a step"
+                what = "layers at a time answer one prompt, on one mesh"
                 raise UnsupportedError(what, where=option, hint="leave --layers-at-a-time out, or this option")
+        if self.chunk is not None and self.policy == "shift":
+            what = "pieces of a prompt with layers at a time, in a cache whose entries move"
+            raise UnsupportedError(what, where="--cache shift", hint="--cache round or concat")
         if self.prefill == "mesh":
             what = "layers at a time read prompts token by token, all tokens before the next layers are loaded"
             raise UnsupportedError(what, where="--prefill mesh", hint="leave it out")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fabric.networks.inference.chunks import Chunks
+from fabric.networks.inference.chunks import Chunks, pieces_of
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.groups import LayerGroups
@@ -189,10 +189,12 @@ def estimate(request: AnswerRequest) -> Estimate:
 
 def _in_passes(built: LayerGroups, length: int, tokens: int, memory: dict[str, int]) -> Estimate:
     """Return what a mesh takes that has some layers at a time."""
-    layers = [StepCycles(group.decode).steps(range(tokens)).tolist() for group in built.groups]
     heads = sum(StepCycles(head.decode).step(0) for head in built.heads)
-    steps = [sum(cycles) + heads * (k >= length - 1) for k, cycles in enumerate(zip(*layers, strict=True))]
+    pieces = pieces_of(length, built.size) if built.size > 1 else range(length)
+    read = heads + sum(int(StepCycles(reader).steps(pieces).sum()) for reader in built.readers)
+    further = [StepCycles(group.decode).steps(range(length, tokens)).tolist() for group in built.groups]
+    steps = [sum(cycles) + heads for cycles in zip(*further, strict=True)]
     found = Reload(built.each, len(built.groups), len(built.heads))
     for words in reckoned(built, tokens - length + 1):
         found.add(words)
-    return Estimate(False, sum(steps[:length]), 0, 0, steps[length:], memory, reload=found)
+    return Estimate(built.size > 1, read, 0, 0, steps, memory, len(pieces) * (built.size > 1), found)

@@ -72,6 +72,36 @@ class Reload:
         return [link.cycles(words) for words in self.passes]
 
 
+@dataclass
+class _Step:
+    """A `_Step` has the tokens that a mesh takes together, on their way through all groups.
+
+    Attributes
+    ----------
+    first : int
+        Position of the first of them.
+    tokens : list of int
+    states : list of ndarray
+        Bits of the residual stream of each, (height, hidden).
+    cycles : int
+        Of all groups so far.
+    compared : bool
+        Whether it is compared with the oracle.
+    """
+
+    first: int
+    tokens: list[int]
+    states: list[Bits] = field(default_factory=list)
+    cycles: int = 0
+    compared: bool = False
+
+    @property
+    def label(self) -> str:
+        """The step is called by its tokens, of which the first one of a prompt is 1."""
+        count, first = len(self.tokens), self.first + 1
+        return f"token {first}" if count == 1 else f"tokens {first} to {first + count - 1}"
+
+
 class _Passes:
     """A `_Passes` lets tokens through all layers, group after group.
 
@@ -94,26 +124,33 @@ class _Passes:
         self.kept: list[Mapping[str, Bits] | None] = [None] * len(built.groups)
         self.yardstick = Yardstick(built.place, cast(Mapping[str, Any], weights), answer)
         self._passed: list[int] = []  # tokens that plain numpy has yet to take
+        self._steps = 0
 
-    def is_compared(self, position: int) -> bool:
-        """Whether the step that takes the token at a position is compared with the oracle."""
+    def is_compared(self, step: int) -> bool:
+        """Whether a step, the first one is 0, is compared with the oracle."""
         request = self.request
-        return request.verify and (request.sample is None or is_drawn(position, request.sample))
+        return request.verify and (request.sample is None or is_drawn(step, request.sample))
 
     def through(self, tokens: Sequence[int], position: int, last: bool) -> Came:
         """Let tokens through, the first of them at a position; return what comes of the last one.
 
         `last`: no further pass comes, so that no cache has to be kept.
         """
-        before, cycles = Counter(self.mesh.words), [0] * len(tokens)
-        states = [self._embedding(token, position + k) for k, token in enumerate(tokens)]
+        before, size = Counter(self.mesh.words), 1 if position else self.built.size
+        steps = [_Step(k, list(tokens[k : k + size])) for k in range(0, len(tokens), size)]
+        for number, step in enumerate(steps):
+            step.first += position
+            step.states = [self._embedding(token, step.first + k) for k, token in enumerate(step.tokens)]
+            step.compared = self.is_compared(self._steps + number)
         for number in range(len(self.built.groups)):
-            self._through_group(number, states, position, cycles)
+            self._through_group(number, steps)
             if not last:
                 self.kept[number] = self.mesh.leave()
-        came = self._answered(states[-1], position + len(tokens) - 1, cycles, tokens)
-        self.answer.steps += len(tokens) * self.request.verify
-        self.answer.steps_compared += sum(self.is_compared(position + k) for k in range(len(tokens)))
+        came = self._answered(steps)
+        self._steps += len(steps)
+        self.answer.steps += sum(len(step.tokens) for step in steps) * self.request.verify
+        self.answer.steps_compared += sum(len(step.tokens) for step in steps if step.compared)
+        cycles = [step.cycles for step in steps]
         (self.answer.token_cycles if position else self.answer.prompt_cycles).extend(cycles)
         assert self.answer.reload is not None
         self.answer.reload.add(self.mesh.words - before)
@@ -124,70 +161,73 @@ class _Passes:
         rows = embedding_rows(self.built.place, self.request.machine, self.weights, token, position)
         return self.half.decode(rows).astype(np.float32).view(np.uint32)
 
-    def _loaded(self, label: str, words: int) -> None:
+    def _load(self, decode: Decode, label: str, tables: Mapping[str, Bits], kept: Mapping[str, Bits] | None) -> None:
+        """Give the PEs a group or a part, and mark it."""
+        before = self.mesh.words.total()
+        self.mesh.load(decode, tables, kept)
+        words = self.mesh.words.total() - before
         mark(self.mesh.fabric.cycle, f"{label} loaded, {words} words, in no time", TRACK)
 
-    def _through_group(self, number: int, states: list[Bits], position: int, cycles: list[int]) -> None:
-        """Load a group and let all tokens through it; `states` and `cycles` of each are moved on."""
-        group, mesh, before = self.built.groups[number], self.mesh, self.mesh.words.total()
+    def _through_group(self, number: int, steps: Sequence[_Step]) -> None:
+        """Load a group and let all steps through it."""
+        group, mesh, first = self.built.groups[number], self.mesh, steps[0].first
         tables = group.tables(self.weights)
-        mesh.load(group, tables, self.kept[number])
-        self._loaded(group.label, mesh.words.total() - before)
-        compared = [self.is_compared(position + k) for k in range(len(states))]
-        oracle = self._oracle(group.decode, tables) if any(compared) else None
+        reads = group.reader is not None and not first
+        self._load(self.built.readers[number] if reads else group.decode, group.label, tables, self.kept[number])
+        oracle = Oracle(group.decode, {}, tables) if any(step.compared for step in steps) else None
         sampled = self.request.sample is not None
         if oracle is not None and not sampled:
-            oracle.take_over(mesh.cache(), position)
-        for k, x in enumerate(states):
-            if oracle is not None and sampled and compared[k]:
-                oracle.take_over(mesh.cache(), position + k)
-            passed = mesh.take(x)
-            mark(passed.begun, f"{group.label}, token {position + k + 1}", TRACK, passed.begun + passed.cycles)
-            states[k] = passed.x
-            cycles[k] += passed.cycles
-            self.answer.hops += passed.hops
-            done, total = number * len(states) + k + 1, len(self.built.parts) * len(states)
-            self.progress.update(done, total, cycles=passed.cycles)
-            if oracle is not None and compared[k]:
-                self._agree(np.array_equal(oracle.through(oracle.handed(x)), passed.x))
+            oracle.take_over(mesh.cache(), first)
+        for k, step in enumerate(steps):
+            if oracle is not None and sampled and step.compared:
+                oracle.take_over(mesh.cache(), step.first)
+            passed = mesh.take(step.states, not step.first)
+            mark(passed.begun, f"{group.label}, {step.label}", TRACK, passed.begun + passed.cycles)
+            if oracle is not None and step.compared:
+                wanted = [oracle.through(oracle.handed(x)) for x in step.states]
+                self._agree(all(map(np.array_equal, wanted, passed.states)))
                 if sampled:
                     self._agree(oracle.has(mesh.cache()))
+            step.states = passed.states
+            step.cycles += passed.cycles
+            self.answer.hops += passed.hops
+            self._show(number * len(steps) + k + 1, len(steps), passed.cycles)
         if oracle is not None and not sampled:
             self._agree(oracle.has(mesh.cache()))
 
-    def _oracle(self, decode: Decode, tables: Mapping[str, Bits]) -> Oracle:
-        return Oracle(decode, {}, tables)
+    def _show(self, done: int, steps: int, cycles: int) -> None:
+        """Show how far a pass of so many steps is."""
+        self.progress.update(done, len(self.built.parts) * steps, cycles=cycles)
 
     def _agree(self, same: bool) -> None:
         """Note whether something is as the oracle has it."""
         self.answer.bit_exact = bool(self.answer.bit_exact is not False and same)
 
-    def _answered(self, x: Bits, position: int, cycles: list[int], tokens: Sequence[int]) -> Came:
+    def _answered(self, steps: Sequence[_Step]) -> Came:
         """Return the likeliest token, and the logits of all, behind the residual stream of the last token."""
         best, logits, wanted = (-np.inf, 0), [], []
-        compared, mesh = self.is_compared(position), self.mesh
-        for number, head in enumerate(self.built.heads):
-            before, tables = mesh.words.total(), head.tables(self.weights)
-            mesh.load(head, tables)
-            self._loaded(head.label, mesh.words.total() - before)
+        step, mesh = steps[-1], self.mesh
+        x, position = step.states[-1], step.first + len(step.tokens) - 1
+        for number, head in enumerate(self.built.heads, len(self.built.groups) + 1):
+            tables = head.tables(self.weights)
+            self._load(head.decode, head.label, tables, None)
             came, hops = mesh.answer(x, position)
             mark(came.begun, f"{head.label}, token {position + 1}", TRACK, came.begun + came.cycles)
-            cycles[-1] += came.cycles
+            step.cycles += came.cycles
             self.answer.hops += hops
-            done = (len(self.built.groups) + number + 1) * len(tokens)
-            self.progress.update(done, len(self.built.parts) * len(tokens), cycles=came.cycles)
+            self._show(number * len(steps), len(steps), came.cycles)
             logits.append(came.logits)
             if head.decode.answers:
                 value = float(came.logits.view(np.float32)[came.token])
                 best = max(best, (value, -head.first - came.token))
-            if compared:
-                oracle = self._oracle(head.decode, tables)
+            if step.compared:
+                oracle = Oracle(head.decode, {}, tables)
                 token, bits = oracle.answer(oracle.handed(x))
                 wanted.append(bits)
                 self._agree(token == came.token)
-        found = Came(-best[1], np.concatenate(logits), came.begun, cycles[-1])
-        self._passed += tokens
-        if compared:
+        found = Came(-best[1], np.concatenate(logits), came.begun, step.cycles)
+        self._passed += [token for step in steps for token in step.tokens]
+        if step.compared:
             taken, self._passed = self._passed, []
             self.yardstick.compare((found.token, np.concatenate(wanted)), taken, found)
         return found
@@ -218,6 +258,8 @@ def answer_in_passes(
         came = passes.through(given, position, len(answer.tokens) + 1 == request.count)
         logits = came.logits.view(np.float32)
         token = draw(logits, came.token)
+        if built.size > 1 and not position:
+            answer.at_once, answer.pieces = True, len(answer.prompt_cycles)
         answer.take(token, logits)
         if hear is not None:  # from here on the answer itself is what is seen
             progress.close()

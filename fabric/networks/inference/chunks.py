@@ -32,7 +32,7 @@ from fabric.networks.inference.writer import code_words
 from wse_core.formats import Bits
 from wse_core.params import Machine
 
-__all__ = ["ChunkReading", "Chunks", "blocks_of"]
+__all__ = ["ChunkReading", "Chunks", "blocks_of", "pieces_of"]
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,13 @@ def blocks_of(length: int, height: int, policy: str) -> list[int] | None:
     """
     each, more = divmod(length, height)
     return [each + (row < more) for row in range(height)] if policy == "shift" else None
+
+
+def pieces_of(length: int, size: int) -> list[list[int]]:
+    """Return the tokens before that of each lane in each step that takes so many of a prompt; the last lanes of the
+    last step repeat others.
+    """
+    return [[min(first + k, length - 1) for k in range(size)] for first in range(0, length, size)]
 
 
 class Chunks:
@@ -106,10 +113,7 @@ class Chunks:
 
     def pieces(self) -> list[list[int]]:
         """Return the tokens before that of each lane in each step; the last lanes of the last one repeat others."""
-        last, found = self.length - 1, []
-        for first in range(0, self.length, self.size):
-            found.append([min(first + k, last) for k in range(self.size)])
-        return found
+        return pieces_of(self.length, self.size)
 
     def read(
         self,

@@ -131,8 +131,7 @@ def layers_that_fit(place: DecoderPlacement, machine: Machine) -> int:
 
 def head_part(place: DecoderPlacement, count: int) -> DecoderPlacement:
     """Return the placement of the last norm and so many rows of the output matrix."""
-    decoder = replace(place.decoder.part(0, 0), vocabulary=count, tied=False)
-    return replace(place, decoder=decoder, batch=0, ahead=1)
+    return replace(place, decoder=replace(place.decoder.part(0, 0), vocabulary=count, tied=False))
 
 
 def head_parts(place: DecoderPlacement, machine: Machine) -> list[tuple[int, DecoderPlacement]]:

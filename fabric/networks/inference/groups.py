@@ -6,8 +6,11 @@ and leaves there.  Behind the last group come the rows of the output matrix, in 
 layers, which the residual stream enters, and of whose tokens the likeliest leaves.  Between them the host writes other
 weights into the PEs, and what the group has kept of earlier tokens (`fabric.networks.inference.reloading`).
 
-Groups of the same layers are one program, which then stays where it is.  Every bit is that of a decoder that lies on
-the same mesh as a whole: sums are cut alike, and the order of products does not depend on which rows are there.
+Groups of the same layers are one program, which then stays where it is.  A prompt may pass them in pieces: programs of
+their own take several of its tokens in a step (`fabric.networks.inference.chunks`).
+
+Every bit is that of a decoder that lies on the same mesh as a whole: sums are cut alike, and the order of products does
+not depend on which rows are there.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fabric.networks.inference.chunks import Chunks
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decoder import EMBEDDING
 from fabric.networks.inference.fit import admit, group_parts, head_part, head_parts, layers_that_fit, needed_words
@@ -44,10 +48,13 @@ class LayerGroup:
         The same for groups of the same layers.
     first : int
         The first of its layers.
+    reader : Decode or None
+        The program that takes a prompt in pieces, if it has another one.
     """
 
     decode: Decode
     first: int
+    reader: Decode | None = None
 
     @property
     def label(self) -> str:
@@ -115,10 +122,13 @@ class LayerGroups:
         Layers at a time; default: as many as fit.
     policy, answers
         As of `Decode`.
+    pieces : (int, int), optional
+        Tokens of a prompt, and how many of them a step takes; default: one.
 
     Attributes
     ----------
-    each : int
+    each, size : int
+        Layers at a time, tokens of a prompt in a step.
     groups : list of LayerGroup
     heads : list of OutputPart
 
@@ -138,19 +148,24 @@ class LayerGroups:
         each: int | None = None,
         policy: str = "shift",
         answers: int | None = None,
+        pieces: tuple[int, int] | None = None,
     ) -> None:
         layers, option = place.decoder.layers, "--layers-at-a-time"
         if each is not None and not 1 <= each <= layers:
             raise ConfigError(f"{each} of {layers} layers at a time", where=option, hint=f"1 to {layers}")
-        fitting = layers_that_fit(place, machine)
+        length, self.size = pieces or (0, 1)
+        wide = Chunks.reading(place, self.size) if pieces else place
         self.machine, self.place, self.policy = machine, place, policy
-        self.each = each or max(1, fitting)
-        parts, known = group_parts(place, self.each), {}
-        for _, part in parts:
+        self.each = each or max(1, layers_that_fit(wide, machine))
+        self.groups = []
+        for (first, part), (_, reading) in zip(
+            group_parts(place, self.each), group_parts(wide, self.each), strict=True
+        ):
             where = f"group of {part.decoder.layers} layers" if part.decoder.layers > 1 else "layer"
-            admit(part, machine, tokens, policy, where)
-            known[part] = Decode(machine, part, policy, at_a_time=True)
-        self.groups = [LayerGroup(known[part], first) for first, part in parts]
+            admit(reading, machine, tokens, policy, where)
+            decode = Decode(machine, part, policy, begun=length, at_a_time=True)
+            reader = Decode(machine, reading, policy, at_a_time=True) if pieces else None
+            self.groups.append(LayerGroup(decode, first, reader))
         answers = place.decoder.vocabulary if answers is None else answers
         heads = head_parts(place, machine)
         if not heads:
@@ -165,6 +180,11 @@ class LayerGroups:
             )
 
     @property
+    def readers(self) -> list[Decode]:
+        """Programs of all groups that take a prompt in pieces; the same as the others if there is no other."""
+        return [group.reader or group.decode for group in self.groups]
+
+    @property
     def parts(self) -> list[LayerGroup | OutputPart]:
         """All of these are loaded in a pass, one after the other."""
         return [*self.groups, *self.heads]
@@ -172,5 +192,6 @@ class LayerGroups:
     @cached_property
     def words(self) -> dict[str, int]:
         """A PE needs so many words, by what they are, while it needs most."""
-        each = [needed_words(part.decode.place) for part in self.parts]
+        places = [decode.place for decode in (*self.readers, *(part.decode for part in self.parts))]
+        each = [needed_words(place) for place in places]
         return max(each, key=lambda found: sum(found.values()))

@@ -11,7 +11,7 @@ A residual stream that goes in or comes out passes the west edge while the PEs w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from fabric.host.fabric import Fabric
 from fabric.layout.layout import Layout
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.edge import Came, checked
-from fabric.networks.inference.groups import LayerGroup, LayerGroups, OutputPart
+from fabric.networks.inference.groups import LayerGroups
 from fabric.networks.inference.resident import Counters, added_counters, lasting_names
 from wse_core.errors import InternalError
 from wse_core.formats import Bits
@@ -57,17 +57,17 @@ class ReloadLink:
 
 @dataclass(frozen=True)
 class Passed:
-    """A `Passed` is what a group gave of a token.
+    """A `Passed` is what a group gave of the tokens of a step.
 
     Attributes
     ----------
-    x : ndarray of uint32, (height, hidden)
-        Bits of the residual stream behind its layers.
+    states : list of ndarray of uint32, (height, hidden)
+        Bits of the residual stream behind its layers, of each token.
     begun, cycles, hops : int
-        When the residual stream began to enter, how long it took until the last of it had left, wavelet hops.
+        When they began to enter, how long it took until the last of them had left, wavelet hops.
     """
 
-    x: Bits
+    states: list[Bits]
     begun: int
     cycles: int
     hops: int
@@ -116,17 +116,23 @@ class ReckonedWords:
 
 def reckoned(built: LayerGroups, passes: int) -> list[Counter[str]]:
     """Return the words that each of so many passes will load, as `ReloadedMesh.words` counts them."""
-    parts = [part.decode for part in built.parts]
-    known = {decode: ReckonedWords(decode) for decode in dict.fromkeys(parts)}
+    known: dict[Decode, ReckonedWords] = {}
     found, before = [], None
     for number in range(passes):
         words = Counter[str]()
-        for decode in parts:
-            each, other = known[decode], decode != before
+        reads = not number and built.size > 1
+        for decode in (
+            *(built.readers if reads else (g.decode for g in built.groups)),
+            *(h.decode for h in built.heads),
+        ):
+            if decode not in known:
+                known[decode] = ReckonedWords(decode)
+            each, other, last = known[decode], decode != before, number == passes - 1
+            written = number > int(built.size > 1) or not (other or reads)  # what there is beside the cache
             words[PROGRAM] += each.program * other
             words[WEIGHTS] += each.weights
-            words[CACHE_IN] += each.state if number else 0 if other else each.state - each.cache
-            words[CACHE_OUT] += each.state * (number < passes - 1)
+            words[CACHE_IN] += each.cache * (number > 0) + (each.state - each.cache) * written
+            words[CACHE_OUT] += 0 if last else each.cache if reads else each.state
             before = decode
         found.append(words)
     return found
@@ -160,27 +166,26 @@ class ReloadedMesh:
             raise InternalError("nothing is loaded")
         return self._fabric
 
-    def load(
-        self, part: LayerGroup | OutputPart, tables: Mapping[str, Bits], kept: Mapping[str, Bits] | None = None
-    ) -> None:
-        """Give the PEs a group or a part.
+    def load(self, decode: Decode, tables: Mapping[str, Bits], kept: Mapping[str, Bits] | None = None) -> None:
+        """Give the PEs a program of a group or of a part of the output matrix.
 
         Parameters
         ----------
-        part : LayerGroup or OutputPart
+        decode : Decode
         tables : mapping
-            What `part.tables` made of the weights.
+            What `LayerGroup.tables` or `OutputPart.tables` made of the weights.
         kept : mapping, optional
             What it has of earlier tokens (`leave`); without it, none has come yet.
         """
-        other = self._fabric is None or part.decode != self._decode
+        other = self._fabric is None or decode != self._decode
         if other:
-            self._program(part.decode)
+            self._program(decode)
         for symbol, bits in tables.items():
             self._write(symbol, bits, WEIGHTS)
-        if kept is None and not other:  # what the cache has of others is behind the tokens that are there
-            kept = {name: bits for name, bits in self._new.items() if name != "cache"}
-        for symbol, bits in (kept or {}).items():
+        state = dict(kept or {})
+        if not other and not decode.place.batch:  # what the cache has of others is behind the tokens that are there
+            state = {name: bits for name, bits in self._new.items() if name != "cache"} | state
+        for symbol, bits in state.items():
             self._write(symbol, bits, CACHE_IN)
         if other:
             self.fabric.launch("token")
@@ -207,8 +212,13 @@ class ReloadedMesh:
         return found.view(f"u{found.itemsize}")
 
     def leave(self) -> dict[str, Bits]:
-        """Return what the group keeps of the tokens that it has taken, for when it is loaded again."""
-        found = {name: self._read(name) for name in self._new}
+        """Return what the group keeps of the tokens that it has taken, for when it is loaded again.
+
+        Behind a program that takes a prompt in pieces that is the cache: the other one begins behind the prompt.
+        """
+        assert self._decode is not None
+        names = ["cache"] if self._decode.place.batch else list(self._new)
+        found = {name: self._read(name) for name in names}
         self.words[CACHE_OUT] += sum(bits.size * bits.itemsize // 2 for bits in found.values())
         return found
 
@@ -216,15 +226,28 @@ class ReloadedMesh:
         """Return the bits of keys and values of all PEs, (height, width, words); for those who compare."""
         return self._read("cache")
 
-    def take(self, x: Bits) -> Passed:
-        """Let the residual stream of a token through the layers that are here, (height, hidden)."""
-        begun, hops = self._run(x)
+    def take(self, states: Sequence[Bits], first: bool = False) -> Passed:
+        """Let the residual streams of a step's tokens through the layers that are here, (height, hidden) each.
+
+        A step takes one token or, with a program that takes a prompt in pieces, as many as that takes, or fewer in the
+        last step; `first`: the first of them begins the prompt.
+        """
         assert self._decode is not None
+        place = self._decode.place
+        more = place.lanes - len(states)
+        entering = [*states, *[states[-1]] * more]
+        if place.batch:
+            told = np.zeros(place.told, np.float32)
+            told[: len(states)] = [place.ahead * (not first), *range(1, len(states))]
+            told[len(states) : place.lanes] = place.lanes + np.arange(len(states), place.lanes)  # repeat others
+            entering.append(np.broadcast_to(told.view(np.uint32), (place.height, place.told)))
+        begun, hops = self._run(np.concatenate(entering, axis=1))
         left = [self.fabric.receive(stream) for stream in self._decode.outputs]
         found = np.array([each.payload for each in left])
-        if found.shape != x.shape:
+        if found.shape != (place.height, place.lanes * place.hidden):
             raise InternalError("the group waits, and not all of the residual stream has left it")
-        return Passed(found, begun, max(int(each.cycles[-1]) for each in left) + 1 - begun, hops)
+        parts = np.split(found, place.lanes, axis=1)[: len(states)]
+        return Passed(parts, begun, max(int(each.cycles[-1]) for each in left) + 1 - begun, hops)
 
     def answer(self, x: Bits, position: int) -> tuple[Came, int]:
         """Return what a part of the output matrix gives for the residual stream of a token, and the wavelet hops.

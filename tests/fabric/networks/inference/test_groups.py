@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from fabric.networks.inference.chunks import pieces_of
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.decoder import Decoder, LayerKind
@@ -41,7 +42,7 @@ def placed(decoder, width, height, tokens, policy="shift", dtype="f16"):
 def run(built, weights, passes, backend=None):
     """Let the tokens of each pass through all groups; return (the mesh, what the oracle is in, what came).
 
-    What came of each pass: the likeliest token, all logits, cycles of each token in each group, words that were loaded.
+    What came of each pass: the likeliest token, all logits, cycles of each step in each group, words that were loaded.
     Groups are compared with their oracles, bit by bit.
     """
     mesh, half, position = ReloadedMesh(backend), Arithmetic.of(built.machine, built.place.dtype), 0
@@ -53,21 +54,23 @@ def run(built, weights, passes, backend=None):
         for number, group in enumerate(built.groups):
             tables = group.tables(weights)
             oracle = Oracle(group.decode, {}, tables)
-            mesh.load(group, tables, kept[number])
+            mesh.load(group.decode if position else built.readers[number], tables, kept[number])
             oracle.take_over(mesh.cache(), position)
-            came = [mesh.take(x) for x in states]
-            for x, each in zip(states, came, strict=True):
-                assert np.array_equal(oracle.through(oracle.handed(x)), each.x)
+            size = 1 if position else built.size
+            pieces = [states[k : k + size] for k in range(0, len(states), size)]
+            came = [mesh.take(piece, not position + k) for k, piece in enumerate(pieces)]
+            wanted = [oracle.through(oracle.handed(x)) for x in states]
+            states = [x for each in came for x in each.states]
+            assert all(map(np.array_equal, states, wanted))
             assert oracle.has(mesh.cache())
             cycles.append([each.cycles for each in came])
-            states = [each.x for each in came]
             if len(found) < len(passes) - 1:
                 kept[number] = mesh.leave()
         position += len(tokens)
         logits, best = [], (-np.inf, 0)
         for head in built.heads:
             tables = head.tables(weights)
-            mesh.load(head, tables)
+            mesh.load(head.decode, tables)
             came, _ = mesh.answer(states[-1], position - 1)
             oracle = Oracle(head.decode, {}, tables)
             token, bits = oracle.answer(oracle.handed(states[-1]))
@@ -140,6 +143,35 @@ def test_families(decoder):
     built = LayerGroups(machine(), placed(decoder, 3, 2, 4), 4, 1)
     _, found = compare(built, random_weights(decoder), [[1, 2, 3], [4]])
     check_words(built, found)
+
+
+@examples(10)
+@given(
+    decoder=decoders(layers=3),
+    experts=st.sampled_from([0, 0, 4]),
+    width=st.integers(1, 6),
+    height=st.integers(1, 5),
+    each=st.integers(1, 3),
+    policy=st.sampled_from(["round", "concat"]),
+    dtype=st.sampled_from(["f16", "cb16"]),
+    size=st.integers(2, 5),
+    length=st.integers(2, 7),
+    seed=st.integers(0, 99),
+)
+def test_prompts_in_pieces(decoder, experts, width, height, each, policy, dtype, size, length, seed):
+    """Several tokens of a prompt pass a group together: bits are those of one by one, cycles those of the price."""
+    if experts:
+        norms = "before" if decoder.parallel else decoder.norms
+        decoder = replace(decoder, experts=experts, chosen=2, ffn_bias=False, norms=norms)
+    tokens, size = length + 2, min(size, length)
+    place = placed(decoder, width, height, tokens, policy, dtype)
+    assume(have_room(needed_words(replace(place, batch=1, ahead=size))))
+    built = LayerGroups(machine(), place, tokens, min(each, decoder.layers), policy, pieces=(length, size))
+    fed = [(seed + 3 * n * n) % decoder.vocabulary for n in range(tokens)]
+    _, found = compare(built, random_weights(decoder, seed), [fed[:length], [fed[length]], [fed[length + 1]]])
+    check_words(built, found)
+    for reader, own in zip(built.readers, found[0][2], strict=False):
+        assert own == pytest.approx(StepCycles(reader).steps(pieces_of(length, size)).tolist(), rel=0.01, abs=3)
 
 
 def test_groups_have_layers_of_their_own():
