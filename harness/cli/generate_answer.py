@@ -83,7 +83,7 @@ def estimated_rows(facts: dict[str, Any], machine: Machine) -> list[tuple[str, s
     reader = facts["prompt_read_by"]
     rows = [("prompt", f"{facts['prompt_tokens']} tokens, {cycles['prefill']:,} cycles (by {reader})")]
     rows += reused_rows(facts)
-    if "piece" in reader:
+    if "piece" in reader and first:
         rows.append(("first token", f"{first:,} cycles more"))
     elif "at once" in reader:
         rows.append(("transition", f"{cycles['transition']:,} cycles; first token {first:,} more"))

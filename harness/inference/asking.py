@@ -250,7 +250,6 @@ class AnswerRequest:
         for option, asked in (
             ("--regions", self.regions is not None), ("--decode-mesh", self.decode_mesh is not None),
             ("--batch", self.batch is not None), ("--draft", self.draft is not None),
-            ("--cache-file", self.file is not None),
             ("--prefix", self.prefix is not None), ("--requests", len(self.prompts) > 1),
         ):  # fmt: skip
             if asked:

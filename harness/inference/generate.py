@@ -285,6 +285,7 @@ def _gone_on(built: Decode | Chunks, request: AnswerRequest, weights: Weights, a
         what = "with so many tokens the prompt would be read in another way than it was"
         raise ConfigError(what, where="--tokens", hint="as many as in the file, or another file")
     load = kept.answer.pop("load")
+    del kept.answer["reload"]
     restored(answer, kept)
     answer.load, answer.resumed = ProgramLoad(*load) if load else None, kept.position
     decode = built.decode if isinstance(built, Chunks) else built
@@ -372,7 +373,9 @@ def _answered(
             answer.take(token, logits)
             queue.append(token)
         if file is not None:
-            file.write(position + 1, answer, begun.resident)
+            resident = begun.resident
+            counters = added_counters(answer.counters, resident.counters())
+            file.write(position + 1, answer, counters, resident.lasting())
         if position < length - 1:
             continue
         if hear is not None:

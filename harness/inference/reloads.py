@@ -24,13 +24,16 @@ from fabric.networks.inference.edge import Came
 from fabric.networks.inference.groups import LayerGroups
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.reloading import ReloadedMesh, ReloadLink
+from fabric.networks.inference.resident import Counters, added_counters, with_room
 from fabric.networks.inference.tiles import embedding_rows
 from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.comparing import is_drawn
+from harness.inference.resuming import AnswerFile, Kept, restored
 from harness.inference.yardsticks import Yardstick
 from harness.kit.console import Progress
 from harness.models.lazy import RoundedTensors
 from traces.marks import mark
+from wse_core.errors import ConfigError
 from wse_core.formats import Arithmetic, Bits
 
 if TYPE_CHECKING:
@@ -73,8 +76,8 @@ class Reload:
 
 
 @dataclass
-class _Step:
-    """A `_Step` has the tokens that a mesh takes together, on their way through all groups.
+class _PassStep:
+    """A `_PassStep` has the tokens that a mesh takes together, on their way through all groups.
 
     Attributes
     ----------
@@ -125,6 +128,45 @@ class _Passes:
         self.yardstick = Yardstick(built.place, cast(Mapping[str, Any], weights), answer)
         self._passed: list[int] = []  # tokens that plain numpy has yet to take
         self._steps = 0
+        self._counters: Counters = {}  # of the part of the answer that is in a file
+
+    def go_on(self, kept: Kept, grows: bool) -> None:
+        """Go on behind what a file has of the answer, to more tokens if it `grows`.
+
+        Raises
+        ------
+        ConfigError
+            With more tokens other layers are there at a time, or the file has no more than a prompt in pieces.
+        """
+        answer, built = self.answer, self.built
+        there = Reload(**kept.answer.pop("reload"))
+        restored(answer, kept)
+        answer.load, answer.reload, answer.resumed = None, there, kept.position
+        if there.each != built.each or (grows and "0 order" not in kept.lasting):
+            what = f"the file has what {there.each} layers at a time keep of fewer tokens"
+            raise ConfigError(what, where="--tokens", hint="as many as in the file, or another file")
+        lasting: list[dict[str, Bits]] = [{} for _ in built.groups]
+        for name, bits in kept.lasting.items():
+            number, symbol = name.split(maxsplit=1)
+            lasting[int(number)][symbol] = bits
+        both = zip(lasting, built.groups, strict=True)
+        self.kept = [with_room(own, group.decode.place) for own, group in both]
+        self._counters = answer.counters
+        self._steps = len(answer.prompt_cycles) + len(answer.token_cycles)
+        self._passed = [*self.request.prompt, *answer.tokens][: kept.position]
+
+    def lasting(self) -> dict[str, Bits]:
+        """Return what is kept of all groups, by their numbers and the names of `leave`."""
+        return {f"{k} {name}": bits for k, kept in enumerate(self.kept) for name, bits in (kept or {}).items()}
+
+    def counters(self) -> Counters:
+        """Return the counters of all PEs since the answer began."""
+        return added_counters(self._counters, self.mesh.counters())
+
+    def silent(self) -> None:
+        """End the display of progress: from here on the answer itself is what is seen."""
+        self.progress.close()
+        self.progress = Progress()
 
     def is_compared(self, step: int) -> bool:
         """Whether a step, the first one is 0, is compared with the oracle."""
@@ -137,17 +179,19 @@ class _Passes:
         `last`: no further pass comes, so that no cache has to be kept.
         """
         before, size = Counter(self.mesh.words), 1 if position else self.built.size
-        steps = [_Step(k, list(tokens[k : k + size])) for k in range(0, len(tokens), size)]
+        steps = [_PassStep(k, list(tokens[k : k + size])) for k in range(0, len(tokens), size)]
         for number, step in enumerate(steps):
             step.first += position
             step.states = [self._embedding(token, step.first + k) for k, token in enumerate(step.tokens)]
             step.compared = self.is_compared(self._steps + number)
         for number in range(len(self.built.groups)):
             self._through_group(number, steps)
-            if not last:
-                self.kept[number] = self.mesh.leave()
+            if not last or self.request.file is not None:
+                self.kept[number] = self.mesh.leave(not last)
         came = self._answered(steps)
         self._steps += len(steps)
+        if size > 1:
+            self.answer.at_once, self.answer.pieces = True, len(steps)
         self.answer.steps += sum(len(step.tokens) for step in steps) * self.request.verify
         self.answer.steps_compared += sum(len(step.tokens) for step in steps if step.compared)
         cycles = [step.cycles for step in steps]
@@ -168,7 +212,7 @@ class _Passes:
         words = self.mesh.words.total() - before
         mark(self.mesh.fabric.cycle, f"{label} loaded, {words} words, in no time", TRACK)
 
-    def _through_group(self, number: int, steps: Sequence[_Step]) -> None:
+    def _through_group(self, number: int, steps: Sequence[_PassStep]) -> None:
         """Load a group and let all steps through it."""
         group, mesh, first = self.built.groups[number], self.mesh, steps[0].first
         tables = group.tables(self.weights)
@@ -203,7 +247,7 @@ class _Passes:
         """Note whether something is as the oracle has it."""
         self.answer.bit_exact = bool(self.answer.bit_exact is not False and same)
 
-    def _answered(self, steps: Sequence[_Step]) -> Came:
+    def _answered(self, steps: Sequence[_PassStep]) -> Came:
         """Return the likeliest token, and the logits of all, behind the residual stream of the last token."""
         best, logits, wanted = (-np.inf, 0), [], []
         step, mesh = steps[-1], self.mesh
@@ -251,29 +295,32 @@ def answer_in_passes(
     weights = request.model.mapped(Arithmetic.of(request.machine, request.dtype))
     answer.reload = Reload(built.each, len(built.groups), len(built.heads))
     passes = _Passes(request, built, weights, answer, progress)
+    file = None if request.file is None else AnswerFile(request.file, request, weights)
+    if file is not None and (kept := file.read()) is not None:
+        passes.go_on(kept, file.grows)
     draw, stops = request.sampling.drawer(request.answers), request.model.configuration.stops
-    given, position, taken = list(request.prompt), 0, list(request.prompt)
-    while True:
-        progress.phase("prompt" if not position else f"token {len(answer.tokens) + 1}")
-        came = passes.through(given, position, len(answer.tokens) + 1 == request.count)
+    for number, (token, logits) in enumerate(zip(answer.tokens, answer.logits, strict=True), 1):
+        draw(logits, token)  # drawn before, so that the next one is drawn as it would have been
+        if hear is not None:
+            passes.silent()
+            hear(number, token)
+    taken, position = [*request.prompt, *answer.tokens], answer.resumed
+    while len(answer.tokens) < request.count and not (answer.tokens and answer.tokens[-1] in stops):
+        passes.progress.phase("prompt" if not position else f"token {len(answer.tokens) + 1}")
+        came = passes.through(taken[position:], position, len(answer.tokens) + 1 == request.count)
+        position = len(taken)
         logits = came.logits.view(np.float32)
-        token = draw(logits, came.token)
-        if built.size > 1 and not position:
-            answer.at_once, answer.pieces = True, len(answer.prompt_cycles)
-        answer.take(token, logits)
-        if hear is not None:  # from here on the answer itself is what is seen
-            progress.close()
-            passes.progress = progress = Progress()
-            hear(len(answer.tokens), token)
-        if token in stops or len(answer.tokens) == request.count:
-            break
-        position += len(given)
-        given = [token]
-        taken.append(token)
+        answer.take(draw(logits, came.token), logits)
+        taken.append(answer.tokens[-1])
+        if file is not None:
+            file.write(position, answer, passes.counters(), passes.lasting())
+        if hear is not None:
+            passes.silent()
+            hear(len(answer.tokens), taken[-1])
     if request.verify and answer.steps_compared:
-        passes.yardstick.conclude(taken, answer.logits)
+        passes.yardstick.conclude(taken[:-1], answer.logits)
     answer.losses = weights.losses
-    answer.counters = passes.mesh.counters()
+    answer.counters = passes.counters()
     forms = [StepCycles(part.decode) for part in built.parts]
-    answer.expected_cycles = sum(form.step(len(taken) - 1) for form in forms)
-    answer.layer_cycles = forms[0].layer(len(taken) - 1)
+    answer.expected_cycles = sum(form.step(position - 1) for form in forms)
+    answer.layer_cycles = forms[0].layer(position - 1)

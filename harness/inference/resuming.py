@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
 import zipfile
 import zlib
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fabric.networks.inference.resident import ResidentDecoder, added_counters
+from fabric.networks.inference.resident import Counters
 from harness.inference.asking import AnswerRequest
 from harness.inference.prefix import Prefix
 from harness.inference.yardsticks import Agreement
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AnswerFile", "Kept", "check_prefix", "read_prefix"]
 
-FORM = 2
+FORM = 3
 """Of the file; another one is refused."""
 
 NUMBERS = (
@@ -51,9 +52,12 @@ NUMBERS = (
 DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, TypeError, LookupError, RuntimeError)
 """Reading a damaged file, or one that is no archive, may raise these."""
 
-TOKENS = "tokens of the cache"
-SAME = ("version of wse-sim", "MODEL", "--mesh", "--cache", "--dtype")
+TOKENS, AT_A_TIME = "tokens of the cache", "--layers-at-a-time"
+SAME = ("version of wse-sim", "MODEL", "--mesh", "--cache", "--dtype", AT_A_TIME)
 """Keys and values of an answer's tokens depend on these, beside the machine; the answer depends on more."""
+
+BLOCK = 1 << 22
+"""So many weights at most are looked at together."""
 
 LASTING, COUNTER = "lasting ", "counter "
 """Names of arrays in the file begin with these."""
@@ -95,10 +99,12 @@ class AnswerFile:
     ----------
     position : int
         Tokens that the decoder had taken when the file was read or written; 0: there is none.
+    grows : bool
+        Whether the file that was read is of fewer tokens.
     """
 
-    def __init__(self, path: Path, request: AnswerRequest, weights: Mapping[str, NDArray[Any]]) -> None:
-        self.path, self.request, self.position = path, request, 0
+    def __init__(self, path: Path, request: AnswerRequest, weights: Mapping[str, Any]) -> None:
+        self.path, self.request, self.position, self.grows = path, request, 0, False
         self.asked = _asked(request) | {"MODEL": _digest(request, weights)}
 
     def read(self) -> Kept | None:
@@ -119,7 +125,7 @@ class AnswerFile:
 
     def _check(self, asked: Mapping[str, Any], kept: Kept) -> None:
         """Refuse a file of another answer, but for one of fewer tokens that can go on to more."""
-        goes_on = asked.get("--tokens", 0) < self.asked["--tokens"]
+        self.grows = goes_on = asked.get("--tokens", 0) < self.asked["--tokens"]
         for option in dict.fromkeys([*self.asked, *asked]):
             here, there = self.asked.get(option), asked.get(option)
             if here == there or (goes_on and option in ("--tokens", TOKENS)):
@@ -132,24 +138,34 @@ class AnswerFile:
             what = f"{self.path} is of a text that a window of attention holds, and {self.asked['--tokens']} are more"
             raise ConfigError(what, where="--tokens", hint=f"--tokens {asked['--tokens']}, or another file")
 
-    def write(self, position: int, answer: Answer, resident: ResidentDecoder) -> None:
+    def write(self, position: int, answer: Answer, counters: Counters, lasting: Mapping[str, Bits]) -> None:
         """Replace the file by one with an answer so far.
+
+        Parameters
+        ----------
+        position : int
+            Tokens that were taken.
+        answer : Answer
+        counters : dict
+            Of all PEs, since the answer began.
+        lasting : mapping
+            What PEs keep of the tokens, or the host for groups of layers that are not there.
 
         Raises
         ------
         TraceError
             It cannot be written; then it is as before.
         """
-        counters = added_counters(answer.counters, resident.counters())
         numbers = {name: getattr(answer, name) for name in NUMBERS}
         load = None if answer.load is None else [answer.load.words, answer.load.cycles]
+        reload = None if answer.reload is None else vars(answer.reload)
         prefix, own = self.request.prefix, (answer.at_once, answer.pieces, len(self.request.prompt))
         facts = {
             "form": FORM,
             "position": position,
             "read": own if prefix is None else prefix.read,
             "asked": self.asked,
-            "answer": numbers | {"load": load},
+            "answer": numbers | {"load": load, "reload": reload},
             "units": {name: unit for name, (_, unit) in counters.items()},
         }
         arrays: dict[str, Any] = {
@@ -157,7 +173,7 @@ class AnswerFile:
             "logits": np.array(answer.logits),
         }
         arrays |= {COUNTER + name: values for name, (values, _) in counters.items()}
-        arrays |= {LASTING + name: bits for name, bits in resident.lasting().items()}
+        arrays |= {LASTING + name: bits for name, bits in lasting.items()}
         with atomic_file(self.path) as stream:
             np.savez(stream, allow_pickle=False, **arrays)
         self.position = position
@@ -250,6 +266,7 @@ def _asked(request: AnswerRequest) -> dict[str, Any]:
         "--cache": request.policy,
         "--dtype": request.dtype,
         "--prefill": request.prefill,
+        AT_A_TIME: request.at_a_time,
         "--chunk": request.chunk,
         "--temperature": sampling.temperature,
         "--top-k": sampling.top_k,
@@ -262,14 +279,16 @@ def _asked(request: AnswerRequest) -> dict[str, Any]:
     return dict(json.loads(json.dumps(found)))
 
 
-def _digest(request: AnswerRequest, weights: Mapping[str, NDArray[Any]]) -> str:
+def _digest(request: AnswerRequest, weights: Mapping[str, Any]) -> str:
     """Return a digest of a model: its sizes, what ends an answer, and all weights as the PEs have them."""
     configuration = request.model.configuration
     found = hashlib.blake2b(repr((configuration.decoder, sorted(configuration.stops))).encode(), digest_size=16)
     for name in sorted(weights):
         array = weights[name]
-        found.update(f"{name} {array.shape} {array.dtype}".encode())
-        found.update(np.ascontiguousarray(array).data)
+        found.update(f"{name} {array.shape}".encode())
+        each = max(1, BLOCK // max(1, math.prod(array.shape[1:])))
+        for first in range(0, len(array), each):
+            found.update(np.ascontiguousarray(array[first : first + each], np.float32).data)
     return found.hexdigest()
 
 

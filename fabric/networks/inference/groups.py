@@ -181,7 +181,7 @@ class LayerGroups:
 
     @property
     def readers(self) -> list[Decode]:
-        """Programs of all groups that take a prompt in pieces; the same as the others if there is no other."""
+        """A prompt is taken by these programs of all groups: in pieces, or by those that decode."""
         return [group.reader or group.decode for group in self.groups]
 
     @property

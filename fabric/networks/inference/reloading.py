@@ -211,15 +211,16 @@ class ReloadedMesh:
         found = self.fabric.read(symbol)
         return found.view(f"u{found.itemsize}")
 
-    def leave(self) -> dict[str, Bits]:
+    def leave(self, counted: bool = True) -> dict[str, Bits]:
         """Return what the group keeps of the tokens that it has taken, for when it is loaded again.
 
         Behind a program that takes a prompt in pieces that is the cache: the other one begins behind the prompt.
+        Words are not `counted` if no pass comes that would load them, but a file is to have them.
         """
         assert self._decode is not None
         names = ["cache"] if self._decode.place.batch else list(self._new)
         found = {name: self._read(name) for name in names}
-        self.words[CACHE_OUT] += sum(bits.size * bits.itemsize // 2 for bits in found.values())
+        self.words[CACHE_OUT] += sum(bits.size * bits.itemsize // 2 for bits in found.values()) * counted
         return found
 
     def cache(self) -> Bits:
@@ -276,4 +277,4 @@ class ReloadedMesh:
 
     def counters(self) -> Counters:
         """Return the counters of all PEs, of all programs that they had."""
-        return added_counters(self._counters, self.fabric.all_counters())
+        return self._counters if self._fabric is None else added_counters(self._counters, self._fabric.all_counters())

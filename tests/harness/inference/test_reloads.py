@@ -15,6 +15,7 @@ from harness.inference import reloads
 from harness.inference.asking import AnswerRequest, Sampling
 from harness.inference.estimate import estimate
 from harness.inference.generate import answer
+from harness.inference.resuming import read_prefix
 from harness.kit.console import Progress
 from harness.models import presets
 from harness.models.configuration import Configuration
@@ -24,6 +25,7 @@ from tests.examples import few
 from tests.fabric.networks.inference.small_models import CLASSIC, random_weights
 from tests.harness.inference.saved_models import LETTERS, saved
 from traces.reader import RunFile
+from wse_core.errors import ConfigError
 from wse_core.params import machine
 
 DECODER = Decoder(24, 3, 4, 2, 8, 20, 17, 32, 1e-5)
@@ -36,6 +38,15 @@ EXPERTS = Decoder(22, 2, 4, 2, 4, 9, 17, 64, 1e-5, experts=5, chosen=2)
 def model(tmp_path_factory):
     """Return the directory of a small random model."""
     return saved(tmp_path_factory.mktemp("models") / "letters", DECODER, LETTERS)
+
+
+@pytest.fixture(scope="module")
+def prefix(model, tmp_path_factory):
+    """Return the file of an answer that layers at a time gave."""
+    path = tmp_path_factory.mktemp("files") / "a.npz"
+    words = ["--prompt", "a", "--mesh", "2x2", "--tokens", "1", "--layers-at-a-time", "1", "--cache-file", str(path)]
+    assert main(["generate", str(model), *words, "--verify", "off"]) == 0
+    return path
 
 
 def generated(capsys, *words):
@@ -216,16 +227,16 @@ def test_a_whole_published_model_with_random_weights(capsys, monkeypatch):
         (["--chunk", "2", "--cache", "shift"], "--cache shift"),
         (["--draft", "MODEL"], "--draft"),
         (["--requests", "2"], "--requests"),
-        (["--cache-file", "a.npz"], "--cache-file"),
+        (["--prefix", "PREFIX"], "--prefix"),
         (["--prefill", "mesh"], "--prefill mesh"),
         (["--layers-at-a-time", "4"], "4 of 3 layers at a time"),
         (["--layers-at-a-time", "-1"], "-1 of 3 layers at a time"),
     ],
 )
-def test_what_is_refused(model, capsys, tmp_path, monkeypatch, words, message):
+def test_what_is_refused(model, prefix, capsys, tmp_path, monkeypatch, words, message):
     """One line with the name of the option, nothing run and nothing left."""
     monkeypatch.chdir(tmp_path)
-    words = [str(model) if word == "MODEL" else word for word in words]
+    words = [{"MODEL": str(model), "PREFIX": str(prefix)}.get(word, word) for word in words]
     assert main(["generate", str(model), "--prompt", "ab", "--mesh", "2x2", "--layers-at-a-time", "1", *words]) != 0
     err = capsys.readouterr().err
     assert message in err
@@ -282,6 +293,63 @@ class Ending(Progress):
         self.left -= 1
         if self.left < 0:
             raise KeyboardInterrupt
+
+
+KEPT = (
+    (DECODER, {"at_a_time": 2, "count": 5, "sampling": Sampling(2.0, 4, 5)}),
+    (LOCAL, {"at_a_time": 3, "count": 5, "chunk": 2, "policy": "round", "prompts": [[3, 1, 4]], "prefill": "auto"}),
+    (DECODER, {"at_a_time": 1, "count": 4, "sample": 2, "policy": "concat"}),
+)
+
+
+def facts(found):
+    """Return all that can be seen of an answer, but for what it took the host."""
+    counters = {name: (values.tolist(), unit) for name, (values, unit) in found.counters.items()}
+    others = {name: value for name, value in vars(found).items() if name not in ("host_seconds", "resumed")}
+    others["max_abs_error"] = found.max_abs_error and pytest.approx(found.max_abs_error, rel=1e-6)
+    return others | {"counters": counters, "logits": [each.tobytes() for each in found.logits]}
+
+
+@pytest.mark.parametrize(("decoder", "way"), KEPT)
+def test_it_goes_on_from_a_file(tmp_path, decoder, way):
+    """Interrupted in any pass but the first: tokens, logits, cycles, counters and words are those of a whole."""
+    prompts = [[token % decoder.vocabulary for token in prompt] for prompt in way.get("prompts", [[3, 1, 4]])]
+    request = asked(decoder, **(way | {"prompts": prompts}))
+    whole, kept = answer(request), replace(request, file=tmp_path / "a.npz")
+    parts = whole.reload.groups + whole.reload.parts
+    with pytest.raises(KeyboardInterrupt):  # the prompt, and a part of the next pass
+        answer(kept, progress=Ending(len(whole.prompt_cycles) * whole.reload.groups + whole.reload.parts + 1))
+    with pytest.raises(KeyboardInterrupt):
+        answer(kept, progress=Ending(parts + 1))
+    heard = []
+    found = answer(kept, lambda number, token: heard.append((number, token)))
+    assert found.resumed == len(request.prompt) + 1
+    assert heard == list(enumerate(whole.tokens, 1))
+    assert facts(found) == facts(whole)
+    again = answer(kept)  # nothing is left to do
+    assert facts(again) == facts(whole)
+
+
+def test_an_answer_grows(tmp_path):
+    """With more tokens it goes on behind the last one, in wider rows; a file of other layers at a time is refused."""
+    request = asked(DECODER, at_a_time=2, count=2, mesh=(2, 1), file=tmp_path / "a.npz")
+    answer(request)
+    longer = replace(request, count=6)
+    found, whole = answer(longer), answer(replace(longer, file=None))
+    assert found.resumed == 4
+    assert found.tokens == whole.tokens
+    assert [each.tobytes() for each in found.logits] == [each.tobytes() for each in whole.logits]
+    assert found.bit_exact is True
+    for more in ({"at_a_time": 1}, {"at_a_time": None}):
+        with pytest.raises(ConfigError, match="--layers-at-a-time"):
+            answer(replace(longer, **more))
+    pieces = replace(request, count=1, chunk=2, policy="round", prefill="auto", file=tmp_path / "b.npz")
+    answer(pieces)
+    with pytest.raises(ConfigError, match="--tokens: the file has what 2 layers at a time keep of fewer tokens"):
+        answer(replace(pieces, count=2))
+    with pytest.raises(ConfigError, match="--prefix.*--layers-at-a-time"):
+        prefix = read_prefix(request.file)
+        answer(asked(DECODER, mesh=(2, 1), prefix=prefix, prompts=[[*prefix.tokens, 1]]))
 
 
 def test_what_is_interrupted_leaves_nothing(model, capsys, tmp_path, monkeypatch):
