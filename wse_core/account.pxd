@@ -29,6 +29,14 @@ cdef inline void end_step(ce_t* ce, thread_t* th, uint64_t t, uint32_t busy, uin
     ce.counts[COUNT_STEPS] += 1
     ce.rr = th.form.id
 
+cdef inline void executed(region_t* s, const instr_t* ins) noexcept nogil:
+    # A scalar instruction that does more than be issued (`is_counted` in wse_core/isa.py).
+    s.work[ins.work] += 1
+
+cdef inline void worked(region_t* s, const form_t* f, uint64_t n) noexcept nogil:
+    # An operation ends after n elements.
+    s.work[f.work] += n
+
 cdef inline bint is_mac(int op) noexcept nogil:
     return op == OP_FMACS or op == OP_FMACH or op == OP_FMACHS
 

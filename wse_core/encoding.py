@@ -131,6 +131,17 @@ COUNTERS = (
 `WAIT_REASONS`.
 """
 N_WAITS, N_COUNTS = len(WAIT_REASONS), len(COUNTERS)
+N_HALVES = 2  # 16-bit formats: f16, cb16
+WORK_ELEMENTS = 1  # the table of work has scalar instructions, and from this column on elements:
+WORK_WORDS = 3  # columns per word read, 0 .. 4: 0, 1, 2 words written
+WORK_COLUMNS = 16
+
+
+def column_of(read: int, written: int) -> int:
+    """Return the column of the table of work in which elements count that read and write so many words of SRAM."""
+    return WORK_ELEMENTS + read * WORK_WORDS + written
+
+
 CONFLICT_RULES = ("none", "mod4", "bank")
 """These rules say which two addresses one cycle cannot serve (``mem.conflict_rule``)."""
 

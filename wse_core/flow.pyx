@@ -203,6 +203,7 @@ cdef bint flow_last(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t
     touched(s, t)
     book(ce, t, 1, 0)
     th.k = k + 1
+    worked(s, f, th.k)
     th.next = t + 1
     ce.rr = MAIN
     ce.main_state = MAIN_RUN

@@ -63,6 +63,7 @@ __all__ = [
     "N_REGS",
     "OPS",
     "RETURN_DEPTH",
+    "SLOTS",
     "UNSUPPORTED",
     "Op",
     "async_fields",
@@ -113,6 +114,24 @@ class Op:
         """Whether the op multiplies and accumulates (a = b + c * d)."""
         return self.types[3] != "-"
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether executions of the scalar op are counted by its code (`wse_core.work`); of the others, which compute
+        nothing and take a slot each, it is enough to know how many there are.
+        """
+        return self.form not in ("none", "dfilt", "ldi", "jmp", "task") and self.name != "dsr_load"
+
+
+SLOTS = {
+    "pair": "ce.pair",
+    "branch32": "ce.branch32",
+    "divide": "ce.divide",
+    "dsr_edit": "ce.dsr_edit",
+    "tsc": "ce.tsc_read",
+    "config": "ce.config",
+}
+"""The number of the machine that says how long a scalar instruction of a cost class keeps the pipeline; others keep it
+a cycle."""
 
 _T = "arch §4.2"
 # fmt: off

@@ -28,6 +28,7 @@ __all__ = ["DEFAULT_PRESET", "PRESETS", "ROWS"]
 
 PAPER = "weight streaming white paper"
 WAFERLLM = "WaferLLM (OSDI 2025)"
+TEN_LESSONS = "Ten Lessons (ISCA 2021), table 2"
 COUNTED = "authors' program of WaferLLM, counted from the source by hand"
 HUGE = 1 << 62
 
@@ -289,22 +290,43 @@ _p("infer.weight_step", 40, "cycles/step", "as the `infer.glue` of their decode"
    "instructions of a step of P V by floods, which no kernel has measured", high=10**6)
 _p("infer.handover", 100, "cycles", "no public figure; descriptors, an issue and the ramps", "assumed",
    "from region to region beyond one cycle per column", high=10**6)
-_p("t10.prefill_step", 0.285, "cycles", f"{WAFERLLM}, table 3: one constant for 12 cells", "inferred",
+_p("t10.prefill_step", 0.285, "cycles", f"{WAFERLLM}, table 3: a fit, one constant for 12 cells", "inferred",
    "T10's prefill: per pair of PEs a side and feature", high=10**6)
-_p("t10.prefill_word", 595.0, "cycles", f"{WAFERLLM}, table 3: one constant for 12 cells", "inferred",
+_p("t10.prefill_word", 595.0, "cycles", f"{WAFERLLM}, table 3: a fit, one constant for 12 cells", "inferred",
    "T10's prefill: per weight of a column of PEs", high=10**6)
-_p("ladder.decode_line", 2958, "cycles", f"{WAFERLLM}, table 4: one constant for 12 cells", "inferred",
+_p("ladder.decode_line", 2958, "cycles", f"{WAFERLLM}, table 4: a fit, one constant for 12 cells", "inferred",
    "Ladder's decode: per row or column of PEs and layer", high=10**6)
-_p("ladder.decode_word", 0.99, "cycles", f"{WAFERLLM}, table 4: one weight passes a row of PEs per cycle", "inferred",
-   "Ladder's decode: per weight of a row of PEs", high=10**6)
-_p("ladder.prefill_pair", 6102, "cycles", f"{WAFERLLM}, table 3: one constant for 12 cells", "inferred",
+_p("ladder.decode_word", 0.99, "cycles", f"{WAFERLLM}, table 4: a fit, near to a weight that passes a row of PEs per "
+   "cycle", "inferred", "Ladder's decode: per weight of a row of PEs", high=10**6)
+_p("ladder.prefill_pair", 6102, "cycles", f"{WAFERLLM}, table 3: a fit, one constant for 12 cells", "inferred",
    "Ladder's prefill: per pair of PEs a side", high=10**6)
-_p("ladder.prefill_word", 1.27, "cycles", f"{WAFERLLM}, table 3: one weight passes the wafer per cycle", "inferred",
-   "Ladder's prefill: per weight and activation", high=10**6)
-_p("power.kernels", 27.0, "ratio", f"{WAFERLLM}, tables 6 and 7: speed-up over energy ratio, 27.00 to 27.04",
-   "inferred", "power of the wafer over that of an A100, products alone", high=10**6)
-_p("power.inference", 22.5, "ratio", f"{WAFERLLM}, table 8: 22.45 and 22.58", "inferred",
-   "the same, whole inference: the A100 draws more", high=10**6)
+_p("ladder.prefill_word", 1.27, "cycles", f"{WAFERLLM}, table 3: a fit, near to a weight that passes the wafer per "
+   "cycle", "inferred", "Ladder's prefill: per weight and activation", high=10**6)
+
+# --- energy: what each count of `wse_core.work` takes; operations of 7 nm, in which the WSE-2 is made -----------------
+_p("energy.hop", 3.2, "pJ", "WaferLLM (OSDI 2025), table 1: 0.1s pJ/bit between dies of a wafer; 0.1 for each of 32 "
+   "bits", "inferred", "a wavelet leaves a router's queue for the next router or the CE, by several links too",
+   high=10**6)
+_p("energy.read", 1.875, "pJ/word", f"{TEN_LESSONS}: 7.5 for 64 bits of an SRAM of 8 KB; a bank has 6 (arch §2)",
+   "inferred", "16 bits are read from SRAM", high=10**6)
+_p("energy.write", 1.875, "pJ/word", "the same: the table has one number for an access", "inferred",
+   "16 bits are written to SRAM", high=10**6)
+_p("energy.issue", 3.75, "pJ", "two words of `energy.read`: code lies in the same SRAM (arch §2)", "inferred",
+   "an issue slot of the main thread: 32 bits of code are fetched", high=10**6)
+_p("energy.f16_add", 0.16, "pJ", TEN_LESSONS, "published", "addition of f16, also of a multiply-add", high=10**6)
+_p("energy.f16_multiply", 0.34, "pJ", TEN_LESSONS, "published", "product of f16, also of a multiply-add", high=10**6)
+_p("energy.cb16_add", 0.143, "pJ", f"{TEN_LESSONS}: f16 0.16, bf16 0.11; in proportion to the bits of a significand, "
+   "11, 8 and here 10", "inferred", "the same of cb16", high=10**6)
+_p("energy.cb16_multiply", 0.292, "pJ", f"{TEN_LESSONS}: f16 0.34, bf16 0.21; in proportion to their squares",
+   "inferred", "the same of cb16", high=10**6)
+_p("energy.f32_add", 0.38, "pJ", TEN_LESSONS, "published", "addition of fp32, also of a multiply-add", high=10**6)
+_p("energy.f32_multiply", 1.31, "pJ", TEN_LESSONS, "published", "product of fp32, also of a multiply-add", high=10**6)
+_p("energy.int_add", 0.03, "pJ", f"{TEN_LESSONS}, of 32 bits", "published",
+   "addition, comparison, shift or bits of integers", high=10**6)
+_p("energy.int_multiply", 1.48, "pJ", f"{TEN_LESSONS}, of 32 bits", "published", "product of integers", high=10**6)
+_p("energy.cycle", 2.77, "pJ/cycle", "HC34: 30 mW at most at 1.1 GHz are 27.27 pJ per cycle of a PE, less its busiest "
+   "cycle: 4 multiply-adds of f16, 8 words read and 4 written", "inferred",
+   "a cycle of a PE that is powered, whatever it does: clocks, control, leakage", high=10**6)
 
 # --- counters and generators ------------------------------------------------------------------------------------------
 _p("tsc.bits", 48, "bits", "arch §10.3", "published", "width of the time-stamp counter", low=16, high=63)

@@ -171,7 +171,7 @@ ctypedef struct instr_t:    # a decoded instruction
     uint16_t ahead[FILE_REG]    # of a quiet one: those named by it and by the quiet ones that may follow it
     uint16_t place          # of an instruction that loads or edits a DSR: where that lies in the CE block
     uint32_t shape          # of a vector instruction: its place in region_t.shapes
-    uint32_t pad            # 64 bytes: cheap to multiply with
+    uint32_t work           # its place in region_t.work; 64 bytes together: cheap to multiply with
 
 cdef enum:                  # instr_t.flags
     I_VECTOR = 1
@@ -180,6 +180,7 @@ cdef enum:                  # instr_t.flags
     I_ASYNC = 8
     I_PLAIN = 16            # nothing but registers, SRAM, DSRs and the next instruction
     I_LATE = 32             # its results are ready later than its slots are over
+    I_MAC = 64              # a multiply-add
 
 ctypedef struct opnd_t:     # one operand of a vector operation
     uint8_t mode
@@ -221,6 +222,7 @@ ctypedef struct form_t:     # what is the same wherever and whenever an operatio
     uint16_t dsrs[FILE_REG]     # DSRs in use by a microthread, per file
     uint8_t id              # of the thread: 0-7 microthread, 8 main
     uint8_t brief           # BRIEF_*
+    uint16_t work           # place of its elements in region_t.work
     opnd_t a, b, c
     uint32_t after          # the next one with the same hash (forms.pyx), 0 = none
 
@@ -528,6 +530,7 @@ ctypedef struct region_t:   # what advances with one clock: the whole fabric, or
     uint32_t commands       # those of which some may go on to other PEs
     told_t told[N_COLORS]   # what rivals.pyx has found out
     shape_t* shapes         # a vector instruction each, whichever PE sets it up
+    uint64_t* work          # instructions issued, and elements of operations that have ended (wse_core/work.py)
     # of this cycle: the upper part of words that become ready in a neighbour's queue, or in a CE's input queue
     uint64_t hop_word
     uint64_t ramp_word

@@ -224,7 +224,8 @@ cdef inline bint do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* f
                     ins.imm if ins.flags & I_IMM else (reg_read(ce, ins.c, ins.wc) if ins.wc else 0),
                     reg_read(ce, ins.d, ins.wd) if ins.wd else 0)
         reg_write(ce, ins.a, ins.wa, value)
-        if is_mac(ins.op):
+        executed(s, ins)
+        if ins.flags & I_MAC:
             ce.counts[COUNT_MACS] += 1
     elif form == FORM_DSR:
         d = <dsr_t*>(<char*>ce + ins.place)
@@ -240,17 +241,20 @@ cdef inline bint do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* f
                 d.stride = loaded.stride[0]
         elif d.number == 0:
             return False
-        elif ins.op == OP_DSR_BASE:
-            d.base = <uint16_t>value
-        elif ins.op == OP_DSR_OFF:
-            d.base = <uint16_t>(d.base + value)
-        elif ins.op == OP_DSR_LEN:
-            d.extent = <uint16_t>value
         else:
-            d.stride = <int16_t><uint16_t>value
+            executed(s, ins)
+            if ins.op == OP_DSR_BASE:
+                d.base = <uint16_t>value
+            elif ins.op == OP_DSR_OFF:
+                d.base = <uint16_t>(d.base + value)
+            elif ins.op == OP_DSR_LEN:
+                d.extent = <uint16_t>value
+            else:
+                d.stride = <int16_t><uint16_t>value
     elif form == FORM_LDI:
         reg_write(ce, ins.a, ins.wa, ins.imm)
     elif form == FORM_BR:
+        executed(s, ins)
         value = reg_read(ce, ins.b, ins.wb) if ins.b >> 4 == FILE_REG else 0
         if condition(ins.op, ins.d, &ce.prog.num, reg_read(ce, ins.a, ins.wa), value):
             following[0] = ins.target
@@ -263,6 +267,7 @@ cdef inline bint do_plain(region_t* s, ce_t* ce, const instr_t* ins, uint32_t* f
     else:
         if not sram_at(ce, address_named(ce, ins), ins.wa, &index):
             return False
+        executed(s, ins)
         if form == FORM_LD:
             reg_write(ce, ins.a, ins.wa, sram_read(ce, index, ins.wa))
         else:
@@ -459,10 +464,9 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
     elif form == FORM_LD or form == FORM_ST:
         # Of a program whose loads and stores may reach registers.
         if not do_plain(s, ce, ins, &following, &gap):
+            executed(s, ins)
             exec_mapped(s, ce, cell, t, ins, <uint32_t>address_named(ce, ins))
-    elif form == FORM_FLT:
-        if s.f.filters == NULL or ins.a >= N_FILTERS:
-            return
+    elif form == FORM_FLT and s.f.filters != NULL and ins.a < N_FILTERS:
         f = &s.f.filters[<uint64_t>cell * N_FILTERS + ins.a]
         s.waiting = 1
         if ins.imm == 0:
@@ -471,4 +475,6 @@ cdef void exec_main(region_t* s, ce_t* ce, uint32_t cell, uint64_t t) noexcept n
             f.max = ce.regs[ins.b & 15]
         else:
             f.limit = ce.regs[ins.b & 15]
+    if form >= FORM_TSC:        # they take several slots
+        executed(s, ins)
     results_wait(ce, ins, t)

@@ -198,6 +198,18 @@ cdef void set_flow(ce_t* ce, form_t* f) noexcept nogil:
         elif f.group == 2 and (f.quick == QUICK_HALF if f.inq == NO_PLACE else moves(f) and f.a.words == 1):
             f.brief = BRIEF_HALVES
 
+cdef inline uint32_t words_in(const opnd_t* o) noexcept nogil:
+    # Words of SRAM that an element of an operand is.
+    return o.words if is_memory(o) or o.mode == OPND_FIFO else 0
+
+cdef inline uint16_t work_of(const form_t* f, int half) noexcept nogil:
+    # Where the elements of an operation are counted: by operation, format, words that each reads and writes.
+    cdef uint32_t written = words_in(&f.a)
+    if f.a.mode == OPND_FABOUT and f.a.flags & F_ZERO and is_memory(&f.b):
+        written = f.b.words             # what was read becomes zero
+    return <uint16_t>((f.op * N_HALVES + half) * WORK_COLUMNS + WORK_ELEMENTS
+                      + (words_in(&f.b) + words_in(&f.c)) * WORK_WORDS + written)
+
 cdef inline void set_issue(form_t* f, const instr_t* ins, int id) noexcept nogil:
     # What the instruction says about the thread.
     cdef int k
@@ -318,6 +330,7 @@ cdef bint set_up(region_t* s, ce_t* ce, uint32_t cell, uint64_t t, const instr_t
         f.inq = f.inq2 = f.plane = NO_PLACE
     else:
         set_flow(ce, f)
+    f.work = work_of(f, ce.prog.num.half)
     set_issue(f, ins, id)
     if ce.prog.registers and ins.flags & I_ASYNC:
         f.level = max(f.level, level_of_queues(ce, f))
@@ -467,6 +480,7 @@ cdef inline void saves(ce_t* ce, thread_t* th, const opnd_t* o, int32_t base) no
 cdef void vec_complete(region_t* s, ce_t* ce, uint32_t cell, thread_t* th, uint64_t t, uint32_t cost) noexcept nogil:
     # The operation ends with the step of this cost that issued in cycle t.
     cdef const form_t* f = th.form
+    worked(s, f, th.k)
     if f.id == MAIN:
         note_written(s, ce, f, th.base_a, th.k, t + cost)
     saves(ce, th, &f.b, th.base_b)

@@ -5,6 +5,7 @@ For one that works in memory as when it was last set up, on whichever PE, but fo
 What it loses to bank conflicts depends on the distance of its sources only, and is learned once per distance.  Called
 by the loop of `wse_core.scalar` that books instructions together; how elements are done: `wse_core.bulk`.
 """
+from wse_core.account cimport worked
 from wse_core.arithmetic cimport bits_of_f32, f32_add, f32_of_bits
 from wse_core.builtins cimport unlikely
 from wse_core.bulk cimport MINUS_ZEROS, elements, learn, minus_zeros, places_t
@@ -80,6 +81,7 @@ cdef uint64_t vec_whole(region_t* s, ce_t* ce, uint64_t t, const instr_t* ins, u
     ce.counts[COUNT_STALL_CONFLICT] += lost
     ce.counts[COUNT_STEPS] += shape.steps
     ce.counts[COUNT_ELEMENTS] += shape.n
+    worked(s, f, shape.n)
     if shape.mac:
         ce.counts[COUNT_MACS] += shape.n
     m = ce.sram - ce.prog.code_words

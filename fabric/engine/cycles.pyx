@@ -373,9 +373,11 @@ cdef void lend(region_t* s, region_t* copy) noexcept nogil:
     # Make a thread's region one of this fabric at this cycle, its sums at zero.
     cdef uint32_t* awake = copy.awake
     cdef shape_t* shapes = copy.shapes
+    cdef uint64_t* work = copy.work
     memcpy(copy, s, sizeof(region_t))
     copy.awake = awake
     copy.shapes = shapes
+    copy.work = work        # added when the run ends
     copy.n_awake = 0
     copy.n_due = 0
     copy.hops = 0

@@ -24,6 +24,7 @@ from wse_core cimport traced_ce
 from wse_core.emit cimport emit
 from wse_core.fetch cimport FETCH_FROM
 from wse_core.float_mode cimport float_mode_enter, float_mode_leave, float_mode_t
+from wse_core.opcodes cimport N_OPS
 from wse_core.records cimport *
 from wse_core.wake cimport schedule
 
@@ -261,6 +262,10 @@ cdef class Engine:
         low, high = rows or (0, self.s.f.height)
         return inspect.totals(self.memory, self.spec, low, high)
 
+    def work(self):
+        """Return instructions and elements done so far, see `wse_core.work`."""
+        return inspect.work(self.memory)
+
     def link_counts(self):
         """Return dict color -> uint64 (height, width, 5): wavelets that left each input port's queue."""
         return inspect.link_counts(self.memory, self.spec)
@@ -332,15 +337,27 @@ cdef class Engine:
         cdef int k
         cdef unsigned char[::1] region
         cdef uint32_t[::1] awake
+        cdef uint64_t[:, :, ::1] work
         for k in range(mates):
             region = np.zeros(sizeof(region_t), np.uint8)
             awake = np.zeros(self.s.f.n_cells, np.uint32)
             shapes = np.zeros(max(1, self.s.f.n_shapes) * sizeof(shape_t), np.uint8)
-            self.crew += [region, awake, shapes]
+            work = inspect.no_work()
+            self.crew += [region, awake, shapes, work]
             self.mates[k].s = <region_t*>&region[0]
             self.mates[k].s.awake = &awake[0]
             region = shapes
             self.mates[k].s.shapes = <shape_t*>&region[0]
+            self.mates[k].s.work = &work[0, 0, 0]
+
+    cdef void _gather(self) noexcept:
+        # Add to the table of work what other threads than the first have counted.
+        cdef int k
+        cdef uint32_t n
+        for k in range(self.most - 1 if self.threads > 1 else 0):
+            for n in range(N_OPS * N_HALVES * WORK_COLUMNS):
+                self.s.work[n] += self.mates[k].s.work[n]
+                self.mates[k].s.work[n] = 0
 
     cdef bint _begins_busy(self) noexcept:
         # Whether so many CEs of a large fabric are looked at in the first cycle that a run begins in bands: what they
@@ -433,6 +450,7 @@ cdef class Engine:
                     cycles = on_break()
         finally:
             self.running = False
+            self._gather()
         if code == RUN_BREAK or code == RUN_BUSY:       # just there
             code = RUN_LIMIT
         if code == RUN_QUIET:

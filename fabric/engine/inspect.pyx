@@ -4,7 +4,7 @@
 Everything here reads the tables of a `Memory` and returns Python objects in the form of the machine interface
 (docs/internals.md).  Counters are brought up to date on the way; no result of the run depends on that.
 """
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 import numpy as np
 
@@ -12,11 +12,13 @@ from fabric.engine.memory cimport Memory
 from wse_core.block cimport *
 from wse_core.builtins cimport ctz64
 from wse_core.link cimport host_at, host_takes
+from wse_core.opcodes cimport N_OPS
 from wse_core.queue cimport *
 from wse_core.records cimport *
 from wse_core.route cimport is_border
 
 from wse_core import isa as _isa
+from wse_core.work import found_in
 from wse_core.encoding import COUNTERS, DIRS, FAULT_DETAILS, FAULT_KINDS, MAIN_STATES, THREADS
 
 
@@ -101,6 +103,31 @@ def totals(Memory m, spec, int low, int high):
                 found[k] += sums[k]
     found[COUNT_IDLE] += idle * m.s.now      # those that have never done anything
     return {name: found[k] for k, name in enumerate(COUNTERS)}
+
+
+def no_work():
+    """Return a table of no work, as `work` does."""
+    return np.zeros((N_OPS, N_HALVES, WORK_COLUMNS), np.uint64)
+
+
+def work(Memory m):
+    """Return the table of instructions and elements done so far (`wse_core.work`)."""
+    out = no_work()
+    cdef uint64_t[:, :, ::1] view = out
+    cdef uint64_t* found = &view[0, 0, 0]
+    cdef uint32_t n, uts
+    cdef ce_t* ce
+    m.settle()
+    memcpy(found, m.s.work, out.nbytes)
+    for n in range(m.s.n_awake):        # of operations that go on
+        ce = m.s.f.ce[m.s.awake[n]]
+        if ce.main_state == MAIN_VECTOR:
+            found[ce.main.form.work] += ce.main.k
+        uts = ce.uts
+        while uts:
+            found[ut_of(ce, ctz64(uts)).form.work] += ut_of(ce, ctz64(uts)).k
+            uts &= uts - 1
+    return out
 
 
 def link_counts(Memory m, spec):
@@ -218,7 +245,7 @@ def snapshot(Memory m, spec):
                           for p in range(spec.filters.shape[2])]
                 entry.update({-1: {"filters": counts}})
             routers[x, y] = entry
-    return {"cycle": m.s.now, "pe": pes, "router": routers}
+    return {"cycle": m.s.now, "pe": pes, "router": routers, "work": found_in(work(m))}
 
 
 def waiters(Memory m, spec):

@@ -286,6 +286,7 @@ cdef _programs(Memory m, spec):
         memory += _lines(<uint64_t>g.n_pe * g.data_words * 2)
         _settle(s, number, places[number], program.data)
     s.shapes = <shape_t*>m.map(max(1, s.f.n_shapes) * sizeof(shape_t))
+    s.work = <uint64_t*>m.map(N_OPS * N_HALVES * WORK_COLUMNS * sizeof(uint64_t))
     s.f.forms = <forms_t*>m.map(sizeof(forms_t))
     s.f.forms.of = <form_t*>m.map(MOST_FORMS * sizeof(form_t))
     s.f.forms.first = <uint32_t*>m.map(FORM_HASHES * sizeof(uint32_t))
@@ -417,6 +418,7 @@ cdef _program(Memory m, number, program, machine, dict known):
             elif g.descriptors[imm].kind == DSD_FABIN or g.descriptors[imm].kind == DSD_FABOUT:
                 i.slots = 1 + machine["ce.fabric_load"]
                 i.gap += machine["ce.fabric_load"]
+        i.work = (i.op * N_HALVES + g.num.half) * WORK_COLUMNS
         i.at = at
         i.next = n + 1
         if i.op == OP_LD16 or i.op == OP_ST16:      # whatever its address is
@@ -446,6 +448,7 @@ cdef _program(Memory m, number, program, machine, dict known):
     i.form = FORM_JMP
     i.slots = i.gap = 1
     i.at = NOWHERE
+    i.work = OP_TRAP * N_HALVES * WORK_COLUMNS
     _note_quiet(g, &s.f.p)
     _note_edits(g)
     for k in sorted(microthreads):
@@ -583,6 +586,8 @@ cdef _instruction(instr_t* i, op, a, b, c, d, imm, machine):
         i.flags |= I_PLAIN
     if latency > slots:
         i.flags |= I_LATE
+    if op.is_mac:
+        i.flags |= I_MAC
     i.reads = sum(1 << r for r in reads)
     i.writes = sum(1 << r for r in writes)
 
@@ -635,12 +640,8 @@ cdef void _special(region_t* s, int color, uint32_t cell) noexcept:
 def cost_of(op, machine):
     """Return (issue slots, cycles from issue to use of the result) of a scalar instruction on `machine`."""
     one = {"int": "ce.int_latency", "fp": "ce.fp_latency", "load": "ce.load_latency"}
-    many = {
-        "pair": "ce.pair", "branch32": "ce.branch32", "divide": "ce.divide", "dsr_edit": "ce.dsr_edit",
-        "tsc": "ce.tsc_read", "config": "ce.config",
-    }
     if op.cost in one:
         return 1, machine[one[op.cost]]
-    if op.cost in many:
-        return machine[many[op.cost]], machine[many[op.cost]]
+    if op.cost in _isa.SLOTS:
+        return machine[_isa.SLOTS[op.cost]], machine[_isa.SLOTS[op.cost]]
     return 1, 1

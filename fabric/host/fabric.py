@@ -29,7 +29,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Literal, NoReturn, SupportsIndex
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fabric.asm.operands import Task, Var
 from fabric.host import bands as rows
@@ -49,6 +49,7 @@ from wse_core.counters import MOVED, Limit, limits
 from wse_core.errors import ConfigError, CycleLimitError, UnsupportedError
 from wse_core.image import FabricSpec
 from wse_core.params import Machine
+from wse_core.work import CountedWork, Energy
 
 __all__ = ["Fabric"]
 
@@ -128,7 +129,7 @@ class Fabric:
             how, most = self._arrangement, self._arrangement.bands
             rows.arrange(self.engine, most and min(most, self.spec.height), how.threads, how.trains)
         self._copies = Copies(self.engine, self.spec)
-        self._totals: dict[str, int] | None = None
+        self._totals: tuple[dict[str, int], NDArray[np.uint64]] | None = None
         self._ticks: list[tuple[int, Callable[[], object]]] = []
         self.on_host: Callable[[str, int, int, int], object] | None = None
         if self.layout is not None:
@@ -422,7 +423,7 @@ class Fabric:
         start = self.cycle
         if self._totals is None and start:
             self._totals = self._sums()
-        before, clock, cpu = self._totals or {}, time.perf_counter(), time.process_time()
+        before, clock, cpu = self._totals, time.perf_counter(), time.process_time()
         stop = start + (_FOREVER if max_cycles is None else max_cycles)
         status = run_pieces(self.engine, stop, self.backend == "reference", self._ticks, hear)
         seconds, cpu = time.perf_counter() - clock, time.process_time() - cpu
@@ -438,14 +439,21 @@ class Fabric:
                 limit=max_cycles,
                 hint='a larger max_cycles, or on_limit="return" to go on later',
             )
-        after = self._totals = self._sums()
+        after, table = self._totals = self._sums()
         if status == "complete" and on_wait == "raise":
             self._warn_of_nothing(after)
-        delta = {key: after[key] - before.get(key, 0) for key in after}  # before the first cycle all are 0
-        return self._result(status, start, delta, (seconds, cpu), ran)
+        if before is not None:  # before the first cycle all are 0
+            after, table = {key: after[key] - before[0][key] for key in after}, table - before[1]
+        return self._result(status, start, dict(after), table, (seconds, cpu), ran)
 
     def _result(
-        self, status: str, start: int, delta: dict[str, int], took: tuple[float, float], ran: tuple[int, int]
+        self,
+        status: str,
+        start: int,
+        delta: dict[str, int],
+        table: NDArray[np.uint64],
+        took: tuple[float, float],
+        ran: tuple[int, int],
     ) -> RunResult:
         """Return what a run from a cycle on has come to; it took so many seconds, and CPU seconds."""
         return RunResult(
@@ -461,6 +469,9 @@ class Fabric:
             cpu_seconds=took[1],
             bands=ran[0],
             threads=ran[1],
+            machine=self.machine,
+            table=table,
+            n_powered=self.spec.width * self.spec.height,
         )
 
     def _warn_of_nothing(self, sums: dict[str, int]) -> None:
@@ -494,13 +505,33 @@ class Fabric:
         """Do not call what `every` was given any more."""
         self._ticks = [tick for tick in self._ticks if tick[1] != call]
 
-    def _sums(self) -> dict[str, int]:
+    def _sums(self) -> tuple[dict[str, int], NDArray[np.uint64]]:
+        """Return the sums of all counters so far, and the table of work."""
         totals = getattr(self.engine, "totals", None)  # sums are less to make and to send than arrays
         if totals is not None:
-            return {**totals(), "wavelet_hops": int(self.engine.wavelet_hops)}
-        sums = {key: int(values.sum()) for key, values in self.engine.counters().items()}
-        hops = sum(int(values.sum()) for values in self.engine.link_counts().values())
-        return {**sums, "wavelet_hops": hops}
+            sums = {**totals(), "wavelet_hops": int(self.engine.wavelet_hops)}
+        else:
+            sums = {key: int(values.sum()) for key, values in self.engine.counters().items()}
+            sums["wavelet_hops"] = sum(int(values.sum()) for values in self.engine.link_counts().values())
+        return sums, self.engine.work()
+
+    def work(self) -> CountedWork:
+        """Return what was done since the fabric was built that costs energy, see `wse_core.work`."""
+        sums, table = self._sums()
+        cycles = self.spec.width * self.spec.height * self.cycle
+        return CountedWork.of(self.machine, table, sums["instructions"], sums["wavelet_hops"], cycles)
+
+    def energy(self) -> Energy:
+        """Return what the fabric has taken since it was built: joules by cause, and average watts of all PEs.
+
+        Examples
+        --------
+        >>> from fabric import Fabric, Layout
+        >>> energy = Fabric(Layout(2, 1)).energy()
+        >>> energy.joules, sorted(energy.causes)
+        (0.0, ['arithmetic', 'communication', 'instructions', 'memory', 'standing'])
+        """
+        return self.work().energy(self.machine, self.cycle)
 
     def counters(self) -> dict[str, np.ndarray]:
         """Return the engine's counters since it was built: dict name -> uint64 array (height, width)."""

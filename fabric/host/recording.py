@@ -35,6 +35,7 @@ from wse_core import isa
 from wse_core.errors import ConfigError, CycleLimitError, DeadlockError, MachineFault
 from wse_core.events import FOREVER, LEVELS, TraceFilter
 from wse_core.image import FabricSpec
+from wse_core.work import CountedWork
 
 __all__ = ["Recorder", "names_of", "record", "status_of", "write"]
 
@@ -86,6 +87,7 @@ class Recorder:
     ) -> None:
         self.option, self.successive, self.offset = option, successive, 0
         self._finished: dict[str, tuple[np.ndarray, str]] = {}
+        self._worked = CountedWork()
         self.path, self.meta, self.filter, self.window, self.marks = path, meta, filter, window, marks
         self.fabric: Any = None
         self.log: EventLog | None = None
@@ -119,6 +121,7 @@ class Recorder:
         if fabric.cycle:
             self.meta = self.meta.replace(first_cycle=fabric.cycle)
             self.before = {name: values.copy() for name, (values, _) in fabric.all_counters().items()}
+            self._worked = fabric.work() * -1
         if self.window is not None:
             self.windows = Windows(fabric, self.window)
         if self.filter is not None:
@@ -128,7 +131,7 @@ class Recorder:
     def _follow(self, fabric: Any) -> None:
         """Go on with another fabric, behind the one that was recorded so far."""
         self.stop()
-        self._finished = self.counters()
+        self._finished, self._worked = self.counters(), self.work()
         self.offset += int(self.fabric.cycle)
         if self.windows is not None:
             self.offset = self.windows.cycles * -(-self.offset // self.windows.cycles)
@@ -190,6 +193,10 @@ class Recorder:
         for name, (values, unit) in self._finished.items():
             found[name] = (values + found[name][0] if name in found else values, unit)
         return found
+
+    def work(self) -> CountedWork:
+        """Return what was done since the recording began that costs energy, see `wse_core.work`."""
+        return self._worked + self.fabric.work()
 
     def stop(self) -> None:
         """End recording; the log has everything then."""
@@ -375,6 +382,9 @@ def write(recorder: Recorder, writer: RunWriter, trace: str, status: str, second
     writer.add_result("wavelet_hops", sum(int(v.sum()) for name, (v, _) in counters.items() if "moved_color" in name))
     writer.add_result("macs", int(counters["macs"][0].sum()))
     writer.add_result("pes_used", pes)
+    clock = recorder.offset + int(recorder.fabric.cycle) - start
+    for name, value in recorder.work().energy(recorder.fabric.machine, clock).as_dict().items():
+        writer.add_result(name, value)
     writer.add_result("utilisation", int(counters["busy"][0].sum()) / max(1, pes * cycles))
     writer.add_result("host_seconds", seconds)
     recorder.finish(writer)

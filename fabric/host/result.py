@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from wse_core.counters import USE_TEXT
+from wse_core.params import Machine
+from wse_core.params import machine as default_machine
+from wse_core.work import CountedWork, Energy
 
 __all__ = ["RunResult"]
 
@@ -31,6 +38,11 @@ class RunResult:
         Wall-clock time, and CPU time of all threads.
     bands, threads : int
         Bands of rows with clocks of their own in which the host simulated, and its threads; 1 each on a small fabric.
+    machine : Machine
+    table : ndarray
+        Instructions and elements done in this run, see `wse_core.work`.
+    n_powered : int
+        PEs of the fabric, with a program or without.
     """
 
     status: str
@@ -45,6 +57,20 @@ class RunResult:
     cpu_seconds: float = 0.0
     bands: int = 1
     threads: int = 1
+    machine: Machine = field(default_factory=default_machine)
+    table: NDArray[np.uint64] = field(default_factory=lambda: np.zeros((0, 0, 0), np.uint64))
+    n_powered: int = 0
+
+    @cached_property
+    def work(self) -> CountedWork:
+        """This was done in the run that costs energy: hops, words of memory, operations, cycles of all PEs."""
+        cycles = self.n_powered * (self.cycle - self.start)
+        return CountedWork.of(self.machine, self.table, self.counters["instructions"], self.wavelet_hops, cycles)
+
+    @property
+    def energy(self) -> Energy:
+        """The run takes this on the machine: joules by cause, and average watts of all PEs of the fabric."""
+        return self.work.energy(self.machine, self.cycle - self.start)
 
     @property
     def utilisation(self) -> float:
@@ -65,7 +91,8 @@ class RunResult:
         whole = max(1, self.n_pe * self.cycles)
         head = (
             f"<b>{escape(self.status)}</b>: {self.cycles:,} cycles on {self.n_pe:,} PEs, {self.utilisation:.1%} busy, "
-            f"{self.wavelet_hops:,} wavelet hops, {self.macs:,} multiply-adds, {self.host_seconds:.3g} s of the host"
+            f"{self.wavelet_hops:,} wavelet hops, {self.macs:,} multiply-adds, {self.energy.joules:.3g} J, "
+            f"{self.energy.watts:.3g} W, {self.host_seconds:.3g} s of the host"
         )
         rows = []
         for name, value in self.counters.items():

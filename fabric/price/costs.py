@@ -9,20 +9,11 @@ Source: the numbers' own, `wse_core.params`.
 
 from __future__ import annotations
 
-from wse_core.isa import Op
+from wse_core.isa import SLOTS, Op
 from wse_core.params import Machine
 
 __all__ = ["follow", "result", "slots"]
 
-SLOTS = {
-    "pair": "ce.pair",
-    "branch32": "ce.branch32",
-    "divide": "ce.divide",
-    "dsr_edit": "ce.dsr_edit",
-    "tsc": "ce.tsc_read",
-    "config": "ce.config",
-}
-"""Number of the machine that says how long an instruction of a class keeps the pipeline; others keep it a cycle."""
 FOLLOW = {"call": "ce.call", "ret": "ce.ret", "dsr_load": "ce.dsr_load"}
 """Number that says when the next instruction can issue, if that is not said by `SLOTS`; branches have two."""
 LATENCY = {"int": "ce.int_latency", "fp": "ce.fp_latency", "load": "ce.load_latency"}

@@ -19,6 +19,7 @@ from fabric.ranks.rows import crosses, owner, part_of, rows_of
 from fabric.ranks.world import World
 from wse_core.errors import UnsupportedError, WseError
 from wse_core.image import FabricSpec
+from wse_core.work import found_in
 
 __all__ = ["RankedEngine"]
 
@@ -183,6 +184,12 @@ class RankedEngine:
         sums = self.world.gather(np.array(list(mine.values()), np.int64))
         return dict(zip(mine, sums.sum(axis=0).tolist(), strict=True))
 
+    def work(self) -> NDArray[np.uint64]:
+        """Return instructions and elements done so far, of all ranks (`wse_core.work`)."""
+        mine = self._engine.work()
+        sums = self.world.gather(mine.astype(np.int64).ravel())
+        return sums.sum(axis=0).reshape(mine.shape).astype(np.uint64)
+
     def _whole(self, mine: dict[Any, NDArray[np.uint64]]) -> dict[Any, NDArray[np.uint64]]:
         """Return arrays of which each rank has its rows."""
         parts = self.world.share({key: values[self.low : self.high] for key, values in mine.items()})
@@ -202,7 +209,7 @@ class RankedEngine:
         for part in ("pe", "router"):
             mine[part] = {(x, y): entry for (x, y), entry in mine[part].items() if self.low <= y < self.high}
         states = self.world.share(mine)
-        whole: dict[str, Any] = {"cycle": self.cycle, "pe": {}, "router": {}}
+        whole: dict[str, Any] = {"cycle": self.cycle, "pe": {}, "router": {}, "work": found_in(self.work())}
         for state in states:
             whole["pe"] |= state["pe"]
             whole["router"] |= state["router"]

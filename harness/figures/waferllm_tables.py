@@ -36,7 +36,8 @@ SUMMARIES = {
 
 def _label(cell: PublishedCell) -> str:
     """Return what a modelled value is called in the legend."""
-    return cell.program if cell.gigahertz is None else f"{cell.program}, {cell.gigahertz:g} GHz"
+    name = f"{cell.program}, {cell.system}" if cell.system in ("energy", "power") else cell.program
+    return name if cell.gigahertz is None else f"{name}, {cell.gigahertz:g} GHz"
 
 
 def notes(found: Sequence[PublishedCell]) -> dict[str, Any]:

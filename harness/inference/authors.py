@@ -24,8 +24,10 @@ from __future__ import annotations
 from fabric.kernels.kit.data import wavelets_of
 from fabric.networks.inference.decoder import Decoder
 from fabric.price import timing
-from harness.inference.costs import all_reduce, cdiv, matrix_vector
+from harness.inference.costs import all_reduce, cdiv, matrix_vector, moved
+from harness.inference.ledger import PartCost
 from harness.inference.phase import LayerCycles
+from harness.inference.works import multiplied, partial_work
 from wse_core.errors import UnsupportedError
 from wse_core.params import Machine
 
@@ -99,11 +101,11 @@ def decode(machine: Machine, decoder: Decoder, width: int, height: int, tokens: 
             "down": matrix_vector(m, d, f, "same"),
         },
         {
-            "norms": 2 * m["infer.norm"],
-            "rotation": 2 * (m["infer.rotation"] + m["infer.rotation_value"] * d),
-            "exp": m["infer.exp"] * t,
-            "silu": m["infer.silu"] * d,  # over d' values, although the vector has f'
-            "glue": m["infer.glue"] * len(STEPS),
+            "norms": PartCost.code(2 * m["infer.norm"]),
+            "rotation": PartCost.code(2 * (m["infer.rotation"] + m["infer.rotation_value"] * d)),
+            "exp": PartCost.code(m["infer.exp"] * t),
+            "silu": PartCost.code(m["infer.silu"] * d),  # over d' values, although the vector has f'
+            "glue": PartCost.code(m["infer.glue"] * len(STEPS)),
         },
     )
 
@@ -112,21 +114,23 @@ def prefill(machine: Machine, decoder: Decoder, width: int, height: int, tokens:
     """Return the prefill of so many tokens."""
     m, p = machine, _side(decoder, width, height)
     s, d, f = cdiv(tokens, p), cdiv(decoder.hidden, p), cdiv(decoder.ffn, p)
-    steps = timing.steps(m, "fmach", s)
+    column = PartCost.of(timing.steps(m, "fmach", s), multiplied, s) + PartCost.code(m["infer.prefill_column"])
 
     def words(count: int) -> int:
         return wavelets_of(count + count % 2, "f16")
 
-    def product(depth: int, columns: int, left: bool = True) -> float:
-        work = depth * (m["infer.prefill_depth"] + columns * (steps + m["infer.prefill_column"]))
-        moved = words(s * depth) * left + words(depth * columns)
-        return float(p * (m["infer.prefill_step"] + work + 2 * moved))
+    def product(depth: int, columns: int, left: bool = True) -> PartCost:
+        work = depth * (PartCost.code(m["infer.prefill_depth"]) + columns * column)
+        tiles = moved(p, words(s * depth) * left + words(depth * columns))
+        return p * (PartCost.code(m["infer.prefill_step"]) + work + tiles)
 
-    def line(n: int) -> int:
+    def line(n: int) -> PartCost:
         """Return the cycles of a chain from both ends to the middle, and back to all, of n numbers."""
         half = p // 2
-        return half * timing.stage(m) + words(n) + timing.transfer(m, words(n), half, 6, 2)
+        cycles = half * timing.stage(m) + words(n) + timing.transfer(m, words(n), half, 6, 2)
+        return PartCost.of(cycles, partial_work, p, n, "same")
 
+    summed = PartCost.of(2 * words(s * s), partial_work, p, s * s, "same")
     turns = {"X": s * d, "P": s * s, "attention": s * d, "second X": s * d, "inner": s * f}
     return LayerCycles(
         "A",
@@ -135,7 +139,7 @@ def prefill(machine: Machine, decoder: Decoder, width: int, height: int, tokens:
         {
             "norms": 2 * line(s),
             "softmax": 2 * line(s),
-            "scores": float(p * (m["infer.prefill_step"] + 2 * words(s * s)) + timing.way(m, p)),
+            "scores": p * (PartCost.code(m["infer.prefill_step"]) + summed) + timing.way(m, p),
         },
         {
             "q, k, v": 3 * product(d, d),
@@ -144,12 +148,15 @@ def prefill(machine: Machine, decoder: Decoder, width: int, height: int, tokens:
             "O": product(d, d),
             "up, gate": 2 * product(d, f),
             "down": product(f, d),
-            "alignment": float(sum(p // 2 * (m["infer.prefill_turn"] + 2 * words(n)) for n in turns.values())),
+            "alignment": sum(
+                (p // 2 * (PartCost.code(m["infer.prefill_turn"]) + moved(p, words(n))) for n in turns.values()),
+                PartCost(0),
+            ),
         },
         {
-            "norms": 2 * m["infer.norm"] * s,
-            "rotation": 2 * (m["infer.rotation"] + m["infer.rotation_value"] * s * d),
-            "exp": m["infer.prefill_exp"] * s * s,
-            "silu": m["infer.prefill_silu"] * s * d,
+            "norms": PartCost.code(2 * m["infer.norm"] * s),
+            "rotation": PartCost.code(2 * (m["infer.rotation"] + m["infer.rotation_value"] * s * d)),
+            "exp": PartCost.code(m["infer.prefill_exp"] * s * s),
+            "silu": PartCost.code(m["infer.prefill_silu"] * s * d),
         },
     )

@@ -1,4 +1,4 @@
-"""The paper compares with these two systems, under the assumptions that it states, and gives energy ratios.
+"""The paper compares with these two systems, under the assumptions that it states.
 
 T10 takes the wafer for cores joined by a crossbar, all equally far.  Its decode is the layer of program A with rings in
 place of trees, in the published closed form: nothing is fitted.  Its prefill is P steps, each with a partner some P
@@ -7,7 +7,7 @@ access is a collective, so that the weights of a layer pass a row of PEs one aft
 (prefill), at about one a cycle, and each access pays the length of the lines: two constants per phase.
 
 All six constants are declared in `wse_core.numbers` (``t10.*``, ``ladder.*``); none depends on the model.  They were
-taken at `clock.ghz`.  Energy: speed-up over a ratio of powers, one of kernels and one of whole inference.
+taken at `clock.ghz`, from the cells of tables 3 and 4 which they then give: fits, and no predictions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from harness.inference import authors
 from harness.inference.costs import cdiv, published_ring
 from wse_core.params import Machine
 
-__all__ = ["energy_ratio", "ladder_decode", "ladder_prefill", "t10_decode", "t10_prefill"]
+__all__ = ["ladder_decode", "ladder_prefill", "t10_decode", "t10_prefill"]
 
 
 def t10_decode(machine: Machine, decoder: Decoder, side: int, tokens: int = 4096) -> float:
@@ -50,8 +50,3 @@ def ladder_prefill(machine: Machine, decoder: Decoder, side: int, tokens: int = 
     """Return the cycles of Ladder's prefill, all layers."""
     pairs = machine["ladder.prefill_pair"] * side**2
     return float(decoder.layers * (pairs + machine["ladder.prefill_word"] * _words(decoder, tokens)))
-
-
-def energy_ratio(machine: Machine, speedup: float, kernels: bool) -> float:
-    """Return how much less energy the wafer needs than an A100 that is so many times slower."""
-    return float(speedup / machine["power.kernels" if kernels else "power.inference"])

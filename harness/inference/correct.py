@@ -30,12 +30,15 @@ from harness.inference.costs import (
     cdiv,
     elementwise,
     even,
+    flooded,
     group_sum,
     matrix_vector,
     mesh_gemm,
+    moved,
     scores,
     vector_function,
 )
+from harness.inference.ledger import PartCost
 from harness.inference.phase import LayerCycles
 from wse_core.params import Machine
 
@@ -97,7 +100,7 @@ def tiles(decoder: Decoder, width: int, height: int) -> Tiles:
     )
 
 
-def _norms(machine: Machine, decoder: Decoder, n: int, rows: int = 1) -> int:
+def _norms(machine: Machine, decoder: Decoder, n: int, rows: int = 1) -> PartCost:
     """Return the cycles of all norms of a layer beside their all-reduces, of so many rows of n features."""
     m = machine
     found = len(NORMS[decoder.norms]) * _norm(m, n, rows)
@@ -107,33 +110,33 @@ def _norms(machine: Machine, decoder: Decoder, n: int, rows: int = 1) -> int:
     return found + decoder.norm_bias * len(NORMS[decoder.norms]) * rows * elementwise(m, "fadds", n)
 
 
-def _norm(machine: Machine, n: int, rows: int = 1) -> int:
+def _norm(machine: Machine, n: int, rows: int = 1) -> PartCost:
     """Return the cycles of a norm of so many rows of n features beside its all-reduce."""
     m = machine
     own = elementwise(m, "fmachs", n, 3) + 3 * elementwise(m, "fmuls", n)
     return rows * own + vector_function(m, "rsqrt", rows)
 
 
-def _rotation(machine: Machine, features: int) -> int:
+def _rotation(machine: Machine, features: int) -> PartCost:
     """Return the cycles of turning queries and keys: four products of halves, and one rounding of all."""
     return 4 * elementwise(machine, "fmuls", features // 2, 3) + elementwise(machine, "fmuls", features)
 
 
-def _of_turning(decoder: Decoder, cycles: int) -> float:
+def _of_turning(decoder: Decoder, cycles: PartCost) -> PartCost:
     """Return what a layer takes in the mean if only layers that turn take so long."""
     turning = sum(kind.turns for kind in decoder.different)
     return cycles * turning / decoder.layers if decoder.different else cycles
 
 
-def _biases(machine: Machine, decoder: Decoder, hidden: int, inner: int) -> dict[str, float]:
+def _biases(machine: Machine, decoder: Decoder, hidden: int, inner: int) -> dict[str, PartCost]:
     """Return the cycles of biases of the output projection and of the feed-forward part, if there are some."""
     numbers = (decoder.o_bias + decoder.ffn_bias) * hidden + len(decoder.inward) * decoder.ffn_bias * inner
     return {"biases": elementwise(machine, "faddhs", numbers)} if numbers else {}
 
 
-def _limits(machine: Machine, decoder: Decoder, scores: int) -> dict[str, float]:
+def _limits(machine: Machine, decoder: Decoder, scores: int) -> dict[str, PartCost]:
     """Return the cycles of a window and a cap of so many scores, the mean of all layers."""
-    found: dict[str, float] = {}
+    found: dict[str, PartCost] = {}
     if decoder.window is not None:
         windowed = sum(kind.window is not None for kind in decoder.different)
         found["window"] = elementwise(machine, "fmins", scores) * windowed / decoder.layers
@@ -144,7 +147,7 @@ def _limits(machine: Machine, decoder: Decoder, scores: int) -> dict[str, float]
     return found
 
 
-def _softmax(machine: Machine, heads: int, tokens: int, values: int) -> int:
+def _softmax(machine: Machine, heads: int, tokens: int, values: int) -> PartCost:
     """Return the cycles of scaling, maximum, exponentials, sums and the division of so many heads' scores."""
     m = machine
     each = elementwise(m, "fmaxs", tokens) + elementwise(m, "fsubs", tokens) + elementwise(m, "fadds", tokens)
@@ -152,7 +155,7 @@ def _softmax(machine: Machine, heads: int, tokens: int, values: int) -> int:
     return heads * (each + elementwise(m, "fmuls", values)) + whole + vector_function(m, "reciprocal", heads)
 
 
-def _choice(machine: Machine, decoder: Decoder, tokens: int = 1) -> dict[str, float]:
+def _choice(machine: Machine, decoder: Decoder, tokens: int = 1) -> dict[str, PartCost]:
     """Return the cycles in which so many tokens find their experts and shares, if there are experts to be chosen.
 
     For each choice the largest logit and its number, the lowest of equal ones, are looked for among all.
@@ -167,7 +170,7 @@ def _choice(machine: Machine, decoder: Decoder, tokens: int = 1) -> dict[str, fl
     return {"choice of experts": tokens * (chosen * search + shares)}
 
 
-def _gated(machine: Machine, n: int, decoder: Decoder) -> int:
+def _gated(machine: Machine, n: int, decoder: Decoder) -> PartCost:
     """Return the cycles of act(gate) * up over n values: exp and reciprocal, and what stands around them."""
     m = machine
     if decoder.activation == "relu":
@@ -203,9 +206,9 @@ def decode(
     levels = 2 if sums != "f32" and min(width, height) > 3 else 0
     y, _ = axis_sums(m, height, tuple(along_y.values()), sums, levels)
     x, _ = axis_sums(m, width, tuple(along_x.values()), sums, levels)
-    found: dict[str, float] = {**dict(zip(along_y, y, strict=True)), **dict(zip(along_x, x, strict=True))}
+    found: dict[str, PartCost] = {**dict(zip(along_y, y, strict=True)), **dict(zip(along_x, x, strict=True))}
     found["scores"] = t.rounds * group_sum(m, t.group, even(t.queries * rows), sums)
-    local: dict[str, float] = {}
+    local: dict[str, PartCost] = {}
     if decoder.head_norms:
         found["norms of heads"] = group_sum(m, t.group, t.turned, sums)
         local["norms of heads"] = _norm(m, t.keys, t.turned)
@@ -249,13 +252,13 @@ def prefill(
     kind = "f32" if sums == "f32" else "same"
     depth, attention, inner = (cdiv(n, slices) for n in (decoder.hidden, heads * t.values * width, decoder.ffn))
 
-    def left(k: int) -> int:
-        return alignment(m, (height - 1) * (slices // width), wavelets_of(even(rows * k), "f16"))
+    def left(k: int) -> PartCost:
+        return alignment(m, width, (height - 1) * (slices // width), wavelets_of(even(rows * k), "f16"))
 
-    def gemm(k: int, columns: int) -> float:
+    def gemm(k: int, columns: int) -> PartCost:
         return mesh_gemm(m, width, height, rows, k, columns, kind) + left(k)
 
-    def by_experts(k: int, columns: int) -> float:
+    def by_experts(k: int, columns: int) -> PartCost:
         """Products of all experts, each with the tokens that chose it: all are chosen as often."""
         count = cdiv(rows * chosen, decoder.experts or 1)
         return max(1, decoder.experts) * mesh_gemm(m, width, height, count, k, columns, kind) + left(k)
@@ -265,13 +268,13 @@ def prefill(
 
     asked = scores(m, t.group, height, rows, t.keys, kind, heads, t.rounds)
     weighted = height * (
-        heads * (matrix_vector(m, rows, rows, kind, t.values) + tile(rows, rows))
-        + t.rounds * (2 * tile(rows, t.values) + m["infer.weight_step"])
+        heads * (matrix_vector(m, rows, rows, kind, t.values) + flooded(tile(rows, rows)))
+        + t.rounds * (moved(height, tile(rows, t.values)) + PartCost.code(m["infer.weight_step"]))
     )
     width_of_scores = cdiv(tokens, t.group)
     norms = axis_sums(m, width, (rows,) * decoder.norm_sums, sums)[0]
-    own: dict[str, float] = {}
-    local: dict[str, float] = {}
+    own: dict[str, PartCost] = {}
+    local: dict[str, PartCost] = {}
     if decoder.head_norms:
         own["norms of heads"] = group_sum(m, t.group, rows * t.turned, sums)
         local["norms of heads"] = _norm(m, t.keys, rows * t.turned)
@@ -284,11 +287,15 @@ def prefill(
         "B",
         "prefill",
         decoder.layers,
-        {"norms": sum(norms), "softmax": 2 * t.rounds * group_sum(m, t.group, even(t.queries * rows), sums), **own},
+        {
+            "norms": sum(norms, PartCost(0)),
+            "softmax": 2 * t.rounds * group_sum(m, t.group, even(t.queries * rows), sums),
+            **own,
+        },
         {
             "q, k, v": gemm(depth, t.projected),
             "scores": asked,
-            "P V": float(weighted),
+            "P V": weighted,
             "O": gemm(attention, t.across),
             **({"router": gemm(depth, decoder.experts)} if decoder.experts else {}),
             "gate, up": by_experts(depth, len(decoder.inward) * t.inner),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness.inference.ledger import PartCost
+
 __all__ = ["LayerCycles"]
 
 
@@ -25,17 +27,17 @@ class LayerCycles:
     program: str
     name: str
     layers: int
-    sums: dict[str, float]
-    products: dict[str, float]
-    local: dict[str, float]
+    sums: dict[str, PartCost]
+    products: dict[str, PartCost]
+    local: dict[str, PartCost]
 
     @property
-    def layer(self) -> float:
+    def layer(self) -> PartCost:
         """One layer takes so many cycles."""
-        return sum(sum(part.values()) for part in (self.sums, self.products, self.local))
+        return sum((cost for part in (self.sums, self.products, self.local) for cost in part.values()), PartCost(0))
 
     @property
-    def cycles(self) -> float:
+    def cycles(self) -> PartCost:
         """All layers together take so many cycles."""
         return self.layer * self.layers
 

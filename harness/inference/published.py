@@ -7,7 +7,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CAPACITY", "DECODE", "GEMM", "GEMV", "INFERENCE", "MISPRINTS", "MODELS", "PREFILL", "REQUESTS", "Settings"]
+__all__ = [
+    "A100_WATTS",
+    "CAPACITY",
+    "DECODE",
+    "GEMM",
+    "GEMV",
+    "INFERENCE",
+    "MISPRINTS",
+    "MODELS",
+    "PREFILL",
+    "REQUESTS",
+    "SYSTEM_WATTS",
+    "Settings",
+]
 
 MODELS = ("LLaMA3-8B", "LLaMA2-13B", "CodeLLaMA-34B", "QWen2-72B")
 SYSTEMS = ("WaferLLM", "T10", "Ladder")
@@ -101,6 +114,18 @@ KERNEL_SIDE = 720
 
 INFERENCE = {"LLaMA3-8B": (2480.4, 78.36, 1.41), "LLaMA2-13B": (1848.0, 47.86, 1.71)}
 """Table 8 has tokens per second of WaferLLM and of the A100 for 4,096 in and out, and the energy ratio."""
+
+A100_WATTS = 400.0
+"""An A100 takes so many watts at most (SXM, thermal design power); its energy here is this times its time.
+
+Source: NVIDIA A100.
+"""
+
+SYSTEM_WATTS = 23_000.0
+"""A CS-2, with pumps, fans and power conversion, takes so many watts at most.
+
+Source: CS-2.
+"""
 
 SERVED = {"LLaMA3.1-8B": 1800.0, "LLaMA3.1-70B": 450.0, "LLaMA3.1-405B": 969.0}
 """One user of the vendor's service on WSE-3 gets so many output tokens per second.

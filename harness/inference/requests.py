@@ -8,6 +8,7 @@ the output matrix with the arg max, the hand-over between regions, and a token's
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fabric.kernels.kit.data import wavelets_of
@@ -15,8 +16,10 @@ from fabric.networks.inference.decoder import Decoder
 from fabric.price import timing
 from harness.inference import authors, correct
 from harness.inference.costs import all_reduce, cdiv, elementwise, matrix_vector
+from harness.inference.ledger import PartCost, wafer_energy
 from harness.inference.phase import LayerCycles
 from wse_core.params import Machine
+from wse_core.work import Energy
 
 __all__ = ["PROGRAMS", "RequestCycles", "clocks", "extras", "growing", "request", "transition"]
 
@@ -44,29 +47,38 @@ class RequestCycles:
         Of the prompt, of moving to decode, of all steps together.
     tokens : int
         That come out.
+    pes : (int, int)
+        PEs of the meshes that read the prompt and that decode.
     """
 
-    prefill: float
+    prefill: PartCost
     transition: float
-    steps: float
+    steps: PartCost
     tokens: int
+    pes: tuple[int, int]
 
     @property
     def cycles(self) -> float:
         """The whole request takes so many cycles."""
-        return self.prefill + self.transition + self.steps
+        return float(self.prefill) + self.transition + float(self.steps)
+
+    def energy(self, machine: Machine) -> Energy:
+        """Return what the wafer takes for the request, PEs beside the meshes included; moving weights is left out."""
+        return wafer_energy(machine, zip((self.prefill, self.steps), self.pes, strict=True), self.cycles)
 
     def rate(self, gigahertz: float) -> float:
         """Return tokens per second."""
         return self.tokens * gigahertz * 1e9 / self.cycles
 
 
-def growing(machine: Machine, program: str, decoder: Decoder, mesh: tuple[int, int], first: int, count: int) -> float:
+def growing(
+    machine: Machine, program: str, decoder: Decoder, mesh: tuple[int, int], first: int, count: int
+) -> PartCost:
     """Return the cycles of `count` steps, the first of them over a cache of `first` tokens.
 
     A step depends on the tokens of a row, not of the cache: one phase serves as many steps as there are rows.
     """
-    total, at = 0.0, first
+    total, at = PartCost(0), first
     while at < first + count:
         row = cdiv(at, mesh[1]) * mesh[1]
         same = min(row + 1, first + count) - at
@@ -106,6 +118,7 @@ def request(
         transition(machine, decoder, min(prefill_mesh)),
         steps,
         tokens,
+        (math.prod(prefill_mesh), math.prod(mesh)),
     )
 
 
@@ -127,7 +140,7 @@ def extras(machine: Machine, decoder: Decoder, width: int, height: int, regions:
         {"output matrix": matrix_vector(m, part, along, "f32")},
         {
             "largest of a column": elementwise(m, "fmaxs", part),
-            "hand-over": (regions - 1) * hand,
-            "token out": timing.way(m, width),
+            "hand-over": PartCost((regions - 1) * hand),
+            "token out": PartCost(timing.way(m, width)),
         },
     )

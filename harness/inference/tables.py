@@ -16,15 +16,21 @@ from fabric.networks.inference.decoder import Decoder
 from harness.inference import comparators, published
 from harness.inference.capacity import DecoderMemory, by_arithmetic
 from harness.inference.costs import all_reduce, cdiv, matrix_vector, mesh_gemm
-from harness.inference.requests import PROGRAMS, clocks, request
+from harness.inference.ledger import PartCost, wafer_energy
+from harness.inference.requests import PROGRAMS, RequestCycles, clocks, request
 from harness.inference.running import running
 from harness.models.presets import PRESETS
 from wse_core.params import Machine
+from wse_core.work import Energy
 
 __all__ = ["FAR", "TABLES", "PublishedCell", "cells", "fixed_cache", "ratios"]
 
 FAR = 0.15
 """A cell needs a reason if it is off by more than this share."""
+
+TOKENS = 4096
+SETTING = f"{TOKENS}/{TOKENS}"
+"""Table 8 has requests of so many tokens in and out."""
 
 CACHED = 4096
 """Tokens of the cache of the published program, in every table: its steps take as long after 2,048 tokens as after
@@ -40,7 +46,7 @@ class PublishedCell:
     table, model, system, setting : str
         Which cell.
     program : str
-        ``A``, ``B``, or who is compared with.
+        ``A``, ``B``, or who is compared with, *fitted* if constants were taken from published cells.
     gigahertz : float or None
         Clock of the modelled value; None if it has no time.
     published, modelled : float
@@ -107,6 +113,11 @@ LADDER: dict[str, Cycles] = {"prefill": comparators.ladder_prefill, "decode": co
 COMPARED: dict[str, dict[str, Cycles]] = {"T10": T10, "Ladder": LADDER}  # type: ignore[dict-item]
 
 
+def _compared(system: str, phase: str) -> str:
+    """Return what a modelled value of another system is called: a fit, if its constants are taken from the cells."""
+    return system if (system, phase) == ("T10", "decode") else f"{system}, fitted"
+
+
 def _phases(machine: Machine, name: str) -> Iterator[PublishedCell]:
     """Yield the cells of table 3 or 4."""
     table, found, sides, per = {
@@ -134,7 +145,9 @@ def _phases(machine: Machine, name: str) -> Iterator[PublishedCell]:
             cycles = COMPARED[system][name](machine, decoder, side)
             clock = clocks(machine)[0]
             note = published.MISPRINTS.get((name, model, system, side), "")
-            yield PublishedCell(*at, system, clock, value, per * clock * 1e9 / cycles, "tokens/s", note)
+            yield PublishedCell(
+                *at, _compared(system, name), clock, value, per * clock * 1e9 / cycles, "tokens/s", note
+            )
 
 
 def prefill_cells(machine: Machine) -> Iterator[PublishedCell]:
@@ -147,11 +160,10 @@ def decode_cells(machine: Machine) -> Iterator[PublishedCell]:
     return _phases(machine, "decode")
 
 
-def fixed_cache(machine: Machine, program: str, model: str, prompt: int, tokens: int, clock: float) -> float:
-    """Return the tokens per second of a request of table 2, every step over a cache of fixed length."""
+def fixed_cache(machine: Machine, program: str, model: str, prompt: int, tokens: int) -> RequestCycles:
+    """Return a request of table 2, every step over a cache of fixed length."""
     big, small = published.REQUEST_SIDES[model]
-    found = request(machine, program, PRESETS[model], (big, big), (small, small), prompt, tokens, CACHED)
-    return found.rate(clock)
+    return request(machine, program, PRESETS[model], (big, big), (small, small), prompt, tokens, CACHED)
 
 
 def request_cells(machine: Machine) -> Iterator[PublishedCell]:
@@ -163,8 +175,9 @@ def request_cells(machine: Machine) -> Iterator[PublishedCell]:
             at = ("2", model, system, f"{each.prompt}/{each.tokens}")
             if system == "WaferLLM":
                 for program in PROGRAMS:
+                    found = fixed_cache(machine, program, model, each.prompt, each.tokens)
                     for clock in clocks(machine):
-                        rate = fixed_cache(machine, program, model, each.prompt, each.tokens, clock)
+                        rate = found.rate(clock)
                         reason = _reason(machine, "request", program, clock, rate < value)
                         yield PublishedCell(*at, program, clock, value, rate, "tokens/s", reason)
                 grown = request(machine, "B", decoder, (big, big), (small, small), each.prompt, each.tokens)
@@ -183,7 +196,7 @@ def request_cells(machine: Machine) -> Iterator[PublishedCell]:
             cycles += each.tokens * COMPARED[system]["decode"](machine, decoder, big)
             rate = each.tokens * slow * 1e9 / cycles
             reason = "the prefill of 2,048 tokens: its constants are those of 4,096" if each.prompt < CACHED else ""
-            yield PublishedCell(*at, system, slow, value, rate, "tokens/s", reason)
+            yield PublishedCell(*at, _compared(system, "request"), slow, value, rate, "tokens/s", reason)
 
 
 def capacity_cells(machine: Machine) -> Iterator[PublishedCell]:
@@ -213,43 +226,77 @@ def capacity_cells(machine: Machine) -> Iterator[PublishedCell]:
                 yield PublishedCell(*at, label, None, value, modelled, "tokens", why.get(label, ""))
 
 
-def _kernel(machine: Machine, table: str, size: int) -> float:
+def _kernel(machine: Machine, table: str, size: int) -> PartCost:
     """Return the cycles of MeshGEMV (6) or MeshGEMM (7) with f16 sums."""
     side = published.KERNEL_SIDE
     tile = cdiv(size, side)
     if table == "6":
-        return float(matrix_vector(machine, tile, tile, "same") + all_reduce(machine, side, tile, "f16", 2))
+        return matrix_vector(machine, tile, tile, "same") + all_reduce(machine, side, tile, "f16", 2)
     return mesh_gemm(machine, side, side, tile, tile, tile, "same")
+
+
+ENERGY_REASONS = {
+    "6": "published: the power of table 7, though PEs wait most of the time; here who waits takes `energy.cycle` alone",
+    "7": "no constant is taken from the table; published: 27.0 times an A100 in all four cells of tables 6 and 7",
+    "8": "published: 22.5 times an A100, whatever the PEs do; here one region of the wafer works, and who waits takes "
+    "`energy.cycle` alone",
+}
+"""Energies of a table, and powers behind them, are far from the published ones for these reasons."""
+
+
+def _energies(
+    machine: Machine, at: tuple[str, str, str, str], energy: Energy, times: tuple[float, float], ratio: float
+) -> Iterator[PublishedCell]:
+    """Yield the row of an energy against an A100, and those of the power behind it, one per clock.
+
+    Parameters
+    ----------
+    machine : Machine
+    at : tuple of str
+        Table, model, setting and program.
+    energy : Energy
+        Of the wafer, at the lower clock.
+    times : (float, float)
+        Published seconds of the wafer and of the A100.
+    ratio : float
+        Published energy of the A100 over that of the wafer.
+    """
+    table, model, setting, program = at
+    why, gpu = ENERGY_REASONS[table], published.A100_WATTS * times[1]
+    modelled = gpu / energy.joules
+    yield PublishedCell(table, model, "energy", setting, program, None, ratio, modelled, "ratio", why)
+    implied, slow = gpu / ratio / times[0], clocks(machine)[0]
+    for clock in clocks(machine):
+        watts = energy.watts * clock / slow
+        yield PublishedCell(table, model, "power", setting, program, clock, implied, watts, "W", why)
 
 
 def kernel_cells(machine: Machine) -> Iterator[PublishedCell]:
     """Yield the cells of tables 6 and 7: products alone, and their energy against an A100."""
+    pes = published.KERNEL_SIDE**2
     for table, found, system in (("6", published.GEMV, "MeshGEMV"), ("7", published.GEMM, "MeshGEMM")):
-        for size, (seconds, gpu, energy) in found.items():
-            cycles, kind = _kernel(machine, table, size), f"{size // 1024}K, 720 x 720"
+        for size, (seconds, gpu, ratio) in found.items():
+            cost, kind = _kernel(machine, table, size), f"{size // 1024}K, 720 x 720"
             for clock in clocks(machine):
-                time = cycles / (clock * 1e9)
+                time = float(cost) / (clock * 1e9)
                 reason = f"clock: the tables agree at {clocks(machine)[0]:g} GHz"
                 yield PublishedCell(table, "", system, kind, "kernel", clock, seconds, time, "s", reason)
-                modelled = comparators.energy_ratio(machine, gpu / time, True)
-                yield PublishedCell(table, "", "energy", kind, "kernel", clock, energy, modelled, "ratio", reason)
-            stated = comparators.energy_ratio(machine, gpu / seconds, True)
-            yield PublishedCell(table, "", "energy", kind, "published times", None, energy, stated, "ratio")
+            energy = wafer_energy(machine, [(cost, pes)], cost)
+            yield from _energies(machine, (table, "", kind, "kernel"), energy, (seconds, gpu), ratio)
 
 
 def inference_cells(machine: Machine) -> Iterator[PublishedCell]:
     """Yield the cells of table 8: a whole inference against an A100."""
-    for model, (rate, gpu, energy) in published.INFERENCE.items():
+    for model, (rate, gpu, ratio) in published.INFERENCE.items():
         for program in PROGRAMS:
+            found = fixed_cache(machine, program, model, TOKENS, TOKENS)
             for clock in clocks(machine):
-                modelled = fixed_cache(machine, program, model, 4096, 4096, clock)
+                modelled = found.rate(clock)
                 reason = _reason(machine, "request", program, clock, modelled < rate)
-                at = ("8", model, "WaferLLM", "4096/4096", program, clock)
+                at = ("8", model, "WaferLLM", SETTING, program, clock)
                 yield PublishedCell(*at, rate, modelled, "tokens/s", reason)
-                ratio = comparators.energy_ratio(machine, modelled / gpu, False)
-                yield PublishedCell("8", model, "energy", "4096/4096", program, clock, energy, ratio, "ratio", reason)
-        stated = comparators.energy_ratio(machine, rate / gpu, False)
-        yield PublishedCell("8", model, "energy", "4096/4096", "published rates", None, energy, stated, "ratio")
+            times = TOKENS / rate, TOKENS / gpu
+            yield from _energies(machine, ("8", model, SETTING, program), found.energy(machine), times, ratio)
 
 
 TABLES: dict[str, Callable[[Machine], Iterator[PublishedCell]]] = {

@@ -21,9 +21,14 @@ if TYPE_CHECKING:
     from traces.reader import Counter
     from traces.trace import Trace
 
-__all__ = ["HOST", "accounted", "command_of", "cycles_explained", "headline", "roofs", "summary"]
+__all__ = ["ENERGY", "HOST", "accounted", "command_of", "cycles_explained", "headline", "roofs", "summary"]
 
 BUSIEST = 10
+ENERGY = (
+    *("energy", "energy_communication", "energy_memory", "energy_arithmetic", "energy_instructions"),
+    *("energy_standing", "average_power"),
+)
+"""These results are the energy of a run, its parts by cause, and its power."""
 MULTIPLY_ADDS = {"fmacs": "fp32", "fmachs": "fp16 with fp32 sums", "fmach": "fp16"}
 """The lanes of these operations are roofs, which are called so."""
 HOST = (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.report.facts import HOST, cycles_explained, headline, roofs, summary
+from harness.report.facts import ENERGY, HOST, cycles_explained, headline, roofs, summary
 from harness.report.markup import details, document, image, number, percent, share, table, text
 from harness.report.player import player
 from harness.report.side_by_side import HOST_SECTION, NUMBERS, SHARES, side_by_side
@@ -41,7 +41,7 @@ MOST_LINES = 40
 MOST_SHOWN = 24
 """At most so many lines of a configuration are shown at once."""
 TIMELINE_EVENTS = 200_000
-FEWER = ("cycles", "run_cycles", "wavelet_hops", "loss", "max_abs_error", *HOST[:5])
+FEWER = ("cycles", "run_cycles", "wavelet_hops", "energy", "loss", "max_abs_error", *HOST[:5])
 """Results of which less is better; of those in `MORE` more is."""
 MORE = ("utilisation", "mac_utilisation", "accuracy", "test_accuracy", "samples_per_simulated_second", *HOST[5:])
 
@@ -68,6 +68,7 @@ def page(trace: Trace, interactive: bool = False) -> str:
         *(player(trace) if interactive else ()),
         "<h2>Result</h2>",
         _results(facts["results"]),
+        *_energy(facts["results"]),
         *_limits(facts["limits"]),
         "<h2>Busiest PEs and links</h2>",
         _busiest(facts),
@@ -202,7 +203,27 @@ def _results(results: Mapping[str, Any]) -> str:
         if key in results:
             good = bool(results[key])
             checks.append(f"<span class='{'good' if good else 'bad'}'>{meaning}: {'yes' if good else 'NO'}</span>")
-    return f"<p>{' · '.join(checks)}</p>" + _meant([key for key in results if key not in HOST], results)
+    return f"<p>{' · '.join(checks)}</p>" + _meant([key for key in results if key not in (*HOST, *ENERGY)], results)
+
+
+def _energy(results: Mapping[str, Any]) -> list[str]:
+    """Return the table of energy by cause, each with its share."""
+    whole = results.get("energy", 0)
+    rows = [
+        (of_result(key)[1], key, number(results[key]), f"{results[key] / whole:.1%}" if whole else "")
+        for key in ENERGY[1:-1]
+        if key in results
+    ]
+    if not rows:
+        return []
+    said = (
+        f"{number(whole)} J, {number(results['average_power'])} W on average: counts of what was done, times modelled"
+    )
+    return [
+        "<h2>Energy</h2>",
+        f"<p>{said} numbers (<code>energy.*</code>).</p>",
+        table(("", "name in the file", "J", "of all"), rows, right=(2, 3)),
+    ]
 
 
 def _host(results: Mapping[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ Sources   docs/machine.md; arch §3 to §6.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from wse_core import isa
@@ -92,6 +93,8 @@ class CE:
         self.prng = [machine["prng.seed"]] * 4
         self.registers = MappedRegisters(self) if image.registers and not machine["task.by_queue"] else None
         self.counters = dict.fromkeys(COUNTERS, 0)
+        self.words_read = self.words_written = 0  # of SRAM, by instructions and elements
+        self.work: Counter[tuple[int, int]] = Counter()  # instructions and elements by op code and column
         self.teardowns: list[int] = []
         self.fault: dict[str, Any] | None = None
         self.emit: Emit = no_trace  # see wse_core/events.py

@@ -21,8 +21,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from wse_core import isa
 from wse_core.described import check_fabric
-from wse_core.encoding import COUNTERS, DIR_HOST
+from wse_core.encoding import COUNTERS, DIR_HOST, N_HALVES, WORK_COLUMNS
 from wse_core.errors import SramFault
 from wse_core.events import EVENT_DTYPE, KINDS, NO_COLOR, TraceFilter
 from wse_core.image import DIR_R, N_TASK_IDS, ROUTE_DTYPE, STEP, FabricSpec
@@ -30,6 +31,7 @@ from wse_core.reference import inspect
 from wse_core.reference.ce import CE
 from wse_core.reference.queue import InputStream, OutputStream, no_trace
 from wse_core.reference.router import Router
+from wse_core.work import found_in
 
 __all__ = ["ReferenceMachine"]
 
@@ -382,6 +384,14 @@ class ReferenceMachine:
                 result[name][y, x] = ce.counters[name]
         return result
 
+    def work(self) -> NDArray[np.uint64]:
+        """Return instructions and elements done so far (`wse_core.work`)."""
+        found = np.zeros((len(isa.OPS), N_HALVES, WORK_COLUMNS), np.uint64)
+        for ce in self.ces.values():
+            for (code, column), count in ce.work.items():
+                found[code, ce.num.half, column] += np.uint64(count)
+        return found
+
     def link_counts(self) -> dict[int, NDArray[np.uint64]]:
         """Return color -> uint64 array (height, width, 5): wavelets moved out of each input port's queue."""
         result = {}
@@ -397,6 +407,7 @@ class ReferenceMachine:
             "cycle": self.cycle,
             "pe": {place: inspect.snapshot(ce) for place, ce in self.ces.items()},
             "router": {place: router.snapshot() for place, router in self.routers.items()},
+            "work": found_in(self.work()),
         }
 
 

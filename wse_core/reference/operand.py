@@ -197,6 +197,7 @@ def check_address(ce: CE, address: int, words: int) -> None:
 def sram_read(ce: CE, address: int, words: int) -> int:
     """Return the value of 16 or 32 bits at a word address."""
     check_address(ce, address, words)
+    ce.words_read += words
     if words == 1:
         return ce.memory[address]
     return ce.memory[address] | ce.memory[address + 1] << 16
@@ -205,6 +206,7 @@ def sram_read(ce: CE, address: int, words: int) -> int:
 def sram_write(ce: CE, address: int, words: int, value: int) -> None:
     """Set the value of 16 or 32 bits at a word address."""
     check_address(ce, address, words)
+    ce.words_written += words
     for k in range(words):
         ce.memory[address + k] = value >> 16 * k & LOW16
 

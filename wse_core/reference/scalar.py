@@ -178,6 +178,8 @@ def exec_main(ce: CE, t: int) -> None:
     ce.go_to, ce.next_in = ins.next, slots
     EXECUTE[ins.op.form](ce, ins, t)
     ce.counters["instructions"] += 1
+    if ins.op.is_counted:
+        ce.work[ins.op.code, 0] += 1
     ce.book(t, slots)
     ce.main_next = t + ce.next_in
     ce.pc = ce.go_to

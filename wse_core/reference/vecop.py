@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wse_core import isa
-from wse_core.encoding import ADVANCE_PAYLOAD, MAIN, N_QUEUES
+from wse_core.encoding import ADVANCE_PAYLOAD, MAIN, N_QUEUES, column_of
 from wse_core.image import (
     DSD_CIRCULAR,
     DSD_FABIN,
@@ -380,6 +380,7 @@ def discard(ce: CE, operation: VectorOperation, t: int) -> bool:
     if wavelet.control:
         operation.k += 1
         ce.counters["elements"] += 1
+        ce.work[operation.op.code, column_of(0, 0)] += 1
     return operation.has_all_elements
 
 
@@ -402,6 +403,7 @@ def vec_elements(ce: CE, operation: VectorOperation, group: int, cost: int, t: i
             heads[place] = head
     dest, outgoing = operation.destination, 0
     for j in range(group):
+        read, written = ce.words_read, ce.words_written
         values = {"b": 0, "c": 0, "d": 0}
         for place, operand in operation.sources.items():
             values[place] = read_element(ce, operation, operand, heads.get(place), j)
@@ -413,6 +415,7 @@ def vec_elements(ce: CE, operation: VectorOperation, group: int, cost: int, t: i
                 sram_write(ce, source.dsr.address(operation.k + j, source.words), source.words, 0)
         else:
             write_element(ce, operation, heads, j, value)
+        ce.work[operation.op.code, column_of(ce.words_read - read, ce.words_written - written)] += 1
     for place in heads:
         ce.inq_take(queue_of(ce, operation.sources[place]), t)
     if dest.kind == DSD_FABOUT:

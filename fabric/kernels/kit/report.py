@@ -81,7 +81,7 @@ def report(
     }
     if lanes:
         result["mac_utilisation"] = run.macs / max(1, lanes * pe_cycles)
-    result |= extra
+    result |= run.energy.as_dict() | extra
     counters = session.counters() if _COUNTED.get() or run.n_pe <= MOST_PES else {}
     result |= _limited(counters, result) | {
         "run_seconds": run.host_seconds,
