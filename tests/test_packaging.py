@@ -466,7 +466,7 @@ KINDS = [
 
 def sources():
     """Return every file that a source distribution must contain, as text paths."""
-    wanted = ["setup.py", "pyproject.toml", "README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "MANIFEST.in"]
+    wanted = ["setup.py", "pyproject.toml", "README.md", "CITATION.cff", "LICENSE", "MANIFEST.in"]
     for package in (*PACKAGES, "examples"):
         for path in Path(ROOT, package).rglob("*"):
             if path.suffix in KINDS and path.is_file():
@@ -491,6 +491,7 @@ def test_the_source_distribution_is_complete_and_clean(sdist):
     assert [name for name in names if name.endswith((".so", ".c", ".pyc"))] == []
     assert [name for name in names if Path(name).name.startswith(GENERATED)] == []
     assert [name for name in names if name.split("/")[0] in ("tests", "docs", "tools", "build", ".ci")] == []
+    assert "CHANGELOG.md" not in names  # a page, as those of docs
 
 
 def test_the_source_distribution_is_small(sdist):
