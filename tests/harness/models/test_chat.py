@@ -258,9 +258,12 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE, ids=[f"{number}" for number in range(len(HOSTILE))])
 def test_hostile_templates_are_one_line_in_bounded_time(monkeypatch, text):
-    """In bounded time of a processor: by a clock a busy host takes as long as it likes."""
+    """In bounded time of a processor: by a clock a busy host takes as long as it likes.
+
+    Where another limit is to be met first, a busy host must not meet that of time.
+    """
     monkeypatch.setattr(chat, "WALL", 1000)
-    monkeypatch.setattr(chat, "SECONDS", 2)
+    monkeypatch.setattr(chat, "SECONDS", 2 if "seconds" in HOSTILE[text] else 60)
     started = used_by_children()
     with pytest.raises(ConfigError) as caught:
         ChatTemplate(text, "tokenizer_config.json", "m").prompt(USER)
@@ -269,7 +272,7 @@ def test_hostile_templates_are_one_line_in_bounded_time(monkeypatch, text):
     assert said.startswith("m: chat template (tokenizer_config.json): ")
     assert len(said.splitlines()) == 1
     assert len(said) < 300
-    assert used_by_children() - started < 4 * chat.SECONDS
+    assert used_by_children() - started < max(8, chat.SECONDS)
 
 
 def test_one_that_sleeps_is_ended_by_the_clock(monkeypatch):
