@@ -27,11 +27,11 @@ from fabric.csl.ir import (
     Template,
     Vreg,
 )
-from fabric.csl.ir.machine import IrProgram
+from fabric.csl.ir.machine import LONE, IrProgram
 from fabric.csl.rules import NAMED_BASE
 from wse_core import image as im
 from wse_core import isa
-from wse_core.encoding import N_TASK_IDS
+from wse_core.encoding import N_QUEUES, N_TASK_IDS
 from wse_core.errors import ProgramError, UnsupportedError
 from wse_core.image import ProgramImage
 from wse_core.params import Machine
@@ -44,8 +44,6 @@ SWAPPED = {"lt": "le", "le": "lt", "ltu": "leu", "leu": "ltu"}
 PAST_THE_END = 256
 """Words behind the last variable that a program may touch: on the machine memory goes on there, and public programs
 (the inverse FFT) walk over it."""
-LONE_FIFO = 7
-"""An asynchronous operation without an operand on the fabric is executed by this microthread."""
 
 
 @dataclass(eq=False)
@@ -332,7 +330,7 @@ class Emitter:
         if vector.ending is not None:
             e = vector.ending
             alone = self._is_lone(vector.slots)
-            thread = LONE_FIFO if alone and e.thread is None else e.thread
+            thread = self._lone_thread(vector.slots) if alone and e.thread is None else e.thread
             ending = Async(e.priority, thread, e.activate, e.unblock)
         fields: list[Any] = []
         for slot in vector.slots:
@@ -353,6 +351,13 @@ class Emitter:
         if any(isinstance(slot, ExplicitDsr) for slot in dsrs):
             return False  # loaded with whatever other functions say
         return not any(dsd.is_fabric for slot in dsrs for dsd in self.dsr(slot).loads)
+
+    def _lone_thread(self, slots: tuple[Any, ...]) -> int:
+        """Return the microthread of an operation between memory and a FIFO: no queue's, and another for each end."""
+        end = next(slot.thread - LONE for slot in slots if isinstance(slot, AutoDsr))
+        taken = {number % N_QUEUES for queues in self.unit.queues.values() for number in queues}
+        free = [k for k in range(N_QUEUES - 1, -1, -1) if k not in taken] or [N_QUEUES - 1]
+        return free[end % len(free)]
 
 
 def _is_based(load: Instr, edit: Instr) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from fabric.csl.diagnostics import Span
 from fabric.csl.ir.code import IrFunction, StaticMemory, Sym, Vreg
 
-__all__ = ["AutoDsr", "Ending", "ExplicitDsr", "Fifo", "IrProgram", "NamedTask", "Template", "Vector"]
+__all__ = ["LONE", "AutoDsr", "Ending", "ExplicitDsr", "Fifo", "IrProgram", "NamedTask", "Template", "Vector"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,11 @@ class Template:
     on_control: tuple[int, int | None] = (0, None)
     fifo: Fifo | None = None
     length: int = 0
+
+
+LONE = 40
+"""Operations between memory and a FIFO have numbers from here on, one for each end of a FIFO: no queue gives them a
+microthread."""
 
 
 class AutoDsr:

@@ -14,6 +14,7 @@ from fabric.csl.comptime.values import DsdValue, FunctionValue, Pointer, Value
 from fabric.csl.diagnostics import Fault, Source, Span
 from fabric.csl.ir import BasicBlock, Ending, ExplicitDsr, Fifo, StaticMemory, Sym, Vreg
 from fabric.csl.ir import IrFunction as Made
+from fabric.csl.ir.machine import LONE
 from fabric.csl.lower.descriptors import Descriptors
 from fabric.csl.lower.dsd import CHANGES, FIELDS, Chosen, Descriptor, DsdVariable, Fixed, chosen
 from fabric.csl.lower.kinds import Kinds, about_descriptors
@@ -216,8 +217,17 @@ class Attributes(ABC):
             return ending.thread
         dsd = self._leading(operands)
         if dsd is None:
-            return 40
+            return LONE + self._lone_end(operands)
         return 8 + (dsd.fixed.color or 0) if dsd.fixed.queue is None else dsd.fixed.queue
+
+    def _lone_end(self, operands: list[Any]) -> int:
+        """Return a number for the end of a FIFO that an operation without the fabric fills or empties.
+
+        Two such operations wait for each other, so they share no microthread.
+        """
+        fifos = list(self._fifos.values())
+        ends = [(x.fixed.fifo, place > 0) for place, x in enumerate(operands) if isinstance(x, Descriptor)]
+        return next((2 * fifos.index(fifo) + source for fifo, source in ends if fifo is not None), 0)
 
     def on_its_queue(self, ending: Ending, operands: list[Any]) -> Ending:
         """Return the attributes with the microthread of the queue that the program names, whatever ring it uses."""

@@ -70,6 +70,15 @@ def test_a_synchronous_operation_on_a_fifo_ends_when_that_is_full_or_empty(tmp_p
     assert found["y"].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5, 0, 0]
 
 
+@pytest.mark.parametrize("arch", ARCHES)
+def test_two_operations_between_memory_and_a_fifo_run_beside_each_other(tmp_path, arch):
+    """One fills a FIFO that is too small for it while the other empties it: each has a microthread of its own."""
+    filled = "@fmovs(to, fifo, .{ .async = true }); @fmovs(fifo, from, .{ .async = true });"
+    names = {"y": "<f4"}
+    found = run_task(tmp_path, filled, VECTORS, "const fifo = @allocate_fifo(buffer);", results=names, arch=arch)
+    assert found["y"].tolist() == [k + 0.5 for k in range(8)]
+
+
 def test_a_fifo_of_wse3_may_suspend_what_is_synchronous_and_end_what_is_not(tmp_path):
     actions = "const fifo = @allocate_fifo(buffer, .{ .empty_action = .{ .suspend = true } });"
     body = "task job() void { @fmovs(to, fifo); }\ncomptime { @bind_local_task(job, @get_local_task_id(8)); }"
