@@ -144,6 +144,8 @@ class RunTimeStatements(VectorOperations):
     # ---- simple statements
 
     def _code_ExprStatement(self, node: n.ExprStatement, scope: Scope) -> list[tree.Statement]:
+        if isinstance(node.value, n.IfExpr):
+            return [self.body(_without_value(node.value), scope)]
         value = self.expr(node.value, scope)
         if not is_nothing(value) and not isinstance(node.value, n.Builtin):
             if not isinstance(node.value, n.Call):
@@ -166,7 +168,12 @@ class RunTimeStatements(VectorOperations):
                 return []
         goal = self.expr(target, scope)
         if not isinstance(goal, Load):
-            what = f"'{target.name}' is not a variable" if isinstance(target, n.Name) else "this cannot be assigned to"
+            what = "this cannot be assigned to"
+            if isinstance(target, n.Name):
+                decl = getattr(scope.module.globals.get(target.name), "decl", None)
+                fixed = "param" if isinstance(decl, n.ParamDecl) else getattr(decl, "kind", "")
+                is_fixed = fixed in ("const", "param")
+                what = f"'{target.name}' is " + (f"a {fixed}; it cannot change" if is_fixed else "not a variable")
             raise Fault(what, target.span)
         place = goal.place
         if place.const:
@@ -190,6 +197,8 @@ class RunTimeStatements(VectorOperations):
             if self.result != VOID:
                 raise Fault(f"a {self.result} must be returned", node.span)
             return [tree.Return(node.span, None)]
+        if self.result == VOID and isinstance(node.value, (n.IfExpr, n.Switch)):
+            return [self.body(_without_value(node.value), scope), tree.Return(node.span, None)]
         value = self.needed(node.value, scope, self.result)
         if self.result == VOID and value.type != VOID:
             raise Fault(f"a {value.type} is returned where the result is void", node.value.span)
@@ -462,3 +471,13 @@ def _leaves(code: list[tree.Statement]) -> bool:
     if isinstance(last, tree.Block):
         return last.label is None and _leaves(last.body)
     return isinstance(last, (tree.Return, tree.Break, tree.Continue))
+
+
+def _without_value(node: n.SyntaxNode) -> n.SyntaxNode:
+    """Return the statement that does what an expression says whose value is void."""
+    if isinstance(node, n.Switch):
+        return node
+    if not isinstance(node, n.IfExpr):
+        return n.ExprStatement(node, span=node.span)
+    otherwise = None if node.otherwise is None else _without_value(node.otherwise)
+    return n.If(node.condition, _without_value(node.then), otherwise, span=node.span)

@@ -238,6 +238,16 @@ def _labelled_value(c: list[Any], span: Span) -> n.ExprStatement:
     return n.ExprStatement(n.BlockExpr(str(c[0]), c[1], span=span), span=span)
 
 
+@rule("open_if")
+def _open_if(c: list[Any], span: Span) -> n.SyntaxNode:
+    """Return an `if` that no semicolon ends: a value, unless one of its branches is no value."""
+    condition, *branches = c
+    values = [branch.value for branch in branches if isinstance(branch, n.ExprStatement)]
+    if len(values) < 2:
+        return n.If(condition, branches[0], branches[1] if len(branches) == 2 else None, span=span)
+    return n.ExprStatement(n.IfExpr(condition, *values, span=span), span=span)
+
+
 @rule("case_values", "extents")
 def _case_values(c: list[Any], span: Span) -> list[n.SyntaxNode]:
     return c

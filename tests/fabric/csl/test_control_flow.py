@@ -30,6 +30,46 @@ def test_a_branch_of_a_switch_may_be_a_loop_a_choice_or_a_block(tmp_path):
     assert words(tmp_path, body, "var x: i16 = 7;", count=5) == [8, 5, 0, 3, 9]
 
 
+def test_a_branch_of_a_switch_may_be_an_if_that_no_semicolon_ends(tmp_path):
+    """Its value is that of the branch; without an else, or where it leaves the function, it is a statement."""
+    text = """
+    fn value(k: u16, c: bool) i16 {
+      return switch (k) {
+        0 => if (c) 1 else 2,
+        1 => if (c) 3 else if (k > 5) 4 else blk: { break :blk 5; },
+        else => if (c) blk: { break :blk 6; } else 7,
+      };
+    }
+    fn act(k: u16) i16 {
+      switch (k) {
+        0 => if (y[1] > 0) tick(1),
+        1 => if (y[1] > 9) tick(10) else tick(20),
+        2 => if (y[1] > 9) { tick(100); } else tick(200),
+        else => if (y[1] > 9) return 8 else y[1] += 1
+      }
+      return 9;
+    }
+    fn tick(n: i16) void { y[0] += n; }
+    """
+    body = """
+      inline for (@range(u16, 3)) |k| { y[2 * k + 1] = value(k, true); y[2 * k + 2] = value(k, false); }
+      y[7] = act(0) + act(1) + act(2) + act(3);
+    """
+    assert words(tmp_path, body, text, count=8) == [221, 2, 2, 3, 5, 6, 7, 36]
+    with pytest.raises(CslError, match="the value of this expression is not used"):
+        words(tmp_path, "switch (y[0]) { 0 => if (y[0] > 0) 1 else 2, else => {} }", count=1)
+
+
+def test_a_choice_of_calls_without_results_may_be_returned(tmp_path):
+    text = """
+    var m: i16 = 3;
+    fn add(n: i16) void { y[0] += n; }
+    fn a(k: i16) void { return if (k > 1) add(1) else if (k > 0) add(10) else {}; }
+    fn b(k: i16) void { return switch (k) { 0 => add(100), 1 => if (m > 2) add(200) else add(400), else => {} }; }
+    """
+    assert words(tmp_path, "a(2); a(1); a(0); b(0); b(1); b(2);", text, count=1) == [311]
+
+
 def test_results_that_nobody_needs_and_those_of_operations(tmp_path):
     body = """
   count();

@@ -110,7 +110,9 @@ TYPES = {
 
 STATEMENTS = {
     "const changed": (running("const c: i16 = 1;\n¶c = 2;"), "is a const"),
-    "global const changed": (running("¶c = 2;", "const c: i16 = 1;"), "not a variable"),
+    "global const changed": (running("¶c = 2;", "const c: i16 = 1;"), "'c' is a const; it cannot change"),
+    "param changed": (running("¶n += 2;", "param n: i16 = 1;"), "'n' is a param; it cannot change"),
+    "function changed": (running("¶f = 2;", "fn f() void {}"), "'f' is not a variable"),
     "parameter changed": ("fn f(a: i16) void { ¶a = 1; }\n" + running("f(1);"), "is a const"),
     "value not used": (running("¶w + 1;", "var w: i16;"), "not used"),
     "address of a descriptor": (
