@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,6 +76,7 @@ class Task:
 SIMULATOR = {"memcpy_required", "msg_level", "simfab_numthreads", "suppress_simfab_trace"}
 """These options are for the vendor's simulator: its threads, records and messages."""
 _LAST: dict[str, SdkRuntime] = {}
+Choice = TypeVar("Choice", bound=enum.Enum)
 MachineOf: TypeAlias = Callable[[str], Machine]
 """A `MachineOf` is a function that returns the machine for programs of an architecture."""
 _CHOSEN: ContextVar[Machine | MachineOf | None] = ContextVar("machine of host scripts", default=None)
@@ -379,13 +380,14 @@ class SdkRuntime:
         self, dest: int, values: NDArray[np.uint32], px: int, py: int, streaming: bool, data_type: Any, nonblock: bool
     ) -> None:
         self._check(px, py, values.shape[1], values.shape[0])
+        half = _is_16(data_type)
         if streaming:
             self.device.send(int(dest), values, px, py)
             if not nonblock:
                 self.device.entered()
             return
         self.device.at_rest()
-        self.device.copy_in(self._symbol(dest), values, px, py, _is_16(data_type))
+        self.device.copy_in(self._symbol(dest), values, px, py, half)
 
     def memcpy_d2h(
         self, dest: Any, src: int, px: int, py: int, w: int, h: int, n: int, *, streaming: bool = False,
@@ -395,14 +397,15 @@ class SdkRuntime:
         """Copy or stream `n` elements of each PE of a rectangle into an array of the host."""
         meaningless("memcpy_d2h", others)
         self._check(px, py, w, h)
-        goal = _goal(dest, w * h * n)
+        goal, half = _goal(dest, w * h * n), _is_16(data_type)
+        turned = _member(MemcpyOrder, order, "order") is MemcpyOrder.COL_MAJOR
         self._begin()
         if streaming:
             values = self.device.receive(int(src), px, py, w, h, n)
         else:
             self.device.at_rest()
-            values = self.device.copy_out(self._symbol(src), px, py, w, h, n, _is_16(data_type))
-        if MemcpyOrder(order) is MemcpyOrder.COL_MAJOR:
+            values = self.device.copy_out(self._symbol(src), px, py, w, h, n, half)
+        if turned:
             values = values.transpose(2, 1, 0)
         goal[: w * h * n] = values.reshape(-1)
         return Task()
@@ -422,15 +425,27 @@ class SdkRuntime:
 
     # ---- streams of a layout that the script made
 
-    def _port(self, stream: str) -> tuple[int, int, int]:
+    def get_port_id(self, stream: str) -> int:
+        """Return the number of a stream, which `send` and `receive` take for its name."""
+        self._port(stream)
+        return list(self.bundle.settings["ports"]).index(stream)
+
+    def report_port_infos(self) -> None:
+        """Print every stream: its number, its name, its color and the PE at which it enters or leaves."""
+        for number, (stream, (color, x, y)) in enumerate(self.bundle.settings.get("ports", {}).items()):
+            print(f"port {number}: {stream}, color {color} at PE ({x}, {y})")
+
+    def _port(self, stream: str | int) -> tuple[int, int, int]:
         """Return color and PE of a stream."""
         ports = self.bundle.settings.get("ports", {})
+        if isinstance(stream, int) and 0 <= stream < len(ports):
+            return self._port(list(ports)[stream])
         if stream not in ports:
             raise ConfigError(f"there is no stream '{stream}'", hint=f"streams: {', '.join(ports) or 'none'}")
         color, x, y = ports[stream]
         return int(color), int(x), int(y)
 
-    def send(self, stream: str, array: Any, nonblock: bool = False) -> Task:
+    def send(self, stream: str | int, array: Any, nonblock: bool = False) -> Task:
         """Send the 32-bit words of an array to a port."""
         color, x, y = self._port(stream)
         values = np.ascontiguousarray(array).reshape(-1)
@@ -441,7 +456,7 @@ class SdkRuntime:
             self.device.entered()
         return Task()
 
-    def receive(self, stream: str, array: NDArray[Any], count: int, nonblock: bool = False) -> Task:
+    def receive(self, stream: str | int, array: NDArray[Any], count: int, nonblock: bool = False) -> Task:
         """Receive 32-bit words from a port into an array; those that need not come yet are there after `stop`."""
         place, goal = self._port(stream), _goal(array, count)
 
@@ -450,7 +465,7 @@ class SdkRuntime:
 
         return self._await(stream, store, nonblock)
 
-    def receive_tofile(self, stream: str, path: str | Path, count: int, nonblock: bool = False) -> Task:
+    def receive_tofile(self, stream: str | int, path: str | Path, count: int, nonblock: bool = False) -> Task:
         """Receive 32-bit words from a port into a file; if they need not come yet, `stop` writes it."""
         place = self._port(stream)
 
@@ -459,8 +474,9 @@ class SdkRuntime:
 
         return self._await(stream, store, nonblock)
 
-    def _await(self, stream: str, store: Callable[[], None], nonblock: bool) -> Task:
+    def _await(self, stream: str | int, store: Callable[[], None], nonblock: bool) -> Task:
         """Store what comes from a stream: now, after what is awaited from it already, or at the end."""
+        stream = list(self.bundle.settings["ports"])[stream] if isinstance(stream, int) else stream
         self._awaited.append((stream, store))
         if not nonblock:
             self._finish(stream)
@@ -497,7 +513,15 @@ class SdkRuntime:
 
 
 def _is_16(data_type: Any) -> bool:
-    return getattr(data_type, "name", str(data_type)) == "MEMCPY_16BIT"
+    return _member(MemcpyDataType, data_type, "data_type") is MemcpyDataType.MEMCPY_16BIT
+
+
+def _member(kind: type[Choice], value: Any, what: str) -> Choice:
+    """Return a choice of an enumeration; anything else would mean the other one without a word."""
+    if not isinstance(value, kind):
+        names = " or ".join(f"{kind.__name__}.{entry.name}" for entry in kind)
+        raise ConfigError(f"{what} is {value!r}", hint=names)
+    return value
 
 
 def _words(src: Any, count: int) -> NDArray[np.uint32]:
@@ -528,7 +552,7 @@ def _goal(dest: Any, count: int) -> NDArray[np.uint32]:
 
 def _ordered(flat: NDArray[np.uint32], w: int, h: int, n: int, order: MemcpyOrder) -> NDArray[np.uint32]:
     """Return the words per PE, shape (h, w, n)."""
-    if getattr(order, "name", "") == "COL_MAJOR":
+    if _member(MemcpyOrder, order, "order") is MemcpyOrder.COL_MAJOR:
         return flat.reshape(n, w, h).transpose(2, 1, 0)
     return flat.reshape(h, w, n)
 

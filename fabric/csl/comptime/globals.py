@@ -7,13 +7,14 @@ from typing import Any
 
 from fabric.csl import tree
 from fabric.csl.comptime.budget import MOST_IMPORTS, MOST_NESTED, check_size
+from fabric.csl.comptime.convert import cast
 from fabric.csl.comptime.earlier import is_bound_alike, is_same
 from fabric.csl.comptime.expressions import Expressions
 from fabric.csl.comptime.lanes import uniform
 from fabric.csl.comptime.values import FunctionValue, Global, Module, Scope, Value, copied, integer
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
-from fabric.csl.types import COMPTIME_INT, I16, MODULE, VOID, FnType, IdType, Type
+from fabric.csl.types import BOOL, COMPTIME_INT, I16, MODULE, VOID, EnumType, FnType, IdType, Type
 from wse_core.encoding import N_COLORS
 
 __all__ = ["Globals"]
@@ -166,6 +167,9 @@ class Globals(Expressions):
             value, at = bound
             if isinstance(kind, IdType) and value.type == COMPTIME_INT and not entry.module.name:
                 return self._numbered(kind, value.data, entry, at)
+            given = not entry.module.name and entry.name in self.session.options.params
+            if given and (kind == BOOL or isinstance(kind, EnumType)):
+                return cast(value, kind, at)  # the command line knows numbers only
             return self.convert(uniform(value, self.level), kind, at, f"the value of param '{entry.name}'")
         if decl.value is None:
             top = not entry.module.name

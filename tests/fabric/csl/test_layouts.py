@@ -231,3 +231,19 @@ def test_the_rectangle_in_its_fabric(tmp_path):
     pe += "  @comptime_assert(r.offsets.height == 1); }\n"
     text = 'layout { @set_rectangle(2, 1); for (@range(u16, 2)) |x| { @set_tile_code(x, 0, "pe.csl"); } }'
     compile_texts(tmp_path, {"top.csl": text, "pe.csl": pe}, fabric=(20, 10))
+
+
+def test_a_number_of_the_command_line_becomes_what_its_param_is(tmp_path):
+    """The command line knows numbers only; params of bools and enums are of their types."""
+    text = """const Mode = enum(u16) { fast, exact = 4 };
+    param flag: bool; param mode: Mode; param scale: f32;
+    layout {
+      @comptime_assert(flag and mode == Mode.exact and scale == 3.0);
+      @set_rectangle(1, 1); @set_tile_code(0, 0, "pe.csl", .{ .a = if (flag) 2 else 1 });
+    }"""
+    compile_texts(tmp_path, {"top.csl": text, "pe.csl": PE}, params={"flag": 1, "mode": 4, "scale": 3})
+    with pytest.raises(CslError, match="has no member with the number 3"):
+        compile_texts(tmp_path, {"top.csl": text, "pe.csl": PE}, params={"flag": 1, "mode": 3, "scale": 3})
+    bound = {"top.csl": 'layout { @set_rectangle(1, 1); @set_tile_code(0, 0, "pe.csl", .{ .on = 1 }); }'}
+    with pytest.raises(CslError, match="but bool is needed"):
+        compile_texts(tmp_path, bound | {"pe.csl": "param on: bool; comptime { @comptime_assert(on); }"})

@@ -187,6 +187,24 @@ def test_what_is_received_comes_in_the_order_of_the_calls(tmp_path, order):
     assert np.fromfile(tmp_path / "words", np.float32).tolist() == words[3:].tolist()
 
 
+def test_streams_have_numbers_too(tmp_path, capsys):
+    layout = layout_for()
+    _, first, last = relay(layout, "one", 0, 3, (1, 1))
+    into, out = layout.create_input_stream(first), layout.create_output_stream(last)
+    runtime = run(layout)
+    numbers = [runtime.get_port_id(into), runtime.get_port_id(out)]
+    assert sorted(numbers) == [0, 1]
+    found = np.zeros(3, np.float32)
+    runtime.send(numbers[0], np.arange(3, dtype=np.float32), nonblock=True)
+    runtime.receive(numbers[1], found, 3)
+    assert found.tolist() == [0, 1, 2]
+    runtime.report_port_infos()
+    assert f"port {numbers[0]}: {into}, color " in capsys.readouterr().out
+    for wrong in (2, -1, "nothing"):
+        with pytest.raises(ConfigError, match="there is no stream"):
+            runtime.get_port_id(wrong)
+
+
 def test_an_array_that_is_not_contiguous_would_keep_nothing_and_is_refused():
     layout = layout_for()
     _, first, last = relay(layout, "one", 0, 2, (1, 1))

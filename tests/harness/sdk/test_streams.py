@@ -101,6 +101,15 @@ def test_a_stream_that_nobody_reads_is_a_message(runner):
         runner.memcpy_h2d(5, np.zeros(1, np.uint32), 0, 0, 1, 1, 1, **OPTIONS)
 
 
+@pytest.mark.parametrize(("name", "value"), [("order", "COL_MAJOR"), ("data_type", 1), ("order", None)])
+def test_an_option_that_is_no_member_would_mean_another_one_and_is_refused(runner, name, value):
+    words, options = np.zeros(1, np.uint32), OPTIONS | {name: value}
+    with pytest.raises(ConfigError, match=f"{name} is {value!r}"):
+        runner.memcpy_h2d(8, words, 0, 0, 1, 1, 1, **options)
+    with pytest.raises(ConfigError, match=f"{name} is {value!r}"):
+        runner.memcpy_d2h(words, 9, 0, 0, 1, 1, 1, **options)
+
+
 def test_traces_and_printed_lines(runner, tmp_path):
     runner.memcpy_h2d(8, np.array([5, 250], np.uint32), 1, 0, 1, 1, 2, nonblock=False, **OPTIONS)
     runner.stop()
