@@ -12,7 +12,7 @@ from typing import Any
 
 from fabric.csl import tree
 from fabric.csl.check.operations import VectorOperations
-from fabric.csl.check.values import root_of
+from fabric.csl.check.values import giving, root_of
 from fabric.csl.comptime.budget import INLINED, check_size
 from fabric.csl.comptime.statements import is_nothing
 from fabric.csl.comptime.values import FAULTY, NOTHING, ComptimeVariable, Range, Scope, Struct, Value, copied
@@ -407,6 +407,7 @@ class RunTimeStatements(VectorOperations):
 
     def needed(self, node: n.SyntaxNode, scope: Scope, kind: Type | None) -> Any:
         """Return the operand that an expression gives where a type is asked for."""
+        node = node if self.forced else giving(node) or node
         before, self.wanted = self.wanted, kind if isinstance(node, n.BlockExpr) else None
         try:
             return self.expr(node, scope)

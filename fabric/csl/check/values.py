@@ -4,7 +4,8 @@ evaluator folds.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeGuard, cast
 
 from fabric.csl import tree
 from fabric.csl.comptime.convert import mismatch
@@ -25,6 +26,7 @@ from fabric.csl.types import (
     DsdType,
     EnumType,
     FloatType,
+    FnType,
     IdType,
     IntType,
     PointerType,
@@ -33,7 +35,9 @@ from fabric.csl.types import (
 )
 from fabric.csl.types.rules import common, is_integer, is_number, widens
 
-__all__ = ["RunTimeValues", "root_of"]
+__all__ = ["RunTimeValues", "giving", "root_of"]
+
+LITERALS = (COMPTIME_INT, COMPTIME_FLOAT)
 
 
 class RunTimeValues(Interpreter):
@@ -69,7 +73,7 @@ class RunTimeValues(Interpreter):
             self.forced, self.trying = before
 
     def as_expr(self, value: Any, span: Span) -> Expr:
-        if isinstance(value, tree.Select) and value.type in (COMPTIME_INT, COMPTIME_FLOAT):
+        if _is_literal_choice(value):
             return self._typed_select(value, I16 if value.type == COMPTIME_INT else F32)
         if isinstance(value, Expr):
             return value
@@ -86,7 +90,7 @@ class RunTimeValues(Interpreter):
             return value
         if self.forced:
             return super().run_convert(value, target, span, what)
-        if isinstance(value, tree.Select) and value.type in (COMPTIME_INT, COMPTIME_FLOAT) and is_number(target):
+        if is_number(target) and _is_literal_choice(value):
             return self._typed_select(value, target)
         if widens(value.type, target):
             kind = "pointer" if isinstance(target, PointerType) else "as"
@@ -94,6 +98,15 @@ class RunTimeValues(Interpreter):
                 self.session.dialect.use("an implicit conversion to a wider type", span)
             return Convert(target, span, kind, value)
         raise mismatch(value, target, span, what)
+
+    def _each(self, choice: tree.Select, change: Callable[[Value], Value]) -> tree.Select:
+        """Return a choice between literals, each changed in one way."""
+        sides: list[Any] = [
+            change(x.value) if isinstance(x, Const) else self._each(cast("tree.Select", x), change)
+            for x in (choice.then, choice.otherwise)
+        ]
+        spans = [choice.then.span, choice.otherwise.span]
+        return self._literals(self.peer(sides, spans, "the branches"), choice.span, choice.condition, sides, spans)
 
     def _typed_select(self, choice: tree.Select, target: Type) -> tree.Select:
         """Return a choice between literals, which take the type that is asked for."""
@@ -114,7 +127,7 @@ class RunTimeValues(Interpreter):
             if isinstance(source, EnumType) and isinstance(target, (FloatType, EnumType)):
                 raise mismatch(value, target, span, "the value")
             return Convert(target, span, "as", value)
-        if target in (COMPTIME_INT, COMPTIME_FLOAT):
+        if target in LITERALS:
             raise Fault(f"a value that is known at run time only cannot be a {target}", span)
         return self.run_convert(value, target, span, "the value")
 
@@ -158,6 +171,8 @@ class RunTimeValues(Interpreter):
     def run_unary(self, node: n.Unary, value: Expr) -> Any:
         if self.forced:
             self.settle(value, node.span, "an operand")
+        if _is_literal_choice(value):
+            return self._each(value, lambda entry: Value(entry.type, -entry.data))
         return tree.Unary(value.type, node.span, node.op, value)
 
     def run_binary(self, op: str, left: Any, right: Any, span: Span) -> Any:
@@ -168,11 +183,17 @@ class RunTimeValues(Interpreter):
             return tree.Binary(BOOL, span, op, self.as_expr(a, span), self.as_expr(b, span))
         if op in ("<<", ">>"):
             return self._shift(op, left, right, span)
+        if _is_literal_choice(left) and isinstance(right, Value) and right.type in LITERALS:
+            return self._each(left, lambda entry: self.fold(op, entry, right, span))
+        if _is_literal_choice(right) and isinstance(left, Value) and left.type in LITERALS:
+            return self._each(right, lambda entry: self.fold(op, left, entry, span))
         kind = self.meet(op, left, right, span)
         if kind is None:
-            if not isinstance(left.type, (PointerType, IdType)):
+            if not isinstance(left.type, (PointerType, IdType)) and not isinstance(right.type, PointerType):
                 raise Fault(f"'{op}' does not take {left.type} at run time", span)
-            kind = left.type
+            kind = common(left.type, right.type) or left.type
+        if kind in LITERALS:  # two choices
+            kind = I16 if kind == COMPTIME_INT else F32
         a, b = (self.as_expr(self.convert(x, kind, span), span) for x in (left, right))
         if op in ("/", "%") and is_integer(kind) and isinstance(b, Const) and b.value.data == 0:
             raise Fault("division by zero", span)
@@ -192,14 +213,19 @@ class RunTimeValues(Interpreter):
         return tree.Binary(left.type, span, op, self.as_expr(left, span), self.as_expr(right, span))
 
     def peer(self, values: list[Any], spans: list[Span], what: str) -> Type:
-        """Return the type in which alternatives meet."""
-        kind = values[0].type
-        for value, span in zip(values[1:], spans[1:], strict=True):
-            found = common(kind, value.type)
+        """Return the type in which alternatives meet; of functions the running program chooses the address."""
+        kinds = [PointerType(x.type, True) if isinstance(x.type, FnType) else x.type for x in values]
+        kind = kinds[0]
+        for value, other, span in zip(values[1:], kinds[1:], spans[1:], strict=True):
+            found = common(kind, other)
             if found is None:
                 raise Fault(f"{what} have the types {kind} and {value.type}", span)
             kind = found
         return kind
+
+    def _if(self, node: n.IfExpr, scope: Scope) -> Any:
+        block = None if self.forced else giving(node)
+        return super()._if(node, scope) if block is None else self.block_value(block, scope)
 
     def run_select(self, node: n.IfExpr, condition: Expr, then: Any, otherwise: Any) -> Any:
         if self.forced:
@@ -207,7 +233,7 @@ class RunTimeValues(Interpreter):
         assert node.otherwise is not None
         spans = [node.then.span, node.otherwise.span]
         kind = self.peer([then, otherwise], spans, "the branches")
-        if kind in (COMPTIME_INT, COMPTIME_FLOAT):
+        if kind in LITERALS:
             return self._literals(kind, node.span, condition, [then, otherwise], spans)
         if kind.words is None and not isinstance(kind, DsdType):
             raise Fault(f"a {kind} cannot be chosen at run time", node.span, "make the condition known")
@@ -227,6 +253,8 @@ class RunTimeValues(Interpreter):
         subject = self.expr(node.subject, scope)
         if isinstance(subject, Value) or self.forced:
             return super().switch_value(node, scope)
+        if (block := giving(node)) is not None:
+            return self.block_value(block, scope)
         chain: Any = None
         for case in reversed(node.cases):
             body = case.body.value if isinstance(case.body, n.ExprStatement) else case.body
@@ -240,7 +268,7 @@ class RunTimeValues(Interpreter):
                 same = self.run_binary("==", subject, self.scalar(entry, scope, "a case"), entry.span)
                 span = case.body.span
                 kind = self.peer([value, chain], [span, span], "the branches")
-                if kind in (COMPTIME_INT, COMPTIME_FLOAT):
+                if kind in LITERALS:
                     chain = self._literals(kind, span, same, [value, chain], [span, span])
                     continue
                 a, b = (self.as_expr(self.convert(x, kind, span), span) for x in (value, chain))
@@ -387,3 +415,43 @@ def root_of(place: Any) -> Any:
     while isinstance(place, (Element, Member)) and isinstance(place.base, tree.Lvalue):
         place = place.base
     return place
+
+
+def _is_literal_choice(value: Any) -> TypeGuard[tree.Select]:
+    """Whether a value is a choice between literals, which has no type of its own yet."""
+    return isinstance(value, tree.Select) and value.type in LITERALS
+
+
+CHOICE = "+choice"
+"""Of the block that `giving` makes; no label of a source begins like that."""
+
+
+def giving(node: n.SyntaxNode) -> n.BlockExpr | None:
+    """Return a choice as a block that gives its value, if a branch of it leaves the function or a loop instead."""
+    made: n.SyntaxNode
+    if isinstance(node, n.Switch) and any(_leaves(case.body) for case in node.cases):
+        made = n.Switch(
+            node.subject, [n.Case(x.values, _given(x.body), span=x.span) for x in node.cases], span=node.span
+        )
+    elif isinstance(node, n.IfExpr) and node.otherwise is not None and any(map(_leaves, (node.then, node.otherwise))):
+        made = n.If(node.condition, _given(node.then), _given(node.otherwise), span=node.span)
+    else:
+        return None
+    return n.BlockExpr(CHOICE, n.Block([made], span=node.span), span=node.span)
+
+
+def _leaves(node: n.SyntaxNode) -> bool:
+    """Whether a branch of a choice ends by leaving what is around it."""
+    if isinstance(node, n.BlockExpr):
+        return node.label is None and _leaves(node.body)
+    if isinstance(node, n.Block):
+        return bool(node.body) and _leaves(node.body[-1])
+    return isinstance(node, (n.Return, n.Continue)) or (isinstance(node, n.Break) and node.value is None)
+
+
+def _given(node: n.SyntaxNode) -> n.SyntaxNode:
+    """Return a branch of a choice as a statement that leaves the block around it with the branch's value."""
+    if _leaves(node):
+        return node.body if isinstance(node, n.BlockExpr) else node
+    value = node.value if isinstance(node, n.ExprStatement) else node
+    return n.Break(CHOICE, value, span=node.span)

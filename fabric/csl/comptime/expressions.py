@@ -25,6 +25,7 @@ from fabric.csl.comptime.values import (
     NOTHING,
     ComptimeVariable,
     FunctionValue,
+    Pointer,
     Scope,
     Struct,
     Value,
@@ -227,6 +228,8 @@ class Expressions(Places):
         a, b = left.data, right.data
         if isinstance(a, FunctionValue) and isinstance(b, FunctionValue):
             return a.decl is b.decl and a.module is b.module
+        if isinstance(a, Pointer) and isinstance(b, Pointer):
+            return a.target is b.target and (a.offset or 0) == (b.offset or 0)
         return bool(left.type == right.type and a == b)
 
     def meet(self, op: str, left: Any, right: Any, span: Span) -> Any:
@@ -260,6 +263,8 @@ class Expressions(Places):
             if a == b and (isinstance(a, (BoolType, IdType, EnumType, PointerType)) or a in (TYPE, VOID)):
                 return a if isinstance(a, (BoolType, IdType, EnumType)) else None
             if isinstance(a, FnType) and isinstance(b, FnType):
+                return None
+            if isinstance(common(a, b), PointerType):
                 return None
             if a == b and left.__class__ is Value and right.__class__ is Value and a not in (MODULE, COMPTIME_STRUCT):
                 return None

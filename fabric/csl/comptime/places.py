@@ -101,6 +101,8 @@ class Places(Asking):
         if pointer.__class__ is not Value:
             return self.run_load(tree.Deref(kind.target, span, pointer), span)
         where = pointer.data
+        if isinstance(where, FunctionValue):
+            return Value(kind.target, where)
         if not isinstance(where, Pointer):  # a number: the address of a register
             return self.run_load(tree.Deref(kind.target, span, tree.Const(kind, span, pointer)), span)
         if isinstance(where.target, ComptimeVariable):

@@ -250,7 +250,7 @@ def _open_if(c: list[Any], span: Span) -> n.SyntaxNode:
 
 @rule("case_values", "extents")
 def _case_values(c: list[Any], span: Span) -> list[n.SyntaxNode]:
-    return c
+    return [entry for entry in c if entry is not None]
 
 
 @rule("default")

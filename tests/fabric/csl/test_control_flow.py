@@ -70,6 +70,32 @@ def test_a_choice_of_calls_without_results_may_be_returned(tmp_path):
     assert words(tmp_path, "a(2); a(1); a(0); b(0); b(1); b(2);", text, count=1) == [311]
 
 
+def test_a_branch_of_a_value_may_leave_the_function_or_the_loop(tmp_path):
+    text = """
+    var k: i16 = 5;
+    fn both(n: i16) i16 { const v = switch (n) { 0 => 1, 1, 2, => 2, else => { k += 1; return -1; } }; return v * 10; }
+    fn literal(n: i16) f32 {
+      const v: f32 = switch (n) { 0 => 1, 1 => blk: { break :blk 2.5; }, else => return -0.5 };
+      return v * 2.0;
+    }
+    fn chosen(n: i16) i16 { const v = if (n > 2) n * 2 else { return 7; }; return v; }
+    fn nested(n: i16) i16 { return switch (n) { 1 => switch (k) { 6 => 5, else => return 6 }, else => 3 }; }
+    """
+    body = """
+      inline for (@range(u16, 3)) |n| { y[n] = both(n * 2); }
+      inline for (@range(u16, 3)) |n| { y[3 + n] = @as(i16, literal(n) * 4.0); }
+      y[6] = chosen(1); y[7] = chosen(3);
+      y[8] = nested(1); k = 9; y[9] = nested(1); y[10] = nested(2);
+      for (@range(i16, 9)) |i| { const v = switch (i) { 1 => continue, 4 => break, else => i }; y[11] += v; }
+    """
+    assert words(tmp_path, body, text, count=12) == [10, 20, -10, 8, 20, -2, 7, 6, 5, 6, 3, 5]
+
+
+def test_a_loop_may_do_several_things_between_its_turns(tmp_path):
+    body = "var i: i16 = 0; while (i < 5) : ({ i += 1; y[1] += 2; }) { if (i == 2) { continue; } y[0] += i; }"
+    assert words(tmp_path, body, count=2) == [8, 10]
+
+
 def test_results_that_nobody_needs_and_those_of_operations(tmp_path):
     body = """
   count();

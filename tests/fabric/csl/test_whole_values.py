@@ -6,6 +6,7 @@ import pytest
 
 from fabric.csl.diagnostics import CslError
 from tests.fabric.csl.running import run_task
+from tests.fabric.csl.test_features import words
 
 Y = "var y: [8]i16;\nvar x: i16 = 7;\n"
 
@@ -116,6 +117,56 @@ const Act = struct { n: i16, do: *const fn() void };
 var act = Act{ .n = 1, .do = reset };
 """
     assert left(tmp_path, body, text)[:7] == [10, -4, -3, 3, 17, -11, 0]
+
+
+def test_functions_are_chosen_compared_and_called_through_their_addresses(tmp_path):
+    """Each way to call one through a constant pointer too, which holds no number then."""
+    text = """
+    fn same(x: i16) i16 { return x; }
+    fn next(x: i16) i16 { return x + 1; }
+    fn pick(n: i16) *const fn(i16) i16 { if (n > 3) return &next; return &same; }
+    var c: bool = true; var n: i16 = 4; var p: *const fn(i16) i16 = same;
+    """
+    body = """
+      const known: *const fn(i16) i16 = &same;
+      y[0] = known.*(5) + (known.*)(6);
+      p = if (c) &next else &same; y[1] = p(5);
+      const chosen = switch (n) { 4 => &same, else => &next }; y[2] = chosen.*(8);
+      y[3] = (if (n > 4) next else same)(1);
+      if (pick(n) == &next and &same != pick(n) and p == next) { y[4] = pick(0)(3); }
+    """
+    assert words(tmp_path, body, text, count=5) == [11, 6, 8, 1, 3]
+
+
+def test_pointers_of_different_types_are_compared_by_where_they_lead(tmp_path):
+    text = """
+    var a: [4]f32; var b: [4]f32;
+    var p: [*]f32 = &a;
+    const q: *[4]f32 = &b;
+    comptime { @comptime_assert(q == &b and &a[0] != &a[1]); }
+    """
+    body = """
+      if (p == &a and &b != p) { y[0] = 1; }
+      p = q;
+      if (p == &a or p != q) { y[1] = 1; }
+      var r: *const f32 = &a[1];
+      if (r == &a[1] and r != &a[2]) { y[2] = 1; }
+    """
+    assert words(tmp_path, body, text, count=3) == [1, 0, 1]
+
+
+def test_a_choice_between_literals_is_a_literal_in_an_expression(tmp_path):
+    """It has the type that the whole expression is to have."""
+    text = "var c: bool = true; var n: i16 = 4;"
+    body = """
+      y[0] = 3 - (if (c) 4 else 5) * 2;
+      var f: f32 = 2.0 * (if (n > 4) 0.5 else -0.25); y[1] = @as(i16, f * 4.0);
+      if ((if (c) 4 else 5) == 4) { y[2] = 1; }
+      y[3] = (if (c) 1 else 2) * (if (n > 9) 3 else 4);
+      y[4] = -(switch (n) { 4 => 6, else => 7 });
+      var wide: u32 = (if (c) 70000 else 5) + 1; y[5] = @as(i16, wide - 70000);
+    """
+    assert words(tmp_path, body, text, count=6) == [-5, -2, 1, 4, -6, 1]
 
 
 def test_a_function_may_call_itself_through_a_pointer(tmp_path):
