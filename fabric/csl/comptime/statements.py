@@ -14,7 +14,7 @@ from fabric.csl.comptime.lanes import Carried, LaneValue, uniform
 from fabric.csl.comptime.values import NOTHING, ComptimeVariable, Pointer, Range, Scope, Struct, Value, blank, copied
 from fabric.csl.diagnostics import Fault
 from fabric.csl.syntax import nodes as n
-from fabric.csl.types import TYPE, U16, VOID, ArrayType, RangeType
+from fabric.csl.types import TYPE, U16, VOID, ArrayType, PointerType, RangeType
 
 __all__ = ["Statements", "is_nothing"]
 
@@ -296,6 +296,35 @@ class Statements(Calls):
 
         return lambda: Value(kind, array.data[offset]), put
 
+    def _pointer(self, node: n.SyntaxNode, scope: Scope) -> Any:
+        """Return the pointer to a variable of the evaluation that a name or field holds, or None."""
+        root = node
+        while isinstance(root, n.FieldAccess):
+            root = root.base
+        if not isinstance(root, n.Name) or not isinstance(scope.find(root.name), ComptimeVariable):
+            return None
+        value = self.expr(node, scope)
+        if not isinstance(value.type, PointerType) or value.__class__ is not Value:
+            return None
+        if not isinstance(value.data, Pointer) or not isinstance(value.data.target, ComptimeVariable):
+            raise Fault("a store to memory is not done at compile time", node.span)
+        if value.type.const:
+            raise Fault(f"a {value.type} does not let its target change", node.span)
+        return value
+
+    def _slot_behind(
+        self, pointer: Any, node: n.Index, scope: Scope
+    ) -> tuple[Callable[[], Any], Callable[[Any], None]]:
+        """Return functions that read and write an element behind a pointer ``[*]T``."""
+        cell, first = pointer.data.target, pointer.data.offset or 0
+        subscripts = [self.scalar(entry, scope, "an index") for entry in node.subscripts]
+        kind = self.read(cell, node.span).type
+        count = kind.count if isinstance(kind, ArrayType) else 1
+        place = first + subscripts[0].data
+        if len(subscripts) != 1 or not 0 <= place < count or not isinstance(kind, ArrayType):
+            raise Fault(f"index {subscripts[0].data} is outside of the {kind} that this points to", node.span)
+        return self._slot(cell, place, node)
+
     def _element_target(self, node: n.Index, scope: Scope) -> tuple[Callable[[], Any], Callable[[Any], None]]:
         if isinstance(node.base, n.Name) and isinstance(cell := scope.find(node.base.name), ComptimeVariable):
             value = self.read(cell, node.span)
@@ -304,6 +333,8 @@ class Statements(Calls):
                     raise Fault(f"'{cell.name}' is a const; it cannot change", node.span)
                 subscripts = [self.scalar(entry, scope, "an index") for entry in node.subscripts]
                 return self._slot(cell, self.offset(node, value.type, subscripts), node)
+        if (pointer := self._pointer(node.base, scope)) is not None and pointer.type.many:
+            return self._slot_behind(pointer, node, scope)
         get, put = self.target(node.base, scope)
         array = get()
         if not isinstance(array.type, ArrayType):
@@ -322,7 +353,11 @@ class Statements(Calls):
             base, name = node.base, node.name
         else:
             base, name = node.arguments[0], self.text(node.arguments[1], scope, "a field's name")
-        get, put = self.target(base, scope)
+        pointer = self._pointer(base, scope)
+        if pointer is None or pointer.type.many:
+            get, put = self.target(base, scope)
+        else:
+            get, put = self._pointed(pointer.data, node)
         old = get()
         if not isinstance(old.data, Struct) or name not in old.data.fields:
             raise Fault(f"a {old.type} has no field '{name}'", node.span)

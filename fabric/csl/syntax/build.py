@@ -134,6 +134,8 @@ def _named_by(name: Any, span: Span) -> str:
 def _declared(kind: str) -> Callable:
     def make(c: list[Any], span: Span) -> n.VarDecl:
         storage, name, of_type, attributes, value = c
+        if kind == "const" and value is None and storage != "extern":
+            raise Fault(f"the const '{name}' has no value", span, f"const {name} = ...; or var, or extern const")
         return n.VarDecl(kind, _named_by(name, span), of_type, value, storage, tuple(attributes), span=span)
 
     return make

@@ -334,3 +334,34 @@ var y = @zeros([3]i16);
     assert run_task(tmp_path, body, decl, results={"y": "i2"})["y"].tolist() == [9, 8, 3]
     with pytest.raises(CslError, match="compile time"):
         run_task(tmp_path, "const c = config(k); y[0] = c.m;", decl, results={})
+
+
+def test_functions_store_through_pointers_at_compile_time(tmp_path):
+    """Through those to elements and to structs too, a struct's own pointers among them."""
+    text = """
+    const P = struct { x: i16, y: [2]i16, p: *i16 };
+    fn fill(p: [*]i16, n: u16) void { for (@range(u16, n)) |i| { p[i] += @as(i16, i) * 10; } }
+    fn move(q: *P) void { q.x += 4; q.y[1] = 7; q.p.* = 9; }
+    fn make() i16 {
+      var z: i16 = 1;
+      var q = P{ .x = 1, .y = @zeros([2]i16), .p = &z };
+      move(&q);
+      var t = @constants([4]i16, 1);
+      fill(&t, 4);
+      return q.x * 1000 + q.y[1] * 100 + z * 10 + t[3];
+    }
+    """
+    assert evaluate(tmp_path, "make()", text) == ("i16", 5821)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("fn f(p: [*]const i16) void { p[0] = 1; }", "const i16 does not let its target change"),
+        ("fn f(p: [*]i16) void { p[4] = 1; }", "index 4 is outside of the .4.i16 that this points to"),
+        ("fn f(p: [*]i16) void { p[-1] = 1; }", "index -1 is outside of"),
+    ],
+)
+def test_stores_through_pointers_that_are_refused_at_compile_time(tmp_path, body, message):
+    with pytest.raises(CslError, match=message):
+        evaluate(tmp_path, "make()", body + "fn make() i16 { var t = @zeros([4]i16); f(&t); return t[0]; }")

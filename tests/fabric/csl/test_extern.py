@@ -40,6 +40,19 @@ def test_functions_are_linked_as_data_is(tmp_path):
     assert device.symbol(0, 0, "y").tolist() == [13]
 
 
+def test_constants_are_linked_and_known(tmp_path):
+    device = run(
+        tmp_path,
+        'const a = @import_module("a.csl"); var y: [2]i16; export const lim: i16 = 40;'
+        "export const tab = [2]i16{ 3, 4 }; task job() void { y[0] = a.f(4); y[1] = a.g(); }",
+        a="extern const lim: i16; extern const tab: [2]i16; const half = lim / 2;"
+        "fn f(x: i16) i16 { return lim + x + half; } fn g() i16 { return tab[1]; }",
+    )
+    assert device.symbol(0, 0, "y").tolist() == [64, 4]
+    with pytest.raises(CslError, match="the const 'k' has no value"):
+        run(tmp_path, "const k: i16; task job() void {}")
+
+
 def test_an_extern_name_that_nobody_uses_needs_no_other(tmp_path):
     device = run(tmp_path, "extern var nowhere: i16; var y: i16; task job() void { y = 3; }")
     assert device.symbol(0, 0, "y").tolist() == [3]
