@@ -71,6 +71,11 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
     )
     _add_ways(parser)
     parser.add_argument("--dtype", choices=("f16", "cb16"), default="f16", help="16-bit format (default: %(default)s)")
+    parser.add_argument(
+        "--cache-dtype",
+        choices=("f16", "cb16", "int8"),
+        help="keep keys and values so: int8 takes about half the memory, and more cycles (default: as --dtype)",
+    )
     parser.add_argument("--temperature", type=float, default=0.0, help="0: the likeliest token (default)")
     parser.add_argument("--top-k", type=int, default=0, metavar="K", help="draw among the K likeliest (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="of the drawing (default: %(default)s)")
@@ -285,6 +290,7 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
         mesh=mesh,
         policy=args.cache,
         dtype=args.dtype,
+        cache_dtype=args.cache_dtype,
         sampling=asked.samplings[0] if asked.samplings else sampling,
         verify=args.verify != "off",
         file=None if args.cache_file is None else Path(args.cache_file),
@@ -409,7 +415,11 @@ def _kept(file: Path | None) -> Iterator[None]:
 
 def _estimate(args: argparse.Namespace, request: AnswerRequest, said: Any) -> int:
     """Say what the answer will take."""
-    facts = said.estimated(request) | {"cache": request.policy, "dtype": request.dtype}
+    facts = said.estimated(request) | {
+        "cache": request.policy,
+        "dtype": request.dtype,
+        "cache_dtype": request.cache_dtype or request.dtype,
+    }
     print_json(facts) if args.json else print(table(said.estimated_rows(facts, request.machine)))
     return 0
 
@@ -422,8 +432,8 @@ def _run_file(args: argparse.Namespace, machine: Machine) -> RunWriter:
 
     names = (
         "model", "random_layers", "mesh", "decode_mesh", "regions", "layers_at_a_time", "requests", "batch", "chunk",
-        "draft", "ahead", "draft_mesh", "tokens", "cache", "prefill", "dtype", "prompt", "prompt_ids", "messages",
-        "system", "temperature", "top_k", "seed", "verify", "cache_file", "prefix",
+        "draft", "ahead", "draft_mesh", "tokens", "cache", "cache_dtype", "prefill", "dtype", "prompt", "prompt_ids",
+        "messages", "system", "temperature", "top_k", "seed", "verify", "cache_file", "prefix",
     )  # fmt: skip
     asked = {name: value for name in names if (value := getattr(args, name)) is not None}
     text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in {**asked, "set": args.overrides}.items())

@@ -113,6 +113,8 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         "--reused", metavar="R", help="also: the first R tokens in are there, since another request began with them"
     )
     inference.add_argument("--tokens", metavar="T", help="tokens out (default: 128)")
+    kept = "what keys and values are kept as (default: f16): of memory, and of the decoder that runs here"
+    inference.add_argument("--cache-dtype", choices=("f16", "int8"), help=kept)
     inference.add_argument("--batch", metavar="B", help="also: requests whose tokens a step takes together")
     parser.add_argument(
         "--layer-level",
@@ -153,7 +155,7 @@ def main(args: argparse.Namespace) -> int | None:
             where="wse plan",
             hint="for example: wse plan X160, or wse plan --reproduce",
         )
-    about = ("mesh", "prefill_mesh", "prompt_length", "tokens", "wafers", "batch", "reused")
+    about = ("mesh", "prefill_mesh", "prompt_length", "tokens", "wafers", "batch", "reused", "cache_dtype")
     only = [name for name in about if getattr(args, name) is not None]
     if only:
         raise ConfigError("says something about inference", where=f"--{only[0].replace('_', '-')}", hint="--inference")
@@ -187,7 +189,9 @@ def _inference(args: argparse.Namespace) -> int:
         mesh = fastest_mesh(machine, decoder, min(prompt + tokens, decoder.context), wafers)
     batch = None if args.batch is None else BATCH.parse(args.batch, "--batch")
     reused = 0 if args.reused is None else LENGTH.parse(args.reused, "--reused")
-    facts = planned(machine, name, decoder, mesh, first or mesh, prompt, tokens, wafers, batch, reused)
+    facts = planned(
+        machine, name, decoder, mesh, first or mesh, prompt, tokens, wafers, batch, reused, args.cache_dtype == "int8"
+    )
     print_json(facts) if args.json else print(described(facts))
     return 0
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from traces.writer import RunWriter
     from wse_core.params import Machine
 
-__all__ = ["estimated", "estimated_rows", "fill", "result_of", "reused", "reused_rows", "rows"]
+__all__ = ["estimated", "estimated_rows", "fill", "kept_in", "result_of", "reused", "reused_rows", "rows"]
 
 
 def read_by(at_once: bool, pieces: int) -> str:
@@ -24,6 +24,11 @@ def read_by(at_once: bool, pieces: int) -> str:
     if pieces:
         return f"decode, in {pieces} piece{'s' * (pieces > 1)}"
     return "prefill, at once" if at_once else "decode, token by token"
+
+
+def kept_in(result: dict[str, Any]) -> str:
+    """Return what cache an answer has."""
+    return f"{result['cache']} cache{' of int8' if result['cache_dtype'] == 'int8' else ''}"
 
 
 def reused(tokens: int, cycles: int) -> dict[str, int] | None:
@@ -150,6 +155,7 @@ def result_of(request: AnswerRequest, answer: Answer) -> dict[str, Any]:
         "decode_mesh": "{}x{}".format(*mesh),
         "cache": request.policy,
         "dtype": request.dtype,
+        "cache_dtype": request.cache_dtype or request.dtype,
         "prompt": list(request.prompt),
         "prompt_read_by": read_by(answer.at_once, answer.pieces),
         "reused": reused(answer.reused, answer.reused_cycles),
@@ -245,7 +251,7 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
     if result["verify"] == "sample":
         exact += f", {result['steps_compared']:,} of {result['steps']:,} steps"
     found = [
-        ("mesh", f"{result['mesh']} PEs, {result['cache']} cache, {result['dtype']}"),
+        ("mesh", f"{result['mesh']} PEs, {kept_in(result)}, {result['dtype']}"),
         ("prompt", f"{len(result['prompt'])} tokens, {cycles['prefill']:,} cycles (by {result['prompt_read_by']})"),
     ]
     if result["decode_mesh"] != result["mesh"]:

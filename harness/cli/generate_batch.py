@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.cli.generate_answer import reused, reused_rows
+from harness.cli.generate_answer import kept_in, reused, reused_rows
 from harness.cli.shared import CLOCKS
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def result_of(request: AnswerRequest, service: BatchAnswers) -> dict[str, Any]:
         "mesh": "{}x{}".format(*request.mesh),
         "cache": request.policy,
         "dtype": request.dtype,
+        "cache_dtype": request.cache_dtype or request.dtype,
         "batch": batch,
         "prompt": list(request.prompt),
         "prompt_read_by": "decode, token by token",
@@ -124,7 +125,7 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
     waits = [each["cycles"]["first_token"] for each in requests]
     speed = ", ".join(f"{value:,.0f} at {clock}" for clock, value in result["tokens_per_second"].items())
     found = [
-        ("mesh", f"{result['mesh']} PEs, {result['cache']} cache, {result['dtype']}"),
+        ("mesh", f"{result['mesh']} PEs, {kept_in(result)}, {result['dtype']}"),
         ("requests", f"{len(requests)}, up to {result['batch']} in a step"),
         *reused_rows(result),
         ("steps", f"{len(steps):,}, {result['lanes_taken']:.0%} of their lanes taken"),

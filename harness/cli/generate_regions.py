@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.cli.generate_answer import kept_in
 from harness.cli.shared import CLOCKS
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def result_of(request: AnswerRequest, flow: RegionAnswers) -> dict[str, Any]:
         "mesh": "{}x{}".format(*request.mesh),
         "cache": request.policy,
         "dtype": request.dtype,
+        "cache_dtype": request.cache_dtype or request.dtype,
         "prompt": list(request.prompt),
         "prompt_read_by": "decode, token by token",
         "requests": len(flow.tokens),
@@ -116,7 +118,7 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
     tokens, count = cycles["tokens"], result["requests"]
     exact = {True: "yes", False: "NO", None: "not checked"}[result["bit_exact"]]
     found: list[tuple[str, str]] = [
-        ("mesh", f"{len(result['regions'])} regions of {result['mesh']} PEs, {result['cache']} cache"),
+        ("mesh", f"{len(result['regions'])} regions of {result['mesh']} PEs, {kept_in(result)}"),
         ("requests", f"{count}, their tokens in turns" if count > 1 else "1: regions work one after the other"),
         (
             "prompt",

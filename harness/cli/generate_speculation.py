@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from harness.cli.generate_answer import kept_in
 from harness.cli.shared import CLOCKS
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def result_of(request: AnswerRequest, found: Speculation) -> dict[str, Any]:
     checks, guesses = sum(found.checks), sum(found.guesses)
     return _asked(request) | {
         "dtype": request.dtype,
+        "cache_dtype": request.cache_dtype or request.dtype,
         "prompt": list(request.prompt),
         "prompt_read_by": "both models, in pieces",
         "tokens": found.tokens,
@@ -117,7 +119,7 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
     mean, alone = result["cycles_per_token"], cycles["alone"]
     speed = ", ".join(f"{value:,.0f} at {clock}" for clock, value in result["tokens_per_second"].items())
     found = [
-        ("mesh", f"{result['mesh']} PEs, {result['draft_mesh']} of the draft below, {result['cache']} cache"),
+        ("mesh", f"{result['mesh']} PEs, {result['draft_mesh']} of the draft below, {kept_in(result)}"),
         ("prompt", f"{len(result['prompt'])} tokens, {cycles['prefill']:,} cycles (by {result['prompt_read_by']})"),
         (
             "guesses",

@@ -81,7 +81,7 @@ def _on_one_mesh(request: AnswerRequest) -> tuple[Decode, list[Words]]:
     """Return a decoder, with a program for the prompt unless it is read token by token, or does not fit."""
     machine, policy, mesh = request.machine, request.policy, request.mesh
     room = tokens_per_row(request.tokens, mesh[1], policy)
-    place = DecoderPlacement(request.decoder, *mesh, room, request.dtype)
+    place = DecoderPlacement(request.decoder, *mesh, room, request.dtype, int8=request.int8)
     admit(place, machine, request.tokens, policy)
     if request.prefix is not None:
         return _behind(request.prefix, request, place)
@@ -134,7 +134,7 @@ def _in_a_batch(request: AnswerRequest, batch: int) -> tuple[Decode, list[Words]
     """Return a decoder of a batch, with caches for so many requests."""
     machine, policy, mesh = request.machine, request.policy, request.mesh
     room = tokens_per_row(request.tokens, mesh[1], policy)
-    place = DecoderPlacement(request.decoder, *mesh, room, request.dtype, batch=batch)
+    place = DecoderPlacement(request.decoder, *mesh, room, request.dtype, batch=batch, int8=request.int8)
     admit(place, machine, request.tokens, policy)
     return Decode(machine, place, policy, answers=request.answers), [needed_words(place)]
 
@@ -156,7 +156,7 @@ def _with_a_draft(request: AnswerRequest, draft: Model) -> tuple[Drafted, list[W
         (request.decoder, mesh, "decoder"), (draft.configuration.decoder.within(request.tokens), second, "draft")
     ):  # fmt: skip
         room = tokens_per_row(request.tokens, size[1], policy)
-        place = DecoderPlacement(decoder, *size, room, request.dtype, batch=1, ahead=request.ahead)
+        place = DecoderPlacement(decoder, *size, room, request.dtype, batch=1, ahead=request.ahead, int8=request.int8)
         built = Decode(machine, place, policy, answers=request.answers)
         admit(place, machine, request.tokens, policy, where, "--ahead")
         found.append(built)
@@ -169,7 +169,7 @@ def _in_chunks(request: AnswerRequest, size: int) -> tuple[Chunks, list[Words]]:
     """Return a program that reads all but the last token of the prompt in pieces, and one that answers."""
     machine, policy, mesh = request.machine, request.policy, request.mesh
     room = tokens_per_row(request.tokens, mesh[1], policy)
-    place = DecoderPlacement(request.decoder, *mesh, room, request.dtype)
+    place = DecoderPlacement(request.decoder, *mesh, room, request.dtype, int8=request.int8)
     length = len(request.prompt) - 1
     size = min(size, length) if length > 1 else 2
     built = Chunks(machine, place, length, size, policy, request.answers)
@@ -193,7 +193,8 @@ def _on_two_meshes(request: AnswerRequest, second: tuple[int, int]) -> tuple[Two
 def _at_a_time(request: AnswerRequest, layers: int) -> tuple[LayerGroups, list[Words]]:
     """Return the programs of groups of layers, which the mesh has one after the other."""
     mesh, policy = request.mesh, request.policy
-    place = DecoderPlacement(request.decoder, *mesh, tokens_per_row(request.tokens, mesh[1], policy), request.dtype)
+    room = tokens_per_row(request.tokens, mesh[1], policy)
+    place = DecoderPlacement(request.decoder, *mesh, room, request.dtype, int8=request.int8)
     length, pieces = len(request.prompt), None
     if request.chunk is not None and length > 1:
         pieces = length, min(request.chunk, length)
@@ -205,7 +206,9 @@ def _in_regions(request: AnswerRequest, regions: int) -> tuple[RegionPipeline, l
     """Return the decoder on its regions, with caches for all answers."""
     machine, policy, mesh = request.machine, request.policy, request.mesh
     room = tokens_per_row(request.tokens, mesh[1], policy)
-    place = DecoderPlacement(request.decoder, *mesh, room, request.dtype, requests=len(request.prompts))
+    place = DecoderPlacement(
+        request.decoder, *mesh, room, request.dtype, requests=len(request.prompts), int8=request.int8
+    )
     built = RegionPipeline(machine, place, regions, policy, request.answers)
     words = []
     for k, stage in enumerate(built.stages):

@@ -23,7 +23,7 @@ from wse_core.schema import Field
 if TYPE_CHECKING:
     from harness.inference.prefix import Prefix
 
-__all__ = ["PREFILLS", "SEED", "AnswerRequest", "Hear", "Mesh", "Model", "Sampling"]
+__all__ = ["CACHE_DTYPES", "PREFILLS", "SEED", "AnswerRequest", "Hear", "Mesh", "Model", "Sampling"]
 
 Hear = Callable[[int, int], None]
 """Called with the number of a step and its token, as each token of the answer comes."""
@@ -33,6 +33,9 @@ Mesh = tuple[int, int]
 
 PREFILLS = ("auto", "mesh", "token")
 """A prompt is read in one of these ways: at once if that fits, at once, or token by token."""
+
+CACHE_DTYPES = ("f16", "cb16", "int8")
+"""Keys and values may be kept in these formats."""
 
 SEED = Field("seed", int, low=0, high=2**63 - 1)
 COLDEST = float(np.finfo(np.float32).max) / float(np.finfo(np.float64).max)
@@ -120,6 +123,8 @@ class AnswerRequest:
     policy : {"shift", "concat", "round"}
         Of the cache.
     dtype : {"f16", "cb16"}
+    cache_dtype : {"f16", "cb16", "int8"} or None
+        Of keys and values in the cache; None: as `dtype`, which is the only one of 16 bits that there may be.
     sampling : Sampling
         By default the likeliest token is found on the wafer.  Prompt k draws with the k-th seed.
     samplings : sequence of Sampling or None
@@ -166,6 +171,7 @@ class AnswerRequest:
     mesh: Mesh
     policy: str = "shift"
     dtype: Half = "f16"
+    cache_dtype: str | None = None
     sampling: Sampling = Sampling()
     verify: bool = True
     sample: int | None = None
@@ -188,9 +194,22 @@ class AnswerRequest:
         for option, value, known in (("cache", self.policy, POLICIES), ("prefill", self.prefill, PREFILLS)):
             if value not in known:
                 raise ConfigError(f"unknown {option} {value!r}", where=f"--{option}", hint=", ".join(known))
+        self._check_cache()
         self._check_options()
         for k, prompt in enumerate(self.prompts):
             _check_prompt(self.model.configuration, prompt, self.count_of(k))
+
+    def _check_cache(self) -> None:
+        """Refuse formats of keys and values that programs do not keep."""
+        where = f"--cache-dtype {self.cache_dtype}"
+        if self.cache_dtype not in (None, *CACHE_DTYPES):
+            raise ConfigError("unknown format", where=where, hint=", ".join(CACHE_DTYPES))
+        if self.cache_dtype not in (None, "int8", self.dtype):
+            what = "a program of a PE has one 16-bit format, that of its weights"
+            raise UnsupportedError(what, where=where, hint=f"--dtype {self.cache_dtype}, or --cache-dtype int8")
+        if self.int8 and self.decode_mesh is not None:
+            what = "keys and values of 8 bits do not move to another mesh, whose columns have other parts of heads"
+            raise UnsupportedError(what, where=where, hint="leave --decode-mesh out, or this option")
 
     def _check_options(self) -> None:
         """Refuse options that exclude each other."""
@@ -297,6 +316,11 @@ class AnswerRequest:
         if self.prefill != "auto":
             what = "with a draft prompts are read in pieces"
             raise UnsupportedError(what, where=f"--prefill {self.prefill}", hint="leave it out")
+
+    @property
+    def int8(self) -> bool:
+        """Whether keys and values are kept as numbers of 8 bits."""
+        return self.cache_dtype == "int8"
 
     @property
     def has_one_cache(self) -> bool:

@@ -88,6 +88,8 @@ class DecoderMemory:
         Whether it is that of the program that reads prompts at once; tokens are then those of a prompt.
     batch : int
         Requests whose tokens a step takes together, as of `Placement`.
+    int8 : bool
+        Whether keys and values have 8 bits.
     """
 
     machine: Machine
@@ -96,6 +98,7 @@ class DecoderMemory:
     height: int
     reads: bool = False
     batch: int = 0
+    int8: bool = False
 
     @property
     def total(self) -> int:
@@ -105,8 +108,8 @@ class DecoderMemory:
     def parts(self, layers: int, tokens: int) -> dict[str, int]:
         """Return the bytes of so many layers with room for so many tokens, by what they are."""
         if self.reads:
-            return prompt_bytes_of(self.decoder, self.width, self.height, layers, tokens)
-        return bytes_of(self.decoder, self.width, self.height, layers, tokens, self.batch)
+            return prompt_bytes_of(self.decoder, self.width, self.height, layers, tokens, self.int8)
+        return bytes_of(self.decoder, self.width, self.height, layers, tokens, self.batch, self.int8)
 
     def needed(self, layers: int, tokens: int) -> int:
         """Return the bytes that so many layers need, with room for so many tokens."""
@@ -142,13 +145,15 @@ def columns_of(memory: DecoderMemory, tokens: int) -> int:
     return cdiv(memory.regions(tokens), below) * memory.width
 
 
-def smallest_mesh(machine: Machine, decoder: Decoder, tokens: int, reads: bool = False) -> int | None:
+def smallest_mesh(
+    machine: Machine, decoder: Decoder, tokens: int, reads: bool = False, int8: bool = False
+) -> int | None:
     """Return the side of the smallest square on which one layer fits, None if the wafer is too small."""
     low, high = 1, min(machine["fabric.width"], machine["fabric.height"]) + 1
     top = high
     while low < high:
         middle = (low + high) // 2
-        if DecoderMemory(machine, decoder, middle, middle, reads).layers_that_fit(tokens):
+        if DecoderMemory(machine, decoder, middle, middle, reads, int8=int8).layers_that_fit(tokens):
             high = middle
         else:
             low = middle + 1
@@ -187,7 +192,9 @@ def places_of(machine: Machine, width: int, height: int) -> int:
     return int(machine["fabric.width"] // width) * int(machine["fabric.height"] // height)
 
 
-def admit(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int) -> DecoderMemory:
+def admit(
+    machine: Machine, decoder: Decoder, width: int, height: int, tokens: int, int8: bool = False
+) -> DecoderMemory:
     """Return the memory of a PE, or refuse a mesh that the wafer has not or on which no layer fits.
 
     Raises
@@ -200,11 +207,11 @@ def admit(machine: Machine, decoder: Decoder, width: int, height: int, tokens: i
             raise PlanError(
                 f"{asked} PEs, the wafer has {limit}", where=f"mesh {name}", limit=name, needed=asked, available=limit
             )
-    found = DecoderMemory(machine, decoder, width, height)
+    found = DecoderMemory(machine, decoder, width, height, int8=int8)
     if not found.layers_that_fit(tokens):
         parts = found.parts(1, tokens)
         name = max((name for name in parts if name not in ("code", "vectors")), key=lambda each: parts[each])
-        side = smallest_mesh(machine, decoder, tokens)
+        side = smallest_mesh(machine, decoder, tokens, int8=int8)
         need = sum(parts.values())
         raise PlanError(
             f"one layer takes {need:,} bytes of PE (0, 0), {parts[name]:,} of them {name}; a PE has {found.total:,}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from fabric.networks.inference.decoder import Decoder
@@ -62,6 +63,16 @@ def _program(
     }
 
 
+def _tried(
+    machine: Machine, name: str, decoder: Decoder, meshes: tuple[Mesh, Mesh], prompt: int, tokens: int
+) -> dict[str, Any]:
+    """Return phases and rates of one program, or why it is impossible."""
+    try:
+        return _program(machine, name, decoder, meshes, prompt, tokens)
+    except (ProgramError, UnsupportedError) as error:
+        return {"impossible": str(error)}
+
+
 def _check_lengths(name: str, decoder: Decoder, prompt: int, tokens: int, reused: int) -> None:
     """Refuse a request that is longer than the context, or of which nothing is left to read."""
     if prompt + tokens > decoder.context:
@@ -84,6 +95,7 @@ def planned(
     wafers: int = 1,
     batch: int | None = None,
     reused: int = 0,
+    int8: bool = False,
 ) -> dict[str, Any]:
     """Return the facts of an inference.
 
@@ -99,6 +111,8 @@ def planned(
         Requests whose tokens a step takes together.
     reused : int
         First tokens of the prompt whose keys and values are there, since another request began with them.
+    int8 : bool
+        Whether keys and values have 8 bits; of the two programs, which have 16, nothing changes.
 
     Raises
     ------
@@ -108,24 +122,22 @@ def planned(
         The mesh is larger than the wafer, or not even one layer fits.
     """
     _check_lengths(name, decoder, prompt, tokens, reused)
-    memory = admit(machine, decoder, *mesh, prompt + tokens)
-    admit(machine, decoder, *prefill_mesh, 1)
+    memory = admit(machine, decoder, *mesh, prompt + tokens, int8)
+    admit(machine, decoder, *prefill_mesh, 1, int8)
     reading = _reading(machine, decoder, memory, prefill_mesh, prompt, tokens)
     fit, regions = memory.layers_that_fit(prompt + tokens), memory.regions(prompt + tokens)
     places = places_of(machine, *mesh)
-    resident = _resident(machine, decoder, mesh, prompt + tokens)
-    programs: dict[str, Any] = {}
-    for each in PROGRAMS:
-        try:
-            programs[each] = _program(machine, each, decoder, (prefill_mesh, mesh), prompt, tokens)
-        except (ProgramError, UnsupportedError) as error:
-            programs[each] = {"impossible": str(error)}
+    resident = _resident(machine, decoder, mesh, prompt + tokens, int8)
+    programs = {each: _tried(machine, each, decoder, (prefill_mesh, mesh), prompt, tokens) for each in PROGRAMS}
     try:
         served: dict[str, Any] = user_rates(machine, name, decoder, mesh, prompt + tokens, wafers)
     except (ProgramError, UnsupportedError) as error:
         served = {"impossible": str(error)}
-    behind = {} if not reused else {"reused": _behind(machine, decoder, mesh, prompt, tokens, reused, programs)}
-    together = {} if batch is None else {"batch": _together(machine, decoder, mesh, prompt + tokens, batch, resident)}
+    more: dict[str, Any] = {}
+    if reused:
+        more["reused"] = _behind(machine, decoder, mesh, prompt, tokens, reused, programs)
+    if batch is not None:
+        more["batch"] = _together(memory, prompt + tokens, batch, resident)
     return {
         "model": name,
         "preset": machine.preset,
@@ -135,6 +147,7 @@ def planned(
         "prefill_mesh": list(prefill_mesh),
         "prompt_length": prompt,
         "tokens": tokens,
+        "cache_dtype": "int8" if int8 else "f16",
         "memory_per_pe": {"bytes": memory.total, "parts": memory.parts(fit, prompt + tokens)},
         "regions": {
             "layers_each": fit,
@@ -149,8 +162,7 @@ def planned(
         "resident": resident,
         "one_user": served,
         "beside_the_layers": extras(machine, decoder, *mesh, regions).as_dict(),
-        **behind,
-        **together,
+        **more,
     }
 
 
@@ -188,20 +200,21 @@ def _said_of_reused(found: dict[str, Any], prompt: int) -> list[str]:
     return lines
 
 
-def _resident(machine: Machine, decoder: Decoder, mesh: Mesh, tokens: int) -> dict[str, Any]:
+def _resident(machine: Machine, decoder: Decoder, mesh: Mesh, tokens: int, int8: bool) -> dict[str, Any]:
     """Return the cycles of the decoder that runs here, of a layer and of what stands beside the layers."""
     try:
-        runs = running(machine, decoder, *mesh, tokens)
+        runs = running(machine, decoder, *mesh, tokens, int8=int8)
     except ProgramError as error:  # an output matrix of which a PE cannot even count the words
         return {"impossible": str(error)}
     return {"layer": runs.layer, "beside": runs.beside}
 
 
-def _together(
-    machine: Machine, decoder: Decoder, mesh: Mesh, tokens: int, batch: int, alone: dict[str, Any]
-) -> dict[str, Any]:
-    """Return what a step takes that has a token of each of so many requests, with as many in all caches."""
-    memory = DecoderMemory(machine, decoder, *mesh, batch=batch)
+def _together(single: DecoderMemory, tokens: int, batch: int, alone: dict[str, Any]) -> dict[str, Any]:
+    """Return what a step takes that has a token of each of so many requests, with as many in all caches.
+
+    `single`: the memory of one request.
+    """
+    machine, decoder, memory = single.machine, single.decoder, replace(single, batch=batch)
     admit_batch(memory, tokens)
     fit = memory.layers_that_fit(tokens)
     found: dict[str, Any] = {
@@ -212,7 +225,7 @@ def _together(
         "regions": memory.regions(tokens),
     }
     try:
-        runs = running(machine, decoder, *mesh, tokens, batch)
+        runs = running(machine, decoder, memory.width, memory.height, tokens, batch, memory.int8)
     except ProgramError as error:
         return found | {"impossible": str(error)}
     whole = runs.cycles + runs.beside
@@ -253,7 +266,7 @@ def _reading(
         Of the mesh that decodes; on the same mesh both programs share the PEs, and regions have as many layers as the
         narrower of them lets in.
     """
-    reads = DecoderMemory(machine, decoder, *mesh, reads=True)
+    reads = DecoderMemory(machine, decoder, *mesh, reads=True, int8=memory.int8)
     fit, needed = reads.layers_that_fit(prompt), reads.needed(1, prompt)
     both = prompt + tokens
     found: dict[str, Any] = {"layer_bytes": needed, "bytes": reads.total, "layers_each": fit, "fit": bool(fit)}
@@ -261,7 +274,7 @@ def _reading(
         return found | {
             "largest": max(reads.parts(1, prompt).items(), key=lambda part: part[1]),
             "short_of": needed - reads.total,
-            "smallest_square": smallest_mesh(machine, decoder, prompt, reads=True),
+            "smallest_square": smallest_mesh(machine, decoder, prompt, reads=True, int8=memory.int8),
         }
     wide, other = columns_of(reads, prompt), columns_of(memory, both)
     if mesh == (memory.width, memory.height):
@@ -334,6 +347,13 @@ def _phase(label: str, facts: dict[str, Any]) -> tuple[str, str]:
     return f"{label}, cycles of a layer", f"{facts['layer']:,.0f} ({shares}); most: {facts['limit']}"
 
 
+def _of_bytes(facts: dict[str, Any]) -> str:
+    """Return what is said of keys and values of 8 bits."""
+    if facts["cache_dtype"] != "int8":
+        return ""
+    return " of int8, as the decoder that runs here has them; programs A and B and what one user gets are of 16 bits"
+
+
 def described(facts: dict[str, Any]) -> str:
     """Return the facts as text for a terminal."""
     memory, regions = facts["memory_per_pe"], facts["regions"]
@@ -354,7 +374,7 @@ def described(facts: dict[str, Any]) -> str:
         *_said_of_wafers(served),
         *_said_of_reading(facts),
         ("one request uses", f"{regions['used_by_one_request']:.0%} of its regions at a time"),
-        ("cache", f"{facts['cache_tokens']:,} tokens"),
+        ("cache", f"{facts['cache_tokens']:,} tokens{_of_bytes(facts)}"),
     ]
     first = "x".join(map(str, facts["prefill_mesh"]))
     lines = [

@@ -53,7 +53,7 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, T
 """Reading a damaged file, or one that is no archive, may raise these."""
 
 TOKENS, AT_A_TIME = "tokens of the cache", "--layers-at-a-time"
-SAME = ("version of wse-sim", "MODEL", "--mesh", "--cache", "--dtype", AT_A_TIME)
+SAME = ("version of wse-sim", "MODEL", "--mesh", "--cache", "--dtype", "--cache-dtype", AT_A_TIME)
 """Keys and values of an answer's tokens depend on these, beside the machine; the answer depends on more."""
 
 BLOCK = 1 << 22
@@ -265,6 +265,7 @@ def _asked(request: AnswerRequest) -> dict[str, Any]:
         "--mesh": list(request.mesh),
         "--cache": request.policy,
         "--dtype": request.dtype,
+        "--cache-dtype": request.cache_dtype or request.dtype,
         "--prefill": request.prefill,
         AT_A_TIME: request.at_a_time,
         "--chunk": request.chunk,

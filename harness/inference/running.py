@@ -45,17 +45,25 @@ class Running:
         return self.layer * self.layers
 
 
-def placed(decoder: Decoder, width: int, height: int, layers: int, tokens: int, batch: int = 0) -> DecoderPlacement:
-    """Return so many layers of a decoder on a mesh, with room for so many tokens, of each request of a batch."""
-    return DecoderPlacement(decoder.part(0, layers), width, height, max(1, cdiv(tokens, height)), batch=batch)
+def placed(
+    decoder: Decoder, width: int, height: int, layers: int, tokens: int, batch: int = 0, int8: bool = False
+) -> DecoderPlacement:
+    """Return so many layers of a decoder on a mesh, with room for so many tokens, of each request of a batch.
+
+    With `int8` keys and values have 8 bits.
+    """
+    room = max(1, cdiv(tokens, height))
+    return DecoderPlacement(decoder.part(0, layers), width, height, room, batch=batch, int8=int8)
 
 
 @cache
-def running(machine: Machine, decoder: Decoder, width: int, height: int, tokens: int, batch: int = 0) -> Running:
+def running(
+    machine: Machine, decoder: Decoder, width: int, height: int, tokens: int, batch: int = 0, int8: bool = False
+) -> Running:
     """Return the cycles of the step that takes the last of so many tokens, of each request of a batch."""
 
     def step(*layers: LayerKind) -> int:
-        place = placed(decoder.of_kinds(layers), width, height, len(layers), tokens, batch)
+        place = placed(decoder.of_kinds(layers), width, height, len(layers), tokens, batch, int8)
         return StepCycles(Decode(machine, place)).step([tokens - 1] * batch if batch else tokens - 1)
 
     decoder = decoder.within(tokens)
@@ -66,16 +74,20 @@ def running(machine: Machine, decoder: Decoder, width: int, height: int, tokens:
     return Running(round(whole / decoder.layers), one - layers[first], decoder.layers)
 
 
-def prompt_bytes_of(decoder: Decoder, width: int, height: int, layers: int, tokens: int) -> dict[str, int]:
+def prompt_bytes_of(
+    decoder: Decoder, width: int, height: int, layers: int, tokens: int, int8: bool = False
+) -> dict[str, int]:
     """Return the bytes of the fullest PE while it reads so many tokens at once, by what they are, as of `bytes_of`."""
-    place = placed(replace(decoder, vocabulary=1), width, height, layers, tokens)
+    place = placed(replace(decoder, vocabulary=1), width, height, layers, tokens, int8=int8)
     found = prompt_words(PromptPlacement(place, tokens))
     found.pop("output matrix")
     return {name: 2 * words for name, words in found.items()}
 
 
-def bytes_of(decoder: Decoder, width: int, height: int, layers: int, tokens: int, batch: int = 0) -> dict[str, int]:
+def bytes_of(
+    decoder: Decoder, width: int, height: int, layers: int, tokens: int, batch: int = 0, int8: bool = False
+) -> dict[str, int]:
     """Return the bytes of the fullest PE by what they are, without the output matrix, which has a region of its own."""
-    found = needed_words(placed(replace(decoder, vocabulary=1), width, height, layers, tokens, batch))
+    found = needed_words(placed(replace(decoder, vocabulary=1), width, height, layers, tokens, batch, int8))
     found.pop("output matrix")
     return {name: 2 * words for name, words in found.items()}

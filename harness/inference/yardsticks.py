@@ -88,7 +88,8 @@ class Yardstick:
         if place.decoder.parameters >= LARGE:
             return
         found = np.array(logits)
-        plain, bound = bounded_logits(place.decoder, self.weights, tokens, place.dtype, place.width + place.height)
+        places = place.width + place.height
+        plain, bound = bounded_logits(place.decoder, self.weights, tokens, place.dtype, places, place.int8)
         plain, bound = plain[-len(found) :], bound[-len(found) :]
         share = np.abs(found - plain) / bound
         agreement.error_bound = max(agreement.error_bound or 0.0, float(bound.max()))

@@ -11,6 +11,8 @@ norm        the error of each feature, and that of the root of the mean square, 
 positions   cosines and sines of position t are off by `TURN` (t / 64 + 64) v
 softmax     an error d of a score moves a mixed value by share * d * (value - mixed value)
 gated part  slopes of activations, and their own roundings; a formula of the error function is off by `TAIL` |x|
+8 bits      keys and values of a cache that has these are off by half of 1/64 of a power of two, at most the largest
+            number of their head; such errors are evenly spread
 rounding    u |y| + the smallest 16-bit step, wherever a product reads y
 
 v = 2^-24 is the rounding of f32, u that of the 16-bit format.  Weights are those that PEs hold, so they are exact.
@@ -53,8 +55,10 @@ TAIL = 2e-7
 class _PartErrors:
     """A `_PartErrors` has the variances of the errors of a decoder's parts."""
 
-    def __init__(self, decoder: Decoder, weights: Mapping[str, Any], dtype: str, places: int) -> None:
-        self.decoder, self.weights, self.places = decoder, weights, places
+    def __init__(
+        self, decoder: Decoder, weights: Mapping[str, Any], dtype: str, places: int, int8: bool = False
+    ) -> None:
+        self.decoder, self.weights, self.places, self.int8 = decoder, weights, places, int8
         self.unit = {"f16": 2.0**-11, "cb16": 2.0**-10}[dtype]
         self.least = {"f16": 2.0**-25, "cb16": 2.0**-52}[dtype]
 
@@ -128,6 +132,13 @@ class _PartErrors:
         y, variance = self.half((y * scale, scale**2 * np.concatenate(found, axis=-1)))
         return y.swapaxes(0, 1), variance.swapaxes(0, 1)
 
+    def kept(self, pair: Pair) -> Pair:
+        """Return keys or values as the cache gives them back, (heads, tokens, head_size)."""
+        y, variance = pair
+        if not self.int8:
+            return pair
+        return y, variance + (np.abs(y).max(axis=-1, keepdims=True) / 64) ** 2 / 12
+
     def capped(self, pair: Pair, cap: float | None) -> Pair:
         """Return cap * tanh(x / cap), or x without a cap; tanh is a difference of numbers near one."""
         if cap is None:
@@ -168,9 +179,10 @@ class _PartErrors:
             found |= {name: self.norm(f"{part}.{name}_norm.weight", found[name]) for name in ("q", "k")}
         kind = decoder.kind(layer)
         q = self.turned(found["q"], decoder.heads, decoder.head_size**-0.5, kind)
-        k = self.turned(found["k"], decoder.kv_heads, 1.0, kind)
+        k = self.kept(self.turned(found["k"], decoder.kv_heads, 1.0, kind))
         tokens = len(given[0])
         v0, vv = (each.reshape(tokens, decoder.kv_heads, -1).swapaxes(0, 1) for each in self.half(found["v"]))
+        v0, vv = self.kept((v0, vv))
         heads = []
         for head in range(decoder.heads):
             j = head // decoder.group
@@ -248,7 +260,7 @@ class _PartErrors:
 
 
 def bounded_logits(
-    decoder: Decoder, weights: Mapping[str, Any], ids: Sequence[int], dtype: str, places: int
+    decoder: Decoder, weights: Mapping[str, Any], ids: Sequence[int], dtype: str, places: int, int8: bool = False
 ) -> tuple[Array, Array]:
     """Return the logits behind each token, and how far those of the wafer should lie from them at most.
 
@@ -262,12 +274,14 @@ def bounded_logits(
         What products read.
     places : int
         PEs of the mesh along both axes: additions that sums over PEs may have more.
+    int8 : bool
+        Whether the cache has keys and values of 8 bits.
 
     Returns
     -------
     logits, bound : ndarray, (tokens, vocabulary)
     """
-    parts = _PartErrors(decoder, weights, dtype, places)
+    parts = _PartErrors(decoder, weights, dtype, places, int8)
     x = parts.weight(EMBEDDING)[np.asarray(ids)]
     pair: Pair = x, np.zeros_like(x)
     if decoder.learned:

@@ -2,7 +2,8 @@
 
 In a PE
     Entries lie in slots 0 .. n-1 without order; a list has the slots from the oldest to the newest.  An entry that
-    leaves makes room for the one that comes.  Keys lie by features, values by tokens, as the products want them.  The
+    leaves makes room for the one that comes.  Keys lie by features, values by tokens, as the products want them; of
+    numbers of 8 bits (`fabric.networks.inference.int8`) two share a word, and exponents lie behind, by heads.  The
     number of slots a product walks over is n rounded up to a multiple of 4; slots behind n count as lowest scores.
 
 What moves
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from fabric.asm.operands import Dsd, Dsr, Reg, Var
 from fabric.layout.layout import Layout
 from fabric.networks.inference.axes import COLOR_SHIFT, QUEUE_SHIFT
+from fabric.networks.inference.int8 import emit_entries
 from fabric.networks.inference.placement import DecoderPlacement
 from fabric.networks.inference.writer import DecoderWriter
 
@@ -76,7 +78,7 @@ class CacheCode:
         self.slot, self.comes, self.goes = (p.array(name, lanes, "u16") for name in ("slot", "comes", "goes"))
         self.width = p.array("width", lanes, "u16")  # slots a product walks over
         self.size = p.scalar("size", "u16")  # of all heads' scores, of all tokens
-        entry = 2 * lanes * place.kv_rows
+        entry = lanes * place.entry_words
         if self.moving:
             self.leaving, self.arrived = p.array("leaving", entry, place.dtype), p.array("arrived", entry, place.dtype)
             if lanes > 1 and place.ahead == 1:
@@ -319,9 +321,30 @@ class CacheCode:
 
     # --- a layer ------------------------------------------------------------------------------------------------------
 
+    def _own(self) -> tuple[Var, int, int]:
+        """Return where the entries of a step's tokens are, the first word of the first, and the words between them."""
+        w, place = self.w, self.w.place
+        return (
+            (w.entries, 0, place.entry_words)
+            if place.int8
+            else (w.qkv_half, place.query_rows, place.shapes["qkv"].rows)
+        )
+
+    def _walks(self) -> list[tuple[int, Dsd]]:
+        """Return the words of each section of an entry, and how it is walked over where it lies in the cache."""
+        p, place, cache = self.w.p, self.w.place, self.w.cache
+        rows, heads, part, slots = place.kept_rows, place.kv_heads, place.kept_part, place.capacity
+        found = [
+            (rows, p.mem4d(cache, (rows, 1), (slots, 1))),
+            (rows, p.mem4d(cache, (heads, part), (slots * part, 1))),
+        ]
+        return found + [(heads, p.mem4d(cache, (heads, 1), (slots, 1)))] * place.int8
+
     def update(self) -> None:
         """Write what a layer does with its cache before attention: an entry leaves, one comes."""
         w, p, place = self.w, self.w.p, self.w.place
+        if place.int8:
+            emit_entries(w)
         if place.lanes > 1:
             self._update_all()
             return
@@ -329,42 +352,48 @@ class CacheCode:
         p.ld16(keys, w.pointers["cache"])
         p.ld16(mode, self.slot)
         p.add16(keys, keys, mode)
-        p.mul16(mode, mode, place.part)
+        p.mul16(mode, mode, place.kept_part)
         p.ld16(values, w.pointers["cache"])
         p.add16(values, values, mode)
-        p.add16(values, values, place.kv_rows * place.capacity)
-        by_feature = p.mem4d(w.cache, (place.kv_rows, 1), (place.capacity, 1))
-        by_head = p.mem4d(w.cache, (place.kv_heads, place.part), (place.capacity * place.part, 1))
+        p.add16(values, values, place.kept_rows * place.capacity)
+        places = [keys, values]
+        if place.int8:
+            places.append(p.reg16("exponents"))
+            p.add16(places[2], keys, 2 * place.kept_rows * place.capacity)
+        walks, entry = self._walks(), place.entry_words
         read, write = p.dsr("src1", name="leaving entry"), self.write or p.dsr("dest", name="coming entry")
         if self.moving and not self.top:
             p.ld16(mode, self.goes)
             with p.if_("ne", mode, 0, "16"):
-                for offset, walk, address in ((0, by_feature, keys), (place.kv_rows, by_head, values)):
+                offset = 0
+                for (count, walk), address in zip(walks, places, strict=True):
                     p.load(read, walk)
                     p.dsr_base(read, address)
-                    p.mov16(p.mem1d(self.leaving, place.kv_rows, offset=offset), read)
+                    p.mov16(p.mem1d(self.leaving, count, offset=offset), read)
+                    offset += count
                 out = p.output_queue(QUEUE_SHIFT, COLOR_SHIFT[self.parity])
-                p.mov16(p.fabout(out, 2 * place.kv_rows), self.leaving, async_=True)
+                p.mov16(p.fabout(out, entry), self.leaving, async_=True)
         end = p.new_label()
         p.ld16(mode, self.comes)
         p.branch("eq", mode, NOWHERE, end, "16")
 
-        def store(entry: list) -> None:
-            for source, walk, address in zip(entry, (by_feature, by_head), (keys, values), strict=True):
+        def store(source: Var, offset: int) -> None:
+            for (count, walk), address in zip(walks, places, strict=True):
                 p.load(write, walk)
                 p.dsr_base(write, address)
-                p.mov16(write, source)
+                p.mov16(write, p.mem1d(source, count, offset=offset))
+                offset += count
 
-        own = place.query_rows
         if self.moving and not self.bottom:
             with p.if_("eq", mode, BELOW, "16"):
                 into = p.input_queue(QUEUE_SHIFT, COLOR_SHIFT[1 - self.parity])
-                p.mov16(self.arrived, p.fabin(into, 2 * place.kv_rows))
-                store([p.mem1d(self.arrived, place.kv_rows, offset=k * place.kv_rows) for k in range(2)])
+                p.mov16(self.arrived, p.fabin(into, entry))
+                store(self.arrived, 0)
                 p.jump(end)
-        store([p.mem1d(w.qkv_half, place.kv_rows, offset=own + k * place.kv_rows) for k in range(2)])
+        own, first, _ = self._own()
+        store(own, first)
         p.place(end)
-        p.free(mode, keys, values)
+        p.free(mode, *places)
 
     def _update_all(self) -> None:
         """Write `update` of several tokens: entries that leave, and those that come, are one message."""
@@ -375,21 +404,22 @@ class CacheCode:
         if self.moving and not self.bottom:
             p.ld16(entries, self.comers)
             with p.if_("ne", entries, 0, "16"):
-                p.mul16(entries, entries, 2 * place.kv_rows)
+                p.mul16(entries, entries, place.entry_words)
                 into, queue = (
                     w.register("dest", "entry to write"),
                     p.input_queue(QUEUE_SHIFT, COLOR_SHIFT[1 - self.parity]),
                 )
                 source = w.register("src1", "entry to read")
                 p.load(into, p.mem1d(self.arrived))
-                p.load(source, p.fabin(queue, 2 * place.lanes * place.kv_rows))
+                p.load(source, p.fabin(queue, place.lanes * place.entry_words))
                 p.dsr_len(into, entries)
                 p.dsr_len(source, entries)
                 p.mov16(into, source)
             p.ldi(entries, self.arrived)
         read, write = w.register("src1", "entry to read"), w.register("dest", "entry to write")
-        p.load(read, p.mem1d(w.qkv_half, place.kv_rows, save=True))
-        p.ldi(own, w.qkv_half[place.query_rows])
+        entry, first, each = self._own()
+        p.load(read, p.mem1d(entry, place.kept_rows, save=True))
+        p.ldi(own, entry[first])
         with w.lanes() as lane:
             mode = p.reg16("mode")
             end, stored = p.new_label(), p.new_label()
@@ -398,16 +428,18 @@ class CacheCode:
             if self.moving and not self.bottom:
                 p.dsr_base(read, entries)
                 with p.if_("eq", mode, BELOW, "16"):
-                    p.add16(entries, entries, 2 * place.kv_rows)
+                    p.add16(entries, entries, place.entry_words)
                     p.jump(stored)
             p.dsr_base(read, own)
             p.place(stored)
-            for address, walk in self._entry(lane, mode):
+            for address, (count, walk) in zip(self._entry(lane, mode), self._walks(), strict=True):
                 p.load(write, walk)
                 p.dsr_base(write, address)
+                if place.int8:  # fewer exponents than keys
+                    p.dsr_len(read, count)
                 p.mov16(write, read)
             p.place(end)
-            p.add16(own, own, place.shapes["qkv"].rows)
+            p.add16(own, own, each)
             p.free(mode)
         p.free(entries, own)
 
@@ -418,20 +450,20 @@ class CacheCode:
         p.ld16(count, self.leavers)
         with p.if_("ne", count, 0, "16"):
             read, write = w.register("src1", "entry to read"), w.register("dest", "entry to write")
-            p.load(write, p.mem1d(self.leaving, place.kv_rows, save=True))
+            p.load(write, p.mem1d(self.leaving, place.kept_rows, save=True))
             with w.lanes() as lane:
                 mode = p.reg16("mode")
                 p.ld16(mode, self.goes, index=lane)
                 with p.if_("ne", mode, 0, "16"):
-                    for address, walk in self._entry(lane, mode):
+                    for address, (_, walk) in zip(self._entry(lane, mode), self._walks(), strict=True):
                         p.load(read, walk)
                         p.dsr_base(read, address)
                         p.mov16(write, read)
                 p.free(mode)
-            p.mul16(count, count, 2 * place.kv_rows)
+            p.mul16(count, count, place.entry_words)
             out, source = w.register("dest", "to above"), w.register("src1", "leaving entries")
             p.load(
-                out, p.fabout(p.output_queue(QUEUE_SHIFT, COLOR_SHIFT[self.parity]), 2 * place.lanes * place.kv_rows)
+                out, p.fabout(p.output_queue(QUEUE_SHIFT, COLOR_SHIFT[self.parity]), place.lanes * place.entry_words)
             )
             p.load(source, p.mem1d(self.leaving))
             p.dsr_len(out, count)
@@ -439,16 +471,20 @@ class CacheCode:
             p.mov16(out, source, async_=True)
         p.free(count)
 
-    def _entry(self, lane: Reg | None, slot: Reg) -> Iterator[tuple[Reg, Dsd]]:
-        """Give where the keys, then the values, of a token's slot are, and how they are walked over."""
-        w, p, place = self.w, self.w.p, self.w.place
+    def _entry(self, lane: Reg | None, slot: Reg) -> Iterator[Reg]:
+        """Give where each section of a token's slot begins: the keys, then the values, and exponents if there are."""
+        p, place = self.w.p, self.w.place
         address, words = p.reg16("address"), p.reg16("words")
         self.own(address, lane)
         p.ld16(slot, self.slot, index=lane)
         p.add16(address, address, slot)
-        yield address, p.mem4d(w.cache, (place.kv_rows, 1), (place.capacity, 1))
-        p.mul16(words, slot, place.part - 1)
+        yield address
+        p.mul16(words, slot, place.kept_part - 1)
         p.add16(address, address, words)
-        p.add16(address, address, place.kv_rows * place.capacity)
-        yield address, p.mem4d(w.cache, (place.kv_heads, place.part), (place.capacity * place.part, 1))
+        p.add16(address, address, place.kept_rows * place.capacity)
+        yield address
+        if place.int8:
+            p.sub16(address, address, words)
+            p.add16(address, address, place.kept_rows * place.capacity)
+            yield address
         p.free(address, words)

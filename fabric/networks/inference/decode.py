@@ -65,6 +65,7 @@ from fabric.networks.inference.axes import COLOR_HAND, COLOR_HEAD, COLOR_IN, COL
 from fabric.networks.inference.cache import BLOCKS, CacheCode, route_shift
 from fabric.networks.inference.elementwise import LOCAL, Rotary, emit_capped, emit_gated, emit_norm, emit_residual
 from fabric.networks.inference.experts import ExpertChoice
+from fabric.networks.inference.int8_attention import Int8Attention
 from fabric.networks.inference.log import ClockLog
 from fabric.networks.inference.move.code import COLOR_PASS, receive_cache
 from fabric.networks.inference.placement import DecoderPlacement
@@ -274,7 +275,8 @@ class Decode:
         rotary, search = Rotary(w), ArgMax(w) if place.last else None
         entry = p.dsr("dest", name="coming entry") if self.arrived else None
         cache = CacheCode(w, self.cache_policy, row.parity, row.first, row.last, entry)
-        attention = Attention(w, cache, self.level(column), self.x.queues.levels[0])
+        attends = Int8Attention if place.int8 else Attention
+        attention = attends(w, cache, self.level(column), self.x.queues.levels[0])
         window = None if place.decoder.window is None else AttentionWindow(w, cache)
         log = ClockLog(p) if self.region is not None and column.first else None
         summed, done = self._emitters(w, column, row, stamps)

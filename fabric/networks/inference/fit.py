@@ -43,7 +43,8 @@ def temporary_words(place: DecoderPlacement) -> int:
     vectors += place.last * (2 + 2) * place.vocabulary
     vectors += 2 * place.squares + place.capacity * (place.ahead == 1)
     vectors += 4 * place.capacity + 4 if place.decoder.window is not None else 0
-    vectors += 4 * place.kv_rows if place.height > 1 else 0  # an entry that leaves, one that comes
+    vectors += 2 * place.entry_words if place.height > 1 else 0  # an entry that leaves, one that comes
+    vectors += place.int8 * (2 * place.kv_heads + place.entry_words)
     kinds = 1 + place.decoder.is_local
     angles = (4 * (2 + 3 * lanes + bool(place.batch)) * kinds + 4 * lanes * place.turned_heads) * place.pairs
     functions = 6 * 2 * function_room(place) + place.last * 2 * place.vocabulary  # with the numbers of tokens
@@ -55,6 +56,7 @@ def temporary_words(place: DecoderPlacement) -> int:
         + angles
         + marks
         + experts
+        + place.int8 * (place.capacity + max(place.capacity, 4 * place.part))
         + (20 * lanes + 2 * lanes * hidden + 4 * place.told) * bool(place.batch)
     )
 

@@ -85,7 +85,7 @@ class Oracle:
         self.rows = Rows(place.height, place.tokens_per_row, self.decode.policy, self.decode.blocks)
         self._before: list[list[int]] = [[] for _ in range(place.height)]  # tokens in slots before the step
         size = place.decoder.layers, place.height, place.width, place.kv_heads
-        self.keys = np.zeros((*size, place.part, place.capacity), np.uint16)
+        self.keys = np.zeros((*size, place.part, place.capacity), np.uint16)  # of 8 bits: codes, as of `coded`
         self.values = np.zeros((*size, place.capacity, place.part), np.uint16)
 
     def anew(self) -> Oracle:
@@ -114,8 +114,16 @@ class Oracle:
         """Return keys and values in the shapes of this class, from the words that PEs have."""
         place = self.place
         words = np.moveaxis(cache.reshape(*cache.shape[:2], place.decoder.layers, -1), 2, 0)
-        half = place.kv_rows * place.capacity
-        return words[..., :half].reshape(self.keys.shape), words[..., half : 2 * half].reshape(self.values.shape)
+        half = place.kept_rows * place.capacity
+        keys, values = words[..., :half], words[..., half : 2 * half]
+        if not place.int8:
+            return keys.reshape(self.keys.shape), values.reshape(self.values.shape)
+        exponents = words[..., 2 * half :].reshape(*self.keys.shape[:4], 1, place.capacity)
+        keys = keys.reshape(*self.keys.shape[:4], -1, place.capacity)
+        values = values.reshape(*self.values.shape[:5], -1)
+        keys = np.concatenate([keys & 255, keys >> 8], axis=-2) | exponents << 8
+        values = np.concatenate([values & 255, values >> 8], axis=-1) | (exponents & 0xFF00).swapaxes(-1, -2)
+        return keys.astype(np.uint16), values.astype(np.uint16)
 
     def _biases(self, tables: Mapping[str, Bits]) -> dict[str, Bits]:
         """Return the biases of each product that has some: (places, layers, rows)."""
@@ -325,9 +333,43 @@ class Oracle:
         return self.do("add", self.do("mul", inverse, self.number(-2.0 * cap)), self.number(cap))
 
     def kept(self, qkv: Bits) -> Bits:
-        """Return queries, scaled, keys and values as products read them: rounded to 16 bits; (..., rows)."""
+        """Return queries, scaled, as products read them, keys and values as the cache has them; (..., rows)."""
         rows, scale = self.place.query_rows, self.number(1.0 / math.sqrt(self.place.decoder.head_size))
-        return self.rounded(np.concatenate([self.do("mul", qkv[..., :rows], scale), qkv[..., rows:]], axis=-1))
+        queries, rest = self.rounded(self.do("mul", qkv[..., :rows], scale)), qkv[..., rows:]
+        return np.concatenate([queries, self.coded(rest) if self.place.int8 else self.rounded(rest)], axis=-1)
+
+    def coded(self, numbers: Bits) -> Bits:
+        """Return keys and values of f32, (..., rows), as numbers of 8 bits: 256 E + n + 128, a part having one E.
+
+        An exact division by a power of two, one rounding to the nearest whole number, and a limit of 127.
+        """
+        parts = self.single.decode(numbers).reshape(*numbers.shape[:-1], -1, self.place.part)
+        peak = np.abs(parts).max(axis=-1, keepdims=True)
+        beyond = ~np.isfinite(peak)
+        exponents = np.clip(np.frexp(np.where(beyond, 1.0, peak))[1] - 1, -127, 127) + 127
+        exponents = np.where(beyond, 255, np.where(peak == 0, 0, exponents))
+        with np.errstate(invalid="ignore"):
+            whole = np.rint(np.ldexp(parts, 127 + 6 - exponents))
+            whole = np.where(np.isnan(whole), -128, np.clip(whole, -128, 127))
+        return (256 * exponents + whole + 128).astype(np.uint16).reshape(numbers.shape)
+
+    def read_back(self, kept: Bits) -> Bits:
+        """Return keys or values of the cache as products read them: those of 8 bits rounded once to 16."""
+        if not self.place.int8:
+            return kept
+        codes = kept.astype(np.int64)
+        values, half = np.ldexp(codes % 256 - 128.0, codes // 256 - 127 - 6), self.half
+        return np.asarray(numerics.encode(values, half.fmt, half.bias, half.ftz), np.uint16)
+
+    @property
+    def features(self) -> list[int]:
+        """The scores of a column are summed over its features of a head in this order."""
+        part = self.place.part
+        return (
+            [k for pair in zip(range(part // 2), range(part // 2, part), strict=True) for k in pair]
+            if (self.place.int8)
+            else list(range(part))
+        )
 
     def remember(self, layer: int, qkv: Bits) -> None:
         """Put the newest token's keys and values where the cache has its token now; move those that moved."""
@@ -375,9 +417,10 @@ class Oracle:
     def _scores(self, layer: int, rows: list[int], count: int, queries: Bits) -> Bits:
         """Return the scores of rows of PEs, (rows, width, heads, slots), summed over the columns of each head."""
         place = self.place
-        keys = self.keys[layer, rows][..., np.newaxis, :, :count]  # (rows, width, kv_heads, 1, part, slots)
+        # (rows, width, kv_heads, 1, part, slots)
+        keys = self.read_back(self.keys[layer, rows][..., np.newaxis, :, :count])
         found = np.zeros((len(rows), *queries.shape[:3], count), np.uint32)
-        for feature in range(place.part if count else 0):
+        for feature in self.features if count else ():
             found = self._grown(found, keys[..., feature, :], queries[..., feature, np.newaxis])
         found = self._over_heads(found.reshape(len(rows), place.width, place.heads, count))
         decoder, slots = place.decoder, [self.rows.rows[r].slots for r in rows]
@@ -395,7 +438,8 @@ class Oracle:
         """Return the values of rows of PEs by the shares of their slots, (rows, width, query_rows)."""
         place, count = self.place, terms.shape[-1]
         shares = self.rounded(terms).reshape(len(rows), place.width, place.kv_heads, place.decoder.group, count)
-        values = self.values[layer, rows][..., np.newaxis, :count, :]  # (rows, width, kv_heads, 1, slots, part)
+        # (rows, width, kv_heads, 1, slots, part)
+        values = self.read_back(self.values[layer, rows][..., np.newaxis, :count, :])
         found = np.zeros((*shares.shape[:-1], place.part), np.uint32)
         for slot in range(count):
             found = self._grown(found, values[..., slot, :], shares[..., slot, np.newaxis])

@@ -65,6 +65,8 @@ class DecoderPlacement:
         let begin anew before any step; 0: a step takes one token of the only request.
     ahead : int
         Tokens of each of these requests that a step takes, one behind the other.
+    int8 : bool
+        Whether the cache has keys and values of 8 bits (`fabric.networks.inference.int8`), else of `dtype`.
     """
 
     decoder: Decoder
@@ -77,6 +79,7 @@ class DecoderPlacement:
     requests: int = 1
     batch: int = 0
     ahead: int = 1
+    int8: bool = False
 
     def __post_init__(self) -> None:
         for name in ("width", "height", "tokens_per_row", "requests", "ahead"):
@@ -290,9 +293,24 @@ class DecoderPlacement:
         return self.lanes * max(1, self.decoder.chosen)
 
     @property
+    def kept_part(self) -> int:
+        """The features that a column has of a head take so many words of the cache, keys or values of a token."""
+        return self.pairs if self.int8 else self.part
+
+    @property
+    def kept_rows(self) -> int:
+        """The keys of a token take so many words of the cache, and its values as many."""
+        return self.kv_heads * self.kept_part
+
+    @property
+    def entry_words(self) -> int:
+        """A token takes so many words of the cache: keys, values and, of numbers of 8 bits, an exponent of both."""
+        return 2 * self.kept_rows + self.kv_heads * self.int8
+
+    @property
     def cache_words(self) -> int:
         """Keys and values of one answer take so many words of a PE in a layer."""
-        return 2 * self.kv_rows * self.capacity
+        return self.entry_words * self.capacity
 
     def words(self) -> dict[str, int]:
         """Return the words of 16 bits that a PE holds, by what they are; code and temporaries apart."""

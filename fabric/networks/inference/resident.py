@@ -232,10 +232,14 @@ def with_room(lasting: Mapping[str, Bits], place: DecoderPlacement) -> Mapping[s
         if name in found:
             found[name] = fitted(found[name], -1)
     cache = found["cache"]
-    if cache.shape[-1] == 2 * place.decoder.layers * place.kv_rows * slots:
-        halves = cache.reshape(*cache.shape[:2], place.decoder.layers, 2, -1)
-        keys = halves[..., 0, :].reshape(*halves.shape[:3], place.kv_rows, slots)
-        values = halves[..., 1, :].reshape(*halves.shape[:3], place.kv_heads, slots, place.part)
-        both = [fitted(each, axis).reshape(*halves.shape[:3], -1) for each, axis in ((keys, -1), (values, -2))]
-        found["cache"] = np.stack(both, axis=3).reshape(*cache.shape[:2], -1)
+    if cache.shape[-1] == place.decoder.layers * place.entry_words * slots:
+        layers = cache.reshape(*cache.shape[:2], place.decoder.layers, -1)
+        keys, values, exponents = np.split(layers, [place.kept_rows * slots, 2 * place.kept_rows * slots], axis=-1)
+        shapes = (place.kept_rows, slots), (place.kv_heads, slots, place.kept_part), (-1, slots)
+        parts = [
+            fitted(bits.reshape(*layers.shape[:3], *shape), axis).reshape(*layers.shape[:3], -1)
+            for bits, shape, axis in zip((keys, values, exponents), shapes, (-1, -2, -1), strict=True)
+            if bits.size
+        ]
+        found["cache"] = np.concatenate(parts, axis=-1).reshape(*cache.shape[:2], -1)
     return found

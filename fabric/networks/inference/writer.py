@@ -40,6 +40,8 @@ BATCH_WORDS = 900
 """A batch has room for so many more words of code."""
 EXPERT_WORDS = 1200
 """A router and experts have room for so many more words of code."""
+INT8_WORDS = 480
+"""Keys and values of 8 bits have room for so many more words of code."""
 HEAD_WORDS = 2048
 """A program without layers, of the last norm and the output matrix, has room for so many words of code."""
 CENTRED_WORDS, ERF_WORDS = 150, 250
@@ -57,7 +59,7 @@ def code_words(place: DecoderPlacement) -> int:
     found += CAP_WORDS * ((decoder.score_cap is not None) + (decoder.logit_cap is not None))
     found += EXPERT_WORDS * bool(decoder.experts)
     found += CENTRED_WORDS * 3 * decoder.centred + ERF_WORDS * (decoder.activation == "gelu_erf")
-    found += GELU_WORDS * (decoder.activation == "gelu") + BATCH_WORDS * bool(place.batch)
+    found += GELU_WORDS * (decoder.activation == "gelu") + BATCH_WORDS * bool(place.batch) + INT8_WORDS * place.int8
     return (
         found
         + MARK_WORDS * bool(decoder.marked)
@@ -84,7 +86,8 @@ def resident_variables(p: Program, place: DecoderPlacement, slots: int = 0, code
     layers = place.decoder.layers
     found = {"weights": p.array("weights", place.weight_words, place.dtype, bank=1)}
     if layers:
-        found["cache"] = p.array("cache", layers * place.caches * place.cache_words, place.dtype, bank=1)
+        kind = "u16" if place.int8 else place.dtype
+        found["cache"] = p.array("cache", layers * place.caches * place.cache_words, kind, bank=1)
     found["norms"] = p.array("norms", place.norm_vectors * place.hidden, "f32", bank=4)
     for symbol, words in place.bias_words.items():
         more = place.head_bias_words if symbol == "biases" else 0
@@ -312,6 +315,11 @@ class DecoderWriter(Idioms):
         self.qkv_half = p.array("qkv_half", lanes * rows, place.dtype)
         self.scores = p.array("scores", heads * place.capacity, "f32", bank=0)
         self.shares = p.array("shares", heads * place.capacity, place.dtype)
+        if place.int8:
+            self.exponents = p.array("exponents", 2 * lanes * place.kv_heads, "u16")  # of keys and values to keep
+            self.entries = p.array("entries", lanes * place.entry_words, "u16")
+            self.powers = p.array("powers", place.capacity, "u16", bank=2)  # of the numbers in a head's slots
+            self.opened = p.array("opened", max(place.capacity, 4 * part), place.dtype, bank=0)  # some of these numbers
         self.peaks = p.array("peaks", heads, "f32")
         if place.decoder.window is not None:
             self.limits = p.array("limits", lanes * place.capacity, "f32", bank=2)  # of scores, by slots

@@ -65,6 +65,20 @@ def test_a_plan_with_tokens_that_are_there(capsys):
         assert seconds == pytest.approx(each["read_cycles"] / 1.1e9)
 
 
+def test_a_plan_with_a_cache_of_8_bits(capsys):
+    """More tokens have room, the decoder that runs here takes longer, and programs A and B are as they were."""
+    words = ("plan", "LLaMA3-8B", "--inference", "--mesh", "360x360", "--prompt-length", "512", "--tokens", "4")
+    wide = json.loads(run(capsys, *words, "--json")[1])
+    _, out, _ = run(capsys, *words, "--batch", "2", "--cache-dtype", "int8")
+    assert "tokens of int8" in out
+    facts = json.loads(run(capsys, *words, "--batch", "2", "--cache-dtype", "int8", "--json")[1])
+    assert (facts["cache_dtype"], wide["cache_dtype"]) == ("int8", "f16")
+    assert 1.1 < facts["cache_tokens"] / wide["cache_tokens"] < 1.6
+    assert 1.02 < facts["resident"]["layer"] / wide["resident"]["layer"] < 1.2
+    assert facts["batch"]["layer"] > facts["resident"]["layer"]
+    assert facts["programs"] == wide["programs"]
+
+
 def test_a_plan_says_what_does_not_fit(capsys):
     """Memory while a prompt is read, and both meshes side by side: what is short of what, and what would do."""
     words = ("plan", "LLaMA3-8B", "--inference", "--mesh", "360x360", "--tokens", "4")
@@ -119,6 +133,7 @@ def test_a_directory_is_planned_by_its_sizes(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "what"),
     [
+        (("LLaMA3-8B", "--cache-dtype", "int8"), "says something about inference"),
         (("--inference", "--mesh", "4x4"), "--inference needs a model"),
         (("LLaMA3-8B", "--wafers", "2"), "--wafers: says something about inference"),
         (("LLaMA3.1-70B", "--inference"), "there are 1"),

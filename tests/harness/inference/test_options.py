@@ -20,7 +20,7 @@ OPTIONS = {
     "--dtype": "cb16", "--temperature": "9", "--top-k": "3", "--seed": "5", "--logits": "l.npz", "--verify": "off",
     "--estimate": None, "--out": "o.h5", "--trace": "events", "--random-layers": "1", "--chat": None, "--system": "x",
     "--layers-at-a-time": "1", "--cache-file": "k.npz", "--prefix": "p.npz", "--preset": "wse3",
-    "--explain": None, "--messages": "m.json",
+    "--explain": None, "--messages": "m.json", "--cache-dtype": "int8",
 }  # fmt: skip
 """A value of each option that is not its default."""
 

@@ -32,7 +32,7 @@ from fabric.networks.inference.prefill.program import Prefill
 from fabric.networks.inference.prefill.reading import embeddings, readings
 from fabric.networks.inference.resident import ResidentDecoder
 from fabric.program.program import Program
-from wse_core.errors import ConfigError, PlanError
+from wse_core.errors import ConfigError, PlanError, UnsupportedError
 from wse_core.formats import Bits
 from wse_core.params import Machine
 
@@ -77,6 +77,8 @@ class TwoMeshes:
     ------
     ConfigError
         No token to read.
+    UnsupportedError
+        Keys and values of 8 bits.
     PlanError
         The meshes do not lie side by side on the wafer.
     """
@@ -93,6 +95,13 @@ class TwoMeshes:
         if length < 1:
             raise ConfigError(
                 "a prompt of one token has no keys and values to move", where="--decode-mesh", hint="a longer prompt"
+            )
+        if prefill.int8 or decode.int8:
+            raise UnsupportedError(
+                "keys and values of 8 bits that move to another mesh",
+                where="--decode-mesh",
+                cause="columns of another mesh have other parts of heads, and each part has an exponent of its own",
+                hint="a cache of 16 bits",
             )
         self.machine = machine
         self.width, self.height = prefill.width + decode.width, max(prefill.height, decode.height)

@@ -21,6 +21,7 @@ from fabric.networks.inference.elementwise import (
     emit_exponent,
     emit_plain,
 )
+from fabric.networks.inference.int8 import TOP, emit_codes, opener
 from fabric.networks.inference.prefill.writer import PromptWriter
 
 __all__ = ["AngleTasks", "emit_biases", "emit_gated", "emit_norm"]
@@ -279,14 +280,59 @@ class AngleTasks:
         queries = p.mem4d(w.qkv, (s, place.query_rows), (rows, 1))
         p.fmuls(queries, queries, 1.0 / math.sqrt(place.decoder.head_size))
         p.fs2h(w.queries, p.mem4d(w.qkv, (place.heads, s, part), (part, rows, 1)))
+        if place.int8:
+            self._keep_bytes()
+            return
         own_keys = p.mem4d(w.qkv, (place.kv_rows, s), (1, rows), offset=place.query_rows)
         p.fs2h(p.mem4d(w.key_tile, (place.kv_rows, s), (keys, 1)), own_keys)
         first = place.query_rows + place.kv_rows
         own_values = p.mem4d(w.qkv, (place.kv_heads, s, part), (part, rows, 1), offset=first)
         p.fs2h(p.mem4d(w.value_tile, (place.kv_heads, s, part), (keys * part, part, 1)), own_values)
 
+    def _keep_bytes(self) -> None:
+        """Write codes and exponents of 8 bits, which the cache takes; key_tile, value_tile = what they stand for."""
+        w, p, place = self.w, self.w.p, self.w.place
+        s, part, keys, n, heads = w.prompt.tokens, place.part, w.prompt.keys, 2 * place.kv_rows, place.kv_heads
+        emit_codes(w, w.qkv, s, w.codes, n, 0, w.exponents, lambda: (w.written_half, w.second_half))
+        mask, middle = opener(place.dtype, p.machine["num.cb16_bias"])
+        p.sub16(w.exponents, w.exponents, TOP)
+        tiles = (
+            (w.key_tile, (heads, part, s), (part * keys, keys, 1), (part, 1, n), (1, 0, 2 * heads), 0),
+            (w.value_tile, (heads, s, part), (keys * part, part, 1), (part, n, 1), (1, 2 * heads, 0), 1),
+        )
+        for tile, sizes, strides, of_codes, of_powers, k in tiles:
+            given = p.mem4d(w.codes, sizes, of_codes, offset=k * place.kv_rows)
+            p.or16(p.mem4d(tile, sizes, strides, dtype="u16"), given, mask)
+            opened = p.mem4d(tile, sizes, strides)
+            p.fsubh(opened, opened, middle)
+            p.fscaleh(opened, opened, p.mem4d(w.exponents, sizes, of_powers, offset=k * heads))
+        p.add16(w.exponents, w.exponents, TOP)
+
+    def _remember_bytes(self) -> None:
+        """Write that keys and values of 8 bits come into the first slots of the layer's cache, two in a word."""
+        w, p, place = self.w, self.w.p, self.w.place
+        s, half, slots, heads, n = w.prompt.tokens, place.kept_part, place.capacity, place.kv_heads, 2 * place.kv_rows
+        both = (heads, half, s), (half * slots, slots, 1), (place.part, 1, n)
+        sections = (
+            (w.codes, *both, 0, half),
+            (w.codes, (heads, s, half), (slots * half, half, 1), (place.part, n, 1), place.kv_rows, half),
+            (w.exponents, (heads, s), (slots, 1), (1, 2 * heads), 0, heads),
+        )
+        with w.taking("cache", place.cache_words) as address:
+            for given, sizes, strides, of_given, first, more in sections:
+                high = p.mem4d(given, sizes, of_given, offset=first + more)
+                p.sll16(high, high, 8)
+                p.or16(high, high, p.mem4d(given, sizes, of_given, offset=first))
+                p.load(w.written_half, p.mem4d(w.cache, sizes, strides))
+                p.dsr_base(w.written_half, address)
+                p.mov16(w.written_half, high)
+                p.add16(address, address, place.kept_rows * slots)
+
     def remember(self) -> None:
         """Write that keys and values come into the first slots of the layer's cache."""
+        if self.w.place.int8:
+            self._remember_bytes()
+            return
         w, p, place = self.w, self.w.p, self.w.place
         s, part, keys = w.prompt.tokens, place.part, w.prompt.keys
         with w.taking("cache", place.cache_words) as address:

@@ -32,6 +32,8 @@ def prompt_words(prompt: PromptPlacement) -> dict[str, int]:
         "lists": 2 * place.height + prompt.key_slots * s + 2 * s + 3 * 15,
         "functions": 6 * 2 * CHUNK + GAPS,
     }
+    if place.int8:
+        found["numbers of 8 bits"] = 2 * s * (place.kv_rows + place.kv_heads)
     if place.decoder.experts:
         found["choice of experts"] = PromptExperts.words(prompt)
     if place.decoder.is_local:

@@ -216,7 +216,7 @@ class PrefillOracle:
         self._remember(layer, k, v)
         blocks = [np.zeros((*size, keys, place.part), np.uint16) for _ in range(2)]
         for block, own in zip(blocks, (k, v), strict=True):
-            block[..., :s, :] = own
+            block[..., :s, :] = self.oracle.read_back(own)
         firsts = [first for first in range(0, place.width, place.group) if not self.prompt.is_idle(first)]
         heads = np.array(firsts)[:, np.newaxis] + np.arange(place.group)  # columns of each head
         scores = np.array(

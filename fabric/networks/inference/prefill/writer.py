@@ -57,6 +57,9 @@ class PromptWriter(Idioms):
         self.queries = p.array("queries", heads * s * part, half)
         self.key_tile = p.array("key_tile", prompt.tile_elements["scores"], half, bank=1)
         self.value_tile = p.array("value_tile", prompt.tile_elements["mix"], half, bank=1)
+        if place.int8:
+            self.codes = p.array("codes", 2 * s * place.kv_rows, "u16")  # keys and values of 8 bits
+            self.exponents = p.array("exponents", 2 * s * place.kv_heads, "u16")
         self.partial = p.array("partial", max(prompt.block, prompt.piece), "f32", bank=0)
         scores = heads * s * prompt.width_of_keys
         self.scores = p.array("scores", scores, "f32", bank=0)

@@ -31,15 +31,16 @@ ALL = Decoder(6, 2, 4, 2, 4, 5, 5, 64, 1e-5, o_bias=True, ffn_bias=True, qkv_bia
     height=st.integers(1, 7),
     room=st.integers(1, 9),
     batch=st.sampled_from([0, 0, 1, 3, 8]),
+    int8=st.booleans(),
 )
-@example(decoder=Decoder(1, 1, 6, 3, 8, 1, 2, 64), width=1, height=1, room=1, batch=0)
-@example(decoder=ALL, width=5, height=3, room=2, batch=4)
-@example(decoder=CLASSIC[0], width=5, height=3, room=2, batch=4)
-@example(decoder=CLASSIC[1], width=5, height=3, room=2, batch=4)
-@example(decoder=CLASSIC[2], width=5, height=3, room=2, batch=0)
-def test_programs_take_what_is_reckoned(decoder, width, height, room, batch):
+@example(decoder=Decoder(1, 1, 6, 3, 8, 1, 2, 64), width=1, height=1, room=1, batch=0, int8=True)
+@example(decoder=ALL, width=5, height=3, room=2, batch=4, int8=True)
+@example(decoder=CLASSIC[0], width=5, height=3, room=2, batch=4, int8=False)
+@example(decoder=CLASSIC[1], width=5, height=3, room=2, batch=4, int8=True)
+@example(decoder=CLASSIC[2], width=5, height=3, room=2, batch=0, int8=True)
+def test_programs_take_what_is_reckoned(decoder, width, height, room, batch, int8):
     """Code stays below its share; variables are those that are counted, but for the gaps between them."""
-    place = DecoderPlacement(decoder, width, height, room, batch=batch)
+    place = DecoderPlacement(decoder, width, height, room, batch=batch, int8=int8)
     assume(have_room(needed_words(place)))
     counted = {name: words for name, words in needed_words(place).items() if name != "code"}
     for image in Decode(machine(), place).layout().build().programs:
