@@ -11,8 +11,9 @@ import io
 import os
 import sys
 import tempfile
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from fabric.host.recording import record
 from traces.export.textlog import write_log
 from traces.trace import Trace
 
-__all__ = ["FLAGS", "SimulatorLog", "asked_for", "close_all"]
+__all__ = ["FLAGS", "SimulatorLog", "asked_for", "close_all", "leave_traces", "leaving"]
 
 VARIABLE = "SIMFABRIC_DEBUG"
 PREFIXES = ("", "SINGULARITYENV_", "APPTAINERENV_")
@@ -31,6 +32,7 @@ FLAGS = {
 }
 """The variable may have these words, each with the kinds of events that its lines need."""
 _OPEN: list[SimulatorLog] = []
+_ALWAYS: ContextVar[bool] = ContextVar("what a simulator leaves", default=False)
 
 
 def asked_for(environment: Mapping[str, str] = os.environ) -> frozenset[str]:
@@ -81,7 +83,7 @@ class SimulatorLog:
         _OPEN.remove(self)
         with self._stack:
             lines = [*self._events(), *printed]
-        if lines:
+        if lines or _ALWAYS.get():
             lines.sort(key=_cycle)  # is stable: what PEs do in a cycle stays in order
             Path("sim.log").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
@@ -93,6 +95,22 @@ class SimulatorLog:
         with Trace.open(self._file) as trace:
             write_log(trace, trace.events(), stream, self.origin, self.size, self.wanted)
         return stream.getvalue().decode().splitlines()
+
+
+@contextmanager
+def leaving() -> Iterator[None]:
+    """Let programs that stop in a block leave what the vendor's simulator always leaves, as scripts move it away."""
+    before = _ALWAYS.set(True)
+    try:
+        yield
+    finally:
+        _ALWAYS.reset(before)
+
+
+def leave_traces() -> None:
+    """Make the directory of the vendor's traces, which stay empty here, if programs leave it."""
+    if _ALWAYS.get():
+        Path("simfab_traces").mkdir(exist_ok=True)
 
 
 def close_all() -> None:

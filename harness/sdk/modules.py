@@ -40,7 +40,16 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "cerebras.sdk.sdk_utils": {"harness.sdk.utils": ("calculate_cycles", "input_array_to_u32", "memcpy_view")},
-    "cerebras.sdk.runtime.runtime_utils": {"harness.sdk.utils": ("input_array_to_u32", "memcpy_view")},  # before 1.1
+    "cerebras.sdk.runtime.runtime_utils": {  # before 1.1
+        "harness.sdk.utils": ("input_array_to_u32", "memcpy_view"),
+        "harness.sdk.debug": ("debug_util",),
+        "harness.sdk.portmaps": (
+            "convert_input_tensor",
+            "format_output_tensor",
+            "output_array_from_u32",
+            "prepare_output_tensor",
+        ),
+    },
     "cerebras.sdk.debug.debug_util": {"harness.sdk.debug": ("debug_util",)},
     "cerebras.geometry.geometry": {"harness.sdk.geometry": ("IntRectangle", "IntVector")},
     "cerebras.sdk.client": {"harness.sdk.client": ("SdkCompiler", "SdkLauncher", "SdkRuntime", "sdk_utils")},

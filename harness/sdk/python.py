@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from types import ModuleType
 
 from harness.sdk.device import checking_memory
-from harness.sdk.log import close_all
+from harness.sdk.log import close_all, leaving
 from harness.sdk.modules import absent, provided
 from harness.sdk.promotion import compiled, scripted
 from harness.sdk.runtime import MachineOf, running_on
@@ -40,7 +40,10 @@ def run_script(
     sys.argv = [path, *arguments]
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     try:
-        with recording or nullcontext(), running_on(machine), provided(), scripted(path), open(path, "rb") as source:
+        around = (recording or nullcontext(), running_on(machine), provided(), leaving(), scripted(path))
+        with ExitStack() as stack, open(path, "rb") as source:
+            for entry in around:
+                stack.enter_context(entry)
             sys.modules["__main__"] = module = ModuleType("__main__")
             module.__file__ = path
             exec(compiled(source.read(), path), module.__dict__)

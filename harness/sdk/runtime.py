@@ -27,6 +27,7 @@ from fabric.host.fabric import Fabric
 from harness.sdk.core import NAMES as CORE_NAMES
 from harness.sdk.core import write_core
 from harness.sdk.device import SYMBOLS, SdkDevice
+from harness.sdk.log import leave_traces
 from wse_core.errors import ConfigError, LayoutError
 from wse_core.params import Machine
 
@@ -210,6 +211,7 @@ class SdkRuntime:
         if cmaddr:
             raise ConfigError("there is no machine at this address", where=cmaddr, hint="leave --cmaddr out")
         meaningless("SdkRuntime", others)
+        self._traces = not others.get("suppress_simfab_trace", False)
         self.directory = Path(str(bindir))
         self.bundle: Bundle = read_bundle(self.directory)
         arch = self.bundle.arch
@@ -251,6 +253,8 @@ class SdkRuntime:
         self._finish()
         self.device.settle()
         self.device.write_log()
+        if self._traces and not self._stopped:
+            leave_traces()
         if self._core is not None and not self._stopped:
             self.dump_core(self._core)
         self._stopped = True

@@ -17,7 +17,18 @@ from fabric.csl.comptime.session import CompilerSession
 from fabric.csl.comptime.values import ComptimeVariable, Global, Scope, Struct, Value, shown
 from fabric.csl.diagnostics import Fault, Report, Span
 from fabric.csl.syntax import nodes as n
-from fabric.csl.types import BOOL, COMPTIME_STRUCT, TYPE, ArrayType, DsdType, IntType, StructType, Type, named_type
+from fabric.csl.types import (
+    BOOL,
+    COMPTIME_STRUCT,
+    TYPE,
+    ArrayType,
+    DsdType,
+    IdType,
+    IntType,
+    StructType,
+    Type,
+    named_type,
+)
 from fabric.csl.types.rules import is_integer, is_number
 
 if TYPE_CHECKING:
@@ -136,6 +147,8 @@ class Asking(ABC):
         """Return an operand as one of a type, where that happens by itself."""
         if target is None or value.type == target:
             return value
+        if target.__class__ is IdType and str(value.type) == "color" and str(target) == "local_task_id":
+            return self._task_of_color(value, target, span, what)
         if value.__class__ is Value:
             if value.data.__class__ is Struct and target == COMPTIME_STRUCT:
                 return value
@@ -154,6 +167,15 @@ class Asking(ABC):
                     return found
             return coerce(uniform(value, self.level), target, span, what)
         return self.run_convert(value, target, span, what)
+
+    def _task_of_color(self, value: Any, target: Type, span: Span, what: str) -> Any:
+        """Return the id of the local task that has the number of a color, as programs before SDK 1.0 start it."""
+        if self.session.machine["task.by_queue"]:
+            raise mismatch(value, target, span, what)
+        self.session.dialect.use("a color for the id of a local task", span)
+        if isinstance(value, tree.Expr):
+            return self.run_bitcast(value, target, span)
+        return Value(target, uniform(value, self.level).data)
 
     def _uniform_fields(self, value: Value) -> Value:
         fields = {name: uniform(item, self.level) for name, item in value.data.fields.items()}

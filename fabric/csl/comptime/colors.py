@@ -9,9 +9,10 @@ from fabric.csl.comptime.values import DIRECTIONS, Struct, Value
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.types import BOOL, DIRECTION, ArrayType
 from fabric.csl.types.rules import is_integer
+from wse_core.encoding import N_COLORS
 from wse_core.isa import UNSUPPORTED
 
-__all__ = ["ColorConfig", "Filter", "Position", "color_config"]
+__all__ = ["ColorConfig", "Filter", "Position", "color_config", "routable"]
 
 FILTER_KINDS = ("counter", "sparse_counter", "range")
 POP_MODES = ("no_pop", "always_pop", "pop_on_advance", "pop_on_header")
@@ -58,6 +59,13 @@ class ColorConfig:
     teardown: bool = False
     swap: int = 0
     """The color changes places with its partner on these axes: bit 0 is x, bit 1 is y."""
+
+
+def routable(number: int, span: Span) -> int:
+    """Return the number of a color if routers have it."""
+    if number >= N_COLORS:
+        raise Fault(f"{number} is not a routable color; there are 0 to {N_COLORS - 1}", span)
+    return number
 
 
 def _fields(value: Any, known: tuple[str, ...], what: str, span: Span) -> dict[str, Any]:

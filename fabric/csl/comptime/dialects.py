@@ -26,13 +26,16 @@ SINCE = {
 """Features of the language came with these versions of the SDK."""
 UNTIL = {
     "@concat_structs": "1.4", "comptime_struct": "1.4", "@get_color_id": "1.1",
-    "a fabric input whose queue is not initialized": "1.4",
+    "a fabric input whose queue is not initialized": "1.4", "a color that no router has": "1.2",
+    "the number of a queue for the queue": "0.9", "a color for the id of a local task": "0.9",
 }  # fmt: skip
 """Features of the language were last in these versions of the SDK."""
 INSTEAD = {
     "@concat_structs": "one struct, field by field", "comptime_struct": "a param without a type",
     "a param without a type": ": comptime_struct", "an implicit conversion to a wider type": "@as(...)",
     "a fabric input whose queue is not initialized": "@initialize_queue(queue, .{ .color = ... })",
+    "the number of a queue for the queue": "@get_input_queue(n), @get_output_queue(n)",
+    "a color for the id of a local task": "@get_local_task_id(n)",
 }  # fmt: skip
 
 
@@ -57,7 +60,7 @@ class Dialect:
             return
         if feature in SINCE and VERSIONS.index(SINCE[feature]) > self._at:
             what = f"SDK {self._sdk} refuses this: {feature} came with {SINCE[feature]}"
-        elif feature in UNTIL and VERSIONS.index(UNTIL[feature]) < self._at:
+        elif feature in UNTIL and (UNTIL[feature] not in VERSIONS or VERSIONS.index(UNTIL[feature]) < self._at):
             what = f"SDK {self._sdk} refuses this: {feature} is there up to {UNTIL[feature]}"
         else:
             return

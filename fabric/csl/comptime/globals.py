@@ -170,7 +170,9 @@ class Globals(Expressions):
             given = not entry.module.name and entry.name in self.session.options.params
             if given and (kind == BOOL or isinstance(kind, EnumType)):
                 return cast(value, kind, at)  # the command line knows numbers only
-            return self.convert(uniform(value, self.level), kind, at, f"the value of param '{entry.name}'")
+            # A color that the layout did not give to <memcpy/get_params> is a field without a value there.
+            if decl.value is None or kind is None or value.type != VOID or kind == VOID:
+                return self.convert(uniform(value, self.level), kind, at, f"the value of param '{entry.name}'")
         if decl.value is None:
             top = not entry.module.name
             here = f"--params {entry.name}:..."

@@ -142,3 +142,76 @@ comptime { @bind_local_task(job, @get_local_task_id(8)); @activate(@get_local_ta
     (tmp_path / "top.csl").write_text(text)
     assert main([str(tmp_path / "top.csl"), "-o", str(tmp_path / "out")]) == 0
     assert "warning: the seed has no effect" in capsys.readouterr().err
+
+
+def test_a_color_may_have_a_number_that_no_router_has(tmp_path):
+    """Up to SDK 1.2: it says that a stream is not used, or it starts a task; what routes it is refused."""
+    text = """
+param unused: color = @get_color(32);
+const later: color = @get_color(25);
+const out = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = unused });
+var a: u16 = 0;
+task second() void { a += 10; }
+comptime { @bind_task(second, later); }
+"""
+    body = "if (@get_int(unused) < 24) { @mov32(out, 7); } else { a = @get_int(unused); } @activate(later);"
+    assert run_task(tmp_path, body, text, results={"a": "u2"})["a"] == 42
+    for wrong in (
+        "comptime { @set_local_color_config(unused, .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ EAST } } }); }",
+        "task data(x: u32) void {} comptime { @bind_data_task(data, @get_data_task_id(unused)); }",
+        "comptime { _ = out; }",
+    ):
+        with pytest.raises(CslError, match="32 is not a routable color; there are 0 to 23"):
+            run_task(tmp_path, "", text, wrong, results={})
+    with pytest.raises(CslError, match="64 is not a color; there are 0 to 63"):
+        run_task(tmp_path, "", "const c = @get_color(64); comptime { _ = c; }", results={})
+
+
+def test_queues_are_numbers_and_colors_are_ids_of_tasks(tmp_path):
+    """Before SDK 1.0; colors also where a function takes the id of a local task, known or not."""
+    text = """
+const c: color = @get_color(3);
+const queues = [2]u16{ 1, 2 };
+const in = @get_dsd(fabin_dsd, .{ .extent = 1, .fabric_color = c, .input_queue = queues[0] });
+const out = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = c, .output_queue = 2 });
+const first: color = @get_color(14); const second: color = @get_color(15);
+var a: u32 = 0; var turn: u16 = 0;
+fn then(cb: local_task_id) void { @activate(cb); }
+task one() void { a += 10; then(if (turn == 0) second else first); turn += 1; }
+task two() void { a += 100; }
+comptime {
+  @bind_task(one, first); @bind_task(two, second);
+  @set_local_color_config(c, .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ RAMP } } });
+}
+"""
+    body = "@mov32(out, 7); @mov32(&a, in); then(first);"
+    assert run_task(tmp_path, body, text, results={"a": "u4"})["a"] == 117
+    with pytest.raises(CslError, match="has type color, but local_task_id is needed"):
+        run_task(tmp_path, "", "const t: local_task_id = @get_color(9); comptime { _ = t; }", results={}, arch="wse3")
+
+
+STREAMS = LAYOUT[: LAYOUT.index("  @export_name")] + "}\n"
+GIVEN = """param memcpy_params: comptime_struct;
+const sys = @import_module("<memcpy_multi/memcpy>", @concat_structs(memcpy_params, .{
+  .MEMCPYH2D_1 = @get_color(1), .MEMCPYD2H_1 = @get_color(2) }));
+const other = @import_module("other.csl", .{ .stream = memcpy_params.MEMCPYH2D_2 });
+const out = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = sys.MEMCPYD2H_1 });
+task word(x: u32) void { @mov32(out, x + @get_int(other.stream)); }
+comptime { @bind_task(word, sys.MEMCPYH2D_1); }
+"""
+
+
+def test_a_pe_gives_the_colors_of_its_streams_itself(tmp_path):
+    """Up to SDK 0.9; a color that nobody gave has the default of the param that it is bound to."""
+    other = "param stream: color = @get_color(32);"
+    for name, text in (("layout.csl", STREAMS), ("pe.csl", GIVEN), ("other.csl", other)):
+        (tmp_path / name).write_text(text)
+    options = ["--fabric-dims=8,3", "--fabric-offsets=4,1", "--memcpy", "-o", str(tmp_path / "out")]
+    assert main([str(tmp_path / "layout.csl"), *options]) == 0
+    found = np.zeros(2, np.uint32)
+    with SdkRuntime(tmp_path / "out") as runner:
+        runner.memcpy_h2d(1, np.array([5, 9], np.uint32), 0, 0, 1, 1, 2, **HOW | {"streaming": True}, nonblock=True)
+        runner.memcpy_d2h(found, 2, 0, 0, 1, 1, 2, **HOW | {"streaming": True})
+    assert found.tolist() == [37, 41]
+    (tmp_path / "pe.csl").write_text(GIVEN.replace("(memcpy_params, .{", "(.{ .MEMCPYH2D_1 = @get_color(1) }, .{"))
+    assert main([str(tmp_path / "layout.csl"), *options]) == 1

@@ -8,6 +8,7 @@ import pytest
 
 from harness.sdk.log import asked_for
 from harness.sdk.python import run_script
+from harness.sdk.runtime import SdkRuntime
 from tests.harness.sdk.test_recording import program
 
 __all__ = ["program"]  # the fixture
@@ -47,8 +48,19 @@ def test_landings_alone(program, monkeypatch):
     assert [cycle - there[0][0] for cycle, _ in there] == [0, 1, 2, 3]
 
 
-def test_no_variable_no_log(program):
+@pytest.mark.parametrize("suppressed", [True, False])
+def test_without_the_variable_a_log_is_empty_and_there_are_no_traces_in_their_directory(program, suppressed):
+    """Scripts move both away when they are done, so they are there; outside of a script a run leaves nothing."""
+    script = (program / "run.py").read_text()
+    assert "SdkRuntime('out'" in script or 'SdkRuntime("out"' in script
+    options = f", suppress_simfab_trace={suppressed}"
+    (program / "run.py").write_text(re.sub(r"(SdkRuntime\(.out.)", rf"\1{options}", script))
     assert run_script("run.py", ["4"]) == 0
+    assert (program / "sim.log").read_text() == ""
+    assert (program / "simfab_traces").is_dir() != suppressed
+    (program / "sim.log").unlink()
+    with SdkRuntime("out"):
+        pass
     assert not (program / "sim.log").exists()
 
 

@@ -8,6 +8,7 @@ from fabric.csl import tree
 from fabric.csl.comptime.builtins.ids import COLOR, INPUT, OUTPUT, activated, by_queue, gates, only_by_queue
 from fabric.csl.comptime.builtins.modules import global_of
 from fabric.csl.comptime.builtins.table import Operand, builtin
+from fabric.csl.comptime.colors import routable
 from fabric.csl.comptime.lanes import uniform
 from fabric.csl.comptime.values import NOTHING, DsdValue, Scope, Struct, TensorAccess, Value
 from fabric.csl.diagnostics import Fault, Span
@@ -119,8 +120,14 @@ def _checked(ev: Interpreter, kind: DsdType, name: str, value: Any, at: n.Syntax
     if rule == "refused" or (rule == "priority" and not by_queue(ev)):
         raise Fault(f"'{name}' is not supported", at.span)
     if isinstance(rule, Type):
-        what = f"the field '{name}'"
-        return ev.convert(uniform(value, ev.level), rule, at.span, what)
+        value = uniform(value, ev.level)
+        if rule in (INPUT, OUTPUT) and value.__class__ is Value and is_integer(value.type):
+            ev.session.dialect.use("the number of a queue for the queue", at.span)
+            return Value(rule, value.data)
+        made = ev.convert(value, rule, at.span, f"the field '{name}'")
+        if rule == COLOR and made.__class__ is Value:
+            routable(made.data, at.span)
+        return made
     value = uniform(value, ev.level)
     if rule == "access" and not isinstance(getattr(value, "data", None), TensorAccess):
         if not (isinstance(getattr(value, "data", None), Struct) and "base_address" in value.data.fields):

@@ -21,6 +21,7 @@ from fabric.csl.comptime.builtins.ids import (
     only_by_queue,
 )
 from fabric.csl.comptime.builtins.table import Operand, builtin
+from fabric.csl.comptime.colors import routable
 from fabric.csl.comptime.lanes import uniform
 from fabric.csl.comptime.values import NOTHING, FunctionValue, Scope, Struct, Value
 from fabric.csl.diagnostics import Fault, Span
@@ -43,8 +44,11 @@ def _queues(kind: str) -> Callable[[Interpreter], range]:
     return lambda ev: range(sum(bool(depth) for depth in ev.session.machine[f"queue.{kind}_depth"]))
 
 
+MOST_COLORS = 64
+"""Up to SDK 1.2 a color may have a number that no router has: it stands for none, or starts a task."""
+
 NUMBERED: dict[str, tuple[IdType, Callable[[Interpreter], range], str]] = {
-    "@get_color": (COLOR, lambda ev: range(N_COLORS), "a routable color"),
+    "@get_color": (COLOR, lambda ev: range(MOST_COLORS), "a color"),
     "@get_local_task_id": (LOCAL, _locals, "the id of a local task"),
     "@get_control_task_id": (CONTROL, lambda ev: range(N_CONTROL_IDS), "the id of a control task"),
     "@get_input_queue": (INPUT, _queues("in"), "an input queue"),
@@ -68,8 +72,10 @@ def _numbered(name: str, kind: IdType, numbers: Callable[[Interpreter], range], 
         number = uniform(value, ev.level).data
         there = numbers(ev)
         if number not in there:
-            where = f" on {ev.session.options.arch}" if there != range(N_COLORS) else ""
+            where = f" on {ev.session.options.arch}" if kind != COLOR else ""
             raise Fault(f"{number} is not {what}{where}; there are {there[0]} to {there[-1]}", at)
+        if kind == COLOR and number >= N_COLORS:
+            ev.session.dialect.use("a color that no router has", at)
         return Value(kind, number)
 
 
@@ -90,7 +96,8 @@ def _data_task_id(ev: Interpreter, node: n.Builtin, scope: Scope) -> Operand:
         raise Fault(f"@get_data_task_id takes a {wanted}, not {value.type}", node.arguments[0].span)
     if isinstance(value, tree.Expr):
         return ev.run_bitcast(value, DATA, node.span)
-    return Value(DATA, uniform(value, ev.level).data)
+    number = uniform(value, ev.level).data
+    return Value(DATA, number if wanted == INPUT else routable(number, node.arguments[0].span))
 
 
 def _task(ev: Interpreter, node: n.SyntaxNode, scope: Scope, kind: str) -> FunctionValue:

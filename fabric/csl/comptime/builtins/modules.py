@@ -8,7 +8,7 @@ import numpy as np
 
 from fabric.csl import tree
 from fabric.csl.comptime.builtins.table import Operand, builtin
-from fabric.csl.comptime.colors import ColorConfig, color_config
+from fabric.csl.comptime.colors import ColorConfig, color_config, routable
 from fabric.csl.comptime.lanes import LaneValue, lifted, uniform
 from fabric.csl.comptime.units import ColorEntry, Export, ExportedName, TileEntry
 from fabric.csl.comptime.values import NOTHING, FunctionValue, Global, Module, Scope, Struct, Value, integer, record
@@ -154,7 +154,7 @@ def _color(ev: Interpreter, node: n.SyntaxNode, scope: Scope) -> int:
     value = ev.scalar(node, scope, "the color")
     if value.type != COLOR:
         raise Fault(f"a color is needed here, not {value.type}", node.span, "make one with @get_color(...)")
-    return value.data
+    return routable(value.data, node.span)
 
 
 def _config(ev: Interpreter, node: n.SyntaxNode, scope: Scope) -> ColorConfig:

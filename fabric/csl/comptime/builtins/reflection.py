@@ -20,6 +20,7 @@ from fabric.csl.types import (
     U8,
     U16,
     U32,
+    VOID,
     ArrayType,
     FloatType,
     StructType,
@@ -103,6 +104,8 @@ def _concat(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
         items = [*left.fields.values(), *right.fields.values()]
         return Value(COMPTIME_STRUCT, Struct({str(i): item for i, item in enumerate(items)}, True))
     both = left.fields.keys() & right.fields.keys()
+    # Up to SDK 0.9 a PE gave the colors of its streams to <memcpy/memcpy>; now those of the layout come from there.
+    both -= {name for name in both if name.startswith("MEMCPY") and left.fields[name].type == VOID}
     if both:
         raise Fault(f"both structs have the field '{sorted(both)[0]}'", node.span)
     return Value(COMPTIME_STRUCT, Struct({**left.fields, **right.fields}))
