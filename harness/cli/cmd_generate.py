@@ -84,8 +84,7 @@ def add_parser(sub: Any, common: argparse.ArgumentParser) -> argparse.ArgumentPa
         "--verify",
         choices=("full", "sample", "off"),
         help="compare with numpy in the order of the PEs, bit by bit: every step; the first and one of four of the "
-        "others, drawn by --seed; or nothing (default: full, of one answer of a model with more than 100 million "
-        "parameters a sample)",
+        "others, drawn by --seed; or nothing (default: full, of models with more than 100 million parameters a sample)",
     )
     parser.add_argument(
         "--cache-file",
@@ -307,7 +306,7 @@ def _request(args: argparse.Namespace) -> tuple[AnswerRequest, Tokenizer | None]
         ahead=AHEAD if args.ahead is None else args.ahead,
         draft_mesh=None if args.draft_mesh is None else mesh_of(args.draft_mesh, "--draft-mesh"),
     )
-    if args.verify is None and request.has_one_cache and request.decoder.parameters >= SAMPLED_FROM:
+    if args.verify is None and request.may_sample and request.decoder.parameters >= SAMPLED_FROM:
         request = replace(request, sample=args.seed)
     return request, tokenizer
 

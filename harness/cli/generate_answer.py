@@ -16,7 +16,18 @@ if TYPE_CHECKING:
     from traces.writer import RunWriter
     from wse_core.params import Machine
 
-__all__ = ["estimated", "estimated_rows", "fill", "kept_in", "result_of", "reused", "reused_rows", "rows"]
+__all__ = [
+    "estimated",
+    "estimated_rows",
+    "exactness",
+    "fill",
+    "kept_in",
+    "result_of",
+    "reused",
+    "reused_rows",
+    "rows",
+    "verified",
+]
 
 
 def read_by(at_once: bool, pieces: int) -> str:
@@ -24,6 +35,18 @@ def read_by(at_once: bool, pieces: int) -> str:
     if pieces:
         return f"decode, in {pieces} piece{'s' * (pieces > 1)}"
     return "prefill, at once" if at_once else "decode, token by token"
+
+
+def verified(request: AnswerRequest) -> str:
+    """Return what of an answer is compared, as the option says it."""
+    return "off" if not request.verify else "full" if request.sample is None else "sample"
+
+
+def exactness(result: dict[str, Any]) -> str:
+    """Return whether bits are numpy's, and of how many steps."""
+    found = {True: "yes", False: "NO", None: "not checked"}[result["bit_exact"]]
+    sampled = result["verify"] == "sample"
+    return f"{found}, {result['steps_compared']:,} of {result['steps']:,} steps" if sampled else found
 
 
 def kept_in(result: dict[str, Any]) -> str:
@@ -176,7 +199,7 @@ def result_of(request: AnswerRequest, answer: Answer) -> dict[str, Any]:
         "utilisation": useful / (mesh[0] * mesh[1] * lanes * mean),
         "wavelet_hops": answer.hops,
         "resumed": answer.resumed,
-        "verify": "off" if not request.verify else "full" if request.sample is None else "sample",
+        "verify": verified(request),
         "steps": answer.steps,
         "steps_compared": answer.steps_compared,
         "bit_exact": answer.bit_exact,
@@ -247,9 +270,7 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
     parts = result["layer_cycles"]
     part = max(parts, key=lambda name: parts[name])
     speed = ", ".join(f"{value:,.0f} at {clock}" for clock, value in result["tokens_per_second"].items())
-    exact = {True: "yes", False: "NO", None: "not checked"}[result["bit_exact"]]
-    if result["verify"] == "sample":
-        exact += f", {result['steps_compared']:,} of {result['steps']:,} steps"
+    exact = exactness(result)
     found = [
         ("mesh", f"{result['mesh']} PEs, {kept_in(result)}, {result['dtype']}"),
         ("prompt", f"{len(result['prompt'])} tokens, {cycles['prefill']:,} cycles (by {result['prompt_read_by']})"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.cli.generate_answer import kept_in, reused, reused_rows
+from harness.cli.generate_answer import exactness, kept_in, reused, reused_rows, verified
 from harness.cli.shared import CLOCKS
 
 if TYPE_CHECKING:
@@ -108,6 +108,9 @@ def result_of(request: AnswerRequest, service: BatchAnswers) -> dict[str, Any]:
         "lanes_taken": sum(service.taken) / (batch * len(service.taken)),
         "tokens_per_second": {f"{machine[key]} GHz": tokens * machine[key] * 1e9 / service.cycles for key in CLOCKS},
         "wavelet_hops": service.hops,
+        "verify": verified(request),
+        "steps": service.steps,
+        "steps_compared": service.steps_compared,
         "bit_exact": service.bit_exact,
         "max_abs_error": service.max_abs_error,
         "error_bound": service.error_bound,
@@ -121,7 +124,7 @@ def result_of(request: AnswerRequest, service: BatchAnswers) -> dict[str, Any]:
 def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
     """Return what is printed for people."""
     steps, requests = result["cycles"]["steps"], result["requests"]
-    exact = {True: "yes", False: "NO", None: "not checked"}[result["bit_exact"]]
+    exact = exactness(result)
     waits = [each["cycles"]["first_token"] for each in requests]
     speed = ", ".join(f"{value:,.0f} at {clock}" for clock, value in result["tokens_per_second"].items())
     found = [

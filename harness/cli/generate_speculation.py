@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.cli.generate_answer import kept_in
+from harness.cli.generate_answer import exactness, kept_in, verified
 from harness.cli.shared import CLOCKS
 
 if TYPE_CHECKING:
@@ -102,6 +102,9 @@ def result_of(request: AnswerRequest, found: Speculation) -> dict[str, Any]:
             f"{machine[key]} GHz": tokens * machine[key] * 1e9 / (checks + guesses) for key in CLOCKS
         },
         "wavelet_hops": found.hops,
+        "verify": verified(request),
+        "steps": found.steps,
+        "steps_compared": found.steps_compared,
         "bit_exact": found.bit_exact,
         "max_abs_error": found.max_abs_error,
         "error_bound": found.error_bound,
@@ -115,7 +118,7 @@ def result_of(request: AnswerRequest, found: Speculation) -> dict[str, Any]:
 def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
     """Return what is printed for people."""
     cycles, memory = result["cycles"], result["memory_per_pe"]
-    exact = {True: "yes", False: "NO", None: "not checked"}[result["bit_exact"]]
+    exact = exactness(result)
     mean, alone = result["cycles_per_token"], cycles["alone"]
     speed = ", ".join(f"{value:,.0f} at {clock}" for clock, value in result["tokens_per_second"].items())
     found = [

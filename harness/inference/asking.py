@@ -255,8 +255,8 @@ class AnswerRequest:
             raise UnsupportedError(what, where="--cache-file", hint="leave it out, or the other option")
         if self.prefix is not None:
             self._check_prefix(self.prefix)
-        if self.sample is not None and not self.has_one_cache:
-            what = "a sample of steps is that of one answer, which one mesh reads and gives"
+        if self.sample is not None and not self.may_sample:
+            what = "tokens follow one another through regions, which have no one cache before a step"
             raise UnsupportedError(what, where="--verify sample", hint="--verify full, or off")
         if not self.prompts:
             raise ConfigError("0 requests", where="--requests", hint="1 or more")
@@ -269,7 +269,7 @@ class AnswerRequest:
         for option, asked in (
             ("--regions", self.regions is not None), ("--decode-mesh", self.decode_mesh is not None),
             ("--batch", self.batch is not None), ("--draft", self.draft is not None),
-            ("--prefix", self.prefix is not None), ("--requests", len(self.prompts) > 1),
+            ("--requests", len(self.prompts) > 1),
         ):  # fmt: skip
             if asked:
                 what = "layers at a time answer one prompt, on one mesh"
@@ -327,6 +327,11 @@ class AnswerRequest:
         """Whether there is one answer, whose keys and values stay on one mesh."""
         ways = self.regions, self.batch, self.draft, self.decode_mesh
         return len(self.prompts) == 1 and all(way is None for way in ways)
+
+    @property
+    def may_sample(self) -> bool:
+        """Whether keys and values may be read before a step: no other step is under way."""
+        return self.regions is None
 
     def count_of(self, request: int) -> int:
         """Return how many tokens are generated for a prompt."""

@@ -6,6 +6,9 @@ Sample
     cache have to be numpy's.  So a wrong bit in a step that is compared is found; one in another step only where later
     steps differ too from what numpy makes of the cache that they find.  A prompt that another program has read, at once
     or in pieces, is not compared.
+
+    Of a batch the lanes of such a step are compared, and of an answer that is guessed ahead the tokens of a check, with
+    what the cache has of the text.
 """
 
 from __future__ import annotations
@@ -100,9 +103,13 @@ class Compared:
             self.answer.steps_compared += 1
         self.answer.steps += 1
 
+    def follow(self, tokens: Sequence[int]) -> None:
+        """Let plain numpy take tokens of which no logits came, before the next that it compares."""
+        self._passed += tokens
+
     def skip(self, tokens: Sequence[int]) -> None:
         """Leave out tokens that a program has read and whose steps are not compared."""
-        self._passed += tokens
+        self.follow(tokens)
         self.answer.steps += 1
 
     def _taken(self) -> list[int]:

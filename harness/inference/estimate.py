@@ -168,7 +168,7 @@ def estimate(request: AnswerRequest) -> Estimate:
         first, *further = StepCycles(built.decode).steps(range(length - 1, tokens)).tolist()
         return Estimate(True, reading, moving, first, further, memory)
     if isinstance(built, LayerGroups):
-        return _in_passes(built, length, tokens, memory)
+        return _in_passes(built, length, tokens, memory, 0 if request.prefix is None else request.prefix.count)
     if isinstance(built, Chunks):
         steps = StepCycles(built.reader).steps(built.pieces()).tolist()
         first, *further = StepCycles(built.decode).steps(range(length - 1, tokens)).tolist()
@@ -187,14 +187,14 @@ def estimate(request: AnswerRequest) -> Estimate:
     return Estimate(True, reading, form.transition(), form.answer(length - 1), further, memory)
 
 
-def _in_passes(built: LayerGroups, length: int, tokens: int, memory: dict[str, int]) -> Estimate:
-    """Return what a mesh takes that has some layers at a time."""
+def _in_passes(built: LayerGroups, length: int, tokens: int, memory: dict[str, int], reused: int) -> Estimate:
+    """Return what a mesh takes that has some layers at a time; so many first tokens are there."""
     heads = sum(StepCycles(head.decode).step(0) for head in built.heads)
-    pieces = pieces_of(length, built.size) if built.size > 1 else range(length)
+    pieces = pieces_of(length, built.size) if built.size > 1 else range(reused, length)
     read = heads + sum(int(StepCycles(reader).steps(pieces).sum()) for reader in built.readers)
     further = [StepCycles(group.decode).steps(range(length, tokens)).tolist() for group in built.groups]
     steps = [sum(cycles) + heads for cycles in zip(*further, strict=True)]
     found = Reload(built.each, len(built.groups), len(built.heads))
-    for words in reckoned(built, tokens - length + 1):
+    for words in reckoned(built, tokens - length + 1, bool(reused)):
         found.add(words)
     return Estimate(built.size > 1, read, 0, 0, steps, memory, len(pieces) * (built.size > 1), found)

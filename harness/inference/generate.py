@@ -273,8 +273,10 @@ def _on_two_meshes(meshes: TwoMeshes, request: AnswerRequest, weights: Weights, 
     answer.hops += move.hops
     compared = None
     if request.verify:
-        compared = _compared(meshes.oracle(weights, read, tables), request, weights, answer)
-        compared.yardstick.follow(read)
+        whole = request.sample is None
+        oracle = meshes.oracle(weights, read, tables) if whole else Oracle(meshes.decode, weights, dict(tables[1]))
+        compared = _compared(oracle, request, weights, answer)
+        compared.follow(read)
     return _Begun(resident, None, compared)
 
 

@@ -28,7 +28,8 @@ from fabric.networks.inference.resident import Counters, added_counters, with_ro
 from fabric.networks.inference.tiles import embedding_rows
 from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.comparing import is_drawn
-from harness.inference.resuming import AnswerFile, Kept, restored
+from harness.inference.prefix import Prefix
+from harness.inference.resuming import AnswerFile, Kept, check_prefix, restored
 from harness.inference.yardsticks import Yardstick
 from harness.kit.console import Progress
 from harness.models.lazy import RoundedTensors
@@ -145,15 +146,35 @@ class _Passes:
         if there.each != built.each or (grows and "0 order" not in kept.lasting):
             what = f"the file has what {there.each} layers at a time keep of fewer tokens"
             raise ConfigError(what, where="--tokens", hint="as many as in the file, or another file")
-        lasting: list[dict[str, Bits]] = [{} for _ in built.groups]
-        for name, bits in kept.lasting.items():
-            number, symbol = name.split(maxsplit=1)
-            lasting[int(number)][symbol] = bits
-        both = zip(lasting, built.groups, strict=True)
-        self.kept = [with_room(own, group.decode.place) for own, group in both]
+        self._take_over(kept.lasting)
         self._counters = answer.counters
         self._steps = len(answer.prompt_cycles) + len(answer.token_cycles)
         self._passed = [*self.request.prompt, *answer.tokens][: kept.position]
+
+    def behind(self, prefix: Prefix) -> None:
+        """Go on behind tokens that another answer has read, with as many layers at a time.
+
+        Raises
+        ------
+        ConfigError
+            Of another model, mesh, cache or so; or the file has no more than a prompt in pieces.
+        """
+        check_prefix(prefix, self.request, self.weights)
+        if "0 order" not in prefix.lasting:
+            what = f"{prefix.path} has keys and values of a prompt in pieces, and nothing of what goes on behind them"
+            raise ConfigError(what, where="--prefix", hint="a file of an answer of two tokens or more")
+        self._take_over(prefix.lasting)
+        self.answer.reused, self.answer.reused_cycles = prefix.count, prefix.cycles
+        self._passed = list(prefix.tokens)
+
+    def _take_over(self, kept: Mapping[str, Bits]) -> None:
+        """Take what all groups have kept (`lasting`), perhaps with room for fewer tokens."""
+        groups = self.built.groups
+        lasting: list[dict[str, Bits]] = [{} for _ in groups]
+        for name, bits in kept.items():
+            number, symbol = name.split(maxsplit=1)
+            lasting[int(number)][symbol] = bits
+        self.kept = [with_room(own, group.decode.place) for own, group in zip(lasting, groups, strict=True)]
 
     def lasting(self) -> dict[str, Bits]:
         """Return what is kept of all groups, by their numbers and the names of `leave`."""
@@ -195,7 +216,8 @@ class _Passes:
         self.answer.steps += sum(len(step.tokens) for step in steps) * self.request.verify
         self.answer.steps_compared += sum(len(step.tokens) for step in steps if step.compared)
         cycles = [step.cycles for step in steps]
-        (self.answer.token_cycles if position else self.answer.prompt_cycles).extend(cycles)
+        of_prompt = position < len(self.request.prompt)
+        (self.answer.prompt_cycles if of_prompt else self.answer.token_cycles).extend(cycles)
         assert self.answer.reload is not None
         self.answer.reload.add(self.mesh.words - before)
         return came
@@ -298,15 +320,17 @@ def answer_in_passes(
     file = None if request.file is None else AnswerFile(request.file, request, weights)
     if file is not None and (kept := file.read()) is not None:
         passes.go_on(kept, file.grows)
+    elif request.prefix is not None:
+        passes.behind(request.prefix)
     draw, stops = request.sampling.drawer(request.answers), request.model.configuration.stops
     for number, (token, logits) in enumerate(zip(answer.tokens, answer.logits, strict=True), 1):
         draw(logits, token)  # drawn before, so that the next one is drawn as it would have been
         if hear is not None:
             passes.silent()
             hear(number, token)
-    taken, position = [*request.prompt, *answer.tokens], answer.resumed
+    taken, position = [*request.prompt, *answer.tokens], answer.resumed or answer.reused
     while len(answer.tokens) < request.count and not (answer.tokens and answer.tokens[-1] in stops):
-        passes.progress.phase("prompt" if not position else f"token {len(answer.tokens) + 1}")
+        passes.progress.phase(f"token {len(answer.tokens) + 1}" if answer.tokens else "prompt")
         came = passes.through(taken[position:], position, len(answer.tokens) + 1 == request.count)
         position = len(taken)
         logits = came.logits.view(np.float32)

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fabric.networks.inference.resident import Counters
 from harness.inference.asking import AnswerRequest
@@ -237,7 +236,7 @@ def read_prefix(path: Path) -> Prefix:
         raise ConfigError("damaged, or no file of an answer", where=path, cause=str(error)) from None
 
 
-def check_prefix(prefix: Prefix, request: AnswerRequest, weights: Mapping[str, NDArray[Any]]) -> None:
+def check_prefix(prefix: Prefix, request: AnswerRequest, weights: Mapping[str, Any]) -> None:
     """Refuse keys and values of another model, mesh, cache, format, machine or version, by its name."""
     here = _asked(request) | {"MODEL": _digest(request, weights)}
     for option in dict.fromkeys([*here, *prefix.asked]):

@@ -5,7 +5,8 @@ wait in the order in which they were given.  Between two steps the host gives la
 says so with the next embedding, and the PEs empty the lane's cache.  A prompt is read token by token in its lane, while
 other lanes read or answer.
 
-With `verify` each lane is compared bit by bit with a decoder that has its request alone (`BatchOracle`).
+With `verify` each lane is compared bit by bit with a decoder that has its request alone (`BatchOracle`), in every step
+or in a sample of them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.edge import Came
 from harness.inference.admission import Words
 from harness.inference.asking import AnswerRequest, Hear
+from harness.inference.comparing import is_drawn
 from harness.inference.prefix import Prefix
 from harness.inference.resuming import check_prefix
 from harness.inference.yardsticks import Agreement, Yardstick
@@ -196,6 +198,7 @@ class _Serving:
         self.oracle = BatchOracle(built, weights, tables, blocks) if request.verify else None
         self.queues = [list(prompt) for prompt in request.prompts]
         self.draws = [request.sampling_of(k).drawer(request.answers) for k in range(len(self.queues))]
+        self.passed: list[list[int]] = [[] for _ in self.queues]  # tokens that plain numpy has yet to take
         self.yardsticks = [Yardstick(self.oracle.plain.place, weights, found) if self.oracle else None
                            for _ in self.queues]  # fmt: skip
         self.lanes, self.begun, self.before = Lanes(built.place.lanes, len(self.queues)), 0, list[list[int]]()
@@ -209,6 +212,11 @@ class _Serving:
                 self._enter(r, holders.index(r), self.prefix)
         given = [None if r is None else self._given(r) for r in holders]
         self.before.append([0 if r is None else self._position(r) for r in holders])
+        self.looks = self.request.sample is None or is_drawn(len(found.step_cycles), self.request.sample)
+        if self.oracle is not None and self.looks and self.request.sample is not None:
+            for lane, holder in enumerate(holders):
+                if holder is not None:
+                    self.oracle.take_over(lane, self.resident.cache(lane), self._position(holder))
         step = self.resident.step(given)
         self.begun = self.begun if found.step_cycles else step.begun
         found.step_cycles.append(step.cycles)
@@ -227,7 +235,7 @@ class _Serving:
         yardstick = self.yardsticks[r]
         if self.oracle is not None and yardstick is not None:
             self.oracle.enter(lane, prefix.lasting, prefix.count)
-            yardstick.follow(prefix.tokens)
+            self.passed[r] += prefix.tokens
 
     def _position(self, r: int) -> int:
         """Return how many tokens the cache has of a request."""
@@ -238,13 +246,27 @@ class _Serving:
         position = self._position(r)
         return LaneToken(self.queues[r][position], position == 0)
 
+    def _compare(self, r: int, lane: int, given: LaneToken, came: Came) -> None:
+        """Compare what came of a token, if its step is to be."""
+        yardstick, found = self.yardsticks[r], self.found
+        if self.oracle is None or yardstick is None:
+            return
+        found.steps += 1
+        self.passed[r].append(given.token)
+        if not self.looks:
+            return
+        found.steps_compared += 1
+        taken, self.passed[r] = self.passed[r], []
+        yardstick.compare(self.oracle.step(lane, given), taken, came)
+        if self.request.sample is not None and not self.oracle.alone[lane].holds(self.resident.cache(lane)):
+            found.bit_exact = False
+
     def _take(self, r: int, lane: int, given: LaneToken | None, came: Came) -> bool:
         """Take what came of a token; return whether the answer has one more."""
         served, request, end = self.found.requests[r], self.request, came.begun + came.cycles
         mark(came.begun, f"request {r + 1}, token {self._position(r) + 1}", f"lane {lane + 1}", end)
-        yardstick = self.yardsticks[r]
-        if self.oracle is not None and yardstick is not None and given is not None:
-            yardstick.compare(self.oracle.step(lane, given), [given.token], came)
+        if given is not None:
+            self._compare(r, lane, given, came)
         served.steps += 1
         if self._position(r) < len(request.prompts[r]):
             return False

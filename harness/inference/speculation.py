@@ -26,6 +26,7 @@ from fabric.networks.inference.decode_cycles import StepCycles
 from fabric.networks.inference.edge import Came
 from harness.inference.admission import Drafted, Words
 from harness.inference.asking import AnswerRequest, Hear
+from harness.inference.comparing import is_drawn
 from harness.inference.yardsticks import Agreement, Yardstick
 from harness.kit.console import Progress
 from harness.models.rounding import Loss
@@ -155,12 +156,26 @@ class _Round:
         self.yardstick = Yardstick(self.oracle.plain.place, weights, found) if self.oracle else None
         self.draw = request.sampling.drawer(request.answers)
         self.text, self.position = list(request.prompt), 0
+        self.passed: list[int] = []  # tokens that plain numpy has yet to take
+        self.looks = request.sample is None  # a prompt in pieces is in no sample
+
+    def look(self, number: int) -> None:
+        """Let the oracle go on with what the cache has, if the check of a number is one of a sample."""
+        sample = self.request.sample
+        self.looks = sample is None or is_drawn(number, sample)
+        if self.oracle is not None and sample is not None and self.looks:
+            self.oracle.take_over(0, self.target.resident.cache(0), self.position)
 
     def compare(self, token: int, came: Came | None) -> None:
         """Compare what came of the next token of the text with what a decoder gives that has no draft."""
         if self.oracle is not None and self.yardstick is not None and came is not None:
-            first = self.position == 0
-            self.yardstick.compare(self.oracle.step(0, LaneToken(token, first)), [token], came)
+            self.found.steps += 1
+            self.passed.append(token)
+            if self.looks:
+                taken, self.passed = self.passed, []
+                wanted = self.oracle.step(0, LaneToken(token, self.position == 0))
+                self.yardstick.compare(wanted, taken, came)
+                self.found.steps_compared += 1
         self.position += 1
 
     def read(self) -> None:
@@ -193,6 +208,7 @@ class _Round:
     def check(self, guesses: list[int]) -> list[int]:
         """Let the larger model take the last token and the guesses; return the tokens that are chosen."""
         found, last = self.found, self.text[-1]
+        self.look(len(found.checks))
         step = self.target.take([last, *guesses])
         mark(step.begun, f"check of {len(guesses)}", "model", step.begun + step.cycles)
         found.checks.append(step.cycles)
@@ -208,6 +224,9 @@ class _Round:
             ends = chosen[-1] in self.request.model.configuration.stops
             if ends or lane == len(guesses) or chosen[-1] != guesses[lane]:
                 break
+        if self.looks and self.oracle is not None and self.request.sample is not None:
+            same = self.oracle.alone[0].holds(self.target.resident.cache(0))
+            found.bit_exact = bool(found.bit_exact is not False and same)
         right = len(chosen) - 1
         found.guessed, found.accepted = found.guessed + len(guesses), found.accepted + right
         before = self.draft.base

@@ -263,7 +263,7 @@ class Attention:
         if place.ahead == 1:
             p.ld16(values, w.pointers["cache"])
             p.add16(values, values, place.kv_rows * place.capacity)
-        p.ldi(share, w.shares)
+        p.ldi(share, w.shares_at)
         p.ldi(result, w.mixed)
         with w.lanes() as lane:
             p.ld16(fours, self.cache.width, index=lane)

@@ -160,6 +160,13 @@ class BatchResident:
             self.fabric.write(name, lanes.reshape(found.shape), self.decode.column, 0, place.width, place.height)
         self.counts[lane] = count
 
+    def cache(self, lane: int) -> Bits:
+        """Return the bits of keys and values that all PEs have of the request of a lane, (height, width, words)."""
+        place = self.place
+        found = self.fabric.read("cache", self.decode.column, 0, place.width, place.height).view(np.uint16)
+        caches = found.reshape(*found.shape[:2], place.decoder.layers, place.batch, -1)
+        return caches[..., lane // place.ahead, :].reshape(*found.shape[:2], -1)
+
     def _send(self, given: Sequence[LaneToken | None]) -> None:
         """Send the embeddings of a step, and what goes before each token."""
         place, machine = self.place, self.decode.machine
@@ -237,7 +244,11 @@ class BatchOracle:
             self.alone[lane] = self.plain.anew()
         return self.alone[lane].step(given.token)
 
+    def take_over(self, lane: int, cache: Bits, count: int) -> None:
+        """Let a lane go on behind `count` tokens of its request with keys and values that PEs have."""
+        self.alone[lane] = self.plain.anew()
+        self.alone[lane].take_over(cache, count)
+
     def enter(self, lane: int, lasting: Mapping[str, Bits], count: int) -> None:
         """Let a lane begin with tokens as `BatchResident.enter`."""
-        self.alone[lane] = self.plain.anew()
-        self.alone[lane].take_over(with_room(lasting, self.plain.place)["cache"], count)
+        self.take_over(lane, with_room(lasting, self.plain.place)["cache"], count)

@@ -5,8 +5,9 @@ step (`DecoderPlacement.ahead`): every matrix meets all vectors of a piece, and 
 cache or in its piece.  The second one takes one token in a step, from the last one of the prompt on.  Between them the
 PEs get the other code, as behind a prompt that is read at once.
 
-What a PE needs beside weights and cache grows with the piece, and not with the prompt: the scores of a piece are as
-many as its tokens times those of a row.  Every bit is that of a prompt that is read token by token.
+What a PE needs beside weights and cache is linear in the piece and in the prompt, never a square: the scores of a piece
+are as many as its tokens times those of a row, and their shares come to lie where they were.  Every bit is that of a
+prompt that is read token by token.
 
 In a cache whose entries move (*shift*) nothing moves while the prompt is read: each row takes the block of neighbouring
 tokens that it would hold behind it, as where a prompt is read at once.  So sums over rows have another order than token

@@ -36,7 +36,7 @@ def temporary_words(place: DecoderPlacement) -> int:
         logits = (2 + 2 + 2) * place.vocabulary  # and the numbers of their tokens
         return (2 + 1 + 2 + 2) * hidden + logits + 6 * 2 * function_room(place)
     scores = heads * place.capacity
-    vectors = (2 + 1 + 2 + 2) * hidden + 3 * shapes["qkv"].rows + 3 * scores + 2 * heads
+    vectors = (2 + 1 + 2 + 2) * hidden + 3 * shapes["qkv"].rows + (2 + (lanes == 1)) * scores + 2 * heads
     vectors += 2 * heads * (place.part + 1) + heads * place.part
     chosen = max(1, place.decoder.chosen)
     vectors += chosen * (2 * shapes["gate_up"].rows + (2 + 1) * place.ffn) + (place.decoder.norms == "beside") * hidden

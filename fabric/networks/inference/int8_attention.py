@@ -125,7 +125,7 @@ class Int8Attention(Attention):
         p.load(w.column, p.mem4d(w.opened, (2, half), (some, 1)))
         values, exponents, share, result = (p.reg16(name) for name in ("values", "exponents", "share", "result"))
         fours = p.reg16("fours")
-        p.ldi(share, w.shares)
+        p.ldi(share, w.shares_at)
         p.ldi(result, w.mixed)
         with w.lanes() as lane:
             self.cache.own(values, lane)

@@ -99,8 +99,9 @@ class Oracle:
 
         Slots of rows are reckoned by the rule.
         """
-        if self.decode.prompt is not None and not self.rows.count:
-            self.rows.begin(self.decode.prompt.counts)
+        prompt = self.decode.arrived[1] if self.decode.arrived else self.decode.prompt
+        if prompt is not None and not self.rows.count:
+            self.rows.begin(prompt.counts)
         while self.rows.count < count:
             self.rows.append()
         self.keys[:], self.values[:] = self._cut(cache)
@@ -109,6 +110,16 @@ class Oracle:
         """Whether PEs have these keys and values, bits (height, width, words)."""
         keys, values = self._cut(cache)
         return np.array_equal(keys, self.keys) and np.array_equal(values, self.values)
+
+    def holds(self, cache: Bits) -> bool:
+        """Whether PEs have these keys and values of the tokens that are there, whatever lies in other slots."""
+        keys, values = self._cut(cache)
+        same = True
+        for r, row in enumerate(self.rows.rows):
+            n = len(row.slots)
+            same &= np.array_equal(keys[:, r, ..., :n], self.keys[:, r, ..., :n])
+            same &= np.array_equal(values[:, r, ..., :n, :], self.values[:, r, ..., :n, :])
+        return bool(same)
 
     def _cut(self, cache: Bits) -> tuple[Bits, Bits]:
         """Return keys and values in the shapes of this class, from the words that PEs have."""

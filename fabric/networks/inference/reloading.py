@@ -114,8 +114,11 @@ class ReckonedWords:
         self.state = pes * sum(known[name].words for name in lasting_names(list(images.values())))
 
 
-def reckoned(built: LayerGroups, passes: int) -> list[Counter[str]]:
-    """Return the words that each of so many passes will load, as `ReloadedMesh.words` counts them."""
+def reckoned(built: LayerGroups, passes: int, behind: bool = False) -> list[Counter[str]]:
+    """Return the words that each of so many passes will load, as `ReloadedMesh.words` counts them.
+
+    `behind`: the first of them goes on behind tokens that are there.
+    """
     known: dict[Decode, ReckonedWords] = {}
     found, before = [], None
     for number in range(passes):
@@ -128,10 +131,11 @@ def reckoned(built: LayerGroups, passes: int) -> list[Counter[str]]:
             if decode not in known:
                 known[decode] = ReckonedWords(decode)
             each, other, last = known[decode], decode != before, number == passes - 1
-            written = number > int(built.size > 1) or not (other or reads)  # what there is beside the cache
+            # What there is beside the cache.
+            written = behind or number > int(built.size > 1) or not (other or reads)
             words[PROGRAM] += each.program * other
             words[WEIGHTS] += each.weights
-            words[CACHE_IN] += each.cache * (number > 0) + (each.state - each.cache) * written
+            words[CACHE_IN] += each.cache * (behind or number > 0) + (each.state - each.cache) * written
             words[CACHE_OUT] += 0 if last else each.cache if reads else each.state
             before = decode
         found.append(words)

@@ -314,7 +314,10 @@ class DecoderWriter(Idioms):
         self.qkv = p.array("qkv", lanes * rows, "f32", bank=0)
         self.qkv_half = p.array("qkv_half", lanes * rows, place.dtype)
         self.scores = p.array("scores", heads * place.capacity, "f32", bank=0)
-        self.shares = p.array("shares", heads * place.capacity, place.dtype)
+        count = heads * place.capacity
+        # Of one token shares have a place of their own; of several they come to lie where their scores were.
+        self.shares_at = self.scores if lanes > 1 else p.array("shares", count, place.dtype)
+        self.shares = p.mem1d(self.shares_at, count, dtype=place.dtype)
         if place.int8:
             self.exponents = p.array("exponents", 2 * lanes * place.kv_heads, "u16")  # of keys and values to keep
             self.entries = p.array("entries", lanes * place.entry_words, "u16")

@@ -7,8 +7,10 @@ import json
 import numpy as np
 import pytest
 
+from fabric.networks.inference.batch import BatchResident
 from fabric.networks.inference.decoder import Decoder
 from fabric.networks.inference.edge import Edge
+from fabric.networks.inference.resident import ResidentDecoder
 from harness.cli.main import main
 from harness.inference import comparing
 from harness.inference.asking import AnswerRequest
@@ -119,7 +121,60 @@ def test_large_models_are_compared_by_sample_if_nothing_is_said(model, capsys, m
     assert "yes, 2 of 5 steps" in capsys.readouterr().out
 
 
-def test_other_ways_have_no_sample(model):
-    for more in ({"regions": 1}, {"batch": 2}, {"decode_mesh": (1, 1)}):
-        with pytest.raises(UnsupportedError, match="--verify sample"):
-            asked(model, **({"prefill": "auto"} | more))
+WAYS = {
+    "batch": {"batch": 2, "prompts": [[3, 1], [4, 1, 5], [2]], "count": 4},
+    "draft": {"draft": "model", "ahead": 3, "policy": "round", "prompts": [[3, 1, 4]]},
+    "another mesh": {"decode_mesh": (3, 1), "prompts": [[3, 1, 4]], "count": 6},
+}
+
+
+def of_way(model, way, **more):
+    """Return a request that several requests, a draft or another mesh answer."""
+    options = dict(WAYS[way]) | more
+    if "draft" in options:
+        options["draft"] = find_model(str(model))
+    return asked(model, **({"prefill": "auto"} | options))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_sample_of_other_ways(model, way):
+    """Some steps are compared, from the cache that the PEs have: tokens and logits are those of a full comparison."""
+    found, full = answer(of_way(model, way)), answer(of_way(model, way, sample=None))
+    assert found.bit_exact is full.bit_exact is True
+    assert found.tokens == full.tokens
+    assert 0 < found.steps_compared < found.steps
+    assert full.steps_compared == full.steps
+    assert found.max_abs_error < 1.001 * full.max_abs_error
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_wrong_key_is_found_in_other_ways(model, monkeypatch, way):
+    """A bit of the first key is another one in each cache that is read behind the first."""
+    where = ResidentDecoder if way == "another mesh" else BatchResident
+    right, reads = where.cache, 0
+
+    def wrong(self, *lane):
+        nonlocal reads
+        found = right(self, *lane).copy()
+        found[..., 0] ^= np.uint16(reads > 0)
+        reads += 1
+        return found
+
+    assert answer(of_way(model, way)).bit_exact
+    monkeypatch.setattr(where, "cache", wrong)
+    assert answer(of_way(model, way)).bit_exact is False
+
+
+def test_what_a_sample_of_a_batch_says(model, capsys):
+    """JSON and the table say of how many steps, of all requests."""
+    words = ["generate", str(model), "--prompt-ids", "3,1", "--tokens", "3", "--mesh", "2x2", "--requests", "2"]
+    assert main([*words, "--batch", "2", "--verify", "sample", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["verify"], found["steps"], found["bit_exact"]) == ("sample", 8, True)
+    assert main([*words, "--batch", "2", "--verify", "sample"]) == 0
+    assert f"yes, {found['steps_compared']} of 8 steps, each request" in capsys.readouterr().out
+
+
+def test_regions_have_no_sample(model):
+    with pytest.raises(UnsupportedError, match="--verify sample"):
+        asked(model, prefill="auto", regions=1)

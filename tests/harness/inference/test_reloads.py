@@ -40,15 +40,6 @@ def model(tmp_path_factory):
     return saved(tmp_path_factory.mktemp("models") / "letters", DECODER, LETTERS)
 
 
-@pytest.fixture(scope="module")
-def prefix(model, tmp_path_factory):
-    """Return the file of an answer that layers at a time gave."""
-    path = tmp_path_factory.mktemp("files") / "a.npz"
-    words = ["--prompt", "a", "--mesh", "2x2", "--tokens", "1", "--layers-at-a-time", "1", "--cache-file", str(path)]
-    assert main(["generate", str(model), *words, "--verify", "off"]) == 0
-    return path
-
-
 def generated(capsys, *words):
     """Return (exit status, JSON)."""
     status = main(["generate", *map(str, words), "--json"])
@@ -227,16 +218,15 @@ def test_a_whole_published_model_with_random_weights(capsys, monkeypatch):
         (["--chunk", "2", "--cache", "shift"], "--cache shift"),
         (["--draft", "MODEL"], "--draft"),
         (["--requests", "2"], "--requests"),
-        (["--prefix", "PREFIX"], "--prefix"),
         (["--prefill", "mesh"], "--prefill mesh"),
         (["--layers-at-a-time", "4"], "4 of 3 layers at a time"),
         (["--layers-at-a-time", "-1"], "-1 of 3 layers at a time"),
     ],
 )
-def test_what_is_refused(model, prefix, capsys, tmp_path, monkeypatch, words, message):
+def test_what_is_refused(model, capsys, tmp_path, monkeypatch, words, message):
     """One line with the name of the option, nothing run and nothing left."""
     monkeypatch.chdir(tmp_path)
-    words = [{"MODEL": str(model), "PREFIX": str(prefix)}.get(word, word) for word in words]
+    words = [{"MODEL": str(model)}.get(word, word) for word in words]
     assert main(["generate", str(model), "--prompt", "ab", "--mesh", "2x2", "--layers-at-a-time", "1", *words]) != 0
     err = capsys.readouterr().err
     assert message in err
@@ -328,6 +318,48 @@ def test_it_goes_on_from_a_file(tmp_path, decoder, way):
     assert facts(found) == facts(whole)
     again = answer(kept)  # nothing is left to do
     assert facts(again) == facts(whole)
+
+
+@pytest.mark.parametrize(
+    ("decoder", "way"),
+    [
+        (DECODER, {"at_a_time": 2, "cache_dtype": "int8"}),
+        (LOCAL, {"at_a_time": 3, "policy": "round", "chunk": 2, "prefill": "auto"}),
+    ],
+)
+def test_a_prompt_goes_on_behind_what_was_read(tmp_path, decoder, way):
+    """Tokens, logits and cycles are those of a prompt that is read token by token, and what is loaded is reckoned."""
+    first = asked(decoder, count=2, **way, file=tmp_path / "a.npz")
+    read = answer(first)
+    prefix = read_prefix(first.file)
+    plain = replace(first, file=None, chunk=None, prefill="token", count=3, prompts=[[*prefix.tokens, 2, 0]])
+    request = replace(plain, prefix=prefix, file=tmp_path / "b.npz")
+    found, whole, form = answer(request), answer(plain), estimate(request)
+    assert (found.reused, found.reused_cycles) == (4, sum(read.prompt_cycles) + sum(read.token_cycles))
+    assert found.tokens == whole.tokens
+    assert [each.tobytes() for each in found.logits] == [each.tobytes() for each in whole.logits]
+    assert found.bit_exact is True
+    assert (found.steps, found.steps_compared) == (4, 4)
+    assert len(found.prompt_cycles) == 2
+    assert sum(found.prompt_cycles) < sum(whole.prompt_cycles)
+    assert found.token_cycles == whole.token_cycles
+    assert form.prefill == pytest.approx(sum(found.prompt_cycles), rel=0.02)
+    assert form.tokens == pytest.approx(found.token_cycles, rel=0.01)
+    again = replace(request, prompts=[[*request.prompt, *found.tokens, 1]], prefix=read_prefix(request.file), file=None)
+    assert answer(again).bit_exact is True  # a conversation goes on
+    unkept = replace(request, file=None)
+    assert vars(answer(unkept).reload) == vars(form.reload)
+
+
+def test_a_prefix_that_does_not_go_on_is_refused(tmp_path):
+    """A file of a prompt in pieces alone, or of other layers at a time."""
+    pieces = asked(DECODER, at_a_time=2, count=1, chunk=2, policy="round", prefill="auto", file=tmp_path / "b.npz")
+    answer(pieces)
+    behind = replace(pieces, file=None, chunk=None, prompts=[[*pieces.prompt, 1]], prefix=read_prefix(pieces.file))
+    with pytest.raises(ConfigError, match="--prefix: .*a prompt in pieces, and nothing of what goes on"):
+        answer(behind)
+    with pytest.raises(ConfigError, match="--prefix.*another --layers-at-a-time: 2 there, 1 now"):
+        answer(replace(behind, at_a_time=1))
 
 
 def test_an_answer_grows(tmp_path):

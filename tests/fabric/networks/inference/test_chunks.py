@@ -128,6 +128,20 @@ def test_four_times_the_longest_prompt_that_fits_at_once():
     assert np.abs(resumed.logits.view(np.float32) - answer.logits.view(np.float32)).max() < 0.02
 
 
+def test_memory_is_linear_in_the_piece_and_in_the_text():
+    """A token more in a piece, or in each row, takes the same room wherever: nothing grows with a square."""
+
+    def words(size, room):
+        return sum(needed_words(replace(DecoderPlacement(LONG, 3, 2, room), batch=1, ahead=size)).values())
+
+    for room in (40, 400):
+        assert {words(k + 2, room) - words(k, room) for k in range(4, 40, 4)} == {words(6, room) - words(4, room)}
+    place = DecoderPlacement(LONG, 3, 2, 4)
+    for size in (2, 8, 32):
+        each = LONG.layers * place.entry_words + size * 2 * place.heads  # of scores, whose place shares take
+        assert {words(size, room + 4) - words(size, room) for room in (4, 400, 4000)} == {4 * each}
+
+
 def test_pieces_that_do_not_fit_are_refused_with_some_that_do():
     """The message names the largest pieces for this mesh; their memory does not depend on the prompt but for caches."""
     place = DecoderPlacement(LONG, 2, 2, 40)
