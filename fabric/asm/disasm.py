@@ -201,6 +201,8 @@ def listing(image: ProgramImage) -> str:
     tasks: dict[int, list[str]] = {}
     for kind, table in (("task", image.entry), ("control task", image.control_entry)):
         for number in np.flatnonzero(table >= 0):
+            if kind == "control task" and number < len(image.entry) and table[number] == image.entry[number]:
+                continue  # its data task, which a control wavelet starts too
             data = kind == "task" and image.data_tasks >> int(number) & 1
             bits = [
                 text

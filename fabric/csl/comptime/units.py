@@ -132,6 +132,8 @@ class ProgramUnit(EvaluatedUnit):
         Other calls of library functions that configure the PE: (name, arguments, span).
     params_read : set of str
         Params of the top module that were needed: PEs that agree in those share a program.
+    either : set of int
+        Ids of data tasks that the program may activate too: those of `@bind_task`.
     names : dict
         Symbols that the layout exports.
     earlier : Earlier
@@ -161,6 +163,7 @@ class ProgramUnit(EvaluatedUnit):
     ready: list[Module] = field(default_factory=list)
     variables: list[tree.Variable] = field(default_factory=list)
     params_read: set[str] = field(default_factory=set)
+    either: set[int] = field(default_factory=set)
     rectangle: tuple[int, int] | None = None
     earlier: Earlier | None = None
     filters: frozenset[int] | None = frozenset()
@@ -172,7 +175,7 @@ class ProgramUnit(EvaluatedUnit):
             hint = f"@bind_local_task(..., @get_local_task_id({ident}))"
             raise Fault(f"no task is bound to the id {ident}, which is activated here", span, hint)
         kind, _, bound = self.tasks["task", ident]
-        if kind == "data":
+        if kind == "data" and ident not in self.either:
             note = ("bound here", bound)
             raise Fault(f"the task of id {ident} takes wavelets: it cannot be activated", span, None, (note,))
 

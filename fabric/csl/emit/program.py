@@ -463,7 +463,18 @@ def _assembled(emitter: Emitter, initial: dict[str, Any]) -> ProgramImage:
     for key, note in (("active", unit.start), ("blocked", unit.block), ("unblocked", unit.unblock)):
         for ident in initial.get(key, ()):
             note(ident, None)
-    return _relocated(unit.assemble(), emitter)
+    image = unit.assemble()
+    return _relocated(image if unit.machine["task.by_queue"] else _one_table(image), emitter)
+
+
+def _one_table(image: ProgramImage) -> ProgramImage:
+    """Let a control wavelet start a data task by its id: WSE-2 has one table for tasks of all kinds."""
+    entry = image.control_entry.copy()
+    for number in range(N_TASK_IDS):
+        if image.data_tasks >> number & 1 and entry[number] < 0:
+            entry[number] = image.entry[number]
+    entry.flags.writeable = False
+    return replace(image, control_entry=entry)
 
 
 def _unique(name: str, taken: Iterable[str]) -> str:

@@ -117,7 +117,7 @@ comptime { @set_local_color_config(@get_color(3), .{ .routes = .{ .rx = .{ RAMP 
 @pytest.mark.parametrize("place", ["comptime { @activate(c); }", "task go() void { @activate(c); }"])
 def test_a_color_that_brings_wavelets_is_not_activated(tmp_path, place):
     start = f"""task word(x: u32) void {{ }} const c = @get_color(3); const id = @get_local_task_id(9); {place}
-comptime {{ @bind_task(word, c); {"@bind_task(go, id);" if "go" in place else ""} }}"""
+comptime {{ @bind_data_task(word, @get_data_task_id(c)); {"@bind_task(go, id);" if "go" in place else ""} }}"""
     with pytest.raises(CslError, match="takes wavelets"):
         run_task(tmp_path, "", start, results={})
 
@@ -215,3 +215,38 @@ def test_a_pe_gives_the_colors_of_its_streams_itself(tmp_path):
     assert found.tolist() == [37, 41]
     (tmp_path / "pe.csl").write_text(GIVEN.replace("(memcpy_params, .{", "(.{ .MEMCPYH2D_1 = @get_color(1) }, .{"))
     assert main([str(tmp_path / "layout.csl"), *options]) == 1
+
+
+CONTROL = """const c: color = @get_color(3);
+const out = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = c, .control = true });
+fn send(id: u32, data: u32) void { @mov32(out, id << 16 | data); }
+comptime { @set_local_color_config(c, .{ .routes = .{ .rx = .{ RAMP }, .tx = .{ RAMP } } }); }
+"""
+
+
+def test_a_control_wavelet_starts_the_task_of_its_id_whatever_that_is(tmp_path):
+    """WSE-2 has one table: topic 5 of SDK 1.0 sends the id of a data task.  An entry of a control task goes first."""
+    text = """
+    var a: u16 = 0; var b: u16 = 0;
+    task data(x: u16, high: u16) void { a += x; b += high; }
+    task entry(x: u16) void { a += 10 * x; }
+    const old: color = @get_color(40);
+    task older(x: u16) void { a += 100 * x; }
+    comptime { @bind_data_task(data, @get_data_task_id(c)); @bind_task(older, old); }
+    """
+    body = "send(3, 7); send(40, 5); send(9, 100);"
+    found = run_task(tmp_path, body, CONTROL, text, results={"a": "u2", "b": "u2"})
+    assert (found["a"], found["b"]) == (507, 3)
+    both = "comptime { @bind_control_task(entry, @get_control_task_id(3)); }"
+    found = run_task(tmp_path, body, CONTROL, text, both, results={"a": "u2", "b": "u2"})
+    assert (found["a"], found["b"]) == (570, 0)
+
+
+def test_a_task_of_bind_task_that_takes_wavelets_may_be_activated(tmp_path):
+    """So the transforms of SDK 0.9 go on; what it takes then is whatever the registers hold."""
+    text = "var a: u16 = 0; task next(x: i16) void { a += 1; if (a < 3) @activate(@get_color(6)); }"
+    bound = "comptime { @bind_task(next, @get_color(6)); }"
+    assert run_task(tmp_path, "@activate(@get_color(6));", text, bound, results={"a": "u2"})["a"] == 3
+    new = "comptime { @bind_data_task(next, @get_data_task_id(@get_color(6))); }"
+    with pytest.raises(CslError, match="the task of id 6 takes wavelets: it cannot be activated"):
+        run_task(tmp_path, "@activate(@get_color(6));", text, new, results={})

@@ -183,9 +183,14 @@ def _bind_task(ev: Interpreter, node: n.Builtin, scope: Scope) -> Value:
         raise Fault(f"@bind_task takes a color or the id of a task, not {value.type}", node.arguments[1].span)
     assert isinstance(function.type, FnType)
     kind = "data" if function.type.params or value.type == DATA else "local"
+    if value.data > TASK_NULL:  # of a color that no router has
+        kind = "control"
     _check_params(function, kind, node.arguments[0])
     what = f"two tasks are bound to the id {value.data}"
-    ev.unit.once(ev.unit.tasks, ("task", value.data), (kind, function, node.span), what, node.span)
+    key = ("control" if kind == "control" else "task", value.data)
+    ev.unit.once(ev.unit.tasks, key, (kind, function, node.span), what, node.span)
+    if kind == "data":
+        ev.unit.either.add(value.data)
     return NOTHING
 
 
