@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from harness.kit.modules import need
@@ -52,7 +53,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("layout", metavar="FILE", help="the layout file")
     made.add_argument("--arch", default="wse2", help="wse2 (default) or wse3")
     made.add_argument("--fabric-dims", metavar="W,H", help="size of the fabric")
-    made.add_argument("--fabric-offsets", metavar="X,Y", help="place of the program in it; default 4,1")
+    where = "place of the program in it; default 4,1, without --memcpy 0,0"
+    made.add_argument("--fabric-offsets", metavar="X,Y", help=where)
     made.add_argument("--params", action="append", default=[], metavar="a:1,b:2", help="values for params")
     made.add_argument("--colors", action="append", default=[], metavar="a:1", help="old: values for colors")
     made.add_argument("-o", "--output", default="out", metavar="DIR", help="the output directory; default out")
@@ -115,12 +117,13 @@ def _compile(args: argparse.Namespace) -> int:
 
     colors = parse_params(args.colors)
     environment = [entry for entry in os.environ.get("CSL_IMPORT_PATH", "").split(":") if entry]
+    framed = (4, 1) if args.memcpy or not args.fabric_dims else (0, 0)
     options = Options(
         params={**parse_params(args.params), **colors},
         import_paths=(*[part for entry in args.import_path for part in entry.split(":")], *environment),
         fp16=args.fp16_format,
         fabric=_pair(args.fabric_dims, "--fabric-dims", (757, 996)),
-        offsets=_pair(args.fabric_offsets, "--fabric-offsets", (4, 1)),
+        offsets=_pair(args.fabric_offsets, "--fabric-offsets", framed),
         frame=FRAME if args.memcpy else (0, 0, 0, 0),
         max_inlined_iterations=args.max_inlined_iterations,
         optimise=bool(args.optimise),
@@ -142,6 +145,10 @@ def _compile(args: argparse.Namespace) -> int:
     if args.warnings_as_errors and any(item.severity == "warning" for item in found):
         return 1
     write_bundle(bundle, args.output)
+    if not args.memcpy:  # scripts of that time list these files
+        elf = Path(args.output) / "bin" / "out_0_0.elf"
+        elf.parent.mkdir(exist_ok=True)
+        elf.write_text("programs and routes are in ../image.npz and ../host.json\n", encoding="utf-8")
     if args.verbose:
         for image in bundle.programs:
             print(f"{image.name}: {image.code_words} words of code, {image.footprint - image.code_words} of data")

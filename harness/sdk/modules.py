@@ -50,6 +50,8 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
             "prepare_output_tensor",
         ),
     },
+    "cerebras.elf.cs_elf_runner": {"harness.sdk.elf_runner": ("CSELFRunner",)},  # before 0.9
+    "cerebras.elf.cself": {"harness.sdk.elf_runner": ("ELFMemory",)},
     "cerebras.sdk.debug.debug_util": {"harness.sdk.debug": ("debug_util",)},
     "cerebras.geometry.geometry": {"harness.sdk.geometry": ("IntRectangle", "IntVector")},
     "cerebras.sdk.client": {"harness.sdk.client": ("SdkCompiler", "SdkLauncher", "SdkRuntime", "sdk_utils")},

@@ -27,7 +27,7 @@ FORM = re.compile(
     r"\{\s*\w+\s*((?:\[[^\]]*\]\s*)+)->\s*\[\s*PE\s*\[(.*)\]\s*->\s*index\s*\[(.*)\]\s*\]\s*\}", re.DOTALL
 )
 AXES, INSIDE = r"((?:\[[^\]]*\]\s*)+)", r"\[(.*)\]\s*"
-FORM = re.compile(rf"\{{\s*\w+\s*{AXES}->\s*\[\s*PE\s*{INSIDE}->\s*index\s*{INSIDE}\]\s*\}}", re.DOTALL)
+FORM = re.compile(rf"\{{\s*(\w+)\s*{AXES}->\s*\[\s*PE\s*{INSIDE}->\s*index\s*{INSIDE}\]\s*\}}", re.DOTALL)
 AXIS = re.compile(r"\s*(\w+)\s*=\s*(-?\d+)\s*(?::\s*(-?\d+)\s*)?")
 HINT = "{ A[j=0:7][i=0:3] -> [PE[i//2, j//4] -> index[i%2, j%4]] }"
 OPERATORS: dict[type, Callable[..., Any]] = {
@@ -44,6 +44,8 @@ class PortMap:
 
     Attributes
     ----------
+    name : str
+        That of the tensor.
     shape : tuple of int
         Sizes of the tensor's axes.
     area : tuple of int
@@ -54,6 +56,7 @@ class PortMap:
         Per element of the tensor, in its order, the place in the array of a transfer: rows, columns, elements.
     """
 
+    name: str
     shape: tuple[int, ...]
     area: tuple[int, int, int, int]
     count: int
@@ -71,18 +74,18 @@ def parsed(text: str) -> PortMap:
     found = FORM.fullmatch(text.strip())
     if found is None:
         raise ConfigError(f"{text!r} is no port map", hint=HINT)
-    axes = [AXIS.fullmatch(entry) for entry in re.split(r"\]\s*\[|,", found[1].strip()[1:-1])]
+    axes = [AXIS.fullmatch(entry) for entry in re.split(r"\]\s*\[|,", found[2].strip()[1:-1])]
     if any(axis is None for axis in axes):
-        raise ConfigError(f"the axes {found[1].strip()} of a port map have another form", hint="[j=0:7][i=0:3]")
+        raise ConfigError(f"the axes {found[2].strip()} of a port map have another form", hint="[j=0:7][i=0:3]")
     ranges = [(axis[1], int(axis[2]), int(axis[3] or axis[2])) for axis in axes if axis is not None]
     shape = tuple(last - first + 1 for _, first, last in ranges)
     if min(shape) < 1:
         raise ConfigError(f"an axis of the port map {text!r} has no element")
     grids = np.meshgrid(*(np.arange(first, last + 1) for _, first, last in ranges), indexing="ij")
     names = {name: grid.ravel() for (name, _, _), grid in zip(ranges, grids, strict=True)}
-    where, index = (_numbers(part, names, grids[0].size) for part in (found[2], found[3]))
+    where, index = (_numbers(part, names, grids[0].size) for part in (found[3], found[4]))
     if len(where) != 2:
-        raise ConfigError(f"a PE has two coordinates, not {len(where)}: PE[{found[2]}]", hint=HINT)
+        raise ConfigError(f"a PE has two coordinates, not {len(where)}: PE[{found[3]}]", hint=HINT)
     (x, y), order = where, np.lexsort((*reversed(index), *where))  # by row, column, then index
     px, py, w, h = int(x.min()), int(y.min()), int(np.ptp(x)) + 1, int(np.ptp(y)) + 1
     each = np.bincount((y - py) * w + x - px, minlength=w * h)
@@ -92,7 +95,7 @@ def parsed(text: str) -> PortMap:
         )
     places = np.empty(order.size, np.intp)
     places[order] = np.arange(order.size)
-    return PortMap(shape, (px, py, w, h), int(each[0]), places)
+    return PortMap(found[1], shape, (px, py, w, h), int(each[0]), places)
 
 
 def _numbers(text: str, names: dict[str, NDArray[Any]], size: int) -> list[NDArray[Any]]:

@@ -41,6 +41,7 @@ __all__ = [
     "Task",
     "get_platform",
     "last_runtime",
+    "machine_for",
     "meaningless",
     "running_on",
     "target_of",
@@ -94,6 +95,12 @@ def running_on(machine: Machine | MachineOf | None) -> Iterator[None]:
         yield
     finally:
         _CHOSEN.reset(before)
+
+
+def machine_for(arch: str) -> Machine | None:
+    """Return the modelled numbers that `running_on` asks for, of an architecture; None: those of the program."""
+    chosen = _CHOSEN.get()
+    return chosen(arch) if callable(chosen) else chosen
 
 
 def last_runtime(directory: str | Path) -> SdkRuntime | None:
@@ -217,8 +224,7 @@ class SdkRuntime:
         arch = self.bundle.arch
         if platform is not None and (target := target_of(platform)) != arch:
             raise ConfigError(f"the program was compiled for {arch}, and the platform is one of {target}")
-        chosen = machine or _CHOSEN.get()
-        self._machine = chosen(arch) if callable(chosen) else chosen
+        self._machine = machine or machine_for(arch)
         self._core: str | None = getattr(platform, "core", None)
         self._names = {entry.name: entry for entry in self.bundle.names}
         self._device: SdkDevice | None = None

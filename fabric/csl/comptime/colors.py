@@ -12,8 +12,10 @@ from fabric.csl.types.rules import is_integer
 from wse_core.encoding import N_COLORS
 from wse_core.isa import UNSUPPORTED
 
-__all__ = ["ColorConfig", "Filter", "Position", "color_config", "routable"]
+__all__ = ["MOST_COLORS", "ColorConfig", "Filter", "Position", "color_config", "routable"]
 
+MOST_COLORS = 64
+"""Up to SDK 1.2 a color may have a number that no router has: it stands for none, or starts a task."""
 FILTER_KINDS = ("counter", "sparse_counter", "range")
 POP_MODES = ("no_pop", "always_pop", "pop_on_advance", "pop_on_header")
 ROUTES = ("rx", "tx", "pop_mode", "color_swap_x", "color_swap_y")

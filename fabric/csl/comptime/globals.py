@@ -7,6 +7,7 @@ from typing import Any
 
 from fabric.csl import tree
 from fabric.csl.comptime.budget import MOST_IMPORTS, MOST_NESTED, check_size
+from fabric.csl.comptime.colors import MOST_COLORS
 from fabric.csl.comptime.convert import cast
 from fabric.csl.comptime.earlier import is_bound_alike, is_same
 from fabric.csl.comptime.expressions import Expressions
@@ -15,7 +16,6 @@ from fabric.csl.comptime.values import FunctionValue, Global, Module, Scope, Val
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import BOOL, COMPTIME_INT, I16, MODULE, VOID, EnumType, FnType, IdType, Type
-from wse_core.encoding import N_COLORS
 
 __all__ = ["Globals"]
 
@@ -193,8 +193,8 @@ class Globals(Expressions):
         """Return a color or id that the command line gives as a number."""
         if entry.name not in self.session.options.params or kind != IdType("color"):
             return self.convert(integer(number), kind, at, f"the value of param '{entry.name}'")
-        if not 0 <= number < N_COLORS:
-            raise Fault(f"{number} is no color; there are 0 to {N_COLORS - 1}", at)
+        if not 0 <= number < MOST_COLORS:
+            raise Fault(f"{number} is no color; there are 0 to {MOST_COLORS - 1}", at)
         return Value(kind, number)
 
     def _color(self, entry: Global, decl: n.ColorDecl, scope: Scope, span: Span) -> Value:

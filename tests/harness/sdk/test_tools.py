@@ -271,7 +271,7 @@ def test_a_mistake_of_a_script_has_its_line(compiled, tmp_path, capsys, monkeypa
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("cerebras.elf.cs_elf_runner", "of SDK 0.x, is not supported; SdkRuntime"),
+        ("cerebras.elf.cself_utils", "of SDK 0.x, is not supported; SdkRuntime"),
         ("cerebras.sdk.other", "there are cerebras.appliance"),
     ],
 )

@@ -21,7 +21,7 @@ from fabric.csl.comptime.builtins.ids import (
     only_by_queue,
 )
 from fabric.csl.comptime.builtins.table import Operand, builtin
-from fabric.csl.comptime.colors import routable
+from fabric.csl.comptime.colors import MOST_COLORS, routable
 from fabric.csl.comptime.lanes import uniform
 from fabric.csl.comptime.values import NOTHING, FunctionValue, Scope, Struct, Value
 from fabric.csl.diagnostics import Fault, Span
@@ -43,9 +43,6 @@ def _locals(ev: Interpreter) -> range:
 def _queues(kind: str) -> Callable[[Interpreter], range]:
     return lambda ev: range(sum(bool(depth) for depth in ev.session.machine[f"queue.{kind}_depth"]))
 
-
-MOST_COLORS = 64
-"""Up to SDK 1.2 a color may have a number that no router has: it stands for none, or starts a task."""
 
 NUMBERED: dict[str, tuple[IdType, Callable[[Interpreter], range], str]] = {
     "@get_color": (COLOR, lambda ev: range(MOST_COLORS), "a color"),

@@ -1,0 +1,231 @@
+"""The class `CSELFRunner` is the host's side of programs before SDK 0.9: tensors enter and leave at the edges.
+
+A port map says for each element of a tensor the PE beside the program's rectangle from which it comes, or to which it
+goes, and its place among the wavelets there (`harness.sdk.portmaps`).  Everything is said first; then one call runs the
+program until all of its results have come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fabric.csl.artefact import Bundle, read_bundle
+from harness.sdk.device import SdkDevice
+from harness.sdk.portmaps import format_output_tensor, parsed
+from harness.sdk.runtime import machine_for, meaningless
+from harness.sdk.utils import input_array_to_u32
+from wse_core.errors import ConfigError, DeadlockError
+from wse_core.image import DIR_E, DIR_N, DIR_S, DIR_W
+
+__all__ = ["CSELFRunner", "ELFMemory"]
+
+ENTRY = 16
+"""A control wavelet has the id of the task that it starts from this bit on."""
+Link = tuple[int, int, int, int]
+"""A link of the rectangle's edge has a PE (x, y), a direction and a color."""
+
+
+@dataclass(frozen=True)
+class ExpectedTensor:
+    """An `ExpectedTensor` is one that the program sends: its port map, the type of its numbers, the links it takes."""
+
+    port_map: str
+    dtype: Any
+    links: list[Link]
+    count: int
+
+
+class CSELFRunner:
+    """A `CSELFRunner` runs a compiled program once, between tensors that go in and tensors that come out.
+
+    Parameters
+    ----------
+    elf_paths : list of path
+        Files in ``bin`` of what ``cslc -o`` wrote.
+    cmaddr : str, optional
+        Address of a machine; must be empty.
+    """
+
+    def __init__(self, elf_paths: Sequence[str | Path], cmaddr: str | None = None, **others: Any) -> None:
+        if cmaddr:
+            raise ConfigError("there is no machine at this address", where=cmaddr, hint="leave --cmaddr out")
+        meaningless("CSELFRunner", others)
+        self.directory = _directory(elf_paths)
+        self.bundle: Bundle = read_bundle(self.directory)
+        self.out_tensor_dict: dict[str, NDArray[Any]] = {}
+        self._sent: list[tuple[Link, NDArray[np.uint32], NDArray[np.bool_]]] = []
+        self._results: dict[str, ExpectedTensor] = {}
+        self._symbols: list[tuple[int, int, str, NDArray[Any]]] = []
+        self._device: SdkDevice | None = None
+
+    # ---- what goes in and what comes out
+
+    def add_input_tensor(
+        self, color: int, port_map: str | tuple[str, int], tensor: NDArray[Any], sentinel: int | None = None,
+        **others: Any,
+    ) -> None:  # fmt: skip
+        """Let a tensor enter on a color; with a sentinel a control wavelet for that task id follows at each PE, and the
+        upper half of a 16-bit number is its place at its PE.
+
+        Instead of a port map, ("WEST", 3) lets all of it enter at the west side of row 3, and the others alike.
+        """
+        meaningless("add_input_tensor", others)
+        made = parsed(port_map if isinstance(port_map, str) else self._beside(*port_map, tensor.size))
+        if tensor.size != len(made.places):
+            raise ConfigError(f"the tensor has {tensor.size} elements, its port map {len(made.places)}")
+        words = np.empty(tensor.size, np.uint32)
+        words[made.places] = input_array_to_u32(tensor)
+        if sentinel is not None and tensor.dtype.itemsize == 2:
+            words |= (np.arange(words.size, dtype=np.uint32) % np.uint32(made.count)) << np.uint32(16)
+        for link, part in zip(self._links(made.area, color), words.reshape(-1, made.count), strict=True):
+            values, control = part, np.zeros(part.size, bool)
+            if sentinel is not None:
+                values, control = np.append(part, np.uint32(sentinel << ENTRY)), np.append(control, True)
+            self._sent.append((link, values, control))
+
+    def add_output_tensor(self, color: int, port_map: str, dtype: Any, **others: Any) -> None:
+        """Expect a tensor that leaves on a color; `out_tensor_dict` has it under its name when the program has run."""
+        meaningless("add_output_tensor", others)
+        made = parsed(port_map)
+        self._results[made.name] = ExpectedTensor(port_map, dtype, self._links(made.area, color), made.count)
+
+    def _beside(self, side: str, place: int, size: int) -> str:
+        """Return the port map of a tensor that enters at one PE of an edge."""
+        where = {
+            "WEST": (-1, place), "EAST": (self.bundle.width, place),
+            "NORTH": (place, -1), "SOUTH": (place, self.bundle.height),
+        }  # fmt: skip
+        if side not in where:
+            raise ConfigError(f"there is no side {side!r}", hint=", ".join(where))
+        x, y = where[side]
+        return f"{{ t[i=0:{size - 1}] -> [PE[{x}, {y}] -> index[i]] }}"
+
+    def _links(self, area: tuple[int, int, int, int], color: int) -> list[Link]:
+        """Return the links between the rectangle and PEs beside it, by row and column."""
+        width, height = self.bundle.width, self.bundle.height
+        found = []
+        for y in range(area[1], area[1] + area[3]):
+            for x in range(area[0], area[0] + area[2]):
+                if x in (-1, width) and 0 <= y < height:
+                    found.append((min(max(x, 0), width - 1), y, DIR_W if x < 0 else DIR_E, int(color)))
+                elif y in (-1, height) and 0 <= x < width:
+                    found.append((x, min(max(y, 0), height - 1), DIR_N if y < 0 else DIR_S, int(color)))
+                else:
+                    what = f"PE ({x}, {y}) of a port map does not lie beside the program's {width} x {height}"
+                    raise ConfigError(what, hint="PE[-1, y] is beside the west edge")
+        return found
+
+    # ---- memory
+
+    def set_symbol(self, col: int, row: int, name: str, value: Any) -> None:
+        """Give a variable of a PE its values before the program starts; coordinates are those of the fabric."""
+        x, y = self.bundle.settings["offsets"]
+        self._symbols.append((col - x, row - y, name, np.ascontiguousarray(value)))
+
+    def set_symbol_rect(self, name: str, values: NDArray[Any], offset: tuple[int, int] = (0, 0)) -> None:
+        """Do the same for a rectangle of PEs; the array's first index is the column, the second one the row."""
+        for column, rows in enumerate(values):
+            for row, value in enumerate(rows):
+                self.set_symbol(offset[0] + column, offset[1] + row, name, value)
+
+    def get_symbol(self, col: int, row: int, name: str, dtype: Any) -> NDArray[Any]:
+        """Return a variable of a PE when the program has run."""
+        if self._device is None:
+            raise ConfigError("the program has not run", hint="runner.connect_and_run()")
+        x, y = self.bundle.settings["offsets"]
+        words = self._device.symbol(col - x, row - y, name)
+        return np.ascontiguousarray(words, "<u2").view(np.dtype(dtype))
+
+    def get_symbol_rect(self, rectangle: Any, name: str, dtype: Any) -> NDArray[Any]:
+        """Return a variable of the PEs of ((column, row), (width, height)), or of (width, height) from 0, 0 on."""
+        (col, row), (width, height) = rectangle if np.ndim(rectangle) == 2 else ((0, 0), rectangle)
+        columns = [[self.get_symbol(col + i, row + j, name, dtype) for j in range(height)] for i in range(width)]
+        return np.array(columns)
+
+    # ---- the run
+
+    def connect_and_run(self, *_: Any, **others: Any) -> None:
+        """Run the program until nothing moves any more.
+
+        Raises
+        ------
+        DeadlockError
+            A result has not come in full by then.
+        """
+        meaningless("connect_and_run", others)
+        inputs, outputs = list(self.bundle.inputs), list(self.bundle.outputs)
+        outputs += [link for made in self._results.values() for link in made.links if link not in outputs]
+        inputs += list(dict.fromkeys(link for link, *_ in self._sent if link not in inputs))
+        kinds = {"inputs": inputs, "outputs": outputs}
+        streams = {
+            kind: [*places, *((-1, -1, link[3]) for link in kinds[kind][len(places) :])]
+            for kind, places in self.bundle.streams.items()
+        }
+        bundle = replace(self.bundle, inputs=tuple(inputs), outputs=tuple(outputs), streams=streams)
+        self._device = device = SdkDevice(bundle, self.directory, machine_for(bundle.arch))
+        for x, y, name, value in self._symbols:
+            self._store(device, x, y, name, value)
+        for link, values, control in self._sent:
+            device.fabric.send(inputs.index(link), values, control)
+        for made in self._results.values():
+            for link in made.links:
+                device.fabric.accept(outputs.index(link), None)
+        device.settle()
+        for name, made in self._results.items():
+            words = np.concatenate([self._came(device, outputs.index(link), link, made.count) for link in made.links])
+            self.out_tensor_dict[name] = format_output_tensor(made.port_map, made.dtype, words)
+        device.write_log()
+
+    @staticmethod
+    def _came(device: SdkDevice, number: int, link: Link, count: int) -> NDArray[np.uint32]:
+        """Return the data wavelets that have left over a link."""
+        came = device.fabric.receive(number)
+        words = came.payload[~came.control]
+        if len(words) < count:
+            x, y, _, color = link
+            what = (
+                f"{len(words)} of {count} wavelets of color {color} have left PE ({x}, {y}), and nothing moves any more"
+            )
+            raise DeadlockError(what, cycle=device.fabric.cycle)
+        return words[:count]
+
+    @staticmethod
+    def _store(device: SdkDevice, x: int, y: int, name: str, value: NDArray[Any]) -> None:
+        """Give a variable of a PE its values."""
+        have = device.symbol(x, y, name)
+        words = np.ascontiguousarray(value.reshape(-1)).view("<u2")
+        if len(words) != len(have):
+            raise ConfigError(f"'{name}' of PE ({x}, {y}) has {len(have)} words, the values {len(words)}")
+        image = device.bundle.programs[int(device.bundle.index[y, x])]
+        device.engine.write_rect(image.symbols[name].address, words.reshape(1, 1, -1).astype(np.uint16), x, y)
+
+
+class ELFMemory:
+    """An `ELFMemory` says for which PEs there is a program.
+
+    Parameters
+    ----------
+    *elf_paths : path
+        As for `CSELFRunner`.
+    """
+
+    def __init__(self, *elf_paths: str | Path) -> None:
+        self.bundle = read_bundle(_directory(elf_paths))
+
+    def iter_coordinates(self) -> Iterator[tuple[int, int]]:
+        """Yield column and row of each PE of the program, on the fabric."""
+        x, y = self.bundle.settings["offsets"]
+        yield from ((x + column, y + row) for column in range(self.bundle.width) for row in range(self.bundle.height))
+
+
+def _directory(elf_paths: Sequence[str | Path]) -> Path:
+    """Return what ``cslc -o`` wrote, of which scripts list the files in ``bin``."""
+    if not elf_paths:
+        raise ConfigError("no ELF file is given", hint="cslc without --memcpy writes DIR/bin/out_0_0.elf")
+    return Path(elf_paths[0]).parent.parent

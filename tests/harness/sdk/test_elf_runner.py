@@ -1,0 +1,110 @@
+"""`CSELFRunner`, the host's side before SDK 0.9: tensors go in and out at the edges, symbols are set and read."""
+
+from __future__ import annotations
+
+from glob import glob
+
+import numpy as np
+import pytest
+
+from harness.sdk.compiler import main
+from harness.sdk.elf_runner import CSELFRunner, ELFMemory
+from wse_core.errors import ConfigError, DeadlockError
+
+LAYOUT = """const there = @get_color(0);
+const back = @get_color(1);
+layout {
+  @set_rectangle(2, 2);
+  for (@range(i16, 2)) |y| {
+    for (@range(i16, 2)) |x| {
+      @set_tile_code(x, y, "pe.csl", .{ .takes = x == 0 });
+      @set_color_config(x, y, there, .{ .routes = .{ .rx = .{ WEST }, .tx = .{ if (x == 0) RAMP else EAST } } });
+      @set_color_config(x, y, back, .{ .routes = .{ .rx = .{ if (x == 0) RAMP else WEST }, .tx = .{ EAST } } });
+    }
+  }
+}
+"""
+PE = """param takes: bool;
+const back = @get_color(1);
+const out = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = back });
+export var gain: [2]f32 = @zeros([2]f32);
+export var ended: u16 = 0;
+task number(x: f32) void { @fmovs(out, x * gain[0] + gain[1]); }
+task end() void { ended += 1; }
+comptime {
+  if (takes) {
+    @bind_task(number, @get_color(0));
+    @bind_task(end, @get_color(43));
+  }
+}
+"""
+IN = "{ x[y=0:1][k=0:2] -> [PE[-1, y] -> index[k]] }"
+OUT = "{ z[y=0:1][k=0:2] -> [PE[2, y] -> index[k]] }"
+
+
+@pytest.fixture
+def compiled(tmp_path, monkeypatch):
+    """Return the files that scripts list of a compiled program."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "layout.csl").write_text(LAYOUT)
+    (tmp_path / "pe.csl").write_text(PE)
+    assert main(["layout.csl", "--fabric-dims=4,4", "--fabric-offsets=1,1", "-o", "out"]) == 0
+    return glob("out/bin/out_[0-9]*.elf")
+
+
+def test_tensors_go_through_the_program_and_symbols_are_set_and_read(compiled):
+    runner = CSELFRunner(compiled)
+    tensor = np.arange(6, dtype=np.float32).reshape(2, 3)
+    gains = np.array([[[2, 1], [3, 5]]], np.float32)  # by column, then row
+    runner.set_symbol_rect("gain", gains, offset=(1, 1))
+    runner.add_input_tensor(0, IN, tensor, sentinel=43)
+    runner.add_output_tensor(1, OUT, np.float32)
+    runner.connect_and_run()
+    wanted = tensor * gains[0, :, :1] + gains[0, :, 1:]
+    assert runner.out_tensor_dict["z"].tolist() == wanted.tolist()
+    assert runner.get_symbol_rect(((1, 1), (2, 2)), "ended", np.uint16)[..., 0].tolist() == [[1, 1], [0, 0]]
+    assert runner.get_symbol(1, 2, "gain", np.float32).tolist() == [3, 5]
+    assert list(ELFMemory(*compiled).iter_coordinates()) == [(1, 1), (1, 2), (2, 1), (2, 2)]
+
+
+def test_a_tensor_may_enter_at_one_pe_of_a_side(compiled):
+    runner = CSELFRunner(compiled)
+    runner.set_symbol(1, 2, "gain", np.array([1, 0], np.float32))
+    runner.add_input_tensor(0, ("WEST", 1), np.arange(3, dtype=np.float32))
+    runner.add_output_tensor(1, "{ z[k=0:2] -> [PE[2, 1] -> index[k]] }", np.float32)
+    runner.connect_and_run()
+    assert runner.out_tensor_dict["z"].tolist() == [0, 1, 2]
+    with pytest.raises(ConfigError, match="there is no side 'UP'"):
+        runner.add_input_tensor(0, ("UP", 1), np.zeros(3, np.float32))
+
+
+def test_numbers_of_16_bits_before_a_sentinel_have_their_places_with_them(compiled):
+    runner = CSELFRunner(compiled)
+    runner.set_symbol_rect("gain", np.array([[[1, 0], [1, 0]]], np.float32), offset=(1, 1))
+    runner.add_input_tensor(0, IN, np.zeros((2, 3), np.uint16), sentinel=43)
+    runner.add_output_tensor(1, OUT, np.uint32)
+    runner.connect_and_run()
+    assert runner.out_tensor_dict["z"].tolist() == [[0, 0x10000, 0x20000]] * 2
+
+
+def test_results_that_do_not_come_are_a_message(compiled):
+    runner = CSELFRunner(compiled)
+    runner.add_input_tensor(0, "{ x[y=0:0][k=0:1] -> [PE[-1, y] -> index[k]] }", np.zeros((1, 2), np.float32))
+    runner.add_output_tensor(1, "{ z[k=0:2] -> [PE[2, 0] -> index[k]] }", np.float32)
+    with pytest.raises(DeadlockError, match=r"2 of 3 wavelets of color 1 have left PE \(1, 0\)"):
+        runner.connect_and_run()
+
+
+def test_what_does_not_fit_is_refused(compiled):
+    runner = CSELFRunner(compiled)
+    with pytest.raises(ConfigError, match=r"PE \(0, 0\) of a port map does not lie beside the program's 2 x 2"):
+        runner.add_output_tensor(1, "{ z[k=0:0] -> [PE[0, 0] -> index[k]] }", np.float32)
+    with pytest.raises(ConfigError, match="the tensor has 2 elements, its port map 6"):
+        runner.add_input_tensor(0, IN, np.zeros(2, np.float32))
+    with pytest.raises(ConfigError, match="has not run"):
+        runner.get_symbol(1, 1, "gain", np.float32)
+    runner.set_symbol(1, 1, "gain", np.zeros(3, np.float32))
+    with pytest.raises(ConfigError, match="has 4 words, the values 6"):
+        runner.connect_and_run()
+    with pytest.raises(ConfigError, match="no ELF file"):
+        CSELFRunner(glob("elsewhere/bin/*.elf"))
