@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from harness.cli.generate_answer import exactness, kept_in, verified
+from harness.cli.generate_answer import exactness, kept_in, reused, reused_rows, verified
 from harness.cli.shared import CLOCKS
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ def result_of(request: AnswerRequest, found: Speculation) -> dict[str, Any]:
         "cache_dtype": request.cache_dtype or request.dtype,
         "prompt": list(request.prompt),
         "prompt_read_by": "both models, in pieces",
+        "reused": reused(found.reused, found.reused_cycles),
         "tokens": found.tokens,
         "text": None,
         "cycles": {
@@ -124,6 +125,7 @@ def rows(result: dict[str, Any], machine: Machine) -> list[tuple[str, str]]:
     found = [
         ("mesh", f"{result['mesh']} PEs, {result['draft_mesh']} of the draft below, {kept_in(result)}"),
         ("prompt", f"{len(result['prompt'])} tokens, {cycles['prefill']:,} cycles (by {result['prompt_read_by']})"),
+        *reused_rows(result),
         (
             "guesses",
             f"{result['accepted']} of {result['guessed']} accepted ({result['acceptance']:.0%}); "

@@ -283,11 +283,12 @@ class AnswerRequest:
 
     def _check_prefix(self, prefix: Prefix) -> None:
         """Refuse ways of a prompt that do not go on behind what was read."""
-        if not self.has_one_cache and self.batch is None:
+        if self.regions is not None or self.decode_mesh is not None:
             what = "keys and values of a file are given to one mesh that has all layers"
             raise UnsupportedError(what, where="--prefix", hint="leave it out, or the other option")
         at_once, pieces, _ = prefix.read
-        if self.batch is not None and self.policy == "concat" and at_once and not pieces:
+        several = self.batch is not None or self.draft is not None
+        if several and self.policy == "concat" and at_once and not pieces:
             what = "a prompt that was read at once lies on all rows, and steps of this cache are priced on the last one"
             raise UnsupportedError(what, where="--prefix", hint="a file whose prompt was read with --prefill token")
         for option, asked in (("--chunk", self.chunk is not None), ("--prefill mesh", self.prefill == "mesh")):

@@ -27,6 +27,8 @@ from fabric.networks.inference.edge import Came
 from harness.inference.admission import Drafted, Words
 from harness.inference.asking import AnswerRequest, Hear
 from harness.inference.comparing import is_drawn
+from harness.inference.prefix import Prefix
+from harness.inference.resuming import check_prefix
 from harness.inference.yardsticks import Agreement, Yardstick
 from harness.kit.console import Progress
 from harness.models.rounding import Loss
@@ -51,6 +53,9 @@ class Speculation(Agreement):
         Of the prompt, by model: each reads it in pieces, at the same time.
     checks, guesses : list of int
         Cycles of each step of the larger model, and of the draft, while the answer came.
+    reused, reused_cycles : int
+        First tokens of the prompt that another answer of the larger model has read, and the cycles which that took; in
+        no other number.  The draft reads them.
     guessed, accepted : int
         Tokens that the draft guessed, and that were what the larger model chose.
     expected : dict
@@ -74,6 +79,8 @@ class Speculation(Agreement):
     prompt_cycles: dict[str, int] = field(default_factory=dict)
     checks: list[int] = field(default_factory=list)
     guesses: list[int] = field(default_factory=list)
+    reused: int = 0
+    reused_cycles: int = 0
     guessed: int = 0
     accepted: int = 0
     expected: dict[str, int] = field(default_factory=dict)
@@ -124,6 +131,11 @@ class _Side:
         """End the round: so many of its tokens stay."""
         self.base, self.behind, self.held = self.base + count, count - 1, []
 
+    def enter(self, prefix: Prefix) -> None:
+        """Begin behind tokens that another answer has read."""
+        self.resident.enter(0, prefix.lasting, prefix.count)
+        self.base, self.behind = prefix.count, 0
+
     def read(self, prompt: Sequence[int]) -> list[tuple[int, BatchStep]]:
         """Take a prompt in pieces; return the tokens of each and what came."""
         found = []
@@ -152,12 +164,27 @@ class _Round:
         self.request, self.found = request, found
         self.target = _Side("model", built.target, weights, tables)
         self.draft = _Side("draft", built.draft, own, built.draft.tables(own))
-        self.oracle = BatchOracle(built.target, weights, tables) if request.verify else None
+        prefix, blocks = request.prefix, None
+        if prefix is not None:
+            check_prefix(prefix, request, weights)
+            blocks = prefix.blocks(built.target.place.height, request.policy)
+        self.oracle = BatchOracle(built.target, weights, tables, blocks) if request.verify else None
         self.yardstick = Yardstick(self.oracle.plain.place, weights, found) if self.oracle else None
         self.draw = request.sampling.drawer(request.answers)
         self.text, self.position = list(request.prompt), 0
         self.passed: list[int] = []  # tokens that plain numpy has yet to take
         self.looks = request.sample is None  # a prompt in pieces is in no sample
+        if prefix is not None:
+            self._begin(prefix)
+
+    def _begin(self, prefix: Prefix) -> None:
+        """Let the larger model begin behind tokens that it has read for another answer."""
+        self.target.enter(prefix)
+        if self.oracle is not None:
+            self.oracle.enter(0, prefix.lasting, prefix.count)
+        self.passed += prefix.tokens
+        self.position = self.found.reused = prefix.count
+        self.found.reused_cycles = prefix.cycles
 
     def look(self, number: int) -> None:
         """Let the oracle go on with what the cache has, if the check of a number is one of a sample."""
@@ -179,9 +206,9 @@ class _Round:
         self.position += 1
 
     def read(self) -> None:
-        """Let both models read all but the last token of the prompt."""
-        prompt = self.text[:-1]
+        """Let both models read all but the last token of the prompt, but for those that are there."""
         for side in (self.target, self.draft):
+            prompt = self.text[side.base : -1]
             steps = side.read(prompt)
             self.found.prompt_cycles[side.name] = sum(step.cycles for _, step in steps)
             self.found.hops += sum(step.hops for _, step in steps)

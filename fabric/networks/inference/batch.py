@@ -19,8 +19,10 @@ from numpy.typing import ArrayLike
 
 from fabric.host.engines import Backend
 from fabric.host.fabric import Fabric
+from fabric.networks.inference.angles import Angles
 from fabric.networks.inference.decode import Decode
 from fabric.networks.inference.edge import Came, checked, refuse_token
+from fabric.networks.inference.elementwise import LOCAL
 from fabric.networks.inference.oracle import Oracle
 from fabric.networks.inference.prefill.reading import readings
 from fabric.networks.inference.resident import lasting_names, with_room
@@ -140,7 +142,7 @@ class BatchResident:
     def enter(self, lane: int, lasting: Mapping[str, Bits], count: int) -> None:
         """Give a lane what a decoder of one request has of `count` tokens (`Resident.lasting`); between two steps.
 
-        The next token of the lane goes on behind them.
+        The next token of the lane goes on behind them.  Of the lanes of a request it is the first.
 
         Raises
         ------
@@ -148,17 +150,32 @@ class BatchResident:
             Not what the PEs of this decoder keep of a request.
         """
         place = self.place
-        alone = with_room(lasting, replace(place, batch=0))
+        alone = dict(with_room(lasting, replace(place, batch=0, ahead=1)))
+        if place.ahead > 1:  # tokens lie in their slots one behind the other, and positions are those of the last
+            alone.pop("order", None)
+            alone |= {name: bits for name, bits in self._angles(count - 1).items() if name in alone}
         if set(alone) != set(lasting_names(self.fabric.spec.programs)):
             raise ConfigError("not what the PEs of this decoder keep", where="batch", hint="a decoder of the same kind")
         for name, bits in alone.items():
             found = self.fabric.read(name, self.decode.column, 0, place.width, place.height)
             found = found.view(f"u{found.itemsize}")
             layers = place.decoder.layers if name == "cache" else 1
-            lanes = found.reshape(*found.shape[:2], layers, place.lanes, -1)
-            lanes[..., lane, :] = bits.reshape(*found.shape[:2], layers, -1)
+            each = place.ahead if name in ("cache", "numbers") else 1  # lanes that share one
+            lanes = found.reshape(*found.shape[:2], layers, place.lanes // each, -1)
+            lanes[..., lane // each, :] = bits.reshape(*found.shape[:2], layers, -1)
             self.fabric.write(name, lanes.reshape(found.shape), self.decode.column, 0, place.width, place.height)
         self.counts[lane] = count
+
+    def _angles(self, position: int) -> dict[str, Bits]:
+        """Return what the PEs have of the angles of a position, by symbol: (height, width, elements)."""
+        place, found = self.place, dict[str, Bits]()
+        for local in (False, True) if place.decoder.is_local else (False,):
+            angles, end = Angles(place, self.decode.machine, local), LOCAL if local else ""
+            state = angles.state(position)
+            for name in ("fine", "coarse"):
+                found[name + end] = np.broadcast_to(state[name], (place.height, *state[name].shape))
+            found[f"passed{end}"] = np.full((place.height, place.width, 1), angles.passed(position), np.uint16)
+        return found
 
     def cache(self, lane: int) -> Bits:
         """Return the bits of keys and values that all PEs have of the request of a lane, (height, width, words)."""

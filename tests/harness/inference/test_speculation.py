@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fabric.networks.inference.decoder import Decoder
+from harness.cli import generate_speculation
 from harness.cli.main import main
 from harness.inference.asking import AnswerRequest, Sampling
 from harness.inference.estimate import estimate_speculation
 from harness.inference.generate import answer
+from harness.inference.resuming import read_prefix
 from harness.models.configuration import Configuration
 from harness.models.hub import find_model, save_model
 from tests.fabric.networks.inference.small_models import random_weights
@@ -78,6 +81,41 @@ def test_tokens_are_those_without_a_draft(models, draft, ahead, policy, sampling
         assert len(found.checks) < len(found.tokens)
     if (draft, policy) == ("near", "round"):
         assert 0 < found.acceptance < 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "prefill", "more"),
+    [
+        ("round", "token", {"verify": True}),
+        ("concat", "token", {"cache_dtype": "int8", "dtype": "cb16"}),
+        ("round", "mesh", {"sample": 1}),
+    ],
+)
+def test_a_prompt_begins_with_what_was_read(models, tmp_path, policy, prefill, more):
+    """The larger model goes on behind another answer, the draft reads all: tokens, bits and cycles without a file."""
+    options = {"policy": policy} | more
+    first = answer(asked(models, count=3, prefill=prefill, file=tmp_path / "a.npz", **options))
+    prefix = read_prefix(tmp_path / "a.npz")
+    guessed = {"draft": find_model(str(models["small"])), "ahead": 3, "draft_mesh": (1, 1), "count": 3}
+    plain = asked(models, **(options | guessed | {"prompts": [[*prefix.tokens, 2, 6]]}))
+    request = replace(plain, prefix=prefix)
+    found = answer(request)
+    assert found.bit_exact is True
+    assert (found.reused, found.reused_cycles) == (7, prefix.cycles)
+    alone = answer(replace(request, draft=None, draft_mesh=None, verify=False, sample=None))
+    assert found.tokens == alone.tokens
+    assert np.array_equal(found.logits, alone.logits)
+    assert sum(found.checks) == pytest.approx(found.expected["model"], rel=WITHIN)
+    if prefill == "token":
+        whole = answer(plain)
+        assert (found.tokens, found.checks, found.guesses) == (whole.tokens, whole.checks, whole.guesses)
+        assert np.array_equal(found.logits, whole.logits)
+        assert found.prompt_cycles["draft"] == whole.prompt_cycles["draft"]
+        assert found.prompt_cycles["model"] < whole.prompt_cycles["model"] / 2
+    said = generate_speculation.result_of(request, found)
+    assert said["reused"]["tokens"] == 7
+    assert "7 of the prompt's tokens" in dict(generate_speculation.rows(said, request.machine))["reused"]
+    assert sum(first.token_cycles) < prefix.cycles
 
 
 def test_an_answer_ends_where_it_ends(models, tmp_path):
