@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fabric.csl.comptime.values import DIRECTIONS, Struct, Value
+from fabric.csl.comptime.values import DIRECTIONS, Struct, Value, record
 from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.types import BOOL, DIRECTION, ArrayType
 from fabric.csl.types.rules import is_integer
@@ -18,6 +18,7 @@ MOST_COLORS = 64
 """Up to SDK 1.2 a color may have a number that no router has: it stands for none, or starts a task."""
 FILTER_KINDS = ("counter", "sparse_counter", "range")
 POP_MODES = ("no_pop", "always_pop", "pop_on_advance", "pop_on_header")
+SWITCHES = ("pos1", "pos2", "pos3", "ring_mode", "pop_mode", "current_switch_pos")
 ROUTES = ("rx", "tx", "pop_mode", "color_swap_x", "color_swap_y")
 FILTER_FIELDS = (
     "kind", "count_data", "count_control", "filter_control", "init_counter", "limit1", "limit2", "max_counter",
@@ -131,6 +132,20 @@ def _choice(value: Any, known: tuple[str, ...], what: str, span: Span) -> str:
     return chosen[0] if chosen else known[0]
 
 
+def _flat(value: Any) -> Value | None:
+    """Return a config with structs of routes and switches for one whose fields stand in it themselves (SDK 0.4)."""
+    if value.__class__ is not Value or not isinstance(value.data, Struct) or "routes" in value.data.fields:
+        return None
+    parts: dict[str, dict[str, Any]] = {"routes": {}, "switches": {}, "": {}}
+    for name, entry in value.data.fields.items():
+        part = "routes" if name in ("rx", "tx") else "switches" if name in SWITCHES else ""
+        parts[part][name] = entry
+    if not parts["routes"]:
+        return None
+    switches = {"switches": record(parts["switches"])} if parts["switches"] else {}
+    return record({"routes": record(parts["routes"]), **switches, **parts[""]})
+
+
 def color_config(value: Any, span: Span) -> ColorConfig:
     """Return what a config struct means.
 
@@ -139,9 +154,9 @@ def color_config(value: Any, span: Span) -> ColorConfig:
     Fault
         For a field that does not exist, or a value outside of what the hardware has.
     """
-    fields = _fields(
-        value, ("routes", "switches", "filter", "teardown", "color_swap_x", "color_swap_y"), "the color config", span
-    )
+    flat = _flat(value)
+    known = ("routes", "switches", "filter", "teardown", "color_swap_x", "color_swap_y")
+    fields = _fields(value if flat is None else flat, known, "the color config", span)
     routes: dict[str, Any] = {}
     rx: tuple[str, ...] = ()
     tx: tuple[str, ...] = ()
@@ -151,16 +166,7 @@ def color_config(value: Any, span: Span) -> ColorConfig:
         routes = _fields(fields["routes"], ROUTES, "routes", span)
         rx = _directions(routes["rx"], "rx", span) if "rx" in routes else ()
         tx = _directions(routes["tx"], "tx", span) if "tx" in routes else ()
-    switches = (
-        _fields(
-            fields["switches"],
-            ("pos1", "pos2", "pos3", "ring_mode", "pop_mode", "current_switch_pos"),
-            "switches",
-            span,
-        )
-        if "switches" in fields
-        else {}
-    )
+    switches = _fields(fields["switches"], SWITCHES, "switches", span) if "switches" in fields else {}
     positions = []
     for name in ("pos1", "pos2", "pos3"):
         if name not in switches:

@@ -250,3 +250,18 @@ def test_a_task_of_bind_task_that_takes_wavelets_may_be_activated(tmp_path):
     new = "comptime { @bind_data_task(next, @get_data_task_id(@get_color(6))); }"
     with pytest.raises(CslError, match="the task of id 6 takes wavelets: it cannot be activated"):
         run_task(tmp_path, "@activate(@get_color(6));", text, new, results={})
+
+
+def test_routes_and_switches_may_stand_in_the_config_itself(tmp_path):
+    """So they did in SDK 0.4; beside a struct of routes they are refused as before."""
+    flat = ".rx = .{ RAMP }, .tx = .{ EAST }, .pos1 = .{ .tx = RAMP }, .current_switch_pos = 1"
+    text = """
+    var a: u32 = 0; task word(x: u32) void { a = x; }
+    const out = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = @get_color(3) });
+    comptime { @bind_data_task(word, @get_data_task_id(@get_color(3))); }
+    comptime { @set_local_color_config(@get_color(3), CONFIG); }
+    """
+    routed = text.replace("CONFIG", f".{{ {flat} }}")
+    assert run_task(tmp_path, "@mov32(out, 6);", routed, results={"a": "u4"})["a"] == 6
+    with pytest.raises(CslError, match="the color config has no field 'rx'"):
+        run_task(tmp_path, "", text.replace("CONFIG", f".{{ .routes = .{{}}, {flat} }}"), results={})

@@ -162,7 +162,8 @@ STATEMENTS = {
 }
 
 MACHINE = {
-    "color out of range": (value("@get_color(¶24)"), "0 to 23"),
+    "color out of range": (value("@get_color(¶64)"), "0 to 63"),
+    "color that no router has": (value("@get_data_task_id(¶@get_color(24))"), "0 to 23"),
     "task out of range": (value("@get_local_task_id(¶31)"), "0 to 30"),
     "input queue out of range": (value("@get_input_queue(¶8)"), "0 to 7"),
     "output queue out of range": (value("@get_output_queue(¶6)"), "0 to 5"),
@@ -542,7 +543,7 @@ LAYOUTS |= {
         "no file 'other.csl'",
     ),
     "color of the layout out of range": (
-        layout_of(TILES + "\n@set_color_config(0, 0, @get_color(¶24), .{});"),
+        layout_of(TILES + "\n@set_color_config(0, 0, ¶@get_color(24), .{});"),
         "0 to 23",
     ),
     "color outside of the rectangle": (layout_of(TILES + "\n@set_color_config(¶2, 0, @get_color(1), .{});"), "is 2"),
