@@ -67,7 +67,7 @@ def checks(machine: Machine, side: int) -> dict[str, Any]:
         ("forward", layer_costs.forward, "ws_forward"),
         ("gradient", layer_costs.gradient, "ws_gradient"),
     ):
-        wanted = cost(layer, CHECKED["tokens"], mesh)
+        wanted = cost(layer, CHECKED["tokens"], mesh, "steps")  # as the kernel takes them
         run = KERNELS[kernel].run(machine, width=side, height=side, density=0.5, **CHECKED)
         found[phase] = (wanted.busy + wanted.latency) / run["cycles"] - 1
     return found

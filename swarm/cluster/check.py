@@ -12,10 +12,9 @@ from fabric.networks.graph.network import Network
 from fabric.networks.graph.operations import wanted_of
 from memx.parameter import Parameter
 from memx.pattern import Pattern
-from swarm.cluster import graph_costs
+from swarm.cluster import graph_costs, layer_costs
 from swarm.cluster.cluster import Cluster
 from swarm.cluster.graph_costs import GraphShape
-from swarm.cluster.programs import form_of
 from swarm.cluster.shapes import LayerShape, Mesh, shapes_of
 from swarm.cluster.timeline import iteration
 from swarm.system import System
@@ -106,7 +105,10 @@ def compare(network: Network, masks: Sequence[NDArray[np.bool_]], cluster: Clust
     rng, samples = np.random.default_rng(seed), graph_costs.groups_of(network, mesh) * tokens
     matrices, others = _parameters(network, masks, rng)
     layers = layers_of(network, masks)
-    form = cluster.form or (graph_costs.form_of(layers) if isinstance(layers, GraphShape) else form_of(layers))
+    if isinstance(layers, GraphShape):
+        form = cluster.form or graph_costs.form_of(layers, samples, mesh)
+    else:
+        form = cluster.form or layer_costs.form_of(layers, samples, mesh)
     place = mesh.width, mesh.height, systems, systems * samples, cluster.optimizer.bytes_per_parameter
     system = System(network, matrices, others, mesh.machine, *place, form=form)
     try:

@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 
 from fabric.networks.graph.network import Network
 from fabric.networks.graph.nodes import NetworkStep
+from fabric.networks.graph.plan import MemoryPlan
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.strips import rows_of_node, strips_of_mean
 from fabric.networks.graph.table import OPERATIONS
 from fabric.networks.graph.tensors import NetworkTensor
 from fabric.networks.streamed.filters import FilterEntries, asked_filters_of, filters_of, windows_asked
+from fabric.networks.streamed.operations import gaps
 from fabric.networks.streamed.operations.blocks import rows_of
 from fabric.networks.streamed.operations.kept import GATHER, INTO
 from fabric.networks.streamed.operations.lowering import Stage
@@ -38,7 +40,7 @@ from swarm.cluster.layer_costs import FOLLOWED, Cost, PhaseCost, PhaseFollower, 
 from swarm.cluster.shapes import LayerShape, Mask, Mesh
 from swarm.cluster.told import ToldPrices, together
 
-__all__ = ["GraphLayer", "GraphShape", "groups_of", "phases"]
+__all__ = ["GraphLayer", "GraphShape", "form_of", "groups_of", "phases"]
 
 AGAIN = "{} of the batch"
 """A phase that works with numbers which the memory service has made of its sums is called so."""
@@ -473,17 +475,22 @@ def _followed(shape: GraphShape, tokens: int, mesh: Mesh, form: str) -> tuple[Ph
     return tuple(found)
 
 
-def form_of(shape: GraphShape) -> str:
-    """Return how weights go out: in pairs if all matrices are dense, with steps if none is, else both."""
-    every = [node for node in shape.network.nodes if OPERATIONS[node.op].matrix]
-    parameters = [shape.network.parameter(node) for node in every]
-    dense = {
-        node.op == "linear" and one is not None and shape.density(one) == 1
-        for node, one in zip(every, parameters, strict=True)
-    }
-    return "both" if len(dense) > 1 else "pairs" if True in dense else "steps"
+def form_of(shape: GraphShape, tokens: int, mesh: Mesh) -> str:
+    """Return the form of words in which a training of this network sends its weights, given the tokens of a wafer.
+
+    It is the choice of `fabric.networks.streamed.operations.gaps.form_of`, which every training makes.
+    """
+    network = shape.network
+    every = [network.parameter(node) for node in network.nodes if OPERATIONS[node.op].matrix]
+    densities = {one.name: (shape.density(one),) for one in every if one is not None}
+    return gaps.form_of(MemoryPlan(network, mesh.width), mesh.machine, _of_a_pe(shape, tokens, mesh), densities)
+
+
+def _of_a_pe(shape: GraphShape, tokens: int, mesh: Mesh) -> int:
+    """Return the tokens of the fullest PE, given those of a wafer."""
+    return -(-tokens // groups_of(shape.network, mesh))
 
 
 def phases(shape: GraphShape, tokens: int, mesh: Mesh, form: str | None = None) -> tuple[PhaseCost, ...]:
     """Return the phases of an iteration for so many tokens of a wafer, in order; `form` as of `layer_costs.phases`."""
-    return _followed(shape, -(-tokens // groups_of(shape.network, mesh)), mesh.apart, form or form_of(shape))
+    return _followed(shape, _of_a_pe(shape, tokens, mesh), mesh.apart, form or form_of(shape, tokens, mesh))

@@ -34,13 +34,13 @@ from fabric.networks.graph.nodes import NetworkStep
 from fabric.networks.graph.plan import MemoryPlan
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.tensors import NetworkTensor
-from fabric.networks.streamed.operations.gaps import zeros_pay
+from fabric.networks.streamed.operations import gaps
 from fabric.networks.streamed.operations.gradients import rows_pay
 from fabric.networks.streamed.operations.lowering import PASSING, Stage, StepWriter
 from fabric.networks.streamed.operations.table import STREAMED, after
 from fabric.price import timing
 from swarm.cluster.columns import Columns
-from swarm.cluster.programs import TaskCosts, form_of, tasks_of
+from swarm.cluster.programs import TaskCosts, tasks_of
 from swarm.cluster.shapes import LayerShape, Mesh
 from wse_core.errors import UnsupportedError
 
@@ -50,6 +50,7 @@ __all__ = [
     "PhaseCost",
     "PhaseFollower",
     "backward",
+    "form_of",
     "forward",
     "gradient",
     "latency_of",
@@ -268,7 +269,7 @@ class PhaseFollower(StepWriter):
         products = [(layer.outputs, -(-layer.inputs // width))]
         if any(one.direction == "back" and one.parameter == step.parameter for one in self.plan.steps):
             products.append((layer.inputs, -(-layer.outputs // width)))
-        return zeros_pay(self.mesh.machine, "f16", self.tasks.tokens, products, layer.density)
+        return gaps.zeros_pay(self.mesh.machine, "f16", self.tasks.tokens, products, layer.density)
 
     def product(self, step: NetworkStep) -> None:
         tasks, columns, layer = self.tasks, self.columns, self.layer
@@ -422,10 +423,26 @@ def _followed(
     return {(phase, number): follower.cost(phase, number, steps) for phase, number, steps in follower.phases}
 
 
+def form_of(layers: Sequence[LayerShape], tokens: int, mesh: Mesh) -> str:
+    """Return the form of words in which a training of these layers sends its weights, given the tokens of a wafer.
+
+    It is the choice of `fabric.networks.streamed.operations.gaps.form_of`, which every training makes.
+    """
+    bare = [replace(layer, name="") for layer in layers]
+    network, numbers = _network(bare, [None, *(layer.activation != "none" for layer in bare[:-1])])
+    densities: dict[str, tuple[float, ...]] = {}
+    for node in network.nodes:
+        parameter = network.parameter(node)
+        if node.op == "linear" and parameter is not None:  # one that only ends the network has no weights that count
+            number = numbers.get(node.group)
+            densities[parameter.name] = (layers[number - 1].density,) if number else ()
+    return gaps.form_of(MemoryPlan(network, mesh.width), mesh.machine, tokens_of(tokens, mesh), densities)
+
+
 def phases(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str | None = None) -> tuple[PhaseCost, ...]:
     """Return the phases of an iteration for so many tokens of a wafer, in order.
 
-    `form` is how weights go out: ``steps``, ``pairs`` or ``both``; default what suits the densities.
+    `form` is how weights go out: ``steps``, ``pairs`` or ``both``; default as `form_of` finds it.
 
     Of layers that are alike, with alike layers below, the first one is followed and stands for the others; the first
     and the last layer stand for themselves.
@@ -436,14 +453,16 @@ def phases(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str | No
     short = list(dict.fromkeys(kinds[:-1])) + kinds[-1:]
     first = {kind: number for number, kind in enumerate(short, 1)}
     chosen = tuple(layer for _, _, layer in short), tuple(active for _, active, _ in short)
-    found = _followed(*chosen, tokens_of(tokens, mesh), mesh.apart, form or form_of(layers))
+    form = form or form_of(layers, tokens, mesh)
+    found = _followed(*chosen, tokens_of(tokens, mesh), mesh.apart, form)
     every = _phases(*_network(bare, below))
     return tuple(PhaseCost(phase, n, found[phase, first[kinds[n - 1]]]) for phase, n, _ in every)
 
 
 def _alone(phase: str, layer: LayerShape, tokens: int, mesh: Mesh, form: str | None) -> Cost:
     """Return the `Cost` of a phase of a layer by itself."""
-    follower = PhaseFollower((layer,), (False,), tokens_of(tokens, mesh), mesh, form or form_of((layer,)))
+    form = form or form_of((layer,), tokens, mesh)
+    follower = PhaseFollower((layer,), (False,), tokens_of(tokens, mesh), mesh, form)
     return follower.cost(phase, 1, next(steps for name, _, steps in follower.phases if name == phase))
 
 

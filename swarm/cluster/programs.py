@@ -21,7 +21,7 @@ from fabric.price.tasks import Pricer
 from swarm.cluster.shapes import LayerShape, Mesh
 from wse_core.errors import ConfigError, ProgramError
 
-__all__ = ["TaskCosts", "form_of", "tasks_of"]
+__all__ = ["TaskCosts", "tasks_of"]
 
 
 class TaskCosts:
@@ -70,12 +70,6 @@ class TaskCosts:
             address += self.tokens  # behind the row of ones
         told = ("control", self._ids[form]) if mixed else None
         return self._costs.task(*self._costs.names()[WEIGHT], address, after=told).alone
-
-
-def form_of(layers: Sequence[LayerShape]) -> str:
-    """Return how weights go out: in pairs if all matrices are dense, with steps if none is, else both."""
-    dense = {layer.density == 1 for layer in layers}
-    return "both" if len(dense) > 1 else "pairs" if True in dense else "steps"
 
 
 def tasks_of(layers: Sequence[LayerShape], tokens: int, mesh: Mesh, form: str) -> TaskCosts:

@@ -8,6 +8,10 @@ import pytest
 
 from harness.cli.main import main
 from harness.train.config import EXAMPLES, load_train, parse_train
+from harness.train.sparsity import initial_masks
+from swarm.cluster import graph_costs, layer_costs
+from swarm.cluster.graph_costs import GraphShape
+from swarm.cluster.shapes import Mesh, shapes_of
 from wse_core.errors import ConfigError, UnsupportedError
 
 TEXT = """
@@ -294,3 +298,13 @@ def test_the_form_of_words_takes_the_fewest_cycles(sparsity, form):
     text = f"{TEXT}\n[sparsity]\n{sparsity}\n"
     assert parse_train(text, "a.toml").form == form
     assert parse_train(text, "a.toml", ["memx.dense_rows=steps"]).form == "steps"
+
+
+@pytest.mark.parametrize("density", [1.0, 0.9, 0.5, 0.02])
+@pytest.mark.parametrize("graph", [False, True])
+def test_the_layer_level_takes_the_form_of_words_that_a_training_takes(density, graph):
+    config = parse_train(f"{TEXT}\n[sparsity]\ndensity = {density}\n", "a.toml")
+    network, masks = config.build_network(), initial_masks(config)
+    costs, shape = (graph_costs, GraphShape.of(network, masks)) if graph else (layer_costs, shapes_of(network, masks))
+    mesh = Mesh(config.build_machine(), config.mesh.width, config.mesh.height)
+    assert costs.form_of(shape, config.at_once // config.wafers, mesh) == config.form

@@ -84,7 +84,7 @@ def test_time_follows_the_nonzeros():
     for phase in TOLERANCE:
         dense = getattr(layer_costs, phase)(LayerShape(1400, 1400), 32, mesh, "steps").busy
         for density in (0.5, 0.25, 0.1):
-            part = getattr(layer_costs, phase)(LayerShape(1400, 1400, density), 32, mesh).busy
+            part = getattr(layer_costs, phase)(LayerShape(1400, 1400, density), 32, mesh, "steps").busy
             assert part / dense == pytest.approx(density, rel=0.1), (phase, density)
         assert getattr(layer_costs, phase)(LayerShape(1400, 1400), 32, mesh).busy < 0.99 * dense
 
