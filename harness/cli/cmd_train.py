@@ -341,7 +341,7 @@ def _finish(
         result["files"].append(args.save_onnx)
     if args.save_model is not None:
         speaking = need("harness.cli.train_model", PURPOSE)
-        speaking.save_language_model(args.save_model, run.trainer.config, run.trainer.tensors())
+        speaking.save_language_model(args.save_model, run.trainer.config, run.trainer.tensors(), result)
         result["files"].append(args.save_model)
     if record is not None and trained > 0:
         outcome = need("harness.train.outcome", PURPOSE)

@@ -11,7 +11,7 @@ from harness.models.chat import TEMPLATE
 from harness.models.configuration import CONFIG, configuration_of, judged_configuration
 from harness.models.gguf_file import SUFFIX
 from harness.models.gguf_model import explained_gguf
-from harness.models.hub import INDEX, load_model, weight_files
+from harness.models.hub import CARD, INDEX, load_model, weight_files
 from harness.models.keys import KeyVerdict, ignored, judged, used
 from harness.models.piece_file import table_of_pieces
 from harness.models.text_files import (
@@ -32,6 +32,7 @@ __all__ = ["explained"]
 INDEX_KEYS = {"weight_map": used("which file has which tensor"), "metadata": ignored("it repeats what the files say")}
 
 OTHER_FILES = {
+    CARD: "it is for people",
     "special_tokens_map.json": "special tokens stand in tokenizer.json; their names are those of a chat template",
     "added_tokens.json": "added tokens stand in tokenizer.json",
     "vocab.json": "the vocabulary stands in tokenizer.json",

@@ -37,6 +37,7 @@ from wse_core.schema import suggestion
 
 __all__ = [
     "ADAPTER",
+    "CARD",
     "EXAMPLES",
     "INDEX",
     "WEIGHTS",
@@ -57,6 +58,8 @@ EXAMPLES = Path(__file__).parent / "examples"
 """The models that are shipped lie in this directory."""
 
 INDEX, WEIGHTS, ADAPTER = "model.safetensors.index.json", "model.safetensors", "adapter_config.json"
+CARD = "README.md"
+"""What a model is, for people, stands in this file."""
 
 IGNORED = "rotary_emb.inv_freq"
 """Ends the names of tensors that old files carry and nobody needs."""
@@ -398,8 +401,9 @@ def save_model(
     configuration: Configuration,
     tensors: Mapping[str, Tensor | Array],
     tokenizer: str | None = None,
+    card: str | None = None,
 ) -> None:
-    """Write a model as a directory, all or nothing; a `tokenizer` is the text of its file.
+    """Write a model as a directory, all or nothing; a `tokenizer` is the text of its file, a `card` what people read.
 
     Raises
     ------
@@ -416,3 +420,5 @@ def save_model(
         write_tensors(staging / WEIGHTS, {name: tensors[name] for name in wanted})
         if tokenizer is not None:
             (staging / TOKENIZER).write_text(tokenizer, encoding="utf-8")
+        if card is not None:
+            (staging / CARD).write_text(card, encoding="utf-8")

@@ -52,7 +52,7 @@ __all__ = ["EXAMPLES", "MatrixConfig", "TrainConfig", "load_train", "parse_train
 
 EXAMPLES = (
     *("digits", "digits-sparse75", "digits-sparse90", "fc-mnist-shaped", "chars", "digits-bert", "digits-cnn"),
-    "digits-unet",
+    *("digits-unet", "pydoc"),
 )
 """The files that come with the package have these names."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import platform
 import re
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from fabric.networks.graph.activations import ACTIVATIONS
 from fabric.networks.graph.plain import PlainGraph
 from harness.cli import main as cli
+from harness.models.hub import find_model
 from harness.train.config import TrainConfig, load_train, parse_train
 from harness.train.data import DataService, load
 from harness.train.mode import choose
@@ -350,6 +353,22 @@ def test_every_activation_goes_out_and_comes_back(name):
     assert [node["op"] for node in read_onnx("m.onnx").nodes] == [node.op for node in trainer.config.network.nodes]
 
 
+def check_card(card, result):
+    """The card of a model has what it was trained on, how, and what came out."""
+    text = Path("a.txt").read_bytes()
+    rows = dict(line.strip("| ").split(" | ", 1) for line in card.splitlines() if line.strip("| ").count(" | ") == 1)
+    assert rows["text"].startswith(f"`a.txt`, {len(text):,} characters, SHA-256 ")
+    assert rows["text"].endswith(hashlib.sha256(text).hexdigest())
+    assert rows["training"].startswith(f"{result['done']:,} iterations of ")
+    seen, held = result["loss"], result["test_loss"]
+    assert rows["loss"] == f"{seen:.3f} nats in the last iteration and {held:.3f} nats of what was held out"
+    assert rows["parameters"] == f"{sum(tensor.size for tensor in find_model('m').weights().values()):,}"
+    assert f"Python {platform.python_version()}" in rows["made with"]
+    assert rows["arithmetic"] == "f16, by numpy on the host"
+    assert f"```toml\n{TEXT.strip()}\n```\n" in card
+    assert "Set besides:\n\n- `network.preset=llama`\n" in card
+
+
 @pytest.mark.parametrize("shared", [4, 2])
 def test_a_transformer_that_was_trained_answers_on_wafers(shared, capsys):
     """What ``wse train`` saves, ``wse generate`` loads: the likeliest characters, from PEs that hold it whole."""
@@ -360,6 +379,7 @@ def test_a_transformer_that_was_trained_answers_on_wafers(shared, capsys):
     assert cli.main(["train", "a.toml", "--json", "--reference", "--no-report", "--save-model", "m", *given]) == 0
     result = json.loads(capsys.readouterr().out)
     assert "m" in result["files"]
+    check_card(Path("m/README.md").read_text(encoding="utf-8"), result)
     assert cli.main(["generate", "m", "--prompt", "abac", "--tokens", "4", "--mesh", "3x2", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["bit_exact"] is True
