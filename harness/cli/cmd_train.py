@@ -71,7 +71,7 @@ def add_parser(sub: argparse._SubParsersAction[Any], common: argparse.ArgumentPa
         help="train a network by weight streaming",
         description="Train the network that a TOML file describes, by weight streaming: memory service, reduction tree "
         "and wafers, cycle by cycle. Examples by name: digits (default), digits-sparse75, digits-sparse90, "
-        "fc-mnist-shaped, chars, digits-bert, digits-cnn, digits-unet.",
+        "fc-mnist-shaped, chars, digits-bert, digits-cnn, digits-unet, pydoc.",
     )
     name = parser.add_argument("config", nargs="?", metavar="CONFIG.toml", help="configuration, or that of an example")
     complete_paths(name, _examples)
