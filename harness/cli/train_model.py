@@ -81,7 +81,7 @@ def save_language_model(
     tensors: Mapping[str, np.ndarray],
     result: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write trained weights as a model's directory, whole or not at all.
+    """Write trained weights as a model's directory, whole or not at all; those of a training in f16 are f16.
 
     Parameters
     ----------
@@ -101,6 +101,8 @@ def save_language_model(
     for number in range(decoder.layers):
         for theirs, ours in PARTS.items():
             found[f"model.layers.{number}.{theirs}.weight"] = tensors[f"block{number + 1}.{ours}.weight"]
+    if config.train.dtype == "f16":  # as wafers are sent them; the optimizer's own are in --save-weights
+        found = {key: value.astype(np.float16) for key, value in found.items()}
     source = config.data.source
     text = text_of(source, Path(config.source).parent) if is_text(source) else None
     tokenizer = None if text is None else character_file(characters(text))

@@ -8,9 +8,9 @@ import pytest
 
 from harness.kit import modules
 from harness.models.tokens import Characters, Unfolding, character_file, load_tokenizer
-from tools.models.training import ALPHABET
 from wse_core.errors import ConfigError
 
+ALPHABET = "\n" + "".join(chr(code) for code in range(32, 127))
 TEXT = 'The "for" statement\n***\n\tx'.replace("\t", "  ")
 
 

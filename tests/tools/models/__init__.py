@@ -1,1 +1,0 @@
-"""The script that trains the shipped model."""
