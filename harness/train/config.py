@@ -25,6 +25,8 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
+import numpy as np
+
 from fabric.networks.graph.plain import EPSILON
 from harness.config import toml
 from harness.config.assignments import assigned
@@ -353,6 +355,7 @@ class TrainConfig(TrainFile):
             (facts["network"], "image", ()),
             (facts["network"], "places", ()),
             (facts["network"], "fixed_places", ()),
+            (facts["network"], "place_scales", ()),
             (facts["network"], "token_scale", 1.0),
             (facts["network"], "patches", ()),
             (facts["network"], "padding", None),
@@ -370,9 +373,8 @@ class TrainConfig(TrainFile):
         ):
             if held[key] == plain:
                 del held[key]
-        for key in ("label_smoothing", "recompute"):
-            if not facts["train"][key]:
-                del facts["train"][key]
+        for key in [key for key in ("label_smoothing", "recompute") if not facts["train"][key]]:
+            del facts["train"][key]
         facts["memx"].pop("files")
         images = "kernel", "kernel_width", "stride", "padding", "output_padding", "groups", "momentum"
         sides = *SIDES, "output_padding_width"
@@ -384,6 +386,7 @@ class TrainConfig(TrainFile):
                 "scaled",
                 "factor",
                 "shared",
+                "each",
                 "fixed",
                 "fixed_outputs",
                 "method",
@@ -547,6 +550,10 @@ class TrainConfig(TrainFile):
             if not 0 <= number < len(places) // 3 or first_product(self) is None or self.densities != {1.0}:
                 what = "tables that are not trained are places of a product without gaps that alone takes the samples"
                 raise ConfigError(what, where="network.fixed_places", value=number)
+        scales = self.network.place_scales
+        if scales and (len(scales) != len(places) // 3 or not np.all(np.isfinite(scales)) or 0 in scales):
+            what = f"{len(scales)} numbers, some of them nothing, for {len(places) // 3} tables of places"
+            raise ConfigError(what, where="network.place_scales", value=scales)
         if len(places) % 3:
             raise ConfigError("three numbers each: rows, first, step", where=where, value=places)
         for count, first, step in zip(places[::3], places[1::3], places[2::3], strict=True):
@@ -780,7 +787,7 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
     network = table.get("network")
     if not isinstance(network, dict) or not network.get("file") or not isinstance(network["file"], str):
         return ()
-    told = "places", "fixed_places", "token_scale", "patches", "tied", "hidden"
+    told = "places", "fixed_places", "token_scale", "place_scales", "patches", "tied", "hidden"
     for key in ("inputs", "layers", "nodes", "image", *told):
         if key in network:
             raise ConfigError("the file says it", where=place(source, f"network.{key}"), hint="either, not both")
@@ -796,6 +803,9 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
         raise ConfigError(f"{network['file']} has no mask as a second input", where=where, hint=hint)
     train = table.get("train")
     targets = isinstance(train, dict) and train.get("loss") == "mse"
+    if found.by_token:
+        _tokens_of_planes(table, network["file"], targets, source)
+        data = table["data"]
     if found.planes and not targets and (not isinstance(data, dict) or data.get("labels") != "pixel"):
         raise UnsupportedError(
             f"{network['file']} ends in planes of {found.planes[0]} x {found.planes[1]} pixels, which are no logits of "
@@ -804,6 +814,7 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
             feature="labels",
             hint='labels = "pixel", and a label for each, or train.loss = "mse"',
         )
+    _check_decay(found, train, source)
     network["inputs"] = found.inputs
     if found.layers:
         network["layers"] = found.layers
@@ -817,7 +828,7 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
         )
     if found.tied:
         network["tied"] = found.tied
-    for key in ("places", "fixed_places", "patches", "hidden"):
+    for key in ("places", "fixed_places", "place_scales", "patches", "hidden"):
         if getattr(found, key):
             network[key] = list(getattr(found, key))
     if found.token_scale != 1:
@@ -825,6 +836,29 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
     if found.sequence:
         _sequences_of_file(table, found, source)
     return found.warnings
+
+
+def _check_decay(found: OnnxNetwork, train: Any, source: str) -> None:
+    """Refuse weight decay of factors of which a file has what they are more than one."""
+    more = [one.name for origins in found.origins.values() for one in origins if one.more]
+    optimizer = train.get("optimizer") if isinstance(train, dict) else None
+    given = optimizer if isinstance(optimizer, dict) else {}
+    decays = given.get("weight_decay", 1 if given.get("name") == "adamw" else 0)
+    if more and decays and given.get("decays") != "weights":
+        what = f"{more[0]} and one are factors, and weight decay shrinks what PyTorch has"
+        hint = 'decays = "weights"'
+        raise ConfigError(what, where=place(source, "train.optimizer.decays"), hint=hint)
+
+
+def _tokens_of_planes(table: dict[str, Any], file: str, targets: bool, source: str) -> None:
+    """Let tokens that are pixels have labels, as the tokens of sequences have."""
+    if targets:
+        what = f"{file} gives features of tokens where tokens are pixels, and targets stand in another order"
+        hint = "classes, or a result for a sample"
+        raise UnsupportedError(what, where=place(source, "train.loss"), feature="targets", hint=hint)
+    data = table.setdefault("data", {})
+    if isinstance(data, dict) and data.get("labels", "token") == "token":
+        data["labels"] = "pixel"
 
 
 def _sequences_of_file(table: dict[str, Any], found: OnnxNetwork, source: str) -> None:

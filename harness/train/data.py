@@ -25,7 +25,7 @@ import numpy as np
 from harness.kit.samples import load_digits
 from harness.train.patches import patched
 from harness.train.sources import NONE, Samples, Targets, blocks, check_labels, marked, read_source
-from harness.train.text import TokenRows, is_text, read_text
+from harness.train.text import TokenPlanes, TokenRows, is_text, read_text
 from wse_core import numerics
 from wse_core.errors import CheckpointError, ConfigError
 
@@ -216,10 +216,17 @@ def _cut(found: Dataset, config: TrainConfig) -> Dataset:
 def looked_up(found: Dataset, config: TrainConfig) -> Dataset:
     """Return samples with a one among zeros instead of the number of a token, and behind it ones for its places.
 
-    So they are if the network takes so many features: what a token has, and `network.places`, or a place each.
+    So they are if the network takes so many features: what a token has, and `network.places`, or a place each.  Where
+    it takes images, and samples have a number for each pixel, the channels of a pixel are a one among zeros.
     """
     sequence, places, inputs = config.data.sequence, config.network.places, config.network.inputs
-    features = found.x_train.shape[1]
+    features, image = found.x_train.shape[1], config.network.image
+    if image and features != inputs and math.prod(image[1:]) == features and image[0] > 1:
+        rows = {name: getattr(found, name) for name in ("x_train", "x_test")}
+        for array in rows.values():
+            _check_tokens(np.asarray(array[:]), image[0], config)
+        planes: dict[str, Any] = {name: TokenPlanes(array, image[0]) for name, array in rows.items()}
+        return replace(found, **planes)
     if not places and inputs == features + sequence and config.data.labels in ("first", "last"):
         places = (sequence, 0, 1)
     own = inputs - sum(places[::3])
@@ -234,14 +241,20 @@ def looked_up(found: Dataset, config: TrainConfig) -> Dataset:
             if config.network.hidden and hidden.any():
                 what = f"{name} of {config.data.source} has sequences of nothing but tokens that attention hides"
                 raise ConfigError(what, where="network.hidden", value=config.network.hidden)
-            if not np.array_equal(ids, ids.astype(np.int64)) or (ids < 0).any() or (ids >= own).any():
-                raise ConfigError(
-                    f"tokens of {config.data.source} are {ids.min():g} to {ids.max():g}, the network knows {own}",
-                    where="network.inputs",
-                    value=inputs,
-                )
-        arrays[name] = TokenRows(rows, vocabulary, sequence, places, config.network.token_scale)
+            _check_tokens(ids, own, config)
+        scales = config.network.token_scale, config.network.place_scales
+        arrays[name] = TokenRows(rows, vocabulary, sequence, places, *scales)
     return replace(found, **arrays)
+
+
+def _check_tokens(ids: np.ndarray, known: int, config: TrainConfig) -> None:
+    """Refuse numbers of tokens that the network does not know."""
+    if not np.array_equal(ids, ids.astype(np.int64)) or (ids < 0).any() or (ids >= known).any():
+        raise ConfigError(
+            f"tokens of {config.data.source} are {ids.min():g} to {ids.max():g}, the network knows {known}",
+            where="network.inputs",
+            value=config.network.inputs,
+        )
 
 
 def _split(x: np.ndarray, y: np.ndarray, share: float, rng: np.random.Generator) -> Dataset:
@@ -295,7 +308,7 @@ def _read(source: str, config: TrainConfig) -> Dataset:
     """Return the `Dataset` of a file or directory."""
     data = config.data
     targets = Targets(config.classes, data.labels == "token") if config.targets else None
-    how = data.held_out, data.seed, data.scale, data.sequence, targets
+    how = data.held_out, data.seed, data.scale, 0 if data.labels == "pixel" else data.sequence, targets
     return Dataset(**read_source(Path(config.source).parent / source, SOURCES, *how))
 
 

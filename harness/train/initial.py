@@ -112,9 +112,11 @@ def _from_files(config: TrainConfig, parameters: Sequence[Parameter]) -> int:
 
 
 def _without_zeros(config: TrainConfig, parameters: Sequence[Parameter]) -> None:
-    """Let zeros of filters that are constants not exist: such filters put channels and pixels in other places."""
+    """Let zeros of constants not exist that put channels and pixels in other places: filters, products that turn."""
     stay = {
-        f"{one.name}.weight" for one in config.network.nodes if one.fixed and one.op in ("convolution", "transposed")
+        f"{one.name}.weight"
+        for one in config.network.nodes
+        if one.fixed and (one.op in ("convolution", "transposed") or (one.op == "linear" and one.image))
     }
     for parameter in parameters:
         if parameter.name in stay and not parameter.dense.all():

@@ -82,6 +82,7 @@ OWNERS = {
     "fixed_outputs": ("linear",),
     **dict.fromkeys(("fixed", "shares"), ("linear", "convolution", "transposed", "shift", "scale", *NORMS)),
     "shared": ("scale", "headrms"),
+    "each": ("shift", "scale"),
     "base": ("rotary",),
     "turned": ("rotary",),
 }
@@ -188,7 +189,7 @@ def _sizes(
         return {"factor": int(np.array(1.0 if node.factor is None else node.factor, np.float32).view(np.uint32))}
     if node.op == "headrms":
         return _sides((features, 1, 1)) | {"groups": node.groups or 1}
-    if node.op in ("batchnorm", "channelnorm", "shift", "scale"):
+    if node.op in ("batchnorm", "channelnorm", "shift", "scale") and not node.each:
         return _sides(image or (features, 1, 1))  # a feature is a channel of one pixel
     if node.op in (*OWNERS["kernel"], "groupnorm"):
         return _image_sizes(node, image, given, features, where)
@@ -200,6 +201,8 @@ def _sizes(
         heads, plain = node.heads or 1, (None, features // (node.heads or 1))
         turn |= {"scaled": node.scaled} if node.scaled not in plain else {}
         return {"heads": heads, "sequence": sequence, **causal, **fewer, **turn}
+    if node.each:
+        return _sides((features, 1, 1))
     return {"sequence": sequence} if node.op == "tokenmean" else {}
 
 

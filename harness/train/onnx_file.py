@@ -30,6 +30,7 @@ Flatten, Reshape to rows, Squeeze of single pixels      nothing: an image is its
 Identity, Cast to a float, Dropout that drops nothing   nothing
 Softmax, LogSoftmax as the last node                    nothing, and a warning: the loss has its own
 samples that are sequences                              `harness.train.onnx_tokens`: look-ups, attention, rotary, rms
+what works along the tokens of sequences                `harness.train.onnx_turned`: tokens are the pixels of a row
 ======================================================  =============================================================
 
 What exporters have merged or folded for inference is refused, with the way to export it: parameters that were equal and
@@ -53,6 +54,7 @@ from harness.train.onnx_patches import PatchReader, has_patches
 from harness.train.onnx_reader import FIXED, KEPT, OnnxNetwork, OnnxReader
 from harness.train.onnx_repeats import once
 from harness.train.onnx_tokens import FeatureReader, TokenReader, has_features, has_sequences
+from harness.train.onnx_turned import TurnedReader, may_turn
 from harness.train.onnx_writer import OnnxWriter
 from traces.atomic import atomic_file
 from wse_core.errors import ConfigError, UnsupportedError
@@ -134,6 +136,7 @@ def _network(path: Path, model: Any, masked: Sequence[int]) -> OnnxNetwork:
     made: list[OnnxReader] = [TokenReader(path, model, masked) if tokens else MovedReader(path, model)]
     made += [PatchReader(path, model)] if has_patches(model.graph) else []
     made += [FeatureReader(path, model)] if has_features(model.graph) else []
+    made += [TurnedReader(path, model)] if may_turn(model.graph) else []
     known = made[0].known
     kept = {item.key.removeprefix(KEPT): known[item.value] for item in model.metadata_props if KEPT in item.key}
     found = _read(made)
@@ -149,14 +152,17 @@ def _read(readers: Sequence[OnnxReader]) -> OnnxNetwork:
     ConfigError
         Of the first one: a form that inference was meant with.
     UnsupportedError
-        Of the one that came furthest before it refused a node, the first of such ones.
+        Of the one that came furthest before it refused a node, the first of such ones; of the one whose tokens are
+        pixels only if another one found that products are taken along tokens.
     """
     refusals: list[tuple[int, ConfigError | UnsupportedError]] = []
     for reader in readers:
         try:
             return reader.network()
         except UnsupportedError as error:
-            refusals.append((reader.reached, error))
+            along = any("products are of a token's own" in str(other) for _, other in refusals)
+            if not isinstance(reader, TurnedReader) or along:
+                refusals.append((reader.reached, error))
         except ConfigError:
             if not refusals:
                 raise

@@ -293,6 +293,8 @@ class MovedReader(OnnxReader):
             return Moves()
         if len(shape) == len(x.shape) == 1:
             return Moves(filters=(sources[:, None] == np.arange(count)).astype(float))
+        if len(shape) == 1 and len(x.shape) > 1:  # numbers of a sample: images of one pixel
+            return moves_of(sources, x.image, (*shape, 1, 1)) if x.image else None
         result = FileTensor("", shape).image
         return moves_of(sources, x.image, result) if x.image and result and len(shape) == len(x.shape) else None
 

@@ -70,6 +70,10 @@ class Origin(NamedTuple):
         Ours has its numbers so many times, one after the other.
     ours, across : tuple of int or None
         Rows and columns of ours that it has, in order; None: all.
+    places : tuple of int or None
+        For each number of ours its place among those of the initializer; None: as the others say.
+    more : float
+        Ours are so much larger: factors of a normalisation that a module has less one.
     """
 
     name: str
@@ -80,6 +84,8 @@ class Origin(NamedTuple):
     copies: int = 1
     ours: tuple[int, ...] | None = None
     across: tuple[int, ...] | None = None
+    places: tuple[int, ...] | None = None
+    more: float = 0.0
 
 
 class OnnxNetwork(NamedTuple):
@@ -104,7 +110,7 @@ class OnnxNetwork(NamedTuple):
         Tokens of a sequence, each of which is a sample here; 0 if the network knows no sequences.
     places : tuple of int
         As `harness.train.tables.NetworkConfig` has them.
-    fixed_places, token_scale, patches
+    fixed_places, token_scale, place_scales, patches
         As `harness.train.tables.NetworkConfig` has them.
     alone : str
         The ``first`` or ``last`` token of a sequence alone has a result; empty: every one has.
@@ -114,6 +120,8 @@ class OnnxNetwork(NamedTuple):
         Numbers of tokens that are hidden, in attention or from a mean.
     planes : tuple of int
         Rows and columns of the result, if it has logits for each pixel; empty if a sample has one of a class.
+    by_token : bool
+        The pixels of the result are the tokens of a sequence, and the file has their features behind them.
     epsilon : float
         Of normalisations.
     tied : str
@@ -122,6 +130,8 @@ class OnnxNetwork(NamedTuple):
         Names that a module has besides for a parameter of the file.
     kept : dict[str, ndarray]
         What a module keeps besides its parameters, and is not trained.
+    parted : dict[str, ndarray]
+        Parameters of the file of which some numbers alone may be ours.
     """
 
     inputs: int
@@ -135,25 +145,35 @@ class OnnxNetwork(NamedTuple):
     places: tuple[int, ...] = ()
     fixed_places: tuple[int, ...] = ()
     token_scale: float = 1.0
+    place_scales: tuple[float, ...] = ()
     patches: tuple[int, ...] = ()
     alone: str = ""
     masked: tuple[int, ...] = ()
     hidden: tuple[int, ...] = ()
     planes: tuple[int, ...] = ()
+    by_token: bool = False
     epsilon: float = EPSILON
     tied: str = ""
     other_names: Mapping[str, str] = MappingProxyType({})
     kept: Mapping[str, np.ndarray] = MappingProxyType({})
+    parted: Mapping[str, np.ndarray] = MappingProxyType({})
 
-    def back(self, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return trained tensors under the names, and with the axes, that came in."""
+    def back(self, tensors: Mapping[str, np.ndarray], gradients: bool = False) -> dict[str, np.ndarray]:
+        """Return trained tensors, or `gradients` of them, under the names, and with the axes, that came in."""
         found: dict[str, np.ndarray] = {}
         for name, origins in self.origins.items():
             for origin in origins:
                 ours = tensors[name] if origin.columns is None else tensors[name][:, slice(*origin.columns)]
                 ours = ours[: len(ours) // origin.copies]
+                ours = ours - np.float32(origin.more) if origin.more and not gradients else ours
                 ours = ours if origin.ours is None else ours[list(origin.ours)]
                 ours = ours if origin.across is None else ours[:, list(origin.across)]
+                if origin.places is not None:
+                    before = self.parted.get(origin.name)  # of which not all numbers are used
+                    whole = np.zeros(origin.shape, np.float32) if before is None or gradients else np.array(before)
+                    whole = found.setdefault(origin.name, whole)
+                    whole.ravel()[list(origin.places)] = np.ravel(ours)
+                    continue
                 if origin.rows is None:
                     found[origin.name] = np.ascontiguousarray(ours.T if origin.transposed else ours)
                     continue
@@ -373,6 +393,9 @@ class OnnxReader:
         if any(name and name not in self.known for name in node.input):
             return False
         origin = self.origin.get(node.input[0]) if node.input else None
+        cuts = node.op_type in ("Split", "SplitToSequence", "SequenceAt") and self._cut_known(node)
+        if cuts or (node.op_type == "Add" and self._more_than(node)):
+            return True
         if origin is None or node.op_type in ("Shape", "Size"):
             self._evaluated(node)
         elif node.op_type in KEEPS:
@@ -380,6 +403,39 @@ class OnnxReader:
         else:
             self._changed(node)
         return True
+
+    def _cut_known(self, node: Any) -> bool:
+        """Cut a constant into pieces, or take one of them; pieces of rows of a parameter are parts of it."""
+        if node.op_type == "SequenceAt":
+            whole, at = self.known[node.input[0]], int(self.known[node.input[1]].reshape(()))
+            if whole.dtype != object:
+                return False
+            self.known[node.output[0]] = whole[at]
+            if (name := f"{node.input[0]}#{at % len(whole)}") in self.origin:
+                self.origin[node.output[0]] = self.origin[name]
+            return True
+        self._evaluated(node)
+        origin, values = self.origin.get(node.input[0]), self.known[node.input[0]]
+        parts = [self.known[name] for name in node.output] if node.op_type == "Split" else self.known[node.output[0]]
+        names = node.output if node.op_type == "Split" else [f"{node.output[0]}#{k}" for k in range(len(parts))]
+        begin, axis = 0, int(self._of(node, "axis", 0)) % values.ndim
+        rows = origin is not None and origin.rows is None and origin.shape == values.shape and not origin.transposed
+        for name, part in zip(names, parts, strict=True):
+            if origin is not None and rows and axis == 0 and part.ndim == values.ndim:
+                self.origin[name] = origin._replace(rows=tuple(range(begin, begin + len(part))))
+            begin += len(part) if part.ndim else 0
+        return True
+
+    def _more_than(self, node: Any) -> bool:
+        """Keep a parameter, a vector, to which a number is added; return whether that is what a node does."""
+        for given, other in (node.input, node.input[::-1]):
+            origin, values = self.origin.get(given), self.known[other]
+            plain = values.size == 1 and other not in self.origin and math.prod(self.known[given].shape[:-1]) == 1
+            if origin is not None and plain and math.prod(self.known[given].shape) > 1:
+                self._evaluated(node)
+                self.origin[node.output[0]] = origin._replace(more=origin.more + float(values.reshape(())))
+                return True
+        return False
 
     def _whole(self, name: str) -> tuple[int, ...]:
         """Return the shape of a tensor of all samples; empty if that is not known."""
@@ -399,7 +455,8 @@ class OnnxReader:
         except Exception as error:  # operators have one each for what they do not take
             self._refuse(node, f"is not worked out on constants: {' '.join(str(error).split())[:100]}")
             found = [np.zeros(1)] * len(node.output)
-        self.known |= {name: np.asarray(values) for name, values in zip(node.output, found, strict=True)}
+        for name, values in zip(node.output, found, strict=True):
+            self.known[name] = np.asarray(values) if not isinstance(values, list) else _list_of(values)
 
     def _run(self, node: Any, given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Return what the reference evaluator makes of what a node takes, by name."""
@@ -1150,7 +1207,8 @@ class OnnxReader:
 
     def _zeros(self, name: str) -> bool:
         """Return whether an input is a constant of zeros, which exporters add where there is no bias."""
-        return name not in self.origin and name in self.known and not self.known[name].any()
+        stays = name not in self.origin or self.origin[name].name in self.fixed
+        return stays and name in self.known and not self.known[name].any()
 
     def _pool(self, node: Any, x: FileTensor) -> None:
         keys = self._window(node, x, self._of(node, "kernel_shape", [1, 1]))
@@ -1662,6 +1720,13 @@ def _node_of(key: str, names: Sequence[str]) -> str:
 def _apart(name: str) -> str:
     """Return the name of a module so that it is none of the samples: `input.0` of a `self.input` is `input_0`."""
     return name.replace(".", "_", 1) if name.startswith(f"{INPUT}.") else name
+
+
+def _list_of(values: Sequence[np.ndarray]) -> np.ndarray:
+    """Return tensors, whose shapes may differ, as an array of objects."""
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
 
 
 def _unchanged(x: np.ndarray) -> np.ndarray:

@@ -101,14 +101,22 @@ class Looked(NamedTuple):
     ----------
     tables : tuple of (str, ndarray of int or None)
         A parameter, and the row of each place in a sequence; None: a token says it.
-    shape : tuple of int
+    tokens : ndarray of int
+        At each place the token, of all samples, each once.
+    features : int
     factor : float
         The rows of tokens are multiplied with it.
     """
 
     tables: tuple[tuple[str, np.ndarray | None], ...]
-    shape: tuple[int, ...]
+    tokens: np.ndarray
+    features: int
     factor: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The tensor of the file has this shape."""
+        return (*self.tokens.shape, self.features)
 
 
 class ChosenTokens(NamedTuple):
@@ -230,10 +238,13 @@ class ShownReader(OnnxReader):
         self.shown: dict[str, Any] = {}
         self.lists: dict[str, list[Any]] = {}
         self.rows: dict[str, Shown] = {}  # parameters of which rows are taken
+        self.row_factors: dict[str, float] = {}  # of those that are multiplied
         self.derived: set[str] = set()  # made of parameters, and no longer one
         self.parts: dict[str, list[tuple[np.ndarray, str]]] = {}
         self.tables: list[tuple[int, int, int]] = []
         self.fixed_places: list[int] = []
+        self.place_scales: list[float] = []
+        self.table_factors: dict[str, float] = {}  # of tables of places
         self.patches: tuple[int, ...] = ()
         self.token_scale = 1.0
         self.vocabulary = 0
@@ -278,17 +289,36 @@ class ShownReader(OnnxReader):
             values = self.known[name]
             rows = self.rows.get(name) or Shown(name, np.arange(values.size).reshape(1, *values.shape))
             self.rows[new] = rows._replace(places=self._arranged(node, rows.places))
+            if name in self.row_factors:
+                self.row_factors[new] = self.row_factors[name]
         self._evaluated(node)
         self.derived.add(new)
+        self._times_constant(node)
+
+    def _times_constant(self, node: Any) -> None:
+        """Note what is a table of parameters, or rows of it, times a number."""
+        for given, other in (node.input, node.input[::-1]) if node.op_type in ("Mul", "Div") else ():
+            plain = other in self.known and self.known[other].size == 1 and not {other} & {*self.origin, *self.derived}
+            if plain and (given in self.rows or given in self.origin) and (node.op_type == "Mul" or given != other):
+                if node.op_type == "Div" and given != node.input[0]:
+                    continue
+                number, values = float(self.known[other].reshape(())), self.known[given]
+                whole = Shown(given, np.arange(values.size).reshape(1, *values.shape))
+                factor = number if node.op_type == "Mul" else 1 / number
+                self.rows[node.output[0]] = self.rows.get(given, whole)
+                self.row_factors[node.output[0]] = self.row_factors.get(given, 1.0) * factor
 
     def _evaluated(self, node: Any) -> None:
         super()._evaluated(node)
+        self._times_constant(node)
         if any(name in self.derived for name in node.input):
             self.derived |= set(node.output)
         if node.op_type in ARRANGE and node.input[0] in self.rows:
             self.rows[node.output[0]] = self.rows[node.input[0]]._replace(
                 places=self._arranged(node, self.rows[node.input[0]].places)
             )
+            if node.input[0] in self.row_factors:
+                self.row_factors[node.output[0]] = self.row_factors[node.input[0]]
 
     def _kept(self, node: Any, origin: Origin) -> None:
         super()._kept(node, origin)
@@ -396,7 +426,8 @@ class ShownReader(OnnxReader):
             if f"{node}.{what}" in self.tensors:
                 self.tensors[f"{name}.{what}"] = self.tensors[f"{node}.{what}"][features]
                 (origin,) = self.origins[f"{node}.{what}"]
-                self.origins[f"{name}.{what}"] = (origin._replace(rows=tuple(map(int, features))),)
+                rows = features if origin.rows is None else np.array(origin.rows)[features]
+                self.origins[f"{name}.{what}"] = (origin._replace(rows=tuple(map(int, rows))),)
         return name
 
     def _picked(self, node: str, features: np.ndarray, at: Any) -> str:

@@ -102,6 +102,7 @@ class TokenReader(ChosenReader):
             places,
             tuple(self.fixed_places),
             self.token_scale,
+            tuple(self.place_scales) if any(scale != 1 for scale in self.place_scales) else (),
             self.patches,
             self.alone,
             self.masked if self.takes_mask else (),
@@ -159,6 +160,7 @@ class TokenReader(ChosenReader):
             "ReduceMean": self._over_tokens,
             "ReduceSum": self._over_tokens,
             "GlobalAveragePool": self._over_tokens,
+            "AveragePool": self._pooled_tokens,
             "RMSNormalization": self._rms,
             "SimplifiedLayerNormalization": self._rms,
         }
@@ -250,18 +252,19 @@ class TokenReader(ChosenReader):
         table, ids = node.input[0], self.shown.get(node.input[1])
         if table not in self.origin or self.known[table].ndim != 2 or self._of(node, "axis", 0) != 0:
             self._refuse(node, f"looks up in {table}, which is no table of parameters")
-        elif not isinstance(ids, Shown) or ids.node != INPUT or not self.numbers or not self._in_order(ids):
+        elif not isinstance(ids, Shown) or ids.node != INPUT or not self.numbers or not self._each_once(ids):
             self._refuse(node, "looks up what is no number of a token")
         else:
-            self._show(node.output[0], Looked(((table, None),), (*ids.shape, self.known[table].shape[1])))
+            self._show(node.output[0], Looked(((table, None),), ids.places[0], self.known[table].shape[1]))
         return True
 
-    def _in_order(self, found: Shown) -> bool:
+    def _each_once(self, found: Shown) -> bool:
+        """Return whether numbers of all tokens are shown, each once, in any order."""
         own = np.all(found.factors == 1)
-        return bool(own and np.array_equal(found.places.ravel(), np.arange(self.samples * self.sequence)))
+        return bool(own and np.array_equal(np.sort(found.places.ravel()), np.arange(self.samples * self.sequence)))
 
-    def _table_of(self, name: str, features: int) -> tuple[str, np.ndarray] | None:
-        """Return a table of parameters and its row for each place, if a constant is that."""
+    def _table_of(self, name: str, features: int, tokens: np.ndarray) -> tuple[str, np.ndarray] | None:
+        """Return a table of parameters and its row for each place, if a constant is that, of such tokens."""
         if name in self.rows:
             rows = self.rows[name]
             table, places = rows.node, rows.places[0]
@@ -274,11 +277,12 @@ class TokenReader(ChosenReader):
         which = places[..., 0] // features
         if not np.array_equal(places, which[..., None] * features + np.arange(features)):
             return None
-        whole = (self.samples, self.sequence)
         try:
-            which = np.broadcast_to(which, whole)
+            found = np.broadcast_to(which, tokens.shape)
         except ValueError:
             return None
+        which = np.empty((self.samples, self.sequence), int)
+        which.ravel()[tokens.ravel()] = found.ravel()
         return (table, which[0]) if np.all(which == which[0]) else None
 
     def _embed(self, name: str, found: Looked, node: Any) -> None:
@@ -301,17 +305,16 @@ class TokenReader(ChosenReader):
             node,
             "linear",
             FileTensor(INPUT, ()),
-            shape=(found.shape[-1],),
+            shape=(found.features,),
             name=wanted,
-            outputs=found.shape[-1],
+            outputs=found.features,
             bias=False,
         )
-        self.tensors[f"{made}.weight"], self.origins[f"{made}.weight"] = np.zeros((found.shape[-1], 0), np.float32), ()
+        self.tensors[f"{made}.weight"], self.origins[f"{made}.weight"] = np.zeros((found.features, 0), np.float32), ()
         for table, rows in tables:
             self._append_table(made, table, rows)
         self.shapes[INPUT] = (self.inputs,)
-        rows = np.arange(self.samples * self.sequence, dtype=PLACE).reshape(self.samples, self.sequence)
-        self._show_rows(name, made, rows)
+        self._show_rows(name, made, found.tokens)
 
     def _append_table(self, made: str, table: str, rows: np.ndarray | None) -> None:
         """Let the product of the samples take more features: a one among zeros for each row of a table."""
@@ -335,6 +338,7 @@ class TokenReader(ChosenReader):
             if not np.array_equal(rows, rows[0] + step * np.arange(len(rows))):
                 self.refused.append(f"{table}: places are looked up in an order that has no step")
             self.tables.append((len(values), int(rows[0]), step))
+            self.place_scales.append(float(f"{self.table_factors.get(table, 1.0):.7g}"))
 
     def _placed(self, node: Any, x: str, table: str, rows: np.ndarray) -> bool:
         """Add a table of places to what a product makes of the samples."""
@@ -446,11 +450,14 @@ class TokenReader(ChosenReader):
             self._refuse(node, "takes a number that is a parameter, or made of them")
             return True
         if op == "Add" and isinstance(found, Looked | Shown) and (trained or other not in self.derived):
-            table = self._table_of(other, found.shape[-1])
+            every = np.arange(self.samples * self.sequence).reshape(self.samples, -1)
+            table = self._table_of(other, found.shape[-1], found.tokens if isinstance(found, Looked) else every)
             if table is not None and isinstance(found, Looked):
+                if other in self.row_factors:
+                    self.table_factors[table[0]] = self.row_factors[other]
                 self._show(node.output[0], found._replace(tables=(*found.tables, table)))
                 return True
-            if table is not None and len(table[1]) > 1:
+            if table is not None and len(table[1]) > 1 and other not in self.row_factors:
                 return self._placed(node, name, *table)
         if trained and (op == "Add" or constant.size == constant.shape[-1]):
             if constant.ndim > 1 and constant.size == constant.shape[-1]:
@@ -498,7 +505,8 @@ class TokenReader(ChosenReader):
         if op == "Div" and isinstance(one, Summed) and isinstance(other, Counts):
             self._divided(node, one, other)
             return True
-        if isinstance(one, Looked) and isinstance(other, Looked) and op == "Add":
+        alike = isinstance(one, Looked) and isinstance(other, Looked) and np.array_equal(one.tokens, other.tokens)
+        if alike and op == "Add":
             self._show(node.output[0], one._replace(tables=one.tables + other.tables, factor=one.factor * other.factor))
             return True
         for name in node.input:
@@ -553,6 +561,17 @@ class TokenReader(ChosenReader):
         self._averaged(node, plain, along[0], axes)
         return True
 
+    def _pooled_tokens(self, node: Any, names: list[str]) -> bool:
+        """Take the mean over the tokens of a sequence, if they are all of a window; return whether that is so."""
+        sides, found = list(self._of(node, "kernel_shape", [])), self.shown[node.input[0]]
+        axes = [len(found.shape) - len(sides) + k for k, side in enumerate(sides) if side > 1]
+        whole = len(axes) == 1 and found.shape[axes[0]] == max(sides) and not any(self._of(node, "pads", [0]))
+        plain = self._plain(node.input[0], node) if whole else None
+        if plain is not None and self._along_tokens(plain, axes):
+            self._averaged(node, plain, axes[0], axes)
+            return True
+        return False
+
     def _axes_of(self, node: Any, count: int) -> list[int]:
         """Return the axes over which a node takes a mean or a sum."""
         if node.op_type == "GlobalAveragePool":
@@ -587,7 +606,7 @@ class TokenReader(ChosenReader):
         name = name or self._add_node(node, "tokenmean", FileTensor(found.node, (count,)), name=f"{found.node}.mean")
         own = np.take(found.places[0], [0], axis)
         places = own // count // self.sequence * (self.sequence * count) + own % count
-        if node.op_type != "GlobalAveragePool" and not self._of(node, "keepdims", 1):
+        if "AveragePool" not in node.op_type and not self._of(node, "keepdims", 1):
             places = places.squeeze(tuple(axes))
         factor = self.sequence if node.op_type == "ReduceSum" else 1
         self._show(node.output[0], Shown(name, places[None], found.factors * factor))

@@ -254,6 +254,9 @@ class OnnxWriter:
 
     def _shift(self, node: Node, given: list[str], rows: bool) -> str:
         shape = (-1,) if rows else (-1, 1, 1)
+        if self.given[node.group].each and not rows:
+            what = f"{node.name}: a shift of each pixel is not written"
+            raise UnsupportedError(what, where=self.path, feature="onnx")
         return self._add("Add", [*given, *self._held(node, "bias", shape=shape)])
 
 

@@ -164,7 +164,7 @@ def read_source(
     scale : float
         Samples are divided by this.
     sequence : int
-        Samples that are sequences have so many tokens, or a multiple.
+        Samples that are sequences have so many tokens, or a multiple; 0: their tokens are the pixels of a row.
     targets : Targets, optional
         What samples have instead of classes.
 
@@ -329,9 +329,9 @@ def _checked(
         floats = y.dtype.kind == "f" and x.dtype.kind in "fiu"
         hint = "numbers for x, whole numbers for y" + ', or train.loss = "mse" for targets' * floats
         raise ConfigError(f"x_{part} is {x.dtype} and y_{part} is {y.dtype}", where=path, hint=hint)
-    if (
-        y.ndim == 2 and len(x.shape) in (2, 3) and tuple(x.shape[:2]) == y.shape
-    ):  # tokens of sequences, or their numbers
+    if y.ndim == 2 and not sequence:
+        y = y[:, None]
+    if y.ndim == 2 and len(x.shape) in (2, 3) and tuple(x.shape[:2]) == y.shape:  # tokens of sequences, or numbers
         if y.shape[1] % sequence:
             what = f"x_{part} has sequences of {y.shape[1]} tokens"
             raise ConfigError(what, where="data.sequence", value=sequence, hint=str(y.shape[1]))

@@ -120,6 +120,9 @@ class NodeConfig:
     momentum: float | None = option(
         None, doc="of batchnorm: share of a batch in the running statistics (default: 0.1)", low=0.0, high=1.0
     )
+    each: bool | None = option(
+        None, doc="of shift, scale: a learned number for each pixel of each channel (default: for each channel)"
+    )
     heads: int | None = option(None, doc="of attention: heads, which share the features equally", low=1, high=10**6)
     kv_heads: int | None = option(
         None,
@@ -181,6 +184,9 @@ class NetworkConfig:
     )
     fixed_places: tuple[int, ...] = option((), doc="numbers of such tables, from 0 on, that are not trained")
     token_scale: float = option(1.0, doc="the number among zeros that says which token it is")
+    place_scales: tuple[float, ...] = option(
+        (), doc="the numbers among zeros that say places, one for each of `places` (default: ones)"
+    )
     patches: tuple[int, ...] = option(
         (),
         doc="of images that are cut into the tokens of a sequence: channels, rows and columns of an image, rows and "

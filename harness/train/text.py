@@ -15,7 +15,7 @@ import numpy as np
 from harness.train.sources import RowsOnDemand
 from wse_core.errors import ConfigError
 
-__all__ = ["TEXTS", "TokenRows", "characters", "is_text", "read_text", "text_of"]
+__all__ = ["TEXTS", "TokenPlanes", "TokenRows", "characters", "is_text", "read_text", "text_of"]
 
 TEXTS = ("pydoc",)
 """These texts have a name and need no file: ``pydoc`` is the help topics of Python."""
@@ -36,6 +36,8 @@ class TokenRows(RowsOnDemand):
         As `harness.train.tables.NetworkConfig` has them: a one among zeros for each table.
     scale : float
         What stands for the number of a token instead of a one.
+    place_scales : tuple of float
+        What stands for its places instead of ones.
 
     Examples
     --------
@@ -45,14 +47,21 @@ class TokenRows(RowsOnDemand):
     """
 
     def __init__(
-        self, tokens: Any, vocabulary: int, sequence: int, places: tuple[int, ...] = (), scale: float = 1.0
+        self,
+        tokens: Any,
+        vocabulary: int,
+        sequence: int,
+        places: tuple[int, ...] = (),
+        scale: float = 1.0,
+        place_scales: tuple[float, ...] = (),
     ) -> None:
         if vocabulary:
             tokens = np.asarray(tokens[:]).reshape(-1, 1)
         super().__init__(tokens)
         self.hot = scale
         self.vocabulary, self.sequence, self.own = vocabulary, sequence, vocabulary or tokens.shape[1]
-        self.tables = tuple(zip(places[::3], places[1::3], places[2::3], strict=True))
+        scales = place_scales or (1.0,) * (len(places) // 3)
+        self.tables = tuple(zip(places[::3], places[1::3], places[2::3], scales, strict=True))
         self.shape = len(tokens), self.own + sum(places[::3])
 
     def __getitem__(self, which: slice | np.ndarray) -> np.ndarray:
@@ -63,10 +72,35 @@ class TokenRows(RowsOnDemand):
             found[rows, self.array[tokens, 0].astype(np.int64)] = self.hot
         else:
             found[:, :end] = self.array[which]
-        for count, first, step in self.tables:
-            found[rows, end + first + step * (tokens % self.sequence)] = 1
+        for count, first, step, hot in self.tables:
+            found[rows, end + first + step * (tokens % self.sequence)] = hot
             end += count
         return found
+
+
+class TokenPlanes(RowsOnDemand):
+    """Sequences of tokens that are images of a row are made when they are asked for: a channel for each number.
+
+    Parameters
+    ----------
+    tokens : array_like or Samples, shape (sequences, tokens) of int
+    vocabulary : int
+
+    Examples
+    --------
+    >>> TokenPlanes(np.array([[1, 0, 1]]), vocabulary=2)[:].reshape(2, 3).tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
+    """
+
+    def __init__(self, tokens: Any, vocabulary: int) -> None:
+        super().__init__(np.asarray(tokens[:]))
+        self.vocabulary = vocabulary
+        self.shape = len(self.array), vocabulary * self.array.shape[1]
+
+    def __getitem__(self, which: slice | np.ndarray) -> np.ndarray:
+        ids = self.array[which].astype(np.int64)
+        planes = ids[:, None, :] == np.arange(self.vocabulary)[:, None]
+        return planes.reshape(len(ids), -1).astype(np.float32)
 
 
 def is_text(source: str) -> bool:

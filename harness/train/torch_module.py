@@ -6,9 +6,12 @@ PyTorch is imported when it is asked for, and by nothing else.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fabric.networks.graph.tensors import INPUT
 from harness.kit.modules import need
 from traces.atomic import atomic_file
 from wse_core.errors import ConfigError, UnsupportedError
@@ -66,7 +69,7 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
     need("onnxscript", "a PyTorch module")
     path, trained, given = Path(file), module.training, TorchExample.of(example)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _masks_as_given(torch):
             warnings.simplefilter("ignore")  # that a module is exported as it is trained: that is what is wanted
             torch.onnx.export(
                 module.train(),
@@ -95,6 +98,20 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
     _check_names(module, read)
     check_gradients(module, given, config, read)
     return config
+
+
+@contextmanager
+def _masks_as_given(torch: Any) -> Iterator[None]:
+    """Let PyTorch's encoders not look at the numbers of a mask, which no export can: they only choose a faster way."""
+    module = torch.nn.modules.transformer
+    own = getattr(module, "_detect_is_causal_mask", None)
+    if own is not None:
+        module._detect_is_causal_mask = lambda mask, is_causal=None, size=None: bool(is_causal)
+    try:
+        yield
+    finally:
+        if own is not None:
+            module._detect_is_causal_mask = own
 
 
 def _say_more(module: Any, path: Path) -> None:
@@ -134,9 +151,10 @@ def _padding(module: Any, read: OnnxNetwork) -> dict[str, int]:
         if hasattr(one, "padding_idx") and hasattr(one, "weight")
     }
     held = dict(module.named_parameters(remove_duplicate=False))
-    for origins in filter(None, read.origins.values() if read.sequence else ()):
-        row = rows.get(id(held.get(origins[0].name)))
-        if row is not None and origins[0].columns is not None:  # the table of tokens comes first
+    pixels = {f"{one['name']}.weight" for one in read.nodes if one["op"] == "convolution" and one["inputs"] == [INPUT]}
+    for key, origins in read.origins.items() if read.sequence or read.image else ():
+        row = rows.get(id(held.get(origins[0].name))) if origins else None
+        if row is not None and (origins[0].columns is not None or key in pixels):  # the table of tokens comes first
             return {"padding": int(row)}
     return {}
 

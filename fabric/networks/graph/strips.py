@@ -236,6 +236,8 @@ class _Found:
         rows = self.rows
         if node.op in POINTWISE:
             return None
+        if node.op in ("shift", "scale") and node.size("channels") != self.channels[node.inputs[0]]:
+            return "it has a number for each pixel"
         if node.op in OF_CHANNELS or (node.op == "cross_entropy" and "height" in dict(node.sizes)):
             return None
         if node.op not in WINDOWED:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -161,6 +163,13 @@ OTHER = {
 """By name: nodes that nothing here does, or that do not end with an image."""
 
 
+def _renamed(one):
+    made, more = one
+    made = copy.deepcopy(made)
+    made.name, made.output[0] = "node b", "b"
+    return made, more
+
+
 def written(moves, path="m.onnx"):
     """Write a network with such nodes between a convolution and a product; return its parameters."""
     rng, graph = np.random.default_rng(4), [one for one, _ in moves]
@@ -218,9 +227,19 @@ def test_numbers_in_other_places_are_the_same_network(folder, name):
 
 @pytest.mark.parametrize("name", OTHER)
 def test_numbers_in_places_that_nothing_here_makes_are_refused(folder, name):
-    written(OTHER[name])
-    with pytest.raises(UnsupportedError, match=r"node [mf] \(\w+\): .* in other places of one of shape"):
+    """A function takes the image that they would be."""
+    written([*OTHER[name][:-1], _renamed(OTHER[name][-1]), node("Relu", "b", "m")])
+    with pytest.raises(UnsupportedError, match=r"node [bm] \(\w+\): .* in other places of one of shape"):
         parse_train(TEXT, "a.toml")
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_numbers_in_any_places_are_features(folder, name):
+    """Where a product takes them at once, a convolution of whole images puts each in its place."""
+    written(OTHER[name])
+    run, x = PlainTrainer(parse_train(TEXT, "a.toml")), np.load("images.npz")["x_test"]
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    assert np.allclose(run.model.forward(run._active(), x.reshape(len(x), -1)), wanted, atol=5e-3)
 
 
 def test_filters_of_constants_have_no_zeros_on_wafers(folder):

@@ -60,7 +60,8 @@ def test_modules_that_torch_exports_train_as_there(folder, name):
     tokens = {"class": 5, "mean": 4, "arranged": 5, "unfolded": 4, "rows with a class": 9}.get(
         name.removeprefix("vision "), 1
     )  # of an image
-    mesh, batch = {"width": 2, "height": 2}, x.numel() if takes in (TOKENS, MASKED) else len(x) * tokens
+    counts = takes in (TOKENS, MASKED) and not name.startswith("along")  # tokens, not samples
+    mesh, batch = {"width": 2, "height": 2}, x.numel() if counts else len(x) * tokens
     data = {"source": str(folder / "t.npz"), "batch": batch} | ({"labels": "pixel"} if planes else {})
     data |= {"labels": "token"} if loss and takes == TOKENS else {}
     machine = Trainer(wse.train.from_torch(exported, example, folder / "m.onnx", data=data, mesh=mesh, train=train))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from tests.harness.train.torch_sequences import FEATURES, IMAGE, MASKED, ROWS, SEQUENCES, SOUND, TOKENS
+from tests.harness.train.torch_turned import TURNED
 
 __all__ = ["MASKED", "REFUSED", "TOKENS", "TRAINED", "made"]
 
@@ -355,6 +356,7 @@ TRAINED = {
         for how in ("bits", "numbers")
     },
     **SEQUENCES,
+    **TURNED,
     "head norms": (TOKENS, "", lambda torch: _head_norms(torch.nn, torch)),
     "by instance": (IMAGE, "", lambda torch: _by_instance(torch.nn)),
     "without factors": (FEATURES, "", lambda torch: _without_factors(torch.nn)),
