@@ -214,7 +214,7 @@ ARGUMENTS = {
 
 INNER = {
     "<control>": ("entry_bits", "place", "ignore_place"),
-    "<collectives_2d/params>": ("axis",),
+    "<collectives_2d/params>": ("axis", "entries"),
     "<kernels/tally/layout>": ("of_row", "of_column"),
     "<kernels/tally/pe>": ("conclude", "pass_on", "proceed"),
     "<math>": ("bits_f32", "bits_f16", "peer", "lowest"),
