@@ -58,6 +58,8 @@ EXAMPLES = (
 )
 """The files that come with the package have these names."""
 
+TOLD = "places", "fixed_places", "place_scales", "patches", "hidden", "ending", "absent"
+"""Files say these keys of a network's table, which are numbers in a row."""
 MANY = 10**6
 """So many iterations hold all phases of any schedule."""
 
@@ -354,8 +356,7 @@ class TrainConfig(TrainFile):
             (facts["network"], "nodes", ()),
             (facts["network"], "image", ()),
             (facts["network"], "places", ()),
-            (facts["network"], "fixed_places", ()),
-            (facts["network"], "place_scales", ()),
+            *((facts["network"], key, ()) for key in ("fixed_places", "place_scales", "ending", "absent")),
             (facts["network"], "token_scale", 1.0),
             (facts["network"], "patches", ()),
             (facts["network"], "padding", None),
@@ -787,8 +788,7 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
     network = table.get("network")
     if not isinstance(network, dict) or not network.get("file") or not isinstance(network["file"], str):
         return ()
-    told = "places", "fixed_places", "token_scale", "place_scales", "patches", "tied", "hidden"
-    for key in ("inputs", "layers", "nodes", "image", *told):
+    for key in ("inputs", "layers", "nodes", "image", "token_scale", "tied", *TOLD):
         if key in network:
             raise ConfigError("the file says it", where=place(source, f"network.{key}"), hint="either, not both")
     from harness.train.onnx_file import read_onnx
@@ -828,7 +828,7 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
         )
     if found.tied:
         network["tied"] = found.tied
-    for key in ("places", "fixed_places", "place_scales", "patches", "hidden"):
+    for key in TOLD:
         if getattr(found, key):
             network[key] = list(getattr(found, key))
     if found.token_scale != 1:

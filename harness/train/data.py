@@ -242,9 +242,26 @@ def looked_up(found: Dataset, config: TrainConfig) -> Dataset:
                 what = f"{name} of {config.data.source} has sequences of nothing but tokens that attention hides"
                 raise ConfigError(what, where="network.hidden", value=config.network.hidden)
             _check_tokens(ids, own, config)
+            _check_padding(ids.ravel(), getattr(found, f"y{name[1:]}"), config)
         scales = config.network.token_scale, config.network.place_scales
         arrays[name] = TokenRows(rows, vocabulary, sequence, places, *scales)
     return replace(found, **arrays)
+
+
+def _check_padding(ids: np.ndarray, labels: np.ndarray, config: TrainConfig) -> None:
+    """Refuse tokens that are not counted where they, or their places, would matter."""
+    network, source = config.network, config.data.source
+    if np.isin(ids, network.absent).any():
+        what = f"{source} has tokens of {list(network.absent)}, which the file does not count and does not hide either"
+        raise ConfigError(what, where="network.absent", hint="give the mask of padding to wse.train.from_torch too")
+    ends = np.isin(ids, network.ending)
+    rows = ends.reshape(-1, config.data.sequence)
+    if (rows[:, :-1] & ~rows[:, 1:]).any():
+        what = f"{source} has tokens of {list(network.ending)} before others: places count those before them alone"
+        raise ConfigError(what, where="network.ending", hint="padding at the end of a sequence")
+    if np.any(config.graph.loss.labelled(labels[ends])):
+        what = f"{source} has labels for tokens of {list(network.ending)}, whose places are not counted"
+        raise ConfigError(what, where="data.labels", hint='labels = "token", and -100 for padding')
 
 
 def _check_tokens(ids: np.ndarray, known: int, config: TrainConfig) -> None:

@@ -317,6 +317,7 @@ class AttentionReader(ToldReader):
             more = {"kv_heads": shared} if shared < heads else {}
             more |= {"scaled": scaled} if scaled is not None and (scaled != size or hidden is not None) else {}
             name = self._add_node(node, "attention", *operands, heads=heads, causal=bool(causal), **more)
+            self.views.append((bool(causal), hidden))
             if hidden is not None:  # features more of each head, which are zero
                 self.spread[name] = _own_features(heads, size, _wider(queries)), heads * _wider(queries)
                 self.shapes[name] = (heads * size,)

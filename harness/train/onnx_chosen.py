@@ -156,6 +156,7 @@ class ChosenReader(AttentionReader):
         given = [FileTensor(called, (queries,)), FileTensor(keys, (wide,)), FileTensor(values, (wide,))]
         more = {"kv_heads": heads} if group > 1 else {}
         more |= {"scaled": form["scaled"]} if "scaled" in form else {}
+        self.views.append((False, hidden))
         made = self._add_node(node, "attention", *given, name=f"{of}.kept", heads=heads * group, causal=False, **more)
         if queries == count:
             return made

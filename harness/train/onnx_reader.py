@@ -116,6 +116,8 @@ class OnnxNetwork(NamedTuple):
         The ``first`` or ``last`` token of a sequence alone has a result; empty: every one has.
     masked : tuple of int
         As `harness.train.tables.NetworkConfig` has it, if the graph takes a mask.
+    ending, absent : tuple of int
+        As `harness.train.tables.NetworkConfig` has them.
     hidden : tuple of int
         Numbers of tokens that are hidden, in attention or from a mean.
     planes : tuple of int
@@ -150,6 +152,8 @@ class OnnxNetwork(NamedTuple):
     alone: str = ""
     masked: tuple[int, ...] = ()
     hidden: tuple[int, ...] = ()
+    ending: tuple[int, ...] = ()
+    absent: tuple[int, ...] = ()
     planes: tuple[int, ...] = ()
     by_token: bool = False
     epsilon: float = EPSILON

@@ -254,6 +254,9 @@ class ShownReader(OnnxReader):
         self.multiples: dict[tuple[str, float], str] = {}  # names of nodes, by what they are a multiple of
         self.nothing: set[str] = set()  # whether a number is none
         self.takes_mask = False
+        self.counts: list[Any] = []  # what tells the tokens that are counted
+        self.uncounted: set[int] = set()  # numbers of tokens that are not, where others are
+        self.views: list[tuple[bool, np.ndarray | None]] = []  # of attention: causal, and what it hides
         self.hidden: np.ndarray | None = None  # numbers of tokens
         self.sequence, self.alone, self.numbers, self.tied = 0, "", False, ""
 

@@ -108,7 +108,19 @@ class TokenReader(ChosenReader):
             self.masked if self.takes_mask else (),
             tuple(map(int, np.flatnonzero(self.hidden))) if self.hidden is not None else (),
             tied=self.tied,
+            ending=self._uncounted(False),
+            absent=self._uncounted(True),
         )
+
+    def _uncounted(self, absent: bool) -> tuple[int, ...]:
+        """Return tokens that are not counted: those that must not be there, or those that stand behind all others.
+
+        Nothing depends on these if every attention hides them, or sees nothing behind a token.
+        """
+        tokens = sorted(self.uncounted)
+        hides = [causal or (gone is not None and bool(gone[tokens].all())) for causal, gone in self.views]
+        taken = not all(hides) or self.alone == "last" or any(one["op"] == "tokenmean" for one in self.nodes)
+        return tuple(tokens) if taken == absent else ()
 
     def _node(self, node: Any) -> None:
         try:
@@ -140,6 +152,7 @@ class TokenReader(ChosenReader):
         special: dict[str, Callable[[Any, list[str]], bool]] = {
             **dict.fromkeys(ARRANGE, self._move),
             "Gather": self._gather,
+            "GatherND": self._move,
             **dict.fromkeys(KEEP, self._keep),
             **dict.fromkeys(FUNCTIONS, self._function),
             "Concat": self._join,
@@ -252,9 +265,16 @@ class TokenReader(ChosenReader):
         table, ids = node.input[0], self.shown.get(node.input[1])
         if table not in self.origin or self.known[table].ndim != 2 or self._of(node, "axis", 0) != 0:
             self._refuse(node, f"looks up in {table}, which is no table of parameters")
+        elif isinstance(ids, ByToken):
+            rows = self._counted_rows(node, ids)
+            if rows is not None and rows.min() >= 0 and rows.max() < len(self.known[table]):
+                self._show(node.output[0], Looked(((table, rows),), ids.tokens, self.known[table].shape[1]))
+            else:
+                self._refuse(node, "looks up what is no number of a token, nor its place")
         elif not isinstance(ids, Shown) or ids.node != INPUT or not self.numbers or not self._each_once(ids):
             self._refuse(node, "looks up what is no number of a token")
         else:
+            self.vocabulary = self.vocabulary or len(self.known[table])
             self._show(node.output[0], Looked(((table, None),), ids.places[0], self.known[table].shape[1]))
         return True
 

@@ -122,7 +122,9 @@ class ToldReader(ShownReader):
             own = self._arranged(node, np.arange(first.tokens.size).reshape(1, *first.shape))[0]
             self._show(node.output[0], first.at(own))
         elif op == "CumSum":
-            self._refuse(node, "counts tokens: places are those of the sequence here, whatever is padding before them")
+            return first is not None and self._places_of(node, first)
+        elif op == "GatherElements":
+            return self._same_everywhere(node)
         elif op in KEEP:
             return first is not None and self._in_another_type(node, first)
         elif op in BINARY:
@@ -133,6 +135,52 @@ class ToldReader(ShownReader):
                 return False
             self._show(node.output[0], first.then(call))
         return True
+
+    def _places_of(self, node: Any, told: ByToken) -> bool:
+        """Count tokens that are no padding: where it stands behind all others, they have their places, from one on."""
+        axis = int(np.ravel(self.known.get(node.input[1], np.array(99)))[0])
+        along = told.tokens.shape[axis] if -len(told.shape) <= axis < len(told.shape) else 0
+        wanted = np.moveaxis(told.tokens, axis, -1) if along else np.zeros((1, 0))
+        whole = along == self.sequence and np.all(wanted % self.sequence == np.arange(self.sequence))
+        if not whole or self._of(node, "exclusive", 0) or self._of(node, "reverse", 0):
+            self._refuse(node, "counts tokens otherwise than along a sequence, from its first one on")
+            return True
+        places, rest = told.tokens.ravel() % self.sequence + 1, told.rest
+        self.counts.append(told)
+        new = (lambda x, at: places[at] * x) if rest is None else (lambda x, at: places[at] * rest(x, at))
+        self._show(node.output[0], told._replace(rest=new))
+        return True
+
+    def _same_everywhere(self, node: Any) -> bool:
+        """Take numbers that are all the same by places that tokens tell; return whether a node does that."""
+        values = self.known.get(node.input[0])
+        told = self._told(node.input[1])
+        if values is None or told is None or not values.size or np.any(values != values.flat[0]):
+            return False
+        self.known[node.output[0]] = np.full(told.shape, values.flat[0])
+        return True
+
+    def _counted_rows(self, node: Any, told: ByToken) -> np.ndarray | None:
+        """Return which row of a table each place of a sequence has, if tokens that are no padding tell it; else None.
+
+        What is padding has another row, which nothing depends on if it stands behind all others and is hidden.
+        """
+        kinds, which = np.unique(np.asarray(told.number(np.arange(self.vocabulary))), return_inverse=True)
+        every = np.arange(self.samples * self.sequence)
+        if not len(kinds) or not np.array_equal(np.sort(told.tokens.ravel()), every):
+            return None
+        rows = np.empty((len(kinds), self.samples, self.sequence), np.int64)
+        for own, kind in zip(rows, kinds, strict=True):
+            own.ravel()[told.tokens.ravel()] = np.asarray(told.whole(kind)).ravel()
+        rows, same = np.unique(rows, axis=0, return_inverse=True)
+        which = same.reshape(-1)[which]
+        moving = [k for k in range(len(rows)) if np.any(np.diff(rows[k], axis=1))]
+        numbers = [np.unique(np.asarray(one.number(np.arange(self.vocabulary)), float)) for one in self.counts]
+        if len(moving) != 1 or np.any(rows[moving[0]] != rows[moving[0], :1]) or not np.isin(numbers, (0, 1)).all():
+            self._refuse(node, "counts tokens in a way that is none of places of those that are no padding")
+            return None
+        self.uncounted |= set(map(int, np.flatnonzero(which != moving[0])))
+        return rows[moving[0], 0]
 
     def _in_another_type(self, node: Any, found: ByToken) -> bool:
         """Go on with numbers in another type: what is no number with a point may lose some of it."""

@@ -196,6 +196,10 @@ class NetworkConfig:
     padding: int | None = option(
         None, doc="number of the token that fills sequences: the first product does not train its row", low=0
     )
+    ending: tuple[int, ...] = option(
+        (), doc="numbers of tokens that stand behind all others of a sequence and have no label: padding, not counted"
+    )
+    absent: tuple[int, ...] = option((), doc="numbers of tokens that data must not have: their places are not known")
     masked: tuple[int, ...] = option(
         (),
         doc="of a file with a mask of padding as a second input: number of the token that fills sequences, and what "

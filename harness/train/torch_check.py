@@ -112,10 +112,14 @@ def _of_module(
     planes = bool(read.planes) and not read.by_token
     shape = (len(logits), *logits.shape[2:]) if planes else tuple(logits.shape[:-1])
     labels = np.random.default_rng(0).integers(0, config.classes, shape)
+    padded = np.isin(example.samples.detach().numpy(), read.ending)
+    if read.ending and labels.shape == padded.shape:
+        labels[padded] = -100
     flat = logits if planes else logits.reshape(-1, logits.shape[-1])
     target = torch.from_numpy(labels if planes else labels.ravel())
     loss = torch.nn.functional.cross_entropy(flat, target, reduction="sum")
     found = _gradients(twin, loss)
+    labels[labels < 0] = -1
     if planes:
         labels = labels.reshape(len(labels), -1)
     elif read.alone:

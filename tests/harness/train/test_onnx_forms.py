@@ -9,7 +9,7 @@ from fabric.networks.graph.plain import PlainGraph
 from harness.train.config import parse_train
 from harness.train.data import load
 from harness.train.plain import PlainTrainer
-from wse_core.errors import ConfigError
+from wse_core.errors import ConfigError, UnsupportedError
 
 onnx = pytest.importorskip("onnx")
 from onnx.reference import ReferenceEvaluator  # noqa: E402
@@ -129,3 +129,61 @@ def test_numbers_of_places_are_one_for_each_table(folder, scales):
     )
     with pytest.raises(ConfigError, match="for 1 tables of places"):
         parse_train(text.replace("batch = 12", "batch = 12\nsequence = 3"), "a.toml")
+
+
+def counted(f, how):
+    """Places that count the tokens which are no padding, number 3, and stand two further, as RoBERTa has them."""
+    there = f.op("Cast", f.op("Not", f.op("Equal", "x", f.constant(3, np.int64))), to=7)
+    axis = f.constant(0 if how == "across" else 1, np.int64)
+    counts = f.op("CumSum", f.op("Mul", there, f.constant(2, np.int64)) if how == "twice" else there, axis)
+    rows = f.op("Add", f.op("Mul", counts, there), f.constant(1, np.int64))
+    x = f.op("Add", looked(f), f.op("Gather", f.parameter("p.weight", S + 2, D), rows))
+    q, k, v = (f.linear(x, name, D, D) for name in "qkv")
+    scores = f.op("MatMul", q, f.op("Transpose", k, perm=[0, 2, 1]))
+    scores = f.op("Mul", scores, f.constant(D**-0.5))
+    if how == "hidden":
+        hidden = f.op("Unsqueeze", f.op("Equal", "x", f.constant(3, np.int64)), f.constant([1], np.int64))
+        scores = f.op("Where", hidden, f.constant(-1e9), scores)
+    return f.linear(f.op("MatMul", f.op("Softmax", scores, axis=-1), v), "h", 5, D)
+
+
+def padded(how, change=None, labels="token"):
+    """Write such a file, and data whose sequences end with padding; return samples, labels and the configuration."""
+    f, rng = SequenceFile(0), np.random.default_rng(1)
+    f.write("m.onnx", counted(f, how))
+    x = np.where((x := rng.integers(0, VOCABULARY, (8, S))) == 3, 4, x)
+    y = rng.integers(0, 5, (8, S))
+    if how == "hidden":
+        x[:4, 4:], y[:4, 4:] = 3, -100
+    if change:
+        x[change], y[change] = 3, -100 if how == "hidden" else 1
+    np.savez("d.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    text = TEXT.format(batch=8 * S, optimizer="").replace("[mesh]", f'labels = "{labels}"\n[mesh]')
+    return x, y, parse_train(text, "a.toml")
+
+
+@pytest.mark.parametrize("how", ["hidden", "seen"])
+def test_places_that_count_tokens_are_those_of_sequences(folder, how):
+    """Padding behind all others has other places in the file, and nothing depends on it."""
+    x, y, config = padded(how)
+    assert (config.network.ending, config.network.absent) == (((3,), ()) if how == "hidden" else ((), (3,)))
+    assert config.network.places == (S + 2, 2, 1)
+    run = PlainTrainer(config)
+    (wanted,) = ReferenceEvaluator("m.onnx").run(None, {"x": x})
+    found = PlainGraph(config.graph, "f64").forward(run._active(), load(config).x_test[:]).reshape(wanted.shape)
+    assert np.allclose(found[y >= 0], wanted[y >= 0], atol=3e-5)
+
+
+def test_padding_that_is_not_counted_where_it_matters_is_refused(folder):
+    """It stands before others, has a label, or is seen."""
+    with pytest.raises(ConfigError, match=r"tokens of \[3\] before others"):
+        load(padded("hidden", (5, 2))[2])
+    arrays = padded("hidden")
+    np.savez("d.npz", **dict(np.load("d.npz")) | {"y_train": np.maximum(arrays[1], 0)})
+    with pytest.raises(ConfigError, match=r"labels for tokens of \[3\]"):
+        load(arrays[2])
+    with pytest.raises(ConfigError, match=r"has tokens of \[3\], which the file does not count"):
+        load(padded("seen", (5, 5))[2])
+    for how, what in (("twice", "in a way that is none of places"), ("across", "otherwise than along a sequence")):
+        with pytest.raises(UnsupportedError, match=what):
+            padded(how)

@@ -240,6 +240,11 @@ LIBRARY = {
         | {"num_attention_heads": 4, "max_position_embeddings": 8, "dropout": 0, "attention_dropout": 0}
         | {"pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 2},
     ),
+    "roberta": (
+        "Roberta",
+        "ForMaskedLM",
+        SIZES | STILL | {"vocab_size": 21, "pad_token_id": 20, "max_position_embeddings": 30},
+    ),
     "bert": ("Bert", "ForTokenClassification", SIZES | STILL | {"layer_norm_eps": 1e-12, "hidden_act": "gelu_new"}),
     "classes": ("Bert", "ForSequenceClassification", SIZES | STILL | {"layer_norm_eps": 1e-12}),
     "masked": ("Bert", "ForMaskedLM", SIZES | STILL),
