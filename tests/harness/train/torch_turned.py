@@ -142,7 +142,7 @@ def _one_more(nn, torch):
         def forward(self, ids):
             x = self.embed(ids)
             unit = x.float() * torch.rsqrt(x.float().pow(2).mean(-1, keepdim=True) + 1e-5)
-            x = x + torch.relu(self.a((unit * (1.0 + self.weight.float())).type_as(x)))
+            x = x + torch.tanh(self.a((unit * (1.0 + self.weight.float())).type_as(x)))
             return self.head(nn.functional.layer_norm(x, (16,), self.gamma, self.beta))
 
     return OneMore()
