@@ -63,6 +63,7 @@ SHARED = (
     *("plane_mean", "plane_variance", "plane_dot", "group_back", "blank", "plane_sum", "plane_square"),
     *("plane_gradients", "plane_back_sum", "plane_back_dot", "plane_back", "resample", "own_strip"),
     *("channel_dot", "channel_total", "pool_inner", "pool_in", "pool_max_back", "pool_mean_back", "channel_gradients"),
+    *("log", "share", "floor", "peak", "recall", "deviation"),
 )
 """These commands may share an id, in this order: a few cycles for each, and those come first that come seldom."""
 

@@ -17,6 +17,8 @@ from fabric.networks.graph.plain import PlainGraph
 from fabric.networks.graph.reverse import schedule
 from fabric.networks.graph.table import LOSSES, OPERATIONS
 from fabric.networks.pipelined.kernels import matched
+from fabric.networks.streamed.commands import MOST
+from fabric.networks.streamed.operations.table import ids_of
 from fabric.networks.streamed.oracle.table import BACK, FORWARD
 from fabric.networks.streamed.oracle.walk import StreamedOracle
 from fabric.networks.streamed.resident import Resident
@@ -233,6 +235,22 @@ def on_both(made):
         passed = ran.wafer.run(ran.coordinator.streams("train"))
         runs.append((passed.cycles, [t.tolist() for t in passed.times], [n.tolist() for n in passed.numbers]))
     assert runs[0] == runs[1]
+
+
+def test_more_commands_than_ids_are_bit_exact():
+    """Commands that come once or so in a pass share an id, also without any images."""
+    built = Built(3, 4, 2)
+    for number, kind in enumerate(("rotary", "gate", "row", "rms", "mean")):
+        built.block(kind, number, 2, 1)
+    network = built.network(3, some=1)
+    ids = ids_of(network)
+    assert len(ids) > MOST == len(set(ids.values()))
+    ran = Ran(network, 2, 2, 2, 7, "both")
+    assert np.array_equal(ran.found(2.0**6), ran.expected(2.0**6))
+    passed = ran.wafer.run(ran.coordinator.streams("test"))
+    found = np.array([number for numbers in passed.numbers for number in numbers])
+    assert found.view(np.uint32).tolist() == ran.oracle.right(ran.labels).tolist()
+    on_both(lambda: Ran(network, 2, 1, 2, 7))
 
 
 @examples(25)
