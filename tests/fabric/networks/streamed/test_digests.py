@@ -108,7 +108,7 @@ def costs(system):
     for matrix, layer in zip(system.coordinator.matrices, system.network.layers, strict=True):
         masks.append(matrix.pattern.mask()[:, : layer.inputs])
     mesh = Mesh(MACHINE, system.resident.width, system.resident.height)
-    found = phases(shapes_of(system.network, masks), system.resident.samples, mesh)
+    found = phases(shapes_of(system.network, masks), system.resident.samples, mesh, system.resident.form)
     rows = [(one.phase, one.layer, {k: round(v, 3) for k, v in vars(one.cost).items()}) for one in found]
     return digest(rows)
 
