@@ -17,8 +17,7 @@ Add, Mul of a parameter per token and feature                `shift`, `scale` wi
 all features of all tokens as those of a sample              the features of an image
 ===========================================================  ========================================================
 
-Source: I. Tolstikhin et al., "MLP-Mixer: An all-MLP architecture for vision", 2021; Y. Kim, "Convolutional neural
-networks for sentence classification", 2014.
+Such networks are MLP-Mixer (I. Tolstikhin et al., 2021) and convolutions of words (Y. Kim, 2014).
 """
 
 from __future__ import annotations

@@ -92,6 +92,7 @@ WRONG = {
                 {"name": "a", "op": "convolution", "outputs": 2, "kernel": 3, "kernel_width": 2, "stride": 2}
                 | {"padding": 1, "groups": 1},
                 {"name": "n", "op": "batchnorm", "momentum": 0.2},
+                {"name": "s", "op": "scale", "each": True},
                 {"name": "r", "op": "resample", "method": "linear", "sides": [4, 4]},
                 {"name": "p", "op": "resample", "method": "pick", "rows": [0, 1, 2, 3], "columns": [0, 1, -1, 3]},
                 {"name": "t", "op": "transposed", "outputs": 2, "kernel": 3, "stride": 2, "output_padding": 1},
@@ -100,7 +101,7 @@ WRONG = {
         }
         for key in (
             *("kernel", "kernel_width", "stride", "padding", "groups", "momentum", "output_padding"),
-            *("method", "sides", "rows", "columns"),
+            *("method", "sides", "rows", "columns", "each"),
             *MORE,
         )
     },
@@ -110,8 +111,11 @@ WRONG = {
             "network.places": [2, 0, 0],
             "network.fixed_places": [0],
             "network.token_scale": 2.0,
+            "network.place_scales": [2.0],
             "network.padding": 0,
             "network.hidden": [0],
+            "network.ending": [0],
+            "network.absent": [0],
             "network.tied": "b",
             "network.layers": [],
             "network.nodes": [
@@ -119,7 +123,10 @@ WRONG = {
                 {"name": "b", "op": "linear", "outputs": 10},
             ],
         }
-        for key in ("places", "fixed_places", "token_scale", "padding", "hidden", "tied")
+        for key in (
+            *("places", "fixed_places", "token_scale", "place_scales", "padding", "hidden", "ending", "absent"),
+            "tied",
+        )
     },
     "network.patches": {
         "network.patches": [1, 8, 8, 8, 8, 0, 0, 0],

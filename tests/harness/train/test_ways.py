@@ -382,6 +382,11 @@ def batches(more=""):
     return images().replace('"groupnorm",groups=1', f'"batchnorm"{more}')
 
 
+def scaled(more=""):
+    """Return the words of a network that multiplies channels, or pixels of them."""
+    return images().replace('"groupnorm",groups=1', f'"scale"{more}')
+
+
 def larger(more):
     """Return the words of a network that enlarges images."""
     op = f'{{name="b",op="transposed",outputs=2,kernel=2,stride=2,output_padding={more}}}'
@@ -449,15 +454,19 @@ KEYS = {
     "network.nodes.rows": (picked("[0,1]", "[0]"), picked("[1,0]", "[0]")),
     "network.nodes.columns": (picked("[0]", "[0,-1]"), picked("[0]", "[2,0]")),
     "network.nodes.shared": (multiplied("scale", ""), multiplied("scale", ",shared=2")),
+    "network.nodes.each": (scaled(), scaled(",each=true")),
     "network.image": (images(), images().replace("[1,3,4]", "[3,2,2]")),
     "network.epsilon": "network.epsilon=0.01",
     "network.tied": (nodes(), f"{nodes()} network.tied=d"),
     "network.places": (PLACES, PLACES.replace("[2,0,1]", "[2,1,-1]")),
     "network.fixed_places": (PLACES, f"{PLACES} network.fixed_places=[0]"),
     "network.token_scale": (TOKENS, f"{TOKENS} network.token_scale=2.0"),
+    "network.place_scales": (PLACES, f"{PLACES} network.place_scales=[2.0]"),
     "network.patches": (PATCHES, PATCHES.replace("[1,3,4,3,2,", "[1,2,6,2,3,")),
     "network.padding": (TOKENS, f"{TOKENS} network.padding=1"),
     "network.hidden": (TOKENS, f"{TOKENS} network.hidden=[0,1]"),
+    "network.ending": (TOKENS, f"{TOKENS} network.ending=[1]"),
+    "network.absent": (TOKENS, f"{TOKENS} network.absent=[1]"),
     "network.masked": (TOKENS, f"{TOKENS} network.masked=[1,0]"),
     "network.nodes.kernel": (images(), images().replace("kernel=2", "kernel=1")),
     "network.nodes.kernel_width": (images(), images(",kernel_width=1")),
@@ -559,6 +568,8 @@ FILES = {
 }
 """Keys of files that a run leaves, not of numbers."""
 REFUSED = {
+    "network.absent",
+    "network.ending",
     "network.file",
     "network.hidden",
     "network.inputs",
