@@ -450,7 +450,8 @@ class MeanSquares(NetworkLoss):
         return np.asarray(labels).reshape(len(labels), -1)
 
     def labelled(self, labels: np.ndarray) -> np.ndarray:
-        return ~np.isnan(np.asarray(labels).reshape(len(labels), -1)).any(1)
+        missing = np.isnan(labels)  # of no label at all too
+        return ~missing.any(axis=tuple(range(1, missing.ndim)))
 
     def plain_loss(
         self, a: PlainArithmetic, logits: np.ndarray, labels: np.ndarray, smoothing: float = 0.0

@@ -332,3 +332,11 @@ def test_what_its_own_operation_reads_again_is_not_worked_on_in_place(op):
     assert [network.in_place(node) for node in network.nodes if node.op == op] == [False, True]
     assert network.level["behind"] != network.level["mix"]
     assert network.level["end"] == network.level["sum"]
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (4,), (4, 3), (4, 3, 2)])
+def test_targets_are_there_where_none_is_missing(shape):
+    """Also of no tokens at all, as of padding where sequences have none."""
+    targets = np.zeros(shape)
+    targets[1:2] = np.nan
+    assert OPERATIONS["mse"].labelled(targets).tolist() == [number != 1 for number in range(shape[0])]
