@@ -23,7 +23,7 @@ from harness.sdk.utils import input_array_to_u32
 from wse_core.errors import ConfigError, DeadlockError
 from wse_core.image import DIR_E, DIR_N, DIR_S, DIR_W
 
-__all__ = ["CSELFRunner", "ELFMemory"]
+__all__ = ["CSELFRunner", "ELFLoader", "ELFMemory", "read_trace"]
 
 ENTRY = 16
 """A control wavelet has the id of the task that it starts from this bit on."""
@@ -63,6 +63,13 @@ class CSELFRunner:
         self._results: dict[str, ExpectedTensor] = {}
         self._symbols: list[tuple[int, int, str, NDArray[Any]]] = []
         self._device: SdkDevice | None = None
+
+    @property
+    def device(self) -> SdkDevice:
+        """The device is the machine on which the program has run."""
+        if self._device is None:
+            raise ConfigError("the program has not run", hint="runner.connect_and_run()")
+        return self._device
 
     # ---- what goes in and what comes out
 
@@ -136,10 +143,8 @@ class CSELFRunner:
 
     def get_symbol(self, col: int, row: int, name: str, dtype: Any) -> NDArray[Any]:
         """Return a variable of a PE when the program has run."""
-        if self._device is None:
-            raise ConfigError("the program has not run", hint="runner.connect_and_run()")
         x, y = self.bundle.settings["offsets"]
-        words = self._device.symbol(col - x, row - y, name)
+        words = self.device.symbol(col - x, row - y, name)
         return np.ascontiguousarray(words, "<u2").view(np.dtype(dtype))
 
     def get_symbol_rect(self, rectangle: Any, name: str, dtype: Any) -> NDArray[Any]:
@@ -181,6 +186,7 @@ class CSELFRunner:
             words = np.concatenate([self._came(device, outputs.index(link), link, made.count) for link in made.links])
             self.out_tensor_dict[name] = format_output_tensor(made.port_map, made.dtype, words)
         device.write_log()
+        _LAST[str(self.directory.resolve())] = self
 
     @staticmethod
     def _came(device: SdkDevice, number: int, link: Link, count: int) -> NDArray[np.uint32]:
@@ -204,6 +210,48 @@ class CSELFRunner:
             raise ConfigError(f"'{name}' of PE ({x}, {y}) has {len(have)} words, the values {len(words)}")
         image = device.bundle.programs[int(device.bundle.index[y, x])]
         device.engine.write_rect(image.symbols[name].address, words.reshape(1, 1, -1).astype(np.uint16), x, y)
+
+
+_LAST: dict[str, CSELFRunner] = {}
+"""The program of a directory was run last by this one."""
+
+
+def read_trace(runner: CSELFRunner, col: int, row: int, name: str) -> list[Any]:
+    """Return what <debug> recorded on a PE under the name of its import; coordinates are those of the fabric."""
+    x, y = runner.bundle.settings["offsets"]
+    return runner.device.records.trace(col - x, row - y, name)
+
+
+class ELFLoader:
+    """An `ELFLoader` has the memory of all PEs after a run.
+
+    Parameters
+    ----------
+    elf_path : path
+        As for `CSELFRunner`.
+    core_path : path
+        Means nothing: the run is the last one of the program in this script.
+    """
+
+    def __init__(self, elf_path: str | Path, core_path: str | Path = "") -> None:
+        directory = _directory([elf_path])
+        found = _LAST.get(str(directory.resolve()))
+        if found is None:
+            raise ConfigError("the program has not run in this script", where=str(directory), hint="connect_and_run()")
+        self.runner = found
+
+    def get_as_array(self, name: str, count: int, dtype: Any) -> NDArray[Any]:
+        """Return a variable of all PEs, by column and row of the fabric; PEs without a program have zeros."""
+        bundle = self.runner.bundle
+        x, y = bundle.settings["offsets"]
+        found = np.zeros((x + bundle.width, y + bundle.height, count), dtype)
+        for column in range(bundle.width):
+            for row in range(bundle.height):
+                values = self.runner.get_symbol(x + column, y + row, name, dtype)
+                if len(values) != count:
+                    raise ConfigError(f"'{name}' has {len(values)} elements, not {count}")
+                found[x + column, y + row] = values
+        return found
 
 
 class ELFMemory:

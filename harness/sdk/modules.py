@@ -51,7 +51,8 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "cerebras.elf.cs_elf_runner": {"harness.sdk.elf_runner": ("CSELFRunner",)},  # before 0.9
-    "cerebras.elf.cself": {"harness.sdk.elf_runner": ("ELFMemory",)},
+    "cerebras.elf.cs_elf_runner.lib.csl_utils": {"harness.sdk.elf_runner": ("read_trace",)},
+    "cerebras.elf.cself": {"harness.sdk.elf_runner": ("ELFLoader", "ELFMemory")},
     "cerebras.sdk.debug.debug_util": {"harness.sdk.debug": ("debug_util",)},
     "cerebras.geometry.geometry": {"harness.sdk.geometry": ("IntRectangle", "IntVector")},
     "cerebras.sdk.client": {"harness.sdk.client": ("SdkCompiler", "SdkLauncher", "SdkRuntime", "sdk_utils")},

@@ -23,12 +23,9 @@ from wse_core.errors import ConfigError
 
 __all__ = ["convert_input_tensor", "format_output_tensor", "output_array_from_u32", "prepare_output_tensor"]
 
-FORM = re.compile(
-    r"\{\s*\w+\s*((?:\[[^\]]*\]\s*)+)->\s*\[\s*PE\s*\[(.*)\]\s*->\s*index\s*\[(.*)\]\s*\]\s*\}", re.DOTALL
-)
 AXES, INSIDE = r"((?:\[[^\]]*\]\s*)+)", r"\[(.*)\]\s*"
 FORM = re.compile(rf"\{{\s*(\w+)\s*{AXES}->\s*\[\s*PE\s*{INSIDE}->\s*index\s*{INSIDE}\]\s*\}}", re.DOTALL)
-AXIS = re.compile(r"\s*(\w+)\s*=\s*(-?\d+)\s*(?::\s*(-?\d+)\s*)?")
+AXIS = re.compile(r"\s*(?:(\w+)\s*=)?\s*([-+*/%()\d\s]+)(?::([-+*/%()\d\s]+))?")
 HINT = "{ A[j=0:7][i=0:3] -> [PE[i//2, j//4] -> index[i%2, j%4]] }"
 OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
@@ -77,7 +74,7 @@ def parsed(text: str) -> PortMap:
     axes = [AXIS.fullmatch(entry) for entry in re.split(r"\]\s*\[|,", found[2].strip()[1:-1])]
     if any(axis is None for axis in axes):
         raise ConfigError(f"the axes {found[2].strip()} of a port map have another form", hint="[j=0:7][i=0:3]")
-    ranges = [(axis[1], int(axis[2]), int(axis[3] or axis[2])) for axis in axes if axis is not None]
+    ranges = [(axis[1], _bound(axis[2]), _bound(axis[3] or axis[2])) for axis in axes if axis is not None]
     shape = tuple(last - first + 1 for _, first, last in ranges)
     if min(shape) < 1:
         raise ConfigError(f"an axis of the port map {text!r} has no element")
@@ -98,10 +95,17 @@ def parsed(text: str) -> PortMap:
     return PortMap(found[1], shape, (px, py, w, h), int(each[0]), places)
 
 
+def _bound(text: str) -> int:
+    """Return the first or last number of an axis, which may be an expression of numbers."""
+    (found,) = _numbers(text, {}, 1)
+    return int(found[0])
+
+
 def _numbers(text: str, names: dict[str, NDArray[Any]], size: int) -> list[NDArray[Any]]:
     """Return what expressions of the axes give for every element."""
     try:
-        tree = ast.parse(f"({text.strip()},)", mode="eval").body
+        plain = re.sub(r"\bmod\b", "%", text).strip()
+        tree = ast.parse(f"({plain},)", mode="eval").body
     except SyntaxError:
         raise ConfigError(f"'{text}' of a port map is no expression", hint=HINT) from None
     assert isinstance(tree, ast.Tuple)

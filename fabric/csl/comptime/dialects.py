@@ -28,6 +28,7 @@ UNTIL = {
     "@concat_structs": "1.4", "comptime_struct": "1.4", "@get_color_id": "1.1",
     "a fabric input whose queue is not initialized": "1.4", "a color that no router has": "1.2",
     "the number of a queue for the queue": "0.9", "a color for the id of a local task": "0.9",
+    "an argument of init": "0.6", "a number for a flag": "0.5",
 }  # fmt: skip
 """Features of the language were last in these versions of the SDK."""
 INSTEAD = {
@@ -35,7 +36,7 @@ INSTEAD = {
     "a param without a type": ": comptime_struct", "an implicit conversion to a wider type": "@as(...)",
     "a fabric input whose queue is not initialized": "@initialize_queue(queue, .{ .color = ... })",
     "the number of a queue for the queue": "@get_input_queue(n), @get_output_queue(n)",
-    "a color for the id of a local task": "@get_local_task_id(n)",
+    "a color for the id of a local task": "@get_local_task_id(n)", "a number for a flag": "true or false",
 }  # fmt: skip
 
 

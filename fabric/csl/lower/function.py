@@ -60,6 +60,7 @@ class FunctionLowering(MachineRoutines):
         self.begin(made)
         self.expanding = [node]
         self.recursion: Recursion | None = None
+        self.arrived_index: Vreg | None = None
         self._enter(kind)
         if node.body is not None:
             self.statements(node.body)
@@ -82,6 +83,8 @@ class FunctionLowering(MachineRoutines):
         if arriving:
             self.put("entry", data=tuple(arriving))
         values = [self.copied(register, register.size, register.name) for register in arriving]
+        if kind == "data" and len(values) == 2:
+            self.arrived_index = values[1]
         if self.program.recurs(self.node):
             stack, top = self.program.hidden("recursion", DEPTH), self.program.hidden("recursion_top")
             self.recursion = Recursion(self, stack, top, values, self.function.result)

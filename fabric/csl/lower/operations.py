@@ -26,6 +26,9 @@ FILES = {"dsr_dest": "dest", "dsr_src0": "src0", "dsr_src1": "src1", "dsr_fifo_d
 class LoweredOperations(Mapping):
     """`LoweredOperations` writes vector operations; a mix-in of `fabric.csl.lower.function.FunctionLowering`."""
 
+    arrived_index: Vreg | None
+    """A data task of two parameters has this second one."""
+
     # ---- operands
 
     def is_vector(self, value: Any) -> bool:
@@ -103,6 +106,8 @@ class LoweredOperations(Mapping):
         operands = list(operands)
         if "index" in options:
             operands = self._indexed(operands, self.value(options["index"]))
+        elif self.arrived_index is not None:
+            operands = [operands[0], *self._indexed(operands[1:], self.arrived_index)]  # as in SDK 0.4
         ending = self.program.ending(options, operands, self.span)
         if ending is not None and ending.thread is None and self.program.rebinding.colors:
             ending = self.program.on_its_queue(ending, operands)

@@ -527,7 +527,7 @@ class ProgramLowering(Attributes):
         if known is None:
             key, words = "", 512
             if source == "<debug>":
-                key = str(self.param(module, "key"))
+                key = str(self.param(module, "key")) or module.name
                 words = max(8, int(self.param(module, "buffer_size")))
             memory = StaticMemory(f".records{len(self.buffers)}", words, "u16", np.array([1], np.uint16), 2)
             self.made.memories.append(memory)

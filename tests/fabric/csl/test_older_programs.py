@@ -265,3 +265,38 @@ def test_routes_and_switches_may_stand_in_the_config_itself(tmp_path):
     assert run_task(tmp_path, "@mov32(out, 6);", routed, results={"a": "u4"})["a"] == 6
     with pytest.raises(CslError, match="the color config has no field 'rx'"):
         run_task(tmp_path, "", text.replace("CONFIG", f".{{ .routes = .{{}}, {flat} }}"), results={})
+
+
+def test_an_operation_takes_the_index_of_its_wavelet_where_none_is_said(tmp_path):
+    """So in SDK 0.4, where a flag may be a number; from 0.5 on the option `index` says it."""
+    text = """
+    var m = [6]f16{ 1.0, 2.0, 3.0, 4.0, 5.0, 6.0 }; var y = @zeros([3]f16);
+    const c: color = @get_color(3);
+    const out = @get_dsd(fabout_dsd, .{ .extent = 1, .fabric_color = c });
+    const dm = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{3} -> m[i], .wavelet_index_offset = 1 });
+    const dy = @get_dsd(mem1d_dsd, .{ .tensor_access = |i|{3} -> y[i] });
+    task word(x: f16, index: i16) void { @fmach(dy, dy, dm, x); }
+    comptime { @bind_task(word, c); @set_local_color_config(c, .{ .rx = .{ RAMP }, .tx = .{ RAMP } }); }
+    """
+    body = "@mov32(out, 0x23c00);"  # 1.0 with the index 2
+    assert run_task(tmp_path, body, text, results={"y": "f2"})["y"].tolist() == [3, 4, 5]
+    said = text.replace("dm, x)", "dm, x, .{ .index = 1 })")
+    assert run_task(tmp_path, body, said, results={"y": "f2"})["y"].tolist() == [2, 3, 4]
+    with pytest.raises(CslError, match="has type comptime_int, but bool is needed"):
+        run_task(tmp_path, body, text.replace("= 1 }", "= 2 }"), results={})
+
+
+def test_collectives_have_a_module_of_what_both_axes_share(tmp_path):
+    """Before SDK 0.7."""
+    text = """
+    const shared = @import_module("<collectives_2d/common>", .{ .c2d_params = .{} });
+    const params = @import_module("<collectives_2d/params>").get_params(0, 0, .{
+      .x_colors = .{ @get_color(0), @get_color(1), @get_color(2), @get_color(3) } });
+    const x = @import_module("<collectives_2d/pe>", .{ .dim_params = params.x });
+    var a: u16 = 9;
+    """.replace('@import_module("<collectives_2d/params>").get', "c2d.get")
+    params = 'const c2d = @import_module("<collectives_2d/params>");'
+    call = "x.init(&shared.pendings); a = x.pe_id;"
+    assert run_task(tmp_path, call, params, text, results={"a": "u2"})["a"] == 0
+    with pytest.raises(CslError, match="'init' takes 0 arguments, not 2"):
+        run_task(tmp_path, "x.init(1, 2);", params, text, results={})

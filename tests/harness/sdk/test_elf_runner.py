@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.sdk.compiler import main
-from harness.sdk.elf_runner import CSELFRunner, ELFMemory
+from harness.sdk.elf_runner import CSELFRunner, ELFLoader, ELFMemory, read_trace
 from wse_core.errors import ConfigError, DeadlockError
 
 LAYOUT = """const there = @get_color(0);
@@ -108,3 +108,23 @@ def test_what_does_not_fit_is_refused(compiled):
         runner.connect_and_run()
     with pytest.raises(ConfigError, match="no ELF file"):
         CSELFRunner(glob("elsewhere/bin/*.elf"))
+
+
+def test_memory_of_all_pes_and_traces_by_the_name_of_their_import(compiled):
+    """`ELFLoader` is of SDK 0.4, `csl_utils.read_trace` of 0.6 to 0.8."""
+    with pytest.raises(ConfigError, match="has not run in this script"):
+        ELFLoader(compiled[0], "core.out")
+    code = PE.replace("ended += 1;", 'ended += 1; log.trace_string("end"); log.trace_u16(ended);')
+    with open("pe.csl", "w", encoding="utf-8") as file:
+        file.write('const log = @import_module("<debug>", .{ .buffer_size = 100 });' + code)
+    assert main(["layout.csl", "--fabric-dims=4,4", "--fabric-offsets=1,1", "-o", "out"]) == 0
+    runner = CSELFRunner(compiled)
+    with pytest.raises(ConfigError, match="has not run"):
+        read_trace(runner, 1, 1, "log")
+    runner.add_input_tensor(0, IN, np.zeros((2, 3), np.float32), sentinel=43)
+    runner.connect_and_run("core.out")
+    assert read_trace(runner, 1, 2, "log") == ["end", 1]
+    loader = ELFLoader(compiled[0], "core.out")
+    assert loader.get_as_array("ended", 1, np.uint16)[..., 0].tolist() == [[0, 0, 0], [0, 1, 1], [0, 0, 0]]
+    with pytest.raises(ConfigError, match="'gain' has 2 elements, not 3"):
+        loader.get_as_array("gain", 3, np.float32)

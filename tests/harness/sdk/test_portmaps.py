@@ -27,6 +27,14 @@ def test_a_tensor_is_cut_into_tiles_whose_elements_lie_by_their_index():
     assert prepare_output_tensor(TILES, np.float32)[:5] == (2, 0, 2, 2, 6)
 
 
+def test_axes_are_numbers_or_go_between_expressions_of_them():
+    """As scripts of SDK 0.4 write them."""
+    tensor = np.arange(4, dtype=np.float32).reshape(4, 1)
+    *area, words = convert_input_tensor("{ x[i=0:2*2-1, 0] -> [PE[i//2, -1] -> index[i mod 2]] }", tensor)
+    assert area == [0, -1, 2, 1, 2]
+    assert words.view(np.float32).tolist() == [0, 1, 2, 3]
+
+
 def test_numbers_of_16_bits_fill_the_lower_halves():
     line = "{out_tensor[idx=0:3] -> [PE[idx,0] -> index[0]]}"
     tensor = np.array([1, -1, 2, -2], np.int16)

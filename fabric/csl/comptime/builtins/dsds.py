@@ -15,6 +15,7 @@ from fabric.csl.diagnostics import Fault, Span
 from fabric.csl.syntax import nodes as n
 from fabric.csl.types import (
     BOOL,
+    COMPTIME_INT,
     I16,
     U16,
     VOID,
@@ -124,6 +125,9 @@ def _checked(ev: Interpreter, kind: DsdType, name: str, value: Any, at: n.Syntax
         if rule in (INPUT, OUTPUT) and value.__class__ is Value and is_integer(value.type):
             ev.session.dialect.use("the number of a queue for the queue", at.span)
             return Value(rule, value.data)
+        if rule == BOOL and value.__class__ is Value and value.type == COMPTIME_INT and value.data in (0, 1):
+            ev.session.dialect.use("a number for a flag", at.span)
+            return Value(BOOL, value.data == 1)
         made = ev.convert(value, rule, at.span, f"the field '{name}'")
         if rule == COLOR and made.__class__ is Value:
             routable(made.data, at.span)
