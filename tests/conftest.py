@@ -26,7 +26,7 @@ import hypothesis
 import pytest
 
 import wse_core
-from tests import costs
+from tests import costs, shared_load
 from tests.examples import PROFILE, PROFILES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -49,8 +49,9 @@ hypothesis.settings.load_profile(PROFILE)
 
 
 def pytest_configure(config):
-    """Let `tests.costs` see what tests use."""
+    """Let `tests.costs` see what tests use, and processes share what is done once."""
     config.pluginmanager.register(costs)
+    config.pluginmanager.register(shared_load)
 
 
 @pytest.hookimpl(tryfirst=True)
