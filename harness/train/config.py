@@ -361,6 +361,7 @@ class TrainConfig(TrainFile):
             (facts["network"], "patches", ()),
             (facts["network"], "padding", None),
             (facts["network"], "tied", ""),
+            (facts["network"], "dropout", ""),
             (facts["network"], "masked", ()),
             (facts["network"], "hidden", ()),
             (facts["network"], "epsilon", EPSILON),
@@ -538,6 +539,9 @@ class TrainConfig(TrainFile):
         if padding is not None and (first_product(self) is None or self.densities != {1.0}):
             what = "a product without gaps that alone takes the samples looks tokens up"
             raise ConfigError(what, where="network.padding", value=padding)
+        if self.network.dropout and not self.network.file:
+            what = "dropout of a file is left out, and there is none"
+            raise ConfigError(what, where="network.dropout", value=self.network.dropout, hint="leave it out")
         masked = self.network.masked
         if masked and not self.network.file:
             what = "a file takes a mask as a second input, and no other network does"
@@ -791,13 +795,18 @@ def _network_of_file(table: dict[str, Any], source: str) -> tuple[str, ...]:
     for key in ("inputs", "layers", "nodes", "image", "token_scale", "tied", *TOLD):
         if key in network:
             raise ConfigError("the file says it", where=place(source, f"network.{key}"), hint="either, not both")
+    from harness.train.onnx_dropout import CHOICES
     from harness.train.onnx_file import read_onnx
 
     masked = network.get("masked", ())
     if masked and not _is_mask(masked):
         what = "a mask is the number of a token, and what it is there, 0 or 1"
         raise ConfigError(what, where=place(source, "network.masked"), value=masked, hint="[0, 0]")
-    found, data = read_onnx(Path(source).parent / network["file"], masked), table.get("data")
+    dropout = network.get("dropout", "")
+    if dropout not in CHOICES:
+        hint = " or ".join(f'"{one}"' for one in CHOICES)
+        raise ConfigError("how to read dropout", where=place(source, "network.dropout"), value=dropout, hint=hint)
+    found, data = read_onnx(Path(source).parent / network["file"], masked, dropout), table.get("data")
     if masked and not found.masked:
         where, hint = place(source, "network.masked"), "leave it out"
         raise ConfigError(f"{network['file']} has no mask as a second input", where=where, hint=hint)

@@ -88,7 +88,7 @@ def _from_files(config: TrainConfig, parameters: Sequence[Parameter]) -> int:
     if config.network.file:
         from harness.train.onnx_file import read_onnx
 
-        model = read_onnx(folder / config.network.file, config.network.masked)
+        model = read_onnx(folder / config.network.file, config.network.masked, config.network.dropout)
         weights.put(model.tensors, parameters, rows, f"network.file: {config.network.file}")
         _without_zeros(config, parameters)
     for key, name, kinds in (

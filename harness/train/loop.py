@@ -421,7 +421,8 @@ class Loop(ABC):
         from harness.train.onnx_file import export_onnx, save_onnx
 
         if self.config.network.file:
-            save_onnx(self._network_file, Path(path), self.tensors(), self.config.network.masked)
+            given = self.config.network.masked, self.config.network.dropout
+            save_onnx(self._network_file, Path(path), self.tensors(), *given)
         else:
             export_onnx(Path(path), self.config, self.tensors())
 
@@ -435,7 +436,7 @@ class Loop(ABC):
         if not self.config.network.file:
             hint = 'network.file = "m.onnx"'
             raise ConfigError("the network came from no ONNX file", where="network.file", hint=hint)
-        return read_onnx(self._network_file, self.config.network.masked)
+        return read_onnx(self._network_file, self.config.network.masked, self.config.network.dropout)
 
     def load_weights(self, source: str | PathLike[str] | Mapping[str, np.ndarray]) -> None:
         """Begin with weights, masks or optimizer state of a file, or of tensors by name, before the first iteration.

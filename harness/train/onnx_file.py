@@ -27,7 +27,7 @@ BatchNormalization in training mode                     batchnorm
 Relu; Gelu; Tanh; Sigmoid and Mul                       relu; gelu (tanh form) or gelu_erf; tanh; silu
 Add, Mul of two tensors; Concat of channels, features   add, mul; concat
 Flatten, Reshape to rows, Squeeze of single pixels      nothing: an image is its features
-Identity, Cast to a float, Dropout that drops nothing   nothing
+Identity, Cast to a float, Dropout that drops nothing   nothing; `harness.train.onnx_dropout` has that which drops
 Softmax, LogSoftmax as the last node                    nothing, and a warning: the loss has its own
 samples that are sequences                              `harness.train.onnx_tokens`: look-ups, attention, rotary, rms
 what works along the tokens of sequences                `harness.train.onnx_turned`: tokens are the pixels of a row
@@ -48,6 +48,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from harness.kit.modules import need
+from harness.train.onnx_dropout import without
 from harness.train.onnx_moved import MovedReader
 from harness.train.onnx_norms import put_together
 from harness.train.onnx_patches import PatchReader, has_patches
@@ -69,14 +70,14 @@ OTHER_NAME = "wse.also_called:"
 """A property of a file whose key begins so says how else a module calls a parameter: its value is the name there."""
 
 
-def read_onnx(path: str | Path, masked: Sequence[int] = ()) -> OnnxNetwork:
+def read_onnx(path: str | Path, masked: Sequence[int] = (), dropout: str = "") -> OnnxNetwork:
     """Return the network of a file.
 
     Parameters
     ----------
     path : path-like
-    masked : sequence of int, optional
-        As `harness.train.tables.NetworkConfig` has it.
+    masked, dropout : optional
+        As `harness.train.tables.NetworkConfig` has them.
 
     Raises
     ------
@@ -85,11 +86,15 @@ def read_onnx(path: str | Path, masked: Sequence[int] = ()) -> OnnxNetwork:
     UnsupportedError
         Operations that are not trained here: a line per node.
     """
-    return _network(Path(path), _model(Path(path)), masked)
+    return _network(Path(path), _model(Path(path)), masked, dropout)
 
 
 def save_onnx(
-    source: str | Path, path: str | Path, tensors: Mapping[str, np.ndarray], masked: Sequence[int] = ()
+    source: str | Path,
+    path: str | Path,
+    tensors: Mapping[str, np.ndarray],
+    masked: Sequence[int] = (),
+    dropout: str = "",
 ) -> None:
     """Write the file `source` again with other values of its parameters, whole or not at all.
 
@@ -98,11 +103,11 @@ def save_onnx(
     source, path : path-like
     tensors : dict of str to ndarray
         By the names of `harness.train.weights`.
-    masked : sequence of int, optional
-        As `harness.train.tables.NetworkConfig` has it.
+    masked, dropout : optional
+        As `harness.train.tables.NetworkConfig` has them.
     """
     model, numpy_helper = _model(Path(source)), need("onnx.numpy_helper", "a network from an .onnx file")
-    new = _network(Path(source), model, masked).back(tensors)
+    new = _network(Path(source), model, masked, dropout).back(tensors)
     for held in model.graph.initializer:
         if held.name in new:
             kind = numpy_helper.to_array(held).dtype
@@ -128,8 +133,9 @@ def export_onnx(path: str | Path, config: TrainConfig, tensors: Mapping[str, np.
     _write(path, OnnxWriter(Path(path), config, tensors).model())
 
 
-def _network(path: Path, model: Any, masked: Sequence[int]) -> OnnxNetwork:
+def _network(path: Path, model: Any, masked: Sequence[int], dropout: str) -> OnnxNetwork:
     """Return what the graph of a file says."""
+    model, left_out = without(model) if dropout == "ignore" else (model, [])
     model = put_together(once(model))
     names = {item.key.removeprefix(OTHER_NAME): item.value for item in model.metadata_props if OTHER_NAME in item.key}
     tokens = has_sequences(model.graph) and not has_rows(model.graph)
@@ -141,7 +147,8 @@ def _network(path: Path, model: Any, masked: Sequence[int]) -> OnnxNetwork:
     kept = {item.key.removeprefix(KEPT): known[item.value] for item in model.metadata_props if KEPT in item.key}
     found = _read(made)
     found = found._replace(sequence=0, alone="") if has_features(model.graph) else found
-    return found._replace(other_names=names, kept=kept)
+    said = (f"dropout is left out: {', '.join(left_out)}",) if left_out else ()
+    return found._replace(other_names=names, kept=kept, warnings=(*found.warnings, *said))
 
 
 def _read(readers: Sequence[OnnxReader]) -> OnnxNetwork:

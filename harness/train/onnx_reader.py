@@ -1558,7 +1558,7 @@ class OnnxReader:
         ratio = self.known.get(node.input[1], 0.5) if len(node.input) > 1 and node.input[1] else 0.5
         drops = self.known.get(node.input[2], True) if len(node.input) > 2 and node.input[2] else False
         if drops and np.any(ratio):
-            self._refuse(node, "dropout is not modelled: export with a ratio of 0")
+            self._refuse(node, 'dropout is not modelled: network.dropout = "ignore" leaves it out')
         self.values[node.output[0]] = x
 
     def _rows(self, node: Any, x: FileTensor) -> None:

@@ -68,6 +68,7 @@ SUPPORT: dict[str, Support] = {
     "network.image": Support(DOES, "the product of its sizes are the inputs"),
     **{f"network.{key}": _CHAINS for key in ("places", "fixed_places", "token_scale", "place_scales", "patches")},
     **{f"network.{key}": _CHAINS for key in ("padding", "masked", "hidden", "ending", "absent", "tied")},
+    "network.dropout": Support(DOES, "of a file: it is left out"),
     "network.epsilon": Support(REFUSES, "its normalisations add 1e-5"),
     "network.weights": Support(DOES, "masks with gaps in the file are refused"),
     "seed": Support(DOES),

@@ -208,6 +208,9 @@ class NetworkConfig:
     hidden: tuple[int, ...] = option(
         (), doc="numbers of tokens that attention hides: no sequence consists of such ones alone"
     )
+    dropout: str = option(
+        "", doc="of a file: ignore leaves its dropout out, which is refused otherwise", choices=("", "ignore")
+    )
     epsilon: float = option(
         EPSILON, doc="normalisations add this to variances, or to means of squares", low=1e-12, high=1.0
     )

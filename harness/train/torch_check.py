@@ -106,7 +106,8 @@ def _of_module(
     """Return the loss, gradients by name, and the labels that were drawn, as rows of the network have them."""
     torch = need("torch", "a PyTorch module")
     twin = copy.deepcopy(module).train()
-    logits = example.called(twin.double() if wide else twin, wide)
+    with _nothing_dropped(torch):
+        logits = example.called(twin.double() if wide else twin, wide)
     if config.targets:
         return _of_targets(twin, logits, config, read)
     planes = bool(read.planes) and not read.by_token
@@ -127,6 +128,24 @@ def _of_module(
         every[:, 0 if read.alone == "first" else -1] = labels
         labels = every
     return float(loss.detach()), found, labels if read.planes else labels.ravel()
+
+
+def _nothing_dropped(torch: Any) -> Any:
+    """Return a context in which dropout gives what it takes: what it draws is another thing each time.
+
+    All of PyTorch's forms draw ones among zeros with a probability, and divide them by it.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    drawn = torch.ops.aten.bernoulli_.float
+
+    class NothingDropped(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func is drawn:
+                return args[0].fill_(args[1] if len(args) > 1 else 0.5)
+            return func(*args, **(kwargs or {}))
+
+    return NothingDropped()
 
 
 def _of_targets(

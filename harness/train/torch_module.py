@@ -27,7 +27,9 @@ COUNTER = ".num_batches_tracked"
 """Batch normalisation counts its batches here; PyTorch itself uses the number only where momentum is None."""
 
 
-def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **tables: Any) -> TrainConfig:
+def from_torch(
+    module: Any, example: Any, file: str | Path = "module.onnx", *, dropout: str = "", **tables: Any
+) -> TrainConfig:
     """Return the configuration of a training whose network is a PyTorch module.
 
     The module is exported to an ONNX file in training mode, with all names and nothing folded; the file is what the
@@ -43,6 +45,8 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
         padding too: ``(ids, mask)``, or both by the names of its arguments, as tokenizers give them.
     file : path-like, optional
         Where the ONNX file is written; one that is there is replaced.
+    dropout : {"", "ignore"}, optional
+        As `harness.train.tables.NetworkConfig` has it.
     **tables
         As `harness.train.config.TrainConfig.of` takes them, without ``network``, or with keys of it besides the file.
 
@@ -90,9 +94,9 @@ def from_torch(module: Any, example: Any, file: str | Path = "module.onnx", **ta
     finally:
         module.train(trained)
     _say_more(module, path)
-    more = dict(tables.pop("network", {}))
+    more = dict(tables.pop("network", {})) | ({"dropout": dropout} if dropout else {})
     masked = more.setdefault("masked", given.masked(module)) if given.mask is not None else more.get("masked", ())
-    read = read_onnx(path, masked)
+    read = read_onnx(path, masked, more.get("dropout", ""))
     network = {"file": str(path.resolve())} | _padding(module, read) | more
     config = TrainConfig.of(network=network, **tables)
     _check_names(module, read)

@@ -468,6 +468,7 @@ KEYS = {
     "network.ending": (TOKENS, f"{TOKENS} network.ending=[1]"),
     "network.absent": (TOKENS, f"{TOKENS} network.absent=[1]"),
     "network.masked": (TOKENS, f"{TOKENS} network.masked=[1,0]"),
+    "network.dropout": "network.dropout=ignore",
     "network.nodes.kernel": (images(), images().replace("kernel=2", "kernel=1")),
     "network.nodes.kernel_width": (images(), images(",kernel_width=1")),
     "network.nodes.stride": (images(), images(",stride=2")),
@@ -569,6 +570,7 @@ FILES = {
 """Keys of files that a run leaves, not of numbers."""
 REFUSED = {
     "network.absent",
+    "network.dropout",
     "network.ending",
     "network.file",
     "network.hidden",
